@@ -23,7 +23,7 @@ import numpy as np
 from sqlalchemy import Pool, event
 
 from crowdfl.errors import NotReady, ServiceUnavailable, StoreOutdated, StoreUnavailable
-from crowdfl.learning.models.files import to_npz
+from crowdfl.learning.models.forms import to_npz
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.participant.participant import Participant

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, NothingToAverage
-from crowdfl.learning.datasets.data import Cut, Person, Recording, Split
-from crowdfl.learning.datasets.recordings import split_recordings
-from crowdfl.learning.datasets.synthetic import PACES
-from crowdfl.learning.datasets.watch_data import CUT, EXERCISES, Watch
+from crowdfl.learning.datasets.data import Cut, Person, Recording, Split, split_recordings
+from crowdfl.learning.datasets.supplied import CUT, EXERCISES, PACES, Watch
 from crowdfl.learning.features import features, features_per_window
-from crowdfl.learning.models.learner import Learner, ModelScores, Training
-from crowdfl.learning.models.softmax import SoftmaxLearner
+from crowdfl.learning.models.learner import Learner, ModelScores, SoftmaxLearner, Training
 from crowdfl.learning.models.torch_models import TorchLearner, mlp
 from crowdfl.learning.oracle import PlainStep
 from crowdfl.learning.recipe import Recipe
@@ -77,14 +74,12 @@ def test_the_accuracy_counts_every_window_once():
 
 
 def test_nobody_makes_no_average():
-    """Refused by name."""
     with pytest.raises(NothingToAverage):
         next(plain_rounds(softmax(), [], Training(), rounds=1))
 
 
 @pytest.fixture(scope="module")
 def ten_people() -> list[Split]:
-    """The real ones."""
     source = Watch()
     return [source.load_person(index) for index in range(len(source.people))]
 
@@ -149,7 +144,6 @@ def test_looking_on_does_not_change_a_network_with_dropout():
 
 
 def test_nothing_held_out_is_said_before_training():
-    """With what to do."""
     recipe = Recipe.of({"labels": ["a"], "channels": 1, "window": 20, "learner": "softmax"})
     some, none = (
         Person("p", np.zeros((n, 20, 1), dtype=np.float32), np.zeros(n, dtype=np.int64), ("a",)) for n in (3, 0)

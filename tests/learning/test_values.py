@@ -39,7 +39,6 @@ def test_scores_of_several_values_weigh_them_alike():
 
 
 def test_nothing_to_score_is_refused():
-    """As with labels."""
     with pytest.raises(DataMalformed, match="nothing to evaluate"):
         value_score(np.zeros((0, 1)), np.zeros((0, 1), dtype=np.float32))
 
@@ -106,7 +105,6 @@ def test_values_and_labels_can_stand_side_by_side(tmp_path):
     ],
 )
 def test_values_that_cannot_be_used_are_refused(tmp_path, change, said):
-    """By name."""
     np.savez(tmp_path / "x.npz", **(FILE | change))
     with pytest.raises(DataMalformed, match=said):
         WindowFile(tmp_path / "x.npz").load_person(0)
@@ -150,7 +148,6 @@ def test_a_csv_column_holds_the_value(tmp_path, column):
 
 
 def test_a_csv_without_the_column_is_refused_and_can_still_be_predicted(tmp_path):
-    """With the columns that it has."""
     (tmp_path / "walk.csv").write_text(sensor_csv("height"))
     recipe = Recipe.of(VALUES | {"labels": ["speed"]})
     with pytest.raises(
@@ -179,7 +176,6 @@ def test_a_csv_without_the_column_is_refused_and_can_still_be_predicted(tmp_path
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(change, said):
-    """In words."""
     with pytest.raises(SettingsError, match=said):
         Recipe.of(VALUES | change)
 
@@ -224,7 +220,6 @@ def test_built_in_losses_are_those_of_the_text_books():
     ],
 )
 def test_a_loss_that_cannot_be_used_is_refused(name, said):
-    """When the learner is made."""
     pytest.importorskip("torch")
     place = f"tests.learning.own_losses:{name}"
     with pytest.raises(OwnCodeError, match=said):

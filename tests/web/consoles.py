@@ -21,10 +21,10 @@ from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.sp.ends import SpEnds
 from crowdfl.roles.sp.holdings import SpHoldings
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
-from crowdfl.services.client import requester_file
+from crowdfl.services.client import opening as requester_file
 from crowdfl.services.client.breaker import Breaker
+from crowdfl.services.client.opening import RequesterFile
 from crowdfl.services.client.peers import SpClient
-from crowdfl.services.client.requester_file import RequesterFile
 from crowdfl.services.http.tls import make_ca, make_server_certificate
 from crowdfl.services.run import SpParts
 from crowdfl.services.server import running

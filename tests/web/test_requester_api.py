@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdfl.cli.task.files import template
+from crowdfl.cli.task.views import template
 from crowdfl.disclosures import learnt_in, weaknesses_of
 from crowdfl.documents.links import read_link
 from crowdfl.errors import NotReady, ServiceUnavailable, SettingsError
-from crowdfl.learning.models.files import from_npz, from_safetensors
+from crowdfl.learning.models.forms import from_npz, from_safetensors
 from crowdfl.schema import settable
 from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
 from crowdfl.storage.model_files import read_model

@@ -20,7 +20,7 @@ from crowdfl.cli.task.console import opened_in_browser
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.retry import Backoff
 from crowdfl.roles.requester import Requester
-from crowdfl.services.client.requester_file import RequesterFile, open_requester
+from crowdfl.services.client.opening import RequesterFile, open_requester
 from crowdfl.web.shell import HEADER
 from tests.cli.program import call, start, wait_or_kill
 from tests.web.consoles import small_values

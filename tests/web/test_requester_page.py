@@ -10,7 +10,7 @@ from anyio.from_thread import start_blocking_portal
 from playwright.sync_api import BrowserContext, Page, expect
 
 from crowdfl.documents.links import read_link
-from crowdfl.learning.models.files import from_npz
+from crowdfl.learning.models.forms import from_npz
 from crowdfl.web.requester_console.app import serving_requester
 from crowdfl.web.shell import OneBrowser
 from tests.http.world import World

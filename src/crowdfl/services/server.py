@@ -20,15 +20,18 @@ from structlog.types import FilteringBoundLogger
 from crowdfl.errors import ServiceUnavailable, SettingsError
 from crowdfl.retry import Backoff
 from crowdfl.services import tracing
-from crowdfl.services.background.watching import add_certificate_gauge
 from crowdfl.services.background.workers import Worker
 from crowdfl.services.http import logs, tls
-from crowdfl.services.http.connections import ConnectionGate, LimitedListener, room_for, shrink_tls_buffers
-from crowdfl.services.http.h11 import LimitedH11Protocol
+from crowdfl.services.http.app_factory import ServiceMetrics, add_certificate_gauge
+from crowdfl.services.http.connections import (
+    ConnectionGate,
+    LimitedH11Protocol,
+    LimitedListener,
+    room_for,
+    shrink_tls_buffers,
+)
 from crowdfl.services.http.logs import rate_limit_library_logs
-from crowdfl.services.http.middleware import ServiceMetrics
-from crowdfl.services.reload import Reloads, ServerTls
-from crowdfl.services.run import certificate_files, open_csp, open_kgc, open_sp
+from crowdfl.services.run import Reloads, ServerTls, certificate_files, open_csp, open_kgc, open_sp
 from crowdfl.settings import CspSettings, KgcSettings, ServiceSettings, SpSettings
 
 _LOOK_SECONDS = 0.5

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from crowdfl.errors import BadSignature, CrowdFLError, Forbidden, ServiceUnavailable
 from crowdfl.services.http import logs
-from crowdfl.services.http.h11 import ON_STOP
+from crowdfl.services.http.connections import ON_STOP
 from crowdfl.services.http.signatures import SIGNED
 
 Row = dict[str, Any]

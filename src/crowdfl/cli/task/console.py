@@ -15,8 +15,8 @@ import typer
 
 from crowdfl.retry import Backoff
 from crowdfl.roles.requester import Requester
+from crowdfl.services.client.opening import RequesterFile, open_requester, write_invitations
 from crowdfl.services.client.peers import KgcClient, SpClient
-from crowdfl.services.client.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.storage.atomic import write_private
 from crowdfl.web.requester_console.app import create_requester_app, serving_requester
 from crowdfl.web.requester_console.requester_actions import RequesterActions

@@ -1,4 +1,7 @@
-"""`crowdfl exchange`: hand out one's public part, compare fingerprints, accept others' parts, renew tokens."""
+"""`crowdfl exchange`: hand out one's public part, compare fingerprints, accept others' parts, renew tokens.
+
+`crowdfl tls`: a service's own certificate, renewed while it runs.
+"""
 
 import os
 import sys
@@ -7,15 +10,29 @@ from typing import Annotated
 
 import typer
 
-from crowdfl.cli.exchange.accept import install
-from crowdfl.cli.exchange.role_folder import HOLDS, PublicPart, RoleFolder, read_part, same_digits, write_part
-from crowdfl.cli.output import Json, show
+from crowdfl.cli.output import Json, SettingsPath, show
+from crowdfl.cli.role_folder import (
+    HOLDS,
+    PublicPart,
+    RoleFolder,
+    install,
+    read_part,
+    require_vouching,
+    same_digits,
+    write_part,
+)
 from crowdfl.errors import BadSignature, KeyFileMissing, SettingsError
+from crowdfl.services.http.tls import (
+    CertificateFiles,
+    key_pin,
+    make_server_certificate,
+    renew_certificate,
+    require_usable,
+)
 from crowdfl.services.http.wire import new_token
 from crowdfl.storage.atomic import read_secret, write_private
 
 app = typer.Typer(help="How organisations come to know each other's keys: docs/organisations.md.", no_args_is_help=True)
-SettingsPath = Annotated[Path, typer.Argument(help="The role's settings.toml.")]
 _Part = Annotated[Path, typer.Argument(help="The other's public part, such as sp.public.json.")]
 RELOAD = "If the service runs, have it read this again: kill -HUP its process."
 
@@ -127,3 +144,83 @@ def _require_compared(part: PublicPart, told: str | None) -> None:
         )
     typer.echo(_described(part))
     typer.confirm("Has its owner read the very same digits to you, by another way than the file came?", abort=True)
+
+
+tls_app = typer.Typer(help="This service's own certificate.", no_args_is_help=True)
+_PINNED = ("sp", "csp")  # whose key others know
+
+
+@tls_app.command("show")
+def show_certificate(settings: SettingsPath, as_json: Json = False) -> None:
+    """Show until when the certificate is good, and the SHA-256 of its key, as [pins] has it."""
+    certificate = require_usable(RoleFolder(settings).tls)
+    pin, until = key_pin(certificate), f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC"
+    show({"key": pin, "until": until}, f"key {pin}\ngood until {until}", as_json=as_json)
+
+
+@tls_app.command()
+def renew(
+    settings: SettingsPath,
+    new_key: Annotated[
+        bool,
+        typer.Option("--new-key", help="Make another key too. SP's and CSP's is used when others have accepted it."),
+    ] = False,
+    use_new_key: Annotated[
+        bool, typer.Option("--use-new-key", help="Use the key that --new-key made: the others have accepted it.")
+    ] = False,
+    ca: Annotated[
+        Path | None, typer.Option(help="The folder with ca.pem and ca.key to sign with, if it is not this role's own.")
+    ] = None,
+) -> None:
+    """Make another certificate for this service; phones and peers notice nothing."""
+    own = RoleFolder(settings)
+    if use_new_key:
+        _use_next(own)
+    elif new_key:
+        _make_next(own, _authority(own, ca))
+        if own.role in _PINNED:
+            write_part(own.public, part := own.part(own.known_url()))
+            typer.echo(
+                f"The next key is made. Give {own.public} ({part.fingerprint}) to whom this role calls; when they have "
+                f"accepted it with --replace, run `crowdfl tls renew {settings} --use-new-key`."
+            )
+            return
+        _use_next(own)
+    else:
+        renew_certificate(own.tls, _authority(own, ca), [_host(own)])
+    write_part(own.public, own.part(own.known_url()))
+    typer.echo(f"{own.tls.certificate} is new. {RELOAD}")
+
+
+def _host(own: RoleFolder) -> str:
+    return str(own.found.get("host"))
+
+
+def _authority(own: RoleFolder, ca: Path | None) -> CertificateFiles:
+    files = own.authority if ca is None else CertificateFiles(ca / "ca.pem", ca / "ca.key")
+    if not files.key.exists():
+        raise KeyFileMissing(
+            f"there is no {files.key}: bring it back from where it is kept, or get the certificate where this one came from"
+        )
+    if ca is None:
+        require_vouching(files.certificate, _host(own))
+    return files
+
+
+def _make_next(own: RoleFolder, authority: CertificateFiles) -> None:
+    files = own.next_tls
+    for path in vars(files).values():
+        path.unlink(missing_ok=True)
+    if files.certificate.stem != files.key.stem or files.certificate.parent != files.key.parent:
+        raise SettingsError("`certificate` and `key` have different names: make the new ones yourself")
+    make_server_certificate(files.certificate.parent, authority, files.certificate.stem, [_host(own)])
+
+
+def _use_next(own: RoleFolder) -> None:
+    """Two renames: a process that reads in between sees that they do not fit, and keeps what it has."""
+    coming = own.next_tls
+    if not coming.certificate.exists():
+        raise KeyFileMissing(f"there is no {coming.certificate}: make a new key first, with --new-key")
+    require_usable(coming)
+    os.replace(coming.key, own.tls.key)
+    os.replace(coming.certificate, own.tls.certificate)
