@@ -1,6 +1,6 @@
 """Windows cut by others: whose they are, and which are held out. And MotionSense, made small and real."""
 
-import zipfile
+import re
 
 import numpy as np
 import pytest
@@ -9,7 +9,6 @@ from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets.data import Cut
 from crowdfl.learning.datasets.npz_files import ARRAYS, STANDARDISED, SWAPPED, MotionSense, WindowFile
 from tests.learning.shared import shared_file
-from tests.learning.test_model_files import HOSTILE_HEADERS, member_with
 
 GOOD = {
     "windows": np.arange(6 * 4 * 3, dtype=np.float32).reshape(6, 4, 3),
@@ -61,23 +60,6 @@ def test_all_that_is_missing_is_named_at_once_beside_what_was_found(tmp_path):
         WindowFile(tmp_path / "mine.npz").load_person(0)
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        ("windows", np.zeros((6, 4))),
-        ("label", np.array(["still"] * 6)),
-        ("label_names", np.array([0, 1])),
-        ("train", np.array(["yes"] * 6)),
-    ],
-)
-def test_an_array_of_another_kind_is_answered_with_what_it_should_be(tmp_path, name, wrong):
-    np.savez(tmp_path / "odd.npz", **(GOOD | {name: wrong}))
-    with pytest.raises(DataMalformed) as refusal:
-        WindowFile(tmp_path / "odd.npz").load_person(0)
-    assert f"{name!r} is {wrong.dtype} of shape" in str(refusal.value)
-    assert f"expected {ARRAYS[name]}" in str(refusal.value)
-
-
 def test_people_may_have_names(tmp_path):
     np.savez(tmp_path / "named.npz", **(GOOD | {"user": np.array(["bob"] * 3 + ["alice"] * 3)}))
     source = WindowFile(tmp_path / "named.npz")
@@ -85,24 +67,25 @@ def test_people_may_have_names(tmp_path):
     assert source.load_person(1).train.windows.tolist() == GOOD["windows"][:2].tolist()
 
 
-def test_windows_that_are_too_few_are_counted(tmp_path):
-    np.savez(tmp_path / "short.npz", **(GOOD | {"windows": GOOD["windows"][:5]}))
-    with pytest.raises(DataMalformed, match=r"'label' is .* of shape \(6,\); expected .* for 5 windows"):
-        WindowFile(tmp_path / "short.npz").load_person(0)
-
-
-@pytest.mark.parametrize("name", ["label", "user", "train"])
-def test_an_array_of_the_wrong_length_is_named(tmp_path, name):
-    np.savez(tmp_path / "short.npz", **(GOOD | {name: GOOD[name][:5]}))
-    with pytest.raises(DataMalformed, match=rf"'{name}' is .* of shape \(5,"):
-        WindowFile(tmp_path / "short.npz").load_person(0)
-
-
-def test_objects_are_not_loaded(tmp_path):
-    """They could hold code."""
-    np.savez(tmp_path / "objects.npz", **(GOOD | {"user": np.array([1, "a", None, 2, 3, 4], dtype=object)}))
-    with pytest.raises(DataMalformed, match="plain arrays"):
-        WindowFile(tmp_path / "objects.npz").load_person(0)
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"windows": np.zeros((6, 4))},
+            rf"'windows' is float64 of shape \(6, 4\); expected {re.escape(ARRAYS['windows'])}",
+        ),
+        ({"label": np.array(["still"] * 6)}, f"'label' is <U5 of shape .*; expected {ARRAYS['label']}"),
+        ({"label_names": np.array([0, 1])}, f"'label_names' is int64 of shape .*; expected {ARRAYS['label_names']}"),
+        ({"train": np.array(["yes"] * 6)}, f"'train' is <U3 of shape .*; expected {ARRAYS['train']}"),
+        ({"windows": GOOD["windows"][:5]}, r"'label' is .* of shape \(6,\); expected .* for 5 windows"),
+        *(({name: GOOD[name][:5]}, rf"'{name}' is .* of shape \(5,") for name in ("label", "user", "train")),
+        ({"user": np.array([1, "a", None, 2, 3, 4], dtype=object)}, "plain arrays"),  # they could hold code
+    ],
+)
+def test_an_array_of_another_kind_or_length_is_answered_with_what_it_should_be(tmp_path, change, said):
+    np.savez(tmp_path / "odd.npz", **(GOOD | change))
+    with pytest.raises(DataMalformed, match=said):
+        WindowFile(tmp_path / "odd.npz").load_person(0)
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04 and then nothing"], ids=["empty", "text", "cut"])
@@ -110,18 +93,6 @@ def test_another_kind_of_file_is_refused(tmp_path, content):
     (tmp_path / "other.npz").write_bytes(content)
     with pytest.raises(DataMalformed, match=r"other\.npz is not an \.npz file"):
         WindowFile(tmp_path / "other.npz").load_person(0)
-
-
-@pytest.mark.parametrize("header", HOSTILE_HEADERS.values(), ids=HOSTILE_HEADERS)
-def test_a_hostile_header_is_refused(tmp_path, header):
-    np.savez(tmp_path / "hostile.npz", **{name: array for name, array in GOOD.items() if name != "user"})
-    with zipfile.ZipFile(tmp_path / "hostile.npz", "a") as archive:
-        archive.writestr("user.npy", member_with(header))
-    with pytest.raises(DataMalformed, match=r"hostile\.npz"):
-        WindowFile(tmp_path / "hostile.npz").load_person(0)
-
-
-def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DataMissing, match=r"gone\.npz"):
         WindowFile(tmp_path / "gone.npz").load_person(0)
 

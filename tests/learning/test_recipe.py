@@ -103,17 +103,11 @@ def test_a_learner_that_cannot_be_made_is_refused(change, said):
     ids=["hidden", "layers", "conv", "own convolutions", "module", "softmax"],
 )
 def test_every_kind_of_learner_learns_from_a_made_up_person(change):
-    """Three paces are told apart; the same seed gives the same bytes, another seed others."""
+    """Three paces are told apart."""
     recipe = Recipe.of({**MADE_UP, "epochs": 5, "rate": 0.02, "batch": 8, **change})
     split = recipe.load("synthetic:1")
-    results = []
-    for seed in (0, 0, 1):
-        module = "tests.learning.own_networks:Normed" if change.get("learner") == "module" else None
-        learner = Recipe.of({**MADE_UP, **change, "seed": seed}).make_learner(module)
-        training = Training(recipe.training.epochs, recipe.training.batch, recipe.training.rate, seed)
-        learner.train(recipe.inputs_of(split.train.windows), split.train.labels, training)
-        results.append(learner.shape.flat(learner.weights()).tobytes())
-    assert results[0] == results[1] != results[2]
+    learner = recipe.make_learner("tests.learning.own_networks:Normed" if change.get("learner") == "module" else None)
+    learner.train(recipe.inputs_of(split.train.windows), split.train.labels, recipe.training)
     assert learner.evaluate(recipe.inputs_of(split.held_out.windows), split.held_out.labels).accuracy > 0.8
 
 

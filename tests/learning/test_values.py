@@ -38,15 +38,13 @@ def test_scores_of_several_values_weigh_them_alike():
     assert value_score(np.ones((2, 2)) * [1.0, 5.0], wanted).r2 == 0.5
 
 
-def test_nothing_to_score_is_refused():
-    with pytest.raises(DataMalformed, match="nothing to evaluate"):
-        value_score(np.zeros((0, 1)), np.zeros((0, 1), dtype=np.float32))
-
-
-def test_a_model_that_diverged_is_told_with_a_remedy():
+@pytest.mark.parametrize(
+    ("found", "said"), [(np.zeros((0, 1)), "nothing to evaluate"), ([[np.inf]], "training diverged; lower `rate`")]
+)
+def test_what_cannot_be_scored_is_refused(found, said):
     """Before a NaN reaches a file."""
-    with pytest.raises(DataMalformed, match="training diverged; lower `rate`"):
-        value_score(np.array([[np.inf]]), np.array([[1.0]], dtype=np.float32))
+    with pytest.raises(DataMalformed, match=said):
+        value_score(np.array(found), np.ones((len(found), 1), dtype=np.float32))
 
 
 def test_made_up_people_have_a_pace():
