@@ -26,7 +26,7 @@ from crowdfl.protocols.shares.round.average import PARTICIPANTS, REQUESTER
 from crowdfl.protocols.shares.round.csp import CspAnswer, CspKeys, CspRound, SharesCsp
 from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, SpConversation, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
-from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.shares.shape import SharesShape, rule_widths_of
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl_lab.audit.finding import SHARES, Floats
 from crowdfl_lab.observe import RoundRecorder
@@ -249,10 +249,12 @@ def added_to(message: bytes, place: int, bits: int, number: int) -> bytes:
 
 @contextmanager
 def switched(owner: object, name: str, value: Any) -> Iterator[None]:  # noqa: ANN401 -- any mechanism
-    """A mechanism replaced on purpose, for as long as a demonstration takes."""
+    """A mechanism replaced on purpose, for as long as a demonstration takes; widths that were kept are computed anew."""
     built = getattr(owner, name) if not isinstance(owner, type) else owner.__dict__[name]
     setattr(owner, name, value)
+    rule_widths_of.cache_clear()
     try:
         yield
     finally:
         setattr(owner, name, built)
+        rule_widths_of.cache_clear()
