@@ -24,7 +24,7 @@ from crowdfl.services.client.peers import SpClient
 from crowdfl.settings import TaskSettings
 from tests import subprocesses
 from tests.hosts import small_definition
-from tests.http.loopback import Loopback, serving
+from tests.http.processes import Loopback, serving
 from tests.web.phone_platform import wait_for
 
 ROOT = Path(__file__).parents[2]
