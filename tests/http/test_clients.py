@@ -122,7 +122,7 @@ def test_a_platform_that_says_something_else_about_a_task_is_named(about):
 def test_a_page_in_place_of_an_answer_is_not_kept_as_one():
     """SP keeps CSP's answers for good: what a proxy says in CSP's place must not become one."""
     csp = CspClient(Scripted(httpx.Response(200, html="<p>Welcome")).service)
-    with pytest.raises(ServiceUnavailable, match="not of the expected type"):
+    with pytest.raises(ServiceUnavailable, match="something in between has answered"):
         csp.answer("0" * 32, b"request")
 
 

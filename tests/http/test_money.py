@@ -171,20 +171,20 @@ def test_payments_back_off_while_the_store_is_away(desk: Desk, monkeypatch: pyte
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory, portal) -> Iterator[World]:
+def platform(tmp_path_factory, portal) -> Iterator[World]:
     """One for all: each test has a claimant of its own."""
-    world = World(tmp_path_factory.mktemp("platform"), portal)
-    yield world
-    world.close()
+    platform = World(tmp_path_factory.mktemp("platform"), portal)
+    yield platform
+    platform.close()
 
 
 @pytest.fixture(scope="module")
-def earned(world):
+def earned(platform):
     """A task that has ended, and those who earned something in it."""
-    task, people = world.open_round(people=4)
+    task, people = platform.open_round(people=4)
     for person in people:
         person.sp.upload(task, 1, person.update())
-    world.run()
+    platform.run()
     for person in people:
         person.side.open_reward(person.sp.reward(task, 1), 1)
     return task, people
@@ -194,7 +194,7 @@ def place(task):
     return f"/v1/tasks/{task}/claims"
 
 
-def test_a_signed_claim_is_paid(world, earned):
+def test_a_signed_claim_is_paid(platform, earned):
     """Also to somebody who has left since; and again, when its answer was lost."""
     task, people = earned
     people[0].sp.leave(task)
@@ -202,48 +202,48 @@ def test_a_signed_claim_is_paid(world, earned):
     assert (first.amount > 0, again) == (True, first)
 
 
-def test_a_claim_must_be_signed(world, earned):
+def test_a_claim_must_be_signed(platform, earned):
     task, _ = earned
     unsigned = ({}, {"X-CrowdFL-Protocol": "3"}, {"X-CrowdFL-Protocol": "3", "Authorization": "Bearer x"})
     for headers in unsigned:
         body = Endless()
-        answer = world.http("sp").post(place(task), content=body, headers=headers)
+        answer = platform.http("sp").post(place(task), content=body, headers=headers)
         assert (answer.status_code, body.taken) == (401, 0)
 
 
-def test_a_stranger_s_signature_is_refused_before_the_body(world, earned):
+def test_a_stranger_s_signature_is_refused_before_the_body(platform, earned):
     """So is one over another body, once that has arrived."""
     task, people = earned
     stranger = Signer(people[0].who, SigningKey.fresh())
     body = Endless()
-    headers = stranger.headers("POST", place(task), b"", world.clock.now())
-    assert world.http("sp").post(place(task), content=body, headers=headers).status_code == 401
+    headers = stranger.headers("POST", place(task), b"", platform.clock.now())
+    assert platform.http("sp").post(place(task), content=body, headers=headers).status_code == 401
     assert body.taken == 0
     claim = people[0].side.claim()
-    headers = Signer(people[0].who, people[0].keys.signing).headers("POST", place(task), b"other", world.clock.now())
-    answer = world.http("sp").post(place(task), content=claim, headers=headers)
+    headers = Signer(people[0].who, people[0].keys.signing).headers("POST", place(task), b"other", platform.clock.now())
+    answer = platform.http("sp").post(place(task), content=claim, headers=headers)
     assert (answer.status_code, answer.json()["type"]) == (403, "urn:crowdfl:problem:bad-signature")
     with pytest.raises(NotAuthenticated):
-        people[0].sp.claim(world.post(window=7), claim)  # a task that it has no part in
+        people[0].sp.claim(platform.post(window=7), claim)  # a task that it has no part in
 
 
-def test_a_claim_of_an_unknown_task_is_refused_before_it_is_read(world, earned):
+def test_a_claim_of_an_unknown_task_is_refused_before_it_is_read(platform, earned):
     _, people = earned
     body = Endless()
-    answer = world.http("sp").post(place("0" * 32), content=body, headers={"X-CrowdFL-Protocol": "3"})
+    answer = platform.http("sp").post(place("0" * 32), content=body, headers={"X-CrowdFL-Protocol": "3"})
     assert (answer.status_code, body.taken) == (404, 0)
     with pytest.raises(UnknownTask):
         people[0].sp.claim("0" * 32, b"claim")
 
 
-def test_the_limit_follows_from_the_task(world, earned):
+def test_the_limit_follows_from_the_task(platform, earned):
     """An honest claim fits, with little to spare; a longer body is not read."""
     task, people = earned
-    claim, limit = people[0].side.claim(), world.sp.claim_limit(task)
+    claim, limit = people[0].side.claim(), platform.sp.claim_limit(task)
     assert len(claim) <= limit <= len(claim) + 4096 + 100
     body = Endless(piece=1024)
-    headers = Signer(people[0].who, people[0].keys.signing).headers("POST", place(task), b"", world.clock.now())
-    answer = world.http("sp").post(place(task), content=body, headers=headers)
+    headers = Signer(people[0].who, people[0].keys.signing).headers("POST", place(task), b"", platform.clock.now())
+    answer = platform.http("sp").post(place(task), content=body, headers=headers)
     assert (answer.status_code, body.taken <= limit + 2 * 1024) == (413, True)
 
 
