@@ -182,15 +182,13 @@ def join(
         PackageMissing: httpx is not installed.
     """
     path = Path(invitation)
-    joining = AcceptedInvitation(_invited().read_invitation(path), _home(path, home), least_participants)
+    joining = AcceptedInvitation(
+        _invited().read_invitation(path), path.with_suffix(".home") if home is None else Path(home), least_participants
+    )
     with _opened(joining) as person:
         if not Agent(person, time.sleep).has_joined:
             _ask(person, path, yes=yes)
     return joining
-
-
-def _home(invitation: Path, home: str | os.PathLike[str] | None) -> Path:
-    return invitation.with_suffix(".home") if home is None else Path(home)
 
 
 def _ask(person: Participant, path: Path, *, yes: bool) -> None:

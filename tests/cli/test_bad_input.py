@@ -222,7 +222,7 @@ def test_a_service_listens_where_it_is_told(tmp_path):
     with pytest.raises(PlainHttpRefused), running(app, everywhere):
         pass
     with pytest.raises(ServiceUnavailable, match=r"192\.0\.2\.1 port 7101"):
-        bind(elsewhere.changed(listen="192.0.2.1", port=7101))
+        bind("192.0.2.1", 7101)
 
 
 def test_doctor_looks_at_the_port_that_is_bound(workspace):

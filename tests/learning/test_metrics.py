@@ -54,6 +54,5 @@ def test_scores_are_those_of_counting(pairs):
     ("labels", "predicted"), [([], []), ([0, 1], [0]), ([0, 2], [0, 1]), ([0, 1], [-1, 1])], ids=str
 )
 def test_what_cannot_be_scored_is_refused(labels, predicted):
-    """By name."""
     with pytest.raises(DataMalformed):
         scores(np.array(labels, dtype=np.int64), np.array(predicted, dtype=np.int64), 2)

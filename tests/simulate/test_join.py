@@ -213,7 +213,6 @@ def test_the_home_of_another_task_is_named(tmp_path):
 
 
 def test_without_httpx_it_says_what_to_install(monkeypatch):
-    """Not a ModuleNotFoundError."""
     for name in [name for name in sys.modules if name.startswith("crowdfl.services.client")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr("crowdfl.services.client.opening", raising=False)

@@ -49,7 +49,6 @@ def test_names_of_metrics_cannot_write_into_a_notebook():
 
 
 def test_rows_are_flat_numbers(result):
-    """For a data frame."""
     rows = result.rows()
     assert [row["round"] for row in rows] == [1, 2]
     assert all(isinstance(value, int | float) for row in rows for value in row.values())
@@ -57,7 +56,6 @@ def test_rows_are_flat_numbers(result):
 
 
 def test_a_model_is_saved_as_npz_and_safetensors(result, tmp_path):
-    """Under its names."""
     for path in (tmp_path / "m.npz", str(tmp_path / "m.safetensors")):
         written = result.save(path)
         loader = np.load if written.suffix == ".npz" else __import__("safetensors.numpy", fromlist=["x"]).load_file
@@ -81,7 +79,6 @@ def test_a_picture_shows_metrics_and_participants(result, tmp_path):
 
 
 def test_without_matplotlib_it_says_what_to_install(result, monkeypatch):
-    """Not a ModuleNotFoundError."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(PackageMissing, match=r"crowdfl\[plots\]"):
         result.plot()

@@ -38,11 +38,13 @@ from crowdfl.errors import (
 __all__ = [
     "SECURE_PRIME_BITS",
     "Ciphertext",
+    "FreshRandomizers",
     "KeyPair",
     "KeyShare",
     "PartialDecryption",
     "PrivateKey",
     "PublicKey",
+    "RandomizerSource",
     "combine",
     "keygen",
 ]

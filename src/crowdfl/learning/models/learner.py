@@ -63,8 +63,12 @@ class Training:
 
     def at(self, round_number: int, who: str) -> "Training":
         """The same with a seed of its own for this round and participant, which anyone can derive again."""
-        digest = hashlib.sha256(f"{self.seed}/{round_number}/{who}".encode()).digest()
-        return replace(self, seed=int.from_bytes(digest[:4]))
+        return replace(self, seed=seed_of(self.seed, round_number, who))
+
+
+def seed_of(seed: int, round_number: int, who: str) -> int:
+    digest = hashlib.sha256(f"{seed}/{round_number}/{who}".encode()).digest()
+    return int.from_bytes(digest[:4])
 
 
 @dataclass(frozen=True)
