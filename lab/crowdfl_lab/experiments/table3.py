@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from crowdfl.learning.evaluation import Scores
 
+from crowdfl.learning.evaluation import Scores
 from crowdfl_lab.experiments.crowds import SPLITS, LearnSettings
 from crowdfl_lab.experiments.experiment import (
     TABLE3,
