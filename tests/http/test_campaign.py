@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from crowdfl.documents.signed import open_document
+from crowdfl.documents.signed import Receipt
 from crowdfl.errors import Forbidden
 from tests.hosts import INITIAL_MODEL
 from tests.http.loopback import Loopback, serving, wait_for, wait_for_round
@@ -39,8 +39,8 @@ def test_a_campaign_over_tls_ends_with_the_model_and_paid_claims(platform):
         person.encrypt(1, update, 10)
         upload = person.blobs.get("rounds/1/upload")
         assert person.send(1)
-        receipt = open_document(person.blobs.get("rounds/1/receipt").decode(), "receipt", person.sp.key())
-        assert receipt["digest"] == hashlib.sha256(upload).hexdigest()
+        receipt = Receipt.open(person.blobs.get("rounds/1/receipt").decode(), person.sp.key())
+        assert receipt.digest == hashlib.sha256(upload).hexdigest()
 
     rewards = [wait_for(partial(person.open_reward, 1)) for person in people]
     assert PAID - 3 <= sum(rewards) <= PAID

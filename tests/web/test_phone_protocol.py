@@ -9,7 +9,7 @@ import pytest
 
 import crowdfl.web
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey, commit, seal_to, verify
-from crowdfl.documents.signed import Appointment, Certificate, Definition, EnrolmentRequest, sign_document
+from crowdfl.documents.signed import Appointment, Certificate, Definition, EnrolmentRequest, Receipt
 from crowdfl.learning.models.files import to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.claims import ClaimsSp
@@ -99,10 +99,11 @@ class Platform:
             hashlib.sha256(self.weights).hexdigest(),
             {"rate": 1e-05, "labels": ["sitting", "g\u00e9\U0001f600"]},
         )
-        self.definition = Definition(
+        draft = Definition(
             "p\u00fcrpose", "terms", "readers", shape, digest, settings, 604800.0, requester.public, training
         )
-        self.definition_text = self.definition.sign(requester)
+        self.definition_text = draft.sign(requester)
+        self.definition = Definition.open(self.definition_text)
         self.spec = self.definition.spec
         self.shape = SharesShape(self.spec)
         self.dealing = profile_named("shares").deal(self.spec, insecure_test_key=False)
@@ -115,11 +116,11 @@ class Platform:
         return {"definition": self.definition_text, "appointment": appointment, "kgc": text64(self.kgc.public)}
 
     def enrol(self, text: str) -> tuple[Identity, str]:
-        request = EnrolmentRequest.open(text)
+        request = EnrolmentRequest.open_own(text)
         request.require(self.spec.name, INVITATION)
         who = hashlib.sha256(b"crowdfl participant 1" + request.signing).hexdigest()[:20]
         identity = Identity(who, request.signing, request.reading)
-        certificate = Certificate(self.spec.name, identity).sign(self.kgc)
+        certificate = Certificate.of(self.spec.name, identity).sign(self.kgc)
         return identity, text64(Enrolled(certificate, self.dealing.participant).seal(request))
 
     def opened(self, upload: bytes, key: bytes) -> tuple[bytes, int, bytes, int]:
@@ -234,13 +235,8 @@ def test_a_reward_is_opened_and_claimed(joined):
 
 def test_receipts_are_checked(joined):
     page, platform, identity = joined
-    body = {
-        "task": platform.spec.name,
-        "round": 1,
-        "who": identity.who,
-        "digest": hashlib.sha256(b"upload").hexdigest(),
-    }
-    receipt = sign_document("receipt", body | {"late": True}, platform.sp)
+    digest = hashlib.sha256(b"upload").hexdigest()
+    receipt = Receipt(platform.spec.name, 1, identity.who, digest, late=True).sign(platform.sp)
     check = (
         "async ([receipt, key, round]) => p.checkReceipt(receipt, p.fromBase64(key),"
         " { task: task.task, round, who: keys.who, upload: p.utf8('upload') }).catch((error) => error.name)"

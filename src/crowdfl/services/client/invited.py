@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from crowdfl.documents.signed import Certificate, open_document
-from crowdfl.errors import SettingsError
+from crowdfl.documents.signed import Certificate
+from crowdfl.errors import BadSignature, SettingsError
 from crowdfl.protocols.profile import Tools
 from crowdfl.retry import Backoff
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
@@ -49,7 +49,7 @@ def invited(
     """The participant that an invitation and a home folder make. Its links are closed at the end."""
     if joined and not (home / "keys").is_file():  # before anything is made there: the home may be mistyped
         raise SettingsError(f"nobody has joined with the home folder {home}: name the folder you joined with by --home")
-    _require_own(home, invitation.task)
+    _require_own(home, invitation)
     with tempfile.TemporaryDirectory() as scratch:
         ca = Path(scratch) / "ca.pem" if invitation.ca else None
         if ca is not None:
@@ -77,10 +77,16 @@ def invited(
             yield person
 
 
-def _require_own(home: Path, task: str) -> None:
+def _require_own(home: Path, invitation: ParticipantSettings) -> None:
     """Keys are of one task: with another task's, a platform would refuse, and not say which folder it was."""
     certificate = home / "certificate"
-    if certificate.is_file() and open_document(certificate.read_text(), Certificate.kind).get("task") != task:
+    if not certificate.is_file():
+        return
+    try:
+        task = Certificate.open(certificate.read_bytes().decode(), invitation.kgc_key).task
+    except BadSignature:
+        task = ""  # of another KGC
+    if task != invitation.task:
         raise SettingsError(f"the folder {home} is the home of another task: name another folder for this one")
 
 

@@ -23,7 +23,7 @@ const replacing = new TextDecoder("utf-8", { ignoreBOM: true });
 export async function enrolmentRequest(task, invitation, keys) {
   const [signing, reading] = [hex(keys.signingPublic), hex(keys.readingPublic)];
   const digest = hex(await sha256(utf8(invitation)));
-  const request = await signDocument("request to enrol", { task, invitation: digest, signing, reading }, keys.signing);
+  const request = await signDocument("enrolment-request", { task, invitation: digest, signing, reading }, keys.signing);
   return { task, request, context: utf8(`crowdfl enrolment 2 ${task} ${digest} ${signing} ${reading}`) };
 }
 
