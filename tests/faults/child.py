@@ -33,8 +33,8 @@ from crowdfl.roles.sp.deposits import Deposits
 from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.services import run, server
-from crowdfl.services.apps import batches
-from crowdfl.services.apps.batches import Batches
+from crowdfl.services.apps import sp_uploads as batches
+from crowdfl.services.apps.sp_uploads import Batches
 from crowdfl.services.background.sweeper import Sweeper
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdfl.cli.exchange.part import read_part
+from crowdfl.cli.exchange.role_folder import read_part
 from crowdfl.cli.participant import open_participant
 from crowdfl.cli.task.files import template
 from crowdfl.learning.datasets.npz_files import read_arrays

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from crowdfl.roles.ports import PaymentState, SpStore
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.payments import Payments
-from crowdfl.services.background.payouts import PayoutCommand
+from crowdfl.services.background.workers import PayoutCommand
 from crowdfl.services.clock import SystemClock
 from crowdfl.storage.sql import SqlStore
 

@@ -16,7 +16,7 @@ from crowdfl.errors import Conflict, PaymentFailed, PaymentUnknown, SettingsErro
 from crowdfl.roles.ports import PaymentState, SpStore, StoredPayment
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.payments import Payments, resolve_payment
-from crowdfl.services.background.payouts import PayoutCommand
+from crowdfl.services.background.workers import PayoutCommand
 from crowdfl.storage.memory import ManualClock
 from crowdfl.storage.sql import SqlStore
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdfl.learning.metrics import Scores
+from crowdfl.learning.evaluation import Scores
 from crowdfl_lab.experiments.crowds import SPLITS, LearnSettings
 from crowdfl_lab.experiments.experiment import (
     TABLE3,

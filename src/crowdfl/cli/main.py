@@ -100,7 +100,7 @@ app = typer.Typer(
     cls=_Tree,
     help="Privacy-preserving mobile crowdsensing on federated learning.",
     epilog="First steps: `crowdfl doctor` checks this machine, `crowdfl train --data watch:0` trains on one person's data, "
-    "in a clone `make demo` runs a whole campaign. Then `crowdfl init` and docs/running.md.",
+    "in a clone `make demo` runs a whole campaign. Then `crowdfl init` and docs/organisations.md.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # locals hold key material
 )

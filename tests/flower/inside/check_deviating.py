@@ -287,7 +287,7 @@ def other_initial(told: dict, _kept: dict) -> dict:
     """Weights of the server's choice, for one client alone."""
     if "initial" not in told:
         return told
-    return told | {"initial": save({name: array + 1 for name, array in load(told["initial"]).items()})}
+    return told | {"initial": save({name: np.asarray(array + 1) for name, array in load(told["initial"]).items()})}
 
 
 def old_publication(told: dict, kept: dict) -> dict:

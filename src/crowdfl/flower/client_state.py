@@ -1,17 +1,72 @@
-"""Where a client keeps its keys: in a folder of its own, or in Flower's context, which lasts as long as the run."""
+"""A node's own invitation: a file that its operator got from the task's owner, and not through Flower's servers."""
 
+import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, BinaryIO
 
 from flwr.app import ConfigRecord, Context
+from pydantic import TypeAdapter, ValidationError
 
-from crowdfl.errors import Conflict, FormatError, NotReady
+from crowdfl.errors import Conflict, FormatError, InvitationRefused, NotReady, SettingsError
 from crowdfl.roles.ports import Blobs
 from crowdfl.storage.blobs import FileBlobs, require_blob_name
+
+if TYPE_CHECKING:
+    from crowdfl.services.client.peers import KgcClient
+
+
+@dataclass(frozen=True)
+class NodeInvitation:
+    """To one task, for one node. Whoever holds the file can join once."""
+
+    task: str
+    invitation: str = field(repr=False)
+    kgc: str  # where it is
+    kgc_key: str  # in hex
+    ca: str | None = None  # certificates in PEM to trust; None: the system's authorities
+
+    @classmethod
+    def read(cls, place: object) -> "NodeInvitation | None":
+        """From the file that a node's configuration names, if it names one."""
+        if place is None:
+            return None
+        try:
+            return TypeAdapter(cls).validate_json(Path(str(place)).read_bytes())
+        except OSError as wrong:
+            raise SettingsError(f"there is no invitation at {place}: {wrong.strerror}") from None
+        except ValidationError:
+            raise SettingsError(f"{place} is not an invitation, as `crowdfl.flower.prepare` writes it") from None
+
+    def text(self) -> str:
+        return json.dumps(asdict(self))
+
+    def require(self, task: str) -> None:
+        if self.task != task:
+            raise InvitationRefused(
+                f"this node is invited to task {self.task}, and the server runs {task}: ask the task's owner which is right"
+            )
+
+
+@contextmanager
+def kgc_of(invitation: NodeInvitation) -> "Iterator[KgcClient]":
+    """KGC's service, as anyone may call it."""
+    from crowdfl.services.client.peers import KgcClient
+    from crowdfl.services.client.transport import Link
+
+    with TemporaryDirectory() as scratch:
+        ca = Path(scratch) / "ca.pem" if invitation.ca else None
+        if ca is not None:
+            ca.write_text(invitation.ca or "")
+        with closing(KgcClient(Link(invitation.kgc, ca).open())) as kgc:
+            yield kgc
+
 
 _TASK = re.compile(r"[0-9a-f]{32}")
 HOME = "crowdfl-home"  # in a node's configuration

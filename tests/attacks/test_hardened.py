@@ -1,4 +1,7 @@
-"""`hardened`, and money: what somebody can gain that nobody may. Those that still work are expected to fail, and say so."""
+"""`hardened`, and money: participants, servers and requesters that deviate gain nothing.
+
+Attacks that still work are expected to fail, and say who gains what.
+"""
 
 import contextlib
 import dataclasses
@@ -14,14 +17,29 @@ import pytest
 from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import Coins
-from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable, UnknownParticipant
+from crowdfl.errors import (
+    CrowdFLError,
+    NotReady,
+    RewardOutOfRange,
+    RoundEnded,
+    ServiceUnavailable,
+    UnknownParticipant,
+)
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.claims import Claim
 from crowdfl.protocols.common.sdiv import HardenedSdivSp
 from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest, products_in
 from crowdfl.protocols.hardened import prirwd
 from crowdfl.protocols.hardened.opening import Publication, read
-from crowdfl.protocols.hardened.prirwd import DISTANCES, LanesRequest, NonceRequest, RewardCsp, distance_polynomials
+from crowdfl.protocols.hardened.prirwd import (
+    DISTANCES,
+    LanesReply,
+    LanesRequest,
+    NonceRequest,
+    RewardCsp,
+    distance_polynomials,
+    rows_a_message,
+)
 from crowdfl.protocols.hardened.profile import HardenedSp
 from crowdfl.protocols.messages import Message
 from crowdfl.roles.restored import mark_restored_sp, reconcile
@@ -32,11 +50,13 @@ from tests.attacks.cheating import (
     honest_uploads,
     paid_desk,
     paid_to,
+    raw_upload,
     sample_upload,
     send,
     sp_side,
     upload_of,
     weighted_mean,
+    weighted_upload,
 )
 from tests.hosts import Desk, FileDisk, small_definition
 
@@ -62,6 +82,104 @@ def returned(desk: Desk) -> int:
 def cancel(desk: Desk) -> None:
     desk.requester.order(desk.task, "cancel")
     desk.run()
+
+
+def forge(desk: Desk, number: int, *uploads: bytes) -> None:
+    """A round of three honest people, and two who send what they like."""
+    honest_uploads(desk, number, MODELS, COUNTS)
+    for person, upload in zip(desk.crowd[3:], uploads, strict=True):
+        send(desk, number, person, upload)
+    desk.run()
+
+
+@pytest.mark.second
+def test_two_who_cheat_together_take_nothing_from_other_rounds(tmp_path: Path):
+    """Counts of -10 and +10 leave the average alone, and would have earned one of the two many times the budget."""
+    desk = paid_desk(tmp_path, 5, rounds=3, lanes=None)
+    for number in (1, 2, 3):
+        counts = (-10, 10) if number == 3 else (1, 1)
+        uploads = [weighted_upload(desk, p, WEIGHTS * 0, k) for p, k in zip(desk.crowd[3:], counts, strict=True)]
+        forge(desk, number, *uploads)
+    earned: dict[int, list[int]] = {}
+    for index, person in enumerate(desk.crowd):
+        earned[index] = []
+        for number in (1, 2, 3):
+            try:
+                earned[index].append(person.open_reward(number))
+            except RewardOutOfRange:
+                earned[index].append(-1)
+    assert earned[3][2] == -1 or earned[4][2] == -1  # the cheat pays in nobody's favour but the cheats'
+    order = (4, 3, 0, 1, 2)
+    got = {person: paid_to(desk.crowd[person]) for person in order}
+    for person in (0, 1, 2):  # whatever the two did to round 3, the rounds before are paid in full
+        assert got[person] >= earned[person][0] + earned[person][1]
+    balances = desk.sp.ledger(desk.task).balances()
+    assert all(amount >= 0 for account, amount in balances.items() if account != "requester")
+    assert sum(got.values()) <= 3 * BUDGET
+
+
+def test_a_bad_upload_costs_its_round_and_nothing_else(tmp_path: Path):
+    """Two uploads far outside a slot cancel in the sum. They end the round: no model of it, its money back at once."""
+    desk = paid_desk(tmp_path, 5, rounds=2, lanes=None)
+    n = int(desk.crowd[0].side.party.public.n)
+    for number, z in ((1, 0), (2, n // 2 - 12345)):
+        forge(desk, number, raw_upload(desk, desk.crowd[3], z), raw_upload(desk, desk.crowd[4], -z))
+    status = desk.sp.status(desk.task)
+    assert [entry["state"] for entry in status["rounds"]] == ["rewarded", "aborted"]
+    with pytest.raises(NotReady):
+        desk.sp.publication(desk.task, 2, None)
+    model = np.concatenate([array.reshape(-1) for array in desk.requester.model(desk.task)])
+    assert np.abs(model - weighted_mean(MODELS, COUNTS)).max() < 2e-3  # of round 1, which was paid for
+    assert BUDGET - 10 <= sum(desk.crowd[person].claim() for person in range(5)) <= BUDGET
+    desk.run()
+    assert desk.sp.ledger(desk.task).balance("escrow") == 0
+    returned = [m.amount for m in desk.sp.ledger(desk.task).movements if m.target == "requester"]
+    assert sum(returned) == BUDGET  # round 2's, without waiting for a day
+
+
+class SignOracle:
+    """SP asks CSP for lanes of its choice: is a slot of somebody's upload below t?"""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk, self.side = desk, sp_side(desk)
+        self.names = tuple(sorted(person.keys.who for person in desk.crowd))
+
+    def begin(self, number: int) -> None:
+        digest = hashlib.sha256(b"whatever SP says its uploads are").digest()
+        self.desk.csp.answer(self.desk.task, NonceRequest(number, BUDGET, self.names, digest).to_bytes())
+
+    def ask(self, number: int, victim: CipherVector, slot: int, t: int) -> str:
+        """How CSP answers: that is all SP gets to see."""
+        party, packing, budget = self.side.party, self.side.codec.packing, self.side.codec.budget
+        rows = len(self.names) * min(rows_a_message(len(self.names), packing.slots), budget.buckets)
+        shift = [0] * packing.slots
+        shift[slot] = -t
+        probe = victim.part(0, 1).add_plain(packing.pack_wide(shift))
+        others = party.encrypt([0] * (rows - 1))
+        lanes = party.rerandomise(CipherVector.concat([probe, others]))
+        request = LanesRequest(number, 0, lanes, party.partial_decrypt(lanes)).to_bytes()
+        try:
+            LanesReply.from_bytes(self.desk.csp.answer(self.desk.task, request), party.limits(rows * packing.slots))
+        except CrowdFLError as refusal:
+            return type(refusal).__name__
+        return "answered"
+
+
+def test_sp_alone_learns_at_most_whether_a_round_ended(tmp_path: Path):
+    """One comparison a round, and the round is its price or the next question is refused. It took 131 to read an upload."""
+    desk = paid_desk(tmp_path, 3, rounds=4, lanes=1024)
+    honest_uploads(desk, 1, MODELS, COUNTS)
+    desk.sp.steps.introductions.step(desk.task)
+    oracle, victim = SignOracle(desk), upload_of(desk, desk.crowd[0].keys.who)
+    for number, t in enumerate((-(10**6), 0, 10, 10**6), 1):
+        oracle.begin(number)
+        first = oracle.ask(number, victim, 0, t)
+        assert first in ("answered", "RoundEnded")  # the one bit
+        later = {oracle.ask(number, victim, 0, other) for other in (1, -1000, 1000, -(10**6), 10**6)}
+        assert later == {"OutOfTurn" if first == "answered" else "RoundEnded"}
+    for number in (0, 5):
+        with pytest.raises(CrowdFLError, match="round"):
+            oracle.begin(number)
 
 
 @pytest.mark.second

@@ -1,18 +1,23 @@
-"""`shares`: what somebody can gain that nobody may. Those that still work are expected to fail, and say who gains what."""
+"""`shares`: servers, readers, participants and requesters that deviate gain nothing, and extreme tasks give nothing away.
+
+Attacks that still work are expected to fail, and say who gains what.
+"""
 
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from crowdfl.crypto.sealing import AudienceKey
-from crowdfl.errors import NothingToAverage
+from crowdfl.crypto.shares.sketch import Sketch
+from crowdfl.errors import NotFinite, NothingToAverage
 from crowdfl.protocols.exchange import run_exchange
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.chain import ModelChain
-from crowdfl.protocols.shares.circuits.lanes import opened
+from crowdfl.protocols.shares.circuits.lanes import coins, opened
 from crowdfl.protocols.shares.circuits.wire import unpack_flips
 from crowdfl.protocols.shares.dealing.keys import SharesReaderBundle, seeds_of
 from crowdfl.protocols.shares.dealing.masks import low_words
@@ -27,15 +32,19 @@ from crowdfl.protocols.shares.round.average import (
     mask_of,
     parse_record,
 )
+from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest
 from crowdfl.protocols.shares.round.sp import SharesSp
+from crowdfl.protocols.shares.round.transcript import StepRequest
 from crowdfl.protocols.shares.round.upload import UploadBody, expanded_samples, expanded_update
-from crowdfl.simulation.local_host import _KgcFor
+from crowdfl.simulation.local_host import LocalFederation, Update, _KgcFor
 from tests.attacks.campaign import SIZE, Campaign, added_to, error, tamper, watch_readers, works_today
-from tests.attacks.test_shares_restored import Wire, manifest_of, sketch_matrix
+from tests.attacks.cheating import paid_desk
+from tests.hosts import ONE, Desk
 from tests.protocols.shares.parties import PAYING, PAYMENT, Parties
 
 VICTIM = "p3"
 LANES, CHECK, _COMMIT, BITS, _SUM, _OPERANDS, COMPARE = range(2, 9)  # steps of a round that pays by `gate`
+AVERAGE = 13
 
 
 def manifests(patch: pytest.MonkeyPatch) -> dict[int, tuple[Any, dict[str, bytes]]]:
@@ -205,25 +214,36 @@ def test_kgc_keeps_no_source_while_csp_answers(monkeypatch: pytest.MonkeyPatch) 
             acknowledge(self, task)
 
     monkeypatch.setattr(_KgcFor, "acknowledge", only_csp)
-    campaign = Campaign()
-    wire = Wire(campaign.host)
+    campaign, said = Campaign(), {}
+    answer = campaign.host.csp.answer
+
+    def noted(task: str, request: bytes) -> bytes:
+        asked, reply = StepRequest.from_bytes(request, Limits.plain(1 << 24)), answer(task, request)
+        said[asked.step] = asked.payload, reply
+        return reply
+
+    campaign.host.csp.answer = noted
     campaign.play()
-    task, sp, kgc = campaign.federation.task, campaign.host.sp, campaign.host.disk.blobs("kgc/keys")
-    assert not kgc.has(f"{task}.source") or not _reads_uploads(campaign, sp, wire, kgc.get(f"{task}.source"))
+    kgc, source = campaign.host.disk.blobs("kgc/keys"), f"{campaign.federation.task}.source"
+    assert not kgc.has(source) or not _reads_uploads(campaign, said, kgc.get(source))
 
 
-def _reads_uploads(campaign: Campaign, sp: Any, wire: Wire, source: bytes) -> bool:
+def _reads_uploads(campaign: Campaign, said: dict[int, tuple[bytes, bytes]], source: bytes) -> bool:
     """Every lane that the servers have opened, without its mask; and of so many lanes the update."""
-    task, shape, sketch = campaign.federation.task, campaign.shape, sketch_matrix(campaign.shape, wire, 0)
+    task, sp, shape = campaign.federation.task, campaign.host.sp, campaign.shape
+    widths, ring, limits = shape.widths, shape.ring, shape.limits()
+    manifest = RoundManifest.from_bytes(said[1][0], limits)
+    drawn = coins(manifest.digest, ManifestReply.from_bytes(said[1][1], limits).nonce)
+    unit = np.eye(widths.parameters, dtype=np.uint64)
+    sketch = Sketch(drawn, widths.parameters, widths.rows, widths.buckets).lanes(unit).T
     dealt = received(shape, seeds_of(source)[1], CSP_ROLE, 1, files(shape, source, 1)[CSP_ROLE])
-    names, ring, lanes = manifest_of(wire, 0).names, shape.ring, shape.widths.lanes
-    shown = ring.decode(wire.of(1, LANES)[0][1][: len(names) * lanes * ring.bytes]).reshape(-1, lanes)
+    shown = ring.decode(said[LANES][1][: len(manifest.names) * widths.lanes * ring.bytes]).reshape(-1, widths.lanes)
     found = {}
-    for slot, who in enumerate(names):
+    for slot, who in enumerate(manifest.names):
         body = sp.blobs.get(f"{task}/rounds/1/uploads/{sp.store.upload(task, 1, who).digest}")
-        own = sketch.astype(np.uint64) @ ring.decode(UploadBody.from_bytes(body, shape.limits()).shares)
-        whole = ring.signed(ring.reduced(shown[slot] - low_words(dealt.lanes.lanes[slot], shape.widths.k) + own))
-        found[who] = np.rint(np.linalg.lstsq(sketch.astype(float), whole.astype(float), rcond=None)[0])
+        own = sketch @ ring.decode(UploadBody.from_bytes(body, limits).shares)
+        whole = ring.signed(ring.reduced(shown[slot] - low_words(dealt.lanes.lanes[slot], widths.k) + own))
+        found[who] = np.rint(np.linalg.lstsq(sketch.view(np.int64).astype(float), whole.astype(float), rcond=None)[0])
     return all(np.array_equal(found[campaign.pseudonym(who)], campaign.uploaded(who, 1)) for who in campaign.wanted)
 
 
@@ -352,3 +372,109 @@ def test_csp_learns_no_bit_without_a_signed_record(monkeypatch: pytest.MonkeyPat
         within = bool((shown[-1] ^ shown[-2])[attack.names.index(attack.victim)])
         told.append((within, dict(attack.sp.rejected())))
     assert told != [(length < Shifted.BOUND, {}) for length in lengths]
+
+
+def train_all(desk: Desk) -> None:
+    """Everyone does what is due, and SP its part."""
+    for place, person in enumerate(desk.crowd):
+
+        def train(arrays: Any, _settings: Any, number: int, place: int = place) -> tuple[Any, int]:
+            rng = np.random.default_rng([number, place])
+            return [array + 0.1 + rng.normal(size=array.shape) * 0.02 for array in arrays], 5
+
+        person.step(train)
+    desk.run()
+
+
+DESK = {"profile": "shares", "lanes": 128, "max_norm": 3.0, "key_bits": 2048, "sigma": 40}
+
+
+def test_a_task_whose_opened_sum_is_lost_ends_with_the_next_manifest(tmp_path: Path) -> None:
+    """CSP has opened a sum that SP never got: every later model would follow from it, so that no phone trains for nothing."""
+    desk = paid_desk(tmp_path, 4, rounds=3, **DESK)
+    answer = desk.csp.answer
+
+    def losing(task: str, request: bytes) -> bytes:
+        reply = answer(task, request)
+        if StepRequest.from_bytes(request, Limits.plain(1 << 24)).step == AVERAGE:
+            raise ConnectionError
+        return reply
+
+    desk.csp.answer = losing  # type: ignore[method-assign]
+    with pytest.raises(ConnectionError):
+        train_all(desk)
+    desk.clock.time += 2 * desk.options.csp_patience
+    desk.run()
+    desk.csp.answer = answer  # type: ignore[method-assign]
+    train_all(desk)
+    status = desk.sp.status(desk.task)
+    assert [entry["state"] for entry in status["rounds"]] == ["aborted", "aborted"]
+    assert (status["state"], status["balances"]["requester"]) == ("cancelled", 0)
+
+
+def test_a_request_that_was_answered_while_its_repetition_waited_gets_that_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every request comes twice, and the second one looks for an answer a moment before the first has one."""
+    desk = paid_desk(tmp_path, 3, rounds=1, **DESK)
+    answer, answered = desk.csp.answer, desk.csp.store.answered
+    too_early: list[str] = []
+
+    def look(task: str, name: str) -> str | None:
+        return too_early.clear() if too_early else answered(task, name)
+
+    def twice(task: str, request: bytes) -> bytes:
+        first = answer(task, request)
+        too_early.append("one look")
+        assert answer(task, request) == first
+        return first
+
+    monkeypatch.setattr(desk.csp.store, "answered", look)
+    desk.csp.answer = twice  # type: ignore[method-assign]
+    train_all(desk)
+    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["rewarded"]
+
+
+_WIDE = {"max_participants": 3, "max_samples": 10**6, "decimals": 6, "max_norm": 2.0}
+# Parameters, people, settings; and what is paid for a round, at least and at most.
+TASKS: dict[str, tuple[int, int, dict[str, Any], tuple[float, float]]] = {
+    "one parameter": (1, 5, {"budget": "9.00"}, (8.99, 9)),
+    "a norm below the unit": (50, 5, {"max_norm": 1e-9, "budget": "9.00"}, (0, 0)),
+    "a norm that bounds nothing": (50, 5, {"max_norm": 1e15}, (0, 0)),
+    "one sample each": (20, 5, {"max_samples": 1, "budget": "9.00"}, (8.99, 9)),
+    "as many as the least": (20, 3, {"max_participants": 3, "min_participants": 3, "budget": "9.00"}, (8.99, 9)),
+    "the widest ring": (200, 3, _WIDE, (0, 0)),
+    "the widest division": (30, 3, _WIDE | {"decimals": 4, "budget": "9.00"}, (8.99, 9)),
+    "less than a millionth for each": (5, 3, {"budget": "0.000002"}, (0, 0)),
+}
+
+
+@pytest.mark.second
+@pytest.mark.parametrize(("parameters", "people", "settings", "pay"), TASKS.values(), ids=TASKS.keys())
+def test_extreme_tasks_are_averaged_exactly(
+    parameters: int, people: int, settings: dict[str, Any], pay: tuple[float, float]
+) -> None:
+    bounds = {"max_participants": 5, "max_samples": 20, "decimals": 3, "clip": 2.0, "max_norm": 1.0, "lanes": 128}
+    chosen = bounds | settings
+    federation = LocalFederation(profile="shares", rounds=2, backend=ONE, **chosen)
+    rng, unit = np.random.default_rng(1), 10 ** chosen["decimals"]
+    common = rng.normal(size=parameters)
+    updates = {f"p{i}": 0.5 * (common + 0.1 * rng.normal(size=parameters)) for i in range(people)}
+    counts = {who: max(1, chosen["max_samples"] - i) for i, who in enumerate(updates)}
+
+    def shared(change: Any) -> Any:
+        within = change * min(1, chosen["max_norm"] / np.linalg.norm(change))
+        return np.rint(np.clip(within, -chosen["clip"], chosen["clip"]) * unit)
+
+    found = federation.round({who: Update([update], counts[who]) for who, update in updates.items()})
+    expected = np.rint(sum(shared(u) * counts[who] for who, u in updates.items()) / sum(counts.values()))
+    assert np.array_equal(np.rint(found.average[0] * unit), expected)
+    assert found.rejected == {}
+    assert pay[0] <= float(sum((found.rewards or {}).values())) <= pay[1]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_weight_that_is_no_number_never_leaves_the_phone(value: float) -> None:
+    federation = LocalFederation(profile="shares", max_participants=3, rounds=1, max_norm=1.0, backend=ONE)
+    with pytest.raises(NotFinite):
+        federation.round({f"p{i}": Update([np.array([value, 0.0])], 1) for i in range(3)})
