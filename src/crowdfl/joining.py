@@ -12,6 +12,7 @@ from typing import Any
 
 from crowdfl.display import html_table, in_notebook, text_table
 from crowdfl.documents.signed import Definition
+from crowdfl.documents.task_summary import task_summary
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.functions import (
     NOT_METRICS,
@@ -25,7 +26,6 @@ from crowdfl.learning.models.forms import ModelForm, dictionary_form
 from crowdfl.roles.participant.agent import Agent
 from crowdfl.roles.participant.messages import event_words
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.task_summary import described
 from crowdfl.settings import ParticipantSettings, from_millionths
 from crowdfl.text import printable_lines
 
@@ -153,7 +153,7 @@ class AcceptedInvitation:
     def look(self) -> str:
         """What the task is for, its terms, and who will read the model. Sends nothing about you."""
         with _opened(self) as person:
-            return printable_lines(described(person.look(), person.least_participants))
+            return printable_lines(task_summary(person.look(), person.least_participants))
 
 
 def join(
@@ -199,7 +199,7 @@ def _ask(person: Participant, path: Path, *, yes: bool) -> None:
     person.require_company(definition)  # no question about what is then refused
     if yes:
         return
-    words = printable_lines(described(definition, person.least_participants))
+    words = printable_lines(task_summary(definition, person.least_participants))
     if in_notebook() or sys.stdin is None or not sys.stdin.isatty():
         raise SettingsError(f'{words}\nIf you agree, write crowdfl.join("{path}", yes=True)')
     sys.stdout.write(f"{words}\n")

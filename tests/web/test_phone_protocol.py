@@ -46,7 +46,7 @@ PAGE = """<!doctype html><html lang="en"><head><title>Test</title><script type="
 <body></body></html>"""
 SCRIPT = """
 import * as bytes from "./protocol/bytes.js";
-const parts = "average bundle chain documents enrolment keys request rewards safetensors settings upload".split(" ");
+const parts = "average bundle chain documents keys request rewards safetensors settings upload".split(" ");
 const modules = await Promise.all(parts.map((name) => import(`./protocol/${name}.js`)));
 window.p = Object.assign({}, bytes, ...modules);
 const opened = new Promise((done) => {

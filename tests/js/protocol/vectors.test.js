@@ -6,7 +6,7 @@ import { readPublication } from "#web/phone/protocol/average.js";
 import { openBundle } from "#web/phone/protocol/bundle.js";
 import { fromHex, hex, sha256, utf8 } from "#web/phone/protocol/bytes.js";
 import { chainToBytes, placeOf, startChain } from "#web/phone/protocol/chain.js";
-import { enrolmentRequest, openEnrolled, splitEnrolled } from "#web/phone/protocol/enrolment.js";
+import { enrolmentRequest, openEnrolled, splitEnrolled } from "#web/phone/protocol/documents.js";
 import { encode } from "#web/phone/protocol/messages.js";
 import { makeClaim, openReward } from "#web/phone/protocol/rewards.js";
 import { elementBytes, expand, littleEndian, minusElements, signedDifference } from "#web/phone/protocol/ring.js";

@@ -1,11 +1,11 @@
 // @ts-check
-// Signed documents, as documents/envelope.py: kind, Ed25519 signature, and the payload as it was signed.
+// Signed documents, as documents/envelope.py (kind, Ed25519 signature, and the payload as it was signed), and enrolment with them.
 // The signature is checked over the bytes that came. KGC appoints no task whose JSON two readers could take for two things.
 
 import { base64url, concat, equal, fromBase64url, fromHex, hex, sha256, text, utf8 } from "./bytes.js";
-import { DocumentError, KeyMismatch } from "./errors.js";
+import { DocumentError, KeyMismatch, Truncated } from "./errors.js";
 import { nameOf } from "./keys.js";
-import { sign, verify } from "./seal.js";
+import { openSealed, sign, verify } from "./seal.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {Record<string, any>} Body */
@@ -13,9 +13,12 @@ import { sign, verify } from "./seal.js";
 /** @typedef {{ task: string, fingerprint: string }} Appointment */
 /** @typedef {{ task: string, who: string, signing: Bytes, reading: Bytes }} Certificate */
 /** @typedef {{ task: string, round: number, who: string, digest: string, late: boolean }} Receipt */
+/** @typedef {import("./keys.js").Keys} Keys */
+/** @typedef {{ task: string, request: string, context: Bytes }} RequestInfo */
 /** @typedef {(value: any) => boolean} Fits */
 
 const LONGEST = 1_000_000; // characters
+const LENGTH_BYTES = 4; // of a certificate's length in KGC's answer
 const HEADER = /^crowdfl ([a-z-]{1,40}) ([A-Za-z0-9_-]{86}) /;
 
 /** @type {Fits} */
@@ -62,10 +65,7 @@ export function keptBody(document) {
   return JSON.parse(document.slice(document.indexOf("{")));
 }
 
-/**
- * @param {string} document
- * @param {string} kind
- */
+/** @param {string} document @param {string} kind */
 function parts(document, kind) {
   if (document.length > LONGEST) throw new DocumentError(`a ${kind} of ${document.length} characters; at most ${LONGEST} are read`);
   const header = HEADER.exec(document);
@@ -76,21 +76,13 @@ function parts(document, kind) {
   return { payload: utf8(document.slice(header[0].length)), signature };
 }
 
-/**
- * What a signature is over: DSSE's encoding of type and payload.
- * @param {string} kind
- * @param {Bytes} payload
- */
+/** What a signature is over: DSSE's encoding of type and payload. @param {string} kind @param {Bytes} payload */
 function signedBytes(kind, payload) {
   const type = `application/vnd.crowdfl.${kind}+json`;
   return concat(utf8(`DSSEv1 ${type.length} ${type} ${payload.length} `), payload);
 }
 
-/**
- * @param {string} kind
- * @param {Bytes} payload
- * @returns {Body}
- */
+/** @param {string} kind @param {Bytes} payload @returns {Body} */
 export function readPayload(kind, payload) {
   let body;
   try {
@@ -107,20 +99,12 @@ export function readPayload(kind, payload) {
   return body;
 }
 
-/**
- * @param {string} kind
- * @param {string} payload
- * @param {Bytes} signature
- */
+/** @param {string} kind @param {string} payload @param {Bytes} signature */
 export function documentText(kind, payload, signature) {
   return `crowdfl ${kind} ${base64url(signature)} ${payload}`;
 }
 
-/**
- * @param {string} kind
- * @param {Body} body
- * @param {CryptoKeyPair} signing
- */
+/** @param {string} kind @param {Body} body @param {CryptoKeyPair} signing */
 export async function signDocument(kind, body, signing) {
   const payload = JSON.stringify(body);
   return documentText(kind, payload, await sign({ signing }, signedBytes(kind, utf8(payload))));
@@ -139,11 +123,7 @@ export async function openDefinition(document) {
   return { task: hex(await sha256(signed)).slice(0, 32), body, requester };
 }
 
-/**
- * KGC's word that a task has this key.
- * @param {string} document
- * @param {Bytes} kgcKey
- */
+/** KGC's word that a task has this key. @param {string} document @param {Bytes} kgcKey */
 export async function openAppointment(document, kgcKey) {
   return /** @type {Appointment} */ (await openDocument(document, "appointment", kgcKey));
 }
@@ -177,14 +157,42 @@ export async function openCertificate(document, kgcKey) {
 }
 
 /**
- * Whether a certificate is for these very keys.
- * @param {Certificate} certificate
+ * A request to certify these keys, and what KGC's answer to it is bound to. Safe to repeat with the same keys.
  * @param {string} task
- * @param {{ who: string, signingPublic: Bytes, readingPublic: Bytes }} keys
+ * @param {string} invitation Its text.
+ * @param {Keys} keys
+ * @returns {Promise<RequestInfo>}
  */
-export function certifies(certificate, task, keys) {
-  const same = equal(certificate.signing, keys.signingPublic) && equal(certificate.reading, keys.readingPublic);
-  return same && certificate.task === task && certificate.who === keys.who;
+export async function enrolmentRequest(task, invitation, keys) {
+  const [signing, reading] = [hex(keys.signingPublic), hex(keys.readingPublic)];
+  const digest = hex(await sha256(utf8(invitation)));
+  const request = await signDocument("enrolment-request", { task, invitation: digest, signing, reading }, keys.signing);
+  return { task, request, context: utf8(`crowdfl enrolment 2 ${task} ${digest} ${signing} ${reading}`) };
+}
+
+/**
+ * KGC's answer, checked: the certificate is for this task and these keys. The bundle is not: compare it with the appointment.
+ * @param {Bytes} sealed
+ * @param {RequestInfo} info
+ * @param {Keys} keys
+ * @param {Bytes} kgcKey
+ * @returns {Promise<{ certificate: string, bundle: Bytes }>}
+ */
+export async function openEnrolled(sealed, info, keys, kgcKey) {
+  const enrolled = splitEnrolled(await openSealed(keys.reading, sealed, info.context));
+  const { task, signing, reading } = await openCertificate(enrolled.certificate, kgcKey);
+  if (task !== info.task || !equal(signing, keys.signingPublic) || !equal(reading, keys.readingPublic)) {
+    throw new DocumentError("KGC certified another task or other keys than it was asked to: tell the requester");
+  }
+  return enrolled;
+}
+
+/** @param {Bytes} opened */
+export function splitEnrolled(opened) {
+  const length = opened.length < LENGTH_BYTES ? 0 : new DataView(opened.buffer, opened.byteOffset).getUint32(0);
+  const end = LENGTH_BYTES + length;
+  if (opened.length < end) throw new Truncated("KGC's answer ends inside the certificate: join again");
+  return { certificate: text(opened.subarray(LENGTH_BYTES, end)), bundle: opened.slice(end) };
 }
 
 /**
