@@ -13,7 +13,7 @@ from crowdfl.roles.ports import PaymentState, SpStore
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.payments import Payments
 from crowdfl.services.background.workers import PayoutCommand
-from crowdfl.services.clock import SystemClock
+from crowdfl.services.client.transport import SystemClock
 from crowdfl.storage.sql import SqlStore
 
 

@@ -13,7 +13,7 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.envelope import Envelope, encode_for_signing
 from crowdfl.documents.signed import Appointment, Certificate, Definition, Receipt, participant_name
 from crowdfl.errors import CrowdFLError, SettingsError
-from crowdfl.learning.models.files import from_safetensors
+from crowdfl.learning.models.forms import from_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import ModelChain, rounded_quotient
@@ -33,12 +33,10 @@ CLASS = re.compile(r"export class (\w+) extends (\w+) \{(.*?)\}\n", re.DOTALL)
 NOT_ON_PHONES = (
     errors.BackendUnavailable,
     errors.BackupError,
-    errors.ExperimentUnavailable,
     errors.InsecureKeyRefused,
     errors.KeyFileError,
     errors.OwnCodeError,
     errors.PackageMissing,
-    errors.PeerUnavailable,
     errors.PoolError,
     errors.SharesDoNotMatch,
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO, Protocol
 
-from crowdfl.crypto.paillier.randomizers import RandomizerSource
+from crowdfl.crypto.paillier.pctd import RandomizerSource
 from crowdfl.errors import CrowdFLError
 from crowdfl.protocols.profile import Identity
 from crowdfl.roles.sp.ledger import Movement

@@ -1,4 +1,3 @@
-// @ts-check
 // Signed documents, as documents/envelope.py (kind, Ed25519 signature, and the payload as it was signed), and enrolment with them.
 // The signature is checked over the bytes that came. KGC appoints no task whose JSON two readers could take for two things.
 
