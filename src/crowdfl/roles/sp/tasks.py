@@ -2,11 +2,10 @@
 
 import contextlib
 import hashlib
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from crowdfl.documents.signed import Appointment, Certificate, Definition, open_document
+from crowdfl.documents.signed import Appointment, Certificate, Definition, Order
 from crowdfl.errors import DocumentError, UnknownParticipant, UnknownTask
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ends import Tombstone, ended
@@ -81,15 +80,15 @@ class Tasks:
 
     def order(self, task: str, order: str) -> None:
         """A signed order of the requester's: pause, resume or cancel."""
-        body = open_document(order, "order", self._core.definition(task).requester)
+        opened = Order.open(order, self._core.definition(task).requester)
         actions = {"pause": self._pause, "resume": self._resume, "cancel": self._cancel}
-        if body.get("task") != task or body.get("action") not in actions:
+        if opened.task != task or opened.action not in actions:
             raise DocumentError(f"an order names this task and one of {', '.join(actions)}")
         with self._ports.store.transaction():  # a delayed "pause" must not undo the "resume" that was signed after it
-            memory, at = self._ports.store.memory(task), _moment(body)
+            memory, at = self._ports.store.memory(task), opened.at
             if at < float(memory.get(_ORDERED_AT, b"-inf")):
                 raise DocumentError("a later order was given since: this one is out of date")
-            actions[body["action"]](task)
+            actions[opened.action](task)
             memory[_ORDERED_AT] = repr(at).encode()
 
     def _pause(self, task: str) -> None:
@@ -168,10 +167,3 @@ class Tasks:
             return None
         window = self._core.definition(stored.task).claim_window
         return max(0.0, stored.ended_at + window - self._ports.clock.now())
-
-
-def _moment(order: Mapping[str, Any]) -> float:
-    at = order.get("at")
-    if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
-        raise DocumentError("an order says when it was given")
-    return float(at)
