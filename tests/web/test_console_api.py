@@ -18,8 +18,7 @@ from crowdfl.services.server import running
 from crowdfl.web import events, overview
 from tests.hosts import INITIAL_MODEL
 from tests.http import conftest as http
-from tests.http.observed import SHORT
-from tests.http.world import DEPOSIT, task_definition
+from tests.http.world import DEPOSIT, SHORT, task_definition
 from tests.web.consoles import ConsoleWorld, Operator
 
 portal, logged = http.portal, http.logged

@@ -10,8 +10,7 @@ from playwright.sync_api import Page, expect
 from crowdfl.roles.ports import PaymentState, StoredPayment
 from tests.hosts import INITIAL_MODEL
 from tests.http import conftest as http
-from tests.http.observed import SHORT
-from tests.http.world import DEPOSIT, Person, task_definition
+from tests.http.world import DEPOSIT, SHORT, Person, task_definition
 from tests.web import browsers
 from tests.web.axe import assert_usable_by_all
 from tests.web.consoles import ConsoleWorld

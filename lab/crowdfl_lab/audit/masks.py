@@ -116,8 +116,8 @@ def _sdiv_by(x: int, y: int, kappa: int) -> float:
     """[[x / y]] by the printed SDIV, masks drawn for operands of kappa bits, decrypted."""
     private, sp, csp = servers(256, as_printed=True)
     side = PaperSdivSp(sp, kappa=kappa, sigma=80, decimals=6)
-    pending, request = side.begin(sp.encrypt([mpz(x)]), sp.encrypt([mpz(y)]), Coins.fresh())
-    result = side.finish(pending, PaperSdivCsp(csp, decimals=6, max_count=1).answer(request))
+    asked = ask_directly(PaperSdivCsp(csp, decimals=6, max_count=1).answer)
+    result = run_exchange(side.run(sp.encrypt([mpz(x)]), sp.encrypt([mpz(y)]), Coins.fresh()), asked)
     return private.decrypt(result[0]) / _SCALE
 
 
@@ -125,8 +125,8 @@ def attack_printed_masks(prime_bits: int = 128) -> Finding:
     """Alg. 2 as printed, Omega masked for every participant in every round."""
     _, sp, csp = servers(prime_bits, as_printed=True)
     omega = sp.encrypt([_OMEGA] * _TIMES)
-    _, request = PaperSmulSp(sp, mask_bits=_PRINTED_BITS).begin(omega, sp.encrypt([1] * _TIMES), Coins.fresh())
-    PaperSmulCsp(csp, max_count=_TIMES).answer(request)
+    step = PaperSmulSp(sp, mask_bits=_PRINTED_BITS).run(omega, sp.encrypt([1] * _TIMES), Coins.fresh())
+    PaperSmulCsp(csp, max_count=_TIMES).answer(next(step))
     return _score_omega(PRINTED, csp, _PRINTED_BITS)
 
 
@@ -148,8 +148,8 @@ class _ShortCoins(Coins):
 def _mask_omega(subject: str, prime_bits: int, coins: Coins, mask_bits: int) -> Finding:
     _, sp, csp = servers(prime_bits, as_printed=False)
     squares = guard_polynomials(_TIMES)
-    _, request = PolynomialsSp(sp, 1, "audit").begin(sp.encrypt([_OMEGA] * _TIMES), squares, coins)
-    message = PolynomialsRequest.from_bytes(request, csp.limits(_TIMES))
+    step = PolynomialsSp(sp, 1, "audit").run(sp.encrypt([_OMEGA] * _TIMES), squares, coins)
+    message = PolynomialsRequest.from_bytes(next(step), csp.limits(_TIMES))
     PolynomialsCsp(csp).answer(message, products_in(squares))
     return _score_omega(subject, csp, mask_bits)
 

@@ -26,7 +26,7 @@ from crowdfl.protocols.shares.round.average import PARTICIPANTS, REQUESTER
 from crowdfl.protocols.shares.round.csp import CspAnswer, CspKeys, CspRound, SharesCsp
 from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, SpConversation, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
-from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.shares.shape import SharesShape, rule_widths_of
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl_lab.audit.finding import SHARES, Floats
 from crowdfl_lab.observe import RoundRecorder
@@ -239,8 +239,8 @@ def added_to(message: bytes, place: int, bits: int, number: int) -> bytes:
 
 
 def _forget() -> None:
-    _files.cache_clear()
-    _shape.cache_clear()
+    for kept in (_files, _shape, rule_widths_of):
+        kept.cache_clear()
 
 
 @contextmanager
