@@ -35,4 +35,4 @@ def test_a_task_whose_opened_sum_is_lost_ends_with_the_next_manifest(tmp_path: P
     status = desk.sp.status(desk.task)
     assert [entry["state"] for entry in status["rounds"]] == ["aborted", "aborted"]
     assert status["state"] == "cancelled"
-    assert status["balances"]["requester"] == 0
+    assert desk.sp.ledger(desk.task).balance("requester") == 0

@@ -113,7 +113,7 @@ def updates_read(desk: Desk, wire: Wire) -> dict[str, np.ndarray]:
     """What CSP computes of everyone's update: it takes its own shares off the difference, and solves."""
     shape = SharesShape(desk.sp.definition(desk.task).spec)
     manifest, ring = manifest_of(wire, 0), shape.ring
-    sealing = desk.csp._side(desk.task, desk.csp.store.memory(desk.task))._keys.sealing
+    sealing = desk.csp._side(desk.csp.store.task(desk.task), 0)._keys.sealing
     first, second = (sketch_matrix(shape, wire, at) for at in (0, 1))
     seen = ring.reduced(lanes_sent(shape, wire, 0) - lanes_sent(shape, wire, 1))
     found = {}
@@ -144,7 +144,7 @@ def test_a_task_with_dealt_masks_ends_with_the_restore_and_its_money_returns(des
     status = desk.sp.status(desk.task)
     assert status["state"] == "cancelled"
     assert [entry["state"] for entry in status["rounds"]] == ["aborted"]
-    assert status["balances"]["requester"] == 0
+    assert desk.sp.ledger(desk.task).balance("requester") == 0
 
 
 def test_what_was_earned_before_the_backup_stays_claimable(desk: Desk) -> None:

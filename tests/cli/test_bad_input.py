@@ -13,7 +13,7 @@ from cryptography import x509
 
 from crowdfl.cli.task.files import template
 from crowdfl.errors import PlainHttpRefused, ServiceUnavailable
-from crowdfl.roles.ports import DepositState, PaymentState, StoredDeposit, StoredPayment, StoredTask
+from crowdfl.roles.records import DepositState, PaymentState, StoredDeposit, StoredPayment, StoredTask
 from crowdfl.roles.requester import own_key
 from crowdfl.services import run as services
 from crowdfl.services.client import requester_file

@@ -26,11 +26,10 @@ from crowdfl.errors import NotReady, ServiceUnavailable, StoreOutdated, StoreUna
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.participant.participant import Participant, arrays_to_npz
-from crowdfl.roles.ports import DepositState, PaymentState, StoredPayment
+from crowdfl.roles.records import DepositState, PaymentState, StoredPayment, TaskState
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.roles.sp.deposits import Deposits
 from crowdfl.roles.sp.payments import resolve_payment
-from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.services import run, server
 from crowdfl.services.apps import batches
 from crowdfl.services.apps.batches import Batches

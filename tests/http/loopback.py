@@ -21,7 +21,7 @@ from crowdfl.services.run import open_csp, open_kgc, open_sp
 from crowdfl.services.server import running
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
 from crowdfl.storage.atomic import write_private
-from crowdfl.storage.memory import MemoryBlobs
+from crowdfl.storage.blobs import MemoryBlobs
 from crowdfl.storage.signing import signing_key
 from crowdfl.web.pages import add_pages
 from tests.hosts import test_tools

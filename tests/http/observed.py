@@ -12,7 +12,6 @@ from crowdfl.services.background.watching import around_step, calls_to
 from crowdfl.services.client.transport import Service
 from crowdfl.services.http import logs
 from crowdfl.services.tracing import TracedRounds
-from crowdfl.storage.observed import ObservedStore
 from crowdfl.storage.sql import SqlStore
 from tests.hosts import test_tools
 from tests.http.world import Person, ServersDisk, World
@@ -32,7 +31,7 @@ class ObservedDisk(ServersDisk):
 
     def open_store(self, role: str, url: str) -> SqlStore:
         """As `open_sp` and the others do it."""
-        return ObservedStore(url, logs.events(role))
+        return SqlStore(url, logs.events(role))
 
 
 class ObservedWorld(World):

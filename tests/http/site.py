@@ -23,7 +23,7 @@ from crowdfl.services.run import open_csp, open_kgc, signing_key
 from crowdfl.services.server import running
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, TaskSettings
 from crowdfl.storage.atomic import write_private
-from crowdfl.storage.memory import MemoryBlobs
+from crowdfl.storage.blobs import MemoryBlobs
 from tests import subprocesses
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
 

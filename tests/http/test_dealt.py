@@ -9,8 +9,9 @@ from structlog.testing import capture_logs
 from crowdfl.errors import KeyNotProven, NotAuthenticated, NotReady, RoundsExhausted, ServiceUnavailable, TaskEnded
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.retry import Backoff
-from crowdfl.roles.ends import TaskEnds, Tombstone
+from crowdfl.roles.ends import TaskEnds
 from crowdfl.roles.holdings import KgcHoldings
+from crowdfl.roles.records import Tombstone
 from crowdfl.services.apps.preparing import Preparations
 from crowdfl.services.client.breaker import PeerPatience, allow, seconds_left
 from crowdfl.services.client.peers import CspClient, KgcClient

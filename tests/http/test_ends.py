@@ -9,10 +9,10 @@ import pytest
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import TaskEnd
 from crowdfl.errors import BadSignature, Forbidden, NotAuthenticated, NotReady, ServiceError, TaskEnded
+from crowdfl.roles.ports import ManualClock
 from crowdfl.services.apps.ends import Survey
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER
-from crowdfl.storage.memory import ManualClock
 from tests.hosts import INITIAL_MODEL
 from tests.http.loopback import serving, wait_for
 from tests.http.world import task_definition

@@ -31,8 +31,8 @@ from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.participant.enrolment import Enrolled
+from crowdfl.roles.records import RoundState
 from crowdfl.roles.sp.csp_link import replies_folder
-from crowdfl.roles.sp.rounds import RoundState
 from crowdfl.services.client.peers import SpClient
 from crowdfl.services.client.transport import Bearer, Service
 from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER, error_from, slug_of

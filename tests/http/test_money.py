@@ -15,7 +15,7 @@ from crowdfl.errors import (
     StoreUnavailable,
     UnknownDeposit,
 )
-from crowdfl.roles.ports import PaymentState, StoredPayment
+from crowdfl.roles.records import PaymentState, StoredPayment
 from crowdfl.services.background.payouts import Payouts
 from crowdfl.services.client.peers import SpClient
 from crowdfl.services.client.transport import Bearer

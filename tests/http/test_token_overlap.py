@@ -5,9 +5,9 @@ import json
 import pytest
 
 from crowdfl.errors import Conflict, KeyFileDamaged, NotAuthenticated, SettingsError, TokenExpired
+from crowdfl.roles.ports import ManualClock
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import new_token, token_digest
-from crowdfl.storage.memory import ManualClock
 
 HOUR = 3600.0
 

@@ -18,7 +18,7 @@ from crowdfl.retry import Backoff
 from crowdfl.roles.ends import TaskEnds
 from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.participant.participant import Participant, arrays_to_npz
-from crowdfl.roles.ports import Blobs
+from crowdfl.roles.ports import Blobs, ManualClock
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
@@ -28,7 +28,7 @@ from crowdfl.services.client.transport import Bearer, Credential, Owner, Service
 from crowdfl.services.http.auth import ROLES, Tokens
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalHost
-from crowdfl.storage.memory import ManualClock, MemoryBlobs
+from crowdfl.storage.blobs import MemoryBlobs
 from tests.hosts import INITIAL_MODEL, FileDisk, small_definition, test_tools
 
 TASK: dict[str, Any] = {  # one round with rewards

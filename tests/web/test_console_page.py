@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from crowdfl.roles.ports import PaymentState, StoredPayment
+from crowdfl.roles.records import PaymentState, StoredPayment
 from tests.hosts import INITIAL_MODEL
 from tests.http import conftest as http
 from tests.http.observed import SHORT

@@ -15,9 +15,9 @@ from crowdfl.cli.output import Json, show
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import TaskNotEnded
 from crowdfl.roles.csp import REFUSED, refuse_task
-from crowdfl.roles.ends import OVER, TaskEnds, Tombstone
+from crowdfl.roles.ends import OVER, TaskEnds
 from crowdfl.roles.holdings import CspHoldings, KgcHoldings
-from crowdfl.roles.ports import StoredTask
+from crowdfl.roles.records import StoredTask, Tombstone
 from crowdfl.roles.sp.core import TrustedLedgerPorts
 from crowdfl.roles.sp.holdings import SpHoldings
 from crowdfl.roles.sp.operator_actions import OperatorActions, Row, held_of, require_reason
@@ -104,7 +104,7 @@ class PeerDesk:
         return {"task": stored.task, "state": stored.state, "since": since, "waits_for": self._waits_for(stored)}
 
     def details(self, stored: StoredTask) -> Row:
-        definition, how = Definition.open(stored.definition), Tombstone.of(self.holdings.store, stored.task)
+        definition, how = Definition.open(stored.definition), stored.end
         found: Row = {"purpose": definition.purpose, "requester": definition.requester.hex()}
         if isinstance(self.holdings, CspHoldings):
             found |= {
@@ -140,6 +140,5 @@ class PeerDesk:
 
 
 def _rounds_answered(holdings: CspHoldings, task: str) -> list[int]:
-    """As protocols name what they remember of a round: "round 2 ..."; erased when the task has ended."""
-    words = [name.split() for name in holdings.store.memory(task) if name.startswith("round ")]
-    return sorted({int(found[1]) for found in words if found[1].isdecimal()})
+    """Of which anything is remembered; erased when the task has ended."""
+    return holdings.store.remembered_rounds(task)

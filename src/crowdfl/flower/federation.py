@@ -13,7 +13,7 @@ from crowdfl.flower.task_owner import PreparedTask, PublishedRounds
 from crowdfl.flower.wire import ENROL, READ, WORK, ClientAnswer, Instruction, states_text
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.ports import Blobs
-from crowdfl.roles.sp.rounds import RoundState
+from crowdfl.roles.records import RoundState
 from crowdfl.roles.sp.uploads import PendingUpload
 from crowdfl.settings import to_millionths
 

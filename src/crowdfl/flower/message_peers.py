@@ -7,7 +7,8 @@ from typing import Any
 from crowdfl.errors import NotReady, UnknownParticipant
 from crowdfl.flower.wire import Instruction
 from crowdfl.protocols.profile import ParticipantKeys
-from crowdfl.roles.ports import Blobs, PaidClaim
+from crowdfl.roles.ports import Blobs
+from crowdfl.roles.records import PaidClaim
 
 
 class AskedToEnrol(Exception):

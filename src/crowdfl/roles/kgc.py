@@ -20,7 +20,8 @@ from crowdfl.roles.ends import OVER, require_not_ended
 from crowdfl.roles.holdings import BUNDLES, SOURCE
 from crowdfl.roles.limits import TaskBounds
 from crowdfl.roles.participant.enrolment import Enrolled
-from crowdfl.roles.ports import Blobs, Clock, KgcStore, StoredTask
+from crowdfl.roles.ports import Blobs, Clock, KgcStore
+from crowdfl.roles.records import StoredTask
 
 _DEALT = ("sp", "csp")
 
@@ -134,5 +135,5 @@ class Kgc:
             raise Forbidden("this order is for another task")
         with self.store.transaction():  # a task that has ended meanwhile stays so
             if self.store.task(task).state != OVER:
-                self.store.set_state(task, "closed")
+                self.store.change_task(task, state="closed")
         self.bundles.delete(f"{task}.participant")

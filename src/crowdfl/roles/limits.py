@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import LimitExceeded, QuotaExceeded
 from crowdfl.roles.participant.participant import arrays_from_npz
-from crowdfl.roles.ports import StoredTask
-from crowdfl.roles.sp.rounds import TaskState
+from crowdfl.roles.records import StoredTask, TaskState
 from crowdfl.settings import SpSettings, TaskLimits
 
 _DAY = 86400.0

@@ -17,11 +17,12 @@ from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.retry import no_jitter
 from crowdfl.roles.participant.agent import Agent, Waits
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.sp.rounds import Round, RoundState
+from crowdfl.roles.ports import ManualClock
+from crowdfl.roles.records import Round, RoundState
 from crowdfl.settings import to_millionths
 from crowdfl.simulation.dropouts import Away
 from crowdfl.simulation.local_host import LocalHost, MemoryDisk, costs_by_role
-from crowdfl.storage.memory import ManualClock, MemoryBlobs
+from crowdfl.storage.blobs import MemoryBlobs
 
 _FOREVER = 10.0**9  # seconds
 _INTERNED = 1024  # bytes: what is longer is held once, however many people have it

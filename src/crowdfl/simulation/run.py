@@ -21,7 +21,7 @@ from crowdfl.learning.functions import (
 from crowdfl.learning.models.forms import ModelForm
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.sp.rounds import Round, RoundState
+from crowdfl.roles.records import Round, RoundState
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
 from crowdfl.simulation.chosen import require_enough, settings_for
 from crowdfl.simulation.crowd import SimulatedCrowd

@@ -14,9 +14,8 @@ from functools import partial
 from crowdfl.errors import NotReady, UploadDamaged
 from crowdfl.protocols.profile import SpProtocol, Tools
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.ports import Upload
+from crowdfl.roles.records import RoundState, Upload
 from crowdfl.roles.sp.core import SpCore
-from crowdfl.roles.sp.rounds import RoundState
 
 _MOST_KEPT = 8  # rounds in memory at once; one more costs another its head start
 _GROUP = 15  # uploads multiplied in at once: sixteen factors with the sum so far

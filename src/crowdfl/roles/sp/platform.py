@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from crowdfl.errors import Cancelled, NotReady, UnknownParticipant, UploadRejected
-from crowdfl.roles.ports import Blobs, Clock, SpStore, StoredParticipant, StoredTask
+from crowdfl.roles.ports import Blobs, Clock, SpStore
+from crowdfl.roles.records import Round, RoundState, StoredParticipant, StoredTask, TaskState
 from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts, TrustedLedgerPorts
 from crowdfl.roles.sp.deposits import Deposits
 from crowdfl.roles.sp.payments import Payments
 from crowdfl.roles.sp.round_steps import RoundSteps, rejected_name, rewards_name
-from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.roles.sp.settlement import Claims, Settlement
 from crowdfl.roles.sp.tasks import Tasks
 from crowdfl.roles.sp.uploads import Uploads
@@ -86,9 +86,8 @@ class Sp:
         self.participant(task, who)
         self._require_rewarded(task, number)
         if self.store.upload(task, number, who) is None:
-            why = (
-                "its upload was damaged here and dropped" if self.steps.was_dropped(task, number, who) else "no upload"
-            )
+            dropped = who in self.store.dropped_uploads(task).get(number, [])
+            why = "its upload was damaged here and dropped" if dropped else "no upload"
             raise UnknownParticipant(f"{who} was not averaged in round {number}, {why}: there is no reward")
         envelopes: dict[str, Any] = json.loads(self.blobs.get(rewards_name(task, number)))
         if who not in envelopes:

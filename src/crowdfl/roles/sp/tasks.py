@@ -9,15 +9,12 @@ from typing import Any
 from crowdfl.documents.signed import Appointment, Certificate, Definition, open_document
 from crowdfl.errors import DocumentError, UnknownParticipant, UnknownTask
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.ends import Tombstone, ended
-from crowdfl.roles.ports import StoredParticipant, StoredTask
+from crowdfl.roles.ends import ended
+from crowdfl.roles.records import Round, StoredParticipant, StoredTask, TaskState, Tombstone
 from crowdfl.roles.sp.cancel import cancel_task, give_time_back
-from crowdfl.roles.sp.core import DROPPED, ENDED, EPOCH, PAUSED_AT, SpCore
+from crowdfl.roles.sp.core import ENDED, SpCore
 from crowdfl.roles.sp.ledger import Ledger
-from crowdfl.roles.sp.rounds import Round, TaskState
 from crowdfl.settings import require_claim_window
-
-_ORDERED_AT = "ordered at"
 
 
 class Tasks:
@@ -56,8 +53,9 @@ class Tasks:
     def _require_not_over(self, task: str) -> None:
         """Its keys are erased: what is left of it can be read, and no round will ever follow."""
         with contextlib.suppress(UnknownTask):
-            if self._ports.store.task(task).state == TaskState.SETTLED:
-                raise ended(self._ports.store, task)
+            stored = self._ports.store.task(task)
+            if stored.state == TaskState.SETTLED:
+                raise ended(stored)
 
     def _require_acceptable(self, definition: Definition, initial: bytes) -> None:
         """Of a new task: within this platform's limits, and with time to claim what would return to the requester."""
@@ -86,21 +84,22 @@ class Tasks:
         if body.get("task") != task or body.get("action") not in actions:
             raise DocumentError(f"an order names this task and one of {', '.join(actions)}")
         with self._ports.store.transaction():  # a delayed "pause" must not undo the "resume" that was signed after it
-            memory, at = self._ports.store.memory(task), _moment(body)
-            if at < float(memory.get(_ORDERED_AT, b"-inf")):
+            before, at = self._ports.store.task(task).ordered_at, _signed_at(body)
+            if before is not None and at < before:
                 raise DocumentError("a later order was given since: this one is out of date")
             actions[body["action"]](task)
-            memory[_ORDERED_AT] = repr(at).encode()
+            self._ports.store.change_task(task, ordered_at=at)
 
     def _pause(self, task: str) -> None:
         self._core.require_running(task)
-        self._ports.store.memory(task).setdefault(PAUSED_AT, repr(self._core.now()).encode())
-        self._ports.store.set_state(task, TaskState.PAUSED)
+        before = self._ports.store.task(task).paused_at
+        since = self._core.now() if before is None else before
+        self._ports.store.change_task(task, state=TaskState.PAUSED, paused_at=since)
 
     def _resume(self, task: str) -> None:
         self._core.require_running(task)
         give_time_back(self._core.sure_books, task)
-        self._ports.store.set_state(task, TaskState.RUNNING)
+        self._ports.store.change_task(task, state=TaskState.RUNNING)
 
     def _cancel(self, task: str) -> None:
         cancel_task(self._core.sure_books, task, Tombstone("cancelled", "the requester"), self._abort)
@@ -135,14 +134,14 @@ class Tasks:
 
     def status(self, task: str) -> dict[str, Any]:
         store, settings = self._ports.store, self._core.definition(task).settings
-        stored, rounds, how = store.task(task), store.rounds(task), Tombstone.of(store, task)
+        stored, rounds, uploads = store.task(task), store.rounds(task), store.upload_counts(task)
         return {
             "task": task,
             "state": stored.state,
-            "ended": None if how is None else how.words(),
+            "ended": None if stored.end is None else stored.end.words(),
             "key": settings.key,
-            "epoch": store.memory(task).get(EPOCH, b"").decode(),
-            "dropped": int(store.memory(task).get(DROPPED, b"0")),
+            "epoch": stored.epoch,
+            "dropped": stored.dropped,
             "claim_seconds_left": self._time_to_claim(stored),
             "enrolled": self._core.active(task),
             "rounds": [
@@ -151,12 +150,10 @@ class Tasks:
                     "state": str(r.state),
                     "deadline": r.deadline(settings),  # as if it were resumed when it was paused
                     "last_call": r.last_call(settings),
-                    "uploads": store.turnout(task, r.number)[0],
+                    "uploads": uploads.get(r.number, 0),
                 }
                 for r in rounds
             ],
-            "balances": self._core.ledger(task).balances(),
-            "deposits": self.deposits(task),
         }
 
     def _time_to_claim(self, stored: StoredTask) -> float | None:
@@ -170,7 +167,7 @@ class Tasks:
         return max(0.0, stored.ended_at + window - self._ports.clock.now())
 
 
-def _moment(order: Mapping[str, Any]) -> float:
+def _signed_at(order: Mapping[str, Any]) -> float:
     at = order.get("at")
     if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
         raise DocumentError("an order says when it was given")

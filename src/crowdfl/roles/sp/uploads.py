@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from crowdfl.errors import Conflict, CrowdFLError, Forbidden, UnknownParticipant
-from crowdfl.roles.ports import Upload, UploadContext
+from crowdfl.roles.records import Round, RoundState, TaskState, Upload, UploadContext
 from crowdfl.roles.sp.aggregators import RoundAggregators, upload_name
 from crowdfl.roles.sp.core import SpCore, require_running
-from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 
 UploadOutcome = tuple[Upload, bool] | CrowdFLError  # the upload and whether it is new, or why it is refused
 

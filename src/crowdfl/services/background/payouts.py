@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from crowdfl.errors import PaymentFailed, PaymentUnknown
 from crowdfl.retry import Backoff, no_jitter
-from crowdfl.roles.ports import StoredPayment
+from crowdfl.roles.records import StoredPayment
 from crowdfl.roles.sp.payments import Payments
 from crowdfl.services.background.ticker import LONGEST_PAUSE
 from crowdfl.services.background.worker import Worker, log_failure
