@@ -31,7 +31,6 @@ SECOND_TIER = (
     "tests/faults",
     "tests/fuzz/test_routes.py",
     "tests/fuzz/test_schema.py",
-    "tests/http/test_last_release.py",
     "lab/lab_tests/audit",
     "lab/lab_tests/bench",
     "lab/lab_tests/experiments",

@@ -1,5 +1,6 @@
 """Settings: one declaration, from which the page, the templates and the error texts come."""
 
+import pydoc
 import tomllib
 from decimal import Decimal
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import get_args
 
 import pytest
 
+import crowdfl
 from crowdfl.cli.task.files import template
 from crowdfl.crypto.backends import BACKENDS
 from crowdfl.crypto.encoding import FixedPoint
@@ -24,6 +26,7 @@ from crowdfl.settings import (
     RequesterSettings,
     SpSettings,
     TaskFile,
+    TaskOptions,
     TaskSettings,
     TrainingSettings,
 )
@@ -206,3 +209,10 @@ def test_an_invitation_may_say_more():
         "insecure_test_key": False,
     }
     assert ParticipantSettings.parse(found | keys | {"news": 1}, "invitation.json").sp_key == b"\x11" * 32
+
+
+def test_every_setting_of_a_task_is_an_option_of_functions():
+    """By the same name, in their help; rounds and profile are arguments of their own."""
+    assert {*TaskOptions.__annotations__, "profile", "rounds"} == set(TaskSettings.model_fields)
+    shown = pydoc.render_doc(crowdfl.simulate)
+    assert all(f"    {name}: " in shown for name in TaskOptions.__annotations__)

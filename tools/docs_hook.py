@@ -1,6 +1,6 @@
 """MkDocs calls this while it builds the site: pages are written for the repository's view, and their links become the site's.
 
-* SECURITY.md, CHANGELOG.md and CONTRIBUTING.md lie above docs/. The site has them in project/.
+* The site has SECURITY.md, CHANGELOG.md and CONTRIBUTING.md in project/, and the laboratory's pages in lab/.
 * A link to a file that the site does not have (code, vectors) becomes its text.
 * A page that is named in a sentence (docs/running.md) becomes a link.
 * `no-run` after a fence's language is for tests/docs alone.
@@ -15,20 +15,22 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
-PROJECT = ("SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md")
+ELSEWHERE = {name: f"project/{name}" for name in ("SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md")}
+ELSEWHERE |= {f"lab/docs/{path.name}": f"lab/{path.name}" for path in sorted((ROOT / "lab" / "docs").glob("*.md"))}
+_REPOSITORY = {place: name for name, place in ELSEWHERE.items()}
 
 _FENCE = r"^(?P<indent> *)(?P<ticks>```+).*?^(?P=indent)(?P=ticks) *$"
 _CODE = r"^ {4}.*?$|(?P<tick>`+).+?(?P=tick)"
 _LINK = r"\[(?P<text>(?:[^\[\]]|\[[^\]]*\]\([^)]*\))*)\]\((?P<target>[^)\s]+)\)"
-_NAMED = r"(?<![\w/.\"-])(?P<named>(?:docs/[\w/-]+|SECURITY|CHANGELOG|CONTRIBUTING)\.md(?:#[\w-]+)?)"
+_NAMED = r"(?<![\w/.\"-])(?P<named>(?:(?:lab/)?docs/[\w/-]+|SECURITY|CHANGELOG|CONTRIBUTING)\.md(?:#[\w-]+)?)"
 _PIECES = re.compile(f"{_FENCE}|{_CODE}|!?{_LINK}|{_NAMED}", re.MULTILINE | re.DOTALL)
 _NO_RUN = re.compile(r"^( *```+\w+) no-run$", re.MULTILINE)
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the pages that lie above docs/."""
-    for name in PROJECT:
-        files.append(File.generated(config, f"project/{name}", abs_src_path=str(ROOT / name)))
+    """Add the pages that lie outside docs/."""
+    for name, place in ELSEWHERE.items():
+        files.append(File.generated(config, place, abs_src_path=str(ROOT / name)))
     return files
 
 
@@ -56,20 +58,20 @@ def rewritten(markdown: str, page: str) -> str:
 
 def _in_repository(page: str) -> str:
     """Where a page of the site lies in the repository."""
-    name = page.removeprefix("project/")
-    return name if name in PROJECT else f"docs/{page}"
+    return _REPOSITORY.get(page, f"docs/{page}")
 
 
 def _place(path: str) -> str:
     """Where a file of the repository lies in the site."""
-    if path.partition("#")[0] == "README.md":
+    name, hash_, anchor = path.partition("#")
+    if name == "README.md":
         return "index.md"
-    return path.removeprefix("docs/") if path.startswith("docs/") else f"project/{path}"
+    return ELSEWHERE.get(name, name.removeprefix("docs/")) + hash_ + anchor
 
 
 def _in_site(path: str) -> bool:
     name = path.partition("#")[0]
-    return name in PROJECT or name == "README.md" or (name.startswith("docs/") and (ROOT / name).is_file())
+    return name in ELSEWHERE or name == "README.md" or (name.startswith("docs/") and (ROOT / name).is_file())
 
 
 def _relative(path: str, page: str) -> str:

@@ -1,4 +1,4 @@
-"""Write docs/commands.md, lab/commands.md and docs/settings.md, from the commands and settings as the code declares them.
+"""Write docs/commands.md, lab/docs/commands.md and docs/settings.md, from the commands and settings as the code declares them.
 
 Run `python tools/reference.py` after a change of either. A test says when a page is stale.
 """
@@ -22,10 +22,11 @@ SHARED = 3  # what so many commands take, in the same words, is described once
 EVERYWHERE = 10  # what so many take is not named with each
 HEAD = """# Commands
 
-With this page you can look up every command of `crowdfl`; those of the laboratory are in [lab/commands.md](../lab/commands.md).
-`python tools/reference.py` writes it from the code, and `--help` after a command shows the same.
+With this page you can look up every command of `crowdfl`. [lab/docs/commands.md](../lab/docs/commands.md) has those of the
+laboratory. `python tools/reference.py` writes it from the code, and `--help` after a command shows the same.
 
-Capitals are for you to fill in. What stands in brackets may be left out. `kgc|sp|csp` is one of the three.
+Put `crowdfl` before each. Capitals are for you to fill in; what stands in brackets may be left out. After `=` stands the
+default, or what kind of value it takes.
 
 Exit codes: 0, done; 1, a check that you asked for failed, or a question was not answered with yes; 2, wrong usage; 3, an
 error, which standard error names with what to do; 130, interrupted.
@@ -33,7 +34,8 @@ error, which standard error names with what to do; 130, interrupted.
 LAB_HEAD = """# Commands of the laboratory
 
 With this page you can look up what `crowdfl` does besides where the laboratory is installed, as in a clone.
-`python tools/reference.py` writes it from the code. [docs/commands.md](../docs/commands.md) has the other commands.
+`python tools/reference.py` writes it from the code. [docs/commands.md](../../docs/commands.md) has the other commands.
+Put `crowdfl` before each. After `=` stands the default, or what kind of value it takes.
 """
 
 
@@ -75,15 +77,14 @@ def group(found: Any, words: tuple[str, ...]) -> str:  # noqa: ANN401 -- as abov
 
 
 def parameter(found: Any) -> Parameter:  # noqa: ANN401 -- as above
-    """Its name as one types it, and its help with the default."""
+    """Its name as one types it, with the default, and its help."""
     text = one_line(found.help)
     if found.param_type_name != "option":
         name = (found.metavar or found.name.upper()).removesuffix("...") + "..." * (found.nargs == -1)
         return Parameter(name if found.required else f"[{name}]", text, False)
     names = "/".join([*found.opts, *found.secondary_opts[: found.default is True]])
-    if found.default not in (None, False, True, 0) and "default" not in text:
-        text = f"{text} Default: `{found.default}`.".strip()
-    return Parameter(names if found.is_flag else f"{names}={found.metavar or 'X'}", text, True)
+    usual = found.default if found.default not in (None, 0) else found.metavar or "X"
+    return Parameter(names if found.is_flag else f"{names}={usual}", text, True)
 
 
 def one_line(text: str | None) -> str:
@@ -122,7 +123,7 @@ def commands_page() -> str:
 
 
 def lab_page() -> str:
-    """lab/commands.md."""
+    """lab/docs/commands.md."""
     return page(LAB_HEAD, [command for command in all_commands() if command.group == LAB])
 
 
@@ -139,8 +140,9 @@ def page(head: str, found: list[Command]) -> str:
 
 def section(command: Command, shared: dict[Parameter, int]) -> str:
     """How to type a command, what it does, and what it takes besides."""
-    usage = " ".join(["crowdfl", command.words, *(one.name for one in command.parameters if not one.is_option)])
-    named = [one.name for one in command.parameters if one.is_option and SHARED <= shared.get(one, 0) < EVERYWHERE]
+    usage = " ".join([command.words, *(one.name for one in command.parameters if not one.is_option)])
+    known = [one for one in command.parameters if one.is_option and SHARED <= shared.get(one, 0) < EVERYWHERE]
+    named = [one.name.partition("=")[0] for one in known]
     own = [item(one) for one in command.parameters if one not in shared]
     text = f"{command.text} Also `{'`, `'.join(named)}`." if named else command.text
     return f"\n### `{usage}`\n\n{text}\n" + ("\n" + "".join(own) if own else "")
@@ -151,7 +153,7 @@ def item(one: Parameter) -> str:
     return f"- `{one.name}`: {one.text}\n"
 
 
-PAGES = {"docs/commands.md": commands_page, "lab/commands.md": lab_page, "docs/settings.md": settings_page}
+PAGES = {"docs/commands.md": commands_page, "lab/docs/commands.md": lab_page, "docs/settings.md": settings_page}
 
 if __name__ == "__main__":
     for path, made in PAGES.items():

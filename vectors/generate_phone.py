@@ -327,7 +327,7 @@ def problems() -> list[Json]:
     own = "urn:crowdfl:problem:"
     cases: list[tuple[int, Json, str, bool]] = [
         (410, {"type": f"{own}too-late", "detail": "the upload missed its round"}, "TooLate", False),
-        (404, {"type": f"{own}not-there-yet", "title": "NotReady"}, "NotReady", False),
+        (404, {"type": f"{own}not-ready", "title": "NotReady"}, "NotReady", False),
         (422, {"type": f"{own}masks-do-not-fit", "detail": "x"}, "MasksDoNotFit", False),
         (503, {"type": f"{own}store-unavailable", "detail": "x"}, "StoreUnavailable", True),
         (507, {"type": f"{own}storage-full"}, "StorageFull", True),

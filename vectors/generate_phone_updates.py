@@ -5,12 +5,9 @@ Nothing of CrowdFL is imported. The keys are public: never use them.
 """
 
 import hashlib
-import io
 import json
 import math
 import struct
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -150,82 +147,88 @@ def requests() -> list[Json]:
     return made
 
 
-# Models: npz files, written by hand.
-
-
-def npy(values: Sequence[float], shape: str, kind: str = "<f8", fortran: str = "False") -> bytes:
-    head = f"{{'descr': '{kind}', 'fortran_order': {fortran}, 'shape': {shape}, }}"
-    padded = head + " " * (-(len(head) + 11) % 64) + "\n"
-    packed = struct.pack(f"<{len(values)}{'f' if kind == '<f4' else 'd'}", *values)
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(padded)) + padded.encode() + packed
-
-
-def npz(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", method) as archive:
-        for name, data in members.items():
-            entry = zipfile.ZipInfo(name)
-            entry.compress_type = method
-            with archive.open(entry, "w", force_zip64=True) as member:  # as NumPy does
-                member.write(data)
-    return buffer.getvalue()
-
+# Models: safetensors files, written by hand.
 
 MATRIX, BIAS = [0.5, -1.25, 3.0, 1e-3, 7.75, -0.0], [1.0, 2.0, 3.0]
+WEIGHT: Body = {"dtype": "F64", "shape": [2, 3], "data_offsets": [32, 80]}
+HEADER: Body = {  # as the library writes it: by name
+    "bias": {"dtype": "F64", "shape": [3], "data_offsets": [0, 24]},
+    "scale": {"dtype": "F64", "shape": [], "data_offsets": [24, 32]},
+    "weight": WEIGHT,
+}
+DATA = struct.pack("<10d", *BIAS, 9.5, *MATRIX)
+
+
+def safetensors(header: Body | bytes = HEADER, data: bytes = DATA, more: int = 0) -> bytes:
+    """`more` is added to the length that the file gives for its header."""
+    head = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
+    padded = head + b" " * (-len(head) % 8)
+    return struct.pack("<Q", len(padded) + more) + padded + data
+
+
+def moved(**changes: Body) -> bytes:
+    """The same data behind other entries of the header."""
+    return safetensors({name: entry | changes.get(name, {}) for name, entry in HEADER.items()})
 
 
 def models() -> Body:
-    columns = [MATRIX[place] for place in (0, 3, 1, 4, 2, 5)]
-    whole = {"arr_0.npy": npy(MATRIX, "(2, 3)"), "arr_1.npy": npy(BIAS, "(3,)"), "arr_2.npy": npy([9.5], "()")}
-    stored = npz(whole)
-    single = [struct.unpack("<f", struct.pack("<f", value))[0] for value in MATRIX]
+    order = {
+        "weight": WEIGHT | {"data_offsets": [0, 48]},
+        "scale": HEADER["scale"] | {"data_offsets": [72, 80]},
+        "bias": HEADER["bias"] | {"data_offsets": [48, 72]},
+    }
+    half = HEADER | {"weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [32, 56]}}
+    single = struct.pack("<6f", *MATRIX)
     flat = [*MATRIX, *BIAS, 9.5]
     fine = [
-        ("stored", stored, flat),
-        ("packed", npz(whole, zipfile.ZIP_DEFLATED), flat),
-        ("in another order", npz(dict(reversed(whole.items()))), flat),
-        ("in Fortran's order", npz(whole | {"arr_0.npy": npy(columns, "(2, 3)", fortran="True")}), flat),
-        ("float32", npz(whole | {"arr_0.npy": npy(MATRIX, "(2, 3)", "<f4")}), [*single, *BIAS, 9.5]),
+        ("as the library writes it", safetensors(), flat),
+        ("in another order", safetensors(order, struct.pack("<10d", *flat)), flat),
+        ("float32", safetensors(half, DATA[:32] + single), [*struct.unpack("<6f", single), *BIAS, 9.5]),
+        ("with words about it", safetensors({"__metadata__": {"format": "pt"}, **HEADER}), flat),
     ]
+    whole = safetensors()
+    less = {name: HEADER[name] for name in ("bias", "scale")}
     bad = [
         ("nothing", b"", "FormatError"),
-        ("no ZIP file", b"a model, one would think: but not a ZIP file at all", "FormatError"),
-        ("cut off", stored[:-30], "FormatError"),
-        ("its middle cut out", stored[:100] + stored[180:], "FormatError"),
-        ("an altered weight", stored.replace(struct.pack("<d", 7.75), struct.pack("<d", 7.5)), "FormatError"),
-        ("an altered packed weight", forged(whole), "FormatError"),
-        ("an array less", npz({name: whole[name] for name in ("arr_0.npy", "arr_1.npy")}), "ModelMismatch"),
-        ("an array more", npz(whole | {"arr_3.npy": npy([1.0], "()")}), "ModelMismatch"),
-        ("another name", npz({"w.npy": whole["arr_0.npy"], "arr_1.npy": b"", "arr_2.npy": b""}), "ModelMismatch"),
-        ("another shape", npz(whole | {"arr_0.npy": npy(MATRIX, "(3, 2)")}), "ModelMismatch"),
-        ("integers", npz(whole | {"arr_0.npy": npy(MATRIX, "(2, 3)", "<i8")}), "ModelMismatch"),
-        ("objects", npz(whole | {"arr_0.npy": npy(MATRIX, "(2, 3)", "|O")}), "ModelMismatch"),
-        ("a weight more", npz(whole | {"arr_0.npy": npy([*MATRIX, 1.0], "(2, 3)")}), "FormatError"),
+        ("seven bytes", bytes(7), "FormatError"),
+        ("no safetensors file", b"a model, one would think: but not at all", "FormatError"),
+        ("a header beyond its end", safetensors(more=len(DATA) + 1), "FormatError"),
+        ("a header of 2^63 bytes", safetensors(more=2**63), "FormatError"),
+        ("no header", safetensors(b"", b""), "FormatError"),
+        ("a header that is a list", safetensors(b"[]", b""), "FormatError"),
+        ("a header that is not UTF-8", safetensors(b'{"\xff": 1}', b""), "FormatError"),
+        ("an entry that is no table", safetensors(HEADER | {"weight": 7}), "FormatError"),
         (
-            "many more bytes",
-            npz(whole | {"arr_0.npy": npy([0.0] * 9999, "(2, 3)")}, zipfile.ZIP_DEFLATED),
+            "an entry without a place",
+            safetensors(HEADER | {"weight": {"dtype": "F64", "shape": [2, 3]}}),
             "FormatError",
         ),
-        ("a weight less", npz(whole | {"arr_0.npy": npy(MATRIX[1:], "(2, 3)")}), "FormatError"),
+        ("cut off", whole[:-8], "FormatError"),
+        ("bytes after its end", whole + bytes(8), "FormatError"),
+        ("arrays that overlap", moved(weight={"data_offsets": [24, 72]}), "FormatError"),
+        ("two arrays in one place", moved(scale={"data_offsets": [0, 8]}), "FormatError"),
+        ("a gap between arrays", moved(bias={"shape": [2], "data_offsets": [0, 16]}), "FormatError"),
+        ("an array beyond its end", moved(weight={"data_offsets": [32, 88]}), "FormatError"),
+        ("an array that ends before it starts", moved(weight={"data_offsets": [80, 32]}), "FormatError"),
+        ("an array before its start", moved(bias={"data_offsets": [-24, 0]}), "FormatError"),
+        ("half a place", moved(bias={"data_offsets": [0, 23.5]}), "FormatError"),
+        ("three places", moved(bias={"data_offsets": [0, 24, 24]}), "FormatError"),
+        ("a weight less than its shape", moved(weight={"data_offsets": [40, 80]}), "FormatError"),
+        ("an array less", safetensors(less, DATA[:32]), "ModelMismatch"),
         (
-            "version 2",
-            npz(whole | {"arr_1.npy": whole["arr_1.npy"].replace(b"\x01\x00", b"\x02\x00", 1)}),
-            "FormatError",
+            "an array more",
+            safetensors(HEADER | {"more": HEADER["scale"] | {"data_offsets": [80, 88]}}, DATA + bytes(8)),
+            "ModelMismatch",
         ),
-        ("no header", npz(whole | {"arr_1.npy": b"\x93NUMPY\x01\x00\xff\xff"}), "FormatError"),
+        ("another name", safetensors(less | {"w": WEIGHT}), "ModelMismatch"),
+        ("another shape", moved(weight={"shape": [3, 2]}), "ModelMismatch"),
+        ("integers", moved(weight={"dtype": "I64"}), "ModelMismatch"),
     ]
     return {
         "arrays": [["weight", [2, 3]], ["bias", [3]], ["scale", []]],
-        "models": [{"name": name, "npz": data.hex(), "weights": floats(values)} for name, data, values in fine],
-        "bad": [{"name": name, "npz": data.hex(), "error": error} for name, data, error in bad],
+        "models": [{"name": name, "file": data.hex(), "weights": floats(values)} for name, data, values in fine],
+        "bad": [{"name": name, "file": data.hex(), "error": error} for name, data, error in bad],
     }
-
-
-def forged(whole: dict[str, bytes]) -> bytes:
-    """Another weight, packed rightly, under the checksum of the first one."""
-    other = npy([*MATRIX[:4], 7.5, MATRIX[5]], "(2, 3)")
-    sums = [struct.pack("<I", zlib.crc32(data)) for data in (other, whole["arr_0.npy"])]
-    return npz(whole | {"arr_0.npy": other}, zipfile.ZIP_DEFLATED).replace(sums[0], sums[1])
 
 
 def document() -> Json:
@@ -236,7 +239,7 @@ def document() -> Json:
         "updates": updates(),
         "quotients": quotients(),
         "requests": requests(),
-        "npz": models(),
+        "safetensors": models(),
     }
 
 

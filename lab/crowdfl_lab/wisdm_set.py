@@ -31,8 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import DataAltered, DataMalformed
-from crowdfl.learning.datasets.download import WISDM_FILE, WISDM_URL
-from crowdfl.learning.datasets.wisdm_raw import ACTIVITIES
+from crowdfl.learning.datasets.wisdm_raw import ACTIVITIES, WISDM_FILE, WISDM_URL
 
 SET_FILE = "wisdm_v1.1_crowdfl_2520x90x3.npz"
 HOW_TO_GET = (

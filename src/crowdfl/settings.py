@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypedDict
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
@@ -299,6 +299,39 @@ class TaskSettings(Settings):
         return self
 
 
+class TaskOptions(TypedDict, total=False):
+    """The settings of a task by their names, as functions take them: `TaskSettings` says what each means, and checks it."""
+
+    total: Literal["shown", "hidden"]
+    decimals: int
+    clip: float
+    max_participants: int
+    max_samples: int
+    sigma: int | None
+    epsilon: float | None
+    lanes: int | None
+    rule: Literal["none", "distance", "agreement", "gate"] | None
+    check: Literal["bounds", "none"]
+    max_norm: float | None
+    strategy: Literal["discard", "retransmit"]
+    window: float
+    grace: float
+    min_participants: int
+    budget: str | int | Decimal | None
+    server_step: Literal["none", "fedavgm", "fedadam"]
+    server_rate: float
+    server_momentum: float
+    server_squares: float
+    server_floor: float
+    key_bits: int
+
+
+def option_words() -> str:
+    """Each of these with its help, a line each."""
+    fields = TaskSettings.model_fields
+    return "".join(f"    {name}: {fields[name].description}\n" for name in TaskOptions.__annotations__)
+
+
 class TrainingSettings(Settings):
     """A task's [training] section: what every participant's device does. The platform does not look inside."""
 
@@ -495,7 +528,7 @@ class KgcSettings(TaskLimits, BrowserSettings, ServiceSettings):
     sp_key: _PublicKey | None = _optional("00" * 32, _SP_KEY)
     pins: ServerPins | None = Field(
         default=None,
-        description="The keys that SP and CSP must prove, or they get no key share: docs/organisations.md.",
+        description="The keys that SP and CSP must prove, or they get no key share: docs/running.md.",
     )
 
     @property
@@ -537,7 +570,7 @@ class CspSettings(ComputingSettings):
 
     sp_key: _PublicKey | None = _optional("00" * 32, _SP_KEY)
     pins: SpPin | None = Field(
-        default=None, description="The key that SP must prove, or it gets no answer: docs/organisations.md."
+        default=None, description="The key that SP must prove, or it gets no answer: docs/running.md."
     )
 
     @property

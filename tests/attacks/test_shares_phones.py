@@ -5,7 +5,6 @@ with many sketches, whose coins are fixed.
 """
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,15 +12,23 @@ import pytest
 
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.sketch import Sketch
-from crowdfl.errors import BadSignature, LengthMismatch, UploadRejected
+from crowdfl.errors import RoundEnded
 from crowdfl.protocols.shares.round.manifest import BROKEN_SEAL, OUT_OF_BOUNDS
-from crowdfl.protocols.shares.round.upload import make_upload
+from crowdfl.protocols.shares.round.upload import UploadBody
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.tail_bounds import added, pair, triple
 from crowdfl.protocols.shares.widths import SharesWidths
 from crowdfl.settings import TaskSettings
-from crowdfl.simulation.local_host import LocalFederation, Update
-from tests.protocols.shares.parties import PAYMENT, Parties, name_of
+from tests.protocols.shares.parties import (
+    PAYING,
+    PAYMENT,
+    UNCHECKED,
+    Parties,
+    expected,
+    in_units,
+    initial_units,
+    name_of,
+)
 
 CHEATER = name_of(2)
 SIZE = 40
@@ -102,51 +109,86 @@ def alone():
     return parties.requester.read(played.publication, 1), parties.rewards(1, played)
 
 
-def require_undisturbed(alone, parties, played, reason):
-    """As if the cheater had not been there: the same integers for everyone; rewards to the rounding that each has anyway."""
+@pytest.mark.parametrize("cheat", CHEATS.values(), ids=CHEATS.keys())
+def test_an_upload_out_of_bounds_is_left_out_alone_and_told_why(alone, cheat):
+    """For everyone else as if it had not been there: the same integers, and rewards to the rounding that each has anyway."""
+    parties = task()
+    upload = parties.crafted(1, CHEATER, *cheat(parties)).to_bytes()
+    played = parties.play(1, parties.encrypt(1, without_cheater(parties)) | {CHEATER: upload})
     average, (plain, fair_pay) = parties.requester.read(played.publication, 1), alone
     assert np.array_equal(average.weights, plain.weights)
     assert average.total == plain.total
     for paid in (parties.rewards(1, played), fair_pay):
         assert paid.keys() == fair(parties).keys()
         assert all(abs(paid[who] - amount) < 1 for who, amount in fair(parties).items())
-    assert played.rejected == {CHEATER: reason}
-    assert parties.people[CHEATER].read(played.publication, 1).standing == reason
-    honest = next(who for who in parties.names if who != CHEATER)
-    assert parties.people[honest].read(played.publication, 1).standing is None
+    assert played.rejected == {CHEATER: OUT_OF_BOUNDS}
+    assert parties.people[CHEATER].read(played.publication, 1).standing == OUT_OF_BOUNDS
+    assert parties.people[name_of(0)].read(played.publication, 1).standing is None
 
 
-@pytest.mark.parametrize("cheat", CHEATS.values(), ids=CHEATS.keys())
-def test_an_upload_out_of_bounds_is_left_out_alone_and_told_why(alone, cheat):
-    parties = task()
-    upload = parties.crafted(1, CHEATER, *cheat(parties)).to_bytes()
-    played = parties.play(1, parties.encrypt(1, without_cheater(parties)) | {CHEATER: upload})
-    require_undisturbed(alone, parties, played, OUT_OF_BOUNDS)
+@pytest.mark.parametrize("kind", [UNCHECKED, {}, PAYING], ids=["no checks", "checks", "rewards"])
+def test_a_seal_that_does_not_open_is_left_out_alone_and_told_why(kind):
+    parties = Parties(settings=kind)
+    models = without_cheater(parties)
+    broken = parties.crafted(1, CHEATER, np.zeros(8), 3, sealing=ReaderKey.fresh().public)
+    played = parties.play(1, parties.encrypt(1, models) | {CHEATER: broken.to_bytes()})
+    average = parties.requester.read(played.publication, 1)
+    assert in_units(parties, average) == expected(parties, initial_units(parties), models, parties.samples())
+    assert played.rejected == {CHEATER: BROKEN_SEAL}
+    assert parties.people[CHEATER].read(played.publication, 1).standing == BROKEN_SEAL
+    assert CHEATER not in played.envelopes
 
 
-def test_a_seal_that_does_not_open_is_left_out_alone_and_told_why(alone):
-    parties = task()
-    broken = parties.crafted(1, CHEATER, spread(1000), 1, sealing=ReaderKey.fresh().public).to_bytes()
-    played = parties.play(1, parties.encrypt(1, without_cheater(parties)) | {CHEATER: broken})
-    require_undisturbed(alone, parties, played, BROKEN_SEAL)
+def test_a_copied_seal_is_its_owners_alone():
+    """Another's shares and seal under one's own name: the seal is bound to the name."""
+    parties = Parties()
+    uploads = parties.encrypt(1, parties.models())
+    theirs = UploadBody.from_bytes(uploads[name_of(0)], parties.shape.limits())
+    own = parties.crafted(1, CHEATER, np.zeros(8), 3)
+    copied = parties.signed(
+        UploadBody(
+            own.task, own.number, own.base, CHEATER, theirs.digest, theirs.sealed, b"", theirs.samples, theirs.shares
+        )
+    )
+    played = parties.play(1, uploads | {CHEATER: copied.to_bytes()})
+    assert played.rejected == {CHEATER: BROKEN_SEAL}
 
 
-@pytest.mark.parametrize("part", ["shares", "samples", "sealed", "digest"])
-def test_a_body_altered_on_its_way_is_refused_before_it_counts(part):
-    """SP looks at the signature: what it refuses is in no manifest."""
-    parties = task()
-    body = parties.crafted(1, CHEATER, spread(1000), 1)
-    whole = getattr(body, part)
-    altered = replace(body, **{part: bytes([whole[0] ^ 1]) + whole[1:]})
-    with pytest.raises(BadSignature):
-        parties.new_sp(1).add(CHEATER, altered.to_bytes())
+def test_a_third_may_cheat_and_one_more_voids_the_round():
+    """Nothing is opened then: the same model can be trained on again."""
+    parties = Parties(people_count=6)
+    for number, cheaters in ((1, 3), (2, 2)):
+        models = parties.models()
+        uploads = parties.encrypt(number, models)
+        for who in parties.names[:cheaters]:
+            uploads[who] = parties.crafted(number, who, np.zeros(8), 99).to_bytes()
+        if cheaters == 3:
+            with pytest.raises(RoundEnded, match="more than a third"):
+                parties.play(number, uploads)
+        else:
+            played = parties.play(number, uploads)
+            assert set(played.rejected) == set(parties.names[:2])
+            assert parties.requester.read(played.publication, number).total == sum(
+                parties.samples()[who] for who in parties.names[2:]
+            )
 
 
-def test_a_body_of_another_length_is_refused_before_it_counts():
-    parties = task()
-    short = Parties(parameters=SIZE - 1, settings=TASK).crafted(1, CHEATER, np.zeros(SIZE - 1), 1)
-    with pytest.raises(LengthMismatch):
-        parties.new_sp(1).add(CHEATER, short.to_bytes())
+def test_a_round_with_too_few_left_is_void():
+    parties = Parties(people_count=4, settings={"min_participants": 4})
+    uploads = parties.encrypt(1, parties.models())
+    uploads[name_of(0)] = parties.crafted(1, name_of(0), np.zeros(8), 0).to_bytes()
+    with pytest.raises(RoundEnded, match="within the bounds"):
+        parties.play(1, uploads)
+
+
+def test_too_many_broken_seals_void_a_round_without_checks_too():
+    parties = Parties(settings=UNCHECKED)
+    uploads = parties.encrypt(1, parties.models())
+    for who in parties.names[:2]:
+        uploads[who] = parties.crafted(1, who, np.zeros(8), 1, sealing=ReaderKey.fresh().public).to_bytes()
+    with pytest.raises(RoundEnded, match="more than a third"):
+        parties.play(1, uploads)
+    assert parties.play(2, parties.encrypt(2, parties.models())).rejected == {}
 
 
 def test_two_that_cancel_each_other_are_both_left_out():
@@ -158,47 +200,6 @@ def test_two_that_cancel_each_other_are_both_left_out():
     for who, sign in zip(pair, (1, -1), strict=True):
         uploads[who] = parties.crafted(1, who, sign * huge + spread(100), 1).to_bytes()
     assert parties.play(1, uploads).rejected == dict.fromkeys(pair, OUT_OF_BOUNDS)
-
-
-def played_by_roles(cheat, sealing=None):
-    """A round of KGC, both servers, and five phones; the third sends what it likes in place of its upload."""
-    federation = LocalFederation(profile="shares", max_participants=5, max_samples=10, decimals=3, rounds=2, **TASK)
-    rng = np.random.default_rng(3)
-    common = rng.normal(size=SIZE) * 0.3
-    updates = {f"p{i}": Update([np.round(common + rng.normal(size=SIZE) * 0.05, 3)], 1 + i) for i in range(5)}
-    arrays = {who: federation._checked(who, update) for who, update in updates.items()}
-    task = federation._posted()
-    federation._encrypted(task, 1, arrays, {who: update.samples for who, update in updates.items()})
-    phone = federation.host.people["p2"]
-    side, place = phone.side, phone.side._shape.place(1, phone.side._followed().base)
-    sealing = sealing or side.bundle.csp_sealing
-    body = make_upload(side._shape, place, phone.keys.who, phone.keys.signing, sealing, *cheat)
-    phone.blobs.delete("rounds/1/upload")
-    phone.blobs.put("rounds/1/upload", body.to_bytes())
-    federation._play(task, PAYMENT, list(updates), final=False)
-    return federation.host.people, {who: update for who, update in updates.items() if who != "p2"}
-
-
-BY_ROLES = {
-    "too many samples": ((spread(1000), 11), None, OUT_OF_BOUNDS),
-    "noise": ((np.random.default_rng(2).integers(-(2**62), 2**62, SIZE), 5), None, OUT_OF_BOUNDS),
-    "a broken seal": ((spread(1000), 3), ReaderKey.fresh().public, BROKEN_SEAL),
-}
-
-
-@pytest.mark.parametrize(("cheat", "sealing", "reason"), BY_ROLES.values(), ids=BY_ROLES.keys())
-def test_the_roles_leave_a_cheater_out_and_tell_it_why(cheat, sealing, reason):
-    """Its average says so, and so does SP when it asks for its reward; the others read the weighted mean of themselves."""
-    people, others = played_by_roles(cheat, sealing)
-    average, total = people["p0"].read(1), sum(update.samples for update in others.values())
-    sums = sum(np.rint(update.weights[0] * 1000).astype(np.int64) * update.samples for update in others.values())
-    assert [round(weight * 1000) for weight in average.weights] == [round(Fraction(int(s), total)) for s in sums]
-    assert (average.total, average.standing) == (total, None)
-    for who, update in others.items():
-        assert abs(people[who].open_reward(1) - Fraction((PAYMENT - 4) * update.samples, total)) < 1
-    assert people["p2"].read(1).standing == reason
-    with pytest.raises(UploadRejected, match=reason):
-        people["p2"].open_reward(1)
 
 
 HONEST = {

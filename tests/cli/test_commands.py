@@ -21,7 +21,6 @@ from crowdfl.services.http.tls import CertificateFiles, require_usable
 from crowdfl.storage.model_files import read_model, write_model
 from crowdfl.storage.settings_file import SERVICES, read_service
 from crowdfl.storage.signing import signing_key
-from crowdfl_lab.demo.servers import count_numbers, shares_in
 from tests import subprocesses
 from tests.cli.program import call
 from tests.learning.test_csv_files import samples, write
@@ -434,21 +433,6 @@ def test_doctor_looks_for_the_cluster_of_a_role_that_computes_there(workspace):
     findings = {line["what"]: line for line in json.loads(call("doctor", settings, "--json").out)["findings"]}
     assert findings["csp: cluster"]["verdict"] == "fail"
     assert findings["csp: cluster"]["found"] == "BackendUnavailable"
-
-
-def test_the_demos_search_finds_what_is_there(tmp_path):
-    """Numbers at odd places in either byte order; shares as bytes, in hex and in decimal."""
-    numbers = np.random.default_rng(1).normal(size=8)
-    assert count_numbers(tmp_path, numbers) == 0
-    assert shares_in(tmp_path, {"a": 2**600 + 7}) == ()
-    (tmp_path / "one").write_bytes(b"abc" + numbers[:3].astype("<f8").tobytes())
-    (tmp_path / "two").write_bytes(b"a" + numbers[3:5].astype(">f8").tobytes())
-    assert count_numbers(tmp_path, numbers) == 5
-    (tmp_path / "three").write_text(f"x{2**600 + 7:X}y")
-    (tmp_path / "four").write_text(str(2**600 + 9))
-    (tmp_path / "five").write_bytes(b"?" + (2**600 + 11).to_bytes(76, "big"))
-    shares = {"a": 2**600 + 7, "b": 2**600 + 9, "c": 2**600 + 11, "d": 2**600 + 13}
-    assert shares_in(tmp_path, shares) == ("a", "b", "c")
 
 
 def test_a_participant_is_told_what_is_missing_of_its_pay(capsys):

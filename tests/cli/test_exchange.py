@@ -10,15 +10,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from crowdfl.cli.exchange.folder import RoleFolder
-from crowdfl.cli.exchange.part import PEERS, read_part, write_part
+from crowdfl.cli.exchange.role_folder import PEERS, RoleFolder, read_part, write_part
 from crowdfl.errors import SettingsError
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import token_digest
 from crowdfl.settings import CspSettings
-from crowdfl.storage.settings_edit import put_settings
-from crowdfl.storage.settings_file import SERVICES, read_service
+from crowdfl.storage.settings_file import SERVICES, put_settings, read_service
 from tests.cli.program import call
 from tests.cli.roles import ROLES, accept, accept_all, public, refused, settings
 

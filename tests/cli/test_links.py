@@ -14,7 +14,7 @@ from crowdfl.services.client import requester_file
 from crowdfl.services.client.requester_file import RequesterFile
 from crowdfl.settings import RequesterSettings
 from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.settings_edit import put_settings
+from crowdfl.storage.settings_file import put_settings
 from crowdfl.web.qr import qr_svg, qr_terminal
 from tests.cli.program import call
 from tests.cli.roles import refused

@@ -9,13 +9,11 @@ import tomllib
 
 import pytest
 
-from crowdfl.cli.exchange.folder import RoleFolder
-from crowdfl.cli.exchange.part import read_part
+from crowdfl.cli.exchange.role_folder import RoleFolder, read_part
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.settings import CspSettings
-from crowdfl.storage.settings_edit import put_settings
-from crowdfl.storage.settings_file import SERVICES, read_service
+from crowdfl.storage.settings_file import SERVICES, put_settings, read_service
 from tests import subprocesses
 from tests.cli.program import call
 from tests.cli.roles import ROLES, accept, accept_all, public, refused, settings

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from crowdfl.roles.dealt import is_dealt_file
-from crowdfl_lab.demo.servers import SERVERS
 from tests.cli.program import call
 from tests.cli.test_campaign import PEOPLE, Campaign, events, run_campaign, task_file
 
@@ -71,10 +70,10 @@ def test_the_model_is_fetched_and_used(campaign: Campaign, tmp_path: Path):
 def test_nothing_that_was_dealt_for_a_round_is_left_and_the_doctor_finds_the_roles_well(campaign: Campaign):
     """Nor does KGC hold what it was made from."""
     roles = campaign.folder / "roles"
-    kept = {role: sorted(path.name for path in (roles / role / "keys").glob("*")) for role in SERVERS}
+    kept = {role: sorted(path.name for path in (roles / role / "keys").glob("*")) for role in ("kgc", "sp", "csp")}
     assert kept["sp"]
     assert not [name for names in kept.values() for name in names if is_dealt_file(name) or name.endswith(".source")]
-    files = [roles / role / "settings.toml" for role in (*SERVERS, "requester")]
+    files = [roles / role / "settings.toml" for role in ("kgc", "sp", "csp", "requester")]
     result = call("doctor", *files, "--json")
     found = json.loads(result.out)["findings"]
     assert result.code == 0, [line for line in found if line["verdict"] == "fail"]

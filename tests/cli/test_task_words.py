@@ -8,7 +8,7 @@ import pytest
 
 from crowdfl.cli.participant import say
 from crowdfl.cli.task import commands
-from crowdfl.cli.task.messages import status_words
+from crowdfl.cli.task.views import status_words
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.roles.campaign import Campaign
 from crowdfl.roles.waiting import amount_words, waits_for
@@ -83,7 +83,7 @@ class TestWatch:
         desk.invite(3)
         desk.requester.fund(desk.task, WHOLE, "all")
         desk.run()
-        monkeypatch.setattr("crowdfl.cli.task.messages.time", SimpleNamespace(time=lambda: desk.clock.time + 70))
+        monkeypatch.setattr("crowdfl.cli.task.views.time", SimpleNamespace(time=lambda: desk.clock.time + 70))
         assert "waits for uploads to round 1: 0 of 3 have come; the window closes in 30 s" in watched(desk)
 
     def test_a_paused_task_waits_for_its_requester(self, desk):

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.second
 
 GUIDES = ("tutorial", "own-data", "own-model", "organisations")
 LEFT_OUT = 2  # blocks of a page that no test can run, at most
+WORDS = 600  # of a page that teaches, beside its code
 
 
 def on_free_ports(page: str) -> str:
@@ -69,6 +70,13 @@ def test_a_guide_is_run_nearly_whole(guide):
     assert sum(block.runs for block in found) >= 2
     assert sum(block.said == "no-run" for block in found) <= LEFT_OUT
     assert [block for block in found if block.said not in ("", "no-run") and block.title is None] == []
+
+
+@pytest.mark.parametrize("guide", [*GUIDES, "phone"])
+def test_a_page_that_teaches_is_short(guide):
+    """What it leaves out is in a page of reference."""
+    page = (ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
+    assert len(re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL).split()) <= WORDS
 
 
 WRONG = {

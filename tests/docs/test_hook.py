@@ -12,6 +12,8 @@ CASES = {
     "a page above docs": ("running.md", "[x](../SECURITY.md#assumptions)", "[x](project/SECURITY.md#assumptions)"),
     "from above docs": ("project/SECURITY.md", "[x](docs/running.md#a)", "[x](../running.md#a)"),
     "beside, above docs": ("project/SECURITY.md", "[x](CONTRIBUTING.md)", "[x](CONTRIBUTING.md)"),
+    "a page of the laboratory": ("running.md", "[x](../lab/docs/audit.md#a)", "[x](lab/audit.md#a)"),
+    "from the laboratory": ("lab/audit.md", "[x](../../docs/gpu.md)", "[x](../gpu.md)"),
     "the README is the index": ("running.md", "[x](../README.md)", "[x](index.md)"),
     "a page of the API": ("own-data.md", "[x](api/learning.md)", "[x](api/learning.md)"),
     "up from the API": ("api/index.md", "[x](../settings.md)", "[x](../settings.md)"),

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.second
 
 WRITTEN = sorted((ROOT / "docs").glob("*.md"))
 PROJECT = [ROOT / name for name in ("SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+LABORATORY = sorted((ROOT / "lab" / "docs").glob("*.md"))
 COUNTED = ("h1", "h2", "h3", "li", "pre", "table", "tr", "img")
 
 
@@ -124,6 +125,8 @@ def test_the_api_reference_has_what_the_package_offers(site):
     missing = [name for name in crowdfl.__all__ if name not in modules and f"crowdfl.{name}" not in anchors]
     assert missing == []
     assert {"crowdfl.errors.SettingsError", "crowdfl.crypto.paillier.pctd.keygen"} <= anchors
+    flower = {one.rpartition(".")[2] for one in anchors if one.startswith("crowdfl.flower.")}
+    assert {"CrowdFLStrategy", "CrowdFLMod", "prepare", "open_model"} <= flower
 
 
 def elements(path: Path) -> Counter[str]:
@@ -138,14 +141,15 @@ def elements(path: Path) -> Counter[str]:
 def test_a_page_is_made_of_the_same_parts_in_both_views(site):
     """A list that MkDocs takes for a paragraph, or a table that it takes for text, is counted short."""
     different = {}
-    for source in [*WRITTEN, *PROJECT]:
-        page = site / ("project" if source in PROJECT else "") / f"{source.stem}.html"
+    folders = dict.fromkeys(WRITTEN, "") | dict.fromkeys(PROJECT, "project") | dict.fromkeys(LABORATORY, "lab")
+    for source, folder in folders.items():
+        page = site / folder / f"{source.stem}.html"
         here, there = elements(source), seen(page).elements
         different |= {f"{source.name} {tag}": (here[tag], there[tag]) for tag in COUNTED if here[tag] != there[tag]}
     assert different == {}
 
 
-@pytest.mark.parametrize("source", WRITTEN, ids=lambda path: path.name)
+@pytest.mark.parametrize("source", [*WRITTEN, *LABORATORY], ids=lambda path: path.name)
 def test_a_page_says_first_what_its_reader_can_do(source):
     """In its first paragraph, before anything else."""
     title, first = source.read_text(encoding="utf-8").split("\n\n", 2)[:2]

@@ -23,16 +23,17 @@ import numpy as np
 from sqlalchemy import Pool, event
 
 from crowdfl.errors import NotReady, ServiceUnavailable, StoreOutdated, StoreUnavailable
+from crowdfl.learning.models.files import to_npz
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.csp import Csp
-from crowdfl.roles.participant.participant import Participant, arrays_to_npz
+from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.records import DepositState, PaymentState, StoredPayment, TaskState
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.roles.sp.deposits import Deposits
 from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.services import run, server
-from crowdfl.services.apps import batches
-from crowdfl.services.apps.batches import Batches
+from crowdfl.services.apps import sp_uploads as batches
+from crowdfl.services.apps.sp_uploads import Batches
 from crowdfl.services.background.sweeper import Sweeper
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link
@@ -202,7 +203,7 @@ def _requester(life: Life) -> None:
         blobs.put("invited", json.dumps({"task": task, "invitations": invitations}).encode())
     while sp.status(task)["state"] == "running":
         time.sleep(2 * _PAUSE)
-    blobs.put("model", arrays_to_npz(requester.model(task)))
+    blobs.put("model", to_npz(requester.definition(task).shape, requester.model(task)))
 
 
 def _operator(life: Life) -> None:

@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdfl.cli.exchange.part import read_part
+from crowdfl.cli.exchange.role_folder import read_part
 from crowdfl.cli.participant import open_participant
 from crowdfl.cli.task.files import template
-from crowdfl.crypto.sealing import SigningKey
 from crowdfl.learning.datasets.npz_files import read_arrays
 from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
-from crowdfl.roles.participant.participant import arrays_from_npz
 from crowdfl.services.client.requester_file import RequesterFile
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
@@ -28,11 +26,9 @@ from crowdfl.storage.settings_file import read_service, read_settings
 from crowdfl.storage.signing import signing_key
 from tests.cli.program import call
 from tests.fuzz.trial import JSON, attempt, changed_body, mutated, refused, scaled
-from tests.http.world import INITIAL, definition_of
 
 SHAPE = ModelShape(("w", "b"), ((2, 3), (3,)))
 ARRAYS = [np.arange(6.0).reshape(2, 3), np.arange(3.0)]
-DEFINITION = definition_of(SigningKey.fresh())
 SERVICE = (
     'host = "127.0.0.1"\nport = 7101\ncertificate = "a"\nkey = "b"\ntick_seconds = 1\non_paid = ["pay"]\nplain_http = false\n'
     f'kgc_key = "{"00" * 32}"\n[kgc]\nurl = "https://kgc:7101"\ntoken = "t"\n'
@@ -57,7 +53,6 @@ INVITATION = {
 IN_MEMORY = {
     "npz": (to_npz(SHAPE, ARRAYS), lambda data: from_npz(SHAPE, data)),
     "safetensors": (to_safetensors(SHAPE, ARRAYS), lambda data: from_safetensors(SHAPE, data)),
-    "npz of a round": (INITIAL, lambda data: arrays_from_npz(data, DEFINITION)),
 }
 
 

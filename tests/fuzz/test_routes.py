@@ -29,7 +29,7 @@ HEADERS = st.sampled_from(
         (b"content-length", b"\xb2"),
         (b"content-type", b"text/plain; charset=\xff"),
         (b"x-content-sha256", b"0" * 64),
-        (b"x-crowdfl-protocol", b"2"),
+        (b"x-crowdfl-protocol", b"3"),
         (b"x-request-id", b"\x00\xff"),
         (b"transfer-encoding", b"chunked"),
         (b"cookie", b"\xff=\xfe"),

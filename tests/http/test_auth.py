@@ -108,7 +108,7 @@ def call(campaign, service, route, headers_of, who=None):
     target = re.sub(r"{(\w+)}", lambda found: values[found[1]], path)
     target += "?offset=0" if method == "PATCH" else ""
     body = b"" if method in ("GET", "DELETE") else b"{}"
-    headers = {"X-CrowdFL-Protocol": "2"} | headers_of(method, target, body, campaign.world.clock.now())
+    headers = {"X-CrowdFL-Protocol": "3"} | headers_of(method, target, body, campaign.world.clock.now())
     return campaign.world.http(service).request(method, target, content=body or None, headers=headers)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from crowdfl.errors import ServiceUnavailable, StoreUnavailable
-from crowdfl.services.apps.batches import Batches
+from crowdfl.services.apps.sp_uploads import Batches
 
 
 class Work:

@@ -25,7 +25,7 @@ def sending(campaign, service, method, path):
         person = campaign.people[0]
         return Signer(person.who, person.keys.signing).headers(method, path, b"", campaign.world.clock.now())
     caller = campaign.world.token("csp", "sp") if service == "csp" else campaign.world.owner(service)
-    return caller.headers(method, path, b"", campaign.world.clock.now()) | {"X-CrowdFL-Protocol": "2"}
+    return caller.headers(method, path, b"", campaign.world.clock.now()) | {"X-CrowdFL-Protocol": "3"}
 
 
 def places(campaign):
@@ -85,6 +85,7 @@ def test_an_upload_as_long_as_the_limit_is_looked_at(campaign, person):
 @pytest.mark.parametrize("length", ["-1", "x", "1e3", "\u00b2", "9" * 30])
 def test_a_length_that_is_no_number_is_refused(campaign, length):
     """Whatever a proxy lets through."""
-    headers = {"Content-Length": length.encode(), "X-CrowdFL-Protocol": b"2"}
-    answer = campaign.world.http("sp").post(f"/v1/tasks/{campaign.task}/claims", content=iter([b"x"]), headers=headers)
+    path = f"/v1/tasks/{campaign.task}/claims"
+    headers = {**sending(campaign, "sp", "POST", path), "Content-Length": length.encode()}
+    answer = campaign.world.http("sp").post(path, content=iter([b"x"]), headers=headers)
     assert answer.status_code in (400, 413)

@@ -15,8 +15,7 @@ from crowdfl.errors import ServiceUnavailable, SettingsError
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Bearer, Signer
 from crowdfl.services.http.auth import ROLES
-from crowdfl.services.http.context import REQUEST_ID_HEADER
-from crowdfl.services.http.wire import PROTOCOL_HEADER
+from crowdfl.services.http.wire import PROTOCOL_HEADER, REQUEST_ID_HEADER
 from tests import subprocesses
 from tests.http.test_auth import OPENS, call
 from tests.http.world import definition_of
@@ -38,20 +37,11 @@ def test_a_request_keeps_its_id_or_gets_one(campaign, service, logged):
 @pytest.mark.parametrize("service", SERVICES)
 def test_another_version_of_the_protocol_is_refused(campaign, service):
     """On every route, before anything else."""
-    for other in ("1", "4", "", "3, 2"):
+    for other in ("1", "2", "4", "", "3, 2"):
         answer = campaign.world.http(service).get("/v1/anything", headers={PROTOCOL_HEADER: other})
         assert (answer.status_code, answer.json()["type"]) == (426, "urn:crowdfl:problem:wrong-protocol")
         assert answer.headers["upgrade"] == "crowdfl/3"
         assert answer.headers[PROTOCOL_HEADER] == "3"
-
-
-@pytest.mark.parametrize("service", SERVICES)
-def test_the_last_releases_callers_are_answered_in_their_version(campaign, service):
-    """Their clients refuse an answer that names a newer one."""
-    http = campaign.world.http(service)
-    answered = [http.get("/healthz", headers={PROTOCOL_HEADER: version}) for version in ("2", "3")]
-    assert [(a.status_code, a.headers[PROTOCOL_HEADER]) for a in answered] == [(200, "2"), (200, "3")]
-    assert http.get("/healthz").headers[PROTOCOL_HEADER] == "3"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import NotAuthenticated, UnknownTask
 from crowdfl.protocols.registry import profile_named
-from crowdfl.services.apps import sp_claims
 from crowdfl.services.client.transport import Signer
 from tests.http.test_bodies import Endless
 from tests.http.world import World, task_definition
@@ -38,31 +37,18 @@ def place(task):
     return f"/v1/tasks/{task}/claims"
 
 
-def unsigned(world, task, body):
-    """As a phone of protocol 2 sends it."""
-    return world.http("sp").post(place(task), content=body, headers={"X-CrowdFL-Protocol": "2"})
-
-
 def test_a_signed_claim_is_paid(world, earned):
-    """Also to somebody who has left since."""
+    """Also to somebody who has left since; and again, when its answer was lost."""
     task, people = earned
     people[0].sp.leave(task)
-    assert people[0].sp.claim(task, people[0].side.claim()).amount > 0
+    first, again = (people[0].sp.claim(task, people[0].side.claim()) for _ in range(2))
+    assert (first.amount > 0, again) == (True, first)
 
 
-def test_a_claim_of_protocol_2_is_paid_unsigned(world, earned):
-    """And again, when its answer was lost."""
-    task, people = earned
-    claim = people[1].side.claim()
-    first, again = (unsigned(world, task, claim) for _ in range(2))
-    assert (first.status_code, first.json()["amount"] > 0) == (200, True)
-    assert again.json() == first.json()
-
-
-def test_other_protocols_must_sign(world, earned):
+def test_a_claim_must_be_signed(world, earned):
     """Before anything is read."""
     task, _ = earned
-    unsigned = ({}, {"X-CrowdFL-Protocol": "3"}, {"X-CrowdFL-Protocol": "2", "Authorization": "Bearer x"})
+    unsigned = ({}, {"X-CrowdFL-Protocol": "3"}, {"X-CrowdFL-Protocol": "3", "Authorization": "Bearer x"})
     for headers in unsigned:
         body = Endless()
         answer = world.http("sp").post(place(task), content=body, headers=headers)
@@ -89,7 +75,7 @@ def test_a_claim_of_an_unknown_task_is_refused_before_it_is_read(world, earned):
     """Signed or not."""
     _, people = earned
     body = Endless()
-    answer = world.http("sp").post(place("0" * 32), content=body, headers={"X-CrowdFL-Protocol": "2"})
+    answer = world.http("sp").post(place("0" * 32), content=body, headers={"X-CrowdFL-Protocol": "3"})
     assert (answer.status_code, body.taken) == (404, 0)
     with pytest.raises(UnknownTask):
         people[0].sp.claim("0" * 32, b"claim")
@@ -101,7 +87,8 @@ def test_the_limit_follows_from_the_task(world, earned):
     claim, limit = people[0].side.claim(), world.sp.claim_limit(task)
     assert len(claim) <= limit <= len(claim) + 4096 + 100
     body = Endless(piece=1024)
-    answer = world.http("sp").post(place(task), content=body, headers={"X-CrowdFL-Protocol": "2"})
+    headers = Signer(people[0].who, people[0].keys.signing).headers("POST", place(task), b"", world.clock.now())
+    answer = world.http("sp").post(place(task), content=body, headers=headers)
     assert (answer.status_code, body.taken <= limit + 2 * 1024) == (413, True)
 
 
@@ -111,22 +98,3 @@ def test_a_longer_campaign_has_longer_claims():
     sizes = [profile_named("hardened").claim_bytes(settings, rounds) for rounds in (0, 1, 2, 1000)]
     assert sizes[2] - sizes[1] == sizes[1] - sizes[0] > settings.key_bits // 8
     assert sizes[3] == sizes[0] + 1000 * (sizes[1] - sizes[0])
-
-
-def test_few_unsigned_claims_are_read_at_once(world, earned, monkeypatch):
-    """The next one is told to come again, while a signed one is let in."""
-    task, people = earned
-    monkeypatch.setattr(sp_claims, "_UNSIGNED_AT_ONCE", 0)
-    world.restart()
-    answer = unsigned(world, task, people[2].side.claim())
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
-    assert people[2].sp.claim(task, people[2].side.claim()).amount > 0
-
-
-def test_a_refused_claim_gives_its_place_back(world, earned, monkeypatch):
-    """However many came before."""
-    task, people = earned
-    monkeypatch.setattr(sp_claims, "_UNSIGNED_AT_ONCE", 1)
-    world.restart()
-    assert [unsigned(world, task, b"x").status_code for _ in range(3)] == [400] * 3
-    assert unsigned(world, task, people[3].side.claim()).status_code == 200

@@ -15,13 +15,13 @@ from structlog.testing import CapturingLogger
 from crowdfl.roles.ports import ManualClock
 from crowdfl.services.http import connections, tls
 from crowdfl.services.http.connections import ConnectionGate, LimitedListener, address_of, room_for
-from crowdfl.services.http.log_floods import Seldom
+from crowdfl.services.http.logs import Seldom
 from crowdfl.services.run import open_kgc
 from crowdfl.services.server import running
 from crowdfl.settings import KgcSettings
 
 
-class SessionGuard:
+class Listening:
     """A listener on loopback with its gate, and those who come to it."""
 
     def __init__(self, stack, most=100, per_address=100):
@@ -64,95 +64,95 @@ def is_closed(theirs):
 
 def test_one_address_gets_so_many_and_others_get_theirs(stack):
     """The next of that address is closed at once; it takes nothing from anybody else."""
-    door = SessionGuard(stack, per_address=3)
-    assert all(ours for _, ours in door.fill(3))
-    theirs, ours = door.come()
+    listening = Listening(stack, per_address=3)
+    assert all(ours for _, ours in listening.fill(3))
+    theirs, ours = listening.come()
     assert (ours, is_closed(theirs)) == (None, True)
-    assert all(ours for _, ours in door.fill(3, "127.0.0.2"))
-    assert door.reasons == {"address": 1}
+    assert all(ours for _, ours in listening.fill(3, "127.0.0.2"))
+    assert listening.reasons == {"address": 1}
 
 
 def test_all_addresses_together_get_so_many(stack):
     """However many there are."""
-    door = SessionGuard(stack, most=4)
-    admitted = [ours for number in range(2, 8) for _, ours in door.fill(1, f"127.0.0.{number}")]
+    listening = Listening(stack, most=4)
+    admitted = [ours for number in range(2, 8) for _, ours in listening.fill(1, f"127.0.0.{number}")]
     assert [ours is not None for ours in admitted] == [True] * 4 + [False] * 2
-    assert (door.reasons, len(door.gate)) == ({"all": 2}, 4)
+    assert (listening.reasons, len(listening.gate)) == ({"all": 2}, 4)
 
 
 def test_zero_is_no_limit_for_one_address(stack):
     """As behind a proxy."""
-    door = SessionGuard(stack, per_address=0)
-    assert all(ours for _, ours in door.fill(20))
+    listening = Listening(stack, per_address=0)
+    assert all(ours for _, ours in listening.fill(20))
 
 
 def test_who_goes_makes_room(stack):
     """A closed socket counts no more, and is not counted twice."""
-    door = SessionGuard(stack, per_address=2)
-    (_, first), _ = door.fill(2)
+    listening = Listening(stack, per_address=2)
+    (_, first), _ = listening.fill(2)
     first.close()
     first.close()
-    assert len(door.gate) == 1
-    assert door.come()[1] is not None
-    assert door.come()[1] is None
+    assert len(listening.gate) == 1
+    assert listening.come()[1] is not None
+    assert listening.come()[1] is None
 
 
 def test_the_longest_silent_one_makes_room(stack):
     """After a second of grace; of the same address if that one has too many."""
-    door = SessionGuard(stack, most=10, per_address=2)
-    other, _ = door.come("127.0.0.2")
-    (first, _), (second, _) = door.fill(2)
-    door.clock.time += 0.5
-    assert door.come()[1] is None  # they may be about to speak
-    door.clock.time += 1.0
-    assert door.come()[1] is not None
+    listening = Listening(stack, most=10, per_address=2)
+    other, _ = listening.come("127.0.0.2")
+    (first, _), (second, _) = listening.fill(2)
+    listening.clock.time += 0.5
+    assert listening.come()[1] is None  # they may be about to speak
+    listening.clock.time += 1.0
+    assert listening.come()[1] is not None
     assert is_closed(first)
     for still in (other, second):
         still.settimeout(0.05)
         with pytest.raises(TimeoutError):
             still.recv(1)
-    assert door.reasons == {"address": 1, "idle": 1}
-    assert len(door.gate) == 3
+    assert listening.reasons == {"address": 1, "idle": 1}
+    assert len(listening.gate) == 3
 
 
 def test_who_is_being_served_stays(stack):
     """However long it takes; between two requests it is silent like any other."""
-    door = SessionGuard(stack, per_address=1)
-    theirs, _ = door.come()
+    listening = Listening(stack, per_address=1)
+    theirs, _ = listening.come()
     peer = theirs.getsockname()
-    door.gate.busy(peer)
-    door.clock.time += 1000
-    assert door.come()[1] is None
-    door.gate.idle(peer)
-    assert door.come()[1] is None
-    door.clock.time += 2
-    assert door.come()[1] is not None
+    listening.gate.busy(peer)
+    listening.clock.time += 1000
+    assert listening.come()[1] is None
+    listening.gate.idle(peer)
+    assert listening.come()[1] is None
+    listening.clock.time += 2
+    assert listening.come()[1] is not None
     assert is_closed(theirs)
 
 
 def test_a_handshake_that_does_not_end_is_not_waited_for(stack):
     """One that stands is left alone."""
-    door = SessionGuard(stack)
-    (done, _), (late, _) = door.fill(2)
-    door.gate.set_up(done.getsockname())
-    door.clock.time += connections.HANDSHAKE_SECONDS - 1
-    door.gate.sweep()
-    assert len(door.gate) == 2
-    door.clock.time += 2
-    door.gate.sweep()
-    assert (is_closed(late), len(door.gate), door.reasons) == (True, 1, {"handshake": 1})
+    listening = Listening(stack)
+    (done, _), (late, _) = listening.fill(2)
+    listening.gate.set_up(done.getsockname())
+    listening.clock.time += connections.HANDSHAKE_SECONDS - 1
+    listening.gate.sweep()
+    assert len(listening.gate) == 2
+    listening.clock.time += 2
+    listening.gate.sweep()
+    assert (is_closed(late), len(listening.gate), listening.reasons) == (True, 1, {"handshake": 1})
 
 
 def test_refusals_are_logged_once_a_minute(stack):
     """With how many there were."""
-    door = SessionGuard(stack, per_address=1)
-    theirs, _ = door.come()
-    door.gate.busy(theirs.getsockname())
-    door.fill(50)
-    assert [call.kwargs for call in door.log.calls] == [{"open": 1, "address": 1}]
-    door.clock.time += 61
-    door.come()
-    assert [call.kwargs["address"] for call in door.log.calls] == [1, 50]
+    listening = Listening(stack, per_address=1)
+    theirs, _ = listening.come()
+    listening.gate.busy(theirs.getsockname())
+    listening.fill(50)
+    assert [call.kwargs for call in listening.log.calls] == [{"open": 1, "address": 1}]
+    listening.clock.time += 61
+    listening.come()
+    assert [call.kwargs["address"] for call in listening.log.calls] == [1, 50]
 
 
 def test_a_network_of_ipv6_is_one_address():
@@ -188,40 +188,40 @@ def _one_more(descriptor):
 
 def test_without_a_descriptor_a_connection_is_turned_away(stack):
     """It does not wait in the queue, where it would wake the event loop for ever; nor is anything raised."""
-    door = SessionGuard(stack)
-    waiting = socket.create_connection(door.listener.getsockname(), timeout=10)
+    listening = Listening(stack)
+    waiting = socket.create_connection(listening.listener.getsockname(), timeout=10)
     stack.callback(waiting.close)
     with no_descriptor_left(), pytest.raises(BlockingIOError):
-        door.listener.accept()
+        listening.listener.accept()
     assert is_closed(waiting)
-    assert door.reasons == {"descriptors": 1}
-    assert door.come()[1] is not None
+    assert listening.reasons == {"descriptors": 1}
+    assert listening.come()[1] is not None
 
 
 def test_without_a_descriptor_a_silent_connection_gives_its_own(stack):
     """The one that waits is let in as soon as the other is closed."""
-    door = SessionGuard(stack)
-    silent, ours = door.come()
-    door.clock.time += 10
-    waiting = socket.create_connection(door.listener.getsockname(), timeout=10)
+    listening = Listening(stack)
+    silent, ours = listening.come()
+    listening.clock.time += 10
+    waiting = socket.create_connection(listening.listener.getsockname(), timeout=10)
     stack.callback(waiting.close)
     with no_descriptor_left():
         with pytest.raises(BlockingIOError):
-            door.listener.accept()
+            listening.listener.accept()
         assert is_closed(silent)
         ours.close()  # as its transport does when it sees the end
-        accepted, peer = door.listener.accept()
+        accepted, peer = listening.listener.accept()
     with accepted:
         assert peer == waiting.getsockname()
-    assert door.reasons == {"idle": 1}
+    assert listening.reasons == {"idle": 1}
 
 
 def test_with_no_spare_descriptor_either_the_event_loop_rests_after_one_error(stack):
     """asyncio rests for a second when accept fails so, but would ask two thousand times before: the next call ends that."""
-    door, plain = SessionGuard(stack), socket.create_server(("127.0.0.1", 0))
+    listening, plain = Listening(stack), socket.create_server(("127.0.0.1", 0))
     stack.callback(socket.create_connection(plain.getsockname(), timeout=10).close)
     with no_descriptor_left():
-        listener = stack.enter_context(LimitedListener.over(plain, door.gate))
+        listener = stack.enter_context(LimitedListener.over(plain, listening.gate))
         listener.setblocking(False)
         for _ in range(3):
             with pytest.raises(OSError, match=r"(?i)too many open files") as first:
@@ -231,7 +231,7 @@ def test_with_no_spare_descriptor_either_the_event_loop_rests_after_one_error(st
                 listener.accept()
     accepted, _ = listener.accept()
     with accepted:
-        assert len(door.gate) == 1
+        assert len(listening.gate) == 1
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from crowdfl.roles.requester import own_key
 from crowdfl.services.client.peers import CspClient
 from crowdfl.services.http import logs
 from crowdfl.services.http.auth import Tokens
-from crowdfl.services.http.context import REQUEST_ID_HEADER, outgoing
+from crowdfl.services.http.wire import REQUEST_ID_HEADER, outgoing
 from crowdfl.storage.sql import SqlStore
 from tests import subprocesses
 from tests.hosts import INITIAL_MODEL

@@ -32,7 +32,7 @@ def kept(campaign):
 def refused(campaign, method, target, body, credential, service="sp"):
     """Status and type of a refusal that leaves everything as it was."""
     before = kept(campaign)
-    headers = {"X-CrowdFL-Protocol": "2"}
+    headers = {"X-CrowdFL-Protocol": "3"}
     if credential is not None:
         headers |= credential.headers(method, target, body, campaign.world.clock.now())
     found = campaign.world.http(service).request(method, target, content=body, headers=headers)
@@ -194,7 +194,9 @@ def test_a_false_claim_is_refused(world):
     claim = Claim.from_bytes(good, person.side.party.limits(1))
     for what, (change, expected) in FALSE.items():
         bad = dataclasses.replace(claim, **change).to_bytes()
-        answer = world.http("sp").post(f"/v1/tasks/{task}/claims", content=bad, headers={"X-CrowdFL-Protocol": "2"})
+        path = f"/v1/tasks/{task}/claims"
+        headers = Signer(person.who, person.keys.signing).headers("POST", path, bad, world.clock.now())
+        answer = world.http("sp").post(path, content=bad, headers=headers)
         assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == expected, what
     assert [m for m in world.sp.store.movements(task) if m.name.startswith("pay ")] == []
     assert person.sp.claim(task, good).amount == sum(claim.amounts)

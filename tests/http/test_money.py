@@ -16,7 +16,7 @@ from crowdfl.errors import (
     UnknownDeposit,
 )
 from crowdfl.roles.records import PaymentState, StoredPayment
-from crowdfl.services.background.payouts import Payouts
+from crowdfl.services.background.workers import Payouts
 from crowdfl.services.client.peers import SpClient
 from crowdfl.services.client.transport import Bearer
 from tests.hosts import Desk

@@ -14,8 +14,7 @@ from crowdfl.services.client.peer_link import PeerAccess, PeerLink
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Bearer, Link, Service
 from crowdfl.services.http import tls
-from crowdfl.services.http.auth import Tokens
-from crowdfl.services.http.pins import Pins
+from crowdfl.services.http.auth import Pins, Tokens
 from crowdfl.services.reload import Reloads
 from crowdfl.services.run import open_csp, open_kgc
 from crowdfl.services.server import running

@@ -138,7 +138,7 @@ def test_an_error_that_nobody_foresaw_is_a_500_without_details(world, monkeypatc
         raise ZeroDivisionError("lambda = 1234567")
 
     monkeypatch.setattr(type(world.kgc), "bundle", broken)
-    headers = world.token("kgc", "sp").headers("", "", b"", 0.0) | {"X-CrowdFL-Protocol": "2", "X-Request-Id": "abc"}
+    headers = world.token("kgc", "sp").headers("", "", b"", 0.0) | {"X-CrowdFL-Protocol": "3", "X-Request-Id": "abc"}
     answer = world.http("kgc").get(f"/v1/tasks/{'0' * 32}/bundle", headers=headers)
     assert (answer.status_code, answer.headers["content-type"]) == (500, MEDIA_TYPE)
     assert answer.json()["request"] == "abc"

@@ -25,7 +25,7 @@ from crowdfl.errors import (
     SettingsError,
 )
 from crowdfl.retry import Backoff
-from crowdfl.services.background.ticker import Ticker
+from crowdfl.services.background.workers import Ticker
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Link
 from crowdfl.services.http import tls

@@ -52,12 +52,14 @@ def is_closed(connection):
 
 def head(method, path, *lines):
     """The first lines of a request."""
-    return "\r\n".join((f"{method} {path} HTTP/1.1", "Host: sp", "X-CrowdFL-Protocol: 2", *lines, "", "")).encode()
+    return "\r\n".join((f"{method} {path} HTTP/1.1", "Host: sp", "X-CrowdFL-Protocol: 3", *lines, "", "")).encode()
 
 
-def claims(campaign):
-    """A route that reads a body from anyone."""
-    return f"/v1/tasks/{campaign.task}/claims"
+def claim_head(campaign, *lines, body=b""):
+    """The first lines of a claim, signed."""
+    person, path = campaign.people[0], f"/v1/tasks/{campaign.task}/claims"
+    signed = Signer(person.who, person.keys.signing).headers("POST", path, body, campaign.world.clock.now())
+    return head("POST", path, *lines, *(f"{name}: {value}" for name, value in signed.items()))
 
 
 def too_long(campaign):
@@ -69,7 +71,7 @@ def test_an_announced_body_is_refused_before_it_is_sent(campaign, served):
     """413 at once to a client that has sent its headers alone, and to one that waits to be told to go on."""
     for line in ("Accept: */*", "Expect: 100-continue"):
         with connected(served) as connection:
-            connection.sendall(head("POST", claims(campaign), too_long(campaign), line))
+            connection.sendall(claim_head(campaign, too_long(campaign), line))
             status, _, problem = answer(connection)
             assert (status, problem["type"]) == (413, "urn:crowdfl:problem:limit-exceeded")
 
@@ -90,7 +92,7 @@ def test_a_body_without_end_is_cut_off_at_the_limit(campaign, served, monkeypatc
     monkeypatch.setattr(LimitedH11Protocol, "linger_seconds", 0.3)
     sent, started = [], time.monotonic()
     with connected(served) as connection:
-        connection.sendall(head("POST", claims(campaign), "Transfer-Encoding: chunked"))
+        connection.sendall(claim_head(campaign, "Transfer-Encoding: chunked"))
         with pytest.raises(OSError, match=r"(?i)reset|broken pipe"):
             flood(connection, sent)
     assert sent
@@ -108,7 +110,7 @@ def flood(connection, sent):
 def test_a_refused_body_s_sender_can_read_the_refusal(campaign, served):
     """A sender that stops in time finds 413 waiting."""
     with connected(served) as connection:
-        connection.sendall(head("POST", claims(campaign), "Content-Length: 16777216"))
+        connection.sendall(claim_head(campaign, "Content-Length: 16777216"))
         for _ in range(20):
             connection.sendall(bytes(0x10000))
         assert answer(connection)[0] == 413
@@ -125,7 +127,7 @@ def hurried(monkeypatch):
 def test_a_body_that_stops_coming_is_408(campaign, served, hurried):
     """After the longest pause that is allowed, and the connection is closed."""
     with connected(served) as connection:
-        connection.sendall(head("POST", claims(campaign), "Content-Length: 1000") + b"x")
+        connection.sendall(claim_head(campaign, "Content-Length: 1000") + b"x")
         status, headers, problem = answer(connection)
         assert (status, problem["type"]) == (408, "urn:crowdfl:problem:too-slow")
         assert headers["connection"] == "close"
@@ -136,7 +138,7 @@ def test_a_body_that_stops_coming_is_408(campaign, served, hurried):
 def test_a_body_that_drips_is_408(campaign, served, hurried):
     """Never a long pause, and yet never done."""
     with connected(served) as connection:
-        connection.sendall(head("POST", claims(campaign), "Content-Length: 1000"))
+        connection.sendall(claim_head(campaign, "Content-Length: 1000"))
         started = time.monotonic()
         while time.monotonic() < started + 1.5:
             try:
@@ -165,12 +167,12 @@ def test_a_body_at_a_fair_pace_is_waited_for(campaign, served, hurried, monkeypa
     monkeypatch.setattr(bodies.PACE, "idle", 10.0)  # this is not about pauses, and a busy machine makes some
     monkeypatch.setattr(bodies.PACE, "rate", 512.0)
     with connected(served) as connection:
-        connection.sendall(head("POST", claims(campaign), "Content-Length: 3072"))
+        connection.sendall(claim_head(campaign, "Content-Length: 3072", body=bytes(3072)))
         for _ in range(12):
             connection.sendall(bytes(256))
             time.sleep(0.1)
         status, _, problem = answer(connection)
-        assert (status, problem["type"]) == (404, "urn:crowdfl:problem:not-there-yet")
+        assert (status, problem["type"]) == (404, "urn:crowdfl:problem:not-ready")
 
 
 @pytest.mark.parametrize("start", [b"", b"GET /healthz HTTP/1.1\r\nHost"], ids=["nothing", "half a header"])

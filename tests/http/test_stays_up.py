@@ -149,7 +149,7 @@ def test_sigterm_ends_sp_whatever_csp_does(sp_site, mode):
     until(lambda: sp_site.gate.came > came or mode == "pass")
     place = urlsplit(sp_site.url)
     with socket.create_connection((place.hostname, place.port)) as phone:
-        lines = (f"POST /v1/tasks/{task}/claims HTTP/1.1", "Host: sp", "X-CrowdFL-Protocol: 2", "Content-Length: 9", "")
+        lines = (f"POST /v1/tasks/{task}/claims HTTP/1.1", "Host: sp", "X-CrowdFL-Protocol: 3", "Content-Length: 9", "")
         phone.sendall("\r\n".join((*lines, "half")).encode())
         assert_stops_in_time(sp_site)
     sp_site.gate.set("pass")

@@ -11,8 +11,7 @@ import pytest
 from crowdfl.errors import SettingsError
 from crowdfl.roles.requester import own_key
 from crowdfl.services import tracing
-from crowdfl.services.http.context import outgoing
-from crowdfl.services.tracing import OtelTracing
+from crowdfl.services.http.wire import outgoing
 from tests.http.observed import ObservedWorld, found_in
 
 _WHY = "the extra `tracing` is not installed"
@@ -28,7 +27,7 @@ def traced(tmp_path_factory, portal):
 
     provider, exporter = TracerProvider(shutdown_on_exit=False), InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    end = tracing.use(OtelTracing(provider))
+    end = tracing.use(provider, provider.shutdown)
     try:
         world = ObservedWorld(tmp_path_factory.mktemp("traced"), portal)
         _task, people, uploads = world.whole_campaign()
@@ -77,30 +76,29 @@ def test_an_error_is_a_spans_status_by_its_name_alone():
 
     provider, exporter = TracerProvider(shutdown_on_exit=False), InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    own = OtelTracing(provider)
-    with pytest.raises(KeyError), own.span("work", {}):
+    end = tracing.use(provider, provider.shutdown)
+    with pytest.raises(KeyError), tracing.span("work"):
         raise KeyError("s3cret")
-    own.stop()
+    end()
     (span,) = exporter.get_finished_spans()
     assert span.status.description == "KeyError"
     assert "s3cret" not in span.to_json()
 
 
 def test_nothing_travels_unless_it_is_asked_for(monkeypatch):
-    """Neither setting nor environment: no header, and nothing of the extra is loaded."""
+    """Neither setting nor environment: no header, no span."""
     for name in ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
     end = tracing.start(None, "sp")
-    with tracing.current().span("work", {}) as span:
-        span.add(status=200)
+    with tracing.span("work") as span:
+        assert not span.is_recording()
         assert outgoing() == {}
     end()
-    assert type(tracing.current()) is tracing.Tracing
 
 
 def test_tracing_without_its_packages_is_refused_by_name(monkeypatch):
     """Before anything is served, saying what to install."""
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(SettingsError, match=r"crowdfl\[tracing\]"):
         tracing.start("http://127.0.0.1:4318", "sp")
@@ -126,7 +124,7 @@ def test_spans_reach_a_collector_and_a_missing_one_holds_nothing_up(tmp_path):
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     end = tracing.start(f"http://127.0.0.1:{server.server_port}/", "sp")
-    with tracing.current().span("step", {"task": "t"}):
+    with tracing.span("step", task="t"):
         assert "traceparent" in outgoing()
     end()
     server.shutdown()
@@ -135,7 +133,7 @@ def test_spans_reach_a_collector_and_a_missing_one_holds_nothing_up(tmp_path):
     assert [path for path, _ in _Collector.received] == ["/v1/traces"]
     assert b"crowdfl-sp" in _Collector.received[0][1]
     end = tracing.start(f"http://127.0.0.1:{server.server_port}", "sp")  # nobody is there any more
-    with tracing.current().span("step", {}):
+    with tracing.span("step"):
         pass
     began = time.monotonic()
     end()

@@ -13,11 +13,13 @@ from fastapi import FastAPI
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Definition
+from crowdfl.learning.models.files import to_safetensors
+from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol
 from crowdfl.retry import Backoff
 from crowdfl.roles.ends import TaskEnds
 from crowdfl.roles.holdings import CspHoldings, KgcHoldings
-from crowdfl.roles.participant.participant import Participant, arrays_to_npz
+from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import Blobs, ManualClock
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.apps import csp as csp_app
@@ -39,7 +41,7 @@ TASK: dict[str, Any] = {  # one round with rewards
     "budget": "36.00",
     "window": 100,
 }
-INITIAL = arrays_to_npz(INITIAL_MODEL)
+INITIAL = to_safetensors(ModelShape(("w", "b"), ((2, 3), (2,))), INITIAL_MODEL)
 DEPOSIT = 80_000_000
 IMPATIENT = Backoff(deadline=0.0)
 

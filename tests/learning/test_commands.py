@@ -1,10 +1,7 @@
 """`crowdfl train` and `crowdfl data`, as typed."""
 
-import hashlib
 import importlib.util
 import json
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -12,15 +9,13 @@ from typer.testing import CliRunner
 
 from crowdfl.cli.main import app
 from crowdfl.cli.train import sparkline, suggested_bound
-from crowdfl.errors import DataAltered, DataMalformed, DataMissing, LearningUnavailable, ModelMismatch, SettingsError
-from crowdfl.learning.datasets.download import WISDM_FILE
+from crowdfl.errors import DataMalformed, DataMissing, LearningUnavailable, ModelMismatch, SettingsError
 from crowdfl.learning.datasets.synthetic import PACES
 from crowdfl.learning.models.files import from_npz, from_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import LocalTrainer
 from tests.learning.shared import shared_file
-from tests.learning.test_download import archive
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 needs_matplotlib = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="Matplotlib is missing")
@@ -211,37 +206,6 @@ def test_a_whole_file_is_shown(tmp_path):
         ("4", [1], [0]),
         ("5", [0], [1]),
     ]
-
-
-def test_the_raw_text_is_fetched_with_its_checksum_shown(tmp_path):
-    """Over a real socket; another checksum is refused and leaves nothing."""
-    served, kept = tmp_path / "served", tmp_path / "kept"
-    served.mkdir()
-    archive(served / "w.tar.gz", ["readme.txt", f"WISDM_ar_v1.1/{WISDM_FILE}"])
-    sha256 = hashlib.sha256((served / "w.tar.gz").read_bytes()).hexdigest()
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def __init__(self, *args):
-            super().__init__(*args, directory=str(served))
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            url = f"http://127.0.0.1:{server.server_port}/w.tar.gz"
-            with pytest.raises(DataAltered, match=sha256):
-                typed("wisdm", "fetch", kept, "--url", url, "--sha256", "0" * 64)
-            assert list(kept.iterdir()) == []
-            shown = typed("wisdm", "fetch", kept, "--url", url, "--sha256", sha256)
-        finally:
-            server.shutdown()
-            thread.join()
-    assert f"SHA-256 {sha256}" in shown
-    assert f"{(served / 'w.tar.gz').stat().st_size:,} bytes" in shown
-    assert (kept / WISDM_FILE).exists()
 
 
 def test_a_sparkline_runs_from_low_to_high():

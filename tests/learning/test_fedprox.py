@@ -5,9 +5,8 @@ import pytest
 
 from crowdfl.errors import SettingsError
 from crowdfl.learning.models.learner import Training
-from crowdfl.learning.models.networks import mlp
 from crowdfl.learning.models.softmax import SoftmaxLearner
-from crowdfl.learning.models.torch_learner import Adam, TorchLearner
+from crowdfl.learning.models.torch_models import Adam, TorchLearner, mlp
 from crowdfl.learning.recipe import Recipe
 
 GENERATOR = np.random.default_rng(3)

@@ -19,7 +19,7 @@ from crowdfl.learning.functions import (
     weighted_mean,
 )
 from crowdfl.learning.models.forms import ModelForm
-from crowdfl.learning.models.update import Update
+from crowdfl.learning.models.learner import Update
 
 X, Y = np.zeros((7, 3)), np.zeros(7)
 INFO = TrainingInfo.of(1, 5, "ada", 0)

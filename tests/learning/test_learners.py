@@ -9,9 +9,8 @@ import pytest
 
 from crowdfl.errors import DataMalformed, LearningUnavailable, ModelMismatch, SettingsError
 from crowdfl.learning.models.learner import Learner, Training, batches, score
-from crowdfl.learning.models.networks import convolutional, mlp, own_module
 from crowdfl.learning.models.softmax import SoftmaxLearner
-from crowdfl.learning.models.torch_learner import Adam, TorchLearner
+from crowdfl.learning.models.torch_models import Adam, TorchLearner, convolutional, mlp, own_module
 from tests import subprocesses
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -314,7 +313,7 @@ def test_a_missing_torch_is_named_with_its_remedy(monkeypatch):
 def test_torch_is_not_imported_before_it_is_needed():
     """A command that only lists tasks starts fast."""
     code = (
-        "import sys, crowdfl.learning.models.torch_learner, crowdfl.learning.training; sys.exit('torch' in sys.modules)"
+        "import sys, crowdfl.learning.models.torch_models, crowdfl.learning.training; sys.exit('torch' in sys.modules)"
     )
     done = subprocesses.run([sys.executable, "-c", code], check=False)
     assert done.returncode == 0

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.errors import DataMalformed
-from crowdfl.learning.metrics import Scores, class_scores, confusion, scores
+from crowdfl.learning.evaluation import Scores, class_scores, confusion, scores
 
 
 def test_a_worked_example():

@@ -89,19 +89,6 @@ def test_another_models_arrays_are_told_apart_by_name():
             SHAPE.match(ModelShape(tuple(found), tuple(found.values())))
 
 
-def test_a_file_without_names_is_told_by_the_models():
-    """NumPy's arr_0 and so on; whoever reads of a mismatch knows the task's names and no other."""
-    stored = ["arr_0", "arr_1", "arr_2"]
-    plain = ModelShape(tuple(stored), SHAPE.shapes)
-    assert same(from_npz(SHAPE, to_npz(plain, WEIGHTS), stored), WEIGHTS)
-    other = ModelShape(tuple(stored), ((3, 2), (4,), ()))
-    with pytest.raises(ModelMismatch, match=r"'0.bias' has the shape \(4,\), the model's has \(3,\)"):
-        from_npz(SHAPE, to_npz(other, [WEIGHTS[0], np.zeros(4), WEIGHTS[2]]), stored)
-    short = ModelShape(tuple(stored[:2]), SHAPE.shapes[:2])
-    with pytest.raises(ModelMismatch, match=r"\['file'\] missing"):
-        from_npz(SHAPE, to_npz(short, WEIGHTS[:2]), stored)
-
-
 def test_two_arrays_of_one_name_are_refused():
     """A file could hold only one of them."""
     with pytest.raises(ModelMismatch, match="same name"):

@@ -12,9 +12,8 @@ from crowdfl.learning.datasets.synthetic import PACES
 from crowdfl.learning.datasets.watch_data import CUT, EXERCISES, Watch
 from crowdfl.learning.features import features, features_per_window
 from crowdfl.learning.models.learner import Learner, ModelScores, Training
-from crowdfl.learning.models.networks import mlp
 from crowdfl.learning.models.softmax import SoftmaxLearner
-from crowdfl.learning.models.torch_learner import TorchLearner
+from crowdfl.learning.models.torch_models import TorchLearner, mlp
 from crowdfl.learning.oracle import PlainStep
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import PlainRound, learning_curve, plain_rounds

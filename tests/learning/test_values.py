@@ -203,7 +203,7 @@ def test_a_campaign_in_the_clear_learns_a_value(loss):
 def test_built_in_losses_are_those_of_the_text_books():
     """Of an error of 3: 9, 3, and 2.5 by Huber with delta 1."""
     torch = pytest.importorskip("torch")
-    from crowdfl.learning.models.losses import built_in
+    from crowdfl.learning.models.torch_models import built_in
 
     found = [
         built_in(name, values=True)(torch.tensor([[3.0]]), torch.tensor([[0.0]])).item()

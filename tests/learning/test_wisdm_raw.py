@@ -134,5 +134,5 @@ def test_another_file_is_refused(tmp_path):
 
 def test_a_missing_file_is_named_with_its_remedy(tmp_path):
     """The command that brings it."""
-    with pytest.raises(DataMissing, match="crowdfl wisdm fetch"):
+    with pytest.raises(DataMissing, match=r"WISDM_ar_v1.1_raw.txt out of https"):
         WisdmRaw(tmp_path / "gone.txt").load_person(0)

@@ -67,7 +67,7 @@ def tracked(folder: str) -> set[str]:
 
 
 def test_the_wheel_holds_every_file_of_the_package(wheel):
-    """Pages, migrations, the watch data and the marker of types as well as code."""
+    """Pages, migrations, the watch data and the marker of types as well as code; nothing of the laboratory."""
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert held == {name.removeprefix("src/") for name in tracked("src/crowdfl")}
@@ -88,7 +88,7 @@ def test_the_sdist_builds_the_same_wheel(wheel, sdist, tmp_path):
         archive.extractall(tmp_path, filter="data")
     (source,) = tmp_path.iterdir()
     tops = {path.name for path in source.iterdir()}
-    assert {"tests", "docs", "examples", "vectors", "Makefile", "mkdocs.yml", "LICENSE"} <= tops
+    assert {"tests", "docs", "examples", "lab", "vectors", "Makefile", "conftest.py", "mkdocs.yml", "LICENSE"} <= tops
     assert tops.isdisjoint({".venv", "node_modules", "site", ".git"})
     again = build(source, "wheel", tmp_path / "again")
     with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(again) as other:
@@ -110,12 +110,12 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
-def said(command: list[object], folder: Path) -> str:
-    """What a program of the environment prints; nothing of this checkout is on its path."""
+def said(command: list[object], folder: Path, code: int = 0) -> str:
+    """What a program of the environment prints, or complains; nothing of this checkout is on its path."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "CROWDFL"))}
     ran = subprocesses.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
-    return str(ran.stdout)
+    assert ran.returncode == code, ran.stderr
+    return str(ran.stderr if code else ran.stdout)
 
 
 def test_the_wheel_works_in_an_empty_environment(installed, tmp_path):
@@ -126,3 +126,16 @@ def test_the_wheel_works_in_an_empty_environment(installed, tmp_path):
     assert "accuracy" in said([installed / "crowdfl", "train", "--data", "synthetic:1", "--model", "softmax"], tmp_path)
     assert "watch" in said([installed / "crowdfl", "data", "show", "watch:0"], tmp_path)
     assert said([installed / "python", "-c", TEN_LINES], tmp_path).split() == ["2", "2.06"]
+
+
+def test_the_laboratory_is_not_in_the_wheel_and_its_commands_say_where_it_is(wheel, installed, tmp_path):
+    """The tree of commands works without it."""
+    with zipfile.ZipFile(wheel) as archive:
+        assert [name for name in archive.namelist() if "crowdfl_lab" in name or name.startswith("lab")] == []
+    shown = said([installed / "crowdfl", "--help"], tmp_path)
+    assert "participant" in shown
+    assert "audit" not in shown
+    for words in (["demo"], ["bench", "compare", "--quick"]):
+        complaint = said([installed / "crowdfl", *words], tmp_path, code=3)
+        assert f"`crowdfl {words[0]}` is part of the laboratory" in complaint
+        assert "clone the repository" in complaint

@@ -1,13 +1,13 @@
-"""Claims: the true amount is paid once, anything else is refused by name."""
+"""Claims: the true amount is paid once, anything else is refused by name. Envelopes: a phone opens what CSP has sealed and
+signed for it, this round and this very mask, and nothing else."""
 
 import dataclasses
-import hashlib
 from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.sealing import SigningKey, commit, seal_to
 from crowdfl.errors import (
     AlreadyPaid,
     BadSignature,
@@ -16,11 +16,14 @@ from crowdfl.errors import (
     FormatError,
     MasksDoNotFit,
     OutOfTurn,
+    RewardOutOfRange,
     RewardsOff,
     RoundsExhausted,
+    SealBroken,
     WrongAmount,
 )
 from crowdfl.protocols.claims import Attestation, Claim
+from crowdfl.protocols.envelopes import reward_context, reward_statement
 from crowdfl.protocols.hardened.prirwd import RewardRequest
 from tests.protocols.driving import SMALL, converse, deal, federation, updates
 from tests.protocols.settled import BUDGET, claim_of, earned, settle, signed, unclaimed
@@ -64,22 +67,6 @@ def test_a_claim_is_paid_once(sides):
         sides.sp.check_claim(sides.people["p0"].claim())
 
 
-@pytest.mark.parametrize("difference", [1, -1, 10**6, 2**140])
-def test_another_amount_is_refused(sides, difference):
-    """Though its owner signs it: the masks do not make it. Nothing is attested: the true claim still is."""
-    own = claim_of(sides, "p0")
-    with pytest.raises(WrongAmount):
-        pay(sides, signed(sides, "p0", amounts=(own.amounts[0] + difference, own.amounts[1])))
-    assert pay(sides, sides.people["p0"].claim()) == earned(sides, "p0")
-
-
-def test_amounts_moved_from_round_to_round_are_refused(sides):
-    """Their sum is right, but each comes out of its round's money."""
-    first, second = claim_of(sides, "p0").amounts
-    with pytest.raises(WrongAmount):
-        sides.csp.answer(signed(sides, "p0", amounts=(first - 1, second + 1)))
-
-
 def changes_of(claim):
     """One change to each thing that a claim says."""
     return {
@@ -112,24 +99,62 @@ def test_the_statement_differs_for_every_field(sides):
     assert replace(claim, signature=b"other").statement == claim.statement
 
 
-def test_other_masks_are_refused(sides):
-    """A mask one higher would lower the amount by one; another participant's are not this one's."""
-    own, other = claim_of(sides, "p0"), claim_of(sides, "p1")
-    for changes in (
-        {"masks": (own.masks[0] - (1 << 20), own.masks[1]), "amounts": (own.amounts[0] + 1, own.amounts[1])},
-        {"masks": own.masks[::-1]},
-        {"salts": own.salts[::-1]},
-        {"salts": (bytes(32), own.salts[1])},
-        {"masks": other.masks, "salts": other.salts, "amounts": other.amounts},
-    ):
-        with pytest.raises(MasksDoNotFit):
-            sides.csp.answer(signed(sides, "p0", **changes))
-
-
 def part_of(claim, *places):
     """The fields of a claim for some of its rounds."""
     names = ("rounds", "amounts", "masks", "salts")
     return {name: tuple(getattr(claim, name)[place] for place in places) for name in names}
+
+
+def moved(own, difference):
+    return {"amounts": (own.amounts[0] + difference, own.amounts[1])}
+
+
+# Signed by p0: what it changes in its claim, given its own and another's; and what CSP says to it.
+FALSE = {
+    **{f"{d} more": (lambda own, _, d=d: moved(own, d), WrongAmount) for d in (1, -1, 10**6, 2**140)},
+    "a millionth of another round": (
+        lambda own, _: {"amounts": (own.amounts[0] - 1, own.amounts[1] + 1)},
+        WrongAmount,
+    ),
+    "another mask": (lambda own, _: moved(own, 1) | {"masks": (own.masks[0] - (1 << 20), own.masks[1])}, MasksDoNotFit),
+    "masks exchanged": (lambda own, _: {"masks": own.masks[::-1]}, MasksDoNotFit),
+    "salts exchanged": (lambda own, _: {"salts": own.salts[::-1]}, MasksDoNotFit),
+    "another salt": (lambda own, _: {"salts": (bytes(32), own.salts[1])}, MasksDoNotFit),
+    "another's rewards": (
+        lambda _, other: {name: getattr(other, name) for name in ("masks", "salts", "amounts")},
+        MasksDoNotFit,
+    ),
+    **{f"round {n}": (lambda _own, _, n=n: {"rounds": (1, n)}, MasksDoNotFit) for n in (0, 3, 9, 2**70)},
+    "a round twice": (lambda own, _: part_of(own, 0, 0), ClaimRefused),
+    **{
+        f"{count} {name}": (lambda own, _, n=name, c=count: {n: getattr(own, n)[:c]}, ClaimRefused)
+        for name in ("rounds", "amounts", "masks", "salts")
+        for count in (0, 1)
+    },
+}
+
+
+@pytest.mark.parametrize(("change", "refusal"), FALSE.values(), ids=FALSE.keys())
+def test_a_false_claim_is_refused_though_its_owner_signs_it(sides, change, refusal):
+    """Nothing is attested: the true claim still is."""
+    changes = change(claim_of(sides, "p0"), claim_of(sides, "p1"))
+    with pytest.raises(refusal):
+        sides.csp.answer(signed(sides, "p0", **changes))
+    assert pay(sides, sides.people["p0"].claim()) == earned(sides, "p0")
+
+
+def test_a_claim_is_of_its_owner_and_its_task(sides):
+    """Both servers look."""
+    others = replace(claim_of(sides, "p1"), participant="p0").to_bytes(), signed(sides, "p0", participant="p1")
+    stranger, elsewhere = signed(sides, "p0", participant="stranger"), signed(sides, "p0", task="another")
+    for server in (sides.sp.check_claim, sides.csp.answer):
+        for claim in others:
+            with pytest.raises(BadSignature):
+                server(claim)
+        with pytest.raises(ClaimRefused, match="took no part"):
+            server(stranger)
+        with pytest.raises(ClaimRefused, match="another"):
+            server(elsewhere)
 
 
 def test_one_claim_of_each_participant_is_attested(sides):
@@ -151,51 +176,6 @@ def test_one_attestation_outlives_a_crash(sides):
     again.remember(sides.csp._memory)
     with pytest.raises(ClaimRefused, match="another claim"):
         again.answer(own.to_bytes())
-
-
-def test_another_participants_claim_is_refused(sides):
-    """Its signature under one's own name, and its name under one's own signature."""
-    other = claim_of(sides, "p1")
-    for claim in (replace(other, participant="p0").to_bytes(), signed(sides, "p0", participant="p1")):
-        for server in (sides.sp.check_claim, sides.csp.answer):
-            with pytest.raises(BadSignature):
-                server(claim)
-
-
-def test_an_unknown_participant_is_refused(sides):
-    """Nobody enrolled it."""
-    for server in (sides.sp.check_claim, sides.csp.answer):
-        with pytest.raises(ClaimRefused, match="took no part"):
-            server(signed(sides, "p0", participant="stranger"))
-
-
-def test_a_claim_of_another_task_is_refused(sides):
-    """Signed for another task, by the same participant."""
-    for server in (sides.sp.check_claim, sides.csp.answer):
-        with pytest.raises(ClaimRefused, match="another"):
-            server(signed(sides, "p0", task="another"))
-
-
-def test_a_round_claimed_twice_is_refused(sides):
-    """In one claim."""
-    with pytest.raises(ClaimRefused, match="twice"):
-        sides.csp.answer(signed(sides, "p0", **part_of(claim_of(sides, "p0"), 0, 0)))
-
-
-@pytest.mark.parametrize("field", ["rounds", "amounts", "masks", "salts"])
-def test_lists_of_different_lengths_are_refused(sides, field):
-    """Rounds, amounts, masks and salts go together."""
-    own = claim_of(sides, "p0")
-    for shorter in ((), getattr(own, field)[:1]):
-        with pytest.raises(ClaimRefused, match="number"):
-            sides.csp.answer(signed(sides, "p0", **{field: shorter}))
-
-
-@pytest.mark.parametrize("number", [0, 3, 9, 2**70])
-def test_a_round_that_paid_nothing_is_refused(sides, number):
-    """No reward is kept for it, whether or not there is such a round."""
-    with pytest.raises(MasksDoNotFit):
-        sides.csp.answer(signed(sides, "p0", rounds=(1, number)))
 
 
 def test_one_round_of_two_may_be_claimed(sides):
@@ -222,6 +202,7 @@ def test_a_forged_attestation_is_refused(sides):
         replace(good, signature=sides.csp._signing.sign(good.claim)),
         replace(good, signature=bytes(64)),
         replace(good, signature=b""),
+        replace(good, signature=claim_of(sides, "p0").signature),  # of a claim, for another purpose
     ):
         with pytest.raises(BadSignature):
             sides.sp.pay(claim, forged.to_bytes())
@@ -236,14 +217,6 @@ def test_an_attestation_of_another_claim_is_refused(sides):
     for claim in (sides.people["p0"].claim(), signed(sides, "p1", **part_of(claim_of(sides, "p1"), 0))):
         with pytest.raises(ClaimRefused, match="another claim"):
             sides.sp.pay(claim, attestation)
-
-
-def test_a_claims_own_signature_is_no_attestation(sides):
-    """The two are signed for different purposes."""
-    claim = claim_of(sides, "p0")
-    forged = Attestation(hashlib.sha256(claim.to_bytes()).digest(), claim.signature)
-    with pytest.raises(BadSignature):
-        sides.sp.pay(claim.to_bytes(), forged.to_bytes())
 
 
 def test_a_damaged_claim_is_refused(sides):
@@ -280,6 +253,89 @@ def test_kept_rewards_are_written_once(sides):
     with pytest.raises(RoundsExhausted):
         sides.csp.answer(replace(request, round_number=6).to_bytes())
     assert sides.csp._memory._kept == before
+
+
+def test_an_envelope_opens_for_its_owner_and_its_round_alone(sides):
+    """Sealed to one reader."""
+    envelopes = sides.sp.envelopes()
+    with pytest.raises(SealBroken):
+        sides.people["p1"].open_reward(envelopes["p0"], 2)
+    with pytest.raises(SealBroken):
+        sides.people["p0"].open_reward(envelopes["p0"], 1)
+
+
+def resealed(sides, who, number, *, value=None, signing=None, context=None, named=None, commitment=None):
+    """An envelope of round `number` that SP seals itself: with CSP's word in it, or a word of its own, altered in one place."""
+    person = sides.people[who]
+    envelope = person._envelopes[number]
+    right = sides.dealer.task.context(number)
+    body = person.reader.open(envelope.sealed, reward_context(right, who))
+    width = sides.sp.party.public.plaintext_bytes
+    v, signature = body[:width], body[width:]
+    v = v if value is None else ((value + envelope.mask) % int(sides.dealer.task.public.n)).to_bytes(width, "big")
+    if signing is not None:
+        statement = reward_statement(
+            context or right, named or who, commitment or commit(envelope.mask, envelope.salt), v
+        )
+        signature = signing.sign(statement)
+    sealed = seal_to(person.reader.public, v + signature, reward_context(right, who))
+    return replace(envelope, sealed=sealed)
+
+
+def test_an_envelope_that_csp_has_sealed_anew_opens(sides):
+    """So that the tests below can fail: what is altered there is what is refused."""
+    for envelope in (resealed(sides, "p0", 2), resealed(sides, "p0", 2, signing=sides.csp._signing)):
+        assert sides.people["p0"].open_reward(envelope.to_bytes(), 2) == earned(sides, "p0")[2]
+
+
+def test_a_reward_that_csp_has_not_signed_is_refused_by_the_phone(sides):
+    """SP knows the phone's public key and could seal any number to it."""
+    csp, million = sides.csp._signing, 10**6 << sides.sp._shape.widths().fraction
+    forgeries = {
+        "another value": resealed(sides, "p0", 2, value=million),
+        "SP's own signature": resealed(sides, "p0", 2, value=million, signing=SigningKey.fresh()),
+        "another round": resealed(sides, "p0", 2, signing=csp, context=sides.dealer.task.context(1)),
+        "another participant": resealed(sides, "p0", 2, signing=csp, named="p1"),
+        "another commitment": resealed(sides, "p0", 2, signing=csp, commitment=commit(1, bytes(32))),
+    }
+    good = resealed(sides, "p0", 2)
+    forgeries["another mask"] = replace(good, mask=good.mask - (1 << 20))
+    forgeries["another salt"] = replace(good, salt=bytes(32))
+    before = sides.people["p0"].claim()
+    for envelope in forgeries.values():
+        with pytest.raises(BadSignature):
+            sides.people["p0"].open_reward(envelope.to_bytes(), 2)
+    assert sides.people["p0"].claim() == before
+
+
+def test_an_envelope_too_short_for_a_reward_is_refused(sides):
+    """Sealed to the right reader for the right round."""
+    person, context = sides.people["p0"], sides.dealer.task.context(2)
+    sealed = seal_to(person.reader.public, b"short", reward_context(context, "p0"))
+    with pytest.raises(SealBroken, match="no reward"):
+        person.open_reward(replace(person._envelopes[2], sealed=sealed).to_bytes(), 2)
+
+
+def rewards_outside(sides):
+    """Rewards that no honest round gives, in millionths / 2^h: a unit below zero, one millionth above the largest payment."""
+    widths = sides.sp._shape.widths()
+    return [-1, (widths.largest_payment + 1) << widths.fraction, int(sides.dealer.task.public.n) // 2]
+
+
+def test_a_reward_outside_its_budget_is_not_opened_by_the_phone(sides):
+    """Though CSP has signed it: it is in no claim either."""
+    person, before = sides.people["p0"], sides.people["p0"].claim()
+    for reward in rewards_outside(sides):
+        envelope = resealed(sides, "p0", 2, value=reward, signing=sides.csp._signing)
+        with pytest.raises(RewardOutOfRange):
+            person.open_reward(envelope.to_bytes(), 2)
+    assert person.claim() == before
+    largest = sides.sp._shape.widths().largest_payment
+    edge = resealed(sides, "p0", 2, value=largest << sides.sp._shape.widths().fraction, signing=sides.csp._signing)
+    try:
+        assert person.open_reward(edge.to_bytes(), 2) == largest
+    finally:
+        person.open_reward(sides.sp.envelopes()["p0"], 2)
 
 
 def test_rewards_of_strangers_are_not_sealed():

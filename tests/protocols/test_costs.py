@@ -1,4 +1,4 @@
-"""The paper's tables 4 and 5 against what the profile `paper` counts: docs/costs.md is this file in prose.
+"""The paper's tables 4 and 5 against what the profile `paper` counts: lab/docs/costs.md is this file in prose.
 
 Where the two differ, the test asserts the exact difference and says why.
 """

@@ -1,21 +1,36 @@
-"""CSP takes the steps of a round in one order, each once, whatever SP sends: over every request of real rounds."""
+"""CSP takes the steps of a round in one order, each once, whatever SP sends: over every request of real rounds.
 
-from dataclasses import replace
+From an opening on, every failure is one and the same: RoundEnded, after the same work, and the round is void.
+"""
+
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from crowdfl.errors import LengthMismatch, OutOfTurn, ProtocolError, RoundEnded, RoundsExhausted, TooFewParticipants
-from crowdfl.protocols.common.sdiv import DivideRequest
+from crowdfl.crypto.compute import Backend
+from crowdfl.crypto.paillier import kernels
+from crowdfl.errors import (
+    BackendUnavailable,
+    Cancelled,
+    LengthMismatch,
+    OutOfTurn,
+    ProtocolError,
+    RoundEnded,
+    RoundsExhausted,
+    TooFewParticipants,
+)
+from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
+from crowdfl.protocols.common.smul import PolynomialsRequest
 from crowdfl.protocols.hardened.opening import REQUESTER, OpenRequest
 from crowdfl.protocols.hardened.prifedavg import ScaleRequest
 from crowdfl.protocols.hardened.prirwd import InnerRequest, LanesRequest, NonceRequest, RewardRequest
-from crowdfl.protocols.messages import Message
-from tests.protocols.driving import Keeping
+from tests.protocols.driving import ONE, Draft, Keeping
 from tests.protocols.recorded import PAYMENT, record, short_messages
 
 REQUESTS = {"shown": 17, "hidden": 22}  # of a round of three participants
 EVERY = [(total, place) for total, count in REQUESTS.items() for place in range(count)]
 every_request = pytest.mark.parametrize(("total", "place"), EVERY, ids=[f"{t}-{p}" for t, p in EVERY])
+ENDED = "CSP has ended round 1: what was opened is not what honest parties send. The round is void"
 
 
 @pytest.fixture(scope="module")
@@ -56,34 +71,37 @@ def test_every_kind_of_request_is_looked_at(round_, total):
 
 
 @every_request
-def test_a_request_before_its_predecessor_is_refused(round_, total, place):
-    """All that came before is done, but for the last message of the step before."""
+def test_a_request_before_its_turn_is_refused(round_, total, place):
+    """All is done but for the last message of the step before; and all of another round, each of which goes its own way."""
     steps = [round_.step(i) for i in range(len(round_.requests))]
     opens = steps[place].startswith("OpenRequest")  # the two audiences have no order between them
     previous = [i for i in range(place) if steps[i] != steps[place] and not (opens and steps[i].startswith("OpenR"))]
-    if not previous:
-        assert isinstance(round_.message(place), NonceRequest)
+    other_round = replace(round_.message(place), round_number=2).to_bytes()
+    if isinstance(round_.message(place), NonceRequest):
+        assert previous == []
+        assert round_.csp_at(-1).answer(other_round)
         return
     refused(round_.csp_at(previous[-1]), round_.requests[place], OutOfTurn)
+    refused(round_.csp_at(-1), other_round, OutOfTurn)
 
 
 @every_request
-def test_a_request_out_of_nowhere_is_refused(round_, total, place):
-    """Nothing of this round was asked before."""
-    if isinstance(round_.message(place), NonceRequest):
-        assert round_.csp_at(0).answer(round_.requests[place])
-        return
-    refused(round_.csp_at(0), round_.requests[place], OutOfTurn)
-
-
-@every_request
-def test_another_request_for_a_step_that_was_answered_is_refused(round_, total, place):
-    """The same numbers under fresh masks would open them twice; at once, and when the whole round is done."""
+def test_a_step_is_answered_to_one_request_alone(round_, total, place, monkeypatch):
+    """The same numbers under fresh masks would open them twice: at once, later, and after a crash before the reply was kept.
+    The same bytes are answered again."""
+    csp = round_.csp_at(place)
+    with monkeypatch.context() as patch:
+        patch.setattr(csp.csp.party, "send", crash)
+        with pytest.raises(OSError, match="power"):
+            csp.answer(round_.requests[place])
+    after_crash = replace(csp, memory=dict(csp.memory))
+    csp.answer(round_.requests[place])
+    assert Keeping(csp.csp, csp.memory).answer(round_.requests[place])
     if isinstance(round_.message(place), InnerRequest):  # there is no other
         assert round_.altered(place) == round_.requests[place]
         return
-    for later in (place + 1, -1):
-        refused(round_.csp_at(later), round_.altered(place), OutOfTurn)
+    for later in (after_crash, round_.csp_at(place + 1), round_.csp_at(-1)):
+        refused(later, round_.altered(place), OutOfTurn)
 
 
 @every_request
@@ -97,53 +115,15 @@ def test_another_request_in_the_place_of_the_first_is_as_good(round_, total, pla
 
 
 @every_request
-def test_the_same_request_is_answered_again(round_, total, place):
-    """A CSP that crashed before it kept its reply computes it anew."""
-    csp = round_.csp_at(place)
-    csp.answer(round_.requests[place])
-    assert Message.kind_of(Keeping(csp.csp, csp.memory).answer(round_.requests[place]))
-
-
-@every_request
-def test_a_step_is_reserved_though_no_reply_is_kept(round_, total, place, monkeypatch):
-    """A crash after the opening does not let another request in; the same one is answered."""
-    if isinstance(round_.message(place), InnerRequest):
-        assert round_.altered(place) == round_.requests[place]
-        return
-    csp = round_.csp_at(place)
-    with monkeypatch.context() as patch:
-        patch.setattr(csp.csp.party, "send", crash)
-        with pytest.raises(OSError, match="power"):
-            csp.answer(round_.requests[place])
-    refused(csp, round_.altered(place), OutOfTurn)
-    assert csp.answer(round_.requests[place])
-
-
-@every_request
-@pytest.mark.parametrize("number", [0, 4, 2**64])
-def test_a_round_that_does_not_exist_is_refused(round_, total, place, number):
-    """The task has three."""
-    request = replace(round_.message(place), round_number=number).to_bytes()
-    refused(round_.csp_at(place), request, RoundsExhausted)
-
-
-@every_request
-def test_a_round_that_has_ended_is_answered_no_more(round_, total, place):
-    """At no step; another round is."""
+def test_a_round_that_has_ended_or_does_not_exist_is_answered_no_more(round_, total, place):
+    """At no step; another round is. The task has three."""
+    for number in (0, 4, 2**64):
+        request = replace(round_.message(place), round_number=number).to_bytes()
+        refused(round_.csp_at(place), request, RoundsExhausted)
     csp = round_.csp_at(place)
     csp.memory["round 1 ended"] = b""
     refused(csp, round_.requests[place], RoundEnded, "CSP has ended round 1")
-    other = replace(round_.message(0), round_number=2).to_bytes()
-    assert csp.answer(other)
-
-
-@every_request
-def test_a_request_of_another_round_is_out_of_turn(round_, total, place):
-    """Each round goes its own way: what was done in one counts for no other."""
-    if isinstance(round_.message(place), NonceRequest):
-        assert round_.csp_at(-1).answer(replace(round_.message(place), round_number=2).to_bytes())
-        return
-    refused(round_.csp_at(-1), replace(round_.message(place), round_number=2).to_bytes(), OutOfTurn)
+    assert csp.answer(replace(round_.message(0), round_number=2).to_bytes())
 
 
 @pytest.mark.parametrize(
@@ -194,41 +174,23 @@ def test_a_request_of_another_length_is_refused(rounds, cls, name):
         refused(round_.csp_at(place), request, LengthMismatch)
 
 
-@pytest.mark.parametrize("commitments", [(), (bytes(32),) * 2, (bytes(32),) * 4, (bytes(31),) * 3])
-def test_every_reward_has_a_commitment(rounds, commitments):
-    """Of the length of a hash."""
-    round_ = rounds["shown"]
-    place = round_.place_of(RewardRequest)
-    refused(round_.csp_at(place), replace(round_.message(place), commitments=commitments).to_bytes(), LengthMismatch)
+WRONG = {
+    "commitments": (RewardRequest, None, [(), (bytes(32),) * 2, (bytes(32),) * 4, (bytes(31),) * 3]),
+    "start of an opening": (OpenRequest, None, [1, 100, 2**70]),  # would open the same rows in another message
+    "start of lanes": (LanesRequest, None, [3, 100, 2**70]),
+    "start of a scaling": (ScaleRequest, None, [1, 100, 2**70]),
+    "purpose": (DivideRequest, "weights", ["", "distances", "total", "rewards", "nobody knows"]),
+}
 
 
-@pytest.mark.parametrize("cls", [OpenRequest, LanesRequest, ScaleRequest])
-@pytest.mark.parametrize("start", [1, 100, 2**70])
-def test_a_message_has_one_of_its_steps_places(rounds, cls, start):
-    """Every other start would open the same rows in another message."""
-    if (cls, start) == (LanesRequest, 1):
-        start = 3
-    round_ = rounds["hidden"]
-    place = round_.place_of(cls)
-    refused(round_.csp_at(place), replace(round_.message(place), start=start).to_bytes(), (LengthMismatch, OutOfTurn))
-
-
-@pytest.mark.parametrize("purpose", ["", "distances", "total", "rewards", "nobody knows"])
-def test_a_division_is_for_a_purpose_of_its_round(rounds, purpose):
-    """When the weights are divided, no other division has its turn, and none exists that the task does not have."""
-    round_ = rounds["hidden"]
-    place = round_.place_of(DivideRequest, "weights")
-    refused(
-        round_.csp_at(place), replace(round_.message(place), purpose=purpose).to_bytes(), (LengthMismatch, OutOfTurn)
-    )
-
-
-def test_the_second_audience_gets_the_same_sum(rounds):
-    """Another sum under the same or other masks would show the difference of the two."""
-    round_ = rounds["shown"]
-    place = next(i for i in range(17) if getattr(round_.message(i), "audience", 0) == REQUESTER)
-    refused(round_.csp_at(place), round_.altered(place), OutOfTurn, "another sum")
-    assert round_.csp_at(place).answer(round_.requests[place])
+@pytest.mark.parametrize("name", WRONG)
+def test_a_message_says_what_its_step_has(rounds, name):
+    """A commitment to every reward, one of the step's places, and the division whose turn it is."""
+    round_, (cls, purpose, values) = rounds["hidden"], WRONG[name]
+    place = round_.place_of(cls, purpose)
+    for value in values:
+        request = replace(round_.message(place), **{name.split()[0]: value}).to_bytes()
+        refused(round_.csp_at(place), request, (LengthMismatch, OutOfTurn))
 
 
 def test_one_factor_scales_every_chunk(rounds):
@@ -240,3 +202,190 @@ def test_one_factor_scales_every_chunk(rounds):
     other = replace(second, factor=round_.sides.sp.party.rerandomise(second.factor)).to_bytes()
     refused(round_.csp_at(place + 1), other, OutOfTurn, "another factor")
     assert round_.csp_at(place + 1).answer(round_.requests[place + 1])
+
+
+@pytest.fixture(scope="module")
+def hidden(rounds):
+    return rounds["hidden"]
+
+
+def rows_of(round_, first):
+    """Plaintexts of a message of lanes, of which the first is this one."""
+    return [first, *[5] * (len(round_.message(round_.place_of(LanesRequest)).masked) - 1)]
+
+
+def bad_lanes(round_):
+    """What honest lanes never are, by name: plaintexts of the first row."""
+    budget, n = round_.sides.sp._shape.budget, int(round_.sides.dealer.task.public.n)
+    top = 1 << budget.lane_mask_bits
+    return {
+        "negative": -1,
+        "too large": top,
+        "far too large": (1 << (budget.slot_bits - 1)) - 1,
+        "negative in a later slot": -(1 << budget.slot_bits),
+        "no packing": n // 2,
+        "no packing, below zero": -(n // 3),
+    }
+
+
+LANES = ["negative", "too large", "far too large", "negative in a later slot", "no packing", "no packing, below zero"]
+DIVISORS = {"zero": 0, "below zero": -1, "wrapped": -(10**30)}
+
+
+def failing_requests(round_):
+    """Requests that fail after the opening, by name, with their place."""
+    lanes, divide = round_.place_of(LanesRequest), round_.place_of(DivideRequest, "weights")
+    made = {
+        f"lanes {name}": (lanes, round_.with_plain(lanes, rows_of(round_, x))) for name, x in bad_lanes(round_).items()
+    }
+    for name, y in DIVISORS.items():
+        made[f"divisor {name}"] = (divide, round_.with_plain(divide, [10**40, y, 10**40], "y"))
+    for cls, purpose, part in SHARES:
+        place = round_.place_of(cls, purpose)
+        message = round_.message(place)
+        other = round_.sides.sp.party.encrypt([7] * len(getattr(message, part)))
+        wrong = {f"{part}_1": round_.sides.sp.party.partial_decrypt(other)}
+        made[f"shares of {cls.__name__} {purpose} {part}"] = (place, replace(message, **wrong).to_bytes())
+    return made
+
+
+SHARES = [
+    (LanesRequest, None, "masked"),
+    (PolynomialsRequest, "distances", "masked"),
+    (PolynomialsRequest, "rewards", "masked"),
+    (GuardRequest, "weights", "masked"),
+    (DivideRequest, "total", "x"),
+    (DivideRequest, "rewards", "y"),
+    (RewardRequest, None, "masked"),
+]
+NAMES = [f"lanes {name}" for name in LANES] + [f"divisor {name}" for name in DIVISORS]
+NAMES += [f"shares of {cls.__name__} {purpose} {part}" for cls, purpose, part in SHARES]
+
+
+@pytest.fixture(scope="module")
+def failing(hidden):
+    """Made once."""
+    made = failing_requests(hidden)
+    assert set(made) == set(NAMES)
+    return made
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_failure_after_an_opening_ends_the_round(hidden, failing, name):
+    """The same text whatever it was, for this request, the honest one and all others. Nothing is kept but that it was asked
+    and has ended; other rounds go on."""
+    place, request = failing[name]
+    csp = hidden.csp_at(place)
+    for again in (request, request, *hidden.requests):
+        with pytest.raises(RoundEnded) as refusal:
+            csp.answer(again)
+        assert str(refusal.value) == ENDED
+        assert refusal.value.__context__ is None or refusal.value.__suppress_context__
+    fresh = sorted(set(csp.memory) - set(hidden.before[place]))
+    assert [name.split()[2] for name in fresh] == ["asked", "ended"]
+    for message in map(hidden.message, range(4)):
+        assert csp.answer(replace(message, round_number=2).to_bytes())
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("shares")])
+def test_a_failure_takes_the_same_work_as_success(hidden, failing, name):
+    """As many operations of every kind: how long it took does not say what was opened."""
+    place, request = failing[name]
+    costs = hidden.sides.csp.party.costs
+    csp, before = hidden.csp_at(place), costs.counts.copy()
+    csp.answer(hidden.requests[place])
+    honest, before = costs.counts - before, costs.counts.copy()
+    with pytest.raises(RoundEnded):
+        hidden.csp_at(place).answer(request)
+    assert costs.counts - before == honest
+    assert honest["", "Enc"] + honest["SDIV", "Enc"] > 0
+
+
+def test_numbers_at_the_ends_of_their_range_are_good(hidden):
+    """So that the tests above can fail: lanes of 0 and the last below the bound, divisors of 1 and the last below N/2."""
+    lanes, divide = hidden.place_of(LanesRequest), hidden.place_of(DivideRequest, "weights")
+    for lane in (0, (1 << hidden.sides.sp._shape.budget.lane_mask_bits) - 1):
+        assert hidden.csp_at(lanes).answer(hidden.with_plain(lanes, rows_of(hidden, lane)))
+    for y in (1, int(hidden.sides.dealer.task.public.n) // 2):
+        assert hidden.csp_at(divide).answer(hidden.with_plain(divide, [10**40, y, 10**40], "y"))
+
+
+def test_a_void_round_keeps_its_rewards_from_being_claimed(hidden):
+    """Though they were opened before: a failure at the average takes them back."""
+    place = hidden.place_of(DivideRequest, "total")
+    csp = hidden.csp_at(place)
+    csp.csp.remember(Draft(csp.memory))
+    assert csp.csp.reward(1, "p0") is not None
+    with pytest.raises(RoundEnded):
+        csp.answer(hidden.with_plain(place, [0], "y"))
+    csp.csp.remember(Draft(csp.memory))
+    assert csp.csp.reward(1, "p0") is None
+
+
+@dataclass
+class Failing:
+    """A backend that fails at one kind of work until it is told otherwise."""
+
+    inner: Backend
+    kernel: type
+    error: BaseException
+    on: bool = False
+    failed: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def map(self, kernel, *blocks, **options):
+        if self.on and isinstance(kernel, self.kernel):
+            self.failed.append(type(kernel).__name__)
+            raise self.error
+        return self.inner.map(kernel, *blocks, **options)
+
+
+ENVIRONMENT = [BackendUnavailable("the card is gone"), OSError("no space left"), MemoryError(), Cancelled("stopped")]
+
+
+@pytest.mark.parametrize("error", ENVIRONMENT, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("kernel", [kernels.PartialDecrypt, kernels.Combine, kernels.Encrypt], ids=lambda k: k.__name__)
+def test_an_error_of_the_environment_does_not_end_a_round(hidden, error, kernel):
+    """The same request is answered once the machine works again; another one is not."""
+    backend = Failing(ONE, kernel, error)
+    dealer = hidden.sides.dealer
+    tools, dealer.tools = dealer.tools, replace(dealer.tools, backend=backend)
+    try:
+        side = dealer.csp()
+    finally:
+        dealer.tools = tools
+    for place in range(len(hidden.requests)):
+        csp = replace(hidden.csp_at(place), csp=side)
+        backend.on, seen = True, len(backend.failed)
+        try:
+            csp.answer(hidden.requests[place])
+        except type(error):
+            assert len(backend.failed) == seen + 1
+        else:
+            assert len(backend.failed) == seen  # a step without this kind of work
+            continue
+        finally:
+            backend.on = False
+        if not isinstance(hidden.message(place), NonceRequest) and hidden.altered(place) != hidden.requests[place]:
+            with pytest.raises(OutOfTurn):
+                csp.answer(hidden.altered(place))
+        assert csp.answer(hidden.requests[place])
+    assert len(backend.failed) > 10
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), ValueError("7 is odd"), RuntimeError("12345")], ids=repr)
+def test_an_error_that_nobody_foresaw_ends_the_round_without_its_text(hidden, error, monkeypatch):
+    """It may depend on what was opened, and so may its type."""
+    place = hidden.place_of(DivideRequest, "rewards")
+    csp = hidden.csp_at(place)
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(csp.csp.party, "encrypt", fail)
+    with pytest.raises(RoundEnded) as refusal:
+        csp.answer(hidden.requests[place])
+    assert str(refusal.value) == ENDED

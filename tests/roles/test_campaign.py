@@ -23,10 +23,10 @@ from crowdfl.errors import (
     TooLate,
     UnknownParticipant,
 )
+from crowdfl.learning.models.files import from_safetensors
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.participant.enrolment import enrol
-from crowdfl.roles.participant.participant import arrays_from_npz
 from crowdfl.roles.records import TaskState
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, earned_account
 from crowdfl.settings import TaskSettings
@@ -367,7 +367,7 @@ def test_after_a_cancel_the_requester_gets_what_was_paid_for(desk):
     take_part(desk, {0, 1})
     desk.requester.order(desk.task, "cancel")
     desk.run()
-    average = arrays_from_npz(desk.crowd[0].blobs.get("rounds/1/average"), desk.requester.definition(desk.task))
+    average = from_safetensors(desk.requester.definition(desk.task).shape, desk.crowd[0].blobs.get("rounds/1/average"))
     assert all(np.allclose(ours, theirs) for ours, theirs in zip(desk.requester.model(desk.task), average, strict=True))
     assert not desk.kgc.bundles.has(f"{desk.task}.participant")
 

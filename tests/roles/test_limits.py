@@ -7,8 +7,9 @@ import pytest
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import CrowdFLError, LimitExceeded, ModelMismatch, QuotaExceeded
+from crowdfl.learning.models.files import to_safetensors
+from crowdfl.learning.models.shape import ModelShape
 from crowdfl.roles.limits import SpQuotas, TaskBounds
-from crowdfl.roles.participant.participant import arrays_to_npz
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalHost
@@ -82,13 +83,11 @@ def test_tasks_that_are_there_go_on_under_smaller_limits(host):
 
 def test_initial_weights_must_be_the_models_and_not_too_large(host):
     """Compared with the definition before anything is kept, or fetched from KGC."""
-    for arrays, error in (
-        (INITIAL_MODEL[:1], ModelMismatch),
-        ([*INITIAL_MODEL[:1], INITIAL_MODEL[0]], ModelMismatch),
-    ):
-        with pytest.raises(error):
-            post(host, arrays_to_npz(arrays))
-    with pytest.raises(CrowdFLError, match="not a readable npz"):
+    first = INITIAL_MODEL[0]
+    for arrays in ({"w": first}, {"w": first, "b": first}):
+        with pytest.raises(ModelMismatch):
+            post(host, to_safetensors(ModelShape.of(arrays), list(arrays.values())))
+    with pytest.raises(CrowdFLError, match="not a readable safetensors"):
         post(host, b"initial")
     with pytest.raises(LimitExceeded, match="max_initial_bytes"):
         post(host, bytes(5001))

@@ -8,7 +8,7 @@ import structlog.testing
 
 from crowdfl.errors import NotReady, ProtocolError, RoundEnded, ServiceUnavailable
 from crowdfl.protocols.hardened.prirwd import RewardCsp
-from crowdfl.services.background.ticker import FailureBackoff
+from crowdfl.services.background.workers import FailureBackoff
 from tests.hosts import Desk
 
 

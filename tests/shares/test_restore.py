@@ -98,7 +98,7 @@ def test_a_restored_sp_that_has_lost_a_round_opens_nothing_again(crowd: Crowd, w
     assert crowd.states[2] == "rewarded"
     base = next_model(crowd.start(), along(1, [0.5, 0.25, 0.75]), SAMPLES)
     base = next_model(base, along(2, [0.5, 0.25, 0.75]), SAMPLES)
-    before = {step: set(said) for step, said in wire.replies.items()}
+    before = {step: set(said) for step, said in wire.requests.items()}
     restore(crowd, "sp", archive)
     for _ in range(4):
         for person in crowd.people.values():
@@ -106,11 +106,12 @@ def test_a_restored_sp_that_has_lost_a_round_opens_nothing_again(crowd: Crowd, w
         crowd.run()
     assert crowd.states[2:] == ["aborted"]
     assert crowd.sp.status(crowd.task)["state"] == "cancelled"
-    assert {step: said for step, said in wire.replies.items() if said} == before
+    assert wire.requests == before  # other lanes behind the same masks would show their difference to CSP
+    assert crowd.sp.status(crowd.task)["balances"]["requester"] == -2 * BUDGET  # of two rounds; the rest is back
     assert crowd.units(2) == base
     reconcile(crowd.sp.ports, crowd.task)
     paid = [person.claim(without_missing=True) for person in crowd.people.values()]
-    assert sum(paid) <= 2 * BUDGET
+    assert 2 * BUDGET - 12 <= sum(paid) <= 2 * BUDGET  # what was earned before the backup
 
 
 def test_an_sp_that_has_moved_goes_on(crowd: Crowd):

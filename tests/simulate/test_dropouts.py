@@ -5,7 +5,7 @@ import pytest
 
 import crowdfl
 from crowdfl.errors import NothingToAverage, SettingsError
-from crowdfl.simulation.dropouts import away_in
+from crowdfl.simulation.crowd import away_in
 from tests.simulate.lines import START, evaluate, people, plain, train
 
 PEOPLE = people(5)

@@ -18,7 +18,6 @@ from crowdfl.errors import PackageMissing, SettingsError, TooFewParticipants
 from crowdfl.joining import AcceptedInvitation, JoinedRound, JoinResult
 from crowdfl.services.client.invited import kept_least
 from crowdfl.settings import ParticipantSettings
-from crowdfl_lab.demo.servers import SERVERS
 from tests.cli.program import call
 from tests.cli.test_campaign import PATIENCE, Campaign, allow_short_claims, free_ports
 from tests.simulate.lines import START, evaluate, people, plain, train
@@ -58,7 +57,7 @@ def campaign(tmp_path_factory):
         made.do("init", "init", roles, *free_ports())
         for role in ("sp", "requester"):
             allow_short_claims(roles / role / "settings.toml")
-        for role in SERVERS:
+        for role in ("kgc", "sp", "csp"):
             made.start(role, role, "serve", roles / role / "settings.toml")
         (folder / "task.toml").write_text(TASK)
         np.savez(folder / "start.npz", w=START[0], b=START[1], steps=np.array(7))

@@ -13,12 +13,12 @@ import numpy as np
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Definition, Invitation, participant_name, sign_document
 from crowdfl.errors import ChainBroken, CrowdFLError
+from crowdfl.learning.models.files import to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.participant.enrolment import enrol
-from crowdfl.roles.participant.participant import arrays_to_npz
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import DepositState, PaymentState, RoundState, StoredPayment, TaskState
 from crowdfl.roles.sp.core import SpOptions
@@ -36,7 +36,7 @@ __all__ = ["World", "closing", "meanwhile"]
 
 WINDOW, GRACE, CLAIMS = 100.0, 50.0, 5000.0
 _UNPAID = (PaymentState.PENDING, PaymentState.RUNNING, PaymentState.UNKNOWN)
-INITIAL = arrays_to_npz([np.zeros(1)])
+INITIAL = to_safetensors(ModelShape(("w",), ((1,),)), [np.zeros(1)])
 _ORDER = list(RoundState)  # a round's state only moves on in this order
 
 

@@ -13,7 +13,7 @@ from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import PaymentState
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.payments import Payments
-from crowdfl.services.background.payouts import PayoutCommand
+from crowdfl.services.background.workers import PayoutCommand
 from crowdfl.services.clock import SystemClock
 from crowdfl.storage.sql import SqlStore
 

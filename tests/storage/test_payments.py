@@ -17,7 +17,7 @@ from crowdfl.roles.ports import ManualClock, SpStore
 from crowdfl.roles.records import PaymentState, StoredPayment
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.payments import Payments, resolve_payment
-from crowdfl.services.background.payouts import PayoutCommand
+from crowdfl.services.background.workers import PayoutCommand
 from crowdfl.storage.sql import SqlStore
 
 CHILD = Path(__file__).with_name("payments_child.py")

@@ -12,7 +12,7 @@ from crowdfl import errors
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Appointment, Certificate, Definition, open_document, participant_name
 from crowdfl.errors import CrowdFLError, SettingsError
-from crowdfl.learning.models.files import from_npz
+from crowdfl.learning.models.files import from_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import ModelChain, rounded_quotient
@@ -135,20 +135,20 @@ def test_signed_requests(case):
 
 
 def model_of(digits: str) -> np.ndarray:
-    arrays = NUMBERS["npz"]["arrays"]
+    arrays = NUMBERS["safetensors"]["arrays"]
     shape = ModelShape(tuple(name for name, _ in arrays), tuple(tuple(sides) for _, sides in arrays))
-    return shape.flat(from_npz(shape, bytes.fromhex(digits), [f"arr_{i}" for i in range(len(arrays))]))
+    return shape.flat(from_safetensors(shape, bytes.fromhex(digits)))
 
 
-@each(NUMBERS["npz"]["models"])
+@each(NUMBERS["safetensors"]["models"])
 def test_models(case):
-    assert model_of(case["npz"]).tobytes().hex() == case["weights"]
+    assert model_of(case["file"]).tobytes().hex() == case["weights"]
 
 
-@each(NUMBERS["npz"]["bad"])
+@each(NUMBERS["safetensors"]["bad"])
 def test_models_that_are_refused(case):
     with pytest.raises(CrowdFLError) as caught:
-        model_of(case["npz"])
+        model_of(case["file"])
     assert type(caught.value).__name__ == case["error"]
 
 

@@ -10,6 +10,7 @@ import pytest
 import crowdfl.web
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey, commit, seal_to, verify
 from crowdfl.documents.signed import Appointment, Certificate, Definition, EnrolmentRequest, sign_document
+from crowdfl.learning.models.files import to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.claims import ClaimsSp
 from crowdfl.protocols.envelopes import RewardEnvelope, reward_context, reward_statement
@@ -36,7 +37,6 @@ from crowdfl.protocols.shares.round.upload import (
 )
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.roles.participant.enrolment import Enrolled
-from crowdfl.roles.participant.participant import arrays_to_npz
 from crowdfl.services.http.wire import signed_text
 from crowdfl.settings import TaskSettings
 from tests.web.pages import served
@@ -46,7 +46,7 @@ PAGE = """<!doctype html><html lang="en"><head><title>Test</title><script type="
 <body></body></html>"""
 SCRIPT = """
 import * as bytes from "./protocol/bytes.js";
-const parts = "average bundle chain documents enrolment keys npz request rewards settings upload".split(" ");
+const parts = "average bundle chain documents enrolment keys request rewards safetensors settings upload".split(" ");
 const modules = await Promise.all(parts.map((name) => import(`./protocol/${name}.js`)));
 window.p = Object.assign({}, bytes, ...modules);
 const opened = new Promise((done) => {
@@ -77,7 +77,7 @@ JOIN = """async ([papers, sealed, initial]) => {
   const enrolled = await p.openEnrolled(p.fromBase64(sealed), info, keys, kgcKey);
   window.bundle = await p.openBundle(enrolled.bundle);
   p.requireKey(await p.openAppointment(papers.appointment, kgcKey), bundle.fingerprint);
-  window.chain = await p.startChain(task, await p.readNpz(p.fromBase64(initial), task.shape));
+  window.chain = await p.startChain(task, p.readSafetensors(p.fromBase64(initial), task.shape));
   return [task.task, bundle.ringBits];
 }"""
 
@@ -94,9 +94,11 @@ class Platform:
         self.initial = [np.linspace(-1, 1, 60).reshape(20, 3), np.full(3, 0.123456789)]
         settings = TaskSettings.of(profile="shares", clip=2.0, max_norm=5.0, max_participants=5, budget="9.00")
         shape = ModelShape(("weight", "bias"), ((20, 3), (3,)))
-        npz = arrays_to_npz(self.initial)
-        digest, training = hashlib.sha256(npz).hexdigest(), {"rate": 1e-05, "labels": ["sitting", "g\u00e9\U0001f600"]}
-        self.npz = npz
+        self.weights = to_safetensors(shape, self.initial)
+        digest, training = (
+            hashlib.sha256(self.weights).hexdigest(),
+            {"rate": 1e-05, "labels": ["sitting", "g\u00e9\U0001f600"]},
+        )
         self.definition = Definition(
             "p\u00fcrpose", "terms", "readers", shape, digest, settings, 604800.0, requester.public, training
         )
@@ -164,7 +166,7 @@ def joined(phone, tmp_path):
             [platform.spec.name, INVITATION],
         )
         identity, sealed = platform.enrol(request)
-        found = phone.evaluate(JOIN, [platform.papers(), sealed, text64(platform.npz)])
+        found = phone.evaluate(JOIN, [platform.papers(), sealed, text64(platform.weights)])
         assert found == [platform.spec.name, platform.shape.widths.k]
         yield phone, platform, identity
 

@@ -11,6 +11,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from crowdfl.cli.task.files import template
+from crowdfl.disclosures import learnt_in, weaknesses_of
 from crowdfl.documents.links import read_link
 from crowdfl.errors import NotReady, ServiceUnavailable
 from crowdfl.learning.models.files import from_npz, from_safetensors
@@ -19,12 +20,10 @@ from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
 from crowdfl.storage.model_files import read_model
 from crowdfl.web.requester_console.form import contents, form, start_values
 from crowdfl.web.requester_console.guard import HEADER, RequesterSession
-from crowdfl.web.requester_console.seen import PROMISES
 from tests.cli.program import call
 from tests.http.world import World
 from tests.web.requesting import Browser, Office, ended, opened, small_values
 
-ROOT = Path(__file__).parents[2]
 SCRIPT = '<img src=x onerror="document.title=1"><script>alert(1)</script>'
 
 
@@ -443,7 +442,7 @@ def test_orders_are_given_and_others_are_refused(browser):
 
 
 @pytest.mark.parametrize(
-    "path", ["tasks/{}", "tasks/{}/status", "tasks/{}/invitations", "tasks/{}/seen", "tasks/{}/model.npz"]
+    "path", ["tasks/{}", "tasks/{}/status", "tasks/{}/invitations", "tasks/{}/disclosures", "tasks/{}/model.npz"]
 )
 def test_a_task_of_somebody_else_is_not_here(browser, path):
     answer = browser.get(path.format("a" * 32))
@@ -593,25 +592,15 @@ def test_there_is_no_model_before_a_round_is_through(browser):
     assert [one["number"] for one in found["rounds"]] == [0]
 
 
-def test_what_each_server_saw_is_shown_with_this_tasks_numbers(campaign):
+def test_what_each_party_learns_is_shown_with_this_tasks_numbers(campaign):
     _, browser, task = campaign
-    found = browser.get(f"tasks/{task}/seen").json()
+    found = browser.get(f"tasks/{task}/disclosures").json()
     rows = {row["party"]: row for row in found["rows"]}
     assert found["profile"] == "shares"
+    assert [row["learns"] for row in found["rows"]] == [row.learns for row in learnt_in("shares")]
+    assert len(found["weak"]) == len(weaknesses_of("shares"))
     assert re.search(r"uploads of [\d,]+ bytes, round 1: 3 uploads, round 2: 3 uploads", rows["SP"]["known"])
     assert rows["CSP"]["known"].startswith("3 enrolled")
-
-
-def test_the_promises_are_those_of_the_security_page():
-    """Word for word: a promise that changes there changes here."""
-    page = (ROOT / "SECURITY.md").read_text()
-    for profile, rows in PROMISES.items():
-        for row in rows:
-            if profile == "paper":
-                assert row.learns.partition(",")[0] in page
-                continue
-            part = page.partition(f"## Profile `{profile}`")[2].partition("\n## ")[0]
-            assert f"| {row.party} | {row.learns} | {row.not_learns} |" in part
 
 
 def test_every_start_is_a_whole_form():

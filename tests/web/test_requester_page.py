@@ -163,7 +163,7 @@ def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_c
     expect_scores(page, office, task)
     expect(card(page, "Where it stands").get_by_role("cell", name="rewarded")).to_have_count(2)
     expect_model(page, office, task, tmp_path / "model.npz")
-    page.get_by_role("button", name="Show what each server saw").click()
+    page.get_by_role("button", name="Show what each party learns").click()
     expect(page.get_by_role("region", name=re.compile("parties that follow"))).to_contain_text("round 2: 3 uploads")
     assert_fits(page)
     shoot(page, "requester-task")

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from crowdfl.disclosures import disclosures
 from crowdfl.settings import TaskSettings
 from crowdfl_lab.audit import deviating_csp, deviating_sp, isolation, keys, masks, readings
 from crowdfl_lab.audit.finding import HARDENED, PAPER, SHARES, Finding, Verdict
@@ -67,7 +68,7 @@ def audit(
     scale, where = _QUICK if quick else _DEFAULT, machine()
     findings = list(_findings(scale, progress_to_stderr()))
     deliver(_result(scale, findings, where), as_json=as_json)
-    if check and any(finding.surprising for finding in findings):
+    if check and (any(finding.surprising for finding in findings) or undisclosed(findings)):
         raise typer.Exit(1)
 
 
@@ -194,7 +195,11 @@ def _result(scale: _Scale, findings: list[Finding], where: Mapping[str, str | in
         where,
         asdict(scale),
         tables=(ResultTable(title, _COLUMNS, rows, _ABOUT, colours),),
-        notes=(*notes, f"unexpected: {', '.join(surprises) or 'nothing'}"),
+        notes=(
+            *notes,
+            f"unexpected: {', '.join(surprises) or 'nothing'}",
+            f"named in SECURITY.md and missing here: {', '.join(undisclosed(findings)) or 'nothing'}",
+        ),
         data={
             "scale": scale.name,
             "key_bits": {PAPER: scale.paper_bits, HARDENED: scale.hardened_bits},
@@ -204,6 +209,13 @@ def _result(scale: _Scale, findings: list[Finding], where: Mapping[str, str | in
         },
         command="crowdfl audit",
     )
+
+
+def undisclosed(findings: Sequence[Finding]) -> list[str]:
+    """Rows that `crowdfl.disclosures` names, and that no attack has made."""
+    made = {(finding.attack, finding.subject) for finding in findings}
+    named = ((name, row.profile) for row in disclosures() for name in row.audit if row.profile != "every")
+    return [f"{name} of {profile}" for name, profile in named if (name, profile) not in made]
 
 
 def _cells(number: int, f: Finding) -> tuple[str, ...]:

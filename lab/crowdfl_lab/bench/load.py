@@ -45,7 +45,7 @@ from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, Task
 from crowdfl.protocols.registry import profile_named
 from crowdfl.retry import Backoff
 from crowdfl.roles.participant.enrolment import enrol
-from crowdfl.services.apps.batches import IN_WORK
+from crowdfl.services.apps.sp_uploads import IN_WORK
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.requester_file import RequesterFile, open_requester
 from crowdfl.services.client.transport import Signer

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from crowdfl.documents.signed import Definition
+from crowdfl.learning.models.files import from_safetensors, read_arrays
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.oracle import fedavg
 from crowdfl.learning.training import LocalTrainer
-from crowdfl.roles.participant.participant import arrays_from_npz
 from crowdfl.storage.model_files import read_model
 from crowdfl_lab.demo.servers import KeySight, Row, Sight, look_at
 
@@ -139,8 +139,9 @@ class FinishedCampaign:
     def initial(self) -> Weights:
         """What everyone starts from; it is public."""
         path = self.folder / "roles" / "sp" / "blobs" / self.task / "initial"
-        with np.load(path, allow_pickle=False) as file:
-            return list(file.values())
+        if self.definition is None:  # no model was fetched, and nothing is computed from this one
+            return list(read_arrays(path.read_bytes(), ".safetensors").values())
+        return from_safetensors(self.definition.shape, path.read_bytes())
 
     @cached_property
     def averages(self) -> dict[int, Weights]:
@@ -150,7 +151,7 @@ class FinishedCampaign:
         found = {ROUNDS: read_model(self._model)[1]}
         for number in range(1, ROUNDS):
             for path in sorted(self.folder.glob(f"person-*/rounds/{number}/average"))[:1]:
-                found[number] = arrays_from_npz(path.read_bytes(), self.definition)
+                found[number] = from_safetensors(self.definition.shape, path.read_bytes())
         return dict(sorted(found.items()))
 
     @cached_property

@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 from rich.padding import Padding
 
-from crowdfl.cli.task.links import code_in_letters
+from crowdfl.cli.task.files import code_in_letters
 from crowdfl.documents.links import link_of, phone_page
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS

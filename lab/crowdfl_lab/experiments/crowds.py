@@ -18,11 +18,10 @@ from crowdfl.errors import DataMalformed, DataMissing, SettingsError
 from crowdfl.learning.datasets.data import Labels, Person, Source, Split
 from crowdfl.learning.datasets.npz_files import WindowFile
 from crowdfl.learning.datasets.sources import open_crowd
+from crowdfl.learning.evaluation import Scores, scores
 from crowdfl.learning.features import Inputs, features, scaled
-from crowdfl.learning.metrics import Scores, scores
 from crowdfl.learning.models.learner import Training
-from crowdfl.learning.models.networks import mlp
-from crowdfl.learning.models.torch_learner import TorchLearner
+from crowdfl.learning.models.torch_models import TorchLearner, mlp
 from crowdfl_lab.experiments.experiment import Bench
 from crowdfl_lab.wisdm_set import HOW_TO_GET, SET_FILE
 

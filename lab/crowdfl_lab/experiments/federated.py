@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from crowdfl.crypto.compute import Progress
 from crowdfl.errors import SettingsError
-from crowdfl.learning.metrics import Scores
+from crowdfl.learning.evaluation import Scores
 from crowdfl.learning.oracle import PlainStep, fedavg
 from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.profile import TaskSpec, Tools

@@ -68,7 +68,7 @@ _Worth = tuple[list[float], list[float]]  # distances, weights
 
 
 class Watcher(Protocol):
-    """Snapshots on at one round's rewards."""
+    """Looks on at one round's rewards."""
 
     def opened(self, samples: Sequence[int]) -> _Worth:
         """Everyone's distance and weight in the last round, at the scale of Eq. 10, in the order of the rewards."""

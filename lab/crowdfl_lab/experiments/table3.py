@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdfl.learning.metrics import Scores
+from crowdfl.learning.evaluation import Scores
 from crowdfl_lab.experiments.crowds import SPLITS, LearnSettings
 from crowdfl_lab.experiments.experiment import (
     TABLE3,
@@ -106,7 +106,7 @@ VARIATIONS = (
         "spectral, FedAdam", {**_SPECTRAL, "server_step": "fedadam", "server_rate": 0.01, "server_momentum": 0.5}
     ),
 )
-"""The server steps' rates and momenta are the best of those tried with seed 0, by real user: docs/experiments.md lists them."""
+"""The server steps' rates and momenta are the best of those tried with seed 0, by real user (lab/docs/experiments.md)."""
 
 
 @dataclass(frozen=True)

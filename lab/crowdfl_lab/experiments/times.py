@@ -21,8 +21,7 @@ from crowdfl.crypto.paillier.pctd import KeyShare
 from crowdfl.crypto.paillier.randomizers import FreshRandomizers
 from crowdfl.crypto.paillier.vector import combine
 from crowdfl.learning.models.learner import Training
-from crowdfl.learning.models.networks import mlp
-from crowdfl.learning.models.torch_learner import TorchLearner
+from crowdfl.learning.models.torch_models import TorchLearner, mlp
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.paper.profile import PaperPublication, PaperRequester

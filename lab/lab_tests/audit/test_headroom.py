@@ -44,22 +44,12 @@ def test_what_is_masked_modulo_n_is_hidden_perfectly():
 
 
 @pytest.mark.parametrize("rows", [openings(WIDTHS.budget, WIDTHS), openings(HIDDEN, None)], ids=["rewards", "hidden"])
-def test_masks_keep_sigma_bits_over_the_task(rows):
-    """Lanes, dither, and what is uniform."""
-    found = totals(rows, MASKS)
-    assert found
-    assert all(total <= -40 for total in found.values())
-
-
-@pytest.mark.parametrize("rows", [openings(WIDTHS.budget, WIDTHS), openings(HIDDEN, None)], ids=["rewards", "hidden"])
-def test_divisions_keep_sigma_bits_over_the_task(rows):
-    """Dividends, and the evenness of divisors."""
-    assert all(total <= -40 for total in totals(rows, DIVISIONS).values())
-
-
-@pytest.mark.parametrize("rows", [openings(WIDTHS.budget, WIDTHS), openings(HIDDEN, None)], ids=["rewards", "hidden"])
-def test_a_single_division_keeps_nearly_sigma_bits(rows):
-    """At most 8 * 2^-sigma each."""
+def test_masks_and_divisions_keep_sigma_bits_over_the_task(rows):
+    """Lanes, dither, and what is uniform; dividends, and the evenness of divisors: at most 8 * 2^-sigma each."""
+    for names in (MASKS, DIVISIONS):
+        found = totals(rows, names)
+        assert found
+        assert all(total <= -40 for total in found.values())
     assert all(row.each <= -37 for row in rows if row.name.startswith(DIVISIONS))
 
 

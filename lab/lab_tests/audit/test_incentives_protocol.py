@@ -12,7 +12,7 @@ from tests.protocols.shares.parties import Parties
 from crowdfl.learning.datasets.data import Cut
 from crowdfl.learning.datasets.watch_data import Watch
 from crowdfl.learning.features import features
-from crowdfl.learning.oracle import distances, gate_weights, rewards_from
+from crowdfl.learning.oracle import gate_weights, rewards_from
 from crowdfl_lab.audit.incentives.campaign import (
     CHEATS,
     SPECTRAL,
@@ -38,10 +38,10 @@ def campaign():
     return CheatedCampaign(CrowdData("watch", SPECTRAL, pupils, len(source.label_names)), SETTINGS, 0)
 
 
-def paid(campaign: CheatedCampaign, rounds: list[RoundUploads], rule: str) -> list[list[int]]:
+def paid(campaign: CheatedCampaign, rounds: list[RoundUploads]) -> list[list[int]]:
     """What each round pays, in millionths, everyone opening its own; the rounds follow each other on one chain."""
     people, parameters = rounds[0].updates.shape
-    chosen = {"rule": rule, "lanes": LANES, "decimals": 6, "clip": 8.0, "budget": "9.00", "rounds": len(rounds) + 1}
+    chosen = {"rule": "gate", "lanes": LANES, "decimals": 6, "clip": 8.0, "budget": "9.00", "rounds": len(rounds) + 1}
     bounds = {"max_norm": 1.001 * campaign.bound, "max_samples": max(rounds[0].samples)}
     parties = Parties(people, parameters, chosen | bounds)
     base, found = parties.initial, []
@@ -68,23 +68,11 @@ def lengths(uploads: RoundUploads) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.sum(rows * others, axis=1), np.linalg.norm(rows, axis=1), np.linalg.norm(others, axis=1)
 
 
-def require_within(found: list[int], least: np.ndarray, most: np.ndarray) -> None:
-    """Everyone's part, where weights lie between these: the least beside the most of all others, and the other way round."""
-    for place, reward in enumerate(found):
-        low, high = least[place], most[place]
-        rest_low, rest_high = least.sum() - low, most.sum() - high
-        assert BUDGET * low / (low + rest_high) - 2 * len(found) <= reward if low > 0 else reward >= 0
-        assert reward <= BUDGET * high / (high + rest_low) if high > 0 else reward == 0
-
-
-CROWDS = pytest.mark.parametrize(("cheat", "group"), [("echo", 1), ("replay", 1), ("collusion", 2)])
-
-
-@CROWDS
+@pytest.mark.parametrize(("cheat", "group"), [("echo", 1), ("replay", 1), ("collusion", 2)])
 def test_the_gate_pays_whom_the_oracle_pays(campaign, cheat, group):
     """By declared samples, short by at most two millionths each; nothing, exactly, to the others."""
     rounds = played(campaign, cheat, group)
-    for uploads, found in zip(rounds, paid(campaign, rounds, "gate"), strict=True):
+    for uploads, found in zip(rounds, paid(campaign, rounds), strict=True):
         require_clear(uploads)
         weights = gate_weights(uploads.updates, uploads.samples, uploads.previous_sum, LANES)
         wanted = rewards_from(weights, BUDGET)
@@ -103,27 +91,3 @@ def require_clear(uploads: RoundUploads) -> None:
         last = np.linalg.norm(uploads.previous_sum)
         again = np.abs(uploads.updates @ uploads.previous_sum)[moved] / (own[moved] * last)
         assert np.all(np.abs(again - 0.75**0.5) > SIGMAS * (1 - np.minimum(again, 1) ** 2) / LANES**0.5)
-
-
-@CROWDS
-def test_agreement_pays_as_the_oracle_within_the_sketch(campaign, cheat, group):
-    """T_i off by |D_i| |U - D_i| / sqrt(lanes)."""
-    rounds = played(campaign, cheat, group)
-    for uploads, found in zip(rounds, paid(campaign, rounds, "agreement"), strict=True):
-        t, own, others = lengths(uploads)
-        off = SIGMAS * own * others / LANES**0.5
-        require_within(found, np.maximum(t - off, 0), np.maximum(t + off, 0))
-        assert sum(found) <= BUDGET
-
-
-@CROWDS
-def test_distance_pays_as_equation_10_within_the_sketch(campaign, cheat, group):
-    """d_i off by sqrt(2 / lanes) of itself."""
-    rounds = played(campaign, cheat, group)
-    for uploads, found in zip(rounds, paid(campaign, rounds, "distance"), strict=True):
-        samples = np.array(uploads.samples)
-        models = uploads.updates / samples[:, None]
-        d = distances(list(models), uploads.updates.sum(axis=0) / samples.sum())
-        off = SIGMAS * (2 / LANES) ** 0.5
-        require_within(found, samples / (d * (1 + off) + 1e-6), samples / (d * (1 - off) + 1e-6))
-        assert sum(found) <= BUDGET

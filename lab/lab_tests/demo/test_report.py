@@ -7,7 +7,7 @@ import pytest
 
 from crowdfl_lab.demo.finished import FinishedCampaign, Plain, apart, uploads
 from crowdfl_lab.demo.report import accuracy_table, headline, why_apart
-from crowdfl_lab.demo.servers import KeySight, Sight
+from crowdfl_lab.demo.servers import KeySight, Sight, count_numbers, shares_in
 
 HEARD = [
     ("person 0", {"event": "joined", "who": "aa"}),
@@ -91,3 +91,18 @@ def test_shortened_updates_are_told(campaign):
 
 def test_the_largest_difference_of_any_array_counts():
     assert apart([np.zeros(2), np.zeros(1)], [np.array([0.0, -3.0]), np.ones(1)]) == 3.0
+
+
+def test_the_demos_search_finds_what_is_there(tmp_path):
+    """Numbers at odd places in either byte order; shares as bytes, in hex and in decimal."""
+    numbers = np.random.default_rng(1).normal(size=8)
+    assert count_numbers(tmp_path, numbers) == 0
+    assert shares_in(tmp_path, {"a": 2**600 + 7}) == ()
+    (tmp_path / "one").write_bytes(b"abc" + numbers[:3].astype("<f8").tobytes())
+    (tmp_path / "two").write_bytes(b"a" + numbers[3:5].astype(">f8").tobytes())
+    assert count_numbers(tmp_path, numbers) == 5
+    (tmp_path / "three").write_text(f"x{2**600 + 7:X}y")
+    (tmp_path / "four").write_text(str(2**600 + 9))
+    (tmp_path / "five").write_bytes(b"?" + (2**600 + 11).to_bytes(76, "big"))
+    shares = {"a": 2**600 + 7, "b": 2**600 + 9, "c": 2**600 + 11, "d": 2**600 + 13}
+    assert shares_in(tmp_path, shares) == ("a", "b", "c")

@@ -1,4 +1,4 @@
-"""docs/experiments.md quotes the results that lie beside it, and nothing else."""
+"""lab/docs/experiments.md quotes the results in lab/figures, and nothing else."""
 
 import csv
 import json
@@ -10,19 +10,20 @@ import pytest
 from crowdfl_lab.experiments.command import CATALOG
 from crowdfl_lab.experiments.table3 import spread
 
-DOCS = Path(__file__).parents[3] / "docs"
-RESULTS = sorted(path.parent.relative_to(DOCS) for path in (DOCS / "experiments").rglob("made.json"))
+LAB = Path(__file__).parents[2]
+FIGURES = LAB / "figures"
+RESULTS = sorted(path.parent.relative_to(FIGURES) for path in (FIGURES / "experiments").rglob("made.json"))
 
 
 @pytest.fixture(scope="module")
 def page():
     """The page, lines joined."""
-    return " ".join((DOCS / "experiments.md").read_text().split())
+    return " ".join((LAB / "docs" / "experiments.md").read_text().split())
 
 
 def table3(folder="experiments/table3"):
     """Rows of a committed table 3."""
-    return list(csv.DictReader((DOCS / folder / "table3.csv").read_text().splitlines()))
+    return list(csv.DictReader((FIGURES / folder / "table3.csv").read_text().splitlines()))
 
 
 def check_quoted(page, rows, columns):
@@ -73,10 +74,10 @@ def test_nn_is_at_least_as_accurate_as_the_papers():
 @pytest.mark.parametrize("folder", RESULTS, ids=str)
 def test_committed_results_say_how_they_were_made(folder, page):
     """A known experiment, by a command that names it, under a real key; linked from the page; no folder of any machine."""
-    made = json.loads((DOCS / folder / "made.json").read_text())
+    made = json.loads((FIGURES / folder / "made.json").read_text())
     assert folder.name in CATALOG
     assert made["command"].startswith(f"crowdfl reproduce {folder.name}")
     assert '"insecure_test_key": true' not in json.dumps(made)
     assert f"{folder}/" in page
-    for path in (DOCS / folder).iterdir():
+    for path in (FIGURES / folder).iterdir():
         assert not re.search(r"/(home|root|tmp|work)/", path.read_text())

@@ -9,7 +9,7 @@ from tests.learning.shared import shared_file
 
 from crowdfl.errors import DataMissing, SettingsError
 from crowdfl.learning.datasets.npz_files import WindowFile
-from crowdfl.learning.metrics import Scores
+from crowdfl.learning.evaluation import Scores
 from crowdfl.learning.oracle import rewards
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.hardened.prirwd import RewardSp

@@ -9,7 +9,7 @@ from crowdfl_lab.experiments.counted import TABLE_4, TABLE_5, TABLE_6
 from crowdfl_lab.experiments.made_up import Ppfdl, made_up_models
 from lab_tests.experiments.running import KEY, run, text_of, tiny
 
-# What our counts exceed the paper's formulas by, for n participants: docs/costs.md says why.
+# What our counts exceed the paper's formulas by, for n participants: lab/docs/costs.md says why.
 KNOWN = {
     ("PriRwd", "SP", "PAdd"): lambda n: n - 1,
     ("PriRwd", "SP", "PMul"): lambda n: 1 - n,

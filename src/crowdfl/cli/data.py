@@ -11,14 +11,16 @@ from rich.table import Table
 
 from crowdfl.cli.output import Json, marked, show, waiting
 from crowdfl.learning.datasets.data import UNLABELLED, Source
-from crowdfl.learning.datasets.sources import FORMS, open_person, open_source, parse_spec
+from crowdfl.learning.datasets.sources import open_person, open_source, parse_spec
 
 app = typer.Typer(help="Data sets: look at one before training on it.", no_args_is_help=True)
 
 
 @app.command("show")
 def show_data(
-    data: Annotated[str, typer.Argument(help="; ".join(FORMS.values()) + ". Without a person: everyone.")],
+    data: Annotated[
+        str, typer.Argument(help="Such as npz:FILE#USER; without a person, everyone. docs/learning.md lists all.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Show who is in a data set, how many windows of each label they have, and what was wrong with it."""

@@ -11,8 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from crowdfl.cli.output import Json, show, waiting
-from crowdfl.cli.own_code import Module, OwnLearnerName, tell_code
+from crowdfl.cli.output import Json, Module, OwnLearnerName, show, tell_code, waiting
 from crowdfl.learning.evaluation import evaluated, load_samples, predicted_by
 from crowdfl.learning.models.learner import Learner
 from crowdfl.learning.recipe import Recipe

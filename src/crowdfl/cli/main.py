@@ -38,8 +38,9 @@ _COMMANDS = {
     "backup": "cli.backup:backup",
     "restore": "cli.backup:restore",
 }
-# What another package adds, for one the laboratory, which stands beside this package.
+# What another package adds, for one the laboratory, which stands beside this package in a clone.
 _ADDED = {point.name: point for point in entry_points(group="crowdfl.commands")}
+_LABORATORY = ("audit", "bench", "demo", "demo-phone", "reproduce", "wisdm")
 
 
 class _Tree(TyperGroup):
@@ -51,9 +52,13 @@ class _Tree(TyperGroup):
         return [*_COMMANDS, *_ADDED, *super().list_commands(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
-        if cmd_name not in _COMMANDS and cmd_name not in _ADDED:
+        if cmd_name in _COMMANDS or cmd_name in _ADDED:
+            command = _load(cmd_name)
+        elif cmd_name in _LABORATORY:
+            why = "is part of the laboratory, which stands beside the product: clone the repository and run `make demo` there"
+            command = _refusing(f"`crowdfl {cmd_name}` {why}")
+        else:
             return super().get_command(ctx, cmd_name)
-        command = _load(cmd_name)
         command.name = cmd_name
         return command
 
@@ -73,12 +78,15 @@ def _load(name: str) -> Any:  # noqa: ANN401
 def _missing(command: str, package: str | None) -> Any:  # noqa: ANN401
     extra = "participant" if command == "participant" else "services"
     needed = f"pip install 'crowdfl[{extra}]'"
+    return _refusing(f"`crowdfl {command}` needs {package}: `{needed}`", help=f"Not installed: {escape(needed)}")
 
+
+def _refusing(why: str, **options: Any) -> Any:  # noqa: ANN401
     def complain() -> None:
-        raise PackageMissing(f"`crowdfl {command}` needs {package}: `{needed}`")
+        raise PackageMissing(why)
 
     takes_all = {"allow_extra_args": True, "ignore_unknown_options": True}
-    return _single(complain, help=f"Not installed: {escape(needed)}", context_settings=takes_all)
+    return _single(complain, context_settings=takes_all, **options)
 
 
 def _single(function: Callable[..., None], **options: Any) -> Any:  # noqa: ANN401
@@ -92,7 +100,7 @@ app = typer.Typer(
     cls=_Tree,
     help="Privacy-preserving mobile crowdsensing on federated learning.",
     epilog="First steps: `crowdfl doctor` checks this machine, `crowdfl train --data watch:0` trains on one person's data, "
-    "`crowdfl demo` runs a whole campaign here. Then `crowdfl init` and docs/running.md.",
+    "in a clone `make demo` runs a whole campaign. Then `crowdfl init` and docs/organisations.md.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # locals hold key material
 )

@@ -1,11 +1,15 @@
-"""`crowdfl kgc | sp | csp task list | show | cancel | purge`: what a role's operator sees of its tasks, and can do to them.
+"""What a role's operator sees and can do: `crowdfl kgc | sp | csp task ...`, `crowdfl sp deposit | payouts | resolve | clock`.
 
-Everything works on the role's own store and folder, beside the service that runs or not.
-"""
+Everything works on the role's own store and folder, beside the service that runs or not."""
 
+import csv
+import datetime
+import io
+import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -18,14 +22,27 @@ from crowdfl.roles.csp import REFUSED, refuse_task
 from crowdfl.roles.ends import OVER, TaskEnds
 from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.records import StoredTask, Tombstone
+from crowdfl.roles.restored import forgotten_payments
+from crowdfl.roles.restored import reconcile as reconcile_payments
 from crowdfl.roles.sp.core import TrustedLedgerPorts
+from crowdfl.roles.sp.deposits import Deposits
 from crowdfl.roles.sp.holdings import SpHoldings
-from crowdfl.roles.sp.operator_actions import OperatorActions, Row, held_of, require_reason
-from crowdfl.roles.sp.time import OperatorClock
+from crowdfl.roles.sp.operator_actions import (
+    PAYMENT_COLUMNS,
+    OperatorActions,
+    Row,
+    forgotten_rows,
+    held_of,
+    payment_row,
+    require_reason,
+)
+from crowdfl.roles.sp.payments import resolve_payment
+from crowdfl.roles.sp.time import OperatorClock, confirm_clock
 from crowdfl.roles.sp.waiting import format_time
 from crowdfl.services.clock import SystemClock
-from crowdfl.services.run import open_holdings
-from crowdfl.settings import KgcSettings, ServiceSettings, SpSettings
+from crowdfl.services.run import open_books, open_holdings
+from crowdfl.settings import KgcSettings, ServiceSettings, SpSettings, from_millionths, to_millionths
+from crowdfl.storage.atomic import write_private
 from crowdfl.storage.settings_file import read_service
 
 _Settings = Annotated[Path, typer.Argument(help="The role's settings.toml.")]
@@ -142,3 +159,117 @@ class PeerDesk:
 def _rounds_answered(holdings: CspHoldings, task: str) -> list[int]:
     """Of which anything is remembered; erased when the task has ended."""
     return holdings.store.remembered_rounds(task)
+
+
+deposit_app = typer.Typer(help="What requesters say to have paid in: confirm or reject it.", no_args_is_help=True)
+_SpSettings = Annotated[Path, typer.Argument(help="The role's settings.toml.")]
+_PaidTask = Annotated[str, typer.Argument(help="The task's id.")]
+_AnyTask = Annotated[str | None, typer.Argument(help="The task's id; by default, all tasks.")]
+_Name = Annotated[str, typer.Argument(help="The deposit's name, as `list` shows it.")]
+_Amount = Annotated[str, typer.Argument(help="How much came in, such as 36.00; it must be what was announced.")]
+
+
+class Resolution(StrEnum):
+    """What the operator found out about a payment."""
+
+    PAID = "paid"
+    AGAIN = "again"
+
+
+@deposit_app.command("list")
+def list_deposits(settings: _SpSettings, task: _AnyTask = None, as_json: Json = False) -> None:
+    """Show every deposit: pending, confirmed or rejected."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        found = books.store.deposits(task)
+    rows = [(one.task, one.name, f"{from_millionths(one.amount):f}", str(one.state)) for one in found]
+    values = [dict(zip(("task", "name", "amount", "state"), row, strict=True)) for row in rows]
+    if as_json or rows:
+        show(values, "\n".join("\t".join(row) for row in rows), as_json=as_json)
+
+
+@deposit_app.command("confirm")
+def confirm_deposit(settings: _SpSettings, task: _PaidTask, name: _Name, amount: _Amount) -> None:
+    """Say that the money is there; from then on it can fund rounds. Safe to repeat."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        Deposits(books).confirm(task, name, to_millionths(amount))
+        typer.echo(f"deposit {name} is confirmed: {amount}")
+
+
+@deposit_app.command("reject")
+def reject_deposit(settings: _SpSettings, task: _PaidTask, name: _Name) -> None:
+    """Say that no such money came in. Safe to repeat."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        Deposits(books).reject(task, name)
+        typer.echo(f"deposit {name} is rejected")
+
+
+def payouts(
+    settings: _SpSettings,
+    task: _AnyTask = None,
+    file: Annotated[Path | None, typer.Argument(help="Where to write it; by default, it is printed.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show who is owed how much, and whether it is pending, running, paid or unknown: CSV, or JSON."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        found, now = books.store.payments(task), books.clock.now()
+        tasks = [task] if task else [stored.task for stored in books.store.tasks()]
+        forgotten = {one: forgotten_payments(books.store, one) for one in tasks}
+    rows = [payment_row(payment, now) for payment in found]
+    rows += [row for one, keys in forgotten.items() for row in forgotten_rows(one, keys)]
+    text = _text(rows, as_json=as_json)
+    if file is None:
+        typer.echo(text, nl=False)
+    else:
+        write_private(file, text.encode(), overwrite=True)
+
+
+def resolve(
+    settings: _SpSettings,
+    task: _PaidTask,
+    who: Annotated[str, typer.Argument(help="The participant, as `payouts` shows it.")],
+    how: Annotated[Resolution, typer.Argument(help="paid: the money was handed over; again: it was not, pay it.")],
+) -> None:
+    """Say what became of a payment that is unknown, or that you made yourself."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        resolve_payment(books, task, who, how)
+        typer.echo("the payment is paid" if how is Resolution.PAID else "the payment will be made again")
+
+
+def reconcile(
+    settings: _SpSettings,
+    task: _PaidTask,
+    paid: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A payment that your bank has made and `payouts` lacks: its key, or the participant. Repeat it."
+        ),
+    ] = None,
+) -> None:
+    """After a restore: say that this task's payments are compared with the bank; later claims are paid by themselves again."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        reconcile_payments(books, task, paid or ())
+
+
+def _text(rows: Sequence[Mapping[str, str | int]], *, as_json: bool) -> str:
+    if as_json:
+        return json.dumps(rows) + "\n"
+    text = io.StringIO()
+    writer = csv.DictWriter(text, PAYMENT_COLUMNS)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+clock_app = typer.Typer(help="The machine's clock, when SP does not believe it.", no_args_is_help=True)
+
+
+@clock_app.command("confirm")
+def confirm(
+    settings: Annotated[Path, typer.Argument(help="The role's settings.toml.")],
+    as_json: Json = False,
+) -> None:
+    """Say that this machine's clock is right as it is now. Compare it with another clock first."""
+    with open_books(read_service(SpSettings, settings)) as books:
+        now = confirm_clock(books.store, books.clock)
+    said = datetime.datetime.fromtimestamp(now, datetime.UTC).isoformat(timespec="seconds")
+    show({"confirmed": said}, f"confirmed: it is {said}", as_json=as_json)

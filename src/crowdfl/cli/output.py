@@ -13,6 +13,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from crowdfl.learning.models.own_code import code_file
 from crowdfl.text import printable_lines
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
@@ -93,3 +94,25 @@ def waiting(what: str, *, quiet: bool = False) -> Iterator[None]:
         return
     with console.status(what):
         yield
+
+
+Module = Annotated[
+    str | None, typer.Option(help="The task's own torch module, which you agree to run: package.module:Class.")
+]
+OwnLearnerName = Annotated[
+    str | None,
+    typer.Option(
+        "--learner",
+        help="The task's own learner, which you agree to run: package.module:Class, found in this folder or installed.",
+    ),
+]
+OwnLossName = Annotated[
+    str | None, typer.Option("--loss", help="The task's own loss, which you agree to run: package.module:function.")
+]
+
+
+def tell_code(*names: str | None) -> None:
+    """Load the code, and say on stderr which file it came from: two folders may hold modules of one name."""
+    for name in names:
+        if name:
+            typer.echo(clean(f"your code: {name} from {code_file(name)}"), err=True)

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.output import JsonLines, clean, show, show_event
-from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
+from crowdfl.cli.output import JsonLines, Module, OwnLearnerName, OwnLossName, clean, show, show_event, tell_code
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError
 from crowdfl.learning.training import LocalTrainer

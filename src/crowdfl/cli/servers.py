@@ -7,9 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from crowdfl.cli.clock import clock_app
-from crowdfl.cli.money import deposit_app, payouts, reconcile, resolve
-from crowdfl.cli.operator import task_app
+from crowdfl.cli.operator import clock_app, deposit_app, payouts, reconcile, resolve, task_app
 from crowdfl.cli.output import Json, show
 from crowdfl.crypto.backends import BACKENDS
 from crowdfl.errors import SettingsError

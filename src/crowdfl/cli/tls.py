@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from crowdfl.cli.exchange.commands import RELOAD, SettingsPath
-from crowdfl.cli.exchange.folder import RoleFolder
-from crowdfl.cli.exchange.part import require_vouching, write_part
+from crowdfl.cli.exchange.role_folder import RoleFolder, require_vouching, write_part
 from crowdfl.cli.output import Json, show
 from crowdfl.errors import KeyFileMissing, SettingsError
 from crowdfl.services.http.tls import (

@@ -15,14 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from crowdfl.cli.evaluate import class_table, value_table
-from crowdfl.cli.output import Json, marked, show, waiting
-from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
+from crowdfl.cli.output import Json, Module, OwnLearnerName, OwnLossName, marked, show, tell_code, waiting
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import LearningUnavailable, SettingsError
 from crowdfl.learning.datasets.data import Cut, Split
 from crowdfl.learning.datasets.sources import open_person
-from crowdfl.learning.evaluation import class_report, value_report
-from crowdfl.learning.metrics import scores
+from crowdfl.learning.evaluation import class_report, scores, value_report
 from crowdfl.learning.models.learner import Learner, value_score
 from crowdfl.learning.recipe import LEARNERS, Recipe
 from crowdfl.learning.training import Epoch, learning_curve, rounded_up

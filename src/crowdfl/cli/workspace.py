@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdfl.cli.exchange.accept import install
-from crowdfl.cli.exchange.folder import RoleFolder
-from crowdfl.cli.exchange.part import HOLDS, NAME, PEERS, SERVERS, PublicPart, write_part
+from crowdfl.cli.exchange.role_folder import HOLDS, NAME, PEERS, SERVERS, PublicPart, RoleFolder, write_part
 from crowdfl.cli.output import Json, show
 from crowdfl.errors import SettingsError
 from crowdfl.schema import expected
@@ -62,9 +61,9 @@ def init(  # noqa: PLR0913, PLR0917 -- each is an option
     kgc_host: Annotated[str | None, typer.Option(help="KGC's, if it is another than --host.")] = None,
     sp_host: Annotated[str | None, typer.Option(help="SP's, if it is another than --host.")] = None,
     csp_host: Annotated[str | None, typer.Option(help="CSP's, if it is another than --host.")] = None,
-    kgc_port: Annotated[int, typer.Option(min=0, max=65535)] = _PORTS["kgc"],
-    sp_port: Annotated[int, typer.Option(min=0, max=65535)] = _PORTS["sp"],
-    csp_port: Annotated[int, typer.Option(min=0, max=65535)] = _PORTS["csp"],
+    kgc_port: Annotated[int, typer.Option(min=0, max=65535, help="KGC's.")] = _PORTS["kgc"],
+    sp_port: Annotated[int, typer.Option(min=0, max=65535, help="SP's.")] = _PORTS["sp"],
+    csp_port: Annotated[int, typer.Option(min=0, max=65535, help="CSP's.")] = _PORTS["csp"],
     insecure_test_key: Annotated[bool, typer.Option(help="Allow keys below 2048 bits, for tests.")] = False,
     as_json: Json = False,
 ) -> None:

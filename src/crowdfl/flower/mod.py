@@ -15,12 +15,10 @@ from flwr.clientapp.typing import ClientAppCallable
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, KeyMismatch, NotReady, ProtocolError, SettingsError, SlotOverflow
-from crowdfl.flower.arrays import Template
 from crowdfl.flower.client_config import WEIGHT_KEY
-from crowdfl.flower.invitation import NodeInvitation, kgc_of
+from crowdfl.flower.client_state import NodeInvitation, kgc_of, open_blobs
 from crowdfl.flower.message_peers import AskedToEnrol, MessageSp, RelayedKgc, pruned
-from crowdfl.flower.state import open_blobs
-from crowdfl.flower.wire import ENROL, READ, RECORD, ClientAnswer, Instruction
+from crowdfl.flower.wire import ENROL, READ, RECORD, ClientAnswer, Instruction, Template
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.participant.participant import Participant
@@ -38,9 +36,16 @@ _log = logging.getLogger("flwr.crowdfl")
 
 
 class CrowdFLMod:
-    """`kgc_key`: KGC's public key in hex, which a deployment must know from elsewhere than the server; a node's own
-    configuration (`crowdfl-kgc-key`) goes before it. `trial=True` takes the server's word for it, where KGC and CSP are the
-    server's own: Flower's simulation engine does so anyway. `train_metrics=False` lets no number of training out of here."""
+    """The client's half, in `ClientApp(mods=[...])`.
+
+    Args:
+        kgc_key: KGC's public key in hex, which a deployment must know from elsewhere than the server. A node's own
+            configuration (`crowdfl-kgc-key`) goes before it.
+        least_participants: take part only where at least so many are averaged.
+        train_metrics: False lets no number of training out of here.
+        trial: take the server's word for KGC's key, where KGC and CSP are the server's own. Flower's simulation engine does so
+            anyway.
+    """
 
     def __init__(
         self,

@@ -15,12 +15,11 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from crowdfl.errors import CrowdFLError, NotReady, SettingsError
-from crowdfl.flower.arrays import Template
 from crowdfl.flower.client_config import Agreed, kept_digest
 from crowdfl.flower.federation import Federation, RoundOutcome, in_words
 from crowdfl.flower.servers import LOCAL, LocalServers, ServiceServers, open_servers
 from crowdfl.flower.task_owner import PreparedTask, create, make_definition, owners_blobs, task_settings
-from crowdfl.flower.wire import RECORD, ClientAnswer
+from crowdfl.flower.wire import RECORD, ClientAnswer, Template
 from crowdfl.roles.ports import Blobs
 
 _SPARE = 2  # participants for each node that is there at the start: others may come
@@ -41,12 +40,21 @@ class SealedArrays(ArrayRecord):
 
 
 class CrowdFLStrategy(Strategy):
-    """Around `strategy`, a FedAvg. Keywords beyond those named are settings of the task: docs/settings.md.
+    """Around a FedAvg, which still decides who takes part and how metrics are averaged.
 
-    csp: "local", for a trial: KGC and CSP in this process, which then hides nothing from it. Else SP's settings file.
-    task: the folder `run` of a task that its owner has prepared. Without it the task is made here, by this process.
-    reveal: averages are opened here, for `evaluate_fn` and `Result.arrays`; with `task`, `requester` is the owner's folder.
-    home: where the sealed averages are written, for `open_model`; of a trial the owner's keys too.
+    `left_out` has, by round, each node that was left out and why.
+
+    Args:
+        strategy: FedAvg, or one that averages as it does, such as FedProx.
+        csp: "local", for a trial: KGC and CSP in this process, which then hides nothing from it. Else SP's settings file.
+        task: the folder `run` of a task that its owner has prepared. Without it the task is made here, by this process.
+        reveal: averages are opened here, for `evaluate_fn` and `Result.arrays`. Single updates stay hidden.
+        requester: the owner's settings file, for `reveal` with `task`.
+        home: where the sealed averages are written, for `open_model`; of a trial the owner's keys too.
+        settings: settings of the task (docs/settings.md), except `profile`, `rounds` and `strategy`. `max_norm` is the largest
+            length of an update, and a client scales a longer one down: twice the largest that you expect. A client with more
+            than `max_samples` is left out. With fewer uploads than `min_participants` a round has no average.
+            `max_participants` is twice the nodes that are there at the start. `budget` pays rewards.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import NotReady, SettingsError
-from crowdfl.flower.invitation import NodeInvitation
+from crowdfl.flower.client_state import NodeInvitation
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.registry import profile_named
@@ -24,7 +24,7 @@ from crowdfl.storage.blobs import FileBlobs
 if TYPE_CHECKING:
     from flwr.app import ArrayRecord
 
-_PAPERS, _INITIAL, _ROUNDS = "task.json", "initial.npz", "rounds.json"
+_PAPERS, _INITIAL, _ROUNDS = "task.json", "initial.safetensors", "rounds.json"
 _YEAR = 366 * 86400.0
 _FEWEST = 3
 DEFAULTS: Mapping[str, Any] = {"profile": "shares", "max_samples": 10_000, "max_norm": 10.0, "min_participants": 3}
@@ -120,14 +120,26 @@ def prepare(
     texts: Mapping[str, str] | None = None,
     **settings: Any,  # noqa: ANN401 -- TaskSettings checks each by name
 ) -> str:
-    """Before the run, at the owner's: `requester` is its settings file, as `crowdfl init` writes it. The task's id.
+    """Prepare a task before the run, at the owner of the model. Returns the task's id.
 
     `folder`/run goes to whoever runs the server; one file of `folder`/nodes to each node's operator, by another way.
-    `train_config` and `run_config` are all that a client's app sees of either: a server that could choose them for each client
-    could have all but one stand still, and read that one's update.
+
+    Args:
+        requester: the owner's settings file, as `crowdfl init` writes it.
+        initial_arrays: what the strategy starts from, with the same values.
+        num_rounds: the most rounds that the run may have.
+        folder: a new folder for the task.
+        nodes: how many invitations to write.
+        train_config: what `strategy.start` gets as such, and what a strategy adds (FedProx: `proximal-mu`). With
+            `run_config` it is all that a client's app sees: a server that could choose it for each client could have all
+            but one stand still, and read that one's update.
+        run_config: whatever the client's functions read of `context.run_config`.
+        weighted_by_key: the strategy's.
+        texts: `purpose`, `terms` and `readers`, for people who read them.
+        settings: as `CrowdFLStrategy` takes them.
     """
-    from crowdfl.flower.arrays import Template
     from crowdfl.flower.client_config import Agreed, kept_digest, plain_settings
+    from crowdfl.flower.wire import Template
     from crowdfl.services.client.requester_file import RequesterFile, open_requester
 
     own, template, place = RequesterFile.read(Path(requester)), Template.of(initial_arrays), Path(folder)
@@ -155,7 +167,7 @@ def open_model(requester: str | Path, published: str | Path) -> "ArrayRecord":
     """
     from flwr.app import ArrayRecord
 
-    from crowdfl.flower.arrays import Template
+    from crowdfl.flower.wire import Template
 
     results = PublishedRounds.read(Path(published))
     reader = results.reader(owners_blobs(Path(requester)))

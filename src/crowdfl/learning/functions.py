@@ -16,8 +16,8 @@ from typing import Any
 
 from crowdfl.errors import CrowdFLError, DataMalformed, LearningError, NothingToContribute, SettingsError
 from crowdfl.learning.models.forms import ModelForm
+from crowdfl.learning.models.learner import Update
 from crowdfl.learning.models.shape import ModelShape, Weights
-from crowdfl.learning.models.update import Update
 
 TrainFunction = Callable[..., Any]
 """`train(model, data)`, `train(model)` or `train(model, data, info)`: the model, (model, samples) or an `Update`."""

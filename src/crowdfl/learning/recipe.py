@@ -13,11 +13,9 @@ from crowdfl.learning.datasets.data import Cut, Labels, Person, Split, Values, W
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.learning.features import Inputs, features, features_per_window, scaled
 from crowdfl.learning.models.learner import Learner, Training
-from crowdfl.learning.models.losses import built_in, own_loss
-from crowdfl.learning.models.networks import convolutional, mlp, own_module
 from crowdfl.learning.models.own_learner import OwnLearner
 from crowdfl.learning.models.softmax import SoftmaxLearner
-from crowdfl.learning.models.torch_learner import TorchLearner
+from crowdfl.learning.models.torch_models import TorchLearner, built_in, convolutional, mlp, own_loss, own_module
 from crowdfl.settings import TrainingSettings, is_code
 
 LEARNERS: tuple[str, ...] = get_args(TrainingSettings.model_fields["learner"].annotation)

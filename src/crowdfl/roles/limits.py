@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import LimitExceeded, QuotaExceeded
-from crowdfl.roles.participant.participant import arrays_from_npz
+from crowdfl.learning.models.files import from_safetensors
 from crowdfl.roles.records import StoredTask, TaskState
 from crowdfl.settings import SpSettings, TaskLimits
 
@@ -54,7 +54,7 @@ class SpQuotas:
                 f"the initial weights have {len(initial)} bytes, and this platform takes {self.initial_bytes}: "
                 "use a smaller model, or ask its operator for a larger `max_initial_bytes`"
             )
-        arrays_from_npz(initial, definition)
+        from_safetensors(definition.shape, initial)
 
     def require_place(self, definition: Definition, stored: Iterable[StoredTask]) -> None:
         """Every task that is not settled keeps keys, uploads and money here."""

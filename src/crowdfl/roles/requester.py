@@ -13,12 +13,12 @@ import numpy.typing as npt
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Appointment, Definition, Invitation, sign_document
 from crowdfl.errors import DocumentError, FormatError, NotReady, UnknownTask
+from crowdfl.learning.models.files import from_safetensors, to_safetensors
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Average, RequesterProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.kgc import Created
 from crowdfl.roles.participant.chain import KeptChain
-from crowdfl.roles.participant.participant import arrays_from_npz, arrays_to_npz
 from crowdfl.roles.ports import Blobs, Clock
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
 
@@ -73,7 +73,7 @@ class Requester:
 
     def create(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
         """Have keys made, post the task. Idempotent for the same definition."""
-        weights = arrays_to_npz(initial)
+        weights = to_safetensors(definition.shape, initial)
         complete = self._complete(definition, weights)
         profile_named(complete.settings.profile).check(complete.settings, complete.spec.parameters)
         text, task = complete.sign(self.signing), complete.task
@@ -91,7 +91,7 @@ class Requester:
 
     def posted(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
         """The id of a task that this requester has posted before."""
-        complete = self._complete(definition, arrays_to_npz(initial))
+        complete = self._complete(definition, to_safetensors(definition.shape, initial))
         return self.definition(complete.task).task
 
     def _complete(self, definition: Definition, weights: bytes) -> Definition:
@@ -148,7 +148,7 @@ class Requester:
         found = self.blobs.get(kept) if self.blobs.has(kept) else self.sp.initial_weights(task)
         if hashlib.sha256(found).hexdigest() != definition.initial:
             raise DocumentError("the platform's initial weights are not those that the task's definition names")
-        return arrays_from_npz(found, definition)
+        return from_safetensors(definition.shape, found)
 
     def model(self, task: str) -> Weights:
         definition = self.definition(task)
@@ -177,7 +177,7 @@ class Requester:
         return chain.read(side, number, fetch(number))
 
     def _initial(self, definition: Definition) -> Weights:
-        return arrays_from_npz(self.blobs.get(f"{definition.task}/initial"), definition)
+        return from_safetensors(definition.shape, self.blobs.get(f"{definition.task}/initial"))
 
     def _chain(self, definition: Definition) -> KeptChain:
         return KeptChain(self.blobs, f"{definition.task}/rounds", definition.settings.rounds)

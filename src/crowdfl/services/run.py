@@ -33,22 +33,19 @@ from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.background.checker import Checker
-from crowdfl.services.background.payouts import PayoutCommand, Payouts
 from crowdfl.services.background.sweeper import Sweep, Sweeper, SweepTicker
-from crowdfl.services.background.ticker import FailureBackoff, Ticker
 from crowdfl.services.background.watching import around_step, calls_to, role_of
+from crowdfl.services.background.workers import FailureBackoff, PayoutCommand, Payouts, Ticker
 from crowdfl.services.client.breaker import Breaker
-from crowdfl.services.client.peer_link import PeerAccess, PeerLink
+from crowdfl.services.client.peer_link import PeerAccess, PeerCalls, PeerLink, tell_doubt
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Link
 from crowdfl.services.clock import SystemClock
 from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
-from crowdfl.services.http.auth import Tokens
-from crowdfl.services.http.pins import Pins
+from crowdfl.services.http.auth import Pins, Tokens
 from crowdfl.services.http.tls import CertificateFiles
-from crowdfl.services.peer_calls import PeerCalls, tell_doubt
 from crowdfl.services.reload import Reloads
 from crowdfl.services.tracing import TracedRounds
 from crowdfl.settings import (

@@ -21,11 +21,11 @@ from crowdfl.errors import ServiceUnavailable, SettingsError
 from crowdfl.retry import Backoff
 from crowdfl.services import tracing
 from crowdfl.services.background.watching import add_certificate_gauge
-from crowdfl.services.background.worker import Worker
+from crowdfl.services.background.workers import Worker
 from crowdfl.services.http import logs, tls
 from crowdfl.services.http.connections import ConnectionGate, LimitedListener, room_for, shrink_tls_buffers
 from crowdfl.services.http.h11 import LimitedH11Protocol
-from crowdfl.services.http.log_floods import rate_limit_library_logs
+from crowdfl.services.http.logs import rate_limit_library_logs
 from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.reload import Reloads, ServerTls
 from crowdfl.services.run import certificate_files, open_csp, open_kgc, open_sp
@@ -57,17 +57,17 @@ def _serve(
     open_app: Callable[[_Settings], FastAPI],
     name: str,
     settings: _Settings,
-    set_upload_loader: Callable[[], _Settings] | None = None,
+    read_settings: Callable[[], _Settings] | None = None,
     extend: Callable[[FastAPI, _Settings], None] = lambda _app, _settings: None,
 ) -> None:
-    """Until SIGTERM; SIGHUP has certificates, tokens and pins read again, and the settings by `set_upload_loader`.
+    """Until SIGTERM; SIGHUP has certificates, tokens and pins read again, and the settings by `read_settings`.
 
     `extend` adds to the app what this layer knows nothing of, such as pages.
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # before it is listened for, nothing is outdated yet
     stop_tracing = tracing.start(settings.tracing, name)
     app = open_app(settings)
-    app.state.reloads.read_settings = set_upload_loader or app.state.reloads.read_settings
+    app.state.reloads.read_settings = read_settings or app.state.reloads.read_settings
     extend(app, settings)
     logs.configure()
     rate_limit_library_logs()

@@ -1,119 +1,71 @@
 """OpenTelemetry spans: each request that is served, each call to a peer, each step of a task, each stage of a round.
 
-Without the extra `tracing`, or without an address to send them to, this does nothing. A span holds names, numbers and the
-request's id: no body, header, token, key or error message.
+Nothing is sent unless the settings or the environment name a collector, and the extra `tracing` is installed. A span holds
+names, numbers and the request's id: no body, header, token, key, address or error message. (OpenTelemetry's own packages for
+FastAPI and httpx write callers' addresses and whole URLs into spans, with the names of participants in them.)
 """
 
 import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from crowdfl.errors import SettingsError
 from crowdfl.protocols.exchange import Silent
-from crowdfl.services.http.context import carry, request_id
+from crowdfl.services.http.wire import carry, request_id
 
 _MISSING = "`tracing` needs packages that are not installed: pip install 'crowdfl[tracing]'"
 _ADDRESSES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _SECONDS = 2.0  # that the last spans may take at the end: a collector that is away keeps no service from ending
-Attributes = Mapping[str, str | int | float | bool]
+_HEADERS = TraceContextTextMapPropagator()
+_tracers: list[trace.Tracer] = [trace.NoOpTracer()]  # as with logs, a process has one: the last
 
 
-class TraceSpan:
-    """What is known once the work is done; this one forgets it."""
-
-    def add(self, **attributes: str | int) -> None: ...
-
-
-class Tracing:
-    """This one traces nothing."""
-
-    @contextlib.contextmanager
-    def span(
-        self, name: str, attributes: Attributes, *, kind: str = "internal", parent: Mapping[str, str] | None = None
-    ) -> Iterator[TraceSpan]:
-        del name, attributes, kind, parent
-        yield TraceSpan()
-
-    def stop(self) -> None: ...
-
-
-class _OtelSpan(TraceSpan):
-    def __init__(self, span: Any) -> None:  # noqa: ANN401 -- the package is an extra
-        self._span = span
-
-    def add(self, **attributes: str | int) -> None:
-        for name, value in attributes.items():
-            self._span.set_attribute(f"crowdfl.{name}", value)
+@contextlib.contextmanager
+def span(
+    name: str, *, kind: SpanKind = SpanKind.INTERNAL, parent: Mapping[str, str] | None = None, **attributes: str | int
+) -> Iterator[Span]:
+    """`parent` are the headers of a request that may carry a caller's span."""
+    context, known = None if parent is None else _HEADERS.extract(parent), request_id.get()
+    shown = attributes if known is None else {**attributes, "request": known}
+    # An exception's message could hold anything: the span is told its name alone.
+    with _tracers[-1].start_as_current_span(
+        name, context, kind, named(shown), record_exception=False, set_status_on_exception=False
+    ) as started:
+        try:
+            yield started
+        except BaseException as error:
+            started.set_status(StatusCode.ERROR, type(error).__name__)
+            raise
 
 
-class OtelTracing(Tracing):
-    """Over a tracer provider of OpenTelemetry's SDK."""
+def named(attributes: Mapping[str, str | int]) -> dict[str, str | int]:
+    return {f"crowdfl.{name}": value for name, value in attributes.items()}
 
-    def __init__(self, provider: Any) -> None:  # noqa: ANN401
-        from opentelemetry import trace
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        self._provider, self._trace = provider, trace
-        self._tracer, self._headers = provider.get_tracer("crowdfl"), TraceContextTextMapPropagator()
-        self._stop_carrying = carry(self._outgoing)
+def use(provider: TracerProvider, shutdown: Callable[[], None]) -> Callable[[], None]:
+    """From now on, in this process; the answer ends it."""
+    _tracers.append(provider.get_tracer("crowdfl"))
+    stop_carrying = carry(_outgoing)
 
-    @contextlib.contextmanager
-    def span(
-        self, name: str, attributes: Attributes, *, kind: str = "internal", parent: Mapping[str, str] | None = None
-    ) -> Iterator[TraceSpan]:
-        """`parent` are the headers of a request that may carry a caller's span."""
-        context = None if parent is None else self._headers.extract(parent)
-        known = request_id.get()
-        shown = {f"crowdfl.{key}": value for key, value in attributes.items()}
-        shown |= {} if known is None else {"crowdfl.request": known}
-        kinds = self._trace.SpanKind
-        # An exception's message could hold anything: the span is told its name alone.
-        with self._tracer.start_as_current_span(
-            name,
-            context,
-            kind=kinds[kind.upper()],
-            attributes=shown,
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
-            try:
-                yield _OtelSpan(span)
-            except BaseException as error:
-                span.set_status(self._trace.StatusCode.ERROR, type(error).__name__)
-                raise
-
-    def stop(self) -> None:
-        self._stop_carrying()
-        ending = threading.Thread(target=self._provider.shutdown, name="tracing-ends", daemon=True)
+    def end() -> None:
+        _tracers.pop()
+        stop_carrying()
+        ending = threading.Thread(target=shutdown, name="tracing-ends", daemon=True)
         ending.start()
         ending.join(_SECONDS)
 
-    def _outgoing(self) -> dict[str, str]:
-        carrier: dict[str, str] = {}
-        self._headers.inject(carrier)
-        return carrier
-
-
-_current: Tracing = Tracing()
-
-
-def current() -> Tracing:
-    return _current
-
-
-def use(tracing: Tracing) -> Callable[[], None]:
-    """From now on, in this process; the answer ends it."""
-    global _current  # noqa: PLW0603 -- as with logs, a process has one
-    _current = tracing
-
-    def end() -> None:
-        global _current  # noqa: PLW0603
-        _current = Tracing()
-        tracing.stop()
-
     return end
+
+
+def _outgoing() -> dict[str, str]:
+    carrier: dict[str, str] = {}
+    _HEADERS.inject(carrier)
+    return carrier
 
 
 def start(address: str | None, service: str) -> Callable[[], None]:
@@ -122,15 +74,16 @@ def start(address: str | None, service: str) -> Callable[[], None]:
         return lambda: None
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk import trace as sdk
         from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         raise SettingsError(_MISSING) from None
     endpoint = None if address is None else f"{address.rstrip('/')}/v1/traces"
-    provider = TracerProvider(resource=Resource.create({"service.name": f"crowdfl-{service}"}), shutdown_on_exit=False)
+    resource = Resource.create({"service.name": f"crowdfl-{service}"})
+    provider = sdk.TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=_SECONDS)))
-    return use(OtelTracing(provider))
+    return use(provider, provider.shutdown)
 
 
 class TracedRounds(Silent):
@@ -142,11 +95,8 @@ class TracedRounds(Silent):
     def begin(self, stage: str) -> None:
         self._stage.name = stage
 
-    def working(self, role: str) -> contextlib.AbstractContextManager[None]:
-        return self._span(role)
-
     @contextlib.contextmanager
-    def _span(self, role: str) -> Iterator[None]:
+    def working(self, role: str) -> Iterator[None]:
         stage = getattr(self._stage, "name", "answer")
-        with current().span(f"round {stage}", {"role": role, "stage": stage}):
+        with span(f"round {stage}", role=role, stage=stage):
             yield

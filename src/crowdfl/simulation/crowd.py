@@ -1,15 +1,18 @@
-"""Everyone in a simulated campaign: each a participant with its own agent, in turns; time passes when nothing else happens."""
+"""Who is away in which round of a simulation."""
 
 import hashlib
+import inspect
+import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from crowdfl.crypto.compute import default_backend
 from crowdfl.documents.signed import Definition
-from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable, SlotOverflow
+from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable, SettingsError, SlotOverflow
 from crowdfl.learning.functions import FunctionTrainer
 from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.exchange import Silent
@@ -20,9 +23,70 @@ from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import Round, RoundState
 from crowdfl.settings import to_millionths
-from crowdfl.simulation.dropouts import Away
 from crowdfl.simulation.local_host import LocalHost, MemoryDisk, costs_by_role
 from crowdfl.storage.blobs import MemoryBlobs
+
+Dropouts = float | Mapping[str, int | Collection[int]] | Callable[[int, str], bool]
+"""A share of the people, drawn anew in each round; by name, the rounds that somebody misses; or a function (round, name)."""
+_NAMES = ("name", "person", "who", "participant", "client", "user")  # what a first parameter for people is called
+Away = Callable[[int], frozenset[str]]
+"""Who is away in a round."""
+
+
+def away_in(dropouts: Dropouts, people: Sequence[str], rounds: int, seed: int) -> Away:
+    """Who is away, as it was asked for; the same in every run.
+
+    Raises:
+        SettingsError: A share that is not one, a name that nobody has, or a round that does not come.
+    """
+    if callable(dropouts):
+        _check_function(dropouts)
+        return cache(lambda number: frozenset(who for who in people if dropouts(number, who)))  # each is asked once
+    if isinstance(dropouts, Mapping):
+        missed = {who: _rounds(who, found, people, rounds) for who, found in dropouts.items()}
+        return lambda number: frozenset(who for who, numbers in missed.items() if number in numbers)
+    return _drawn(dropouts, people, seed)
+
+
+def _check_function(function: Callable[..., object]) -> None:
+    """It takes a round and a name, in this order: the other way round, nobody would ever be away."""
+    try:
+        wanted = inspect.signature(function)
+    except (TypeError, ValueError):  # written in another language
+        return
+    try:
+        wanted.bind(1, "name")
+    except TypeError:
+        raise SettingsError(f"`dropouts` is a function of {wanted}; expected one of (round, name)") from None
+    if next(iter(wanted.parameters)) in _NAMES:
+        raise SettingsError(f"`dropouts` is a function of {wanted}; expected (round, name), in this order")
+
+
+def _drawn(share: float, people: Sequence[str], seed: int) -> Away:
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+        raise SettingsError(
+            f"`dropouts` is {share!r}; expected a share from 0 to less than 1, a dictionary of names and rounds such as "
+            '{"ada": [2, 3]}, or a function (round, name)'
+        )
+    count = round(share * len(people))
+
+    def draw(number: int) -> frozenset[str]:
+        chance = random.Random(f"dropouts/{seed}/{number}")  # noqa: S311 -- a simulation, which repeats itself
+        return frozenset(chance.sample(list(people), count))
+
+    return draw
+
+
+def _rounds(who: str, found: int | Collection[int], people: Sequence[str], rounds: int) -> frozenset[int]:
+    if who not in people:
+        raise SettingsError(f"`dropouts` names {who!r}, and nobody in the data is called so")
+    numbers = frozenset(found if isinstance(found, Collection) else [found])
+    if any(isinstance(number, bool) or not isinstance(number, int) for number in numbers):
+        raise SettingsError(f"`dropouts` has {found!r} for {who}; expected the number of a round, or a list of them")
+    if wrong := sorted(number for number in numbers if not 1 <= number <= rounds):
+        raise SettingsError(f"`dropouts` names round {wrong[0]} of {who}; the rounds are 1 to {rounds}")
+    return numbers
+
 
 _FOREVER = 10.0**9  # seconds
 _INTERNED = 1024  # bytes: what is longer is held once, however many people have it
@@ -64,7 +128,7 @@ class _LeanDisk(MemoryDisk):
 
 
 @dataclass
-class Seen:
+class SimulationLog:
     """What happened, by round and person."""
 
     events: dict[tuple[str, int], dict[str, Mapping[str, Any]]] = field(default_factory=lambda: defaultdict(dict))
@@ -109,7 +173,7 @@ class _Link:
 
     def _counted(self, number: int, name: str, *given: Any) -> bytes:  # noqa: ANN401
         found: bytes = self.__getattr__(name)(*given)
-        self._crowd.seen.down[number] += len(found)
+        self._crowd.log.down[number] += len(found)
         return found
 
 
@@ -134,7 +198,7 @@ class SimulatedCrowd:
         insecure_test_key: bool = False,
         on_change: Callable[["SimulatedCrowd"], None] = lambda _crowd: None,
     ) -> None:
-        self.settings, self.counters, self.seen = definition.settings, Counters(), Seen()
+        self.settings, self.counters, self.log = definition.settings, Counters(), SimulationLog()
         self.trainers, self.away, self._away_in, self._on_change = trainers, frozenset[str](), away_in, on_change
         tools = Tools(default_backend(), None, insecure_test_key, False, self.counters)
         self.clock = ManualClock(1.0)
@@ -179,12 +243,12 @@ class SimulatedCrowd:
         """The servers do what is due; then a round that is new has its dropouts, and one that is over lets them come back."""
         self.host.run()
         for round_ in self.rounds():
-            self.seen.began.setdefault(round_.number, time.perf_counter())
-            if round_.is_over and round_.number not in self.seen.ended:
-                self.seen.ended[round_.number] = time.perf_counter()
+            self.log.began.setdefault(round_.number, time.perf_counter())
+            if round_.is_over and round_.number not in self.log.ended:
+                self.log.ended[round_.number] = time.perf_counter()
                 self._tidy(round_.number)
-            if round_.number not in self.seen.dropped:
-                self.seen.dropped[round_.number] = self._away_in(round_.number)
+            if round_.number not in self.log.dropped:
+                self.log.dropped[round_.number] = self._away_in(round_.number)
         self.away = self._away_now()
 
     def _away_now(self) -> frozenset[str]:
@@ -193,7 +257,7 @@ class SimulatedCrowd:
         if last is None or last.state is not RoundState.OPEN:
             return frozenset()
         takes_late = self.settings.strategy == "retransmit" and last.is_late(self.settings, self.clock.now())
-        return frozenset() if takes_late else self.seen.dropped[last.number]
+        return frozenset() if takes_late else self.log.dropped[last.number]
 
     def _take_turns(self) -> None:
         for person in self._people:
@@ -246,17 +310,17 @@ class SimulatedCrowd:
         return {name: reasons[person.keys.who] for name, person in self.people.items() if person.keys.who in reasons}
 
     def note_upload(self, name: str, number: int, size: int) -> None:
-        self.seen.up[number] += size
+        self.log.up[number] += size
         if self.host.sp.store.round(self.task, number).is_late(self.settings, self.clock.now()):
-            self.seen.late[number].append(name)
+            self.log.late[number].append(name)
 
     def _note(self, name: str, what: str, details: Mapping[str, Any]) -> None:
         if what == "paid":
-            self.seen.paid[name] = details["millionths"]
+            self.log.paid[name] = details["millionths"]
         if "round" in details:
-            self.seen.events[what, details["round"]][name] = dict(details)
+            self.log.events[what, details["round"]][name] = dict(details)
         if what == "read":
-            self.seen.weights[details["round"], name] = self.trainers[name].weight
+            self.log.weights[details["round"], name] = self.trainers[name].weight
         if what in ("trained", "read"):
             self._on_change(self)
 

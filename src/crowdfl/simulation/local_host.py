@@ -25,8 +25,8 @@ from crowdfl.errors import (
     TooManyUploads,
     UnknownParticipant,
 )
+from crowdfl.learning.models.learner import Update
 from crowdfl.learning.models.shape import ModelShape, Weights
-from crowdfl.learning.models.update import Update
 from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.party import View

@@ -1,12 +1,24 @@
 """`crowdfl.simulate`: federated learning with somebody's own two functions, every role of CrowdFL, and no network."""
 
+import inspect
+import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
 
 from crowdfl.documents.signed import Definition
-from crowdfl.errors import NothingToAverage, NothingToContribute, NotReady, SettingsError
+from crowdfl.errors import (
+    NothingToAverage,
+    NothingToContribute,
+    NotReady,
+    SettingsError,
+    TooFewParticipants,
+    WidthBudgetExceeded,
+)
 from crowdfl.learning.functions import (
     NOT_METRICS,
     EvaluateFunction,
@@ -19,15 +31,96 @@ from crowdfl.learning.functions import (
     weighted_mean,
 )
 from crowdfl.learning.models.forms import ModelForm
-from crowdfl.learning.models.shape import Weights
+from crowdfl.learning.models.shape import ModelShape, Weights
+from crowdfl.learning.training import rounded_up
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.records import Round, RoundState
-from crowdfl.settings import TaskSettings, from_millionths, to_millionths
-from crowdfl.simulation.chosen import require_enough, settings_for
-from crowdfl.simulation.crowd import SimulatedCrowd
-from crowdfl.simulation.dropouts import Away, Dropouts, away_in
+from crowdfl.settings import TaskOptions, TaskSettings, from_millionths, option_words, to_millionths
+from crowdfl.simulation.crowd import Away, Dropouts, SimulatedCrowd, away_in
 from crowdfl.simulation.progress import Shown, shown
 from crowdfl.simulation.result import SimulatedRound, SimulationResult
+
+_Floats = npt.NDArray[np.float64]
+_FEWEST = 3
+_LEAST_NORM = 1.0  # of a bound on updates: the first may be small
+_HEADROOM = 4  # of bounds, over what the first training needed
+_LARGEST = 1e9  # of a bound: with six decimals, doubles count in ones up to here
+_MORE_SAMPLES = 2  # of later rounds, over the first
+
+
+def require_enough(people: Sequence[str]) -> None:
+    if len(people) < _FEWEST:
+        raise TooFewParticipants(
+            f"{len(people)} people; a simulation needs at least {_FEWEST}: with two, each could work out the other's model. "
+            "Each entry of `data` is one person's data"
+        )
+
+
+def settings_for(
+    asked: Mapping[str, Any], shape: ModelShape, initial: Weights, trained: Sequence[Weights], samples: Sequence[int]
+) -> TaskSettings:
+    """The task's settings, checked: they fit the model.
+
+    Args:
+        asked: What the caller has set; it is taken as it is.
+        shape: The model's.
+        initial: What everyone starts from.
+        trained: The models after the first training.
+        samples: Everyone's number of samples, as far as it is known.
+    """
+    start = shape.flat(initial)
+    usual: dict[str, Any] = {
+        "max_participants": max(_FEWEST, len(samples)),
+        "max_samples": _MORE_SAMPLES * max(samples),
+    }
+    if asked.get("profile") == "shares":
+        usual |= _bounds_of_changes(start, map(shape.flat, trained))
+    else:
+        usual |= _bounds_of_weights(itertools.chain([start], map(shape.flat, trained)))
+        usual |= {} if asked.get("budget") is not None else {"lanes": 0}  # more room for weights
+    settings = TaskSettings.of(**usual | dict(asked))
+    try:
+        profile_named(settings.profile).check(settings, shape.parameters)
+    except WidthBudgetExceeded as wrong:
+        raise WidthBudgetExceeded(f"{_chosen_words(settings, asked)}{wrong}") from None
+    return settings
+
+
+def _chosen_words(settings: TaskSettings, asked: Mapping[str, Any]) -> str:
+    """What nobody has set, and may therefore not know."""
+    found = {name: getattr(settings, name) for name in ("max_norm", "clip", "max_samples") if name not in asked}
+    words = ", ".join(f"{name} = {value}" for name, value in found.items() if value is not None)
+    return (
+        f"the first training suggests {words}: too much together. Is the learning rate too large? In detail: "
+        if words
+        else ""
+    )
+
+
+def _bounds_of_changes(start: _Floats, models: Iterable[_Floats]) -> dict[str, float]:
+    """Within the norm, no single weight can change by more than it."""
+    norm = max((float(np.linalg.norm(model - start)) for model in models), default=0.0)
+    bound = max(_LEAST_NORM, _bound(_HEADROOM * norm))
+    return {"max_norm": bound, "clip": bound}
+
+
+def _bounds_of_weights(models: Iterable[_Floats]) -> dict[str, float]:
+    """A model that starts near zero grows: no less than the usual bound."""
+    usual = float(TaskSettings.model_fields["clip"].default)
+    return {"clip": max(usual, _bound(_HEADROOM * max(float(np.abs(model).max()) for model in models)))}
+
+
+def _bound(value: float) -> float:
+    """To two digits; 0 stays 0."""
+    if value <= 0:
+        return 0.0
+    if value > _LARGEST:
+        raise SettingsError(
+            f"the first training needs room for {value:.2g}, and bounds end at {_LARGEST:.0g}: lower its learning rate, or "
+            "scale the model"
+        )
+    return rounded_up(value)
+
 
 _CLAIM_WINDOW = 10.0**9  # seconds: nobody is late in one process
 
@@ -44,7 +137,7 @@ def simulate(
     progress: bool | None = None,
     seed: int = 0,
     insecure_test_key: bool = False,
-    **settings: Any,  # noqa: ANN401 -- TaskSettings checks each by name
+    **settings: Unpack[TaskOptions],
 ) -> SimulationResult:
     """Run a whole campaign in this process: people train, the servers average what they cannot read, everyone reads on.
 
@@ -71,7 +164,7 @@ def simulate(
         progress: True shows it, False does not; None, the default, shows it on a terminal and in a notebook.
         seed: Of the dropouts, and of `info.seed`.
         insecure_test_key: Allow `key_bits` below 2048, for tests.
-        **settings: Any setting of a task (`TaskSettings`): `budget="36.00"` pays rewards in each round. What is not given
+        **settings: Any setting of a task (`TaskOptions`): `budget="36.00"` pays rewards in each round. What is not given
             follows from the data: `max_participants`, `max_samples`, and the bounds `clip` and `max_norm`, which have four
             times the room that everyone's first training needed.
 
@@ -89,7 +182,7 @@ def simulate(
     require_functions(train, evaluate)
     people = _named(data)
     require_enough(list(people))
-    asked = settings | {"rounds": rounds, "profile": profile}
+    asked: dict[str, Any] = {**settings, "rounds": rounds, "profile": profile}
     try:
         simulation = _Simulation(train, evaluate, people, asked, seed, insecure_test_key)
         away = away_in(dropouts, list(people), rounds, seed)
@@ -98,6 +191,9 @@ def simulate(
     except FunctionRaised as raised:
         error = raised.error
     raise error
+
+
+simulate.__doc__ = f"{inspect.getdoc(simulate)}\n\nThe settings of a task:\n{option_words()}"
 
 
 def _named(data: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
@@ -145,7 +241,7 @@ class _Simulation:
 
         key = self.insecure_test_key
         crowd = SimulatedCrowd(definition, start, trainers, away, insecure_test_key=key, on_change=on_change)
-        crowd.seen.began[1] = began
+        crowd.log.began[1] = began
         crowd.run()
         return self._result(crowd, form, told)
 
@@ -171,7 +267,7 @@ class _Simulation:
     def _tell(self, crowd: SimulatedCrowd, told: Shown) -> None:
         for round_ in crowd.rounds():
             if not round_.is_over and round_.number > 1:  # the first was told of when it was trained
-                told.trained(round_.number, len(crowd.seen.of("trained", round_.number)))
+                told.trained(round_.number, len(crowd.log.of("trained", round_.number)))
             elif round_.is_over and round_.number not in self._told and self._is_read(crowd, round_.number):
                 self._told.add(round_.number)
                 told.finished(self._round(crowd, round_))
@@ -180,34 +276,32 @@ class _Simulation:
         """By everyone who can now; the last average is the requester's, and is told of at the end."""
         if number == crowd.settings.rounds:
             return False
-        return number + 1 in crowd.seen.ended or len(crowd.seen.of("read", number)) >= len(self.people) - len(
-            crowd.away
-        )
+        return number + 1 in crowd.log.ended or len(crowd.log.of("read", number)) >= len(self.people) - len(crowd.away)
 
     def _round(
         self, crowd: SimulatedCrowd, round_: Round, metrics: Mapping[str, float] | None = None
     ) -> SimulatedRound:
-        number, seen, averaged = round_.number, crowd.seen, round_.state is RoundState.REWARDED
-        trained, read = seen.of("trained", number), seen.of("read", number)
+        number, log, averaged = round_.number, crowd.log, round_.state is RoundState.REWARDED
+        trained, read = log.of("trained", number), log.of("read", number)
         values = [
-            ({key: value for key, value in details.items() if key not in NOT_METRICS}, seen.weights[number, name])
+            ({key: value for key, value in details.items() if key not in NOT_METRICS}, log.weights[number, name])
             for name, details in read.items()
         ]
         participants = crowd.averaged(number) if averaged else ()
-        rewards = {name: from_millionths(one["millionths"]) for name, one in seen.of("rewarded", number).items()}
+        rewards = {name: from_millionths(one["millionths"]) for name, one in log.of("rewarded", number).items()}
         return SimulatedRound(
             number=number,
             metrics=weighted_mean(values) if metrics is None else metrics,
             participants=participants,
-            dropped=tuple(name for name in self.people if name in seen.dropped[number] and name not in participants),
-            late=tuple(seen.late[number]),
+            dropped=tuple(name for name in self.people if name in log.dropped[number] and name not in participants),
+            late=tuple(log.late[number]),
             rejected=crowd.rejected(number),
             clipped={name: one["clipped"] for name, one in trained.items() if one["clipped"]},
             scaled={name: one["scaled"] for name, one in trained.items() if "scaled" in one},
             rewards=rewards,
-            seconds=seen.ended[number] - seen.began[number],
-            bytes_up=seen.up[number],
-            bytes_down=seen.down[number],
+            seconds=log.ended[number] - log.began[number],
+            bytes_up=log.up[number],
+            bytes_down=log.down[number],
             is_averaged=averaged,
         )
 
@@ -224,7 +318,7 @@ class _Simulation:
         for round_ in history:
             if round_.number not in self._told:
                 told.finished(round_)
-        rewards = {name: from_millionths(crowd.seen.paid.get(name, 0)) for name in self.people}
+        rewards = {name: from_millionths(crowd.log.paid.get(name, 0)) for name in self.people}
         return SimulationResult(
             model=form.model(arrays),
             history=history,

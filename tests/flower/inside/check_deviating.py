@@ -5,13 +5,13 @@ import json
 import sys
 import types
 from collections.abc import Callable
-from io import BytesIO
 
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
+from safetensors.numpy import load, save
 
 from crowdfl.errors import ProtocolError, SettingsError
 from crowdfl.flower import CrowdFLMod, CrowdFLStrategy, crowdfl_mod
@@ -288,9 +288,7 @@ def other_initial(told: dict, _kept: dict) -> dict:
     """Weights of the server's choice, for one client alone."""
     if "initial" not in told:
         return told
-    buffer = BytesIO()
-    np.savez(buffer, **{name: array + 1 for name, array in np.load(BytesIO(told["initial"])).items()})
-    return told | {"initial": buffer.getvalue()}
+    return told | {"initial": save({name: np.asarray(array + 1) for name, array in load(told["initial"]).items()})}
 
 
 def old_publication(told: dict, kept: dict) -> dict:

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, FedProx
 
 from crowdfl.errors import FormatError, ModelMismatch, NotReady, SettingsError
 from crowdfl.flower import CrowdFLMod, CrowdFLStrategy, crowdfl_mod, open_model
-from crowdfl.flower.state import open_blobs
+from crowdfl.flower.client_state import open_blobs
 from tests.flower.inside.grid import ServedGrid, average, distance, initial, make_app, samples
 
 NODES = range(1, 6)

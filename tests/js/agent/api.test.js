@@ -75,7 +75,7 @@ class Reception {
   /** @param {Asked} asked */
   async _commit({ body }) {
     const { digest } = JSON.parse(new TextDecoder().decode(body));
-    if (!this.arrived.length) return problem("not-there-yet", 404);
+    if (!this.arrived.length) return problem("not-ready", 404);
     if (hex(await sha256(this.arrived)) !== digest) return problem("truncated", 400);
     this.receipts += 1;
     return json({ receipt: "signed" }, 201);
@@ -162,7 +162,7 @@ test("an upload that SP loses again and again, or never takes, comes to an end",
   losing.before = ({ path }) => {
     if (!path.endsWith("/commit")) return null;
     losing.arrived = new Uint8Array();
-    return problem("not-there-yet", 404);
+    return problem("not-ready", 404);
   };
   await assert.rejects(reach((one) => losing.answer(one)).platform.send(TASK, 1, keys, UPLOAD), ServiceUnavailable);
   const stuck = reach(({ method }) => json({ offset: method === "PATCH" ? 10 : 10 }));
@@ -173,7 +173,7 @@ test("an upload that SP loses again and again, or never takes, comes to an end",
 
 test("a round that has not opened is told as such when all bytes wait there", async () => {
   const reception = new Reception();
-  reception.before = ({ path }) => (path.endsWith("/commit") ? problem("not-there-yet", 404) : null);
+  reception.before = ({ path }) => (path.endsWith("/commit") ? problem("not-ready", 404) : null);
   await assert.rejects(reach((one) => reception.answer(one)).platform.send(TASK, 1, keys, UPLOAD), NotReady);
 });
 

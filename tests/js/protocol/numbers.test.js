@@ -2,17 +2,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { fromHex, hex, u32 } from "#web/phone/protocol/bytes.js";
+import { concat, fromHex, hex, u32, utf8 } from "#web/phone/protocol/bytes.js";
 import { chainFromBytes, chainToBytes, chainWeights, roundedQuotient, startChain } from "#web/phone/protocol/chain.js";
-import { readNpz } from "#web/phone/protocol/npz.js";
 import { signedHeaders } from "#web/phone/protocol/request.js";
 import { littleEndian } from "#web/phone/protocol/ring.js";
+import { readSafetensors } from "#web/phone/protocol/safetensors.js";
 import { sharesTask } from "#web/phone/protocol/settings.js";
 import { rint } from "#web/phone/protocol/steps.js";
 import { encodeUpdate } from "#web/phone/protocol/upload.js";
-import { definitionOf, keysFrom, refuses, vectors } from "./support.js";
+import { altered, definitionOf, keysFrom, refuses, vectors } from "./support.js";
 
-const { updates, quotients, requests, npz, signing } = vectors("phone_updates");
+const { updates, quotients, requests, safetensors, signing } = vectors("phone_updates");
 
 /** @param {string} digits */
 const doubles = (digits) => new Float64Array(fromHex(digits).buffer);
@@ -106,25 +106,42 @@ test("a request without a sensible time is not signed", async () => {
   }
 });
 
-for (const { name, npz: digits, weights } of npz.models) {
-  test(`a model is read from its file, ${name}`, async () => {
-    assert.equal(hex(new Uint8Array((await readNpz(fromHex(digits), npz.arrays)).buffer)), weights);
+for (const { name, file, weights } of safetensors.models) {
+  test(`a model is read from its file, ${name}`, () => {
+    assert.equal(hex(new Uint8Array(readSafetensors(fromHex(file), safetensors.arrays).buffer)), weights);
   });
 }
 
-for (const { name, npz: digits, error } of npz.bad) {
-  test(`a model's file with ${name} is refused: ${error}`, () => refuses(error, () => readNpz(fromHex(digits), npz.arrays)));
+for (const { name, file, error } of safetensors.bad) {
+  test(`a model's file with ${name} is refused: ${error}`, () =>
+    refuses(error, () => readSafetensors(fromHex(file), safetensors.arrays)));
 }
 
-test("a model's file that was cut off or altered anywhere is refused by name, or gives the same weights", async () => {
-  for (const { npz: digits, weights } of npz.models.slice(0, 2)) {
-    const whole = fromHex(digits);
-    for (let place = 0; place < whole.length; place += 2) {
-      for (const bytes of [whole.slice(0, place), Uint8Array.from(whole, (byte, i) => (i === place ? byte ^ 4 : byte))]) {
-        const found = await readNpz(bytes, npz.arrays).catch((error) => error);
-        if (found instanceof Float64Array) assert.equal(hex(new Uint8Array(found.buffer)), weights, `byte ${place}`);
-        else assert.ok(["FormatError", "ModelMismatch"].includes(found.name), `byte ${place}: ${found.stack}`);
-      }
+test("a model's file that was cut off or altered in its header is refused by name, or gives the same weights", () => {
+  for (const { file, weights } of safetensors.models) {
+    const whole = fromHex(file);
+    const headerEnd = 8 + new DataView(whole.buffer).getUint32(0, true);
+    for (let place = 0; place < whole.length; place += 1) {
+      const changed = place < headerEnd ? [1, 4, 16, 128].map((flip) => altered(whole, place, flip)) : [];
+      for (const bytes of [whole.slice(0, place), ...changed]) requireSame(bytes, weights, place);
     }
   }
+});
+
+/** @param {import("#web/phone/protocol/bytes.js").Bytes} bytes @param {string} weights @param {number} place */
+function requireSame(bytes, weights, place) {
+  try {
+    assert.equal(hex(new Uint8Array(readSafetensors(bytes, safetensors.arrays).buffer)), weights, `byte ${place}`);
+  } catch (/** @type {any} */ error) {
+    assert.ok(["FormatError", "ModelMismatch"].includes(error.name), `byte ${place}: ${error.stack}`);
+  }
+}
+
+test("a header of a few bytes that announces gigabytes takes no memory", async () => {
+  const shape = /** @type {[string, number[]][]} */ ([["w", [1_000_000_000]]]);
+  const header = utf8(JSON.stringify({ w: { dtype: "F64", shape: [1e9], data_offsets: [0, 8e9] } }));
+  const bytes = concat(Uint8Array.of(header.length, 0, 0, 0, 0, 0, 0, 0), header, new Uint8Array(8));
+  const before = process.memoryUsage().arrayBuffers;
+  await refuses("FormatError", () => readSafetensors(bytes, shape));
+  assert.ok(process.memoryUsage().arrayBuffers - before < 2 ** 20);
 });

@@ -123,13 +123,12 @@ def computed(
     small: SmallRound,
     budget: int,
     seed: int = 1,
-    meddle: Callable[[Given], None] = lambda given: None,
+    meddle: Callable[[RoundScores], None] = lambda scores: None,
 ) -> tuple[list[int], Transcript]:
-    """The rewards of a round by both halves, and what was sent. A server that deviates has meddled with its dealt shares:
-    adding to the share of a mask is adding to what it covers."""
+    """The rewards of a round by both halves, and what was sent. A CSP that deviates has meddled with its shares."""
     given = scripted(widths, seed)
     sp, csp = scores_of(given, widths, small, seed)
-    meddle(given)
+    meddle(csp)
     first, second, transcript = run(
         lambda divider: rules.rewards(divider, widths, given.sp[1], sp, budget),
         lambda divider: rules.rewards(divider, widths, given.csp[1], csp, budget),

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
@@ -41,7 +40,7 @@ def altering(parties, at, change):
     def ask(request):
         reply = parties.keeping.answer(request)
         step = StepRequest.from_bytes(request, parties.shape.limits(10**6)).step
-        return ask_directly(lambda _: change(reply) if step == at else reply)(request)
+        return ask_directly(lambda _: change(parties, reply) if step == at else reply)(request)
 
     return ask
 
@@ -62,10 +61,10 @@ def record_of(parties, reply):
     return RoundRecord.from_bytes(average_of(parties, reply).record, parties.shape.limits())
 
 
-def with_record(parties, **changes):
+def with_record(**changes):
     """The average with another record, rightly signed."""
 
-    def change(reply):
+    def change(parties, reply):
         record = resigned(parties, replace(record_of(parties, reply), **changes))
         return replace(average_of(parties, reply), record=record).to_bytes()
 
@@ -77,41 +76,65 @@ def parties():
     return Parties(settings=UNCHECKED)
 
 
-RECORDS = {
-    "another round": {"number": 2},
-    "another task": {"task": "00" * 16},
-    "another base": {"base": bytes(32)},
-    "somebody left out": {"accepted": tuple(name_of(i) for i in range(4))},
-    "somebody added": {"accepted": tuple(name_of(i) for i in range(6))},
-    "another hash of what was sent": {"sent": bytes(32)},
-}
+def unsigned(parties, reply):
+    record = replace(record_of(parties, reply), signature=bytes(64)).to_bytes()
+    return replace(average_of(parties, reply), record=record).to_bytes()
 
 
-@pytest.mark.parametrize("changes", RECORDS.values(), ids=RECORDS.keys())
-def test_sp_publishes_no_record_that_is_not_of_its_round(parties, changes):
-    with pytest.raises(ProtocolError):
-        parties.play(1, parties.encrypt(1, parties.models()), altering(parties, 2, with_record(parties, **changes)))
+def other_length(part):
+    """Sums or a total of three bytes, in a record that is rightly signed."""
 
-
-def test_sp_publishes_no_record_that_csp_has_not_signed(parties):
-    def change(reply):
-        record = replace(record_of(parties, reply), signature=bytes(64)).to_bytes()
-        return replace(average_of(parties, reply), record=record).to_bytes()
-
-    with pytest.raises(BadSignature):
-        parties.play(1, parties.encrypt(1, parties.models()), altering(parties, 2, change))
-
-
-@pytest.mark.parametrize("part", ["sums", "total"])
-def test_sp_publishes_no_sums_of_another_length(parties, part):
-    def change(reply):
+    def change(parties, reply):
         average = replace(average_of(parties, reply), **{part: b"\1" * 3})
         parts = average.sums, average.total, average.participants, average.requester
         sent = sha256(bind("crowdfl sent 1", *parts))
         return replace(average, record=resigned(parties, replace(record_of(parties, reply), sent=sent))).to_bytes()
 
-    with pytest.raises(LengthMismatch):
-        parties.play(1, parties.encrypt(1, parties.models()), altering(parties, 2, change))
+    return change
+
+
+def broken(*names):
+    """Seals that CSP says it cannot open, without its signed word that the round is void."""
+    return lambda parties, reply: replace(
+        ManifestReply.from_bytes(reply, parties.shape.limits()), broken=names
+    ).to_bytes()
+
+
+def flipped(place):
+    def change(_parties, reply):
+        place_ = place % len(reply)
+        return reply[:place_] + bytes([reply[place_] ^ 1]) + reply[place_ + 1 :]
+
+    return change
+
+
+# Settings, the step whose reply is altered, how, and what SP says to it.
+REPLIES = {
+    "a record of another round": (UNCHECKED, 2, with_record(number=2), ProtocolError),
+    "a record of another task": (UNCHECKED, 2, with_record(task="00" * 16), ProtocolError),
+    "a record of another base": (UNCHECKED, 2, with_record(base=bytes(32)), ProtocolError),
+    "somebody left out": (UNCHECKED, 2, with_record(accepted=tuple(map(name_of, range(4)))), ProtocolError),
+    "somebody added": (UNCHECKED, 2, with_record(accepted=tuple(map(name_of, range(6)))), ProtocolError),
+    "another hash of what was sent": (UNCHECKED, 2, with_record(sent=bytes(32)), ProtocolError),
+    "a record without CSP's signature": (UNCHECKED, 2, unsigned, BadSignature),
+    "sums of another length": (UNCHECKED, 2, other_length("sums"), LengthMismatch),
+    "a total of another length": (UNCHECKED, 2, other_length("total"), LengthMismatch),
+    "a broken seal of nobody": (UNCHECKED, 1, broken("z" * 20), ProtocolError),
+    "too many broken seals": (UNCHECKED, 1, broken(name_of(0), name_of(1)), ProtocolError),
+    "bits that CSP has not committed to": ({}, 5, flipped(0), RoundEnded),
+    "a verdict that CSP has not signed": ({}, 5, flipped(-1), BadSignature),
+    **{
+        f"a longer reply to step {step}": (PAYING, step, lambda _p, reply: reply + b"\0", CrowdFLError)
+        for step in range(2, 13)
+    },
+}
+
+
+@pytest.mark.parametrize(("settings", "step", "change", "refusal"), REPLIES.values(), ids=REPLIES.keys())
+def test_sp_takes_no_false_reply(settings, step, change, refusal):
+    parties = Parties(settings=settings)
+    with pytest.raises(refusal):
+        parties.play(1, parties.encrypt(1, parties.models()), altering(parties, step, change))
 
 
 def published(parties, **changes):
@@ -180,46 +203,6 @@ def test_two_readers_of_two_publications_part_ways(parties):
     assert "another model" in str(refusal)
 
 
-def test_a_seal_named_broken_that_is_not_in_the_manifest(parties):
-    def change(reply):
-        return replace(ManifestReply.from_bytes(reply, parties.shape.limits()), broken=("z" * 20,)).to_bytes()
-
-    with pytest.raises(ProtocolError):
-        parties.play(1, parties.encrypt(1, parties.models()), altering(parties, 1, change))
-
-
-def test_a_round_is_void_only_by_csps_signed_word(parties):
-    """Two of five seals said to be broken, and no word about it."""
-
-    def change(reply):
-        broken = name_of(0), name_of(1)
-        return replace(ManifestReply.from_bytes(reply, parties.shape.limits()), broken=broken).to_bytes()
-
-    with pytest.raises(ProtocolError):
-        parties.play(1, parties.encrypt(1, parties.models()), altering(parties, 1, change))
-
-
-def test_bits_that_csp_has_not_committed_to():
-    parties = Parties()
-    with pytest.raises(RoundEnded, match="committed"):
-        parties.play(1, parties.encrypt(1, parties.models()), altering(parties, 5, lambda r: bytes([r[0] ^ 1]) + r[1:]))
-
-
-def test_a_verdict_that_csp_has_not_signed():
-    parties = Parties()
-    with pytest.raises(BadSignature):
-        parties.play(
-            1, parties.encrypt(1, parties.models()), altering(parties, 5, lambda r: r[:-1] + bytes([r[-1] ^ 1]))
-        )
-
-
-@pytest.mark.parametrize("step", range(2, 13))
-def test_replies_of_another_length_are_refused(step):
-    parties = Parties(settings=PAYING)
-    with pytest.raises(CrowdFLError):
-        parties.play(1, parties.encrypt(1, parties.models()), altering(parties, step, lambda reply: reply + b"\0"))
-
-
 @pytest.fixture(scope="module")
 def played():
     """A round that pays."""
@@ -229,70 +212,44 @@ def played():
     return parties, round_
 
 
-class TestRewards:
-    """Envelopes and claims: by the rules that every profile has."""
-
-    def test_an_envelope_is_its_owners_alone(self, played):
-        parties, round_ = played
-        with pytest.raises(SealBroken):
-            parties.people[name_of(1)].open_reward(round_.envelopes[ME], 1)
-
-    def test_an_envelope_is_of_its_round_alone(self, played):
-        parties, round_ = played
-        with pytest.raises(SealBroken):
-            parties.people[ME].open_reward(round_.envelopes[ME], 2)
-
-    def test_sp_cannot_change_its_half(self, played):
-        parties, round_ = played
-        envelope = RewardEnvelope.from_bytes(round_.envelopes[ME], parties.shape.limits())
-        with pytest.raises(BadSignature):
-            parties.people[ME].open_reward(replace(envelope, mask=envelope.mask ^ 1).to_bytes(), 1)
-
-    def test_claims_are_paid_once_and_exactly(self, played):
-        parties, round_ = played
-        rewards = parties.rewards(1, round_)
-        sp = parties.new_sp(1)
-        for who, amount in rewards.items():
-            claim = parties.people[who].claim()
-            assert sp.claimant(claim) == who
-            assert sp.check_claim(claim) == who
-            assert sp.pay(claim, parties.keeping.answer(claim)) == {1: amount}
-
-    def test_a_claim_of_more_is_refused(self, played):
-        parties, round_ = played
-        person = parties.new_person(name_of(1))
-        person.open_reward(round_.envelopes[name_of(1)], 1)
-        claim = Claim.from_bytes(person.claim(), parties.shape.limits())
-        for refusal, change in ((WrongAmount, {"amounts": (claim.amounts[0] + 1,)}), (MasksDoNotFit, {"masks": (0,)})):
-            altered = replace(claim, **change)
-            signed = replace(altered, signature=parties.keys[name_of(1)].signing.sign(altered.statement))
-            with pytest.raises(refusal):
-                parties.keeping.answer(signed.to_bytes())
-
-    def test_nobody_claims_for_a_round_that_was_not_opened(self):
-        """Rewards were computed, the average was not asked for: the round is void."""
-        parties = Parties(settings=PAYING)
-        sp = parties.new_sp(1)
-        sp.add_all(parties.encrypt(1, parties.models()))
-        run_exchange(sp.reward(parties.shape.payment), parties.ask)
-        parties.people[ME].open_reward(sp.envelopes()[ME], 1)
-        with pytest.raises(MasksDoNotFit):
-            parties.keeping.answer(parties.people[ME].claim())
-
-    def test_a_task_without_rewards_attests_nothing(self, parties):
-        claim = Claim(parties.spec.name, ME, (), (), (), (), bytes(64)).to_bytes()
-        with pytest.raises((FormatError, ClaimRefused)):
-            parties.keeping.answer(claim)
-
-    def test_rewards_sum_to_the_budget(self, played):
-        parties, round_ = played
-        total = sum(parties.rewards(1, round_).values())
-        assert parties.shape.payment - 2 * 5 <= total <= parties.shape.payment
+def test_an_envelope_is_its_owners_and_its_rounds_and_sp_cannot_change_its_half(played):
+    """By the rules that every profile has: `tests/protocols/test_claims.py` goes through them."""
+    parties, round_ = played
+    envelope = RewardEnvelope.from_bytes(round_.envelopes[ME], parties.shape.limits())
+    altered = replace(envelope, mask=envelope.mask ^ 1).to_bytes()
+    attempts = ((name_of(1), round_.envelopes[ME], 1, SealBroken), (ME, round_.envelopes[ME], 2, SealBroken))
+    for who, sealed, number, refusal in (*attempts, (ME, altered, 1, BadSignature)):
+        with pytest.raises(refusal):
+            parties.people[who].open_reward(sealed, number)
 
 
-def test_all_weights_zero_pays_nothing():
-    """Nobody goes where the others go: everyone's update is zero."""
+def test_claims_are_paid_once_and_exactly_and_a_claim_of_more_is_refused(played):
+    parties, round_ = played
+    rewards, sp, who = parties.rewards(1, round_), parties.new_sp(1), name_of(1)
+    claim = Claim.from_bytes(parties.people[who].claim(), parties.shape.limits())
+    for refusal, change in ((WrongAmount, {"amounts": (claim.amounts[0] + 1,)}), (MasksDoNotFit, {"masks": (0,)})):
+        altered = replace(claim, **change)
+        signed = replace(altered, signature=parties.keys[who].signing.sign(altered.statement))
+        with pytest.raises(refusal):
+            parties.keeping.answer(signed.to_bytes())
+    for claimant, amount in rewards.items():
+        claim = parties.people[claimant].claim()
+        assert sp.claimant(claim) == sp.check_claim(claim) == claimant
+        assert sp.pay(claim, parties.keeping.answer(claim)) == {1: amount}
+
+
+def test_nobody_claims_for_a_round_that_was_not_opened():
+    """Rewards were computed, the average was not asked for: the round is void."""
     parties = Parties(settings=PAYING)
-    played = parties.play(1, parties.encrypt(1, dict.fromkeys(parties.names, parties.initial)))
-    assert set(parties.rewards(1, played).values()) == {0}
-    assert np.allclose(parties.read(1, played).weights, parties.initial, atol=0.0005)
+    sp = parties.new_sp(1)
+    sp.add_all(parties.encrypt(1, parties.models()))
+    run_exchange(sp.reward(parties.shape.payment), parties.ask)
+    parties.people[ME].open_reward(sp.envelopes()[ME], 1)
+    with pytest.raises(MasksDoNotFit):
+        parties.keeping.answer(parties.people[ME].claim())
+
+
+def test_a_task_without_rewards_attests_nothing(parties):
+    claim = Claim(parties.spec.name, ME, (), (), (), (), bytes(64)).to_bytes()
+    with pytest.raises((FormatError, ClaimRefused)):
+        parties.keeping.answer(claim)

@@ -3,10 +3,9 @@
 import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from crowdfl.crypto.sealing import SigningKey, seal_to
+from crowdfl.crypto.sealing import seal_to
 from crowdfl.errors import (
     BadSignature,
     BaseSpent,
@@ -20,14 +19,14 @@ from crowdfl.errors import (
     TooFewParticipants,
     WrongBase,
 )
-from crowdfl.protocols.profile import RESTORED
+from crowdfl.protocols.exchange import run_exchange
 from crowdfl.protocols.shares.chain import next_base
 from crowdfl.protocols.shares.round import rewards
 from crowdfl.protocols.shares.round.csp_state import CspBooks
 from crowdfl.protocols.shares.round.manifest import RoundManifest
 from crowdfl.protocols.shares.round.transcript import StepRequest, Transcript
 from tests.protocols.driving import Draft, Keeping
-from tests.protocols.shares.parties import PAYING, UNCHECKED, Parties, name_of
+from tests.protocols.shares.parties import PAYING, PAYMENT, UNCHECKED, Parties, name_of
 
 STEPS = {"no checks": (UNCHECKED, 2), "checks": ({}, 6), "rewards": (PAYING, 13)}
 EVERY = [(kind, step) for kind, (_, count) in STEPS.items() for step in range(1, count + 1)]
@@ -90,12 +89,6 @@ def manifest(opened):
     return manifest_in(opened[0], opened[1][0])
 
 
-def test_the_recorded_rounds_have_as_many_steps_as_this_module_tests():
-    assert {kind: len(recorded(settings)[1]) for kind, (settings, _) in STEPS.items()} == {
-        kind: count for kind, (_, count) in STEPS.items()
-    }
-
-
 ALTERED = {
     "a name twice": (lambda m: replace(m, names=(m.names[0], *m.names[:-1])), ProtocolError),
     "names out of order": (lambda m: _rows(m, [1, 0, 2, 3, 4]), ProtocolError),
@@ -130,48 +123,25 @@ def test_an_altered_manifest_is_refused_and_the_right_one_still_taken(opened, cs
     assert csp.answer(asked_with(manifest))
 
 
-def test_a_manifest_of_another_round_than_its_request(csp, manifest):
-    with pytest.raises(ProtocolError):
-        csp.answer(asked_with(manifest, number=2))
-
-
-def test_rounds_are_those_of_the_task(csp, manifest):
+def test_manifests_are_of_the_rounds_of_the_task_and_of_their_request(csp, manifest):
     for number in (0, 7):
         with pytest.raises(RoundsExhausted):
             csp.answer(asked_with(manifest, number=number))
+    for wrong in (manifest, replace(manifest, number=1 << 40)):  # the second has no place in any task
+        with pytest.raises(ProtocolError, match="of another round"):
+            csp.answer(StepRequest(3, 1, b"", wrong.to_bytes()).to_bytes())
 
 
-def test_csp_takes_one_manifest_a_round(csp, manifest):
-    """Not another one with somebody left out; the first one stays."""
+def test_csp_takes_one_manifest_a_round(opened, csp, manifest):
+    """Not another one with somebody left out, also if it had reserved the round for the first, and died."""
     csp.answer(asked_with(manifest))
     with pytest.raises(OutOfTurn):
         csp.answer(asked_with(_rows(manifest, [0, 1, 2, 3])))
-    assert csp.answer(asked_with(manifest))
-
-
-def test_a_second_manifest_is_refused_after_a_crash_before_the_answer(opened, manifest):
-    """CSP had reserved the round for the first, and died."""
-    parties = opened[0]
-    csp = parties.fresh_csp()
-    csp.answer(asked_with(manifest))
     reserved = {name: value for name, value in csp.memory.items() if "asked" in name or "seed" in name}
-    restarted = Keeping(parties.new_csp(), reserved)
+    restarted = Keeping(opened[0].new_csp(), reserved)
     with pytest.raises(OutOfTurn):
         restarted.answer(asked_with(_rows(manifest, [0, 1, 2, 3])))
     assert restarted.answer(asked_with(manifest)) == csp.answer(asked_with(manifest))
-
-
-def test_sybils_below_the_minimum_are_no_crowd():
-    """One honest participant among two is not averaged, whatever else is in the manifest."""
-    parties = Parties(people_count=5, settings=UNCHECKED | {"min_participants": 4})
-    uploads = parties.encrypt(1, dict(list(parties.models().items())[:3]))
-    with pytest.raises(TooFewParticipants):
-        parties.play(1, uploads)
-    sp = parties.new_sp(1)
-    sp.check = lambda: None
-    sp.add_all(uploads)
-    with pytest.raises(TooFewParticipants):
-        parties.ask(next(sp.publish(final=False)))
 
 
 def test_a_sum_that_was_sent_is_the_only_one_for_its_model():
@@ -183,6 +153,25 @@ def test_a_sum_that_was_sent_is_the_only_one_for_its_model():
     without = {who: model for who, model in models.items() if who != name_of(0)}
     with pytest.raises(BaseSpent):
         parties.play(2, parties.encrypt(2, without))
+
+
+def paid_samples(parties: Parties, number: int, names: list[str]) -> int:
+    """The sum of the samples that a round pays, as its first participant reads it off its reward. No average is asked for."""
+    models, samples = parties.models(), {who: place + 2 for place, who in enumerate(parties.names)}
+    sp, accomplice = parties.new_sp(number), names[0]
+    sp.add_all(parties.encrypt(number, {who: models[who] for who in names}, samples))
+    run_exchange(sp.reward(PAYMENT), parties.ask)
+    reward = parties.people[accomplice].open_reward(sp.envelopes()[accomplice], number)
+    return round(samples[accomplice] * (PAYMENT - len(names)) / reward)
+
+
+def test_rewards_of_rounds_that_are_never_opened_isolate_nobody() -> None:
+    """Everyone, and then everyone but one: the difference would be that one's number of samples."""
+    parties = Parties(people_count=6, settings=PAYING)
+    everyone = paid_samples(parties, 1, parties.names)
+    assert everyone == sum(range(2, 8))
+    with pytest.raises(BaseSpent):
+        paid_samples(parties, 2, parties.names[:-1])
 
 
 def test_a_round_given_up_before_its_sum_leaves_its_model_for_the_next():
@@ -240,7 +229,9 @@ def _forked_base(parties, publication):
 
 @pytest.fixture(scope="module")
 def rounds():
-    return {kind: recorded(settings) for kind, (settings, _) in STEPS.items()}
+    made = {kind: recorded(settings) for kind, (settings, _) in STEPS.items()}
+    assert {kind: len(requests) for kind, (_, requests) in made.items()} == {kind: n for kind, (_, n) in STEPS.items()}
+    return made
 
 
 @pytest.mark.parametrize(("kind", "step"), EVERY, ids=[f"{k}-{s}" for k, s in EVERY])
@@ -307,27 +298,3 @@ def test_csp_answers_no_other_messages(csp):
         csp.answer(b"CFLM\2\x01")
     with pytest.raises(FormatError):
         csp.answer(b"")
-
-
-def test_a_csp_restored_from_a_backup_answers_no_step(opened, manifest):
-    csp = Keeping(opened[0].new_csp(), {RESTORED: b""})
-    with pytest.raises(RoundEnded, match="restored"):
-        csp.answer(asked_with(manifest))
-
-
-def test_a_manifest_signed_by_keys_of_sps_own_is_refused(opened, csp, manifest):
-    own = SigningKey.fresh()
-    rows = zip(manifest.names, manifest.digests, manifest.sealed, strict=True)
-    statements = [manifest.place.bind("crowdfl upload 1", who.encode(), digest, sealed) for who, digest, sealed in rows]
-    with pytest.raises(BadSignature):
-        csp.answer(asked_with(replace(manifest, signatures=tuple(map(own.sign, statements)))))
-
-
-def test_what_sp_publishes_is_uniform_to_it():
-    """The same updates twice give sums that have nothing in common: only readers can tell."""
-    publications = []
-    for _ in range(2):
-        parties = Parties(parameters=64, settings=UNCHECKED)
-        publications.append(parties.play(1, parties.encrypt(1, parties.models())).publication)
-    first, second = (np.frombuffer(p[:200], dtype=np.uint8) for p in publications)
-    assert np.count_nonzero(first == second) < 100

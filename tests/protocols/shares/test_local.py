@@ -1,4 +1,4 @@
-"""A `shares` task through all roles in one process: rounds, rewards, claims, restarts, a cheating phone."""
+"""A `shares` task through all roles in one process: rounds, rewards, claims, restarts."""
 
 from decimal import Decimal
 
@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from crowdfl.crypto.compute import Threads
-from crowdfl.errors import RewardsOff, RoundEnded, SettingsError
-from crowdfl.protocols.shares.round.upload import make_upload
-from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.errors import RewardsOff, SettingsError
 from crowdfl.simulation.local_host import LocalFederation, Update
 
 SETTINGS = {"profile": "shares", "max_participants": 4, "max_samples": 10, "lanes": 128, "max_norm": 5.0, "rounds": 4}
@@ -70,48 +68,3 @@ def test_dropouts_cost_nothing():
     check_average(fed.round(updates(1)), updates(1))
     fewer = {who: update for who, update in updates(2).items() if who != "p1"}
     check_average(fed.round(fewer), fewer)
-
-
-def cheated(person, number, samples):
-    """What an altered phone sends in place of its upload: a number of samples out of bounds."""
-    definition, side = person.look(), person.side
-    shape = SharesShape(definition.spec)
-    base = side.chain()[4:36]
-    place = shape.place(number, base)
-    zeros = np.zeros(definition.spec.parameters, dtype=np.int64)
-    body = make_upload(shape, place, person.keys.who, person.keys.signing, side.bundle.csp_sealing, zeros, samples)
-    person.blobs.delete(f"rounds/{number}/upload")
-    person.blobs.put(f"rounds/{number}/upload", body.to_bytes())
-
-
-class Cheating(LocalFederation):
-    """Phones that upload a thousand samples."""
-
-    cheaters = ()
-
-    def _encrypted(self, task, number, arrays, samples):
-        clipped = super()._encrypted(task, number, arrays, samples)
-        for who in self.cheaters:
-            cheated(self.host.people[who], number, 1000)
-        return clipped
-
-
-def test_a_cheating_phone_is_left_out_alone():
-    fed = Cheating(backend=Threads(1), **SETTINGS)
-    fed.round(updates(1))
-    fed.cheaters = ("p2",)
-    trained = updates(2)
-    check_average(fed.round(trained), {who: update for who, update in trained.items() if who != "p2"})
-    assert "out of bounds" in fed.host.people["p2"].read(2).standing
-    assert fed.host.people["p1"].read(2).standing is None
-
-
-def test_a_round_of_cheaters_is_void_and_the_next_one_starts_from_the_same_model():
-    fed = Cheating(backend=Threads(1), **SETTINGS)
-    fed.round(updates(1))
-    fed.cheaters = ("p1", "p2")
-    with pytest.raises(RoundEnded):
-        fed.round(updates(2))
-    fed.cheaters = ()
-    trained = updates(3)
-    check_average(fed.round(trained), trained)

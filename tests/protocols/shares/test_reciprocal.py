@@ -13,6 +13,7 @@ from crowdfl.errors import LengthMismatch, WidthBudgetExceeded
 from crowdfl.protocols.shares.circuits import reciprocal
 from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths, draw_mask, span_for
 from crowdfl.protocols.shares.circuits.scalars import to_integers
+from crowdfl.protocols.shares.circuits.wire import pack, unpack
 from tests.protocols.shares.dealing import Transcript, deal_with, run, split
 
 _BITS = 104  # of the modulus that divisors are shared in
@@ -20,13 +21,22 @@ WIDTHS = ReciprocalWidths(low=0, high=48, share=_BITS, precision=70, span=600)
 RAISED = ReciprocalWidths(low=30, high=48, share=_BITS, precision=70, span=600)
 
 
-def divided(widths: ReciprocalWidths, y: Sequence[int], seed: int = 1) -> tuple[list[int], Transcript]:
+def divided(widths: ReciprocalWidths, y: Sequence[int], seed: int = 1, shift: int = 0) -> tuple[list[int], Transcript]:
+    """The quotients, and what was sent: by a CSP that adds a number to its share of a divisor."""
+
+    def shifted(step: int, message: bytes) -> bytes:
+        size = widths.f_bits // 8
+        if step != 0 or shift == 0:
+            return message
+        return pack([unpack(message[:size], widths.f_bits)[0] + shift], widths.f_bits) + message[size:]
+
     given = deal_with(lambda cards: reciprocal.deal(cards, widths, len(y)), seed)
     shares = [to_integers(own, _BITS, index) for index, own in enumerate(split(y, _BITS, seed))]
     sp, csp, transcript = run(
         lambda divider: divider.reciprocals("test", widths, given.sp, shares[0]),
         lambda divider: divider.reciprocals("test", widths, given.csp, shares[1]),
         seed,
+        csp_sends=shifted,
     )
     return [a + b for a, b in zip(sp, csp, strict=True)], transcript
 
@@ -163,3 +173,30 @@ def test_masks_have_the_density_that_the_proof_speaks_of() -> None:
     distribution = [(x - lo) / (hi - lo) - math.sin(2 * math.pi * (x - lo) / (hi - lo)) / (2 * math.pi) for x in logs]
     gaps = [abs(value - (place + 0.5) / count) for place, value in enumerate(distribution)]
     assert max(gaps) < 2.2 / math.sqrt(count)
+
+
+SHIFTED = ReciprocalWidths(low=0, high=48, share=_BITS, precision=70, span=30_000)
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_csp_compares_a_divisor_with_a_number_of_its_choice(seed: int) -> None:
+    """Conceded: one bit a division, at once and unnoticed."""
+    threshold = 123_456_789
+    views = [divided(SHIFTED, [y], seed, -threshold)[1].views["test"][0] for y in (threshold - 1, threshold + 1)]
+    assert [seen >> (SHIFTED.modulus - 1) for seen in views] == [1, 0]
+
+
+@pytest.mark.parametrize("shift", [0, 1 << 40, 1 << (SHIFTED.f_bits - 1)])
+def test_whatever_csp_adds_every_divisor_explains_what_it_sees(shift: int) -> None:
+    """For each other divisor there is a mask and a remainder with which an honest SP would have sent the same."""
+    (seen,) = divided(SHIFTED, [987_654_321], shift=shift)[1].views["test"]
+    for y in (1, 2, 3, 10**6, 987_654_320, 987_654_322, (1 << 48) - 1):
+        m = -(-seen // (y + shift))
+        assert 1 << SHIFTED.lo <= m < 1 << SHIFTED.hi
+        assert 0 <= m * (y + shift) - seen < m >> SHIFTED.g
+
+
+def test_a_shift_that_would_show_the_mask_does_not_fit_its_message() -> None:
+    """m beside y*m in one number: for that CSP must add at least as much as the product is long."""
+    assert SHIFTED.lo + SHIFTED.high > SHIFTED.f_bits
+    assert SHIFTED.hi + SHIFTED.f_bits < SHIFTED.modulus - 1  # and nothing of m*(y + shift) wraps

@@ -11,7 +11,16 @@ from crowdfl.errors import LengthMismatch, WidthBudgetExceeded
 from crowdfl.learning import oracle
 from crowdfl.protocols.shares import payout
 from tests.protocols.shares.dealing import Transcript
-from tests.protocols.shares.scoring import SmallRound, computed, plain_rewards, plain_weights, weighed, widths_for
+from tests.protocols.shares.scoring import (
+    RoundScores,
+    SmallRound,
+    computed,
+    dot,
+    plain_rewards,
+    plain_weights,
+    weighed,
+    widths_for,
+)
 
 RULES = ("gate", "agreement", "distance")
 BUDGET = 123_456_789
@@ -130,12 +139,15 @@ def test_gate_shuts_above_three_quarters_of_the_last_sums_square(last: list[int]
     assert (paid[0] > 0) == is_paid
 
 
-@pytest.mark.parametrize(("rule", "exchanges"), [("gate", 5), ("agreement", 5), ("distance", 7)])
-def test_a_rule_takes_as_many_exchanges_as_planned(rule: str, exchanges: int) -> None:
+@pytest.mark.parametrize(("rule", "exchanges", "divisions"), [("gate", 5, 0), ("agreement", 5, 1), ("distance", 7, 4)])
+def test_a_rule_takes_as_many_exchanges_as_planned(rule: str, exchanges: int, divisions: int) -> None:
+    """Before rewards are known CSP has seen one masked number for each division, and of `gate` none."""
     small = SmallRound(
         [[3, 0, 0, 0, *_REST], [2, 1, 0, 0, *_REST], [4, 0, 1, 0, *_REST]], [1, 1, 1], [0, 1, 0, 0, *_REST]
     )
-    assert computed(widths_for(rule), small, BUDGET)[1].exchanges == exchanges
+    transcript = computed(widths_for(rule), small, BUDGET)[1]
+    assert transcript.exchanges == exchanges
+    assert sum(len(values) for values in transcript.views.values()) == divisions
 
 
 def test_gate_divides_where_a_table_would_be_too_large() -> None:
@@ -156,6 +168,25 @@ def test_distance_pays_as_the_papers_equation() -> None:
     paid, _ = computed(widths_for("distance", epsilon_units=10), SmallRound(lanes, samples), BUDGET)
     expected = oracle.rewards(list(updates), samples, BUDGET - 4, epsilon=10)
     assert np.allclose(paid, expected, rtol=1e-9, atol=2)
+
+
+def test_with_distance_a_shifted_sum_shows_the_distance_from_any_point() -> None:
+    """Conceded: CSP adds a vector to the opened sum, B_i is then <u_i, U + vector>, and weights 1 / (distance from there)."""
+    widths = widths_for("distance", epsilon_units=1, square=10**20)
+    small = SmallRound([[*row, 0, 0, *_REST] for row in ([100, 0], [0, 100], [50, 50])], [1, 1, 1])
+    point = [100, *[0] * (len(small.total) - 1)]
+    shifted = [3 * x for x in point]
+    away = [new - old for new, old in zip(shifted, small.total, strict=True)]
+
+    def meddle(csp: RoundScores) -> None:
+        for i, own in enumerate(small.lanes):
+            csp.B[i] = (csp.B[i] + dot(own, away)) % (1 << widths.R)
+        object.__setattr__(csp, "UU", csp.UU + dot(shifted, shifted) - dot(small.total, small.total))
+
+    paid, _ = computed(widths, small, BUDGET, meddle=meddle)
+    squares = [sum((x - c) ** 2 for x, c in zip(row, point, strict=True)) for row in small.lanes]
+    expected = plain_rewards([Fraction(1, 9 * square + 9 + 1) for square in squares], BUDGET)
+    assert all(abs(mine - other) < 3 for mine, other in zip(paid, expected, strict=True))
 
 
 @pytest.mark.parametrize("rule", RULES)

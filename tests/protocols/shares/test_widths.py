@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import SettingsError, WidthBudgetExceeded
+from crowdfl.protocols.shares.profile import SharesProfile
 from crowdfl.protocols.shares.widths import BLOCK, SharesWidths
+from crowdfl.settings import TaskSettings
 from tests.protocols.shares.lane_round import COINS, widths_of
 
 _PAPER: dict[str, Any] = {
@@ -171,6 +173,14 @@ def test_more_blocks_are_lost_by_chance_with_less_than_2_to_the_minus_40() -> No
 def test_what_the_profile_cannot_do_is_refused_by_name(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(SettingsError, match=reason):
         widths_of(**settings)
+
+
+@pytest.mark.parametrize("check", ["bounds", "none"])
+def test_a_budget_without_a_rule_that_pays_is_refused(check: str) -> None:
+    """Its rounds would stand still until SP's patience ends, with everyone's work in them."""
+    task = TaskSettings.of(profile="shares", rule="none", budget="9.00", check=check)
+    with pytest.raises(SettingsError, match="pays nobody: leave `budget` out"):
+        SharesProfile().check(task, 8)
 
 
 @pytest.mark.parametrize("settings", [{"budget": None}, {"rule": "none"}, {"rule": "none", "budget": None}])

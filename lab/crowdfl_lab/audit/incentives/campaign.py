@@ -23,9 +23,8 @@ from crowdfl.learning.datasets.npz_files import MotionSense, WindowFile
 from crowdfl.learning.datasets.synthetic import Synthetic
 from crowdfl.learning.features import Inputs, features
 from crowdfl.learning.models.learner import Learner, Training
-from crowdfl.learning.models.networks import mlp
 from crowdfl.learning.models.softmax import SoftmaxLearner
-from crowdfl.learning.models.torch_learner import TorchLearner
+from crowdfl.learning.models.torch_models import TorchLearner, mlp
 from crowdfl.learning.oracle import PlainStep, fedavg, updates_of
 from crowdfl_lab.wisdm_set import SET_FILE
 

@@ -23,7 +23,7 @@ from crowdfl.protocols.hardened.profile import HardenedParticipant
 from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import MILLION, TaskSettings
 from crowdfl_lab.bench import workload
-from crowdfl_lab.bench.compare.system import GOES_ON, CompareSettings, System, figures_of
+from crowdfl_lab.bench.compare.system import GOES_ON, CompareSettings, System, figures_of, who_reads
 from crowdfl_lab.bench.workload import (
     SERVERS,
     SIGMA,
@@ -128,10 +128,8 @@ class Hardened:
 
     def system(self, device: dict[str, Figure], servers: dict[str, Figure], note: str, where: str = "") -> System:
         """A row; `where` the servers compute, if not on this machine's cores."""
-        total = "" if self.hidden else " and the total"
         words = _WORDS | {
-            "reads": f"participants read the average{total}; a server alone, with participants or without, nothing else; "
-            "SP and CSP together everything",
+            "reads": who_reads("hardened"),
             "rewards": "yes, each participant reads its own" if self.rewards else "off",
         }
         layout = f"{self.length:,} ciphertexts of {self.budget.slots} slots; table window {self.window} bits"
@@ -161,8 +159,7 @@ def paper_system(settings: CompareSettings, backend: Backend) -> System:
         "off": large.off,
     }
     words = _WORDS | {
-        "reads": "SP with any one participant, or the requester's key alone: every upload; CSP reads averages and rewards "
-        "off its divisions (`crowdfl audit`)",
+        "reads": who_reads("paper"),
         "rewards": "yes, CSP can read them",
     }
     figures = figures_of(device, sample) | _server_figures(settings, shared, each, sample)
@@ -187,11 +184,6 @@ def _server_figures(
 
 _STAGES = ("collect", "check", "reward", "average")
 _DEALT_TO = ("sp", "csp")
-_READS = (
-    "participants read the average and the total; a server alone, with participants or without, and however it deviates, "
-    "no upload; SP and CSP together everything"
-)
-_BITS = "; of each upload a deviating server may learn a bit a round"
 
 
 @dataclass(frozen=True)
@@ -225,7 +217,7 @@ class Shares:
         words = {
             "kind": "crowdfl",
             "drop": f"{GOES_ON}: nobody is asked again, nothing is repaired",
-            "reads": _READS + (_BITS if self.rewards else "; but one phone that cheats can spoil the average"),
+            "reads": who_reads("shares"),
             "rewards": "yes, each participant reads its own; uploads out of bounds are left out"
             if self.rewards
             else "off",

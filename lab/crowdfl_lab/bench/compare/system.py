@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from crowdfl.disclosures import learnt_in
 from crowdfl.learning.oracle import fedavg
 from crowdfl_lab.bench.peers.ask import answer_or_reason
 from crowdfl_lab.bench.workload import BenchSettings, made_up_weights
@@ -57,6 +58,13 @@ class CompareSettings(BenchSettings):
     @property
     def present(self) -> int:
         return self.participants - self.dropped
+
+
+def who_reads(profile: str) -> str:
+    """As SECURITY.md has it; what is known to be weak is there too."""
+    learnt = {row.party: row.learns for row in learnt_in(profile)}
+    told = "; ".join(f"{party}: {learnt[party]}" for party in ("participant", "SP", "CSP", "SP and CSP together"))
+    return f"{told} (SECURITY.md has the rest)"
 
 
 def figures_of(values: Mapping[str, float], sample: str = "") -> dict[str, Figure]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from crowdfl.cli.doctor.command import DoctorCheck, fail, ok, warn
+from crowdfl.cli.doctor.machine import DoctorCheck, fail, ok, warn
 from crowdfl.errors import CrowdFLError, KeyNotProven, NotAuthenticated, ServiceUnavailable, TokenExpired
 from crowdfl.retry import Backoff
 from crowdfl.services.client.peer_link import PeerAccess
@@ -193,7 +193,7 @@ def _token(access: PeerAccess, path: Path, role: str) -> DoctorCheck:
 
 def _refused(what: str, wrong: CrowdFLError) -> DoctorCheck:
     if isinstance(wrong, ServiceUnavailable):
-        return warn(what, str(wrong), "try again when it answers; a service of an older release cannot say")
+        return warn(what, str(wrong), "try again when it answers")
     advice: dict[type[CrowdFLError], str] = {
         KeyNotProven: _ACCEPT,
         NotAuthenticated: f"make another one (`crowdfl exchange token`) and {_ACCEPT}",

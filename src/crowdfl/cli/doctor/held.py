@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from crowdfl.cli.doctor.command import DoctorCheck, ok, warn
+from crowdfl.cli.doctor.machine import DoctorCheck, ok, warn
 from crowdfl.errors import UnknownTask
 from crowdfl.roles.ends import Held, Lifetimes, TaskEnds
 from crowdfl.roles.records import TaskState

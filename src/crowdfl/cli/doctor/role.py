@@ -10,10 +10,10 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-from crowdfl.cli.doctor.command import DoctorCheck, fail, ok, warn
 from crowdfl.cli.doctor.credentials import requester_credentials, server_credentials
 from crowdfl.cli.doctor.held import held_checks
-from crowdfl.cli.exchange.folder import in_url
+from crowdfl.cli.doctor.machine import DoctorCheck, fail, ok, warn
+from crowdfl.cli.exchange.role_folder import in_url
 from crowdfl.errors import CrowdFLError, ServiceUnavailable, StoreError
 from crowdfl.retry import Backoff
 from crowdfl.services.background.watching import role_of

@@ -3,14 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from crowdfl.cli.exchange.folder import BUNDLE, RoleFolder
-from crowdfl.cli.exchange.part import HOLDS, PEERS, PublicPart, write_part
+from crowdfl.cli.exchange.role_folder import BUNDLE, HOLDS, PEERS, PublicPart, RoleFolder, write_part
 from crowdfl.errors import Conflict, PackageMissing, SettingsError
 from crowdfl.schema import Settings
 from crowdfl.settings import RequesterSettings, origin_of
 from crowdfl.storage.atomic import write_private
-from crowdfl.storage.settings_edit import put_settings
-from crowdfl.storage.settings_file import SERVICES
+from crowdfl.storage.settings_file import SERVICES, put_settings
 
 _PINNED = {"kgc": ("sp", "csp"), "csp": ("sp",)}  # whose TLS key each service asks to be proven
 _ADDED_TO = "web_origins"  # a list that has other entries too

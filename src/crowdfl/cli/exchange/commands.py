@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from crowdfl.cli.exchange.accept import install
-from crowdfl.cli.exchange.folder import RoleFolder
-from crowdfl.cli.exchange.part import HOLDS, PublicPart, read_part, same_digits, write_part
+from crowdfl.cli.exchange.role_folder import HOLDS, PublicPart, RoleFolder, read_part, same_digits, write_part
 from crowdfl.cli.output import Json, show
 from crowdfl.errors import BadSignature, KeyFileMissing, SettingsError
 from crowdfl.services.http.wire import new_token

@@ -9,13 +9,33 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.output import Json, JsonLines, clean, show, show_event, waiting
-from crowdfl.cli.own_code import Module, OwnLearnerName, OwnLossName, tell_code
-from crowdfl.cli.task.files import template
-from crowdfl.cli.task.links import code_in_letters, write_codes, write_links
-from crowdfl.cli.task.listing import listed, problem_lines, task_lines
-from crowdfl.cli.task.messages import SUMS, created_words, fund_words, order_words, status_words
-from crowdfl.cli.task.trying import Try, tell_trials, trial_lines, tried
+from crowdfl.cli.output import (
+    Json,
+    JsonLines,
+    Module,
+    OwnLearnerName,
+    OwnLossName,
+    clean,
+    show,
+    show_event,
+    tell_code,
+    waiting,
+)
+from crowdfl.cli.task.files import code_in_letters, template, write_codes, write_links
+from crowdfl.cli.task.views import (
+    SUMS,
+    Try,
+    created_words,
+    fund_words,
+    listed,
+    order_words,
+    problem_lines,
+    status_words,
+    task_lines,
+    tell_trials,
+    trial_lines,
+    tried,
+)
 from crowdfl.documents.links import link_of, phone_page
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import PackageMissing, SettingsError

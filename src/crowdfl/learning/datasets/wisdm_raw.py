@@ -17,9 +17,10 @@ import numpy as np
 
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets.data import Cut, Source, Split, person_at
-from crowdfl.learning.datasets.download import WISDM_URL
 from crowdfl.learning.datasets.recordings import GRAVITY, recordings_of, split_recordings
 
+WISDM_URL = "https://www.cis.fordham.edu/wisdm/includes/datasets/latest/WISDM_ar_latest.tar.gz"
+WISDM_FILE = "WISDM_ar_v1.1_raw.txt"  # in that archive
 ACTIVITIES = ("Downstairs", "Jogging", "Sitting", "Standing", "Upstairs", "Walking")
 HERTZ = 20.0
 
@@ -82,9 +83,7 @@ class WisdmRaw(Source):
             with self.path.open(encoding="ascii", errors="replace") as lines:
                 found = read_wisdm(lines)
         except FileNotFoundError as error:
-            raise DataMissing(
-                f"there is no {self.path}: `crowdfl wisdm fetch FOLDER` downloads it from {WISDM_URL}"
-            ) from error
+            raise DataMissing(f"there is no {self.path}: take {WISDM_FILE} out of {WISDM_URL}") from error
         if not found[0]:
             raise DataMalformed(f"{self.path} has no record `user,activity,timestamp,x,y,z;`: is it WISDM's raw text?")
         return found

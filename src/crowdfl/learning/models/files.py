@@ -38,15 +38,13 @@ def write_npz(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
     return stream.getvalue()
 
 
-def from_npz(shape: ModelShape, data: bytes, stored: Sequence[str] | None = None) -> Weights:
-    """The arrays in the model's order. `stored` are their names in the file, if these differ."""
-    called = dict(zip(stored or shape.names, shape.names, strict=True))
+def from_npz(shape: ModelShape, data: bytes) -> Weights:
+    """The arrays in the model's order."""
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
-            found = [name.removesuffix(_ENDING) for name in archive.namelist()]
-            _check_names(shape, [called.get(name, name) for name in found])
-            members = zip(called.items(), shape.shapes, strict=True)
-            return [_read_member(archive, place, name, wanted) for (place, name), wanted in members]
+            _check_names(shape, [name.removesuffix(_ENDING) for name in archive.namelist()])
+            members = zip(shape.names, shape.shapes, strict=True)
+            return [_read_member(archive, name, wanted) for name, wanted in members]
     except UNREADABLE as error:
         raise FormatError(f"the model is not a readable npz file: {error}") from error
 
@@ -84,8 +82,8 @@ def _check_kind(name: str, kind: str) -> None:
         raise ModelMismatch(f"the array {name!r} holds {kind}; expected float32 ('<f4') or float64 ('<f8')")
 
 
-def _read_member(archive: zipfile.ZipFile, place: str, name: str, wanted: tuple[int, ...]) -> npt.NDArray[np.float64]:
-    with archive.open(place + _ENDING) as member:
+def _read_member(archive: zipfile.ZipFile, name: str, wanted: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    with archive.open(name + _ENDING) as member:
         if np.lib.format.read_magic(member) != _VERSION:
             raise FormatError(f"the array {name!r} is not stored in version 1.0 of NumPy's format")
         found, fortran, dtype = np.lib.format.read_array_header_1_0(member, max_header_size=MAX_HEADER)

@@ -25,6 +25,8 @@ class ModelShape:
             raise ModelMismatch(f"{len(self.names)} names for {len(self.shapes)} arrays")
         if len(set(self.names)) != len(self.names):
             raise ModelMismatch("two arrays have the same name")
+        if "__metadata__" in self.names:
+            raise ModelMismatch("no array can be called __metadata__: safetensors files have something else there")
 
     @classmethod
     def of(cls, arrays: Mapping[str, npt.ArrayLike]) -> "ModelShape":

@@ -6,14 +6,10 @@ bytes, so that it is the same upload.
 
 import contextlib
 import hashlib
-import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-
-import numpy as np
-import numpy.typing as npt
 
 from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Progress
@@ -40,7 +36,7 @@ from crowdfl.errors import (
     UploadRejected,
     WrongBase,
 )
-from crowdfl.learning.models.files import from_npz
+from crowdfl.learning.models.files import from_safetensors, to_safetensors
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Profile, Tools
@@ -307,7 +303,7 @@ class Participant:
                 number, read.standing
             )  # first: with its average, a round is known to have taken the upload
         model = self._definition.shape.arrays(read.model)
-        self.blobs.put(f"rounds/{number}/average", arrays_to_npz(model))
+        self.blobs.put(f"rounds/{number}/average", to_safetensors(self._definition.shape, model))
         metrics = dict(evaluate(model)) if evaluate is not None else {}
         state = {} if read.state is None else {"state": read.state}
         self.on_event("read", {"round": number, **metrics, **state})
@@ -453,13 +449,13 @@ class Participant:
         """The newest model this participant has: what the last average led to, or the initial weights."""
         for number in range(self._definition.settings.rounds, 0, -1):
             if self.blobs.has(f"rounds/{number}/average"):
-                return arrays_from_npz(self.blobs.get(f"rounds/{number}/average"), self._definition)
+                return from_safetensors(self._definition.shape, self.blobs.get(f"rounds/{number}/average"))
         return self._initial_weights()
 
     def _initial_weights(self) -> Weights:
         if not self.blobs.has("initial"):
             self.blobs.put("initial", self._initial())
-        return arrays_from_npz(self.blobs.get("initial"), self._definition)
+        return from_safetensors(self._definition.shape, self.blobs.get("initial"))
 
     def _initial(self) -> bytes:
         initial = self.sp.initial_weights(self.task)
@@ -517,14 +513,3 @@ class _Stocked:
             return self.stock.take(count, progress=progress)
         except PoolExhausted:
             return self.fresh.take(count, progress=progress)
-
-
-def arrays_to_npz(arrays: Sequence[npt.NDArray[np.float64]]) -> bytes:
-    buffer = io.BytesIO()
-    np.savez(buffer, *arrays)
-    return buffer.getvalue()
-
-
-def arrays_from_npz(data: bytes, definition: Definition) -> Weights:
-    """Weights of a task's model from npz bytes, compared with its definition before anything is allocated."""
-    return from_npz(definition.shape, data, [f"arr_{i}" for i in range(len(definition.shape.names))])

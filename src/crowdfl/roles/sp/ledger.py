@@ -128,10 +128,7 @@ class Ledger:
     def expire_claims(self) -> list[Movement]:
         """After the claim deadline, what nobody claimed of each round returns to escrow."""
         rounds = [number for number, budget in self.budgets().items() if budget]
-        expired = [
-            Movement(f"{_EXPIRE} {n}", earned_account(n), ESCROW, self.balance(earned_account(n))) for n in rounds
-        ]
-        return expired
+        return [Movement(f"{_EXPIRE} {n}", earned_account(n), ESCROW, self.balance(earned_account(n))) for n in rounds]
 
     def refund(self, name: str) -> Movement:
         return Movement(f"refund {name}", ESCROW, REQUESTER, self.balance(ESCROW))

@@ -1,4 +1,4 @@
-"""CSP over HTTP: everything here is for SP alone."""
+"""CSP takes a task over, which takes long where KGC deals files for its rounds: whoever asks is sent away, and asks again."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -17,25 +17,63 @@ from crowdfl.roles.csp import Csp
 from crowdfl.roles.ends import TaskEnds
 from crowdfl.services.apps.ends import Survey, add_end_route, add_held_metrics
 from crowdfl.services.apps.peers import add_peer_gauge
-from crowdfl.services.apps.preparing import Preparations
-from crowdfl.services.client.breaker import Breaker
+from crowdfl.services.client.breaker import Breaker, PeerPatience
 from crowdfl.services.http.app_factory import Background, between_roles, make_app
-from crowdfl.services.http.auth import Tokens
+from crowdfl.services.http.auth import CertifiedToken, Pins, Tokens
 from crowdfl.services.http.bodies import (
     SMALL_LIMIT,
     Body,
     CertificateForm,
     Sha256,
     TaskId,
+    download,
     json_body,
     known_task,
     spooled,
     takes_bytes,
     takes_json,
 )
-from crowdfl.services.http.downloads import download
 from crowdfl.services.http.middleware import ServiceMetrics
-from crowdfl.services.http.pins import CertifiedToken, Pins
+
+_AT_ONCE = 4
+
+
+@dataclass
+class Preparations(Background):
+    """Those in progress, one per task, shared by everyone who asks for the same. A failure is told once."""
+
+    csp: Csp
+    patience: float  # seconds until a caller is sent away
+    kgc_patience: PeerPatience = field(default_factory=PeerPatience)
+    _futures: dict[str, Future[None]] = field(default_factory=dict, repr=False)
+    _workers: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(_AT_ONCE, "csp-prepares"), repr=False
+    )
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def prepare(self, task: str) -> bool:
+        """Whether CSP has all of the task; False while it is fetched. What keeps it from that is raised."""
+        with self._lock:
+            future = self._futures.get(task)
+            if future is None:
+                work = partial(copy_context().run, self._prepare, task)
+                future = self._futures[task] = self._workers.submit(work)
+        if not wait([future], self.patience).done:
+            return False
+        with self._lock:
+            if self._futures.get(task) is future:
+                del self._futures[task]
+        future.result()
+        return True
+
+    def stop(self) -> None:
+        """What was fetched is kept: the next process goes on from there."""
+        self._workers.shutdown(wait=False, cancel_futures=True)
+
+    def _prepare(self, task: str) -> None:
+        with self.kgc_patience():
+            self.csp.prepare(task)
+
 
 _REQUEST_LIMIT = 256 * 1024 * 1024
 _POLL_SECONDS = "1"

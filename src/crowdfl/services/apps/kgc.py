@@ -21,7 +21,7 @@ from crowdfl.roles.kgc import Kgc
 from crowdfl.services.apps.ends import Survey, add_end_route, add_held_metrics
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background, between_roles, make_app
-from crowdfl.services.http.auth import Security, TokenEntry, Tokens
+from crowdfl.services.http.auth import CertifiedToken, Pins, Security, TokenEntry, Tokens
 from crowdfl.services.http.bodies import (
     JSON_LIMIT,
     SMALL_LIMIT,
@@ -30,14 +30,13 @@ from crowdfl.services.http.bodies import (
     SignedOrder,
     TaskId,
     binary_body,
+    download,
     json_body,
     known_task,
     parse,
     takes_json,
 )
-from crowdfl.services.http.downloads import download
 from crowdfl.services.http.middleware import ServiceMetrics
-from crowdfl.services.http.pins import CertifiedToken, Pins
 from crowdfl.services.http.signatures import ByOwner, ByRequester, Proof, signed_json_body
 from crowdfl.services.http.wire import DIGEST_HEADER, REQUESTER_HEADER
 

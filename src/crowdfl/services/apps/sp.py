@@ -1,8 +1,12 @@
-"""SP over HTTP: the requester's and the participants' routes; uploads are in `sp_uploads`."""
+"""Claims to SP: how long one may be follows from its task, and who sends it is known before any of it is read.
+
+A phone of protocol 2 signs the claim but not the request: it is still let in, with few others at a time.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,9 +22,9 @@ from crowdfl.roles.sp.ends import SpEnds
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.services.apps.ends import Survey, add_held_metrics
 from crowdfl.services.apps.peers import add_peer_gauge
-from crowdfl.services.apps.sp_claims import add_claim_route
 from crowdfl.services.apps.sp_uploads import add_upload_routes
 from crowdfl.services.client.breaker import Breaker, PeerPatience
+from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background, make_app
 from crowdfl.services.http.auth import Security, Tokens
 from crowdfl.services.http.bodies import (
@@ -33,16 +37,56 @@ from crowdfl.services.http.bodies import (
     SignedOrder,
     TaskId,
     Who,
+    download,
     json_body,
     known_task,
     parse,
     spooled,
+    takes_bytes,
     takes_json,
 )
-from crowdfl.services.http.downloads import download
 from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.http.signatures import ByOwner, ByParticipant, ByRequester, Signed, signed_json_body
 from crowdfl.services.http.wire import OCTETS, REQUESTER_HEADER, from_base64
+
+_AT_ONCE = 16  # claims that are looked at, of the forty threads: CSP is asked about each
+
+
+@dataclass(frozen=True, eq=False)
+class _Claimant:
+    """A dependency: the participant who signed the request, of a task that is here."""
+
+    sp: Sp
+    signed: ByParticipant
+
+    @property
+    def security(self) -> Security:
+        return self.signed.security
+
+    async def __call__(self, request: Request, task: TaskId) -> Signed:
+        await to_thread.run_sync(self.sp.definition, task)  # or UnknownTask
+        return await self.signed(request, task)
+
+
+def add_claim_route(app: FastAPI, sp: Sp, folder: Path, guard: ByParticipant, patience: PeerPatience) -> None:
+    few = partial(to_thread.run_sync, limiter=CapacityLimiter(_AT_ONCE))
+    claimant = Annotated[Signed, Depends(_Claimant(sp, guard))]
+
+    def pay(task: str, body: Body) -> dict[str, Any]:
+        with patience():
+            outcome = sp.claim(task, body.read())
+        if outcome.short:
+            logs.get("sp").warning("a round held less than was claimed of it", task=task, rounds=sorted(outcome.short))
+        return {"amount": outcome.amount, "paid": outcome.paid, "claimed": outcome.claimed}
+
+    @app.post("/v1/tasks/{task}/claims", openapi_extra=takes_bytes())
+    async def claim(request: Request, task: TaskId, caller: claimant) -> dict[str, Any]:
+        """Pay a claim: what is paid, and what was claimed, by round. Less is paid where a round had nothing left."""
+        limit = await to_thread.run_sync(sp.claim_limit, task)
+        async with spooled(request, limit, folder) as body:
+            caller.require_body(body.digest)
+            return await few(partial(pay, task, body))
+
 
 _MODEL_LIMIT = 256 * 1024 * 1024
 _LARGE_AT_ONCE = 2  # tasks with long initial weights in memory; the others wait on disk

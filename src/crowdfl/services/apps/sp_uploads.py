@@ -1,17 +1,22 @@
-"""Uploads to SP: whole by PUT, or in pieces on a bad connection. Either way the answer is a signed receipt."""
+"""Requests that wait for the same thing are worked on together: a thread takes all that came while it was busy.
 
+A thread per request would cost more than the work, and would slow the event loop down.
+"""
+
+import asyncio
 import fcntl
 import hashlib
 import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import Context
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, Generic, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Query, Request, Response
@@ -22,11 +27,10 @@ from pydantic import Field
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import sign_document
-from crowdfl.errors import Conflict, Forbidden, LimitExceeded, NotReady, Truncated
+from crowdfl.errors import Conflict, Forbidden, LimitExceeded, NotReady, ServiceUnavailable, Truncated
 from crowdfl.roles.records import Upload
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.uploads import PendingUpload
-from crowdfl.services.apps.batches import Batches
 from crowdfl.services.http.auth import Security
 from crowdfl.services.http.bodies import (
     IN_MEMORY,
@@ -42,6 +46,79 @@ from crowdfl.services.http.bodies import (
 )
 from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.http.signatures import ByParticipant, Signed
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Item = TypeVar("_Item")
+_Outcome = TypeVar("_Outcome")
+_Queued = tuple[asyncio.AbstractEventLoop, _Key]
+_MOST = 16  # of one batch, so that nobody waits long for the rest of it
+_AT_ONCE = 2  # batches of a key: while one waits for the disk, another computes
+IN_WORK = _AT_ONCE * _MOST  # items of a key
+
+
+class Batches(Generic[_Key, _Item, _Outcome]):
+    """Hands items of one key to `work` in batches, a few batches at a time.
+
+    `work` returns, for each item, an outcome or the error of its refusal; if it raises, everyone in the batch gets that error.
+    """
+
+    def __init__(self, work: Callable[[_Key, Sequence[_Item]], Sequence[_Outcome | Exception]]) -> None:
+        self._work = work
+        self._waiting: dict[_Queued[_Key], list[tuple[_Item, asyncio.Future[_Outcome]]]] = {}
+        self._tasks: dict[_Queued[_Key], set[asyncio.Task[None]]] = {}
+
+    async def run(self, key: _Key, item: _Item) -> _Outcome:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_Outcome] = loop.create_future()
+        place = loop, key  # an app may be served by two loops at once: neither wakes the other's
+        self._waiting.setdefault(place, []).append((item, future))
+        self._start(place)
+        return await future
+
+    def _start(self, place: _Queued[_Key]) -> None:
+        tasks = self._tasks.setdefault(place, set())
+        if sum(not task.done() for task in tasks) < _AT_ONCE:  # one that has ended stays until the loop comes round
+            # In no request's context: a batch is the work of many.
+            task = place[0].create_task(self._serve(place), context=Context())
+            tasks.add(task)
+            task.add_done_callback(partial(self._ended, place))
+
+    def _ended(self, place: _Queued[_Key], task: asyncio.Task[None]) -> None:
+        tasks = self._tasks[place]
+        tasks.discard(task)
+        if place in self._waiting:  # it ended by an unexpected error
+            self._start(place)
+        elif not tasks:
+            del self._tasks[place]
+
+    async def _serve(self, place: _Queued[_Key]) -> None:
+        while waiting := self._waiting.pop(place, []):
+            batch, rest = waiting[:_MOST], waiting[_MOST:]
+            if rest:
+                self._waiting[place] = rest
+            try:
+                outcomes = await self._outcomes(place[1], [item for item, _ in batch])
+                for (_, future), outcome in zip(batch, outcomes, strict=True):
+                    _settle(future, outcome)
+            finally:  # whatever happened, nobody waits forever
+                for _, future in batch:
+                    _settle(future, ServiceUnavailable("the work on this request was interrupted: send it again"))
+
+    async def _outcomes(self, key: _Key, items: Sequence[_Item]) -> Sequence[_Outcome | Exception]:
+        try:
+            return await to_thread.run_sync(self._work, key, items)
+        except Exception as failure:  # noqa: BLE001 -- raised in every request that asked
+            return [failure] * len(items)
+
+
+def _settle(future: asyncio.Future[_Outcome], outcome: _Outcome | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, Exception):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
 
 _UPLOADS = "/v1/tasks/{task}/rounds/{number}/uploads/{who}"
 _COMMIT_LIMIT = 4096

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from crowdfl.services.background.ticker import Ticker
+from crowdfl.services.background.workers import Ticker
 
 HOUR = 3600.0
 

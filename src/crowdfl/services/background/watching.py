@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cryptography import x509
+from opentelemetry.trace import SpanKind
 
 from crowdfl.errors import CrowdFLError, NotReady
 from crowdfl.roles.ports import Events
@@ -26,7 +27,7 @@ def role_of(settings: ServiceSettings) -> str:
 @contextlib.contextmanager
 def around_step(task: str) -> Iterator[None]:
     """One step of a task: its lines and its calls to peers carry an id of its own."""
-    with logs.working_under(), tracing.current().span("step", {"task": task}):
+    with logs.working_under(), tracing.span("step", task=task):
         yield
 
 
@@ -35,8 +36,8 @@ def calls_to(peer: str, events: Events) -> Watch:
 
     @contextlib.contextmanager
     def watch(method: str, target: str) -> Iterator[None]:
-        attributes = {"peer": peer, "method": method, "path": target.partition("?")[0]}
-        with tracing.current().span(f"{method} {peer}", attributes, kind="client"):
+        path = target.partition("?")[0]
+        with tracing.span(f"{method} {peer}", kind=SpanKind.CLIENT, peer=peer, method=method, path=path):
             try:
                 yield
             except NotReady:  # an answer like another: it is not there yet

@@ -1,16 +1,18 @@
-"""One service as its clients reach it: TLS, credentials, retries that honour a deadline, problems as the errors they were.
+"""A service's clock as its client follows it, once a signature was refused for its time.
 
-A participant signs method, path with query, time and the SHA-256 of the body with the key that KGC certified. A requester signs
-the same with the key that its task's definition names, beside its token: the token lets it use the service, the signature its
-own task.
+A phone whose clock is wrong signs with the time in the reply's `Date`. A service that lies about its time gets signatures for
+another moment; it could repeat such a request later, to itself alone: the request names a task and a participant that no other
+service takes signatures of. Times more than a day away are not believed: then the person is asked to set the clock.
 """
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,9 +24,7 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import CrowdFLError, LimitExceeded, NotAuthenticated, ServiceUnavailable
 from crowdfl.retry import Backoff
 from crowdfl.services.client.breaker import Breaker, seconds_left
-from crowdfl.services.client.server_time import ServerTime
 from crowdfl.services.http import tls
-from crowdfl.services.http.context import outgoing
 from crowdfl.services.http.wire import (
     DIGEST_HEADER,
     OCTETS,
@@ -33,9 +33,36 @@ from crowdfl.services.http.wire import (
     PROTOCOL_HEADER,
     REQUESTER_HEADER,
     error_from,
+    outgoing,
     require_answer_in,
     signed_text,
 )
+
+FARTHEST = 86400.0  # seconds that a service's clock may differ from this device's
+_NEWS = 60.0  # a smaller difference is no reason for a refusal
+
+
+@dataclass
+class ServerTime:
+    """How many seconds a service is ahead of this device; 0 until a refusal says otherwise."""
+
+    ahead: float = 0.0
+
+    def learn(self, date: str | None, now: float) -> bool:
+        """Follow the service's clock from now on; False if that changes nothing, or it is too far away to be believed."""
+        ahead = _moment(date) - now
+        if not abs(ahead) <= FARTHEST or abs(ahead - self.ahead) < _NEWS:
+            return False
+        self.ahead = ahead
+        return True
+
+
+def _moment(date: str | None) -> float:
+    try:
+        return parsedate_to_datetime(date or "").timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return math.nan
+
 
 _RESPONSE_LIMIT = 1024 * 1024 * 1024
 _READ_SECONDS = 600.0  # a KGC that makes a key says nothing for a while

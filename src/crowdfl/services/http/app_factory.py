@@ -15,9 +15,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from crowdfl.errors import UnknownTask
 from crowdfl.services.background.watching import add_disk_gauge
 from crowdfl.services.http import logs, problems
-from crowdfl.services.http.auth import ROLES, SCHEMES, Security, TokenEntry, Tokens
+from crowdfl.services.http.auth import ROLES, SCHEMES, CertifiedToken, Pins, Security, TokenEntry, Tokens
 from crowdfl.services.http.middleware import BrowserAccess, RequestMiddleware, ServiceMetrics
-from crowdfl.services.http.pins import CertifiedToken, Pins
 from crowdfl.services.http.wire import PROTOCOL_HEADER, require_protocol
 from crowdfl.version import __version__
 

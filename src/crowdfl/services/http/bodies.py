@@ -9,12 +9,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Any, TypeVar
+from typing import IO, Annotated, Any, BinaryIO, TypeVar
 
+from anyio import to_thread
 from fastapi import Path as InPath
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from crowdfl.errors import FormatError, LimitExceeded, TooSlow
 from crowdfl.services.http.wire import OCTETS
@@ -176,3 +179,38 @@ async def _paced(request: Request, limit: int, take: Callable[[bytes], object]) 
                 raise LimitExceeded(f"a body of more than {limit} bytes, which is the limit here")
             take(chunk)
             pause.reschedule(min(now() + PACE.idle, started + PACE.patience + taken / PACE.rate))
+
+
+_PIECE = 64 * 1024
+
+
+class FileResponse(StreamingResponse):
+    """The rest of a file, which is closed at the end, whether the reader has stayed for it or not."""
+
+    def __init__(self, file: BinaryIO, length: int) -> None:
+        super().__init__(_pieces(file, length), media_type=OCTETS, headers={"Content-Length": str(length)})
+        self._file = file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._file:
+            await super().__call__(scope, receive, send)
+
+
+def download(file: BinaryIO) -> Response:
+    """An answer with what is in this file; a short one is read at once."""
+    length = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    if length > _PIECE:
+        return FileResponse(file, length)
+    with file:
+        return Response(file.read(), media_type=OCTETS)
+
+
+async def _pieces(file: BinaryIO, length: int) -> AsyncIterator[bytes]:
+    left = length
+    while left:
+        piece = await to_thread.run_sync(file.read, min(_PIECE, left))
+        if not piece:
+            raise EOFError("the file became shorter while it was sent")
+        left -= len(piece)
+        yield piece

@@ -1,7 +1,6 @@
-"""Logs as lines of JSON on stderr: `docs/operations.md` lists the events.
+"""What travels with a piece of work from one service to the next: its request id, and whatever else was asked to travel.
 
-Bodies, headers, tokens and messages of unexpected errors are never logged. An error of this project's own (`errors.py`) is made
-to be shown: its message is logged.
+It loads nothing: phones have this too, and send nothing of it.
 """
 
 import contextlib
@@ -9,8 +8,10 @@ import logging
 import secrets
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from structlog.types import EventDict, FilteringBoundLogger, Processor
 
 from crowdfl.errors import CrowdFLError
 from crowdfl.roles.ports import Events
-from crowdfl.services.http.context import request_id
+from crowdfl.services.http.wire import request_id
 from crowdfl.text import printable
 
 _LONGEST_REASON = 300
@@ -151,3 +152,33 @@ _SHARED: tuple[Processor, ...] = (
     structlog.processors.TimeStamper(fmt="iso", utc=True),
     _without_messages,
 )
+
+
+_SECONDS = 60.0
+_MOST_KINDS = 100
+_LIBRARIES = ("asyncio", "uvicorn.error")
+
+
+@dataclass
+class Seldom:
+    """A filter for a logger: a line like one that was let through less than a minute ago is dropped."""
+
+    now: Callable[[], float] = time.monotonic
+    _let_through: dict[str, float] = field(default_factory=dict)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Lines are alike if they begin alike: what follows names the connection."""
+        lines, now = str(record.msg).splitlines(), self.now()
+        kind = lines[0][:80] if lines else ""
+        last = self._let_through.get(kind)
+        if last is not None and now - last < _SECONDS:
+            return False
+        if len(self._let_through) >= _MOST_KINDS:
+            self._let_through.clear()
+        self._let_through[kind] = now
+        return True
+
+
+def rate_limit_library_logs() -> None:
+    for name in _LIBRARIES:
+        logging.getLogger(name).addFilter(Seldom())

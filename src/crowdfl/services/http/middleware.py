@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from opentelemetry.trace import SpanKind
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -18,9 +19,15 @@ from structlog.types import FilteringBoundLogger
 
 from crowdfl.services import tracing
 from crowdfl.services.http import logs
-from crowdfl.services.http.context import REQUEST_ID_HEADER, accepted_id
 from crowdfl.services.http.problems import respond
-from crowdfl.services.http.wire import DIGEST_HEADER, PROTOCOL, PROTOCOL_HEADER, require_protocol, spoken_with
+from crowdfl.services.http.wire import (
+    DIGEST_HEADER,
+    PROTOCOL,
+    PROTOCOL_HEADER,
+    REQUEST_ID_HEADER,
+    accepted_id,
+    require_protocol,
+)
 from crowdfl.text import printable
 
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
@@ -105,16 +112,16 @@ class RequestMiddleware:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                headers[REQUEST_ID_HEADER], headers[PROTOCOL_HEADER] = request_id, spoken_with(version)
+                headers[REQUEST_ID_HEADER], headers[PROTOCOL_HEADER] = request_id, PROTOCOL
                 headers.setdefault("Cache-Control", "no-store")
                 headers.setdefault("X-Content-Type-Options", "nosniff")  # no upload becomes a page of this origin
             await send(message)
 
         try:
-            with tracing.current().span(_method(scope), {}, kind="server", parent=asked) as span:
+            with tracing.span(_method(scope), kind=SpanKind.SERVER, parent=asked) as span:
                 require_protocol(PROTOCOL if version is None else version)
                 await self.app(scope, receive, sending)
-                span.add(route=_route(scope), status=status)
+                span.set_attributes(tracing.named({"route": _route(scope), "status": status}))
         except Exception as error:  # the one place for this: a client gets a problem, never a bare connection
             scope["crowdfl.problem"] = error
             if status:

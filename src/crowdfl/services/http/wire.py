@@ -8,18 +8,18 @@ import re
 import secrets
 from base64 import b64decode
 from binascii import Error as _NotBase64
+from collections.abc import Callable
+from contextvars import ContextVar
 
 from crowdfl import errors
 from crowdfl.errors import CrowdFLError, FormatError, ServiceError, ServiceUnavailable, WrongProtocol
 from crowdfl.text import printable
 
 PROTOCOL = "3"
-SPOKEN = ("2", PROTOCOL)  # what a service answers: the last release's callers too, each in its own version
 PROTOCOL_HEADER = "X-CrowdFL-Protocol"
 DIGEST_HEADER = "X-Content-SHA256"
 REQUESTER_HEADER = "X-CrowdFL-Requester"
 OCTETS = "application/octet-stream"
-_RENAMED = {"NotReady": "not-there-yet"}  # a problem's type stays as it is when its class gets another name
 PROBLEM_TYPE = "urn:crowdfl:problem:"
 _SCANNED = "crowdfl_"  # a token starts so, so that scanners for leaked secrets can find one
 _LATER = (408, 425, 429)  # refusals that pass; so does every 5xx
@@ -42,14 +42,9 @@ def error_from(status: int, body: object) -> CrowdFLError:
 
 
 def require_protocol(version: str | None) -> None:
-    """Refuse a caller that speaks a version which is not spoken here, or does not say which."""
-    if version not in SPOKEN:
-        raise WrongProtocol(f"{PROTOCOL_HEADER} must be {' or '.join(SPOKEN)}: update the older side")
-
-
-def spoken_with(version: str | None) -> str:
-    """The version of an answer: the caller's own, since the last release's clients refuse a newer one."""
-    return version if version in SPOKEN else PROTOCOL
+    """Refuse a caller that speaks another version, or does not say which."""
+    if version != PROTOCOL:
+        raise WrongProtocol(f"{PROTOCOL_HEADER} must be {PROTOCOL}: update the older side")
 
 
 def require_answer_in(version: str | None, where: str) -> None:
@@ -86,9 +81,34 @@ def from_base64(text: str) -> bytes:
 
 def slug_of(name: str) -> str:
     """`TooLate` and `Too late` as `too-late`."""
-    return _RENAMED.get(name) or re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()).strip(
-        "-"
-    )
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()).strip("-")
 
 
 _BY_SLUG: dict[str, type[CrowdFLError]] = {slug_of(name): getattr(errors, name) for name in errors.__all__}
+
+
+REQUEST_ID_HEADER = "X-Request-Id"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+request_id: ContextVar[str | None] = ContextVar("crowdfl_request_id", default=None)
+_carriers: list[Callable[[], dict[str, str]]] = []
+
+
+def outgoing() -> dict[str, str]:
+    """The headers that a call on behalf of the present work carries."""
+    known = request_id.get()
+    headers = {} if known is None else {REQUEST_ID_HEADER: known}
+    for carrier in _carriers:
+        headers |= carrier()
+    return headers
+
+
+def carry(headers: Callable[[], dict[str, str]]) -> Callable[[], None]:
+    """Let these headers travel too; the answer takes that back."""
+    _carriers.append(headers)
+    return lambda: _carriers.remove(headers)
+
+
+def accepted_id(given: str) -> str:
+    """The caller's id if it is one, else a new one: an id must not be able to forge a line of a log."""
+    return given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(12)

@@ -57,6 +57,8 @@ function facts(about) {
     ["Participants", `${about.enrolled} enrolled, at least ${about.least} in a round`],
     ["Rounds", `${about.rounds}, each open for ${duration(about.window)}`],
     ["Profile", about.profile],
+    ["This SP learns", about.learns],
+    ["It does not learn", about.hidden],
     ["Ended", about.ended && `${about.ended}, on ${moment(about.ended_at)}`],
     ["Claims until", about.claims_until && moment(about.claims_until)],
     ["Have not heard of its end", about.state === "settled" && about.not_told.join(", ")],

@@ -31,12 +31,12 @@ export async function taskView(signal, id) {
   const money = moneyCard(task, signal);
   const invite = inviteCard(task, signal);
   const learned = accuracyCard(task, signal);
-  const seen = seenCard(task, signal);
+  const learnt = learntCard(task, signal);
   const orders = orderCard(task);
   const element = h("div", null,
     h("h1", null, task.purpose || "(no purpose)"),
     h("p.soft", null, `Profile ${task.profile}, ${task.key}, ${task.parameters.toLocaleString("en")} parameters, ${task.rounds} rounds, ${task.least} to ${task.most} people. Task `, h("span.id", null, task.task)),
-    place, money.element, invite.element, learned.element, modelCard(task, signal), seen, orders.element,
+    place, money.element, invite.element, learned.element, modelCard(task, signal), learnt, orders.element,
     h("p", null, h("a", { href: `#/new/${task.task}` }, "Start another task from this one")));
   void watch(task, place, [money.show, invite.show, learned.show, orders.show], signal);
   return { title: task.purpose || "Task", element };
@@ -92,15 +92,18 @@ function postAgain(task, signal) {
 }
 
 /** @param {Task} task @param {AbortSignal} signal */
-function seenCard(task, signal) {
+function learntCard(task, signal) {
   const place = h("div", null);
-  const show = actionButton("button", "Show what each server saw", place, async () => {
-    const { rows, note } = await get(`tasks/${task.task}/seen`, signal);
-    const cells = rows.map((/** @type {Record<string, string>} */ row) => [h("strong", null, row.party), row.learns, row.not_learns, row.known]);
+  const show = actionButton("button", "Show what each party learns", place, async () => {
+    const { rows, weak } = await get(`tasks/${task.task}/disclosures`, signal);
+    const cells = rows.map((/** @type {Record<string, string>} */ row) => [h("strong", null, row.party), row.learns, row.hidden, row.known]);
     place.className = "seen";
-    place.replaceChildren(table(`Profile ${task.profile}, parties that follow the protocol`, ["party", "learns", "does not learn", "known of this task"], cells), h("p", null, note));
+    place.replaceChildren(
+      table(`Profile ${task.profile}, parties that follow the protocol`, ["party", "learns", "does not learn", "known of this task"], cells),
+      h("p", null, weak.length ? "Known weaknesses, for now:" : ""),
+      h("ul", null, ...weak.map((/** @type {string} */ sentence) => h("li", null, sentence))));
   });
-  return card("What each server saw", place, show);
+  return card("What each party learns", place, show);
 }
 
 /** @type {Record<string, { label: string, states: readonly string[], title: string, text: string, yes: string, danger: boolean }>} */

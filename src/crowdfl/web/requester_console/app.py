@@ -167,10 +167,10 @@ def _add_task_routes(app: FastAPI, desk: Desk) -> None:
         """Where it stands."""
         return desk.status(task)
 
-    @app.get(f"{place}/seen")
-    def seen(task: TaskId) -> dict[str, Any]:
-        """What each party saw."""
-        return desk.seen(task)
+    @app.get(f"{place}/disclosures")
+    def disclosures(task: TaskId) -> dict[str, Any]:
+        """What each party learns."""
+        return desk.learnt(task)
 
     @app.post(f"{place}/deposits")
     def fund(task: TaskId, body: Annotated[Payment, Depends(json_body(Payment, _LIMIT))]) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from crowdfl.roles.requester import Requester
 from crowdfl.roles.waiting import waits_for
 from crowdfl.settings import RequesterSettings, to_millionths
 from crowdfl.text import printable
+from crowdfl.web.requester_console.disclosures import learnt
 from crowdfl.web.requester_console.form import Values, answer, contents, faults, values_of
 from crowdfl.web.requester_console.invitations import invitation_files, shown_invitation
 from crowdfl.web.requester_console.jobs import Job, Jobs, Progress
 from crowdfl.web.requester_console.model_evaluation import Learned
-from crowdfl.web.requester_console.seen import seen
 
 ORDERS = ("pause", "resume", "cancel", "close")
 
@@ -122,10 +122,10 @@ class Desk:
         else:
             self.requester.order(task, action)
 
-    def seen(self, task: str) -> dict[str, Any]:
+    def learnt(self, task: str) -> dict[str, Any]:
         """What each party saw."""
         definition = self.requester.definition(task)
-        return seen(definition, self.requester.sp.status(task))
+        return learnt(definition, self.requester.sp.status(task))
 
     def evaluate(self, task: str, data: Sequence[str]) -> Job:
         self.requester.definition(task)

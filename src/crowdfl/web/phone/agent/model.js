@@ -120,7 +120,7 @@ export class KeptModel {
       }
       await this._kept.put("initial", initial);
     }
-    return protocol.readNpz(initial, task.shape);
+    return protocol.readSafetensors(initial, task.shape);
   }
 }
 

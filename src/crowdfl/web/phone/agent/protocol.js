@@ -8,7 +8,7 @@ export { chainFromBytes, chainToBytes, chainWeights, startChain, stateDigest } f
 export { checkReceipt, openAppointment, openDefinition, requireKey } from "../protocol/documents.js";
 export { enrolmentRequest, openEnrolled } from "../protocol/enrolment.js";
 export { newKeys } from "../protocol/keys.js";
-export { readNpz } from "../protocol/npz.js";
 export { makeClaim, openReward } from "../protocol/rewards.js";
+export { readSafetensors } from "../protocol/safetensors.js";
 export { requireCompany, sharesTask } from "../protocol/settings.js";
 export { makeUpload } from "../protocol/upload.js";

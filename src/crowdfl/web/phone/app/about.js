@@ -72,17 +72,8 @@ export function crowdWords({ settings }) {
 /** @param {DefinitionBody} definition */
 export const isSmallCrowd = ({ settings }) => settings.min_participants < LEAST_PARTICIPANTS;
 
-/** What every campaign with this page promises, and what not. */
-export const COLLUSION = [
-  "Two servers get one half each of what your phone sends. A half alone looks like noise.",
-  "To read your update, both servers must work together, or the key centre with one of them. None of the three can do it alone.",
-  "All other people together could subtract theirs from the sum, and find yours.",
-];
-
-export const SEEN = [
-  "The platform sees that you take part, when, and from which internet address. It knows you by a made-up name.",
-  "Everyone who takes part sees the average, and over how many samples it was made.",
-];
+/** How an upload leaves the phone. Who learns what of it is in disclosures.js. */
+export const HALVES = "Two servers get one half each of what your phone sends. A half alone looks like noise.";
 
 export const SERVED_CODE = [
   "This page comes from the platform. A dishonest platform could send you other code, and then none of this would hold.",

@@ -305,7 +305,6 @@ const LATER = [408, 425, 429]; // refusals that pass; so does every 5xx
  * @param {string} name
  */
 function slugOf(name) {
-  if (name === "NotReady") return "not-there-yet"; // a problem's type stays as it is when its class gets another name
   return name.replace(/(?<=[a-z])(?=[A-Z])/g, "-").toLowerCase();
 }
 

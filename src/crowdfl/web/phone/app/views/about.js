@@ -4,6 +4,7 @@
 import { h } from "../../../web/common/dom.js";
 import { moment } from "../../../web/common/format.js";
 import * as about from "../about.js";
+import { LEARNT, WEAK } from "../disclosures.js";
 import { attempt, button, confirmed, facts, notice, part, title } from "../parts.js";
 import { picture } from "../picture.js";
 import { go } from "../router.js";
@@ -96,15 +97,18 @@ function invitationWords(expires) {
   return expires * 1000 > Date.now() ? `It can be used until ${when}.` : `It could be used until ${when}. Ask for a new one.`;
 }
 
+/** @param {string[]} sentences */
+const listed = (sentences) => h("ul", null, ...sentences.map((sentence) => h("li", null, sentence)));
+
 /** @param {DefinitionBody} definition */
 function leaving(definition) {
   return h("section.card", { "aria-labelledby": "leaves" },
     h("h2", { id: "leaves" }, "What leaves your phone"),
     picture(definition.settings.min_participants),
-    h("h3", null, "Who would have to work together to read it"),
-    h("ul", null, ...about.COLLUSION.map((said) => h("li", null, said))),
-    h("h3", null, "What others see anyway"),
-    h("ul", null, ...about.SEEN.map((said) => h("li", null, said))));
+    h("p", null, about.HALVES),
+    h("h3", null, "Who learns what"),
+    listed(LEARNT),
+    WEAK.length > 0 && h("details", null, h("summary", null, "Known weaknesses"), listed(WEAK)));
 }
 
 /** @param {DefinitionBody} definition */

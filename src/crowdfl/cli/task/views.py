@@ -1,0 +1,187 @@
+"""`crowdfl task list`: every task of this requester, as its own folder and the platform know it."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from crowdfl.cli.output import clean, waiting
+from crowdfl.documents.signed import Definition
+from crowdfl.errors import CrowdFLError, ServiceUnavailable
+from crowdfl.learning.models.shape import Weights
+from crowdfl.learning.recipe import Recipe
+from crowdfl.roles.recipe_check import NOT_TRIED, RecipeTrial, try_recipe
+from crowdfl.roles.requester import Requester
+from crowdfl.roles.waiting import amount_words, waits_for
+from crowdfl.text import span_words
+
+_LONGEST = 46  # of a purpose, beside an id in 80 columns
+
+
+def listed(requester: Requester) -> list[dict[str, Any]]:
+    """The last one first. What cannot be read or asked is said in its row; a platform that is away is asked once."""
+    rows, away = [], ""
+    for task in requester.tasks():
+        row = _from_folder(requester, task)
+        if not row["problem"]:
+            try:
+                row |= {"problem": away} if away else _from_platform(requester, task)
+            except ServiceUnavailable as why:
+                row["problem"] = away = str(why)
+            except CrowdFLError as why:
+                row["problem"] = str(why)
+        rows.append(row)
+    return rows
+
+
+def _from_folder(requester: Requester, task: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"task": task, "purpose": "", "problem": ""}
+    try:
+        definition = requester.definition(task)
+    except CrowdFLError as why:  # one file that is damaged, or of a newer version, hides no other task
+        return row | {"problem": str(why)}
+    settings = definition.settings
+    return row | {"purpose": definition.purpose, "profile": settings.profile, "rounds": settings.rounds}
+
+
+def _from_platform(requester: Requester, task: str) -> dict[str, Any]:
+    status, report = requester.sp.status(task), requester.report(task)
+    sums = {name: report[name] for name in ("pending", "paid_in", "rewards", "returned")}
+    done = sum(one["state"] == "rewarded" for one in status["rounds"])
+    waits = waits_for(requester.definition(task), status, report)
+    return {"state": status["state"], "done": done, "enrolled": status["enrolled"], "waits": waits, **sums}
+
+
+def task_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Each task's id and purpose, and below it where it stands and what it waits for."""
+    lines = []
+    for row in rows:
+        words = row["purpose"] if len(row["purpose"]) <= _LONGEST else f"{row['purpose'][: _LONGEST - 3]}..."
+        lines.append(f"{row['task']}  {words}".rstrip())
+        if "state" in row:
+            people = f"{row['enrolled']} enrolled"
+            lines.append(f"    {row['state']}; {row['done']} of {row['rounds']} rounds; {people}; {_money(row)}")
+            lines += [f"    waits for {waited}" for waited in row["waits"]]
+    return lines
+
+
+def problem_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Each problem once, with the tasks that have it."""
+    problems: dict[str, list[str]] = {}
+    for row in rows:
+        if row["problem"]:
+            problems.setdefault(row["problem"], []).append(row["task"][:8])
+    return [f"not known of {', '.join(tasks)}: {why}" for why, tasks in problems.items()]
+
+
+def _money(row: Mapping[str, Any]) -> str:
+    sums = {name: amount_words(row[name]) for name in ("pending", "paid_in", "returned")}
+    returned = f", {sums['returned']} returned" if row["returned"] else ""
+    pending = f", {sums['pending']} pending" if row["pending"] else ""
+    return f"{sums['paid_in']} paid in{returned}{pending}"
+
+
+SUMS = ("pending", "paid_in", "rewards", "returned")
+_AFTER: Mapping[str, str] = {
+    "pause": "the task is paused: no upload is taken and no round opens until `crowdfl task resume {task}`",
+    "resume": "the task goes on; `crowdfl task watch {task}` shows where it stands",
+    "cancel": "the task is cancelled: there are no further rounds, people can claim what they have earned, and the rest of "
+    "the money is returned; `crowdfl task report {task}` shows it, `crowdfl task fetch {task} FILE` gets the last model",
+    "close": "enrolment is closed: nobody else can join, and KGC has destroyed the key that it kept for newcomers; "
+    "`crowdfl task watch {task}` shows what the task waits for",
+}
+
+
+def order_words(action: str, task: str) -> str:
+    return _AFTER[action].format(task=task)
+
+
+def fund_words(task: str, deposit: str, amount: int) -> str:
+    paid = amount_words(amount)
+    return (
+        f"{paid} is announced as the deposit {deposit}. It counts once the money is with the platform and its operator has "
+        f"confirmed it there: `crowdfl sp deposit confirm SETTINGS {task} {deposit} {paid}`"
+    )
+
+
+def created_words(task: str) -> list[str]:
+    """What comes after a task was made, in the order in which it is done."""
+    return [
+        f"next: crowdfl task invite {task} invitations -n 5    one file for each person",
+        f"      crowdfl task watch {task}                      what it waits for",
+    ]
+
+
+def status_words(status: Mapping[str, Any]) -> str:
+    """A line on where the task stands, and one for each thing that it waits for."""
+    task, now = status["task"], time.time()
+    lines = [status_line(status)]
+    for waited in status.get("waits", ()):
+        lines.append(f"  waits for {waited}{_more(waited, task, status, now)}")
+    if status["state"] == "finished":
+        lines.append(f"  the model is there: `crowdfl task fetch {task} model.safetensors`")
+    left = status.get("claim_seconds_left")
+    if left and status["state"] in ("finished", "cancelled"):
+        lines.append(f"  rewards can be claimed for another {span_words(left)}")
+    return "\n".join(lines)
+
+
+def status_line(status: Mapping[str, Any]) -> str:
+    rounds = ", ".join(f"round {r['number']} {r['state']} ({r['uploads']} uploads)" for r in status["rounds"])
+    key = status.get("key", "")
+    warning = f" [{key}]" if "INSECURE" in key else ""
+    why = f" ({status['ended']})" if status.get("ended") else ""
+    return f"{status['state']}{why}: {status['enrolled']} enrolled; {rounds or 'no round yet'}{warning}"
+
+
+def _more(waited: str, task: str, status: Mapping[str, Any], now: float) -> str:
+    """The command that helps, or how long it can take."""
+    if "invite people" in waited:
+        return f": `crowdfl task invite {task} FOLDER`"
+    if waited.startswith("money:") and "to_fund" in status:
+        return f": `crowdfl task fund {task} {amount_words(status['to_fund'])}` pays for all rounds"
+    if waited.startswith("uploads"):
+        left = max(0.0, status["rounds"][-1]["deadline"] - now)
+        return f"; the window closes in {span_words(left)}, or once all have come"
+    if waited.startswith("you"):
+        return f": `crowdfl task resume {task}`"
+    return ""
+
+
+Try = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--try",
+        metavar="DATA",
+        help="Somebody's data, such as npz:FILE#USER or csv:FOLDER: one pass over it shows whether the task fits. Repeatable.",
+    ),
+]
+
+
+def tried(
+    data: Sequence[str] | None,
+    definition: Definition,
+    initial: Weights,
+    code: tuple[str | None, str | None, str | None] = (None, None, None),
+    *,
+    quiet: bool,
+) -> list[RecipeTrial]:
+    """Each of them, or what does not fit. `code` is what was named for a module, a learner and a loss."""
+    module, learner, loss = code
+    found = []
+    for one in data or ():
+        with waiting(f"trying the task on {one}", quiet=quiet):
+            found.append(try_recipe(definition, initial, one, module, learner=learner, loss=loss))
+    return found
+
+
+def trial_lines(trials: Sequence[RecipeTrial], definition: Definition) -> list[str]:
+    lines = [line for one in trials for line in (one.told, *(f"note: {words}" for words in one.warnings))]
+    return lines or ([] if Recipe.of(definition.training).takes_functions else [NOT_TRIED])
+
+
+def tell_trials(trials: Sequence[RecipeTrial], definition: Definition, *, as_json: bool) -> None:
+    """On standard error: a command's answer stands alone on standard output."""
+    for line in () if as_json else trial_lines(trials, definition):
+        typer.echo(clean(line), err=True)

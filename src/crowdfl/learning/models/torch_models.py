@@ -1,0 +1,298 @@
+"""Networks in torch: written as lines of text, as in a task file, or a user's own `torch.nn.Module`.
+
+torch is imported when a network is built: it takes seconds. A task may name the module that it is about, but code is never
+sent: every participant installs it and names it again.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.errors import LearningUnavailable, OwnCodeError, SettingsError
+from crowdfl.learning.features import Inputs
+from crowdfl.learning.models.learner import AnyScores, Training, batches, check_pairs, scored
+from crowdfl.learning.models.own_code import guarded, load_code
+from crowdfl.learning.models.shape import ModelShape, Weights
+from crowdfl.settings import LOSSES
+
+if TYPE_CHECKING:
+    import torch
+
+_LARGEST = 10**8
+_RAW = ': with features = "windows", the shape is (window, channels)'  # what a network of one's own may have meant
+_WRITTEN = "`linear N`, `conv N K`, `pool K`, `relu` or `tanh`"
+
+
+def mlp(hidden: Sequence[int], labels: int) -> list[str]:
+    """The layers of a network with these hidden sizes and ReLU between: `["linear 32", "relu", "linear 7"]`."""
+    return [layer for size in hidden for layer in (f"linear {size}", "relu")] + [f"linear {labels}"]
+
+
+def convolutional(labels: int) -> list[str]:
+    """Two short convolutions over time and one linear layer: 6,502 parameters for 90 samples of 3 channels and 6 labels."""
+    return ["conv 16 5", "relu", "pool 2", "conv 32 5", "relu", "pool 2", f"linear {labels}"]
+
+
+def _need_torch() -> None:
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise LearningUnavailable("this model needs torch: `pip install 'crowdfl[learning]'`") from error
+    torch.set_num_threads(1)  # small networks gain nothing from more, and a machine may run many participants
+
+
+def build(inputs: int, layers: Sequence[str], seed: int, channels: int | None = None) -> "torch.nn.Sequential":
+    """The layers for rows of `inputs` numbers; with channels, for (channels, inputs / channels), as convolutions need."""
+    _need_torch()
+    import torch
+
+    if not layers or not layers[-1].startswith("linear"):
+        raise SettingsError("the last layer must be linear, with one output per label")
+    if channels is not None and (channels < 1 or inputs % channels):
+        raise SettingsError(f"{inputs} inputs cannot be laid out in {channels} channels: use the features `flat`")
+    # Before the first linear layer `width` counts channels and `length` samples; after it `width` counts all values.
+    width, length = (inputs, None) if channels is None else (channels, inputs // channels)
+    modules: list[torch.nn.Module] = []
+    with torch.random.fork_rng(devices=[]):  # leaves the caller's random state unchanged
+        torch.manual_seed(seed)
+        for layer in layers:
+            words = _words(layer)
+            if width * (length or 1) * math.prod(word for word in words if isinstance(word, int)) > _LARGEST:
+                raise SettingsError(f"{layer!r:.60} takes over {_LARGEST:,} steps per window: too many for a phone")
+            match words:
+                case ["linear", int(size)]:
+                    if length is not None:
+                        modules.append(torch.nn.Flatten())
+                        width, length = width * length, None
+                    modules.append(torch.nn.Linear(width, size))
+                    width = size
+                case ["conv", int(size), int(reach)] if length is not None and reach <= length:
+                    modules.append(torch.nn.Conv1d(width, size, reach))
+                    width, length = size, length - reach + 1
+                case ["pool", int(reach)] if length is not None and reach <= length:
+                    modules.append(torch.nn.MaxPool1d(reach))
+                    length //= reach
+                case ["relu"]:
+                    modules.append(torch.nn.ReLU())
+                case ["tanh"]:
+                    modules.append(torch.nn.Tanh())
+                case ["conv", int(), int()] | ["pool", int()]:
+                    raise SettingsError(f"{layer!r} does not fit here: {length or 'no'} samples are left")
+                case _:
+                    raise SettingsError(f"{layer!r:.60} is not a layer: use {_WRITTEN}")
+    return torch.nn.Sequential(*modules)
+
+
+def own_module(name: str, inputs: int | tuple[int, ...], labels: int, seed: int) -> "torch.nn.Module":
+    """`package.module:Class`, created as Class(inputs, labels): it maps rows of inputs to one score per label.
+
+    For whole windows `inputs` is their shape, (window, channels), and it is handed (n, window, channels).
+    """
+    _need_torch()
+    import torch
+
+    found = load_code(name)
+    if not (isinstance(found, type) and issubclass(found, torch.nn.Module)):
+        raise SettingsError(f"{name} is not a subclass of torch.nn.Module")
+    with torch.random.fork_rng(devices=[]):  # leaves the caller's random state unchanged
+        torch.manual_seed(seed)
+        try:
+            network: torch.nn.Module = found(inputs, labels)
+            with torch.no_grad():
+                scores = network.eval()(torch.zeros(2, *(inputs if isinstance(inputs, tuple) else (inputs,))))
+        except (TypeError, RuntimeError, ValueError, IndexError, AttributeError) as error:
+            raise SettingsError(
+                f"{name}({inputs}, {labels}) does not take rows of {inputs} inputs: {error}. It is made with the shape of an "
+                f"input and the number of labels{'' if isinstance(inputs, tuple) else _RAW}"
+            ) from error
+    if (shape := tuple(getattr(scores, "shape", ()))) != (2, labels):
+        raise SettingsError(f"{name} returns {shape} for two rows; expected (2, {labels})")
+    return network
+
+
+def _words(layer: str) -> list[str | int]:
+    return [int(word) if word.isdecimal() and len(word) < 10 and int(word) > 0 else word for word in layer.split()]
+
+
+if TYPE_CHECKING:
+    import torch
+
+Loss = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
+"""Of outputs (n, labels) and targets: labels (n,) as int64, or values (n, values) as float32. One number, for backward."""
+
+_ROWS = 4  # that an own loss is tried on
+
+
+def built_in(name: str | None, *, values: bool) -> Loss:
+    """By its name in a task; None is the usual one."""
+    from torch.nn import functional
+
+    if not values:
+        usual: Loss = functional.cross_entropy
+        return usual
+    known: dict[str, Loss] = dict(
+        zip(LOSSES, (functional.mse_loss, functional.l1_loss, functional.huber_loss), strict=True)
+    )
+    return known[name or "squared"]
+
+
+def own_loss(name: str, outputs: int, *, values: bool) -> Loss:
+    """`package.module:function`, tried once: it must return one number that depends on the outputs."""
+    import torch
+
+    found = load_code(name, "function")
+    if not callable(found):
+        raise OwnCodeError(f"{name} is not a function: a loss is function(outputs, targets)")
+    scores = torch.linspace(-1.0, 1.0, _ROWS * outputs).reshape(_ROWS, outputs).requires_grad_()
+    wanted = torch.full((_ROWS, outputs), 0.5) if values else torch.arange(_ROWS) % outputs
+    with guarded(f"{name}(outputs, targets)"):
+        loss = found(scores, wanted)
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise OwnCodeError(
+            f"{name} returns {what}; expected a torch tensor with one number, such as a mean over the rows"
+        )
+    if not loss.requires_grad:
+        raise OwnCodeError(
+            f"{name} returns a number that torch cannot differentiate: compute it from the outputs in torch"
+        )
+    return _named(name, found)
+
+
+def _named(name: str, function: Loss) -> Loss:
+    """Its errors while it trains say whose they are."""
+
+    def loss(outputs: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
+        with guarded(f"{name}(outputs, targets)"):
+            return function(outputs, targets)
+
+    return loss
+
+
+if TYPE_CHECKING:
+    import torch
+
+_KEEP, _KEEP_SQUARES, _SMALL = 0.9, 0.999, 1e-8
+
+
+class TorchLearner:
+    """Layers written as in a task file; see `networks`. The last must be linear, one output per label or value."""
+
+    def __init__(self, inputs: int, layers: Sequence[str], seed: int = 0, channels: int | None = None) -> None:
+        self._each: int | tuple[int, ...] = inputs
+        self._channels = channels
+        self._network: torch.nn.Module = build(inputs, layers, seed, channels)
+        self._loss, self._values = built_in(None, values=False), False
+
+    @classmethod
+    def around(cls, network: "torch.nn.Module", inputs: int | tuple[int, ...]) -> "TorchLearner":
+        """Any module that maps samples, rows of `inputs` numbers or arrays of that shape, to one score per label."""
+        learner = cls.__new__(cls)
+        learner._each, learner._channels, learner._network = inputs, None, network
+        learner._loss, learner._values = built_in(None, values=False), False
+        return learner
+
+    def aimed(self, loss: Loss, *, values: bool) -> "TorchLearner":
+        """This learner with another loss; with `values`, outputs are the values themselves."""
+        self._loss, self._values = loss, values
+        return self
+
+    @property
+    def shape(self) -> ModelShape:
+        """The arrays under torch's names: `0.weight`, `0.bias`, and so on."""
+        return ModelShape.of({name: np.empty(tuple(tensor.shape)) for name, tensor in self._tensors.items()})
+
+    def weights(self) -> Weights:
+        return [tensor.detach().numpy().astype(np.float64) for tensor in self._tensors.values()]
+
+    def load(self, weights: Sequence[npt.ArrayLike]) -> None:
+        import torch
+
+        arrays = self.shape.check(weights)
+        with torch.no_grad():
+            for tensor, array in zip(self._tensors.values(), arrays, strict=True):
+                tensor.copy_(torch.from_numpy(array.astype(np.float32)))
+
+    def train(self, inputs: Inputs, labels: npt.NDArray[Any], training: Training) -> int:
+        """Adam on the loss, its moments reset in every round: a phone keeps nothing between rounds."""
+        import torch
+
+        check_pairs(inputs, labels, self._each)
+        rows, wanted = self._rows(inputs), torch.from_numpy(np.ascontiguousarray(labels))
+        # Deviation D18: Eq. 1 prints a plain gradient step.
+        optimizer = Adam(self._network.parameters(), training.rate, training.proximal)
+        with torch.random.fork_rng(devices=[]):  # a module may draw random numbers, as for dropout
+            torch.manual_seed(training.seed)
+            for batch in batches(len(labels), training):
+                self._network.train()  # again, for the model may have been evaluated between epochs
+                chosen = torch.from_numpy(batch)
+                optimizer.zero_grad()
+                loss = self._loss(self._network(rows[chosen]), wanted[chosen])
+                torch.autograd.backward(loss)
+                optimizer.step()
+        return len(labels)
+
+    def predict(self, inputs: Inputs) -> npt.NDArray[np.float64]:
+        import torch
+
+        self._network.eval()
+        with torch.no_grad():
+            scores = self._network(self._rows(inputs))
+            found = scores.double() if self._values else torch.softmax(scores.double(), dim=1)
+            return np.asarray(found.numpy())
+
+    def evaluate(self, inputs: Inputs, labels: npt.NDArray[Any]) -> AnyScores:
+        check_pairs(inputs, labels, self._each)
+        return scored(self.predict(inputs), labels)
+
+    @property
+    def _tensors(self) -> "dict[str, torch.Tensor]":
+        """All that training changes: parameters, and buffers such as running means."""
+        kept = {name: buffer for name, buffer in self._network.named_buffers() if buffer.is_floating_point()}
+        return dict(self._network.named_parameters()) | kept
+
+    def _rows(self, inputs: Inputs) -> "torch.Tensor":
+        import torch
+
+        rows = torch.from_numpy(np.array(inputs, order="C"))  # a copy: a user's module may alter what it is fed
+        if self._channels is None:
+            return rows
+        return rows.reshape(len(rows), -1, self._channels).transpose(1, 2)  # `flat` has time first, convolutions last
+
+
+class Adam:
+    """Adam (Kingma and Ba, 2015), bit for bit as torch computes it, without torch's own class.
+
+    That one's first step loads a compiler, which takes longer than a participant's training. With `proximal`, mu, the gradient
+    of mu / 2 * |parameters - start|^2 is added (FedProx: Li et al., 2020); the start is where the parameters are now.
+    """
+
+    def __init__(self, parameters: Iterable["torch.nn.Parameter"], rate: float, proximal: float = 0.0) -> None:
+        self._parameters, self._rate, self._steps, self._proximal = list(parameters), rate, 0, proximal
+        self._start = [parameter.detach().clone() for parameter in self._parameters] if proximal else []
+        self._means = [parameter.detach().clone().zero_() for parameter in self._parameters]
+        self._squares = [parameter.detach().clone().zero_() for parameter in self._parameters]
+
+    def zero_grad(self) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def step(self) -> None:
+        import torch
+
+        self._steps += 1
+        pace = self._rate / (1 - _KEEP**self._steps)
+        spread = (1 - _KEEP_SQUARES**self._steps) ** 0.5
+        with torch.no_grad():
+            for parameter, start in zip(self._parameters, self._start, strict=False):  # without FedProx, none
+                if parameter.grad is not None:
+                    parameter.grad.add_(parameter - start, alpha=self._proximal)
+            for parameter, mean, square in zip(self._parameters, self._means, self._squares, strict=True):
+                if parameter.grad is None:
+                    continue
+                mean.lerp_(parameter.grad, 1 - _KEEP)
+                square.mul_(_KEEP_SQUARES).addcmul_(parameter.grad, parameter.grad, value=1 - _KEEP_SQUARES)
+                parameter.addcdiv_(mean, (square.sqrt() / spread).add_(_SMALL), value=-pace)

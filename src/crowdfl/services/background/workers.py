@@ -1,0 +1,209 @@
+"""Threads that work as long as a service does, and how they and their waits end."""
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from structlog.types import FilteringBoundLogger
+
+from crowdfl.errors import Cancelled, CrowdFLError, PaymentFailed, PaymentUnknown, ServiceUnavailable
+from crowdfl.retry import Attempts, Backoff, no_jitter
+from crowdfl.roles.records import StoredPayment
+from crowdfl.roles.sp.core import Failures
+from crowdfl.roles.sp.payments import Payments
+from crowdfl.services.http import logs
+from crowdfl.services.http.app_factory import Background
+
+
+@dataclass
+class Worker(Background):
+    """A thread that works until it is told to stop. One that ends before is an error, and `on_death` hears of it: a service
+    that looks well and stands still helps nobody."""
+
+    name: ClassVar[str] = "worker"  # of the thread, and in the log
+    without: ClassVar[str] = "background work is not done"  # what its absence means
+
+    log: FilteringBoundLogger
+    patience: float = field(default=2.0, kw_only=True)  # seconds that `stop` waits for the work at hand
+    on_death: Callable[[], object] = field(default=lambda: None, kw_only=True, repr=False)
+    _stop: threading.Event = field(default_factory=threading.Event, init=False, repr=False)
+    _thread: threading.Thread | None = field(default=None, init=False, repr=False)
+
+    def start(self) -> None:
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._live, name=self.name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Wait for the work at hand, but not for long: what is not done is done again after the next start."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(self.patience)
+
+    def check(self) -> None:
+        """Raise if the thread has ended."""
+        if not self._is_alive:
+            raise ServiceUnavailable(f"{self.without}: restart this service and look into its log")
+
+    @property
+    def _is_alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _work(self) -> None:
+        """Until `_stop` is set."""
+        raise NotImplementedError
+
+    def _live(self) -> None:
+        death: BaseException | None = None
+        try:
+            self._work()
+        except BaseException as failure:  # noqa: BLE001 -- whatever it is, the process must not live on without this
+            death = failure
+        if not self._stop.is_set():
+            name, where = type(death).__name__, [] if death is None else logs.where(death)
+            self.log.error("a worker has died", worker=self.name, error=name, where=where)
+            self.on_death()
+
+
+def log_failure(log: FilteringBoundLogger, what: str, failure: Exception, **fields: object) -> None:
+    """One event: the name and the place, and the message of an error of this project's own. What nobody foresaw is an error."""
+    tell = log.warning if isinstance(failure, CrowdFLError | OSError) else log.error
+    tell(what, **logs.described(failure), where=logs.where(failure), **fields)
+
+
+class Waits:
+    """The waits of background work, which all end at once when the service stops."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+
+    def sleep(self, seconds: float) -> None:
+        if self._over.wait(seconds):
+            raise Cancelled("this service is being stopped")
+
+    def begin(self) -> None:
+        self._over.clear()
+
+    def end(self) -> None:
+        self._over.set()
+
+
+LONGEST_PAUSE = 30.0
+
+
+@dataclass
+class FailureBackoff(Failures):
+    """Lets a task whose steps fail rest, longer each time, while the others go on."""
+
+    log: FilteringBoundLogger
+    interval: float = 1.0
+    clock: Callable[[], float] = time.monotonic
+    _attempts: dict[str, Attempts] = field(default_factory=dict, repr=False)
+
+    def is_backing_off(self, task: str) -> bool:
+        return task in self._attempts and self._attempts[task].is_resting
+
+    def record_failure(self, task: str, failure: Exception) -> None:
+        """The log gets the name of what was wrong, and the message of an error of this project's own."""
+        attempts = self._attempts.setdefault(task, self._backoff().start())
+        rests = attempts.fail()
+        name, _, work = task.partition(" ")  # a task's own steps, or a chore beside them
+        fields = {"task": name, "failures": attempts.failures, "rests": rests} | ({"work": work} if work else {})
+        log_failure(self.log, "a task's step failed", failure, **fields)
+
+    def record_success(self, task: str) -> None:
+        self._attempts.pop(task, None)
+
+    def count(self) -> int:
+        return len(self._attempts)
+
+    def _backoff(self) -> Backoff:
+        return Backoff(first=2 * self.interval, longest=LONGEST_PAUSE, jitter=no_jitter, clock=self.clock)
+
+
+@dataclass
+class Ticker(Worker):
+    """A thread that ticks. What fails is logged by name and tried again later, the later the more often it failed."""
+
+    tick: Callable[[], bool]
+    interval: float = 1.0
+
+    name = "sp-ticker"
+    without = "the rounds do not move"
+
+    def _work(self) -> None:
+        backoff = Backoff(first=self.interval, longest=LONGEST_PAUSE, jitter=no_jitter)
+        failures = 0
+        while not self._stop.wait(backoff.delay(failures)):
+            try:
+                while not self._stop.is_set() and self.tick():
+                    pass
+                failures = 0
+            except Exception as failure:  # noqa: BLE001 -- the next look may find it mended
+                if self._stop.is_set():
+                    return
+                failures += 1
+                log_failure(self.log, "tick failed", failure, failures=failures)
+
+
+@dataclass(frozen=True)
+class PayoutCommand:
+    """Runs a program with task, participant, millionths and the payment's key as its last arguments.
+
+    Status 0 says that it paid, another status that it did not: it is run again later. Where it says neither, nobody knows.
+    """
+
+    command: tuple[str, ...]
+    seconds: float = 60.0
+
+    def __call__(self, payment: StoredPayment) -> None:
+        arguments = [*self.command, payment.task, payment.who, str(payment.amount), payment.key]
+        try:
+            # The operator's own settings name the program; no shell reads its arguments.
+            program = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)  # noqa: S603
+        except OSError as problem:
+            raise PaymentFailed(f"the payout program could not be started: {type(problem).__name__}") from None
+        with program:
+            self._wait(program)
+
+    def _wait(self, program: "subprocess.Popen[bytes]") -> None:
+        try:
+            status = program.wait(self.seconds)
+        except subprocess.TimeoutExpired:
+            program.kill()
+            raise PaymentUnknown(f"the payout program took longer than {self.seconds:g} s and was ended") from None
+        if status < 0:
+            raise PaymentUnknown(f"the payout program was ended by signal {-status}")
+        if status:
+            raise PaymentFailed(f"the payout program ended with status {status}; it will be run again later")
+
+
+@dataclass
+class Payouts(Worker):
+    """The thread that makes payments. What fails is logged by name; the payment itself says what became of it."""
+
+    payments: Payments
+    interval: float = 1.0
+
+    name = "sp-payouts"
+    without = "payments are not made"
+
+    def stop(self) -> None:
+        """A program that has not ended by then goes on by itself, and its payment is unknown."""
+        super().stop()
+        if self._is_alive:
+            self.payments.abandon()
+
+    def _work(self) -> None:
+        backoff, failures = Backoff(first=self.interval, longest=LONGEST_PAUSE, jitter=no_jitter), 0
+        while not self._stop.wait(backoff.delay(failures)):
+            try:
+                while not self._stop.is_set() and self.payments.run_one():
+                    pass
+                failures = 0
+            except Exception as failure:  # noqa: BLE001 -- of one payment, or of a store that is away
+                failures += 1
+                log_failure(self.log, "payments failed", failure, failures=failures)

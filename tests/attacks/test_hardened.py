@@ -1,0 +1,396 @@
+"""`hardened`, and money: participants, servers and requesters that deviate gain nothing.
+
+Attacks that still work are expected to fail, and say who gains what.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import shutil
+from math import ceil, sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdfl.crypto.blocks import to_ints
+from crowdfl.crypto.paillier.vector import CipherVector
+from crowdfl.crypto.randomness import Coins
+from crowdfl.errors import (
+    CrowdFLError,
+    NotReady,
+    RewardOutOfRange,
+    RoundEnded,
+    ServiceUnavailable,
+    UnknownParticipant,
+)
+from crowdfl.learning.models.shape import ModelShape
+from crowdfl.protocols.claims import Claim
+from crowdfl.protocols.common.sdiv import HardenedSdivSp
+from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest, products_in
+from crowdfl.protocols.hardened import prirwd
+from crowdfl.protocols.hardened.opening import Publication, read
+from crowdfl.protocols.hardened.prirwd import (
+    DISTANCES,
+    LanesReply,
+    LanesRequest,
+    NonceRequest,
+    RewardCsp,
+    distance_polynomials,
+    rows_a_message,
+)
+from crowdfl.protocols.hardened.profile import HardenedSp
+from crowdfl.protocols.messages import Message
+from crowdfl.roles.restored import mark_restored_sp, reconcile
+from tests.attacks.campaign import works_today
+from tests.attacks.cheating import (
+    BUDGET,
+    WEIGHTS,
+    honest_uploads,
+    paid_desk,
+    paid_to,
+    raw_upload,
+    sample_upload,
+    send,
+    sp_side,
+    upload_of,
+    weighted_mean,
+    weighted_upload,
+)
+from tests.hosts import Desk, FileDisk, small_definition
+
+MODELS, COUNTS = (WEIGHTS, WEIGHTS * 0.5, -WEIGHTS), (5, 7, 3)
+
+
+class Instead:
+    """A peer that answers some calls in its own way."""
+
+    def __init__(self, honest: Any, **calls: Any) -> None:
+        self._honest = honest
+        vars(self).update(calls)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._honest, name)
+
+
+def returned(desk: Desk) -> int:
+    """What went back to the requester."""
+    return sum(move.amount for move in desk.sp.ledger(desk.task).movements if move.target == "requester")
+
+
+def cancel(desk: Desk) -> None:
+    desk.requester.order(desk.task, "cancel")
+    desk.run()
+
+
+def forge(desk: Desk, number: int, *uploads: bytes) -> None:
+    """A round of three honest people, and two who send what they like."""
+    honest_uploads(desk, number, MODELS, COUNTS)
+    for person, upload in zip(desk.crowd[3:], uploads, strict=True):
+        send(desk, number, person, upload)
+    desk.run()
+
+
+@pytest.mark.second
+def test_two_who_cheat_together_take_nothing_from_other_rounds(tmp_path: Path):
+    """Counts of -10 and +10 leave the average alone, and would have earned one of the two many times the budget."""
+    desk = paid_desk(tmp_path, 5, rounds=3, lanes=None)
+    for number in (1, 2, 3):
+        counts = (-10, 10) if number == 3 else (1, 1)
+        uploads = [weighted_upload(desk, p, WEIGHTS * 0, k) for p, k in zip(desk.crowd[3:], counts, strict=True)]
+        forge(desk, number, *uploads)
+    earned: dict[int, list[int]] = {}
+    for index, person in enumerate(desk.crowd):
+        earned[index] = []
+        for number in (1, 2, 3):
+            try:
+                earned[index].append(person.open_reward(number))
+            except RewardOutOfRange:
+                earned[index].append(-1)
+    assert earned[3][2] == -1 or earned[4][2] == -1  # the cheat pays in nobody's favour but the cheats'
+    order = (4, 3, 0, 1, 2)
+    got = {person: paid_to(desk.crowd[person]) for person in order}
+    for person in (0, 1, 2):  # whatever the two did to round 3, the rounds before are paid in full
+        assert got[person] >= earned[person][0] + earned[person][1]
+    balances = desk.sp.ledger(desk.task).balances()
+    assert all(amount >= 0 for account, amount in balances.items() if account != "requester")
+    assert sum(got.values()) <= 3 * BUDGET
+
+
+def test_a_bad_upload_costs_its_round_and_nothing_else(tmp_path: Path):
+    """Two uploads far outside a slot cancel in the sum. They end the round: no model of it, its money back at once."""
+    desk = paid_desk(tmp_path, 5, rounds=2, lanes=None)
+    n = int(desk.crowd[0].side.party.public.n)
+    for number, z in ((1, 0), (2, n // 2 - 12345)):
+        forge(desk, number, raw_upload(desk, desk.crowd[3], z), raw_upload(desk, desk.crowd[4], -z))
+    status = desk.sp.status(desk.task)
+    assert [entry["state"] for entry in status["rounds"]] == ["rewarded", "aborted"]
+    with pytest.raises(NotReady):
+        desk.sp.publication(desk.task, 2, None)
+    model = np.concatenate([array.reshape(-1) for array in desk.requester.model(desk.task)])
+    assert np.abs(model - weighted_mean(MODELS, COUNTS)).max() < 2e-3  # of round 1, which was paid for
+    assert BUDGET - 10 <= sum(desk.crowd[person].claim() for person in range(5)) <= BUDGET
+    desk.run()
+    assert desk.sp.ledger(desk.task).balance("escrow") == 0
+    returned = [m.amount for m in desk.sp.ledger(desk.task).movements if m.target == "requester"]
+    assert sum(returned) == BUDGET  # round 2's, without waiting for a day
+
+
+class SignOracle:
+    """SP asks CSP for lanes of its choice: is a slot of somebody's upload below t?"""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk, self.side = desk, sp_side(desk)
+        self.names = tuple(sorted(person.keys.who for person in desk.crowd))
+
+    def begin(self, number: int) -> None:
+        digest = hashlib.sha256(b"whatever SP says its uploads are").digest()
+        self.desk.csp.answer(self.desk.task, NonceRequest(number, BUDGET, self.names, digest).to_bytes())
+
+    def ask(self, number: int, victim: CipherVector, slot: int, t: int) -> str:
+        """How CSP answers: that is all SP gets to see."""
+        party, packing, budget = self.side.party, self.side.codec.packing, self.side.codec.budget
+        rows = len(self.names) * min(rows_a_message(len(self.names), packing.slots), budget.buckets)
+        shift = [0] * packing.slots
+        shift[slot] = -t
+        probe = victim.part(0, 1).add_plain(packing.pack_wide(shift))
+        others = party.encrypt([0] * (rows - 1))
+        lanes = party.rerandomise(CipherVector.concat([probe, others]))
+        request = LanesRequest(number, 0, lanes, party.partial_decrypt(lanes)).to_bytes()
+        try:
+            LanesReply.from_bytes(self.desk.csp.answer(self.desk.task, request), party.limits(rows * packing.slots))
+        except CrowdFLError as refusal:
+            return type(refusal).__name__
+        return "answered"
+
+
+def test_sp_alone_learns_at_most_whether_a_round_ended(tmp_path: Path):
+    """One comparison a round, and the round is its price or the next question is refused. It took 131 to read an upload."""
+    desk = paid_desk(tmp_path, 3, rounds=4, lanes=1024)
+    honest_uploads(desk, 1, MODELS, COUNTS)
+    desk.sp.steps.introductions.step(desk.task)
+    oracle, victim = SignOracle(desk), upload_of(desk, desk.crowd[0].keys.who)
+    for number, t in enumerate((-(10**6), 0, 10, 10**6), 1):
+        oracle.begin(number)
+        first = oracle.ask(number, victim, 0, t)
+        assert first in ("answered", "RoundEnded")  # the one bit
+        later = {oracle.ask(number, victim, 0, other) for other in (1, -1000, 1000, -(10**6), 10**6)}
+        assert later == {"OutOfTurn" if first == "answered" else "RoundEnded"}
+    for number in (0, 5):
+        with pytest.raises(CrowdFLError, match="round"):
+            oracle.begin(number)
+
+
+@pytest.mark.second
+@works_today(
+    "a requester with one phone has a round's model and its money back: a poisoned divisor passes half the time"
+)
+def test_a_requester_with_one_phone_gets_no_model_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The phone's number of samples makes its own divisor fail the guard, and nobody else's.
+
+    Spoilt numbers are drawn here among those that pass: so is one round in four, and the others cost nothing.
+    """
+    desk, counts = paid_desk(tmp_path, 4, rounds=1, key_bits=1100, lanes=None), (6, 6, 6)
+    models = [np.round(WEIGHTS + 0.01 * place, 3) for place in range(3)]
+    sp, spoil = sp_side(desk), HardenedSdivSp._spoil
+
+    def lucky(self: HardenedSdivSp, poison: CipherVector, coins: Coins) -> CipherVector:
+        return CipherVector.concat([drawn(self, poison.part(place, place + 1), coins) for place in range(len(poison))])
+
+    def drawn(self: HardenedSdivSp, poison: CipherVector, coins: Coins) -> CipherVector:
+        while True:
+            spoilt = spoil(self, poison, coins)
+            (value,) = to_ints(csp_party(desk).finish(spoilt, self.party.partial_decrypt(spoilt)))
+            if value == 0 or 8 * value // self.party.public.n in (1, 2):
+                return spoilt
+
+    monkeypatch.setattr(HardenedSdivSp, "_spoil", lucky)
+    together = np.linalg.norm(WEIGHTS) * sum(counts) * 10**desk.settings.decimals  # as an earlier round shows it
+    declared = ceil(sqrt(2 ** (sp._shape.widths().weights.ybits + 3.1)) / together)
+    honest_uploads(desk, 1, models, counts)
+    send(desk, 1, desk.crowd[3], sample_upload(desk, desk.crowd[3], declared))
+    desk.run()
+    paid = sum(map(paid_to, desk.crowd[:3]))
+    desk.clock.time += 10_000
+    desk.run()
+    model = None
+    if desk.sp.status(desk.task)["rounds"][0]["state"] == "rewarded":
+        arrays = desk.requester.model(desk.task)
+        model = np.concatenate([array.reshape(-1) for array in arrays]) * (sum(counts) + declared) / sum(counts)
+    has_model = model is not None and np.abs(model - weighted_mean(models, counts)).max() < 0.01
+    assert (has_model, paid, returned(desk)) != (True, 0, BUDGET)
+
+
+def csp_party(desk: Desk) -> Any:
+    return desk.csp._sides[desk.task].party
+
+
+@works_today("CSP adds a constant to every divisor: rewards look like any others, and claims tell everyone's samples")
+def test_csp_learns_nobodys_samples_from_claims(tmp_path: Path) -> None:
+    desk, claims = paid_desk(tmp_path, 3, rounds=1), {}
+    honest = desk.sp.ports.csp
+
+    def answer(task: str, request: bytes) -> bytes:
+        reply = honest.answer(task, request)
+        party = csp_party(desk)
+        limits, widths = party.limits(4096), sp_side(desk)._shape.widths()
+        if Message.kind_of(request) == Claim.kind:
+            claim = Claim.from_bytes(request, limits)
+            claims[claim.participant] = claim.by_round[1]
+        if Message.kind_of(request) != PolynomialsRequest.kind:
+            return reply
+        if PolynomialsRequest.from_bytes(request, limits).purpose != DISTANCES:
+            return reply
+        products = products_in(distance_polynomials(3, widths.epsilon_units))
+        first_of_divisor = [len(p) == 3 and p[:2] == (0, 0) and p[2] % 3 == 2 for p in products]  # Y^2 A_i
+        shifts = [int(is_first) << widths.weights.ybits for is_first in first_of_divisor]
+        replied = PolynomialsReply.from_bytes(reply, limits).products
+        return party.send(PolynomialsReply(party.add_plain(replied, shifts)))
+
+    desk.sp.ports.csp = Instead(honest, answer=answer)
+    honest_uploads(desk, 1, MODELS, COUNTS)
+    desk.run()
+    for person in desk.crowd:
+        person.open_reward(1)
+        person.claim()
+    roots = [claims[person.keys.who] ** (1 / 3) for person in desk.crowd]  # a weight is a cube of samples
+    assert [round(root * sum(COUNTS) / sum(roots)) for root in roots] != list(COUNTS)
+
+
+@works_today("SP and one reader open as many uploads a round as fit a slot, side by side, in place of their sum")
+def test_sp_and_a_reader_open_no_two_uploads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = paid_desk(tmp_path, 3, rounds=2)
+    honest_uploads(desk, 1, MODELS, COUNTS)
+    sp, me = sp_side(desk), desk.crowd[2]
+    budget, codec, public = sp.codec.budget, sp.codec, sp.party.public
+    width = budget.upload_bound.bit_length() + 2
+    first, second = (upload_of(desk, person.keys.who) for person in desk.crowd[:2])
+    monkeypatch.setattr(HardenedSp, "sums", lambda _self: sp.party.add(first, sp.party.scale(second, 1 << width)))
+    desk.run()
+    message = Publication.from_bytes(desk.sp.publication(desk.task, 1, me.keys.who), me.side.party.limits(99))
+    rows = read(message, me.side.audience, sp.task.context(1), public)
+
+    def parted(number: int) -> tuple[int, int]:
+        low = (number + (1 << (width - 1))) % (1 << width) - (1 << (width - 1))
+        return low, (number - low) >> width
+
+    numbers = [*codec.packing.unpack_wide(rows[:-1], len(WEIGHTS)), public.signed(to_ints(rows[-1:])[0])]
+    found = np.array([parted(int(number)) for number in numbers])
+    truth = [
+        [*codec.budget.weigh(codec.budget.encoding.encode(model).values, count)[codec.order] * codec.signs, count]
+        for model, count in zip(MODELS[:2], COUNTS[:2], strict=True)
+    ]
+    assert not np.array_equal(found.T, truth)
+
+
+@works_today(
+    "SP with several CSP processes has a bit of every message: that the round has ended is not looked at again"
+)
+def test_sp_learns_no_more_than_when_a_round_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process is asked before the one before it has computed; the last one is the first to end the round."""
+    monkeypatch.setattr(prirwd, "_LANES_A_MESSAGE", 1)  # a small model in several messages, as a large one has
+    desk, size = Desk(tmp_path, rounds=1, lanes=None), 44
+    shape = ModelShape(("w",), ((size,),))
+    desk.task = desk.create(dataclasses.replace(small_definition(desk.settings), shape=shape), [np.zeros(size)])
+    desk.invite(3)
+    desk.requester.fund(desk.task, BUDGET, "all")
+    desk.run()
+    side = sp_side(desk)
+    party, packing, count = side.party, side.codec.packing, side.codec.budget.buckets
+    below = [row != 1 for row in range(count)]
+    model = np.zeros(size)
+    for row in range(count):  # the first number of each row
+        place = row * packing.slots
+        model[side.codec.order[place]] = side.codec.signs[place] * (-0.5 if below[row] else 0.5)
+    honest_uploads(desk, 1, [model] * 3, COUNTS)
+    desk.sp.steps.introductions.step(desk.task)
+    victim, names = upload_of(desk, desk.crowd[0].keys.who), tuple(sorted(person.keys.who for person in desk.crowd))
+    processes = [desk.csp, *(desk.new_csp() for _ in range(count - 1))]
+    processes[0].answer(desk.task, NonceRequest(1, BUDGET, names, hashlib.sha256(b"").digest()).to_bytes())
+    large, told, lanes = [0] + [1 << 30] * (packing.slots - 1), {}, RewardCsp.lanes
+
+    def ask(row: int) -> None:
+        probe = victim.part(row, row + 1).add_plain(packing.pack_wide(large))
+        asked = party.rerandomise(CipherVector.concat([probe, party.encrypt([0, 0])]))
+        try:
+            processes[row].answer(desk.task, LanesRequest(1, row, asked, party.partial_decrypt(asked)).to_bytes())
+            told[row] = False
+        except RoundEnded:
+            told[row] = True
+
+    def later(self: RewardCsp, message: LanesRequest, participants: int) -> Any:
+        if message.start + 1 < count:
+            ask(message.start + 1)
+        return lanes(self, message, participants)
+
+    monkeypatch.setattr(RewardCsp, "lanes", later)
+    ask(0)
+    assert [told[row] for row in range(count)] != below
+
+
+@pytest.mark.second
+@works_today("a requester that cancels while a round hangs: the time to claim runs out while every claim is refused")
+def test_what_was_earned_can_be_claimed_after_a_round_that_hung(tmp_path: Path) -> None:
+    day = 86400.0
+    desk = Desk(tmp_path, rounds=2)
+    desk.task = desk.create(small_definition(desk.settings, claim_window=day), desk.initial)
+    desk.invite(3)
+    desk.requester.fund(desk.task, 2 * BUDGET, "all")
+    desk.run()
+    honest_uploads(desk, 1, MODELS, COUNTS)
+    desk.run()
+    earned = sum(person.open_reward(1) for person in desk.crowd)
+    honest = desk.sp.ports.csp
+
+    def answer(task: str, request: bytes) -> bytes:
+        if Message.kind_of(request) != Claim.kind:
+            raise ServiceUnavailable("later")
+        return honest.answer(task, request)
+
+    desk.sp.ports.csp = Instead(honest, answer=answer)
+    honest_uploads(desk, 2, MODELS, COUNTS)
+    paid = 0
+    with contextlib.suppress(ServiceUnavailable):
+        desk.run()
+    desk.requester.order(desk.task, "cancel")
+    for _ in range(5):  # for more than a day
+        paid += sum(map(paid_to, desk.crowd))
+        desk.clock.time += day / 4
+        with contextlib.suppress(ServiceUnavailable):
+            desk.run()
+    assert paid == earned
+
+
+@works_today("SP says once that an upload was not averaged: the phone gives its reward up for good")
+def test_a_phone_gives_no_reward_up_for_one_false_answer(tmp_path: Path) -> None:
+    desk = paid_desk(tmp_path, 3, rounds=1)
+    honest_uploads(desk, 1, MODELS, COUNTS)
+    desk.run()
+    person, honest = desk.crowd[0], desk.crowd[0].sp
+
+    def reward(*_: Any) -> bytes:
+        raise UnknownParticipant("no upload of yours was averaged")
+
+    person.sp = Instead(honest, reward=reward)
+    person.step(lambda *_: pytest.fail("no round is open"))
+    person.sp = honest  # SP shows everything again
+    assert (person.claim(), len(honest.reward(desk.task, 1, person.keys)) > 0) != (0, True)
+
+
+@works_today("a requester, after SP was restored: a task whose money was returned runs on, and pays")
+def test_a_restored_task_pays_nothing_that_was_returned(tmp_path: Path) -> None:
+    desk = paid_desk(tmp_path / "desk", 3, rounds=2)
+    shutil.copytree(tmp_path / "desk/sp", tmp_path / "copy/sp")
+    cancel(desk)
+    before = returned(desk)
+    desk.sp = desk.new_sp(disk=FileDisk(tmp_path / "copy"))
+    mark_restored_sp(desk.sp.store, desk.clock.now())
+    desk.run()
+    reconcile(desk.sp.ports, desk.task)
+    with contextlib.suppress(CrowdFLError):
+        honest_uploads(desk, 1, MODELS, COUNTS)
+        desk.run()
+        cancel(desk)
+    paid = sum(map(paid_to, desk.crowd))
+    assert before + paid <= 2 * BUDGET

@@ -1,0 +1,480 @@
+"""`shares`: servers, readers, participants and requesters that deviate gain nothing, and extreme tasks give nothing away.
+
+Attacks that still work are expected to fail, and say who gains what.
+"""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdfl.crypto.sealing import AudienceKey
+from crowdfl.crypto.shares.sketch import Sketch
+from crowdfl.errors import NotFinite, NothingToAverage
+from crowdfl.protocols.exchange import run_exchange
+from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.shares.chain import ModelChain
+from crowdfl.protocols.shares.circuits.lanes import coins, opened
+from crowdfl.protocols.shares.circuits.wire import unpack_flips
+from crowdfl.protocols.shares.dealing.keys import SharesReaderBundle, seeds_of
+from crowdfl.protocols.shares.dealing.masks import low_words
+from crowdfl.protocols.shares.dealing.script import CSP_ROLE, files, received
+from crowdfl.protocols.shares.round import csp_round
+from crowdfl.protocols.shares.round import sp as sp_round
+from crowdfl.protocols.shares.round.average import (
+    PARTICIPANTS,
+    AverageReader,
+    SharesPublication,
+    ShareSum,
+    mask_of,
+    parse_record,
+)
+from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest
+from crowdfl.protocols.shares.round.sp import SharesSp
+from crowdfl.protocols.shares.round.transcript import StepRequest
+from crowdfl.protocols.shares.round.upload import UploadBody, expanded_samples, expanded_update
+from crowdfl.simulation.local_host import LocalFederation, Update, _KgcFor
+from tests.attacks.campaign import SIZE, Campaign, added_to, error, tamper, watch_readers, works_today
+from tests.attacks.cheating import paid_desk
+from tests.hosts import ONE, Desk
+from tests.protocols.shares.parties import PAYING, PAYMENT, Parties
+
+VICTIM = "p3"
+LANES, CHECK, _COMMIT, BITS, _SUM, _OPERANDS, COMPARE = range(2, 9)  # steps of a round that pays by `gate`
+AVERAGE = 13
+
+
+def manifests(patch: pytest.MonkeyPatch) -> dict[int, tuple[Any, dict[str, bytes]]]:
+    """By round, what an honest CSP holds: the manifest, and everyone's seed."""
+    honest, kept = csp_round.open_seals, {}
+
+    def noted(manifest: Any, sealing: Any) -> dict[str, bytes]:
+        seeds = honest(manifest, sealing)
+        kept[manifest.number] = (manifest, seeds)
+        return seeds
+
+    patch.setattr(csp_round, "open_seals", noted)
+    return kept
+
+
+@works_today("CSP alone tests any guess at an upload against the hash of SP's share, which has no salt")
+def test_csp_cannot_test_a_guess_at_an_upload(monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign, kept = Campaign(), manifests(monkeypatch)
+    campaign.play()
+    (manifest, seeds), shape, who = kept[1], campaign.shape, campaign.pseudonym(VICTIM)
+    own = shape.ring.decode(expanded_update(seeds[who], manifest.place, who, shape.share_bytes))
+    count = expanded_samples(seeds[who], manifest.place, who)
+    digest = dict(zip(manifest.names, manifest.digests, strict=True))[who]
+
+    def fits(guess: str) -> bool:
+        share = shape.ring.encode(shape.ring.of_signed(campaign.uploaded(guess, 1).astype(np.int64)) - own)
+        samples = (campaign.samples[guess] - count) % (1 << 128)
+        return hashlib.sha256(samples.to_bytes(16, "little") + share).digest() == digest
+
+    assert [guess for guess in campaign.wanted if fits(guess)] != [VICTIM]
+
+
+@works_today("CSP alone tests any guess at a round's sum and total against the hash that the next manifest names")
+def test_csp_cannot_test_a_guess_at_an_average(monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign, kept, sent = Campaign(), manifests(monkeypatch), {}
+    honest = csp_round.open_sum
+
+    def noted(shape: Any, place: Any, members: Any, own: Any, coins: Any, *keys: Any) -> Any:
+        reply = honest(shape, place, members, own, coins, *keys)
+        sent[place.number] = reply, mask_of(coins.t, place, shape)
+        return reply
+
+    monkeypatch.setattr(csp_round, "open_sum", noted)
+    total, sums = campaign.play().total, sum(campaign.uploaded(who, 1) for who in campaign.wanted)
+    campaign.play()
+    reply, mask = sent[1]
+
+    def fits(guess: Any, samples: int) -> bool:
+        shape = campaign.shape
+        shown = ShareSum(shape.ring.encode(shape.ring.of_signed(guess.astype(np.int64))), samples).plus(shape, *mask)
+        message = SharesPublication(*shown, reply.participants, reply.requester, reply.record)
+        return hashlib.sha256(message.to_bytes()).digest() == kept[2][0].previous
+
+    assert (fits(sums, total), fits(sums, total + 1), fits(sums + 1, total)) != (True, False, False)
+
+
+@works_today("SP and one reader: SP publishes `no change`, leaves one person out of the next round, and subtracts")
+def test_sp_and_a_reader_cannot_hold_the_model_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign, seen = Campaign(), {}
+    publish, add_all = sp_round.publish_sum, SharesSp.add_all
+
+    def standing_still(shape: Any, place: Any, *rest: Any) -> SharesPublication:
+        message = publish(shape, place, *rest)
+        sums, total = campaign.host.people["p0"].side._reader._unmasked(message, place)
+        seen[place.number] = sums.copy(), total
+        ring = shape.ring
+        return replace(message, sums=ring.encode(ring.eights(message.sums) - ring.of_signed(sums)))
+
+    def without_victim(self: SharesSp, uploads: Any, **options: Any) -> Any:
+        left = {who: u for who, u in uploads.items() if self.round_number == 1 or who != campaign.pseudonym(VICTIM)}
+        return add_all(self, left, **options)
+
+    monkeypatch.setattr(sp_round, "publish_sum", standing_still)
+    monkeypatch.setattr(SharesSp, "add_all", without_victim)
+    campaign.play()
+    campaign.play()
+    found = seen[1][0] - seen[2][0], seen[1][1] - seen[2][1]
+    assert not (np.array_equal(found[0], campaign.uploaded(VICTIM, 1)) and found[1] == campaign.samples[VICTIM])
+
+
+@works_today(
+    "CSP and one reader: CSP inflates totals and takes the last sum off, then says that one seal does not open"
+)
+def test_csp_and_a_reader_cannot_hold_the_model_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    most, last = 1000, 3
+    campaign, read = Campaign(max_samples=most), watch_readers(monkeypatch)
+    open_sum, open_seals, shifts = csp_round.open_sum, csp_round.open_seals, {0: (np.zeros(SIZE), 0)}
+
+    def honest_part(number: int) -> tuple[Any, int]:
+        """Without what CSP itself has added."""
+        sums, total = read.get(number, (np.zeros(SIZE), 0))
+        return sums - shifts[number][0], total - shifts[number][1]
+
+    def damped(shape: Any, place: Any, members: Any, own: ShareSum, *rest: Any) -> Any:
+        off, room = -honest_part(place.number - 1)[0], len(members.accepted) * (most - 20)
+        shifts[place.number] = off, room
+        ring = shape.ring
+        sums = ring.encode(ring.eights(own.sums) + ring.of_signed(off.astype(np.int64)))
+        return open_sum(shape, place, members, ShareSum(sums, (own.total + room) % (1 << 128)), *rest)
+
+    def without_victim(manifest: Any, sealing: Any) -> dict[str, bytes]:
+        found = open_seals(manifest, sealing)
+        return {who: s for who, s in found.items() if manifest.number < last or who != campaign.pseudonym(VICTIM)}
+
+    monkeypatch.setattr(csp_round, "open_sum", damped)
+    monkeypatch.setattr(csp_round, "open_seals", without_victim)
+    for _ in range(last):
+        campaign.play()
+    (sums, total), (fewer, rest) = honest_part(last - 1), honest_part(last)
+    assert error(sums - fewer, campaign.uploaded(VICTIM, last - 1)) > 0.1 or total - rest != campaign.samples[VICTIM]
+
+
+@works_today("one participant that declares `max_samples` holds the model still, and reads whoever misses a round")
+def test_one_participant_cannot_hold_the_model_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    most, last = 1000, 3
+    campaign, read = Campaign(max_samples=most), watch_readers(monkeypatch)
+    honest, own = {}, np.zeros(SIZE)
+    for number in range(1, last + 1):
+        absent = [VICTIM] if number == last else []
+        campaign.play(absent, cheat=(own / campaign.shape.widths.unit if number > 1 else own, most))
+        sums, total = read[number]
+        honest[number] = sums - own * most, total - most
+        own = np.rint(-honest[number][0] / most)
+    (sums, total), (fewer, rest) = honest[last - 1], honest[last]
+    assert error(sums - fewer, campaign.uploaded(VICTIM, last - 1)) > 0.1 or total - rest != campaign.samples[VICTIM]
+
+
+@works_today("one participant earns many times its share by declaring `max_samples`")
+def test_a_participant_earns_no_more_by_declaring_more_samples() -> None:
+    campaign = Campaign(max_samples=1000, budget="9.00")
+    campaign.wanted = dict.fromkeys(campaign.wanted, np.full(SIZE, 0.5))
+    rewards = campaign.play(cheat=(np.full(SIZE, 0.5), 1000)).rewards or {}
+    assert float(rewards["cheat"]) <= 2 * 9 / len(rewards)
+
+
+@works_today("a requester that asks for a server step which rounds to nothing reads whoever misses a round")
+def test_a_requester_cannot_hold_the_model_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = Campaign(server_step="fedavgm", server_rate=1e-9, server_momentum=0.0)
+    read = watch_readers(monkeypatch)
+    campaign.play()
+    campaign.play([VICTIM])
+    (sums, total), (fewer, rest) = read[1], read[2]
+    assert not np.array_equal(sums - fewer, campaign.uploaded(VICTIM, 1)) or total - rest != campaign.samples[VICTIM]
+
+
+@works_today("any reader of two totals and two lists of names has the samples of whoever came or went")
+def test_a_reader_learns_nobodys_samples() -> None:
+    campaign, read = Campaign(), {}
+    for number, absent in ((1, []), (2, [VICTIM])):
+        campaign.play(absent)
+        reader = campaign.host.people["p0"]
+        message = SharesPublication.from_bytes(reader._publication(number), campaign.shape.limits())
+        record = parse_record(message.record, campaign.shape, reader.side._reader._csp_key)
+        read[number] = reader.read(number).total, set(record.accepted)
+    gone = read[1][1] - read[2][1]
+    assert (gone, read[1][0] - read[2][0]) != ({campaign.pseudonym(VICTIM)}, campaign.samples[VICTIM])
+
+
+@works_today(
+    "KGC's disk and SP read every upload: an SP that never acknowledges leaves the seeds of both servers there"
+)
+def test_kgc_keeps_no_source_while_csp_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    acknowledge = _KgcFor.acknowledge
+
+    def only_csp(self: _KgcFor, task: str) -> None:
+        if self.role != "sp":
+            acknowledge(self, task)
+
+    monkeypatch.setattr(_KgcFor, "acknowledge", only_csp)
+    campaign, said = Campaign(), {}
+    answer = campaign.host.csp.answer
+
+    def noted(task: str, request: bytes) -> bytes:
+        asked, reply = StepRequest.from_bytes(request, Limits.plain(1 << 24)), answer(task, request)
+        said[asked.step] = asked.payload, reply
+        return reply
+
+    campaign.host.csp.answer = noted
+    campaign.play()
+    kgc, source = campaign.host.disk.blobs("kgc/keys"), f"{campaign.federation.task}.source"
+    assert not kgc.has(source) or not _reads_uploads(campaign, said, kgc.get(source))
+
+
+def _reads_uploads(campaign: Campaign, said: dict[int, tuple[bytes, bytes]], source: bytes) -> bool:
+    """Every lane that the servers have opened, without its mask; and of so many lanes the update."""
+    task, sp, shape = campaign.federation.task, campaign.host.sp, campaign.shape
+    widths, ring, limits = shape.widths, shape.ring, shape.limits()
+    manifest = RoundManifest.from_bytes(said[1][0], limits)
+    drawn = coins(manifest.digest, ManifestReply.from_bytes(said[1][1], limits).nonce)
+    unit = np.eye(widths.parameters, dtype=np.uint64)
+    sketch = Sketch(drawn, widths.parameters, widths.rows, widths.buckets).lanes(unit).T
+    dealt = received(shape, seeds_of(source)[1], CSP_ROLE, 1, files(shape, source, 1)[CSP_ROLE])
+    shown = ring.decode(said[LANES][1][: len(manifest.names) * widths.lanes * ring.bytes]).reshape(-1, widths.lanes)
+    found = {}
+    for slot, who in enumerate(manifest.names):
+        body = sp.blobs.get(f"{task}/rounds/1/uploads/{sp.store.upload(task, 1, who).digest}")
+        own = sketch @ ring.decode(UploadBody.from_bytes(body, limits).shares)
+        whole = ring.signed(ring.reduced(shown[slot] - low_words(dealt.lanes.lanes[slot], widths.k) + own))
+        found[who] = np.rint(np.linalg.lstsq(sketch.view(np.int64).astype(float), whole.astype(float), rcond=None)[0])
+    return all(np.array_equal(found[campaign.pseudonym(who)], campaign.uploaded(who, 1)) for who in campaign.wanted)
+
+
+@works_today("KGC and SP read every average while people can still enrol: their bundle holds the readers' key")
+def test_kgc_and_sp_read_no_average() -> None:
+    campaign = Campaign()
+    result = campaign.play()
+    kgc, sp, task, shape = (
+        campaign.host.disk.blobs("kgc/keys"),
+        campaign.host.sp,
+        campaign.federation.task,
+        campaign.shape,
+    )
+    read = None
+    for name in kgc.listing():
+        if "participant" in name:
+            bundle = SharesReaderBundle.from_bytes(kgc.get(name), Limits.plain())
+            reader = AverageReader(shape, PARTICIPANTS, AudienceKey(bundle.audience), bundle.csp_signing)
+            publication = sp.blobs.get(sp.steps.publication_name(task, 1, final=False))
+            start = ModelChain.start(shape.spec.name, np.zeros(SIZE), shape.widths.unit)
+            read = reader.read(publication, 1, start)
+    assert read is None or read.total != result.total or error(read.average / shape.widths.unit, result.average[0]) > 0
+
+
+@works_today(
+    "SP compares the total with a number of its choice: phones refuse a total that is too large, and stay away"
+)
+def test_sp_cannot_compare_the_total(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest, total = sp_round.publish_sum, sum(Campaign().samples.values())
+
+    def is_above(threshold: int) -> bool:
+        campaign = Campaign()
+        shift = len(campaign.samples) * 20 - threshold  # to the largest total that phones accept
+
+        def shifted(shape: Any, place: Any, members: Any, own: ShareSum, *rest: Any) -> Any:
+            return honest(shape, place, members, replace(own, total=(own.total + shift) % (1 << 128)), *rest)
+
+        monkeypatch.setattr(sp_round, "publish_sum", shifted)
+        try:
+            campaign.play()
+        except NothingToAverage:
+            return True
+        return False
+
+    assert [is_above(total - 1), is_above(total)] != [True, False]
+
+
+class Shifted:
+    """A server's comparisons of its own choice: of the victim's length in the check, of where it points in `gate`."""
+
+    BOUND = 1.25
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.parties = Parties(settings=settings)
+        self.shape, self.names, self.samples = self.parties.shape, self.parties.names, self.parties.samples()
+        self.accomplice, self.victim = self.names[0], self.names[4]
+        self._lanes: list[Any] = []
+        self.sp = self.parties.new_sp(1)
+
+    def begin(self, number: int, change: Any) -> None:
+        """Everyone goes a little along the second axis; the victim's change is as it is said."""
+        little = np.eye(self.parties.parameters)[1] * 0.3
+        models = {who: self.parties.initial + (change if who == self.victim else little) for who in self.names}
+        self.sp = self.parties.new_sp(number)
+        self.sp.add_all(self.parties.encrypt(number, models))
+
+    def check(self, step: int, message: bytes) -> bytes:
+        """The bound of the victim's length, moved; its number of samples is taken as known."""
+        widths, ring, count = self.shape.widths, self.shape.ring, len(self.names)
+        if step == LANES:
+            words = ring.decode(message[: count * widths.lanes * ring.bytes])
+            self._lanes = [*self._lanes[-1:], words.reshape(count, -1)]
+        if step != CHECK or not message:
+            return message
+        kept = opened(widths, range(count), self._lanes[0], self._lanes[1].copy()).kept
+        samples = self.samples[self.victim]
+        shift = kept * (round(samples * self.BOUND * widths.unit) ** 2 - widths.K * samples**2)
+        return added_to(message, self.names.index(self.victim) * widths.R // 8, widths.R, shift)
+
+    def check_and_gate(self, step: int, message: bytes) -> bytes:
+        """The accomplice is paid, the victim if it goes where the others go, and nobody else."""
+        if step != COMPARE:
+            return self.check(step, message)
+        place, rule = 0, self.shape.rule_widths
+        for bits, natural in ((rule.compare_bits, 0), (rule.gate_bits, 1)):
+            forced = dict.fromkeys(self.names, -1) | {self.accomplice: 1, self.victim: natural}
+            for who in self.names:
+                if who not in self.sp.rejected():
+                    message = added_to(message, place, bits, forced[who] << (bits - 2))
+                    place += bits // 8
+        return message
+
+
+@works_today("SP and a paid participant ask two questions a round about one upload, where one bit is conceded")
+def test_sp_asks_one_question_of_an_upload_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    axes, told = np.eye(8), []
+    for change in (2.0 * axes[0], 0.5 * axes[1], -0.5 * axes[1]):
+        attack = Shifted(PAYING)
+        with monkeypatch.context() as patch:
+            tamper(patch, "SP", attack.check_and_gate)
+            attack.begin(1, change)
+            run_exchange(attack.sp.reward(PAYMENT), attack.parties.ask)
+        who, accepted = attack.accomplice, len(attack.names) - len(attack.sp.rejected())
+        reward = attack.parties.people[who].open_reward(attack.sp.envelopes()[who], 1)
+        paid = round((PAYMENT - accepted) * attack.samples[who] / reward) - attack.samples[who]
+        told.append((attack.victim in attack.sp.rejected(), paid))
+    assert told != [(True, 0), (False, attack.samples[attack.victim]), (False, 0)]
+
+
+@works_today("CSP learns its bit and is then away: no signed record names it or the victim")
+def test_csp_learns_no_bit_without_a_signed_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    attack, shown, told, lengths = Shifted({}), [], [], (0.5, 2.0, 2.0, 0.5)
+
+    def looks_and_leaves(step: int, message: bytes) -> bytes:
+        if step == BITS:
+            shown.append(unpack_flips(message[32:33], len(attack.names)))
+            if len(shown) % 2 == 0:
+                raise OSError("no space left on device")
+        return attack.check(step, message)
+
+    tamper(monkeypatch, "CSP", looks_and_leaves)
+    for number, length in enumerate(lengths, 1):
+        attack.begin(number, length * np.eye(8)[0])
+        with pytest.raises(OSError, match="no space"):
+            run_exchange(attack.sp.publish(final=False), attack.parties.ask)
+        within = bool((shown[-1] ^ shown[-2])[attack.names.index(attack.victim)])
+        told.append((within, dict(attack.sp.rejected())))
+    assert told != [(length < Shifted.BOUND, {}) for length in lengths]
+
+
+def train_all(desk: Desk) -> None:
+    """Everyone does what is due, and SP its part."""
+    for place, person in enumerate(desk.crowd):
+
+        def train(arrays: Any, _settings: Any, number: int, place: int = place) -> tuple[Any, int]:
+            rng = np.random.default_rng([number, place])
+            return [array + 0.1 + rng.normal(size=array.shape) * 0.02 for array in arrays], 5
+
+        person.step(train)
+    desk.run()
+
+
+DESK = {"profile": "shares", "lanes": 128, "max_norm": 3.0, "key_bits": 2048, "sigma": 40}
+
+
+def test_a_task_whose_opened_sum_is_lost_ends_with_the_next_manifest(tmp_path: Path) -> None:
+    """CSP has opened a sum that SP never got: every later model would follow from it, so that no phone trains for nothing."""
+    desk = paid_desk(tmp_path, 4, rounds=3, **DESK)
+    answer = desk.csp.answer
+
+    def losing(task: str, request: bytes) -> bytes:
+        reply = answer(task, request)
+        if StepRequest.from_bytes(request, Limits.plain(1 << 24)).step == AVERAGE:
+            raise ConnectionError
+        return reply
+
+    desk.csp.answer = losing  # type: ignore[method-assign]
+    with pytest.raises(ConnectionError):
+        train_all(desk)
+    desk.clock.time += 2 * desk.options.csp_patience
+    desk.run()
+    desk.csp.answer = answer  # type: ignore[method-assign]
+    train_all(desk)
+    status = desk.sp.status(desk.task)
+    assert [entry["state"] for entry in status["rounds"]] == ["aborted", "aborted"]
+    assert (status["state"], status["balances"]["requester"]) == ("cancelled", 0)
+
+
+def test_a_request_that_was_answered_while_its_repetition_waited_gets_that_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every request comes twice, and the second one looks for an answer a moment before the first has one."""
+    desk = paid_desk(tmp_path, 3, rounds=1, **DESK)
+    answer, answered = desk.csp.answer, desk.csp.store.answered
+    too_early: list[str] = []
+
+    def look(task: str, name: str) -> str | None:
+        return too_early.clear() if too_early else answered(task, name)
+
+    def twice(task: str, request: bytes) -> bytes:
+        first = answer(task, request)
+        too_early.append("one look")
+        assert answer(task, request) == first
+        return first
+
+    monkeypatch.setattr(desk.csp.store, "answered", look)
+    desk.csp.answer = twice  # type: ignore[method-assign]
+    train_all(desk)
+    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["rewarded"]
+
+
+_WIDE = {"max_participants": 3, "max_samples": 10**6, "decimals": 6, "max_norm": 2.0}
+# Parameters, people, settings; and what is paid for a round, at least and at most.
+TASKS: dict[str, tuple[int, int, dict[str, Any], tuple[float, float]]] = {
+    "one parameter": (1, 5, {"budget": "9.00"}, (8.99, 9)),
+    "a norm below the unit": (50, 5, {"max_norm": 1e-9, "budget": "9.00"}, (0, 0)),
+    "a norm that bounds nothing": (50, 5, {"max_norm": 1e15}, (0, 0)),
+    "one sample each": (20, 5, {"max_samples": 1, "budget": "9.00"}, (8.99, 9)),
+    "as many as the least": (20, 3, {"max_participants": 3, "min_participants": 3, "budget": "9.00"}, (8.99, 9)),
+    "the widest ring": (200, 3, _WIDE, (0, 0)),
+    "the widest division": (30, 3, _WIDE | {"decimals": 4, "budget": "9.00"}, (8.99, 9)),
+    "less than a millionth for each": (5, 3, {"budget": "0.000002"}, (0, 0)),
+}
+
+
+@pytest.mark.second
+@pytest.mark.parametrize(("parameters", "people", "settings", "pay"), TASKS.values(), ids=TASKS.keys())
+def test_extreme_tasks_are_averaged_exactly(
+    parameters: int, people: int, settings: dict[str, Any], pay: tuple[float, float]
+) -> None:
+    bounds = {"max_participants": 5, "max_samples": 20, "decimals": 3, "clip": 2.0, "max_norm": 1.0, "lanes": 128}
+    chosen = bounds | settings
+    federation = LocalFederation(profile="shares", rounds=2, backend=ONE, **chosen)
+    rng, unit = np.random.default_rng(1), 10 ** chosen["decimals"]
+    common = rng.normal(size=parameters)
+    updates = {f"p{i}": 0.5 * (common + 0.1 * rng.normal(size=parameters)) for i in range(people)}
+    counts = {who: max(1, chosen["max_samples"] - i) for i, who in enumerate(updates)}
+
+    def shared(change: Any) -> Any:
+        within = change * min(1, chosen["max_norm"] / np.linalg.norm(change))
+        return np.rint(np.clip(within, -chosen["clip"], chosen["clip"]) * unit)
+
+    found = federation.round({who: Update([update], counts[who]) for who, update in updates.items()})
+    expected = np.rint(sum(shared(u) * counts[who] for who, u in updates.items()) / sum(counts.values()))
+    assert np.array_equal(np.rint(found.average[0] * unit), expected)
+    assert found.rejected == {}
+    assert pay[0] <= float(sum((found.rewards or {}).values())) <= pay[1]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_weight_that_is_no_number_never_leaves_the_phone(value: float) -> None:
+    federation = LocalFederation(profile="shares", max_participants=3, rounds=1, max_norm=1.0, backend=ONE)
+    with pytest.raises(NotFinite):
+        federation.round({f"p{i}": Update([np.array([value, 0.0])], 1) for i in range(3)})

@@ -1,0 +1,110 @@
+"""Writes who learns what (`crowdfl.disclosures`) into SECURITY.md and the phone's page. Run it after a change of the table.
+
+`--check` changes nothing, and fails where one of them is not what it would write.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from crowdfl.disclosures import PROFILES, Disclosure, disclosures, learnt_in, weakened, weaknesses, weaknesses_of
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "SECURITY.md"
+PHONE = ROOT / "src/crowdfl/web/phone/app/disclosures.js"
+_TABLES = re.compile(r"(<!-- disclosures: .*? -->\n).*?(<!-- end of disclosures -->)", re.DOTALL)
+_TITLES = {"every": "In every profile", "hardened": "Profile `hardened` (the default)"}
+_ELSEWHERE = {"flower": "Flower's plug-in"}
+_ON_A_PHONE = {"CSP": "the second server", "SP": "the platform", "KGC": "the key centre", "`": ""}
+_PHONES_PROFILE = "shares"
+
+
+def tables() -> str:
+    """As SECURITY.md has them."""
+    return "\n".join([*(line for profile in ("every", *PROFILES) for line in _profile(profile)), *_weak()])
+
+
+def _profile(profile: str) -> Iterator[str]:
+    yield f"\n### {_TITLES.get(profile, f'Profile `{profile}`')}\n"
+    yield "| party | learns | does not learn | deviating, learns or can do besides | shown by |"
+    yield "|---|---|---|---|---|"
+    rows = [row for row in disclosures() if row.profile == profile]
+    for party in dict.fromkeys(row.party for row in rows):
+        curious, deviating = (
+            [row for row in rows if row.party == party and row.deviates == way] for way in (False, True)
+        )
+        cells = [
+            " ".join(row.learns for row in curious),
+            " ".join(row.hidden + _starred(row) for row in curious),
+            " ".join(row.learns + _starred(row) for row in deviating),
+            ", ".join(dict.fromkeys(by for row in (*curious, *deviating) for by in _shown_by(row))),
+        ]
+        yield f"| {party} | {' | '.join(cells)} |"
+
+
+def _starred(row: Disclosure) -> str:
+    return " \\*" if weakened(row) else ""
+
+
+def _shown_by(row: Disclosure) -> list[str]:
+    return [f"`{name}`" for name in row.audit] or [f"[argued]({row.proof})"]
+
+
+def _weak() -> Iterator[str]:
+    """Who gains what, until it is mended."""
+    if weaknesses():
+        yield "\n### Known weaknesses\n"
+        yield "\\* Attacks that work today. Each has a test, which is expected to fail until the weakness is mended.\n"
+    for profiles in dict.fromkeys(row.profiles for row in weaknesses()):
+        yield f"In {' and '.join(_ELSEWHERE.get(profile, f'`{profile}`') for profile in profiles)}:\n"
+        for row in weaknesses():
+            if row.profiles == profiles:
+                parties = " or ".join(row.parties)
+                yield f"* {f'deviating {parties}' if row.deviates else parties}: {row.gains}."
+        yield ""
+
+
+def page(text: str) -> str:
+    """SECURITY.md, with the tables of today."""
+    return _TABLES.sub(lambda found: f"{found[1]}{tables()}\n{found[2]}", text)
+
+
+def phone() -> str:
+    """The rows that a person reads before joining: of parties that follow the protocol, and what is known to be weak."""
+    learnt = [f"{row.party}: {row.learns}." for row in learnt_in(_PHONES_PROFILE)]
+    weak = [
+        f"{' or '.join(row.parties)}{', breaking the rules' * row.deviates}: {row.gains}."
+        for row in weaknesses_of(_PHONES_PROFILE)
+    ]
+    return (
+        "// @ts-check\n// Who learns what in a campaign of this page: tools/disclosures.py writes it.\n\n"
+        f"export const LEARNT = {_listed(learnt)};\n\n"
+        f"export const WEAK = {_listed(weak)};\n"
+    )
+
+
+def _listed(sentences: list[str]) -> str:
+    return "[\n" + "".join(f"  {json.dumps(_plainly(sentence))},\n" for sentence in sentences) + "]"
+
+
+def _plainly(sentence: str) -> str:
+    """With the names that the phone has for the servers."""
+    for name, plain in _ON_A_PHONE.items():
+        sentence = re.sub(rf"\b{name}\b" if name.isalpha() else name, plain, sentence)
+    return sentence[0].upper() + sentence[1:]
+
+
+def main() -> int:
+    """Write both, or with `--check` compare them."""
+    wanted = {PAGE: page(PAGE.read_text(encoding="utf-8")), PHONE: phone()}
+    if "--check" in sys.argv[1:]:
+        return int(any(path.read_text(encoding="utf-8") != text for path, text in wanted.items()))
+    for path, text in wanted.items():
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
