@@ -45,7 +45,7 @@ def seen(tmp_path_factory, portal):
         secrets += [person.keys.signing.private, person.keys.reader.private, person.participant.blobs.get("bundle")]
         secrets += [person.participant.blobs.get("claim"), person.participant.blobs.get("rounds/1/reward")]
     secrets += [*bundles.values(), *uploads, *world.sp.store.seeds(task, 1).values()]
-    memories = world.csp.store.memories(task, 1, 2**30) | world.csp.store.memories(task, 2, 2**30)
+    memories = world.csp.store.memories(task, 1, 2**30, 999) | world.csp.store.memories(task, 2, 2**30, 999)
     secrets += [value for value in memories.values() if len(value) >= 16]
     amounts = [str(payment.amount) for payment in world.sp.store.payments(task)]
     secrets += [amount for amount in amounts if len(amount) >= 7]  # shorter ones are in any text

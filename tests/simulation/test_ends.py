@@ -92,7 +92,7 @@ def _plant(world: World, folder: Path) -> None:
     task = world.task
     world.truth.put_seed(task, 1, "test", b"SECRET seed")
     csp = world.disk.store("csp")
-    csp.remember(task, {(1, "test"): b"SECRET memory"})
+    csp.remember(task, {(1, "", "test"): b"SECRET memory"})
     csp.put_answer(task, "0" * 64, f"{task}/answers/x/y")
     world.disk.blobs("csp/blobs").put(f"{task}/answers/x/y", b"SECRET answer")
     for blob in ("uploads/x", "replies/x"):
@@ -276,7 +276,7 @@ def test_csp_gives_no_answer_after_the_end_that_it_gave_before(tmp_path: Path):
             def answer(self, request: bytes) -> bytes:
                 computed.append(request)
                 ends.end(world.task, TaskEnd(world.task, "cancelled", 1.0).sign(SP_KEY))
-                csp.store.remember(world.task, {(1, "kept late"): b"SECRET"})
+                csp.store.remember(world.task, {(1, "", "kept late"): b"SECRET"})
                 return b"SECRET reply"
 
             def __getattr__(self, name: str) -> Any:

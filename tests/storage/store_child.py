@@ -68,7 +68,7 @@ def campaign(store: SqlStore, task: str) -> None:
         store.put_seed(task, 1, "opening", b"seed")
         with store.transaction():
             store.put_round(task, Round(1, 1.0))
-        store.remember(task, {(1, "a"): b"b"})
+        store.remember(task, {(1, "", "a"): b"b"})
     tell("done", task)
 
 

@@ -19,7 +19,7 @@ def _fill(store: SqlStore, task: str) -> None:
     for number in (1, 2):
         store.put_seed(task, number, "sum", SECRET + task.encode() + bytes([number]))
         store.put_answer(task, f"request {number}", f"{task}/answers/{number}")
-        store.remember(task, {(number, "seed"): SECRET + task.encode()})
+        store.remember(task, {(number, "", "seed"): SECRET + task.encode()})
 
 
 def test_one_task_is_forgotten_and_no_other(store: SqlStore):

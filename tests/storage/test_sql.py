@@ -225,14 +225,16 @@ def test_a_request_has_one_answer(store: SqlStore):
 
 
 def test_what_csp_remembers_is_read_by_round(store: SqlStore):
-    """With what is the whole task's; long values are left to be asked for; what is reserved stands."""
-    store.remember("t", {(0, "a"): b"\x00\xff", (1, "a"): b"long" * 9, (2, "a"): b"2"})
-    store.remember("t", {(0, "a"): b"1", (2, "b"): b""})
-    store.remember("u", {(1, "c"): b"4"})
-    assert store.memories("t", 1, 8) == {(0, "a"): b"1", (1, "a"): None}
-    assert store.memories("t", 2, 8) == {(0, "a"): b"1", (2, "a"): b"2", (2, "b"): b""}
-    assert (store.remembered("t", 1, "a"), store.remembered("t", 1, "b")) == (b"long" * 9, None)
-    assert store.reserve("t", 1, "b", b"5") == store.reserve("t", 1, "b", b"6") == b"5"
+    """With what is the task's; long values and those of participants are left to be asked for; what is reserved stands."""
+    store.remember("t", {(0, "", "a"): b"\x00\xff", (1, "", "a"): b"long" * 9, (2, "", "a"): b"2", (2, "p", "a"): b"3"})
+    store.remember("t", {(0, "", "a"): b"1", (2, "", "b"): b""})
+    store.remember("u", {(1, "", "c"): b"4"})
+    assert store.memories("t", 2, 8, 2) is None
+    assert store.memories("t", 1, 8, 2) == {(0, "", "a"): b"1", (1, "", "a"): None}
+    assert store.memories("t", 2, 8, 3) == {(0, "", "a"): b"1", (2, "", "a"): b"2", (2, "", "b"): b""}
+    found = [store.remembered("t", *place) for place in ((1, "", "a"), (2, "p", "a"), (1, "", "b"))]
+    assert found == [b"long" * 9, b"3", None]
+    assert store.reserve("t", (1, "p", "b"), b"5") == store.reserve("t", (1, "p", "b"), b"6") == b"5"
     assert store.remembered_rounds("t") == [1, 2]
 
 

@@ -16,7 +16,6 @@ from typing import Annotated
 import typer
 
 from crowdfl.cli.output import Json, show
-from crowdfl.documents.signed import Definition
 from crowdfl.errors import TaskNotEnded
 from crowdfl.roles.csp import REFUSED, refuse_task
 from crowdfl.roles.ends import OVER, TaskEnds
@@ -121,7 +120,7 @@ class PeerDesk:
         return {"task": stored.task, "state": stored.state, "since": since, "waits_for": self._waits_for(stored)}
 
     def details(self, stored: StoredTask) -> Row:
-        definition, how = Definition.open(stored.definition), stored.end
+        definition, how = stored.opened, stored.end
         found: Row = {"purpose": definition.purpose, "requester": definition.requester.hex()}
         if isinstance(self.holdings, CspHoldings):
             found |= {

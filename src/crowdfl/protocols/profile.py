@@ -23,18 +23,21 @@ from crowdfl.settings import TaskSettings
 
 
 class CspMemory(Protocol):
-    """What a CSP must remember across requests, and across its crashes: by name, of a round or (0) of the whole task."""
+    """What a CSP must remember across requests, and across its crashes.
+
+    By name, of a round or (0) of the whole task, and where it is about one participant, of that one.
+    """
 
     @property
     def restored(self) -> bool:
         """CSP's store comes from a backup. Which steps were answered since, nobody knows: none is answered again."""
 
-    def get(self, name: str, number: int = 0) -> bytes | None: ...
+    def get(self, name: str, number: int = 0, who: str = "") -> bytes | None: ...
 
-    def keep(self, name: str, value: bytes, number: int = 0) -> None:
+    def keep(self, name: str, value: bytes, number: int = 0, who: str = "") -> None:
         """Together with the answer to this request, or not at all."""
 
-    def reserve(self, name: str, value: bytes, number: int = 0) -> bytes:
+    def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
         """Write at once what nobody has written under this name; what stands there now. Kept even if the request fails."""
 
 
@@ -44,16 +47,16 @@ class InProcessMemory:
     restored = False
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, str], bytes] = {}
+        self._kept: dict[tuple[int, str, str], bytes] = {}
 
-    def get(self, name: str, number: int = 0) -> bytes | None:
-        return self._kept.get((number, name))
+    def get(self, name: str, number: int = 0, who: str = "") -> bytes | None:
+        return self._kept.get((number, who, name))
 
-    def keep(self, name: str, value: bytes, number: int = 0) -> None:
-        self._kept[number, name] = value
+    def keep(self, name: str, value: bytes, number: int = 0, who: str = "") -> None:
+        self._kept[number, who, name] = value
 
-    def reserve(self, name: str, value: bytes, number: int = 0) -> bytes:
-        return self._kept.setdefault((number, name), value)
+    def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
+        return self._kept.setdefault((number, who, name), value)
 
 
 @dataclass(frozen=True)

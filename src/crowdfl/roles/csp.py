@@ -16,10 +16,10 @@ from crowdfl.protocols.profile import CspProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
 from crowdfl.roles.ends import OVER, ended
-from crowdfl.roles.ports import Blobs, CspStore, KgcPeer
+from crowdfl.roles.ports import Blobs, CspStore, KgcPeer, Place
 from crowdfl.roles.records import StoredParticipant, StoredTask, Tombstone
 
-_SHORT = 4096  # bytes
+_SHORT, _FEW = 4096, 64  # bytes and values that are read at once
 REFUSED = "refused"  # the state of a task that the operator answers no more
 
 
@@ -81,7 +81,7 @@ class Csp:
 
     def _fetch_dealt(self, task: str) -> None:
         """Resumable: what is here is not fetched again."""
-        self.dealt.fetch(Definition.open(self.store.task(task).definition), self.kgc)
+        self.dealt.fetch(self.store.task(task).opened, self.kgc)
         if self.store.task(task).state == OVER:  # meanwhile
             self.dealt.erase(task)
             raise ended(self.store.task(task))
@@ -92,13 +92,13 @@ class Csp:
 
     def enrol(self, task: str, certificate: str) -> None:
         """A participant that KGC has certified: rewards are sealed to its key, claims checked with it."""
-        definition = Definition.open(self.store.task(task).definition)
-        self.require_answering(task)
+        stored = self.store.task(task)
+        _require_answering(stored)
         opened = Certificate.open(certificate, self.kgc_key)
         if opened.task != task:
             raise DocumentError("this certificate is for another task")
         participant = StoredParticipant(opened.identity, certificate)
-        self.store.add_participant(task, participant, definition.settings.max_participants)
+        self.store.add_participant(task, participant, stored.opened.settings.max_participants)
 
     def answer(self, task: str, request: bytes) -> bytes:
         """Compute, keep the answer, give it. Whoever keeps an answer first, that one is given."""
@@ -146,7 +146,7 @@ class Csp:
     def _side(self, stored: StoredTask, enrolled: int) -> CspProtocol:
         task = stored.task
         if task not in self._sides:
-            definition = Definition.open(stored.definition)
+            definition = stored.opened
             self._become_sole_holder(task)
             bundle = self.bundles.get(f"{task}.csp")
             side = profile_named(definition.settings.profile).csp(definition.spec, bundle, self.tools)
@@ -189,27 +189,30 @@ class _Draft:
     store: CspStore
     task: str
     restored: bool
-    kept: dict[tuple[int, str], bytes] = field(default_factory=dict, repr=False)
-    _read: dict[tuple[int, str], bytes | None] = field(default_factory=dict, repr=False)
+    kept: dict[Place, bytes] = field(default_factory=dict, repr=False)
+    _read: dict[Place, bytes | None] = field(default_factory=dict, repr=False)
     _rounds: set[int] = field(default_factory=set, repr=False)  # that were read; 0 is the task's
     _last: int = field(default=0, repr=False)  # round that was asked for: read again with the task's
+    _are_few: bool = field(default=True, repr=False)
 
-    def get(self, name: str, number: int = 0) -> bytes | None:
-        """Short values are read together, once; the side works on one request of one round."""
-        place = number, name
+    def get(self, name: str, number: int = 0, who: str = "") -> bytes | None:
+        """What is about no participant is read together, once, where it is little: a request is of one round."""
+        place = number, who, name
         if place in self.kept:
             return self.kept[place]
         self._last = number or self._last
-        if number not in self._rounds:
-            self._read |= self.store.memories(self.task, self._last, _SHORT)
+        if number not in self._rounds and self._are_few and not who:
+            found = self.store.memories(self.task, self._last, _SHORT, _FEW)
+            self._are_few, self._read = found is not None, self._read | (found or {})
             self._rounds |= {0, self._last}
-        value = self._read.get(place)
-        return self.store.remembered(self.task, *place) if value is None and place in self._read else value
+        if self._are_few and not who and (place not in self._read or self._read[place] is not None):
+            return self._read.get(place)
+        return self.store.remembered(self.task, *place)
 
-    def keep(self, name: str, value: bytes, number: int = 0) -> None:
-        self.kept[number, name] = value
+    def keep(self, name: str, value: bytes, number: int = 0, who: str = "") -> None:
+        self.kept[number, who, name] = value
 
-    def reserve(self, name: str, value: bytes, number: int = 0) -> bytes:
+    def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
         # Another request may have reserved something since: of the two, one sees the other.
         self._read, self._rounds = {}, set()
-        return self.store.reserve(self.task, number, name, value)
+        return self.store.reserve(self.task, (number, who, name), value)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
-from crowdfl.documents.signed import Definition, TaskEnd
+from crowdfl.documents.signed import TaskEnd
 from crowdfl.errors import CrowdFLError, DocumentError, Forbidden, TaskEnded, UnknownTask
 from crowdfl.roles.ports import Clock, TaskStore
 from crowdfl.roles.records import StoredTask, Tombstone
@@ -35,12 +35,7 @@ def longest_course(settings: TaskSettings) -> float:
     return settings.rounds * (2 * settings.window + settings.grace + _PATIENCE)
 
 
-def require_not_ended(store: TaskStore, task: str) -> None:
-    """Of a task that is not known here, nothing is required."""
-    try:
-        stored = store.task(task)
-    except UnknownTask:
-        return
+def require_not_ended(stored: StoredTask) -> None:
     if stored.state == OVER:
         raise ended(stored)
 
@@ -60,7 +55,7 @@ class Lifetimes:
 
     def until(self, stored: StoredTask, *, claims: bool) -> float:
         """With `claims`, until nobody can claim any more and SP has had a week to say so."""
-        definition = Definition.open(stored.definition)
+        definition = stored.opened
         life = longest_course(definition.settings) + self.margin
         return self._first_seen(stored) + life + (definition.claim_window + _WEEK if claims else 0.0)
 

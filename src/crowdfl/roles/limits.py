@@ -61,7 +61,7 @@ class SpQuotas:
         held = [one for one in stored if one.state != TaskState.SETTLED]
         if len(held) < self.tasks:
             return
-        theirs = sum(Definition.open(one.definition).requester == definition.requester for one in held)
+        theirs = sum(one.opened.requester == definition.requester for one in held)
         if theirs >= self.tasks:
             raise QuotaExceeded(
                 f"this requester has {theirs} tasks here that are not settled, and {self.tasks} are the most: wait until "

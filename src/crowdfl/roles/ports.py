@@ -17,6 +17,7 @@ from crowdfl.roles.records import (
     StoredPayment,
     StoredTask,
     TaskChanges,
+    TaskStatus,
     Upload,
     UploadContext,
 )
@@ -108,6 +109,7 @@ class SpStore(CrowdStore, Protocol):
     def refused(self, task: str) -> frozenset[str]: ...
     def signing_keys(self, task: str, since: int) -> dict[str, bytes]: ...  # by name, as they joined, from `since` on
 
+    def status(self, task: str) -> TaskStatus: ...  # or UnknownTask
     def put_round(self, task: str, round_: Round) -> None: ...  # insert or update; `asked` stays as it is
     def mark_asked(self, task: str, number: int) -> None: ...
     def rounds(self, task: str) -> list[Round]: ...  # in order
@@ -173,6 +175,10 @@ class SpStore(CrowdStore, Protocol):
         """What is not given stays as it is."""
 
 
+Place = tuple[int, str, str]
+"""Where CSP's side of a protocol keeps something: round or 0, participant or "", name."""
+
+
 class CspStore(CrowdStore, Protocol):
     """CSP's durable state: the name of the blob that answers each request, and what its side of the protocol remembers."""
 
@@ -182,12 +188,13 @@ class CspStore(CrowdStore, Protocol):
     def answered(self, task: str, request: str) -> str | None: ...
     def put_answer(self, task: str, request: str, blob: str) -> str: ...  # once; the blob that counts
 
-    def memories(self, task: str, number: int, longest: int) -> dict[tuple[int, str], bytes | None]:
-        """What is remembered of the task (0) and of a round, by number and name; None in place of longer values."""
+    def memories(self, task: str, number: int, longest: int, most: int) -> dict[Place, bytes | None] | None:
+        """What is remembered of the task (0) and of a round, and of no participant: None in place of longer values, and
+        None where there are more than `most`."""
 
-    def remembered(self, task: str, number: int, name: str) -> bytes | None: ...
-    def remember(self, task: str, values: Mapping[tuple[int, str], bytes]) -> None: ...  # by number and name
-    def reserve(self, task: str, number: int, name: str, value: bytes) -> bytes: ...  # once; what stands there
+    def remembered(self, task: str, number: int, who: str, name: str) -> bytes | None: ...
+    def remember(self, task: str, values: Mapping[Place, bytes]) -> None: ...
+    def reserve(self, task: str, place: Place, value: bytes) -> bytes: ...  # once; what stands there
     def remembered_rounds(self, task: str) -> list[int]: ...  # in order
     def erase_answers(self, task: str) -> None: ...  # and all that is remembered; no copy stays
     def answer_counts(self) -> dict[str, Counter[str]]: ...  # by task: of `answers` and of `memory`

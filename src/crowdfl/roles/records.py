@@ -6,12 +6,13 @@ extended once by a window, then aborted. Time is an argument.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import TypedDict
 
-from crowdfl.documents.signed import EndReason
+from crowdfl.documents.signed import Definition, EndReason
 from crowdfl.errors import RoundNotOpen, SettingsError, TooLate
 from crowdfl.protocols.profile import Identity
 from crowdfl.settings import TaskSettings
@@ -72,10 +73,20 @@ class StoredTask:
     sole_holder: bool = False  # of its share: KGC has destroyed its copy
     restored: bool = False  # from a backup: no round is answered any more
 
+    @property
+    def opened(self) -> Definition:
+        """The definition, with its signature checked."""
+        return _opened(self.definition)
+
     def unnotified(self, peers: Collection[str]) -> list[str]:
         """Which of these, `kgc` and `csp`, have not acknowledged the end."""
         told = {"kgc": self.kgc_told_end, "csp": self.csp_told_end}
         return [name for name in peers if told[name] is None]
+
+
+@lru_cache(maxsize=64)
+def _opened(definition: str) -> Definition:
+    return Definition.open(definition)
 
 
 class TaskChanges(TypedDict, total=False):
@@ -206,6 +217,19 @@ class Movement:
             raise SettingsError(f"a movement is a whole number of millionths, not {self.amount!r}")
         if self.source == self.target:
             raise SettingsError(f"a movement from {self.source} to itself")
+
+
+@dataclass(frozen=True)
+class TaskStatus:
+    """Where a task stands, in one look: who takes part, and how many uploads each round has."""
+
+    state: str
+    ended_at: float | None
+    end: Tombstone | None
+    epoch: str
+    dropped: int
+    active: int  # participants that have not left
+    rounds: Sequence[tuple[Round, int]]
 
 
 class DepositState(StrEnum):

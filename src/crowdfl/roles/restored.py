@@ -14,7 +14,6 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
-from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import CspStore, ManualClock, SpStore
@@ -54,7 +53,7 @@ def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
 def _is_chained(stored: StoredTask) -> bool:
     """A definition that this program cannot read has no rounds to come either: it keeps no other task from being restored."""
     try:
-        return profile_named(Definition.open(stored.definition).settings.profile).chained
+        return profile_named(stored.opened.settings.profile).chained
     except CrowdFLError:
         return False
 

@@ -21,6 +21,7 @@ from crowdfl.errors import (
     UnknownTask,
 )
 from crowdfl.protocols.profile import Identity
+from crowdfl.roles.ports import Place
 from crowdfl.roles.records import (
     ClockNotes,
     Round,
@@ -28,6 +29,7 @@ from crowdfl.roles.records import (
     StoredParticipant,
     StoredTask,
     TaskChanges,
+    TaskStatus,
     Tombstone,
     Upload,
     UploadContext,
@@ -75,13 +77,34 @@ def _turnout() -> sa.Select[*tuple[Any, ...]]:
     theirs = select(u.who).where(u.task == _THIS_TASK, u.number == _THIS_ROUND)
     uploaded = select(func.count()).select_from(theirs.subquery()).scalar_subquery()
     missing = select(func.count()).where(p.task == _THIS_TASK, p.left.is_(False), p.who.not_in(theirs))
-    enrolled = select(func.count()).where(p.task == _THIS_TASK).scalar_subquery()
-    return select(uploaded.label("uploaded"), missing.scalar_subquery().label("missing"), enrolled.label("enrolled"))
+    return select(uploaded, missing.scalar_subquery())
+
+
+def _status() -> sa.Select[*tuple[Any, ...]]:
+    """A row for each round, or one without; each with the task."""
+    p, u, r = t.participants.c, t.uploads.c, t.rounds.c
+    active = select(func.count()).where(p.task == _THIS_TASK, p.left.is_(False)).scalar_subquery()
+    uploads = select(func.count()).where(u.task == r.task, u.number == r.number).scalar_subquery()
+    joined = t.tasks.outerjoin(t.rounds, r.task == t.tasks.c.task)
+    about = (t.tasks.c[name] for name in ("state", "ended_at", "epoch", "dropped"))
+    columns = (*about, active, *_END, uploads, *_ROUND)
+    return select(*columns).select_from(joined).where(t.tasks.c.task == _THIS_TASK).order_by(r.number)
 
 
 def _uploads_by_round() -> sa.Select[*tuple[Any, ...]]:
     u = t.uploads.c
     return select(u.number, func.count()).where(u.task == _THIS_TASK).group_by(u.number)
+
+
+@cache
+def _joining(dialect: str) -> Any:  # noqa: ANN401
+    """A place for somebody new, if there is one."""
+    columns = [column for column in t.participants.c if column.name != "position"]
+    taken = select(func.count()).where(t.participants.c.task == bindparam("task", type_=t.tasks.c.task.type))
+    free = taken.scalar_subquery() < bindparam("limit", type_=sa.Integer)
+    row = select(*(bindparam(column.name, type_=column.type) for column in columns)).where(free)
+    new = t.upsert(t.participants, dialect).from_select([column.name for column in columns], row)
+    return new.on_conflict_do_nothing()
 
 
 @cache
@@ -96,9 +119,8 @@ def _leasing(dialect: str) -> Any:  # noqa: ANN401
 def _memories() -> sa.Select[*tuple[Any, ...]]:
     m = t.memories.c
     short = sa.case((func.length(m.value) <= bindparam("longest", type_=sa.Integer), m.value))
-    return select(m.number, m.name, short).where(
-        m.task == _THIS_TASK, m.number.in_(bindparam("numbers", expanding=True))
-    )
+    asked = (m.task == _THIS_TASK, m.number.in_(bindparam("numbers", expanding=True)), m.who == "")
+    return select(m.number, m.who, m.name, short).where(*asked).limit(bindparam("most", type_=sa.Integer))
 
 
 def _answer_context() -> sa.Select[*tuple[Any, ...]]:
@@ -109,7 +131,7 @@ def _answer_context() -> sa.Select[*tuple[Any, ...]]:
 
 
 # Made once, as those of `tables` are.
-_ANSWER_CONTEXT = _answer_context()
+_ANSWER_CONTEXT, _STATUS = _answer_context(), _status()
 _STANDING, _ALIKE, _TURNOUT, _UPLOADS_BY_ROUND = _standing(), _alike(), _turnout(), _uploads_by_round()
 _MEMORIES, _ADD_UPLOADS, _ALL_TASKS = _memories(), sa.insert(t.uploads), select(*_TASK).order_by(t.tasks.c.task)
 _PEOPLE = [t.participants.c[name] for name in ("who", "signing", "reading", "certificate", "left", "refused")]
@@ -164,18 +186,18 @@ class SqlStore(MoneyTables):
 
     def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
         identity = participant.identity
+        row = {"task": task, **vars(identity), "certificate": participant.certificate, "left": participant.left}
         with self._write() as c:
+            if c.execute(_joining(c.dialect.name), {**row, "refused": False, "limit": limit}).rowcount == 1:
+                self._tell("participant joined", task=task, who=identity.who)
+                return
             known = self._person(c, task, identity.who)
             if known is None:
-                if c.execute(_TURNOUT, {"this_task": task, "this_round": 0}).one().enrolled >= limit:
-                    raise TaskFull(f"all {limit} places of this task are taken")
-                rest = {"certificate": participant.certificate, "left": participant.left, "refused": False}
-                add(c, t.participants, task=task, **vars(identity), **rest)
-            elif known.identity != identity:
+                raise TaskFull(f"all {limit} places of this task are taken")
+            if known.identity != identity:
                 raise Conflict(f"{identity.who} is enrolled with other keys")
-            elif known.left and not participant.left:  # who has left may come back
+            if known.left and not participant.left:  # who has left may come back
                 self._set_person(c, task, identity.who, left=False)
-            if known is None or known.left:
                 self._tell("participant joined", task=task, who=identity.who)
 
     def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
@@ -194,8 +216,8 @@ class SqlStore(MoneyTables):
 
     def turnout(self, task: str, number: int) -> tuple[int, int]:
         with self._read() as c:
-            row = c.execute(_TURNOUT, {"this_task": task, "this_round": number}).one()
-        return row.uploaded, row.missing
+            uploaded, missing = c.execute(_TURNOUT, {"this_task": task, "this_round": number}).one()
+        return uploaded, missing
 
     def leave(self, task: str, who: str) -> None:
         with self._write() as c:
@@ -219,6 +241,15 @@ class SqlStore(MoneyTables):
             raise _unknown(who)
 
     # Rounds, uploads, seeds, replies.
+
+    def status(self, task: str) -> TaskStatus:
+        with self._read() as c:
+            rows = c.execute(_STATUS, {"this_task": task}).all()
+        if not rows:
+            raise UnknownTask(f"there is no task {task} here")
+        state, ended_at, epoch, dropped, active, *end = rows[0][:9]
+        rounds = [(_round(row[10:]), row[9]) for row in rows if row[10] is not None]
+        return TaskStatus(state, ended_at, _tombstone(end), epoch, dropped, active, rounds)
 
     def put_round(self, task: str, round_: Round) -> None:
         values = {name: value for name, value in vars(round_).items() if name != "asked"}
@@ -394,26 +425,33 @@ class SqlStore(MoneyTables):
             self._tell("request answered", task=task, digest=request[:16])
             return kept
 
-    def memories(self, task: str, number: int, longest: int) -> dict[tuple[int, str], bytes | None]:
-        wanted = {"this_task": task, "numbers": [0, number], "longest": longest}
+    def memories(self, task: str, number: int, longest: int, most: int) -> dict[Place, bytes | None] | None:
+        wanted = {"this_task": task, "numbers": [0, number], "longest": longest, "most": most + 1}
         with self._read() as c:
-            rows = c.execute(_MEMORIES, wanted)
-            return {(at, name): None if value is None else bytes(value) for at, name, value in rows}
+            rows = c.execute(_MEMORIES, wanted).all()
+        found: dict[Place, bytes | None] = {}
+        for *place, value in rows:
+            found[*place] = None if value is None else bytes(value)
+        return found if len(found) <= most else None
 
-    def remembered(self, task: str, number: int, name: str) -> bytes | None:
+    def remembered(self, task: str, number: int, who: str, name: str) -> bytes | None:
         with self._read() as c:
-            found = find(c, [t.memories.c.value], task=task, number=number, name=name).scalar()
+            found = find(c, [t.memories.c.value], task=task, number=number, who=who, name=name).scalar()
             return None if found is None else bytes(found)
 
-    def remember(self, task: str, values: Mapping[tuple[int, str], bytes]) -> None:
+    def remember(self, task: str, values: Mapping[Place, bytes]) -> None:
         if values:
-            rows = [{"task": task, "number": at, "name": name, "value": value} for (at, name), value in values.items()]
+            rows = [
+                {"task": task, "number": number, "who": who, "name": name, "value": value}
+                for (number, who, name), value in values.items()
+            ]
             with self._write() as c:
                 put(c, t.memories, rows)
 
-    def reserve(self, task: str, number: int, name: str, value: bytes) -> bytes:
+    def reserve(self, task: str, place: Place, value: bytes) -> bytes:
+        number, who, name = place
         with self._write() as c:
-            return bytes(put_once(c, t.memories, "value", value, task=task, number=number, name=name))
+            return bytes(put_once(c, t.memories, "value", value, task=task, number=number, who=who, name=name))
 
     def remembered_rounds(self, task: str) -> list[int]:
         with self._read() as c:
@@ -435,9 +473,12 @@ class SqlStore(MoneyTables):
 
 
 def _task(row: Sequence[Any]) -> StoredTask:
-    *rest, why, by, reason, document = row
-    end = None if why is None else Tombstone(why, by, reason, document)
+    rest, end = row[:-4], _tombstone(row[-4:])
     return StoredTask(*(*rest[:5], end, *rest[5:]))
+
+
+def _tombstone(columns: Sequence[Any]) -> Tombstone | None:
+    return None if columns[0] is None else Tombstone(*columns)
 
 
 def _end_columns(end: Tombstone | None) -> dict[str, str | None]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import insert, select
 
 from crowdfl.errors import UnknownDeposit
 from crowdfl.roles.records import DepositState, Movement, PaymentState, StoredDeposit, StoredPayment
@@ -25,8 +25,8 @@ class MoneyTables(Database):
         with self._write() as c:
             ledger = Ledger(self.movements(task))
             new = [movement for movement in movements if ledger.post(movement)]
-            for movement in new:
-                add(c, t.movements, task=task, **vars(movement))
+            if new:
+                c.execute(insert(t.movements), [{"task": task, **vars(movement)} for movement in new])
             return bool(new)
 
     def movements(self, task: str) -> list[Movement]:

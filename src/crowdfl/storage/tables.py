@@ -251,6 +251,7 @@ memories = Table(
     metadata,
     Column("task", _Name, primary_key=True),
     Column("number", _Whole, primary_key=True, autoincrement=False),
+    Column("who", _Name, primary_key=True),
     Column("name", _Name(512), primary_key=True),
     Column("value", LargeBinary, nullable=False),
 )

@@ -126,7 +126,7 @@ class HardenedCsp(KeyedCsp):
 
     def reward(self, round_number: int, who: str) -> claims.Kept | None:
         """What is kept of a participant's reward, unless the round is void."""
-        kept, begun = self._memory.get(f"reward {who}", round_number), self._begun(round_number)
+        kept, begun = self._memory.get("reward", round_number, who), self._begun(round_number)
         if kept is None or begun is None or self._order.has_ended(self._memory, round_number):
             return None
         width = self.party.public.plaintext_bytes
@@ -252,7 +252,7 @@ class HardenedCsp(KeyedCsp):
 
     def _sealed(self, message: RewardRequest, who: str, commitment: bytes, value: int) -> bytes:
         context, body = self._shape.task.context(message.round_number), int(value).to_bytes(self._width, "big")
-        self._keep(message, f"reward {who}", commitment + body)
+        self._memory.keep("reward", commitment + body, message.round_number, who)
         signature = self._signing.sign(reward_statement(context, who, commitment, body))
         return seal_to(self.roster.reading[who], body + signature, reward_context(context, who))
 

@@ -103,7 +103,7 @@ class SpCore:
     def definition(self, task: str) -> Definition:
         """What the task is; it never changes, so that it is read once."""
         if task not in self._definitions:
-            self._definitions[task] = Definition.open(self.ports.store.task(task).definition)
+            self._definitions[task] = self.ports.store.task(task).opened
         return self._definitions[task]
 
     def clock_is_sure(self) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.documents.signed import Definition, TaskEnd
+from crowdfl.documents.signed import TaskEnd
 from crowdfl.errors import CrowdFLError, ServiceError, UnknownTask
 from crowdfl.retry import Attempts, Backoff
 from crowdfl.roles.ends import DAY, MARGIN, Held, Lifetimes, Orphans, Troubles
@@ -23,7 +23,7 @@ _RESTS = Backoff(first=10.0, longest=3600.0)  # an older peer does not know the 
 
 def claims_until(stored: StoredTask) -> float:
     """When the books of a task that has ended can be closed."""
-    return (stored.ended_at or 0.0) + Definition.open(stored.definition).claim_window
+    return (stored.ended_at or 0.0) + stored.opened.claim_window
 
 
 def tell_again(store: SpStore, task: str) -> None:

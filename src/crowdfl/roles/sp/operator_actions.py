@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError, TaskNotEnded
 from crowdfl.roles.ends import Held
 from crowdfl.roles.ports import Clock, SpStore
@@ -45,7 +44,7 @@ class OperatorActions:
 
     def row(self, stored: StoredTask) -> Row:
         store, rounds = self.store, self.store.rounds(stored.task)
-        number = f"{rounds[-1].number if rounds else 0}/{Definition.open(stored.definition).settings.rounds}"
+        number = f"{rounds[-1].number if rounds else 0}/{stored.opened.settings.rounds}"
         since = stored.ended_at if stored.ended_at is not None else rounds[-1].opened_at if rounds else None
         return {
             "task": stored.task,
@@ -57,7 +56,7 @@ class OperatorActions:
         }
 
     def details(self, stored: StoredTask) -> Row:
-        store, definition = self.store, Definition.open(stored.definition)
+        store, definition = self.store, stored.opened
         payments = store.payments(stored.task)
         deposits = [f"{one.name}: {from_millionths(one.amount):f}, {one.state}" for one in store.deposits(stored.task)]
         rounds = [

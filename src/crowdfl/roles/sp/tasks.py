@@ -12,7 +12,7 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ends import ended
 from crowdfl.roles.records import Round, StoredParticipant, StoredTask, TaskState, Tombstone
 from crowdfl.roles.sp.cancel import cancel_task, give_time_back
-from crowdfl.roles.sp.core import ENDED, SpCore
+from crowdfl.roles.sp.core import ENDED, SpCore, require_running
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.settings import require_claim_window
 
@@ -110,10 +110,11 @@ class Tasks:
         opened = Certificate.open(certificate, self._ports.kgc_key)
         if opened.task != task:
             raise DocumentError("this certificate is for another task")
-        if store.task(task).state in ENDED:
+        state = store.task(task).state
+        if state in ENDED:
             with contextlib.suppress(UnknownParticipant):  # back after the end, for what it earned
                 return store.participant(task, opened.identity.who).identity.who
-        self._core.require_running(task)
+        require_running(state)
         participant = StoredParticipant(opened.identity, certificate)
         store.add_participant(task, participant, definition.settings.max_participants)
         return opened.identity.who
@@ -133,38 +134,36 @@ class Tasks:
         return [{"name": one.name, "amount": one.amount, "state": str(one.state)} for one in found]
 
     def status(self, task: str) -> dict[str, Any]:
-        store, settings = self._ports.store, self._core.definition(task).settings
-        stored, rounds, uploads = store.task(task), store.rounds(task), store.upload_counts(task)
+        found, settings = self._ports.store.status(task), self._core.definition(task).settings
         return {
             "task": task,
-            "state": stored.state,
-            "ended": None if stored.end is None else stored.end.words(),
+            "state": found.state,
+            "ended": None if found.end is None else found.end.words(),
             "key": settings.key,
-            "epoch": stored.epoch,
-            "dropped": stored.dropped,
-            "claim_seconds_left": self._time_to_claim(stored),
-            "enrolled": self._core.active(task),
+            "epoch": found.epoch,
+            "dropped": found.dropped,
+            "claim_seconds_left": self._time_to_claim(task, found.ended_at),
+            "enrolled": found.active,
             "rounds": [
                 {
                     "number": r.number,
                     "state": str(r.state),
                     "deadline": r.deadline(settings),  # as if it were resumed when it was paused
                     "last_call": r.last_call(settings),
-                    "uploads": uploads.get(r.number, 0),
+                    "uploads": uploads,
                 }
-                for r in rounds
+                for r, uploads in found.rounds
             ],
         }
 
-    def _time_to_claim(self, stored: StoredTask) -> float | None:
+    def _time_to_claim(self, task: str, ended_at: float | None) -> float | None:
         """Seconds until the unclaimed is returned; None before the end, and while the clock is in doubt.
 
         A duration: a phone's clock may be wrong.
         """
-        if stored.ended_at is None or not self._core.clock_is_sure():
+        if ended_at is None or not self._core.clock_is_sure():
             return None
-        window = self._core.definition(stored.task).claim_window
-        return max(0.0, stored.ended_at + window - self._ports.clock.now())
+        return max(0.0, ended_at + self._core.definition(task).claim_window - self._ports.clock.now())
 
 
 def _signed_at(order: Mapping[str, Any]) -> float:

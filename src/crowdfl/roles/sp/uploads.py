@@ -107,7 +107,8 @@ class Uploads:
         """The same, but for those whose bytes are not an upload of this task and round."""
         pairs = list(zip(arrivals, judged, strict=True))
         new = [(arrival.who, arrival.upload) for arrival, entry in pairs if isinstance(entry, Upload)]
-        refusals = iter(self._aggregators.checking(task, number).refusals(new) if new else [])
+        side = self._aggregators.checking(task, number, [who for who, _ in new])
+        refusals = iter(side.refusals(new) if new else [])
         return [(next(refusals) or entry) if isinstance(entry, Upload) else entry for _, entry in pairs]
 
     def _written(

@@ -2,7 +2,6 @@
 
 import datetime
 
-from crowdfl.documents.signed import Definition
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import Round, RoundState, StoredTask, TaskState
 from crowdfl.roles.sp.core import UNDER_WAY
@@ -27,7 +26,7 @@ def waits_for(store: SpStore, stored: StoredTask, settings: TaskSettings | None 
         missing = stored.unnotified(PEERS)
         return f"{' and '.join(PEERS[name] for name in missing)} to hear that it is over" if missing else "nothing"
     rounds = store.rounds(stored.task)
-    last, settings = (rounds[-1] if rounds else None), settings or Definition.open(stored.definition).settings
+    last, settings = (rounds[-1] if rounds else None), settings or stored.opened.settings
     if last is not None and last.state in UNDER_WAY:
         return _computing(stored, last)
     if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):

@@ -112,7 +112,7 @@ def create_app(
     certified = metrics.counter("crowdfl_participants_certified", "Invitations honoured, repeats included")
     making = _Making()
     requester = ByRequester(tokens.require("requester"), lambda moment, most: abs(kgc.clock.now() - moment) <= most)
-    owner = ByOwner(requester, lambda task: Definition.open(kgc.store.task(task).definition).requester)
+    owner = ByOwner(requester, lambda task: kgc.store.task(task).opened.requester)
     server = CertifiedToken(tokens.require("sp", "csp"), pins)
 
     @app.get("/v1/key")

@@ -137,13 +137,13 @@ class CspBooks:
         return self._memory.get("record", number)
 
     def keep_reward(self, number: int, who: str, kept: bytes) -> None:
-        self._memory.keep(f"reward {who}", kept, number)
+        self._memory.keep("reward", kept, number, who)
 
     def reward(self, number: int, who: str) -> bytes | None:
         """What is kept of a participant's reward: of a round whose sum was opened, no other."""
         if self.record(number) is None:
             return None
-        return self._memory.get(f"reward {who}", number)
+        return self._memory.get("reward", number, who)
 
     def spent_rounds(self) -> range:
         """Rounds in which nothing will be computed any more."""
