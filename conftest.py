@@ -14,8 +14,7 @@ from tests import subprocesses
 
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.paillier import pctd
-from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers, KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, encrypt
 
 settings.register_profile("default", max_examples=50, derandomize=True, deadline=None)

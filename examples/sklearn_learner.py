@@ -17,7 +17,7 @@ from sklearn.linear_model import SGDClassifier
 
 from crowdfl.errors import SettingsError
 from crowdfl.learning.datasets.data import Labels
-from crowdfl.learning.datasets.synthetic import CUT, PACES, Synthetic
+from crowdfl.learning.datasets.supplied import CUT, PACES, Synthetic
 from crowdfl.learning.features import Inputs, features_per_window
 from crowdfl.learning.models.learner import Learner, ModelScores, Training, check_pairs, score
 from crowdfl.learning.models.shape import ModelShape, Weights

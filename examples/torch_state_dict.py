@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 import crowdfl
-from crowdfl.learning.datasets.watch_data import Watch
+from crowdfl.learning.datasets.supplied import Watch
 
 network = nn.Sequential(
     nn.Conv1d(6, 16, kernel_size=9, stride=4), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(16, 7)

@@ -71,7 +71,6 @@ def named(node: ast.expr) -> set[str]:
 
 
 def table(name: str) -> str:
-    """A list of the page."""
     return PAGE.partition(f"<!-- {name}:")[2].partition(f"<!-- end of {name} -->")[0]
 
 
@@ -84,7 +83,6 @@ def test_the_page_lists_every_event_and_no_other():
 
 
 def metrics_listed() -> dict[str, set[str]]:
-    """Of the page, with their labels."""
     found = re.findall(r"`(crowdfl_[a-z_]+)(?:\{([a-z,]+)\})?`", table("metrics"))
     return {name: set(filter(None, labels.split(","))) for name, labels in found}
 
@@ -112,7 +110,6 @@ def panels() -> list[dict]:
 
 
 def expressions() -> list[str]:
-    """All of them."""
     shown = [target["expr"] for panel in panels() for target in panel.get("targets", ())]
     return [*(rule["expr"] for rule in rules()), *shown]
 

@@ -50,7 +50,6 @@ every_module = pytest.mark.parametrize("path", SOURCES, ids=module_name)
 
 @pytest.fixture
 def tree(path: Path) -> ast.Module:
-    """The module as written."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
@@ -60,13 +59,18 @@ def test_there_are_modules_to_look_at():
 
 
 @every_module
-def test_only_the_public_surface_lists_what_it_offers(path, tree):
-    """`__all__` without repeats and in ruff's order; in every other module the underscore says what is private."""
+def test_a_module_shows_what_it_offers_and_takes(path, tree):
+    """`__all__` of the public surface alone, without repeats and in ruff's order. No star imports, and no code from bytes."""
     lists = offered(tree)
     assert len(lists) == (module_name(path) in PUBLIC)
     for names in lists:
         assert len(set(names)) == len(names)
         assert names == sorted(names, key=ruff_order)
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert [ast.unparse(node) for node in imports if any(alias.name == "*" for alias in node.names)] == []
+    named = {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
+    named |= {node.module for node in imports if isinstance(node, ast.ImportFrom) and node.module}
+    assert named.isdisjoint({"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "marshal", "shelve"})
 
 
 @every_module
@@ -92,21 +96,6 @@ def test_nothing_public_is_left_out(name):
     assert [one for one in defined if not one.startswith("_") and one not in module.__all__] == []
 
 
-@every_module
-def test_no_star_imports(path, tree):
-    """A reader can see where each name comes from."""
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    assert [ast.unparse(node) for node in imports if any(alias.name == "*" for alias in node.names)] == []
-
-
-@every_module
-def test_no_pickle(path, tree):
-    """Nothing here loads code from bytes."""
-    named = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    named |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
-    assert named.isdisjoint({"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "marshal", "shelve"})
-
-
 def drawn_tree() -> dict[str, str]:
     """Each class in the docstring of errors.py, and the class it is drawn under."""
     parents: dict[str, str] = {}
@@ -129,17 +118,13 @@ def test_the_drawn_tree_of_errors_is_the_real_one():
 
 
 def test_every_error_is_offered():
-    """And each has a docstring of its own."""
+    """With a docstring of its own; one except clause catches all."""
     classes = {name: value for name, value in vars(errors).items() if isinstance(value, type)}
     assert set(errors.__all__) == set(classes)
+    assert all(issubclass(cls, errors.CrowdFLError) for cls in classes.values())
     docs = [cls.__doc__ for cls in classes.values()]
     assert all(docs)
     assert len(set(docs)) == len(docs)
-
-
-def test_every_error_is_caught_by_the_root():
-    """One except clause is enough."""
-    assert all(issubclass(getattr(errors, name), errors.CrowdFLError) for name in errors.__all__)
 
 
 def imported(tree: ast.Module) -> set[str]:
@@ -158,11 +143,6 @@ def test_what_computes_runs_on_a_bare_machine(path, tree):
     """Beyond the standard library: gmpy2, NumPy, cryptography, pydantic, torch, and nothing else of the package's needs."""
     allowed = {"crowdfl", "cryptography", "gmpy2", "numpy", "pydantic", "torch"}
     assert imported(tree) - set(sys.stdlib_module_names) <= allowed
-
-
-@pytest.mark.parametrize("path", BARE_SOURCES, ids=module_name)
-def test_what_computes_imports_no_higher_layer(path, tree):
-    """A higher layer would bring its own needs along."""
     inner = [node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)]
     layers = {name.split(".")[1] for name in inner if name.startswith("crowdfl.")}
-    assert layers <= {*BARE, "errors", "settings"}
+    assert layers <= {*BARE, "errors", "settings"}, "a higher layer would bring its own needs along"

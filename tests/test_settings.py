@@ -9,12 +9,12 @@ from typing import get_args
 import pytest
 
 import crowdfl
-from crowdfl.cli.task.files import template
-from crowdfl.crypto.backends import BACKENDS
+from crowdfl.cli.task.views import template
+from crowdfl.crypto.compute import BACKENDS
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import EncodingError, SettingsError
-from crowdfl.learning.datasets import watch_data as watch
+from crowdfl.learning.datasets import supplied as watch
 from crowdfl.learning.features import FEATURES
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.models.shape import ModelShape

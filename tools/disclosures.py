@@ -79,7 +79,7 @@ def phone() -> str:
         for row in weaknesses_of(_PHONES_PROFILE)
     ]
     return (
-        "// @ts-check\n// Who learns what in a campaign of this page: tools/disclosures.py writes it.\n\n"
+        "// Who learns what in a campaign of this page: tools/disclosures.py writes it.\n\n"
         f"export const LEARNT = {_listed(learnt)};\n\n"
         f"export const WEAK = {_listed(weak)};\n"
     )

@@ -14,10 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import CrowdFLError
-from crowdfl.learning.datasets.csv_files import read_table
-from crowdfl.learning.datasets.csv_folders import CsvFolder, label_of_name
-from crowdfl.learning.datasets.data import Person
-from crowdfl.learning.datasets.recordings import recordings_of, split_recordings
+from crowdfl.learning.datasets.csv_files import CsvFolder, label_of_name, read_table
+from crowdfl.learning.datasets.data import Person, recordings_of, split_recordings
 from crowdfl.learning.features import features, scaled
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.recipe import Recipe

@@ -19,7 +19,7 @@ from tests.cli.program import call
 
 from crowdfl.documents.links import read_link
 from crowdfl.errors import SettingsError
-from crowdfl.learning.datasets.csv_folders import CsvFolder
+from crowdfl.learning.datasets.csv_files import CsvFolder
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.protocols.registry import profile_named
 from crowdfl.services.http.tls import client_context

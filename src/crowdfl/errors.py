@@ -110,9 +110,7 @@
     ├── BackendUnavailable          the compute backend that was asked for is not available
     │   ├── ClusterTaken            the cluster works for another role
     │   └── ClusterUnprotected      a cluster without TLS is allowed on loopback only, on request
-    ├── PeerUnavailable             a benchmark peer is not installed or failed
     ├── PackageMissing              a command needs a package that is not installed
-    ├── ExperimentUnavailable       a package that an experiment needs is not installed
     └── Cancelled                   long work was told to stop
 
 A message says what was wrong and what to do; none ever holds secret material.
@@ -563,14 +561,6 @@ class ServiceUnavailable(ServiceError):
 
 class ClockInDoubt(ServiceUnavailable):
     """The service's clock has jumped and nobody has confirmed it: try again later."""
-
-
-class PeerUnavailable(CrowdFLError):
-    """A benchmark peer is not installed, or failed."""
-
-
-class ExperimentUnavailable(CrowdFLError):
-    """A package that an experiment needs is not installed, or it has no such setting."""
 
 
 class BackendUnavailable(CrowdFLError):

@@ -10,7 +10,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from crowdfl.display import html_table, in_notebook, text_table
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.functions import (
@@ -27,7 +26,7 @@ from crowdfl.roles.participant.messages import event_words
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.task_summary import described
 from crowdfl.settings import ParticipantSettings, from_millionths
-from crowdfl.text import printable_lines
+from crowdfl.text import html_table, in_notebook, printable_lines, text_table
 
 _QUIET = ("waiting",)  # of what happens, what is shown and not kept
 _TROUBLES = ("refused", "nothing to contribute", "upload rejected", "reward refused", "given up")
@@ -183,15 +182,13 @@ def join(
         PackageMissing: httpx is not installed.
     """
     path = Path(invitation)
-    joining = AcceptedInvitation(_invited().read_invitation(path), _home(path, home), least_participants)
+    joining = AcceptedInvitation(
+        _invited().read_invitation(path), path.with_suffix(".home") if home is None else Path(home), least_participants
+    )
     with _opened(joining) as person:
         if not Agent(person, time.sleep).has_joined:
             _ask(person, path, yes=yes)
     return joining
-
-
-def _home(invitation: Path, home: str | os.PathLike[str] | None) -> Path:
-    return invitation.with_suffix(".home") if home is None else Path(home)
 
 
 def _ask(person: Participant, path: Path, *, yes: bool) -> None:
@@ -296,7 +293,7 @@ def _opened(joining: AcceptedInvitation) -> Any:  # noqa: ANN401
 def _invited() -> Any:  # noqa: ANN401
     """Loaded late: `import crowdfl` needs no network."""
     try:
-        from crowdfl.services.client import invited
+        from crowdfl.services.client import opening as invited
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("crowdfl"):
             raise

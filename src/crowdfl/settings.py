@@ -491,6 +491,10 @@ class ServiceSettings(Settings):
         """What the socket is bound to."""
         return self.listen or self.host
 
+    @property
+    def database_url(self) -> str:
+        return self.database or f"sqlite:///{self.data / 'state.db'}"
+
     @model_validator(mode="after")
     def _has_both_or_neither(self) -> Self:
         if (self.certificate is None) != (self.key is None):

@@ -8,8 +8,8 @@ import pytest
 
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.shares.round.average import AverageReader
-from crowdfl.protocols.shares.round.csp_round import CspAnswer, CspRound
-from crowdfl.protocols.shares.round.transcript import SpConversation
+from crowdfl.protocols.shares.round.csp import CspAnswer, CspRound
+from crowdfl.protocols.shares.round.manifest import SpConversation
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.simulation.local_host import LocalFederation, RoundResult, Update
 from tests.hosts import ONE

@@ -18,11 +18,10 @@ from crowdfl.protocols.exchange import run_exchange
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.circuits.lanes import coins, opened
-from crowdfl.protocols.shares.circuits.wire import unpack_flips
+from crowdfl.protocols.shares.circuits.scalars import unpack_flips
 from crowdfl.protocols.shares.dealing.keys import SharesReaderBundle, seeds_of
-from crowdfl.protocols.shares.dealing.masks import low_words
-from crowdfl.protocols.shares.dealing.script import CSP_ROLE, files, received
-from crowdfl.protocols.shares.round import csp_round
+from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, files, low_words, received
+from crowdfl.protocols.shares.round import csp as csp_round
 from crowdfl.protocols.shares.round import sp as sp_round
 from crowdfl.protocols.shares.round.average import (
     PARTICIPANTS,
@@ -32,9 +31,8 @@ from crowdfl.protocols.shares.round.average import (
     mask_of,
     parse_record,
 )
-from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest
+from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
-from crowdfl.protocols.shares.round.transcript import StepRequest
 from crowdfl.protocols.shares.round.upload import UploadBody, expanded_samples, expanded_update
 from crowdfl.simulation.local_host import LocalFederation, Update, _KgcFor
 from tests.attacks.campaign import SIZE, Campaign, added_to, error, tamper, watch_readers, works_today

@@ -17,7 +17,7 @@ from typing import Any
 
 from cryptography import x509
 
-from crowdfl.cli.exchange.role_folder import read_part
+from crowdfl.cli.role_folder import read_part
 from crowdfl.services.client.transport import Bearer, Link
 from crowdfl.services.http import tls
 from tests.cli.program import Result, call, start, wait_or_kill

@@ -1,6 +1,6 @@
 """Folders that `crowdfl init --role` made, and how their operators accept each other."""
 
-from crowdfl.cli.exchange.role_folder import PEERS, read_part
+from crowdfl.cli.role_folder import PEERS, read_part
 from tests.cli.program import call
 
 ROLES = ("kgc", "sp", "csp", "requester")

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import pytest
 from cryptography import x509
 
-from crowdfl.cli.task.files import template
+from crowdfl.cli.task.views import template
 from crowdfl.errors import PlainHttpRefused, ServiceUnavailable
 from crowdfl.roles.records import DepositState, PaymentState, StoredDeposit, StoredPayment, StoredTask
 from crowdfl.roles.requester import own_key
 from crowdfl.services import run as services
-from crowdfl.services.client import requester_file
-from crowdfl.services.client.requester_file import RequesterFile
+from crowdfl.services.client import opening as requester_file
+from crowdfl.services.client.opening import RequesterFile
 from crowdfl.services.run import open_kgc
 from crowdfl.services.server import bind, running
 from crowdfl.settings import CspSettings, KgcSettings, SpSettings, is_host
@@ -223,7 +223,7 @@ def test_a_service_listens_where_it_is_told(tmp_path):
     with pytest.raises(PlainHttpRefused), running(app, everywhere):
         pass
     with pytest.raises(ServiceUnavailable, match=r"192\.0\.2\.1 port 7101"):
-        bind(elsewhere.changed(listen="192.0.2.1", port=7101))
+        bind("192.0.2.1", 7101)
 
 
 def test_doctor_looks_at_the_port_that_is_bound(workspace):

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from crowdfl.cli.task.files import template
+from crowdfl.cli.task.views import template
 from crowdfl.settings import to_millionths
 from crowdfl_lab.demo.servers import SERVERS, secrets_of, shares_in
 from tests.cli.program import Result, call, finish, start, wait_or_kill

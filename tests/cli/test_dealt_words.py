@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from crowdfl.cli.task import commands
-from crowdfl.cli.task.files import template
+from crowdfl.cli.task.views import template
 
 
 @pytest.fixture

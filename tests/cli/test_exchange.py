@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from crowdfl.cli.exchange.role_folder import PEERS, RoleFolder, read_part, write_part
+from crowdfl.cli.role_folder import PEERS, RoleFolder, read_part, write_part
 from crowdfl.errors import SettingsError
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens

@@ -10,8 +10,8 @@ import segno
 from crowdfl.documents.links import read_link
 from crowdfl.documents.signed import Invitation
 from crowdfl.roles.requester import own_key
-from crowdfl.services.client import requester_file
-from crowdfl.services.client.requester_file import RequesterFile
+from crowdfl.services.client import opening as requester_file
+from crowdfl.services.client.opening import RequesterFile
 from crowdfl.settings import RequesterSettings
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.settings_file import put_settings

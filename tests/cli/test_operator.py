@@ -7,7 +7,7 @@ import pytest
 
 from crowdfl.cli.doctor.role import role_checks
 from crowdfl.roles.sp.waiting import format_time
-from crowdfl.services.clock import SystemClock
+from crowdfl.services.client.transport import SystemClock
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalHost
 from crowdfl.storage import migrations

@@ -9,7 +9,7 @@ import tomllib
 
 import pytest
 
-from crowdfl.cli.exchange.role_folder import RoleFolder, read_part
+from crowdfl.cli.role_folder import RoleFolder, read_part
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.settings import CspSettings

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from crowdfl.cli.task import commands
-from crowdfl.cli.task.files import template
+from crowdfl.cli.task.views import template
 from crowdfl.roles.defining import defined
 from crowdfl.roles.task_summary import described
 from crowdfl.schema import settable

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crowdfl.crypto.gpu.device import Layout, source
+from crowdfl.crypto.gpu.ring import Layout, source
 from tests import subprocesses
 
 COMPILER = shutil.which("g++")

@@ -12,12 +12,10 @@ import pytest
 from gmpy2 import mpz
 
 from crowdfl.crypto import blocks
-from crowdfl.crypto.backends import backend_named
-from crowdfl.crypto.compute import Progress, Threads
+from crowdfl.crypto.compute import Progress, Threads, backend_named
 from crowdfl.crypto.gpu import ring as cuda_ring
 from crowdfl.crypto.gpu.backend import Cuda
-from crowdfl.crypto.gpu.device import CupyDevice
-from crowdfl.crypto.gpu.ring import layouts_for
+from crowdfl.crypto.gpu.ring import CupyDevice, layouts_for
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.kernels import (
     AddPlain,

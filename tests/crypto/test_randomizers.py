@@ -4,7 +4,7 @@ import pytest
 
 from crowdfl.crypto import blocks
 from crowdfl.crypto.compute import Progress
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.errors import Cancelled
 
 

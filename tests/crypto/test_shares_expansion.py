@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl.crypto.shares.expansion import Stream, expand
+from crowdfl.crypto.shares.ring import Stream, expand
 
 SEED = bytes(range(32))
 KEPT = 1 << 22  # zeros that the stream keeps: longer pieces are put together

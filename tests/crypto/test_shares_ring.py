@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl.crypto.shares.expansion import expand
-from crowdfl.crypto.shares.ring import Ring, RunningSum
+from crowdfl.crypto.shares.ring import Ring, RunningSum, expand
 from crowdfl.errors import LengthMismatch, WidthError
 
 WIDTHS = range(8, 65, 8)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.crypto import blocks
-from crowdfl.crypto.wide import WideInts
+from crowdfl.crypto.paillier.packing import WideInts
 
 numbers = st.lists(st.integers(-(2**130), 2**130), max_size=12)
 some = st.lists(st.integers(-(2**70), 2**70), min_size=6, max_size=6)

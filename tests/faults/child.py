@@ -23,7 +23,7 @@ import numpy as np
 from sqlalchemy import Pool, event
 
 from crowdfl.errors import NotReady, ServiceUnavailable, StoreOutdated, StoreUnavailable
-from crowdfl.learning.models.files import to_npz
+from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.participant.participant import Participant
@@ -203,7 +203,7 @@ def _requester(life: Life) -> None:
         blobs.put("invited", json.dumps({"task": task, "invitations": invitations}).encode())
     while sp.status(task)["state"] == "running":
         time.sleep(2 * _PAUSE)
-    blobs.put("model", to_npz(requester.definition(task).shape, requester.model(task)))
+    blobs.put("model", to_safetensors(requester.definition(task).shape, requester.model(task)))
 
 
 def _operator(life: Life) -> None:

@@ -1,7 +1,6 @@
 """What a campaign left behind, read from the files of its roles, in a form that can be compared with another campaign's."""
 
 import hashlib
-import io
 import json
 from collections import Counter
 from contextlib import closing
@@ -12,14 +11,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import numpy as safetensors_numpy
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import open_document, participant_name
 from crowdfl.learning.oracle import fedavg
-from crowdfl.protocols.hardened.keys import CspBundle
-from crowdfl.protocols.hardened.opening import CHUNK, MaskSeed, OpenRequest
+from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.hardened.opening import CHUNK, OpenRequest
+from crowdfl.protocols.hardened.shape import CspBundle
 from crowdfl.protocols.messages import Limits, Message
-from crowdfl.protocols.shares.round.transcript import StepRequest
+from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.roles.dealt import is_dealt_file
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.signing import signing_key
@@ -221,5 +222,5 @@ def _store(folder: Path, role: str) -> "closing[SqlStore]":
 
 
 def _flat(data: bytes) -> npt.NDArray[np.float64]:
-    with np.load(io.BytesIO(data), allow_pickle=False) as file:
-        return np.concatenate([file[name].reshape(-1) for name in file.files])
+    arrays = safetensors_numpy.load(data)
+    return np.concatenate([arrays[name].reshape(-1) for name in sorted(arrays)])

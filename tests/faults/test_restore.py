@@ -26,8 +26,7 @@ from crowdfl.roles.participant.agent import Agent
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.peers import KgcClient, SpClient
-from crowdfl.services.client.transport import Link, Service
-from crowdfl.services.clock import SystemClock
+from crowdfl.services.client.transport import Link, Service, SystemClock
 from crowdfl.services.run import signing_key
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import FileBlobs

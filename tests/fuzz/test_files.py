@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdfl.cli.exchange.role_folder import read_part
 from crowdfl.cli.participant import open_participant
-from crowdfl.cli.task.files import template
+from crowdfl.cli.role_folder import read_part
+from crowdfl.cli.task.views import template
 from crowdfl.learning.datasets.npz_files import read_arrays
-from crowdfl.learning.models.files import from_npz, from_safetensors, to_npz, to_safetensors
+from crowdfl.learning.models.forms import from_npz, from_safetensors, to_npz, to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
-from crowdfl.services.client.requester_file import RequesterFile
+from crowdfl.services.client.opening import RequesterFile
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import error_from

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey, seal_to, verify
 from crowdfl.protocols.claims import Claim
-from crowdfl.protocols.hardened.opening import MaskSeed
+from crowdfl.protocols.common.paid import MaskSeed
 from crowdfl.protocols.profile import Identity
 from tests.fuzz.trial import attempt, mutated, refused, scaled
 from tests.protocols.driving import deal, pair

@@ -11,11 +11,10 @@ from crowdfl.errors import OutOfTurn
 from crowdfl.protocols.exchange import Reply, run_exchange
 from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.dealing.keys import SharesSpBundle, seeds_of
-from crowdfl.protocols.shares.dealing.script import received
+from crowdfl.protocols.shares.dealing.rounds import received
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication, parse_record
-from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundVerdict
+from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundVerdict, StepRequest
 from crowdfl.protocols.shares.round.rewards import SealedRewards
-from crowdfl.protocols.shares.round.transcript import StepRequest
 from crowdfl.protocols.shares.round.upload import UploadBody
 from tests.fuzz.trial import Form, attempt, mutated, refused, scaled
 from tests.protocols.shares.parties import PAYING, Parties, name_of

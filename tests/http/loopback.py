@@ -13,8 +13,7 @@ from crowdfl.retry import Backoff
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.peers import KgcClient, SpClient
-from crowdfl.services.client.transport import Bearer, Link, Service
-from crowdfl.services.clock import SystemClock
+from crowdfl.services.client.transport import Bearer, Link, Service, SystemClock
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.run import open_csp, open_kgc, open_sp
@@ -23,7 +22,7 @@ from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.blobs import MemoryBlobs
 from crowdfl.storage.signing import signing_key
-from crowdfl.web.pages import add_pages
+from crowdfl.web.console_app import add_pages
 from tests.hosts import test_tools
 
 _Found = TypeVar("_Found")

@@ -8,9 +8,10 @@ from typing import Any
 
 from anyio.from_thread import BlockingPortal
 
-from crowdfl.services.background.watching import around_step, calls_to
+from crowdfl.services.client.peer_link import calls_to
 from crowdfl.services.client.transport import Service
 from crowdfl.services.http import logs
+from crowdfl.services.run import around_step
 from crowdfl.services.tracing import TracedRounds
 from crowdfl.storage.sql import SqlStore
 from tests.hosts import test_tools

@@ -16,8 +16,7 @@ from crowdfl.retry import Backoff
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.peers import KgcClient, SpClient
-from crowdfl.services.client.transport import Bearer, Link, Service
-from crowdfl.services.clock import SystemClock
+from crowdfl.services.client.transport import Bearer, Link, Service, SystemClock
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.run import open_csp, open_kgc, signing_key
 from crowdfl.services.server import running

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from crowdfl.services.http.bodies import download
-from crowdfl.services.http.h11 import LimitedH11Protocol
+from crowdfl.services.http.connections import LimitedH11Protocol
 from crowdfl.services.server import running
 from crowdfl.settings import ServiceSettings
 from tests.http.test_boundary import numbers

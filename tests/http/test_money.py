@@ -112,8 +112,9 @@ def desk(tmp_path: Path) -> Desk:
 
 def test_a_slow_program_delays_no_round_and_ends_with_the_service(desk: Desk):
     """Meanwhile SP goes on; a service that must end waits so long and no longer, and then nobody knows."""
-    slow = desk.sp.options.on_paid = Slow()
-    payouts = Payouts(structlog.get_logger(), desk.sp.payments, interval=0.01, patience=0.05)
+    slow, payments = Slow(), desk.sp.payments
+    desk.sp.options.on_paid = slow
+    payouts = Payouts(structlog.get_logger(), payments.run_one, 0.01, payments.abandon, patience=0.05)
     payouts.start()
     try:
         assert slow.begun.wait(PATIENCE)
@@ -139,7 +140,7 @@ def test_payments_are_made_whatever_state_their_task_is_in(desk: Desk):
     desk.run()
     assert desk.sp.status(desk.task)["state"] == "settled"
     desk.sp.options.on_paid = lambda payment: told.append(payment.who)
-    payouts = Payouts(structlog.get_logger(), desk.sp.payments, interval=0.01)
+    payouts = Payouts(structlog.get_logger(), desk.sp.payments.run_one, 0.01)
     payouts.start()
     until = time.monotonic() + PATIENCE
     while not told:
@@ -159,7 +160,7 @@ def test_payments_back_off_while_the_store_is_away(desk: Desk, monkeypatch: pyte
 
     waits: list[float] = []
     monkeypatch.setattr(desk.sp.payments, "run_one", away)
-    payouts = Payouts(structlog.get_logger(), desk.sp.payments, interval=0.5)
+    payouts = Payouts(structlog.get_logger(), desk.sp.payments.run_one, 0.5)
     monkeypatch.setattr(payouts._stop, "wait", lambda seconds: waits.append(seconds) or len(waits) > 9)
     payouts._work()
     assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0, 30.0]

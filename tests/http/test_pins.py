@@ -15,8 +15,7 @@ from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Bearer, Link, Service
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Pins, Tokens
-from crowdfl.services.reload import Reloads
-from crowdfl.services.run import open_csp, open_kgc
+from crowdfl.services.run import Reloads, open_csp, open_kgc
 from crowdfl.services.server import running
 from crowdfl.settings import CspSettings, KgcSettings
 from crowdfl.storage.atomic import write_private

@@ -10,7 +10,7 @@ from crowdfl import LocalFederation, Update
 from crowdfl.crypto.blocks import from_ints, to_ints
 from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct, Unchecked
-from crowdfl.protocols.costs import Costs, CountingBackend
+from crowdfl.protocols.party import Costs, CountingBackend
 from crowdfl.simulation.local_host import Recorder
 from tests.hosts import INITIAL_MODEL, ONE
 from tests.http.loopback import serving, wait_for_round

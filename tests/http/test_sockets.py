@@ -10,7 +10,7 @@ import pytest
 
 from crowdfl.services.client.transport import Signer
 from crowdfl.services.http import bodies
-from crowdfl.services.http.h11 import LimitedH11Protocol
+from crowdfl.services.http.connections import LimitedH11Protocol
 from crowdfl.services.server import running
 from crowdfl.settings import ServiceSettings
 

@@ -31,10 +31,7 @@ KEYS = ParticipantKeys("a" * 20, SigningKey.fresh(), ReaderKey.fresh())
 PAGE = httpx.Response(200, text="<html>Accept our terms</html>", headers={"Content-Type": "text/html"})
 PASSING = [
     *(getattr(errors, name) for name in ("StorageFull", "StoreUnavailable", "ServiceUnavailable", "TooSlow")),
-    *(
-        getattr(errors, name)
-        for name in ("PeerUnavailable", "Cancelled", "KeyFileDamaged", "StoreOutdated", "PoolError")
-    ),
+    *(getattr(errors, name) for name in ("Cancelled", "KeyFileDamaged", "StoreOutdated", "PoolError")),
 ]
 FINAL = [getattr(errors, name) for name in ("UnknownTask", "NotAuthenticated", "TooLate", "ClaimRefused", "NotReady")]
 

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Definition
-from crowdfl.learning.models.files import to_safetensors
+from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol
 from crowdfl.retry import Backoff

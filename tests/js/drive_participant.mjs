@@ -1,4 +1,3 @@
-// @ts-check
 // The phone's agent in node, for tests in Python: `drive_participant.mjs SETTINGS.json`. Events are lines of JSON on stdout.
 //
 // The trainer needs no data: it adds to some coordinates, others in each round, so that rounds do not repeat each other.

@@ -1,4 +1,3 @@
-// @ts-check
 // A participant's tables in one file, for a process that is killed: fake-indexeddb forgets everything with its process.
 
 import { existsSync, readFileSync } from "node:fs";

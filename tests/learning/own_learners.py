@@ -19,7 +19,6 @@ class Bare:
         return [self.means]
 
     def load(self, weights):
-        """As given."""
         self.means = np.asarray(weights[0], dtype=np.float32)
 
     def train(self, inputs, labels, training: Training):
@@ -44,7 +43,6 @@ class Full(Bare):
 
     @property
     def shape(self) -> ModelShape:
-        """One array."""
         return ModelShape(("means",), (self.means.shape,))
 
 
@@ -55,11 +53,9 @@ class Means:
         self.inputs, self.mean = inputs, np.zeros(labels)
 
     def weights(self):
-        """A list."""
         return [self.mean]
 
     def load(self, weights):
-        """As given."""
         self.mean = weights[0]
 
     def train(self, inputs, values, training: Training):
@@ -74,7 +70,6 @@ class Means:
         return np.tile(self.mean, (len(inputs), 1))
 
     def evaluate(self, inputs, values) -> ValueScores:
-        """Its own."""
         return value_score(self.predict(inputs), values)
 
 
@@ -82,12 +77,10 @@ class Rough(Bare):
     """Changes what it is handed."""
 
     def train(self, inputs, labels, training):
-        """In place."""
         inputs *= 0
         labels *= 0
 
     def predict(self, inputs):
-        """In place."""
         found = super().predict(inputs)
         inputs *= 0
         return found
@@ -108,103 +101,32 @@ class WantsMore(Bare):
 
 
 class FailsAtOnce(Bare):
-    """In its constructor."""
-
     def __init__(self, inputs, labels) -> None:
         raise KeyError("tree")
 
 
-class Forgetful(Bare):
-    """Loads nothing."""
-
-    def load(self, weights):
-        """Ignores it."""
-
-
-class NoList(Bare):
-    """One array in place of a list."""
-
-    def weights(self):
-        """Not a list."""
-        return self.means
-
-
-class Words(Bare):
-    """Arrays of text."""
-
-    def weights(self):
-        """Not numbers."""
-        return [np.array(["a"])]
-
-
-class Narrow(Bare):
-    """One column too few."""
-
-    def predict(self, inputs):
-        """Of the wrong shape."""
-        return super().predict(inputs)[:, 1:]
-
-
-class Scores(Bare):
-    """No probabilities."""
-
-    def predict(self, inputs):
-        """They do not add up."""
-        return super().predict(inputs) * 3
-
-
-class Nan(Bare):
-    """Not finite."""
-
-    def predict(self, inputs):
-        """Zero over zero."""
-        return super().predict(inputs) * np.nan
-
-
-class WrongShape(Bare):
-    """Says another shape than it has."""
-
-    shape = ModelShape(("means",), ((1, 1),))
-
-
-class ShapeOfText(Bare):
-    """A shape of another kind."""
-
-    shape = "means"
-
-
-class Lavish(Bare):
-    """Uses more samples than there are."""
-
-    def train(self, inputs, labels, training):
-        """As if."""
-        return len(labels) + 1
-
-
-class Clumsy(Bare):
-    """Fails inside a library."""
-
-    def train(self, inputs, labels, training):
-        """Where the innermost line is NumPy's."""
-        np.mean(inputs, axis=7)
-
-
 class Breaks(Bare):
-    """While it trains."""
-
     def train(self, inputs, labels, training):
-        """Where the person at the device must find it."""
         raise ZeroDivisionError("no reason")
 
 
-class Loose(Bare):
-    """Scores in a form of its own."""
+def bare_with(**changed) -> type[Bare]:
+    """A learner of which one thing is wrong."""
+    return type("Wrong", (Bare,), changed)
 
-    def evaluate(self, inputs, labels):
-        """A plain number."""
-        return 0.5
+
+Forgetful = bare_with(load=lambda self, weights: None)
+NoList = bare_with(weights=lambda self: self.means)
+Words = bare_with(weights=lambda self: [np.array(["a"])])
+Narrow = bare_with(predict=lambda self, inputs: Bare.predict(self, inputs)[:, 1:])
+Scores = bare_with(predict=lambda self, inputs: Bare.predict(self, inputs) * 3)  # they do not add up to one
+Nan = bare_with(predict=lambda self, inputs: Bare.predict(self, inputs) * np.nan)
+WrongShape = bare_with(shape=ModelShape(("means",), ((1, 1),)))
+ShapeOfText = bare_with(shape="means")
+Lavish = bare_with(train=lambda self, inputs, labels, training: len(labels) + 1)  # more samples than there are
+Clumsy = bare_with(train=lambda self, inputs, labels, training: np.mean(inputs, axis=7))  # fails inside NumPy
+Loose = bare_with(evaluate=lambda self, inputs, labels: 0.5)
 
 
 def not_a_class(inputs, labels):
-    """A function."""
     return Bare(inputs, labels)

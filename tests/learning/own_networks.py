@@ -16,7 +16,6 @@ class Normed(torch.nn.Module):
         self.last = torch.nn.Linear(12, labels)
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """A score for each label."""
         return self.last(self.dropout(torch.relu(self.hidden(self.normal(rows)))))
 
 
@@ -35,24 +34,17 @@ class OverTime(torch.nn.Module):
 
 
 class Altering(torch.nn.Linear):
-    """Scales its inputs in place."""
-
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """A score for each label."""
         rows *= 0.5
         return super().forward(rows)
 
 
 class Narrow(torch.nn.Linear):
-    """One score whatever the labels."""
-
     def __init__(self, inputs: int, labels: int) -> None:
         super().__init__(inputs, 1)
 
 
 class Stubborn(torch.nn.Linear):
-    """Takes no other rows than its own."""
-
     def __init__(self, inputs: int, labels: int) -> None:
         super().__init__(inputs + 1, labels)
 

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from crowdfl.cli.main import app
 from crowdfl.cli.train import sparkline, suggested_bound
 from crowdfl.errors import DataMalformed, DataMissing, LearningUnavailable, ModelMismatch, SettingsError
-from crowdfl.learning.datasets.synthetic import PACES
-from crowdfl.learning.models.files import from_npz, from_safetensors
+from crowdfl.learning.datasets.supplied import PACES
+from crowdfl.learning.models.forms import from_npz, from_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import LocalTrainer
@@ -87,7 +87,6 @@ def test_the_model_can_be_saved(tmp_path, ending, read):
 
 @needs_matplotlib
 def test_the_curve_can_be_drawn(tmp_path):
-    """A PNG of some size."""
     typed(*QUICK, "--plot", tmp_path / "curve.png")
     drawn = (tmp_path / "curve.png").read_bytes()
     assert drawn.startswith(b"\x89PNG")
@@ -95,7 +94,6 @@ def test_the_curve_can_be_drawn(tmp_path):
 
 
 def test_a_picture_without_matplotlib_is_answered_with_its_remedy(tmp_path, monkeypatch):
-    """The message can be pasted into a shell."""
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     with pytest.raises(LearningUnavailable, match=r"crowdfl\[plots\]"):
         typed(*QUICK, "--plot", tmp_path / "curve.png")
@@ -166,7 +164,6 @@ def test_a_wisdm_user_with_what_must_be_said():
     ],
 )
 def test_what_cannot_be_done_is_said(words, error, said):
-    """By name, with what to do."""
     with pytest.raises(error, match=said):
         typed("train", *words)
 

@@ -1,5 +1,6 @@
-"""CSV files as phones export them, in the variety there is."""
+"""CSV files as phones export them, in the variety there is; and folders of them: what labels a file, and whose it is."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,18 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets.csv_files import read_table
-from crowdfl.learning.datasets.csv_folders import CsvFolder, label_of_name
-from crowdfl.learning.datasets.data import Cut, relabelled
+from crowdfl.learning.datasets.csv_files import CsvFolder, label_of_name, names_in, read_table
+from crowdfl.learning.datasets.data import GRAVITY, Cut, relabelled, runs_of
 from crowdfl.learning.datasets.npz_files import MotionSense, read_arrays
-from crowdfl.learning.datasets.recordings import GRAVITY, runs_of
+from crowdfl.learning.datasets.sources import load_split, open_person, open_source, parse_spec
+from tests.cli.program import call
 from tests.learning.shared import shared_file
 
 START = datetime(2024, 5, 1, 10, 22, tzinfo=UTC)
 
 
 def write(path: Path, header: str, rows: list[str]) -> Path:
-    """A file, and its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([*([header] if header else []), *rows]) + "\n")
     return path
@@ -84,7 +84,6 @@ def test_rotation_comes_along(tmp_path):
 
 
 def test_faulty_rows_are_left_out_and_counted(tmp_path):
-    """The others stay."""
     rows = ["0.00,0,0,1", "0.02,0,0", "0.04,0,,1", "0.06,0,nan,1", "soon,0,0,1", "", "0.10,0,0,1"]
     table = read_table(write(tmp_path / "a.csv", "time,x,y,z", rows), "sit")
     assert table.times.tolist() == [0.0, 0.1]
@@ -121,7 +120,6 @@ def test_a_label_column_parts_a_file(tmp_path):
 
 
 def test_the_notes_say_what_was_left_out(tmp_path):
-    """Over all files."""
     for name in ("sit1.csv", "sit2.csv"):
         write(tmp_path / name, "time,x,y,z", [*samples(1), "1,2,3"])
     assert CsvFolder(tmp_path).notes == ("Left out: a missing field in 2 rows.",)
@@ -138,21 +136,18 @@ def test_the_notes_say_what_was_left_out(tmp_path):
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_what_to_do(tmp_path, name, header, row, said):
-    """And with what was found."""
     write(tmp_path / name, header, [row])
     with pytest.raises(DataMalformed, match=rf"{name}.*{said}"):
         CsvFolder(tmp_path).load_person(0)
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):
-    """By name."""
     (tmp_path / "run.csv").write_bytes(b"\xff\xfe\x00\x01time")
     with pytest.raises(DataMalformed, match=r"run\.csv is not CSV text"):
         CsvFolder(tmp_path).load_person(0)
 
 
 def test_files_of_different_width_are_refused(tmp_path):
-    """Which has what is said."""
     write(tmp_path / "a.csv", "time,x,y,z", ["0,0,0,1"])
     write(tmp_path / "b.csv", "time,x,y,z,gx,gy,gz", ["0,0,0,1,0,0,0"])
     with pytest.raises(DataMalformed, match=r"a\.csv has 3 channels and b\.csv has 6"):
@@ -193,7 +188,6 @@ def test_numbers_and_dates_in_one_file_are_refused(tmp_path):
 
 @pytest.mark.parametrize("make", [lambda p: p / "gone", lambda p: p], ids=["no folder", "an empty one"])
 def test_a_folder_without_data_is_refused(tmp_path, make):
-    """With what it should hold."""
     with pytest.raises(DataMissing, match="CSV"):
         CsvFolder(make(tmp_path)).load_person(0)
 
@@ -208,7 +202,6 @@ def test_a_folder_without_data_is_refused(tmp_path, make):
     ],
 )
 def test_a_file_is_labelled_by_what_comes_before_the_number(name, label):
-    """In small letters."""
     assert label_of_name(name) == label
 
 
@@ -232,3 +225,97 @@ def test_a_real_stream_exported_as_csv_gives_the_same_windows(tmp_path):
         for label in range(6):
             left, right = (np.sort(p.windows[p.labels == label].sum(axis=(1, 2))) for p in (one, other))
             assert left == pytest.approx(right, abs=1e-2)
+
+
+CUT = Cut(length=50, step=50, held_out=0.5)
+
+
+@pytest.fixture
+def crowd(tmp_path):
+    """Two people, each with two activities."""
+    for person in ("alice", "bob"):
+        for label in ("walking", "sitting_2"):
+            write(tmp_path / "crowd" / person / f"{label}.csv", "time,x,y,z", samples(10))
+    return tmp_path / "crowd"
+
+
+@pytest.mark.parametrize(
+    ("parts", "names"),
+    [
+        (("walking_2024-05-01",), ["walking"]),
+        (("sitting-1", "Accelerometer"), ["sitting"]),
+        (("sitting-1", "Raw Data"), ["sitting"]),
+        (("sitting-1", "WatchAccelerometerUncalibrated"), ["sitting"]),
+        (("sitting", "2024-05-01", "TotalAcceleration"), ["sitting"]),
+        (("2024-05-01", "walking"), ["walking"]),
+        (("walking", "walking_3"), ["walking"]),
+        (("session 1", "walking"), ["walking"]),
+        (("alice", "walking"), ["alice", "walking"]),
+        (("alice", "walking-1", "Accelerometer"), ["alice", "walking"]),
+        (("subject-3", "walking"), ["subject", "walking"]),
+        (("user-3", "walking"), ["user", "walking"]),
+        (("03", "walking"), ["03", "walking"]),
+        (("Accelerometer",), []),
+        (("2024",), []),
+    ],
+)
+def test_names_on_the_way_to_a_file_that_may_be_labels(parts, names):
+    """Not a sensor's or an app's, a date's or a number's; but a number above a label may be a person."""
+    assert names_in(parts) == names
+
+
+def test_a_folder_of_people_is_refused_with_both_ways_to_write_it(crowd):
+    """Where the people's names were taken for labels before."""
+    with pytest.raises(DataMissing) as refusal:
+        load_split(f"csv:{crowd}")
+    assert f"csv:{crowd}#alice" in str(refusal.value)
+    assert "alice, bob" in str(refusal.value)
+    assert f"csv-by-folder:{crowd}" in str(refusal.value)
+
+
+def test_a_person_of_a_folder_of_people_is_named_after_a_number_sign(crowd):
+    source, index = open_person(f"csv:{crowd}#bob", CUT)
+    assert (source.people, source.label_names) == (("bob",), ("sitting", "walking"))
+    assert len(source.load_person(index).train) == 10
+    with pytest.raises(DataMissing, match=r"no folder 'eve'.*there are alice, bob"):
+        load_split(f"csv:{crowd}#eve")
+
+
+def test_inner_folders_are_labels_if_one_says_so(crowd):
+    assert CsvFolder(crowd, CUT, by_folder=True).label_names == ("alice", "bob")
+    assert load_split(f"csv-by-folder:{crowd}", CUT).train.label_names == ("alice", "bob")
+
+
+def test_everyone_in_a_folder_of_people_is_shown(crowd):
+    """With what to write if the folders are not people."""
+    shown = call("data", "show", f"csv:{crowd}", "--json")
+    found = json.loads(shown.out)
+    assert found["people"] == ["alice", "bob"]
+    assert found["labels"] == ["sitting", "walking"]
+    assert "csv-by-folder" in found["notes"][0]
+    assert open_source(parse_spec(f"csv:{crowd}"), CUT).load_person(1).train.name == "bob"
+
+
+def test_people_with_labels_of_their_own_are_one_person_and_that_is_said(tmp_path):
+    """A column of labels leaves nothing unclear but whose the files are."""
+    for person in ("alice", "bob"):
+        write(tmp_path / person / "day.csv", "time,x,y,z,label", [f"{row},run" for row in samples(10)])
+    assert "alice, bob are read as one person's" in CsvFolder(tmp_path).notes[0]
+    write(tmp_path / "carol" / "run-1" / "Accelerometer.csv", "time,x,y,z,label", [f"{row},run" for row in samples(1)])
+    assert CsvFolder(tmp_path / "carol").notes == ()
+
+
+def test_a_file_named_after_a_sensor_has_no_label(tmp_path):
+    """`accelerometer` is not something that a person does."""
+    write(tmp_path / "Accelerometer.csv", "time,x,y,z", samples(10))
+    with pytest.raises(DataMalformed, match=r"Accelerometer\.csv: there is no label: add a column"):
+        load_split(f"csv:{tmp_path}")
+
+
+@pytest.mark.parametrize("form", ["csv:{}", "{}"])
+def test_one_file_is_a_persons_data_too(tmp_path, form):
+    rows = [f"{row},{'run' if i < 500 else 'rest'}" for i, row in enumerate(samples(20))]
+    path = write(tmp_path / "monday.csv", "time,x,y,z,label", rows)
+    split = load_split(form.format(path), CUT)
+    assert (split.train.name, split.train.label_names) == ("monday", ("rest", "run"))
+    assert len(split.train) == 10

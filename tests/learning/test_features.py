@@ -44,7 +44,6 @@ def test_no_windows_are_no_rows(name):
 
 
 def test_a_person_without_held_out_windows_trains_all_the_same(tmp_path):
-    """And sees no score."""
     arrays = {"windows": np.zeros((4, 10, 2)), "label": np.arange(4) % 2, "label_names": np.array(["a", "b"])}
     np.savez(tmp_path / "short.npz", **arrays, user=np.ones(4, dtype=int), train=np.ones(4, dtype=bool))
     section = {"labels": ["a", "b"], "learner": "softmax", "window": 10, "channels": 2, "epochs": 1}
@@ -107,19 +106,11 @@ def test_motion_turns_vigour_into_a_shift():
     assert strong - weak == pytest.approx(np.log(2), abs=0.01)
 
 
-def test_stillness_is_finite():
-    """A watch on the table is no reason for infinities."""
+def test_what_features_cannot_be_computed_of():
+    """A watch on the table is no reason for infinities; one sample does not move; a typing error is found at once."""
     assert np.isfinite(features("motion", np.zeros((1, 100, 6), dtype=np.float32))).all()
-
-
-def test_one_sample_does_not_move():
-    """A row of a table is fed as it is."""
     with pytest.raises(SettingsError, match='say features = "flat"'):
         features_per_window("motion", 1, 4)
     assert features_per_window("flat", 1, 4) == 4
-
-
-def test_unknown_features_are_named_with_the_known():
-    """A typing error in a task file is found at once."""
     with pytest.raises(SettingsError, match=r"'motoin'.*flat, motion"):
         features("motoin", np.zeros((1, 100, 6), dtype=np.float32))

@@ -79,7 +79,6 @@ def test_arrays_of_any_layout_and_real_type_are_taken():
     ],
 )
 def test_what_cannot_be_taken_is_named(model, named):
-    """Which entry, and what it is."""
     with pytest.raises(EncodingError, match=named):
         named_arrays(model)
 
@@ -116,14 +115,12 @@ def test_a_model_of_another_form_is_named():
 
 
 def test_a_task_without_names_is_a_list_and_any_other_a_dictionary():
-    """As its requester wrote it."""
     plain = dictionary_form(ModelShape(("array 0", "array 1"), ((2,), ())))
     assert [np.shape(array) for array in plain.model([[1, 2], 3])] == [(2,), ()]
     assert list(dictionary_form(ModelShape(("w", "array 1"), ((2,), ()))).model([[1, 2], 3])) == ["w", "array 1"]
 
 
 def test_tensors_without_torch_are_said_to_need_it(monkeypatch):
-    """Not a ModuleNotFoundError."""
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(LearningUnavailable, match=r"crowdfl\[learning\]"):
         dictionary_form(ModelShape(("w",), ((2,),)), torch=True)
@@ -131,8 +128,6 @@ def test_tensors_without_torch_are_said_to_need_it(monkeypatch):
 
 @pytest.mark.second
 class TestTensors:
-    """What torch's models need."""
-
     @pytest.fixture
     def torch(self):
         return pytest.importorskip("torch")
@@ -184,6 +179,5 @@ class TestTensors:
             named_arrays(torch.nn.Linear(2, 2))
 
     def test_a_task_of_tensors_hands_out_float32(self, torch):
-        """As networks have them."""
         built = dictionary_form(ModelShape(("w",), ((2,),)), torch=True).model([[0.5, 1.5]])
         assert built["w"].dtype == torch.float32

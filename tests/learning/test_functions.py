@@ -169,7 +169,6 @@ def test_means_are_weighted_by_samples():
 
 
 def test_seeds_are_of_a_person_and_a_round():
-    """The same in every run."""
     assert TrainingInfo.of(1, 5, "ada", 0) == INFO
     others = [TrainingInfo.of(*given).seed for given in ((2, 5, "ada", 0), (1, 5, "bea", 0), (1, 5, "ada", 1))]
     assert len({INFO.seed, *others}) == 4

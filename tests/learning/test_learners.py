@@ -2,15 +2,16 @@
 
 import importlib.util
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, LearningUnavailable, ModelMismatch, SettingsError
-from crowdfl.learning.models.learner import Learner, Training, batches, score
-from crowdfl.learning.models.softmax import SoftmaxLearner
+from crowdfl.learning.models.learner import Learner, SoftmaxLearner, Training, batches, score
 from crowdfl.learning.models.torch_models import Adam, TorchLearner, convolutional, mlp, own_module
+from crowdfl.learning.recipe import Recipe
 from tests import subprocesses
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -18,17 +19,14 @@ TRAINING = Training(epochs=10, batch=16, rate=0.05, seed=4)
 
 
 def softmax() -> Learner:
-    """Without torch."""
     return SoftmaxLearner(5, 3)
 
 
 def torch_mlp() -> Learner:
-    """5-8-3."""
     return TorchLearner(5, mlp([8], 3), seed=1)
 
 
 def torch_conv() -> Learner:
-    """Five samples of one channel."""
     return TorchLearner(5, ["conv 8 3", "relu", "pool 2", "linear 3"], seed=1, channels=1)
 
 
@@ -42,6 +40,10 @@ every_learner = pytest.mark.parametrize(
 )
 
 
+def same(left, right) -> bool:
+    return [a.tobytes() for a in left] == [b.tobytes() for b in right]
+
+
 @pytest.fixture
 def clouds() -> tuple[np.ndarray, np.ndarray]:
     """Three clouds of points in five dimensions, well apart."""
@@ -52,92 +54,49 @@ def clouds() -> tuple[np.ndarray, np.ndarray]:
 
 
 @every_learner
-def test_training_learns(make, clouds):
-    """From a third to nearly all, with the loss going down."""
-    learner = make()
-    before = learner.evaluate(*clouds)
+def test_training_learns_and_its_weights_move_over_whole(make, clouds):
+    """From a third to nearly all, the loss going down. Weights are copies: neither an upload nor training changes the other."""
+    learner, fresh = make(), make()
+    before, kept = learner.evaluate(*clouds), learner.weights()
+    start = [array.copy() for array in kept]
+    learner.load(kept)
     assert learner.train(*clouds, TRAINING) == 150
     after = learner.evaluate(*clouds)
-    assert after.accuracy > 0.95
-    assert after.loss < before.loss / 2
-    assert after.samples == 150
+    assert (after.accuracy > 0.95, after.loss < before.loss / 2, after.samples) == (True, True, 150)
+    assert same(kept, start)
+    kept[0][:] = 9
+    assert not (learner.weights()[0] == 9).any()
+    fresh.load(learner.weights())
+    assert same(fresh.weights(), learner.weights())
+    assert fresh.evaluate(*clouds) == after
 
 
 @every_learner
 def test_the_same_seed_gives_the_same_weights(make, clouds):
-    """In every bit; another seed gives others."""
+    """In every bit; without epochs they stay, as of a participant that does not train."""
     results = []
-    for training in (TRAINING, TRAINING, Training(epochs=10, batch=16, rate=0.05, seed=5)):
+    for training in (replace(TRAINING, epochs=0), *(replace(TRAINING, epochs=2, seed=seed) for seed in (4, 4, 5))):
         learner = make()
         learner.train(*clouds, training)
         results.append(learner.shape.flat(learner.weights()).tobytes())
-    assert results[0] == results[1] != results[2]
+    assert results[0] == make().shape.flat(make().weights()).tobytes()
+    assert results[1] == results[2] != results[3]
 
 
 @every_learner
-def test_loaded_weights_come_back(make, clouds):
-    """A trained model moves into a fresh learner whole."""
-    first, second = make(), make()
-    first.train(*clouds, TRAINING)
-    second.load(first.weights())
-    assert [a.tobytes() for a in second.weights()] == [a.tobytes() for a in first.weights()]
-    assert second.evaluate(*clouds) == first.evaluate(*clouds)
-
-
-@every_learner
-def test_weights_are_copies(make, clouds):
-    """An upload does not change while training goes on, nor training when the upload does."""
+def test_what_does_not_fit_is_refused_and_changes_nothing(make, clouds):
+    """Weights of another model, features of another width, a label short."""
     learner = make()
-    kept = learner.weights()
-    before = [array.copy() for array in kept]
-    learner.load(kept)
-    learner.train(*clouds, TRAINING)
-    assert all((a == b).all() for a, b in zip(kept, before, strict=True))
-    kept[0][:] = 9
-    assert not (learner.weights()[0] == 9).any()
-
-
-@every_learner
-def test_no_epochs_change_nothing(make, clouds):
-    """A participant may take part without training."""
-    learner = make()
-    before = learner.shape.flat(learner.weights())
-    assert learner.train(*clouds, Training(epochs=0)) == 150
-    assert (learner.shape.flat(learner.weights()) == before).all()
-
-
-@every_learner
-def test_weights_of_another_model_are_refused_by_array(make):
-    """The learner stays as it was."""
-    learner = make()
-    before = learner.weights()
-    wrong = learner.weights()
+    before, wrong = learner.weights(), learner.weights()
     wrong[1] = np.zeros(99)
     with pytest.raises(ModelMismatch, match=learner.shape.names[1]):
         learner.load(wrong)
-    assert all((a == b).all() for a, b in zip(before, learner.weights(), strict=True))
-
-
-@every_learner
-def test_probabilities_sum_to_one(make, clouds):
-    """One row per sample."""
-    probabilities = make().predict(clouds[0])
-    assert probabilities.shape == (150, 3)
-    assert probabilities.sum(axis=1) == pytest.approx(np.ones(150))
-
-
-@every_learner
-def test_inputs_of_another_width_are_refused(make):
-    """As when a participant computed other features."""
     with pytest.raises(DataMalformed, match="takes 5 inputs"):
-        make().train(np.zeros((4, 6), dtype=np.float32), np.zeros(4, dtype=np.int64), TRAINING)
-
-
-@every_learner
-def test_a_label_short_is_refused(make, clouds):
-    """Before anything is trained."""
+        learner.train(np.zeros((4, 6), dtype=np.float32), np.zeros(4, dtype=np.int64), TRAINING)
     with pytest.raises(DataMalformed, match="do not match"):
-        make().train(clouds[0], clouds[1][:-1], TRAINING)
+        learner.train(clouds[0], clouds[1][:-1], TRAINING)
+    assert same(before, learner.weights())
+    assert learner.predict(clouds[0]).sum(axis=1) == pytest.approx(np.ones(150))
 
 
 def test_softmax_takes_the_step_that_calculus_gives():
@@ -157,7 +116,6 @@ def test_metrics_are_those_worked_out_by_hand():
 
 
 def test_nothing_held_out_is_no_accuracy():
-    """Zero over zero is refused by name."""
     with pytest.raises(DataMalformed, match="nothing to evaluate"):
         score(np.zeros((0, 3)), np.zeros(0, dtype=np.int64))
 
@@ -180,7 +138,6 @@ def test_rounds_and_people_shuffle_differently_and_repeatably():
 
 @pytest.mark.parametrize("wrong", [{"epochs": -1}, {"batch": 0}, {"rate": 0.0}, {"rate": float("nan")}])
 def test_training_that_makes_no_sense_is_refused(wrong):
-    """When the settings are made."""
     with pytest.raises(SettingsError):
         Training(**wrong)
 
@@ -199,7 +156,6 @@ def test_any_stack_of_layers_can_be_written():
     [[], ["relu"], ["linear"], ["linear 0"], ["linear x", "linear 2"], ["conv 3", "linear 2"], ["pool 2", "linear 2"]],
 )
 def test_layers_that_cannot_be_built_are_refused(layers):
-    """By name, with what can be written."""
     with pytest.raises(SettingsError):
         TorchLearner(4, layers)
 
@@ -232,7 +188,6 @@ def test_the_papers_network_and_the_small_convolutional_one():
     ],
 )
 def test_a_convolution_that_does_not_fit_is_refused(layers, channels, said):
-    """With what is left at that layer."""
     with pytest.raises(SettingsError, match=said):
         TorchLearner(8, layers, channels=channels)
 
@@ -251,7 +206,6 @@ def test_a_convolution_that_does_not_fit_is_refused(layers, channels, said):
     ],
 )
 def test_a_module_that_cannot_be_used_is_refused(name, said):
-    """By name, with what is needed."""
     with pytest.raises(SettingsError, match=said):
         own_module(name, 5, 3, seed=0)
 
@@ -304,7 +258,6 @@ def test_torch_runs_on_one_thread():
 
 
 def test_a_missing_torch_is_named_with_its_remedy(monkeypatch):
-    """The message can be pasted into a shell."""
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(LearningUnavailable, match=r"pip install 'crowdfl\[learning\]'"):
         TorchLearner(4, mlp([3], 2))
@@ -319,20 +272,119 @@ def test_torch_is_not_imported_before_it_is_needed():
     assert done.returncode == 0
 
 
-def test_every_step_of_adam_is_torchs():
-    """The same weights to the last bit; a parameter without a gradient stays as it is."""
+GENERATOR = np.random.default_rng(3)
+ROWS = GENERATOR.normal(size=(40, 4)).astype(np.float32)
+LABELS = GENERATOR.integers(0, 3, 40)
+
+
+def started_softmax() -> SoftmaxLearner:
+    """Somewhere, not at zero."""
+    learner = SoftmaxLearner(4, 3)
+    learner.load([np.linspace(-1, 1, 12).reshape(4, 3), [0.1, -0.2, 0.3]])
+    return learner
+
+
+def loss_at(weights, start, proximal) -> float:
+    """What FedProx makes small: the mean negative log-likelihood and mu / 2 * |w - start|^2."""
+    learner = SoftmaxLearner(4, 3)
+    learner.load(weights)
+    apart = sum(((a - b) ** 2).sum() for a, b in zip(weights, start, strict=True))
+    return learner.evaluate(ROWS, LABELS).loss + proximal / 2 * float(apart)
+
+
+def test_the_second_step_of_softmax_follows_the_gradient_of_the_whole_loss():
+    """By finite differences: at the first step the pull is zero, at the second it is not."""
+    rate, proximal = 0.3, 2.0
+    start, once, twice = started_softmax().weights(), started_softmax(), started_softmax()
+    once.train(ROWS, LABELS, Training(epochs=1, batch=40, rate=rate, proximal=proximal))
+    twice.train(ROWS, LABELS, Training(epochs=2, batch=40, rate=rate, proximal=proximal))
+    here, there = once.weights(), twice.weights()
+    for place, array in enumerate(here):
+        for index in np.ndindex(array.shape):
+            sides = []
+            for by in (1e-5, -1e-5):
+                moved = [one.copy() for one in here]
+                moved[place][index] += by
+                sides.append(loss_at(moved, start, proximal))
+            slope = (sides[0] - sides[1]) / 2e-5
+            assert (array[index] - there[place][index]) / rate == pytest.approx(slope, abs=1e-5)
+
+
+def test_a_strong_pull_keeps_softmax_near_its_start():
+    """The more, the nearer."""
+    ends = []
+    for proximal in (0.0, 1.0, 5.0):
+        learner = started_softmax()
+        learner.train(ROWS, LABELS, Training(epochs=30, batch=8, rate=0.1, proximal=proximal))
+        ends.append(
+            np.linalg.norm(learner.shape.flat(learner.weights()) - learner.shape.flat(started_softmax().weights()))
+        )
+    assert ends[0] > 1.5 * ends[1] > 2 * ends[2] > 0
+
+
+def before_fedprox(learner: SoftmaxLearner, training: Training) -> None:
+    """The training loop as it was, with the learner's own numbers."""
+    from crowdfl.learning.models.learner import batches
+
+    for batch in batches(len(LABELS), training):
+        rows = ROWS[batch]
+        error = learner.predict(rows)
+        error[np.arange(len(batch)), LABELS[batch]] -= 1
+        learner._matrix -= training.rate * (rows.T @ error) / len(batch)
+        learner._bias -= training.rate * error.mean(axis=0)
+
+
+def test_without_it_softmax_is_bit_for_bit_what_it_was():
+    """Nothing is added, not even zero."""
+    now, then, training = started_softmax(), started_softmax(), Training(epochs=5, batch=7, rate=0.1)
+    now.train(ROWS, LABELS, training)
+    before_fedprox(then, training)
+    assert [a.tobytes() for a in now.weights()] == [a.tobytes() for a in then.weights()]
+
+
+@pytest.mark.second  # the first step of torch's own class loads a compiler
+@pytest.mark.parametrize(("proximal", "apart"), [(0.0, 0.0), (0.7, 1e-6)])
+def test_every_step_of_adam_is_torchs(proximal, apart):
+    """To the last bit; with FedProx, beside the loss with the term written out. A parameter without a gradient stays."""
     torch = pytest.importorskip("torch")
     torch.manual_seed(1)
-    start = [torch.randn(5, 3), torch.randn(3), torch.randn(2)]
+    start, wanted = [torch.randn(5, 3), torch.randn(3), torch.randn(2)], [torch.randn(5, 3), torch.randn(3)]
     ours, theirs = ([torch.nn.Parameter(tensor.clone()) for tensor in start] for _ in range(2))
-    mine, reference = Adam(ours, 0.005), torch.optim.Adam(theirs, lr=0.005)
-    for number in range(50):
-        for a, b in zip(ours[:2], theirs[:2], strict=True):
-            a.grad = torch.randn_like(a)
-            b.grad = a.grad.clone()
-        mine.step()
-        reference.step()
-        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True)), number
+    mine, reference = Adam(ours, 0.005, proximal), torch.optim.Adam(theirs, lr=0.005)
+    for _ in range(30):
+        for optimizer, tensors, pull in ((mine, ours, 0.0), (reference, theirs, proximal)):
+            optimizer.zero_grad()
+            assert all(tensor.grad is None for tensor in tensors)
+            triples = zip(tensors, wanted, start, strict=False)
+            losses = [((a - b) ** 2).sum() + pull / 2 * ((a - c) ** 2).sum() for a, b, c in triples]
+            sum(losses).backward()
+            optimizer.step()
+        assert all(torch.allclose(a, b, rtol=0, atol=apart) for a, b in zip(ours, theirs, strict=True))
     assert torch.equal(ours[2], start[2])
-    mine.zero_grad()
-    assert all(parameter.grad is None for parameter in ours)
+
+
+@pytest.mark.second
+def test_without_it_a_network_is_bit_for_bit_what_it_was():
+    """A recipe that says 0 trains as one that says nothing; with it, the network ends nearer its start."""
+    pytest.importorskip("torch")
+    ends = []
+    for training in (Training(), Training(proximal=0.0), Training(proximal=1.0)):
+        learner = TorchLearner(4, mlp([5], 3), seed=2)
+        start = learner.shape.flat(learner.weights())
+        learner.train(ROWS, LABELS, training)
+        ends.append(learner.shape.flat(learner.weights()) - start)
+    assert ends[0].tobytes() == ends[1].tobytes()
+    assert 0 < np.linalg.norm(ends[2]) < 0.8 * np.linalg.norm(ends[0])
+
+
+def test_a_recipe_says_how_strong_it_is():
+    assert Recipe.of({"labels": ["a"], "proximal": 0.01}).training.at(2, "anna").proximal == 0.01
+    assert Recipe.of({"labels": ["a"]}).training.proximal == 0.0
+
+
+@pytest.mark.parametrize("wrong", [-0.1, float("nan"), float("inf")])
+def test_a_pull_that_makes_no_sense_is_refused(wrong):
+    with pytest.raises(SettingsError):
+        Training(proximal=wrong)
+    with pytest.raises(SettingsError):
+        Recipe.of({"labels": ["a"], "proximal": wrong})

@@ -148,7 +148,6 @@ def test_what_goes_wrong_later_names_the_call(name, said):
     ],
 )
 def test_code_is_run_only_where_the_task_has_it_and_its_user_names_it(section, code, said):
-    """Each message says what to type."""
     with pytest.raises(SettingsError, match=said):
         Recipe.of(OWN | section).make_learner(**code)
 
@@ -164,7 +163,6 @@ def test_code_is_run_only_where_the_task_has_it_and_its_user_names_it(section, c
     ],
 )
 def test_a_module_that_cannot_be_imported_is_named(tmp_path, monkeypatch, text, said):
-    """Whatever it does."""
     (tmp_path / "broken_here.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "broken_here", raising=False)

@@ -1,6 +1,7 @@
-"""A task's training section: what it says, and what is said of a wrong one."""
+"""A task's [training] section, and docs/learning.md: its sections of task files are tasks, and its shapes are right."""
 
 import importlib.util
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -9,12 +10,14 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, SettingsError
-from crowdfl.learning.datasets import watch_data as watch
+from crowdfl.learning.datasets import supplied as watch
 from crowdfl.learning.datasets.data import Cut
-from crowdfl.learning.datasets.synthetic import PACES
+from crowdfl.learning.datasets.supplied import PACES
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.recipe import Recipe
 from tests.learning.shared import shared_file
+from tests.learning.test_commands import typed
+from tests.learning.test_values import sensor_csv
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 MADE_UP = {"labels": list(PACES), "channels": 3, "learner": "softmax"}
@@ -64,7 +67,6 @@ def test_what_is_said_is_taken():
     ],
 )
 def test_a_wrong_section_is_refused(change, said):
-    """By the entry."""
     with pytest.raises(SettingsError, match=said):
         Recipe.of(MADE_UP | change)
 
@@ -101,17 +103,11 @@ def test_a_learner_that_cannot_be_made_is_refused(change, said):
     ids=["hidden", "layers", "conv", "own convolutions", "module", "softmax"],
 )
 def test_every_kind_of_learner_learns_from_a_made_up_person(change):
-    """Three paces are told apart; the same seed gives the same bytes, another seed others."""
+    """Three paces are told apart."""
     recipe = Recipe.of({**MADE_UP, "epochs": 5, "rate": 0.02, "batch": 8, **change})
     split = recipe.load("synthetic:1")
-    results = []
-    for seed in (0, 0, 1):
-        module = "tests.learning.own_networks:Normed" if change.get("learner") == "module" else None
-        learner = Recipe.of({**MADE_UP, **change, "seed": seed}).make_learner(module)
-        training = Training(recipe.training.epochs, recipe.training.batch, recipe.training.rate, seed)
-        learner.train(recipe.inputs_of(split.train.windows), split.train.labels, training)
-        results.append(learner.shape.flat(learner.weights()).tobytes())
-    assert results[0] == results[1] != results[2]
+    learner = recipe.make_learner("tests.learning.own_networks:Normed" if change.get("learner") == "module" else None)
+    learner.train(recipe.inputs_of(split.train.windows), split.train.labels, recipe.training)
     assert learner.evaluate(recipe.inputs_of(split.held_out.windows), split.held_out.labels).accuracy > 0.8
 
 
@@ -139,7 +135,6 @@ def test_standardising_is_by_the_persons_own_training_windows():
     ],
 )
 def test_data_that_does_not_fit_the_task_is_refused(change, said):
-    """With both sides of the matter."""
     with pytest.raises(DataMalformed, match=said):
         Recipe.of(MADE_UP | change).load("synthetic:1")
 
@@ -164,3 +159,34 @@ def test_the_example_of_the_page_can_be_trained():
     recipe = Recipe.of(tomllib.loads(example)["training"])
     assert recipe.inputs == 270
     assert recipe.make_learner().predict(np.zeros((2, 270), dtype=np.float32)).shape == (2, 6)
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "learning.md").read_text()
+SECTIONS = re.findall(r"```toml\n(\[training\].*?)```", PAGE, re.DOTALL)
+
+
+def test_the_sections_of_the_page_are_tasks():
+    """Each is read; what it names is a setting."""
+    recipes = [Recipe.of(tomllib.loads(section)["training"]) for section in SECTIONS]
+    assert [recipe.target for recipe in recipes] == ["label", "value"]
+
+
+@pytest.mark.second
+def test_the_values_of_the_page_are_learned(tmp_path):
+    """From a CSV folder, by the page's own section."""
+    pytest.importorskip("torch")
+    (tmp_path / "task.toml").write_text(SECTIONS[1])
+    (tmp_path / "walks").mkdir()
+    (tmp_path / "walks/one.csv").write_text(sensor_csv("speed", rows=2000))
+    found = json.loads(typed("train", "--data", f"csv:{tmp_path}/walks", "--task", tmp_path / "task.toml", "--json"))
+    assert set(found["values"]) == {"speed"}
+
+
+@pytest.mark.parametrize("features", ["motion", "spectral", "flat", "windows"])
+def test_the_table_of_shapes_is_right(features):
+    """As the page writes them, for 100 samples of 6 channels."""
+    (row,) = (line for line in PAGE.splitlines() if line.startswith(f'| `"{features}"` |') and "(n," in line)
+    sizes = {"window": 100, "channels": 6}
+    said = re.search(r"\(n, ([^)]*)\) \|$", row)
+    expected = tuple(eval(part, {}, sizes) for part in said[1].split(","))  # noqa: S307 -- our own page
+    assert Recipe.of({"labels": ["a"], "features": features}).input_shape == expected

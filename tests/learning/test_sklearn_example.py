@@ -14,7 +14,6 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "sklearn_learner.py"
 
 @pytest.fixture(scope="module")
 def example():
-    """The file as a module."""
     spec = importlib.util.spec_from_file_location("sklearn_learner", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None
@@ -44,14 +43,12 @@ def test_it_learns_and_repeats(example):
 
 
 def test_someone_with_one_label_can_take_part(example):
-    """The arrays keep the task's shape."""
     learner, used, _ = trained(example, 1, only=2)
     assert 0 < used < 150
     assert learner.shape.shapes == ((3, 5), (3,))
 
 
 def test_weights_move_over_and_others_are_refused(example):
-    """Whole, or by name."""
     learner, _, metrics = trained(example, 1)
     other = example.SklearnLearner(5, 3)
     other.load(learner.weights())

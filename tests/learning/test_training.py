@@ -6,19 +6,17 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, NothingToAverage
-from crowdfl.learning.datasets.data import Cut, Person, Recording, Split
-from crowdfl.learning.datasets.recordings import split_recordings
-from crowdfl.learning.datasets.synthetic import PACES
-from crowdfl.learning.datasets.watch_data import CUT, EXERCISES, Watch
+from crowdfl.learning.datasets.data import Cut, Person, Recording, Split, split_recordings
+from crowdfl.learning.datasets.supplied import CUT, EXERCISES, PACES, Watch
 from crowdfl.learning.features import features, features_per_window
-from crowdfl.learning.models.learner import Learner, ModelScores, Training
-from crowdfl.learning.models.softmax import SoftmaxLearner
+from crowdfl.learning.models.learner import Learner, ModelScores, SoftmaxLearner, Training
 from crowdfl.learning.models.torch_models import TorchLearner, mlp
 from crowdfl.learning.oracle import PlainStep
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import PlainRound, learning_curve, plain_rounds
 
 NAMES = ("slow", "middle", "fast")
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
 def made_up(index: int, labels: tuple[int, ...] = (0, 1, 2), samples: int = 400) -> Split:
@@ -68,23 +66,16 @@ def test_a_round_is_the_weighted_mean_of_what_everyone_trained():
     assert only.weights[0] == pytest.approx(np.average(matrices, axis=0, weights=counts))
 
 
-def test_the_accuracy_counts_every_window_once():
+def test_scores_count_every_window_once_and_nobody_makes_no_average():
     """(0.5 * 10 + 0.9 * 30) / 40, and the loss likewise."""
-    metrics = {"anna": ModelScores(0.5, 2.0, 10), "bert": ModelScores(0.9, 0.4, 30)}
-    result = PlainRound(1, [], metrics)
-    assert result.accuracy == pytest.approx(0.8)
-    assert result.loss == pytest.approx(0.8)
-
-
-def test_nobody_makes_no_average():
-    """Refused by name."""
+    result = PlainRound(1, [], {"anna": ModelScores(0.5, 2.0, 10), "bert": ModelScores(0.9, 0.4, 30)})
+    assert (result.accuracy, result.loss) == pytest.approx((0.8, 0.8))
     with pytest.raises(NothingToAverage):
         next(plain_rounds(softmax(), [], Training(), rounds=1))
 
 
 @pytest.fixture(scope="module")
 def ten_people() -> list[Split]:
-    """The real ones."""
     source = Watch()
     return [source.load_person(index) for index in range(len(source.people))]
 
@@ -96,7 +87,8 @@ def test_ten_real_people_train_without_torch(ten_people):
     assert 0.6 < first.accuracy < second.accuracy
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+@needs_torch
+@pytest.mark.second
 def test_ten_real_people_train_the_demo_network(ten_people):
     """A network of 1,991 parameters passes 0.8 within three rounds; the demo trains it longer."""
     learner = TorchLearner(features_per_window("motion", CUT.length, 6), mlp([32], len(EXERCISES)))
@@ -106,15 +98,15 @@ def test_ten_real_people_train_the_demo_network(ten_people):
     assert rounds[0].accuracy < rounds[-1].accuracy
 
 
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-
-
-@pytest.mark.parametrize("learner", ["softmax", pytest.param("network", marks=needs_torch)])
+@pytest.mark.parametrize(
+    "learner", ["softmax", *(pytest.param(name, marks=needs_torch) for name in ("network", "module"))]
+)
 def test_a_curve_shows_every_epoch_and_ends_where_training_alone_ends(learner):
-    """In every bit of the weights, and in the last metrics."""
+    """In every bit of the weights, and in the last metrics; a module with dropout goes back to training after every look."""
     recipe = Recipe.of({"labels": list(PACES), "channels": 3, "learner": learner, "epochs": 4})
     split, told = recipe.load("synthetic:2"), []
-    watched, alone = recipe.make_learner(), recipe.make_learner()
+    own = "tests.learning.own_networks:Normed" if learner == "module" else None
+    watched, alone = recipe.make_learner(own), recipe.make_learner(own)
     curve = learning_curve(recipe, watched, split, told.append)
     alone.train(recipe.inputs_of(split.train.windows), split.train.labels, recipe.training)
     assert [epoch.number for epoch in curve] == [0, 1, 2, 3, 4]
@@ -136,20 +128,7 @@ def test_a_curve_shows_how_far_the_weights_have_moved():
     assert [epoch.norm for epoch in curve] == sorted(epoch.norm for epoch in curve)
 
 
-@needs_torch
-def test_looking_on_does_not_change_a_network_with_dropout():
-    """It goes back to training after every look."""
-    section = {"labels": list(PACES), "channels": 3, "learner": "module", "module": "x.y:Z", "epochs": 3}
-    recipe = Recipe.of(section)
-    split = recipe.load("synthetic:2")
-    watched, alone = (recipe.make_learner("tests.learning.own_networks:Normed") for _ in range(2))
-    learning_curve(recipe, watched, split)
-    alone.train(recipe.inputs_of(split.train.windows), split.train.labels, recipe.training)
-    assert [a.tobytes() for a in watched.weights()] == [a.tobytes() for a in alone.weights()]
-
-
 def test_nothing_held_out_is_said_before_training():
-    """With what to do."""
     recipe = Recipe.of({"labels": ["a"], "channels": 1, "window": 20, "learner": "softmax"})
     some, none = (
         Person("p", np.zeros((n, 20, 1), dtype=np.float32), np.zeros(n, dtype=np.int64), ("a",)) for n in (3, 0)

@@ -38,16 +38,13 @@ def test_scores_of_several_values_weigh_them_alike():
     assert value_score(np.ones((2, 2)) * [1.0, 5.0], wanted).r2 == 0.5
 
 
-def test_nothing_to_score_is_refused():
-    """As with labels."""
-    with pytest.raises(DataMalformed, match="nothing to evaluate"):
-        value_score(np.zeros((0, 1)), np.zeros((0, 1), dtype=np.float32))
-
-
-def test_a_model_that_diverged_is_told_with_a_remedy():
+@pytest.mark.parametrize(
+    ("found", "said"), [(np.zeros((0, 1)), "nothing to evaluate"), ([[np.inf]], "training diverged; lower `rate`")]
+)
+def test_what_cannot_be_scored_is_refused(found, said):
     """Before a NaN reaches a file."""
-    with pytest.raises(DataMalformed, match="training diverged; lower `rate`"):
-        value_score(np.array([[np.inf]]), np.array([[1.0]], dtype=np.float32))
+    with pytest.raises(DataMalformed, match=said):
+        value_score(np.array(found), np.ones((len(found), 1), dtype=np.float32))
 
 
 def test_made_up_people_have_a_pace():
@@ -106,7 +103,6 @@ def test_values_and_labels_can_stand_side_by_side(tmp_path):
     ],
 )
 def test_values_that_cannot_be_used_are_refused(tmp_path, change, said):
-    """By name."""
     np.savez(tmp_path / "x.npz", **(FILE | change))
     with pytest.raises(DataMalformed, match=said):
         WindowFile(tmp_path / "x.npz").load_person(0)
@@ -150,7 +146,6 @@ def test_a_csv_column_holds_the_value(tmp_path, column):
 
 
 def test_a_csv_without_the_column_is_refused_and_can_still_be_predicted(tmp_path):
-    """With the columns that it has."""
     (tmp_path / "walk.csv").write_text(sensor_csv("height"))
     recipe = Recipe.of(VALUES | {"labels": ["speed"]})
     with pytest.raises(
@@ -179,7 +174,6 @@ def test_a_csv_without_the_column_is_refused_and_can_still_be_predicted(tmp_path
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(change, said):
-    """In words."""
     with pytest.raises(SettingsError, match=said):
         Recipe.of(VALUES | change)
 
@@ -224,7 +218,6 @@ def test_built_in_losses_are_those_of_the_text_books():
     ],
 )
 def test_a_loss_that_cannot_be_used_is_refused(name, said):
-    """When the learner is made."""
     pytest.importorskip("torch")
     place = f"tests.learning.own_losses:{name}"
     with pytest.raises(OwnCodeError, match=said):

@@ -34,7 +34,6 @@ def test_a_good_line_has_no_faults():
     ],
 )
 def test_a_fault_that_can_be_repaired_is_and_is_counted(line, kind, kept):
-    """Every record is kept."""
     people, faults = read_wisdm([line + "\n"])
     assert len(people[1]) == 5 * kept
     assert +faults.repaired == {kind: 1}
@@ -62,7 +61,6 @@ def test_a_fault_that_can_be_repaired_is_and_is_counted(line, kind, kept):
     ],
 )
 def test_a_fault_that_cannot_be_repaired_is_left_out_and_counted(line, kind):
-    """The records around it stay."""
     people, faults = read_wisdm(["1,Walking,7000,1.0,2.0,3.0;\n", line + "\n", "1,Walking,9000,1.0,2.0,3.0;\n"])
     assert len(people[1]) == 2 * 5
     assert +faults.dropped == {kind: 1}
@@ -71,7 +69,6 @@ def test_a_fault_that_cannot_be_repaired_is_left_out_and_counted(line, kind):
 
 
 def test_a_double_semicolon_is_an_empty_record():
-    """The one before it counts."""
     people, faults = read_wisdm(["1,Walking,7000,1.0,2.0,3.0;;\n"])
     assert len(people[1]) == 5
     assert +faults.dropped == {"empty record": 1}
@@ -126,7 +123,6 @@ def test_another_rate_resamples(path):
 
 
 def test_another_file_is_refused(tmp_path):
-    """With what it should hold."""
     (tmp_path / "other.txt").write_text("Dear diary,\n")
     with pytest.raises(DataMalformed, match="user,activity,timestamp"):
         WisdmRaw(tmp_path / "other.txt").load_person(0)

@@ -16,7 +16,7 @@ from crowdfl.crypto.blocks import from_ints
 from crowdfl.crypto.paillier import pctd, vector
 from crowdfl.crypto.paillier.budget import WidthBudget
 from crowdfl.crypto.paillier.packing import Packing
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.errors import FormatError, NotAnInteger
 from crowdfl.protocols.party import KeyedParty
 

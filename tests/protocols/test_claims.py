@@ -22,8 +22,7 @@ from crowdfl.errors import (
     SealBroken,
     WrongAmount,
 )
-from crowdfl.protocols.claims import Attestation, Claim
-from crowdfl.protocols.envelopes import reward_context, reward_statement
+from crowdfl.protocols.claims import Attestation, Claim, reward_context, reward_statement
 from crowdfl.protocols.hardened.prirwd import RewardRequest
 from tests.protocols.driving import SMALL, converse, deal, federation, updates
 from tests.protocols.settled import BUDGET, claim_of, earned, settle, signed, unclaimed

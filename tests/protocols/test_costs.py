@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from crowdfl.protocols.costs import Costs
+from crowdfl.protocols.party import Costs
 from crowdfl.protocols.profile import width_budget
 from tests.protocols.driving import SMALL, Wire, converse, deal, federation, updates
 

@@ -23,8 +23,8 @@ from crowdfl.errors import (
     Truncated,
     UnsupportedVersion,
 )
+from crowdfl.protocols.claims import RewardEnvelope
 from crowdfl.protocols.common.sdiv import SdivReply, SdivRequest
-from crowdfl.protocols.envelopes import RewardEnvelope
 from crowdfl.protocols.hardened.opening import OpenReply, OpenRequest, Publication
 from crowdfl.protocols.hardened.prirwd import NonceRequest
 from crowdfl.protocols.messages import Limits, Message

@@ -19,12 +19,12 @@ from crowdfl.errors import (
     SeedReused,
     SlotOverflow,
 )
+from crowdfl.protocols.common.paid import MaskSeed
 from crowdfl.protocols.hardened import opening
 from crowdfl.protocols.hardened.opening import (
     CHUNK,
     PARTICIPANTS,
     REQUESTER,
-    MaskSeed,
     OpeningCsp,
     OpeningSp,
     OpenRequest,
@@ -63,7 +63,7 @@ def answer(csp, request):
 def publish(servers, audiences, values=VALUES, audience=PARTICIPANTS):
     """A publication, and what led to it."""
     sums = servers.encrypt(values)
-    state = MaskSeed.fresh_for(sums)
+    state = MaskSeed.bound_to(opening.digest(sums))
     csp = OpeningCsp(servers.csp, audiences)
     replies = [answer(csp, request) for request in requests_of(servers, state, sums, audience)]
     return OpeningSp(servers.sp).publication(state, sums, replies)
@@ -92,7 +92,7 @@ def test_long_sums_go_in_chunks(servers, audiences, monkeypatch):
 
 def test_a_seed_is_bound_to_its_sum(servers):
     """Another sum is refused before a single request is made."""
-    state = MaskSeed.fresh_for(servers.encrypt([1, 2]))
+    state = MaskSeed.bound_to(opening.digest(servers.encrypt([1, 2])))
     with pytest.raises(SeedReused):
         requests_of(servers, state, servers.encrypt([1, 2]))
 
@@ -100,7 +100,7 @@ def test_a_seed_is_bound_to_its_sum(servers):
 def test_the_same_state_gives_the_same_bytes(servers):
     """A retry sends what was sent before, also after the state went through the store."""
     sums = servers.encrypt(VALUES)
-    state = MaskSeed.fresh_for(sums)
+    state = MaskSeed.bound_to(opening.digest(sums))
     first = requests_of(servers, state, sums)
     assert requests_of(servers, MaskSeed.from_bytes(state.to_bytes()), sums) == first
 
@@ -108,7 +108,7 @@ def test_the_same_state_gives_the_same_bytes(servers):
 def test_different_sums_get_different_seeds(servers):
     """And so does the same sum, asked for anew."""
     sums = [servers.encrypt([1]) for _ in range(3)]
-    seeds = {MaskSeed.fresh_for(s).seed for s in [*sums, sums[0]]}
+    seeds = {MaskSeed.bound_to(opening.digest(s)).seed for s in [*sums, sums[0]]}
     assert len(seeds) == 4
 
 
@@ -122,7 +122,7 @@ def test_a_stored_seed_of_another_length_is_refused(size):
 def test_csp_never_sees_the_seed(servers, audiences):
     """Readers get the seed of the masks, no request holds it; the one that blinds the ciphertexts stays with SP."""
     sums = servers.encrypt(VALUES)
-    state = MaskSeed.fresh_for(sums)
+    state = MaskSeed.bound_to(opening.digest(sums))
     sent = requests_of(servers, state, sums)
     assert not any(seed in request for request in sent for seed in (state.seed, state.shown))
     replies = [answer(OpeningCsp(servers.csp, audiences), request) for request in sent]
@@ -177,7 +177,7 @@ def test_replies_are_counted(servers):
     """SP publishes nothing that CSP has not answered in full."""
     sums = servers.encrypt([1])
     with pytest.raises(ProtocolError, match="0 replies for 1"):
-        OpeningSp(servers.sp).publication(MaskSeed.fresh_for(sums), sums, [])
+        OpeningSp(servers.sp).publication(MaskSeed.bound_to(opening.digest(sums)), sums, [])
 
 
 def test_an_unknown_audience_is_refused():

@@ -232,15 +232,14 @@ def test_a_restarted_sp_sends_the_same_bytes(way):
     rewarded = "rewards" in purposes
     sides, uploads = four(**settings)
     kept = {}
-    sides.sp.on_seed = kept.__setitem__
+    sides.sp.keep_seeds({}, kept.__setitem__)
     wire = Wire(sides.csp)
     run_all(fill(sides.sp, uploads), wire, rewarded=rewarded)
     assert list(kept) == purposes
 
     again = sides.dealer.sp()
     fill(again, uploads, sorted(uploads, reverse=True))
-    for purpose, state in kept.items():
-        again.restore_seed(purpose, type(state).from_bytes(state.to_bytes()))
+    again.keep_seeds(kept, kept.__setitem__)
     tape = Tape(wire.replies)
     run_all(again, tape, rewarded=rewarded)
     assert tape.requests == wire.requests
@@ -260,8 +259,7 @@ def test_without_its_seeds_a_restarted_sp_sends_other_bytes():
 def restarted(sides, uploads, kept):
     """Another SP with the same bundle, uploads and seeds."""
     again = fill(sides.dealer.sp(), uploads)
-    for purpose, state in kept.items():
-        again.restore_seed(purpose, state)
+    again.keep_seeds(kept, kept.__setitem__)
     return again
 
 
@@ -272,7 +270,7 @@ def test_a_live_csp_computes_nothing_for_a_restarted_sp(way):
     purposes, settings = WAYS[way]
     sides, uploads = four(**settings)
     kept = {}
-    sides.sp.on_seed = kept.__setitem__
+    sides.sp.keep_seeds({}, kept.__setitem__)
     run_all(fill(sides.sp, uploads), sides.keeping.answer, rewarded="rewards" in purposes)
     sides.csp.party.view.entries.clear()
     again = restarted(sides, uploads, kept)
@@ -289,7 +287,7 @@ def test_a_restarted_sp_can_finish_from_every_request_on(way):
     purposes, settings = WAYS[way]
     sides, uploads = four(**settings)
     kept = {}
-    sides.sp.on_seed = kept.__setitem__
+    sides.sp.keep_seeds({}, kept.__setitem__)
     fill(sides.sp, uploads)
 
     class Crash(Exception):
@@ -305,7 +303,6 @@ def test_a_restarted_sp_can_finish_from_every_request_on(way):
             return sides.keeping.answer(request)
 
         again = restarted(sides, uploads, kept)
-        again.on_seed = kept.__setitem__
         try:
             run_all(again, answer, rewarded="rewards" in purposes)
         except Crash:
@@ -317,12 +314,12 @@ def test_a_restarted_sp_can_finish_from_every_request_on(way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_seed_is_handed_over_before_anything_it_masks_is_sent(way):
-    """The first request of each purpose comes after `on_seed` has returned; a store that fails stops the step."""
+    """The first request of each purpose comes after its seed is kept; a store that fails stops the step."""
     purposes, settings = WAYS[way]
     sides, uploads = four(**settings)
     fill(sides.sp, uploads)
     events = []
-    sides.sp.on_seed = lambda purpose, state: events.append(purpose)
+    sides.sp.keep_seeds({}, lambda purpose, state: events.append(purpose))
 
     def answer(request):
         events.append("request")
@@ -344,7 +341,7 @@ def test_a_store_that_fails_lets_nothing_out():
     def full(purpose, state):
         raise OSError("no space left")
 
-    sides.sp.on_seed = full
+    sides.sp.keep_seeds({}, full)
     wire = Wire(sides.csp)
     with pytest.raises(OSError, match="space"):
         converse(sides.sp.publish(final=False), wire)
@@ -355,10 +352,10 @@ def test_restored_seeds_are_refused_for_other_uploads():
     """After a crash that lost an upload, the old seed does not mask the new sum."""
     sides, uploads = four()
     kept = {}
-    sides.sp.on_seed = kept.__setitem__
+    sides.sp.keep_seeds({}, kept.__setitem__)
     run_all(fill(sides.sp, uploads), sides.csp.answer, rewarded=False)
     again = fill(sides.dealer.sp(), uploads, ["p0", "p1", "p2"])
-    again.restore_seed("opening", kept["opening"])
+    again.keep_seeds({"opening": kept["opening"]}, kept.__setitem__)
     with pytest.raises(SeedReused):
         run_all(again, sides.csp.answer, rewarded=False)
 
@@ -367,7 +364,7 @@ def test_every_purpose_and_round_has_a_seed_of_its_own():
     """Nothing is shared between an opening and a reward, or between rounds."""
     sides, uploads = four(**REWARDED)
     seeds = []
-    sides.sp.on_seed = lambda purpose, state: seeds.append(state.seed)
+    sides.sp.keep_seeds({}, lambda purpose, state: seeds.append(state))
     run_all(fill(sides.sp, uploads), sides.csp.answer, rewarded=True)
     sides.sp.open_round(2)
     run_all(fill(sides.sp, uploads), sides.csp.answer, rewarded=True)
@@ -401,7 +398,7 @@ def test_only_what_was_rewarded_is_averaged_after_a_restart():
     """The stored seed says which uploads were rewarded; one that came after has no part in the average."""
     sides, uploads = four(**REWARDED)
     kept = {}
-    sides.sp.on_seed = kept.__setitem__
+    sides.sp.keep_seeds({}, kept.__setitem__)
     fill(sides.sp, uploads, ["p0", "p1", "p2"])
     converse(sides.sp.reward(PAYMENT), sides.csp.answer)
     again = restarted(sides, uploads, kept)

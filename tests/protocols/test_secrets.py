@@ -8,12 +8,12 @@ import pytest
 from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.errors import NotFinite
-from crowdfl.protocols.claims import Claim
+from crowdfl.protocols.claims import Claim, RewardEnvelope
+from crowdfl.protocols.common.paid import MaskSeed
 from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths
 from crowdfl.protocols.common.smul import PaperSmulSp, PolynomialsSp
-from crowdfl.protocols.envelopes import RewardEnvelope
-from crowdfl.protocols.hardened.keys import ReaderBundle
-from crowdfl.protocols.hardened.opening import MaskSeed, Publication
+from crowdfl.protocols.hardened.opening import Publication
+from crowdfl.protocols.hardened.shape import ReaderBundle
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.simulation.local_host import Update

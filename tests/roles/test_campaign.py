@@ -23,7 +23,7 @@ from crowdfl.errors import (
     TooLate,
     UnknownParticipant,
 )
-from crowdfl.learning.models.files import from_safetensors
+from crowdfl.learning.models.forms import from_safetensors
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.participant.enrolment import enrol

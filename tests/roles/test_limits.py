@@ -7,7 +7,7 @@ import pytest
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import CrowdFLError, LimitExceeded, ModelMismatch, QuotaExceeded
-from crowdfl.learning.models.files import to_safetensors
+from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.roles.limits import SpQuotas, TaskBounds
 from crowdfl.roles.sp.core import SpOptions

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.shares.round.transcript import StepRequest
+from crowdfl.protocols.shares.round.manifest import StepRequest
 from tests.shares.crowd import BUDGET, Crowd, along, next_model
 
 STEPS = {"gate": 13, "agreement": 13, "distance": 15}

@@ -20,7 +20,6 @@ def people(count: int = 4, seed: int = 0) -> dict[str, tuple[Any, Any]]:
 
 
 def fit(weights: Any, offset: Any, data: tuple[Any, Any]) -> tuple[Any, Any]:
-    """A few steps downhill."""
     inputs, values = data
     for _ in range(3):
         wrong = inputs @ weights + offset - values
@@ -34,7 +33,6 @@ def train(model: Any, data: tuple[Any, Any]) -> Any:
 
 
 def evaluate(model: Any, data: tuple[Any, Any]) -> dict[str, float]:
-    """The mean squared error."""
     weights, offset = model
     return {"loss": float(np.mean((data[0] @ weights + offset - data[1]) ** 2))}
 

@@ -36,7 +36,6 @@ def test_late_updates_are_taken_where_the_task_says_so(rounds):
 
 @pytest.mark.second
 def test_a_share_is_drawn_anew_in_each_round_and_repeats_itself():
-    """By the seed."""
     first, again, other = (run(dropouts=0.4, seed=seed) for seed in (3, 3, 4))
     drawn = [[round_.dropped for round_ in result.history] for result in (first, again, other)]
     assert all(len(dropped) == 2 for dropped in drawn[0])
@@ -93,6 +92,5 @@ def test_rounds_that_all_find_too_few_leave_nothing():
     ],
 )
 def test_dropouts_that_cannot_be_are_named(dropouts, named):
-    """Before anything is trained."""
     with pytest.raises(SettingsError, match=named):
         away_in(dropouts, list(PEOPLE), 3, 0)

@@ -48,13 +48,11 @@ def test_a_safetensors_file_is_always_the_same_task(tmp_path):
 
 
 def test_without_code_or_a_file_the_model_is_not_known():
-    """The error says what is missing."""
     with pytest.raises(SettingsError, match="--initial"):
         defined("task", tomllib.loads(TASK))
 
 
 def test_a_file_for_a_learner_must_be_of_its_shape():
-    """It may come in another order."""
     task = tomllib.loads(SOFTMAX)
     shape = defined("task", task)[0].shape
     fresh = {name: np.full(sides, 0.5) for name, sides in zip(shape.names, shape.shapes, strict=True)}

@@ -16,7 +16,7 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import sign_document
 from crowdfl.errors import PackageMissing, SettingsError, TooFewParticipants
 from crowdfl.joining import AcceptedInvitation, JoinedRound, JoinResult
-from crowdfl.services.client.invited import kept_least
+from crowdfl.services.client.opening import kept_least
 from crowdfl.settings import ParticipantSettings
 from tests.cli.program import call
 from tests.cli.test_campaign import PATIENCE, Campaign, allow_short_claims, free_ports
@@ -213,10 +213,9 @@ def test_the_home_of_another_task_is_named(tmp_path):
 
 
 def test_without_httpx_it_says_what_to_install(monkeypatch):
-    """Not a ModuleNotFoundError."""
     for name in [name for name in sys.modules if name.startswith("crowdfl.services.client")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr("crowdfl.services.client.invited", raising=False)
+    monkeypatch.delattr("crowdfl.services.client.opening", raising=False)
     monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(PackageMissing, match=r"crowdfl\[participant\]"):
         crowdfl.join("invitation.json")

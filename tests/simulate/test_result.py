@@ -9,8 +9,7 @@ import pytest
 
 import crowdfl
 from crowdfl.errors import PackageMissing, SettingsError
-from crowdfl.simulation.progress import Bar, Cell, Lines, Quiet, shown
-from crowdfl.simulation.result import size_words
+from crowdfl.simulation.result import Bar, Cell, Lines, Shown, shown
 from tests.simulate.lines import START, evaluate, people, train
 
 
@@ -50,7 +49,6 @@ def test_names_of_metrics_cannot_write_into_a_notebook():
 
 
 def test_rows_are_flat_numbers(result):
-    """For a data frame."""
     rows = result.rows()
     assert [row["round"] for row in rows] == [1, 2]
     assert all(isinstance(value, int | float) for row in rows for value in row.values())
@@ -58,7 +56,6 @@ def test_rows_are_flat_numbers(result):
 
 
 def test_a_model_is_saved_as_npz_and_safetensors(result, tmp_path):
-    """Under its names."""
     for path in (tmp_path / "m.npz", str(tmp_path / "m.safetensors")):
         written = result.save(path)
         loader = np.load if written.suffix == ".npz" else __import__("safetensors.numpy", fromlist=["x"]).load_file
@@ -82,7 +79,6 @@ def test_a_picture_shows_metrics_and_participants(result, tmp_path):
 
 
 def test_without_matplotlib_it_says_what_to_install(result, monkeypatch):
-    """Not a ModuleNotFoundError."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(PackageMissing, match=r"crowdfl\[plots\]"):
         result.plot()
@@ -100,11 +96,11 @@ def test_progress_is_a_line_for_each_round_where_it_was_asked_for(capsys):
 
 def test_progress_fits_where_it_is_shown(monkeypatch):
     """A bar on a terminal, a line in a notebook."""
-    assert isinstance(shown(None, 3, 2), Quiet)
+    assert isinstance(shown(None, 3, 2), Shown)
     assert isinstance(shown(True, 3, 2), Lines)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert isinstance(shown(None, 3, 2), Bar)
-    assert type(shown(False, 3, 2)) is Quiet
+    assert type(shown(False, 3, 2)) is Shown
 
 
 def test_a_bar_counts_trainings_and_leaves_lines(monkeypatch, capsys):
@@ -127,8 +123,3 @@ def test_a_notebook_shows_one_line_that_changes(monkeypatch):
     assert told[0] == "round 1 of 2: 1 of 4 have trained"
     assert told[-1].startswith("round 2 of 2: 4 took part")
     assert all(before != after for before, after in itertools.pairwise(told))
-
-
-def test_sizes_are_for_people():
-    """In powers of a thousand."""
-    assert [size_words(count) for count in (0, 999, 1000, 2_345_678)] == ["0 B", "999 B", "1.0 kB", "2.3 MB"]

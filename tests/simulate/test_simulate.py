@@ -25,7 +25,6 @@ CLOSE = 2e-6  # the decimals that a task keeps
 
 
 def run(train=train, evaluate=evaluate, data=None, **given):
-    """A short one."""
     usual = {"rounds": 2, "initial": START, "progress": False, "lanes": 128}
     return crowdfl.simulate(train, evaluate, people() if data is None else data, **usual | given)
 
@@ -145,8 +144,6 @@ def test_bounds_follow_from_everyones_first_training():
 
 
 def failing(number, error):
-    """Raises in a round, for p1."""
-
     def train_failing(model, data, info):
         if (info.round, info.person) == (number, "p1"):
             raise error
@@ -166,8 +163,6 @@ def test_an_error_of_your_function_is_raised_as_it_is(number, error):
 
 
 def test_an_error_of_evaluating_is_raised_as_it_is():
-    """It names whose data it was."""
-
     def evaluate_failing(_model, _data):
         raise ZeroDivisionError("mine")
 
@@ -203,8 +198,6 @@ class Batches(list):
 
 
 def returning(result):
-    """Returns something else, for p1."""
-
     def train_other(model, data, info):
         return result(model) if info.person == "p1" else train(model, data)
 
@@ -224,13 +217,11 @@ def returning(result):
     ],
 )
 def test_what_cannot_be_averaged_is_named_with_its_person(result, error, named):
-    """And the round."""
     with pytest.raises(error, match=named):
         run(returning(result))
 
 
 def test_more_samples_than_there_is_room_for_name_their_person():
-    """In a later round."""
     grows = lambda model, own, info: (train(model, own), 10**info.round)  # noqa: E731
     with pytest.raises(SlotOverflow, match="100 samples") as raised:
         run(grows)
@@ -283,7 +274,6 @@ def test_mistakes_are_named(given, error, named):
 
 
 def test_a_mistake_in_the_settings_costs_no_training():
-    """Neither does a mistaken profile."""
     calls = []
     for wrong in ({"profile": "x"}, {"dropouts": 2.0}, {"rounds": -1}, {"nothing": 1}):
         with pytest.raises(SettingsError):
@@ -302,8 +292,6 @@ def test_a_hundred_people_take_seconds():
 
 @pytest.mark.second
 class TestTorch:
-    """Networks."""
-
     @pytest.fixture
     def torch(self):
         return pytest.importorskip("torch")
@@ -343,7 +331,6 @@ class TestTorch:
         network.load_state_dict(load_file(result.save(tmp_path / "model.safetensors")))
 
     def test_a_list_of_tensors_that_require_grad(self, torch):
-        """Each call gets leaves of its own."""
         data = {who: tuple(torch.tensor(part) for part in own) for who, own in people().items()}
 
         def train_tensors(model, own):

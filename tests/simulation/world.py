@@ -13,7 +13,7 @@ import numpy as np
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Definition, Invitation, participant_name, sign_document
 from crowdfl.errors import ChainBroken, CrowdFLError
-from crowdfl.learning.models.files import to_safetensors
+from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.registry import PROFILES

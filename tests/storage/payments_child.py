@@ -14,7 +14,7 @@ from crowdfl.roles.records import PaymentState
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.payments import Payments
 from crowdfl.services.background.workers import PayoutCommand
-from crowdfl.services.clock import SystemClock
+from crowdfl.services.client.transport import SystemClock
 from crowdfl.storage.sql import SqlStore
 
 

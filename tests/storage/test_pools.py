@@ -24,7 +24,7 @@ from tests import subprocesses
 from crowdfl.crypto.blocks import Block, to_ints
 from crowdfl.crypto.compute import Progress
 from crowdfl.crypto.paillier import pctd, vector
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers, RandomizerSource
+from crowdfl.crypto.paillier.pctd import FreshRandomizers, RandomizerSource
 from crowdfl.errors import (
     Cancelled,
     KeyMismatch,

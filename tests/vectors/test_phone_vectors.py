@@ -12,7 +12,7 @@ from crowdfl import errors
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Appointment, Certificate, Definition, open_document, participant_name
 from crowdfl.errors import CrowdFLError, SettingsError
-from crowdfl.learning.models.files import from_safetensors
+from crowdfl.learning.models.forms import from_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import ModelChain, rounded_quotient
@@ -32,12 +32,10 @@ CLASS = re.compile(r"export class (\w+) extends (\w+) \{(.*?)\}\n", re.DOTALL)
 NOT_ON_PHONES = (
     errors.BackendUnavailable,
     errors.BackupError,
-    errors.ExperimentUnavailable,
     errors.InsecureKeyRefused,
     errors.KeyFileError,
     errors.OwnCodeError,
     errors.PackageMissing,
-    errors.PeerUnavailable,
     errors.PoolError,
     errors.SharesDoNotMatch,
 )

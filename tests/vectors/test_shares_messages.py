@@ -9,8 +9,7 @@ import pytest
 
 from crowdfl import errors
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
-from crowdfl.protocols.claims import make_claim, open_reward
-from crowdfl.protocols.envelopes import RewardEnvelope
+from crowdfl.protocols.claims import RewardEnvelope, make_claim, open_reward
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import ModelChain, first_base
 from crowdfl.protocols.shares.circuits.lanes import coins

@@ -17,7 +17,7 @@ from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.requester import Requester
 from crowdfl.services.client.peers import SpClient
 from crowdfl.settings import ParticipantSettings, TaskSettings, origin_of
-from crowdfl.web.pages import add_pages
+from crowdfl.web.console_app import add_pages
 from tests import subprocesses
 from tests.hosts import small_definition
 from tests.http import loopback

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from crowdfl.services.run import open_kgc, open_sp
 from crowdfl.settings import KgcSettings, PeerSettings, SpSettings
 from crowdfl.storage.atomic import write_private
-from crowdfl.web.pages import add_pages
+from crowdfl.web.console_app import add_pages
 from tests.http.world import InProcess
 
 __all__ = ["Loop", "browsing", "kgc_settings", "opened_kgc", "opened_sp", "sp_settings"]

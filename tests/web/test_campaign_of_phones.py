@@ -17,11 +17,10 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, Playwright, Request, Route, expect
 
 from crowdfl.documents.signed import Definition
-from crowdfl.learning.datasets.data import Cut, Recording
+from crowdfl.learning.datasets.data import Cut, Recording, split_recordings
 from crowdfl.learning.datasets.npz_files import read_arrays
-from crowdfl.learning.datasets.recordings import split_recordings
-from crowdfl.learning.datasets.watch_data import Watch
-from crowdfl.learning.models.files import from_safetensors
+from crowdfl.learning.datasets.supplied import Watch
+from crowdfl.learning.models.forms import from_safetensors
 from crowdfl.learning.recipe import Recipe
 from crowdfl.protocols.shares.chain import ModelChain
 from tests.cli.test_campaign import Campaign, start_with_task

@@ -1,4 +1,4 @@
-"""The console's routes: who gets in and for how long, what it shows, what it does, and how a browser hears of changes."""
+"""The operator's console: what it shows, what it does, and how a browser hears of changes."""
 
 import contextlib
 import json
@@ -12,28 +12,25 @@ from pathlib import Path
 
 import httpx
 import pytest
-from starlette.requests import Request
 
-from crowdfl.errors import Forbidden, NotAuthenticated, StoreUnavailable
+from crowdfl.errors import Forbidden, StoreUnavailable
 from crowdfl.roles.records import PaymentState, Round, RoundState, StoredPayment
 from crowdfl.roles.sp.ledger import Ledger
-from crowdfl.services.http.auth import ROLES, Tokens
+from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import PROTOCOL_HEADER
 from crowdfl.services.server import running
 from crowdfl.storage.atomic import write_private
 from crowdfl.web import events, overview
-from crowdfl.web.session import HEADER, LoginLimit, Session, Sessions, require_own_page
 from tests import subprocesses
 from tests.hosts import INITIAL_MODEL, Desk
 from tests.http import conftest as http
 from tests.http.live import finished_desk
 from tests.http.observed import SHORT
 from tests.http.world import DEPOSIT, task_definition
-from tests.web.console import ConsoleWorld, Operator
+from tests.web.consoles import ConsoleWorld, Operator
 
 portal, logged = http.portal, http.logged
 MARKUP = '<img src=x onerror="alert(1)">&amp; "quoted"'
-COOKIE = "__Secure-crowdfl-console"
 
 
 @pytest.fixture(scope="module")
@@ -61,334 +58,7 @@ def announced(world: ConsoleWorld, purpose: str = "steps", amount: int = DEPOSIT
     return task
 
 
-# Sessions.
-
-
-def test_a_token_opens_a_session_by_a_cookie_that_scripts_and_other_sites_do_not_get(shared):
-    """Each login has its own; what the server keeps of it is a hash."""
-    values = []
-    for _ in range(2):
-        answer = shared.operator(logged_in=False).log_in(shared.token("sp", "operator").token)
-        assert answer.status_code == 204
-        cookie = answer.headers["set-cookie"]
-        name, _, rest = cookie.partition("=")
-        value, *flags = rest.split("; ")
-        assert (name, {flag.lower() for flag in flags}) == (
-            COOKIE,
-            {"httponly", "secure", "samesite=strict", "path=/console"},
-        )
-        values.append(value)
-    assert len(set(values)) == 2
-    assert all(len(value) == 43 for value in values)  # 256 bits
-    assert not any(value in repr(shared.console) for value in values)
-
-
-def test_over_plain_http_the_cookie_is_not_marked_secure(shared):
-    """A browser would not send it back: plain HTTP is for loopback."""
-    with shared.served() as url, httpx.Client(base_url=url) as http:
-        operator = Operator(http)
-        cookie = operator.log_in(shared.token("sp", "operator").token).headers["set-cookie"]
-        assert cookie.startswith("crowdfl-console=")
-        assert "secure" not in cookie.lower()
-        assert operator.get("session").status_code == 200
-
-
-@pytest.mark.parametrize("role", [role for role in ROLES if role != "operator"])
-def test_no_other_role_gets_in(shared, role):
-    """Its token is good, and for something else."""
-    operator = shared.operator(logged_in=False)
-    answer = operator.log_in(shared.token("sp", role).token)
-    assert (answer.status_code, answer.headers.get("set-cookie")) == (403, None)
-    assert operator.get("session").status_code == 401
-    shared.console.door.limit.forget()
-
-
-READS = ["session", "events", "tasks/{task}", "tasks/{task}/rounds/1/uploads", "tasks/{task}/held"]
-CHANGES = {
-    "tasks/{task}/deposits/first/confirmation": {"amount": "80.00"},
-    "tasks/{task}/deposits/first/rejection": None,
-    "tasks/{task}/payments/{who}/resolution": {"how": "paid"},
-    "tasks/{task}/cancellation": {"begins": "{task}", "reason": "x"},
-    "tasks/{task}/purge": {"begins": "{task}", "results": True},
-}
-
-
-def filled(text: str, world: ConsoleWorld) -> str:
-    """With a task and a participant that are there."""
-    return text.replace("{task}", world.task).replace("{who}", world.crowd[0].who)
-
-
-@pytest.mark.parametrize("path", [*READS, *CHANGES])
-@pytest.mark.parametrize("cookie", [None, "", "guess", "A" * 43])
-def test_nothing_is_shown_or_done_without_a_session(shared, path, cookie):
-    """The answer is the same for every cookie that opens nothing; an operator token in a header opens nothing here either."""
-    operator = shared.operator(logged_in=False)
-    if cookie is not None:
-        operator.http.cookies.set(COOKIE, cookie)
-    operator.headers["Authorization"] = f"Bearer {shared.token('sp', 'operator').token}"
-    ask = operator.post if path in CHANGES else operator.get
-    answer = ask(filled(path, shared))
-    assert answer.status_code == 401
-    assert "log in" in answer.json()["detail"]
-
-
-def test_logging_out_ends_the_session_and_only_that_one(shared):
-    """On the server too: the cookie of before opens nothing."""
-    one, other = shared.operator(), shared.operator()
-    value = one.http.cookies[COOKIE]
-    answer = one.log_out()
-    assert answer.status_code == 204
-    assert 'crowdfl-console=""' in answer.headers["set-cookie"]
-    one.http.cookies.set(COOKIE, value)
-    assert (one.get("session").status_code, other.get("session").status_code) == (401, 200)
-    assert one.log_out().status_code == 204  # safe to repeat
-
-
-def test_a_second_login_of_a_browser_ends_its_first_session(shared):
-    """Nobody knows the old cookie any more, so it should open nothing."""
-    operator = shared.operator()
-    before = operator.http.cookies[COOKIE]
-    operator.log_in(shared.token("sp", "operator").token)
-    after = operator.http.cookies[COOKIE]
-    operator.http.cookies.set(COOKIE, before, path="/console")
-    fresh = shared.operator(logged_in=False)
-    fresh.http.cookies.set(COOKIE, before)
-    assert before != after
-    assert fresh.get("session").status_code == 401
-
-
-def test_a_revoked_or_replaced_token_ends_its_sessions_at_once(world):
-    """The token's entry is looked up at each request; another holder's session goes on."""
-    tokens = world.tokens["sp"][0]
-    people = {name: Operator(world.http("sp")) for name in ("ann", "bob", "cy")}
-    for name, one in people.items():
-        one.log_in(tokens.add(name, "operator"))
-    tokens.revoke("ann")
-    tokens.rotate("bob")
-    assert [one.get("session").status_code for one in people.values()] == [401, 401, 200]
-    tokens.revoke("cy")
-    tokens.accept("cy", "requester", tokens_digest(people["cy"], world))
-    assert people["cy"].get("session").status_code == 401
-
-
-def tokens_digest(operator: Operator, world: ConsoleWorld) -> str:
-    """Of the token that opened this session."""
-    value = operator.http.cookies[COOKIE]
-    with contextlib.suppress(NotAuthenticated):
-        return world.console.door.sessions.find(value, using=False).token.sha256
-    return "0" * 64
-
-
-class Clock:
-    """Moved by the test."""
-
-    time = 0.0
-
-    def __call__(self) -> float:
-        return self.time
-
-
-@pytest.fixture
-def sessions(tmp_path):
-    """With a clock of the test's, and a token."""
-    tokens = Tokens(tmp_path / "tokens.json")
-    found = Sessions(tokens, idle=10.0, longest=100.0, most=3, now=Clock())
-    found.secret = tokens.add("ann", "operator")  # type: ignore[attr-defined]
-    return found
-
-
-def is_open(sessions: Sessions, value: str, *, using: bool = False) -> bool:
-    """Whether a cookie opens something."""
-    try:
-        return isinstance(sessions.find(value, using=using), Session)
-    except NotAuthenticated:
-        return False
-
-
-def test_a_session_ends_when_its_operator_does_nothing(sessions):
-    """What the page does by itself does not count."""
-    value = sessions.begin(sessions.secret)
-    for _ in range(3):
-        sessions.now.time += 8.0
-        assert is_open(sessions, value, using=True)
-    sessions.now.time += 6.0
-    assert is_open(sessions, value)
-    sessions.now.time += 6.0
-    assert not is_open(sessions, value)
-    assert not is_open(sessions, value, using=True)
-
-
-def test_a_session_ends_after_a_day_however_busy(sessions):
-    """Also one that is used all the time."""
-    value = sessions.begin(sessions.secret)
-    while sessions.now.time < 100.0:
-        assert is_open(sessions, value, using=True)
-        sessions.now.time += 5.0
-    sessions.now.time += 1.0
-    assert not is_open(sessions, value, using=True)
-
-
-def test_sessions_are_few_and_the_longest_unused_makes_room(sessions):
-    """Memory has a bound."""
-    first, second, third = (sessions.begin(sessions.secret) for _ in range(3))
-    assert is_open(sessions, first, using=True)
-    fourth = sessions.begin(sessions.secret)
-    assert [is_open(sessions, one) for one in (first, second, third, fourth)] == [True, False, True, True]
-
-
-def test_a_session_ends_when_its_token_expires(sessions):
-    """One that another has replaced, for a while."""
-    value = sessions.begin(sessions.secret)
-    wall = Clock()
-    wall.time = 1_000.0
-    sessions.tokens.now = wall
-    sessions.tokens.rotate("ann", overlap=5.0)
-    assert is_open(sessions, value)
-    wall.time += 6.0
-    assert not is_open(sessions, value)
-
-
-def test_wrong_tokens_are_limited_by_address_and_keep_no_operator_out(shared, logged):
-    """Behind a proxy all people have one address: a stranger there must not close the console. No token is logged."""
-    operator = shared.operator(logged_in=False)
-    shared.console.door.limit.forget()
-    codes = [operator.log_in(f"crowdfl_guess{number}").status_code for number in range(12)]
-    assert codes == [401] * 10 + [429] * 2
-    answer = operator.log_in("crowdfl_guess")
-    assert 0 < int(answer.headers["retry-after"]) <= 61
-    assert "still opens" in answer.json()["title"]
-    assert "guess" not in repr(logged)
-    assert repr(logged).count("console login refused") == 10
-    assert operator.log_in(shared.token("sp", "operator").token).status_code == 204
-    shared.console.door.limit.forget()
-
-
-def test_the_limit_forgets_after_its_time_and_keeps_a_bounded_list():
-    """One address does not keep another out."""
-    limit = LoginLimit(most=2, seconds=10.0, addresses=3, now=Clock())
-    for _ in range(2):
-        limit.record("a")
-    with pytest.raises(Exception, match="Many wrong"):
-        limit.require_patience("a")
-    limit.require_patience("b")
-    limit.now.time = 11.0
-    limit.require_patience("a")
-    for number in range(10):
-        limit.record(str(number))
-    assert limit.remembered == 3
-
-
-# Requests of other pages.
-
-
-def request_of(method: str = "POST", **headers: str) -> Request:
-    """As a browser sends it to https://sp:7102."""
-    pairs = {"host": "sp:7102", **{name.replace("_", "-"): value for name, value in headers.items()}}
-    raw = [(name.lower().encode(), value.encode()) for name, value in pairs.items()]
-    scope = {"type": "http", "method": method, "scheme": "https", "path": "/", "query_string": b"", "headers": raw}
-    return Request(scope | {"server": ("sp", 7102)})
-
-
-OWN = {"origin": "https://sp:7102", HEADER: "operator", "sec-fetch-site": "same-origin"}
-FORGED = {
-    "without the page's header": {HEADER: None},
-    "with another value of it": {HEADER: "yes"},
-    "without an origin": {"origin": None},
-    "of no origin": {"origin": "null"},
-    "of another host": {"origin": "https://evil.example"},
-    "of another port": {"origin": "https://sp:7103"},
-    "of plain HTTP": {"origin": "http://sp:7102"},
-    "of a longer host": {"origin": "https://sp:7102.evil.example"},
-    "that the browser calls cross-site": {"sec-fetch-site": "cross-site"},
-    "of another host of the site": {"sec-fetch-site": "same-site"},
-}
-
-
-@pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_a_request_of_another_page_is_refused(method, change):
-    """Whatever cookie it carries."""
-    headers = {name: value for name, value in (OWN | change).items() if value is not None}
-    with pytest.raises(Forbidden, match="console"):
-        require_own_page(request_of(method, **headers))
-
-
-@pytest.mark.parametrize("headers", [OWN, {name: value for name, value in OWN.items() if name != "sec-fetch-site"}])
-def test_the_consoles_own_page_is_let_in(headers):
-    """An older browser does not say which site asks, but says the origin."""
-    assert require_own_page(request_of("POST", **headers)) is None
-
-
-def test_a_proxy_on_the_same_machine_may_speak_tls_for_sp(shared):
-    """Plain HTTP arrives, and the browser says that its page is https: the cookie is marked as over TLS."""
-    with shared.served() as url, httpx.Client(base_url=url) as http:
-        operator = Operator(http)
-        operator.headers["Origin"] = operator.headers["Origin"].replace("http://", "https://")
-        answer = operator.log_in(shared.token("sp", "operator").token)
-        assert answer.headers["set-cookie"].startswith(f"{COOKIE}=")
-        assert "secure" in answer.headers["set-cookie"].lower()
-        value = answer.headers["set-cookie"].partition("=")[2].partition(";")[0]
-        operator.headers["Cookie"] = f"{COOKIE}={value}"
-        assert operator.get("session").status_code == 200
-
-
-def test_over_tls_the_cookies_plain_name_opens_nothing(shared):
-    """Somebody between could have set it."""
-    operator = shared.operator()
-    value = operator.http.cookies[COOKIE]
-    operator.http.cookies.clear()
-    operator.http.cookies.set("crowdfl-console", value)
-    assert operator.get("session").status_code == 401
-
-
-def test_reading_is_for_the_own_page_too():
-    """A cookie is not sent along, and if it were, nothing would be told."""
-    with pytest.raises(Forbidden):
-        require_own_page(request_of("GET", sec_fetch_site="cross-site"))
-    assert require_own_page(request_of("GET")) is None
-
-
-@pytest.mark.parametrize("path", [*CHANGES, "session"])
-def test_no_change_is_made_by_a_forged_request(shared, path):
-    """With a session, and without the header that no form can set."""
-    operator = shared.operator()
-    del operator.headers[HEADER]
-    assert operator.post(filled(path, shared), CHANGES.get(path)).status_code == 403
-    assert shared.sp.store.task(shared.task).state == "running"
-
-
 # What it shows.
-
-
-def test_the_page_and_its_files_are_served_to_everyone_under_a_strict_policy(shared):
-    """They hold nothing; data needs a session."""
-    http = shared.http("sp")
-    assert http.get("/console").headers["location"] == "/console/"
-    for name in ("", "main.js", "console.css"):
-        answer = http.get(f"/console/{name}")
-        assert answer.status_code == 200
-        policy = answer.headers["content-security-policy"]
-        assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
-        assert "unsafe" not in policy
-        assert "connect-src 'self';" in policy
-        assert "frame-ancestors 'none'" in policy
-    assert "<script" in (page := http.get("/console/").text)
-    assert page.count("<script") == page.count('<script type="module" src="main.js"></script>')
-    assert http.get("/console/console_app.py").status_code == 404
-
-
-def test_the_consoles_routes_are_not_in_the_description_of_the_api(shared):
-    """They are the page's, and change with it."""
-    assert not [path for path in shared.apps["sp"].openapi()["paths"] if path.startswith("/console")]
-
-
-def test_answers_are_never_stored_or_taken_for_a_page(shared):
-    """Whatever a purpose holds."""
-    headers = shared.operator().get(f"tasks/{shared.task}").headers
-    assert headers["cache-control"] == "no-store"
-    assert headers["x-content-type-options"] == "nosniff"
-    assert headers["content-type"] == "application/json"
-    assert headers["cross-origin-resource-policy"] == "same-origin"
 
 
 def test_the_overview_has_every_task_and_what_it_waits_for(shared):
@@ -421,7 +91,7 @@ def test_a_refused_upload_is_shown_with_its_reason_and_counted(world):
     (refusal,) = world.operator().get(f"tasks/{task}").json()["refusals"]
     assert (refusal["who"], refusal["times"], refusal["number"]) == (people[0].who, 2, 1)
     assert "round 1" in refusal["reason"]
-    assert world.console.overview.recollection.strangers == 2
+    assert world.console.overview.history.strangers == 2
     assert "1 or more" in world.console.overview.sections()["health"]["strangers"]["words"]
 
 
@@ -429,7 +99,7 @@ def test_what_the_servers_left_out_is_shown_with_the_reason(shared):
     """Of a round that has been checked, as both servers decided; and what was damaged here."""
     world, task = shared, shared.task
     closed = replace(world.sp.store.round(task, 1), state=RoundState.CLOSED)
-    shown = overview.Overview(world.console.parts, world.console.desk, world.console.overview.recollection)
+    shown = overview.Overview(world.console.parts, world.console.actions, world.console.overview.history)
     world.sp.rejected = lambda _task, _number: {"b" * 20: f"too long {MARKUP}"}
     try:
         row = shown.round(task, closed, 3, ["a" * 20])
@@ -671,17 +341,17 @@ def test_a_stream_ends_with_its_session(world, watching):
 
 def test_a_store_that_is_away_is_said_and_all_is_told_when_it_is_back(world, watching):
     """The connection stays."""
-    looks = world.console.streams.looks
-    good = looks.look
+    snapshots = world.console.streams.snapshots
+    good = snapshots.look
 
     def bad() -> events.Sections:
         raise StoreUnavailable("the database is away")
 
     with watching.watch() as heard:
         assert heard.next()[0] == "snapshot"
-        looks.look = bad
+        snapshots.look = bad
         assert heard.next()[0] == "trouble"
-        looks.look = good
+        snapshots.look = good
         assert "snapshot" in (heard.next()[0] for _ in range(100))
 
 
@@ -711,7 +381,7 @@ def test_a_stream_that_waits_holds_no_thread_and_no_connection_to_the_store(worl
         while pool.checkedout() and time.monotonic() < until:
             time.sleep(0.02)
         assert pool.checkedout() == 0
-        looked = world.console.streams.looks
+        looked = world.console.streams.snapshots
         with looked.lock:  # nobody looks now, and nobody waits in a thread for it
             names = [thread.name for thread in threading.enumerate()]
         assert len([name for name in names if "AnyIO" in name]) < world.console.streams.most
@@ -789,6 +459,15 @@ def listening(process: subprocess.Popen, log: Path) -> str:
     raise AssertionError(log.read_text())
 
 
+class Clock:
+    """Moved by the test."""
+
+    time = 0.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
 def test_looking_takes_a_tenth_of_the_time_at_most():
     """A slow store is looked at less often, however many ask."""
     clock, count = Clock(), []
@@ -798,9 +477,9 @@ def test_looking_takes_a_tenth_of_the_time_at_most():
         clock.time += 3.0
         return {}
 
-    looks = events.Snapshots(look, clock=clock)
+    snapshots = events.Snapshots(look, clock=clock)
     for _ in range(100):
-        looks()
+        snapshots()
         clock.time += 1.0
     assert count == [0.0, 33.0, 66.0, 99.0]
 
@@ -815,21 +494,21 @@ def test_a_difference_has_what_is_new_changed_and_gone():
 
 def test_what_is_remembered_has_a_bound():
     """A million uploads leave the last ones."""
-    told = events.EventHistory(lambda: 1.0)
+    history = events.EventHistory(lambda: 1.0)
     for number in range(6_000):
-        told.arrived("t", 1, str(number))
-        told.hear("round closed", task="t", number=number)
-        told.refused("t", number, "who", Forbidden("no"))
-    assert told.arrival("t", 1, "0") is None
-    assert told.arrival("t", 1, "5999") == 1.0
-    assert (told.steps("t", 0), told.steps("t", 5_999)) == ({}, {"closed": 1.0})
-    assert len(told.refusals("t")) == 200
-    assert all(len(rows) == 50 for rows in told.sections().values())
+        history.arrived("t", 1, str(number))
+        history.hear("round closed", task="t", number=number)
+        history.refused("t", number, "who", Forbidden("no"))
+    assert history.arrival("t", 1, "0") is None
+    assert history.arrival("t", 1, "5999") == 1.0
+    assert (history.steps("t", 0), history.steps("t", 5_999)) == ({}, {"closed": 1.0})
+    assert len(history.refusals("t")) == 200
+    assert all(len(rows) == 50 for rows in history.sections().values())
 
 
 def test_an_event_keeps_nothing_but_known_fields():
-    """An amount that somebody earned would not be shown even if it were told."""
-    told = events.EventHistory(lambda: 1.0)
-    told.hear("payment paid", task="t", who="w", amount=7, weights="x")
-    (row,) = told.sections()["news"].values()
+    """An amount that somebody earned would not be shown even if it were history."""
+    history = events.EventHistory(lambda: 1.0)
+    history.hear("payment paid", task="t", who="w", amount=7, weights="x")
+    (row,) = history.sections()["news"].values()
     assert row == {"id": 1, "at": 1.0, "event": "payment paid", "task": "t", "who": "w"}

@@ -14,7 +14,7 @@ from tests.http.observed import SHORT
 from tests.http.world import DEPOSIT, Person, task_definition
 from tests.web import browsers
 from tests.web.axe import assert_usable_by_all
-from tests.web.console import ConsoleWorld
+from tests.web.consoles import ConsoleWorld
 
 portal, logged = http.portal, http.logged
 NOW = 1_795_000_000.0
@@ -64,7 +64,7 @@ class Office:
 def world(tmp_path, portal) -> Iterator[ConsoleWorld]:
     """At a time of this century."""
     world = ConsoleWorld(tmp_path, portal)
-    world.clock.time = world.console.overview.recollection.since = NOW
+    world.clock.time = world.console.overview.history.since = NOW
     yield world
     world.close()
 
@@ -204,7 +204,7 @@ def test_a_task_is_cancelled_after_its_name_is_typed_and_purged_when_settled(des
     dialog.get_by_label("Type the first 6 characters").fill(task[:6])
     dialog.get_by_role("button", name="Purge").click()
     expect(dialog).to_have_count(0)
-    assert desk.world.console.desk.held(task) == {}
+    assert desk.world.console.actions.held(task) == {}
 
 
 def test_a_reader_of_the_page_is_not_disturbed_and_a_screen_reader_hears_the_news(desk: Office):

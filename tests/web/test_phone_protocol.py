@@ -10,10 +10,9 @@ import pytest
 import crowdfl.web
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey, commit, seal_to, verify
 from crowdfl.documents.signed import Appointment, Certificate, Definition, EnrolmentRequest, sign_document
-from crowdfl.learning.models.files import to_safetensors
+from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import ModelShape
-from crowdfl.protocols.claims import ClaimsSp
-from crowdfl.protocols.envelopes import RewardEnvelope, reward_context, reward_statement
+from crowdfl.protocols.claims import ClaimsSp, RewardEnvelope, reward_context, reward_statement
 from crowdfl.protocols.profile import Identity, ParticipantKeys, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.shares.chain import ModelChain

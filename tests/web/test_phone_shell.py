@@ -1,6 +1,7 @@
 """What the phone keeps to open without a network: the list in its service worker, and what the worker does with it."""
 
 import base64
+import json
 import re
 import time
 from pathlib import Path
@@ -9,12 +10,10 @@ from urllib.parse import urljoin
 import pytest
 from fastapi import FastAPI
 from playwright.sync_api import expect
-from tools import phone_shell
 
 from crowdfl.services.server import running
 from crowdfl.settings import KgcSettings
-from crowdfl.web.pages import phone_assets, phone_headers
-from crowdfl.web.static import Asset, add_static
+from crowdfl.web.pages import Asset, add_static, page_assets, phone_assets, phone_headers, with_list
 from tests.web import browsers
 
 WORKER = "service-worker.js"
@@ -27,22 +26,19 @@ def served() -> dict[str, Asset]:
     return {f"{place}/{name}": asset for place, files in phone_assets().items() for name, asset in files.items()}
 
 
-def listed() -> set[str]:
-    """The paths that the service worker keeps."""
-    found = re.findall(r'^  \["(.+)", "sha256-', phone_shell.WORKER.read_text(encoding="utf-8"), re.MULTILINE)
-    return {urljoin("/join/", name) for name in found}
-
-
-def test_the_list_of_kept_files_is_that_of_the_files():
-    """With their hashes; `python tools/phone_shell.py` writes it."""
-    text = phone_shell.WORKER.read_text(encoding="utf-8")
-    assert text == phone_shell.written(text), "run: python tools/phone_shell.py"
+def listed() -> dict[str, str]:
+    """The paths that the service worker keeps, and the hashes."""
+    found = re.search(r"const \[VERSION, FILES\] = (.*);", served()[f"/join/{WORKER}"].body.decode())
+    return {urljoin("/join/", name): digest for name, digest in json.loads(found[1])[1]}
 
 
 def test_everything_that_is_served_for_the_page_is_kept():
-    """But for the worker itself, and notes about libraries."""
+    """With its hash; but for the worker itself, and notes about libraries."""
     unused = {path for path in served() if Path(path).suffix in ("", ".json")} | {f"/join/{WORKER}"}
-    assert listed() == served().keys() - unused | {"/join/"}
+    files = {path: asset for path, asset in served().items() if path not in unused}
+    files["/join/"] = files["/join/index.html"]
+    hashes = {path: base64.b64encode(bytes.fromhex(asset.digest)).decode() for path, asset in files.items()}
+    assert listed() == {path: f"sha256-{digest}" for path, digest in hashes.items()}
 
 
 def test_nothing_that_the_page_loads_is_missing_from_the_list():
@@ -81,7 +77,7 @@ def site(tmp_path):
 
 
 def change(files, name, old, new):
-    """One file of the page, as after an update; the new bytes."""
+    """One file of the page, as after an update."""
     asset = files["/join"][name]
     assert old in asset.body
     files["/join"][name] = Asset(asset.body.replace(old, new), asset.media_type)
@@ -104,7 +100,7 @@ def until_kept(page, count=1):
     while sorted(len(paths) for paths in caches(page).values()) != [len(listed())] * count:
         assert time.monotonic() < end, caches(page)
         page.wait_for_timeout(100)
-    assert all(set(paths) == listed() for paths in caches(page).values())
+    assert all(set(paths) == listed().keys() for paths in caches(page).values())
 
 
 def test_the_page_opens_without_a_network_after_its_first_visit(phone_context, site):
@@ -131,14 +127,10 @@ def test_a_new_version_is_offered_and_then_replaces_the_old_one_whole(phone_cont
     page.goto(address)
     until_kept(page)
     page.evaluate("navigator.serviceWorker.ready")
-    change(files, "index.html", b"<title>CrowdFL</title>", b"<title>CrowdFL</title><!-- new -->")
-    text = files["/join"][WORKER].body.decode()
     (before,) = caches(page)
-    for path in ("./", "index.html"):
-        old = re.search(rf'\["{re.escape(path)}", "(sha256-.+?)"\]', text)
-        text = text.replace(old[0], old[0].replace(old[1], digest_of(files["/join"]["index.html"])))
-    text = text.replace(f'"{before.split()[-1]}"', '"new"')
-    files["/join"][WORKER] = Asset(text.encode(), "text/javascript")
+    change(files, "index.html", b"<title>CrowdFL</title>", b"<title>CrowdFL</title><!-- new -->")
+    files["/join"][WORKER] = page_assets("phone", "/join")["/join"][WORKER]
+    files["/join"][WORKER] = with_list(files)["/join"][WORKER]
     page.reload()  # still the old version
     until_kept(page, 2)
     assert "<!-- new -->" not in page.content()
@@ -148,19 +140,13 @@ def test_a_new_version_is_offered_and_then_replaces_the_old_one_whole(phone_cont
     expect(page.get_by_text("No invitation yet")).to_be_visible()
     assert "<!-- new -->" in page.content()
     until_kept(page)
-    assert list(caches(page)) == ["crowdfl page new"]
-
-
-def digest_of(asset):
-    """As `fetch` takes it."""
-
-    return "sha256-" + base64.b64encode(bytes.fromhex(asset.digest)).decode()
+    assert before not in caches(page)
 
 
 def test_a_file_that_is_not_the_listed_one_is_not_kept(phone_context, site):
     """As behind a hotel's login page. The page itself works, and tries again next time."""
     address, files = site
-    change(files, "app/words.js", b"// @ts-check", b"// altered")
+    change(files, "app/messages.js", b"// ", b"// altered ")
     page = phone_context.new_page()
     page.goto(address)
     expect(page.get_by_text("No invitation yet")).to_be_visible()

@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
-from crowdfl_lab.report.output import Section, page_html, section_html
-from crowdfl_lab.report.results import ResultTable
+from crowdfl_lab.report.output import page_html, section_html
+from crowdfl_lab.report.results import Result, ResultTable
 from tests.web import axe, browsers
 
 LONG = "d0b1" * 16  # a task's id
@@ -22,12 +22,11 @@ DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 @pytest.fixture
 def report(tmp_path):
     """A report's file, as a browser opens it from a disk."""
+    words = {"intro": f"ran as `{LONG}`", "headline": "0 of 5 numbers found", "facts": {"task": LONG}}
     pictures = {"Accuracy by round": DOT, "Rewards by person": DOT}
-    section = Section(
-        "s", "", f"ran as `{LONG}`", (WIDE,), pictures, ("a note",), {"task": LONG}, "0 of 5 numbers found"
-    )
+    section = section_html(Result("s", "", {}, {}, tables=(WIDE,), notes=("a note",)), pictures=pictures, **words)
     path = tmp_path / "report.html"
-    path.write_text(page_html("Recognise an exercise", (), [section_html(section)]), encoding="utf-8")
+    path.write_text(page_html("Recognise an exercise", (), [section]), encoding="utf-8")
     return path.as_uri()
 
 

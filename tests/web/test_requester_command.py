@@ -20,10 +20,10 @@ from crowdfl.cli.task.console import opened_in_browser
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.retry import Backoff
 from crowdfl.roles.requester import Requester
-from crowdfl.services.client.requester_file import RequesterFile, open_requester
-from crowdfl.web.requester_console.guard import HEADER
+from crowdfl.services.client.opening import RequesterFile, open_requester
+from crowdfl.web.shell import HEADER
 from tests.cli.program import call, start, wait_or_kill
-from tests.web.requesting import small_values
+from tests.web.consoles import small_values
 
 PATIENCE = 120.0
 
@@ -152,12 +152,12 @@ def test_a_platform_that_is_away_is_said_soon(settings, tmp_path, monkeypatch):
     own, began = RequesterFile.read(settings), time.monotonic()
     with open_requester(own) as patient:
         requester = command.impatient(patient)
-        desk = command.requester_desk(own, requester)
+        actions = command.requester_actions(own, requester)
         for ask in (
             lambda: requester.sp.status("0" * 32),
             lambda: requester.order("0" * 32, "cancel"),
             lambda: requester.close_enrolment("0" * 32),
-            lambda: desk.invite_into("0" * 32, tmp_path / "invitations", 1, 1.0),
+            lambda: actions.invite_into("0" * 32, tmp_path / "invitations", 1, 1.0),
         ):
             with pytest.raises(ServiceUnavailable):
                 ask()

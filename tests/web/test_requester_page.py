@@ -10,13 +10,13 @@ from anyio.from_thread import start_blocking_portal
 from playwright.sync_api import BrowserContext, Page, expect
 
 from crowdfl.documents.links import read_link
-from crowdfl.learning.models.files import from_npz
+from crowdfl.learning.models.forms import from_npz
 from crowdfl.web.requester_console.app import serving_requester
-from crowdfl.web.requester_console.guard import RequesterSession
+from crowdfl.web.shell import OneBrowser
 from tests.http.world import World
 from tests.web import browsers
 from tests.web.axe import assert_usable_by_all
-from tests.web.requesting import Office, small_values, task_of
+from tests.web.consoles import Office, small_values, task_of
 
 SCRIPT = '<img src=x onerror="document.title=1"> & "quotes"'
 PURPOSE = "Recognise which exercise somebody is doing"
@@ -29,19 +29,18 @@ def office(tmp_path, monkeypatch) -> Iterator[Office]:
     """A platform in this process, and the requester's own folder."""
     with start_blocking_portal() as portal:
         world = World(tmp_path, portal)
-        (tmp_path / "own").mkdir(mode=0o700)
         yield Office(world, tmp_path / "own", monkeypatch)
         world.close()
 
 
 @pytest.fixture
-def session(office) -> Iterator[RequesterSession]:
+def session(office) -> Iterator[OneBrowser]:
     """The console, served."""
     with serving_requester(office.app) as session:
         yield session
 
 
-def opened(context: BrowserContext, session: RequesterSession) -> tuple[Page, list[str]]:
+def opened(context: BrowserContext, session: OneBrowser) -> tuple[Page, list[str]]:
     page = context.new_page()
     wrong = browsers.complaints(page)
     page.goto(session.address)
@@ -103,7 +102,7 @@ def test_the_secret_leaves_the_address_and_opens_one_browser_only(session, brows
 def test_the_form_answers_as_it_is_filled_in_and_loses_nothing(session, desk_context, shoot):
     page, wrong = opened(desk_context, session)
     page.get_by_role("link", name="New task").first.click()
-    said, widths = page.locator(".answer .headline"), page.locator(".answer .widths")
+    said, widths = page.locator(".answer .headline"), page.locator(".answer .facts")
     expect(said).to_have_text("It fits: 1,028 parameters.")
     before = widths.inner_text()
     most = page.get_by_label("max participants", exact=True)
@@ -254,6 +253,7 @@ def test_orders_are_given_after_a_question_by_keyboard_alone(session, office, de
     expect(pause).to_be_focused()
     assert office.world.requester.sp.status(task)["state"] == "running"
     page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Resume")).to_be_visible()
     assert office.world.requester.sp.status(task)["state"] == "paused"

@@ -10,7 +10,7 @@ from crowdfl.services.run import open_kgc, open_sp
 from crowdfl.services.server import running
 from crowdfl.settings import KgcSettings, SpSettings
 from crowdfl.storage.settings_file import read_service
-from crowdfl.web.pages import add_pages
+from crowdfl.web.console_app import add_pages
 from crowdfl_lab.demo.processes import port_options
 from crowdfl_lab.demo.trust import share_authority
 from tests.cli.program import call

@@ -30,14 +30,11 @@ from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.sealing import SigningKey, commit, seal_to
 from crowdfl.errors import BadSignature, ClaimRefused, OutOfTurn, RewardOutOfRange, RoundEnded, WrongAmount
-from crowdfl.protocols.claims import Claim, payable
+from crowdfl.protocols.claims import Claim, RewardEnvelope, payable, reward_context, reward_statement
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
 from crowdfl.protocols.common.smul import PolynomialsRequest
-from crowdfl.protocols.costs import CountingBackend
-from crowdfl.protocols.envelopes import RewardEnvelope, reward_context, reward_statement
 from crowdfl.protocols.exchange import Reply
-from crowdfl.protocols.hardened.keys import ReaderBundle
 from crowdfl.protocols.hardened.prifedavg import HiddenAverageCsp, ScaleReply, ScaleRequest, power_of_one
 from crowdfl.protocols.hardened.prirwd import (
     DISTANCES,
@@ -52,9 +49,9 @@ from crowdfl.protocols.hardened.prirwd import (
     RewardWidths,
 )
 from crowdfl.protocols.hardened.profile import HardenedProfile, HardenedSp
-from crowdfl.protocols.hardened.shape import reward_widths
+from crowdfl.protocols.hardened.shape import ReaderBundle, reward_widths
 from crowdfl.protocols.messages import Limits, RoundRequest
-from crowdfl.protocols.party import KeyedParty
+from crowdfl.protocols.party import CountingBackend, KeyedParty
 from crowdfl.protocols.profile import InProcessMemory, ParticipantKeys, TaskSpec, Tools
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl_lab.audit.finding import HARDENED, Attack, Finding, relative, rms

@@ -20,7 +20,7 @@ from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.pctd import KeyShare
 from crowdfl.crypto.paillier.vector import CipherVector, combine, signed_values
 from crowdfl.errors import CrowdFLError, SealBroken
-from crowdfl.protocols.envelopes import RewardEnvelope, reward_context
+from crowdfl.protocols.claims import RewardEnvelope, reward_context
 from crowdfl.protocols.hardened.shape import reward_widths
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.profile import PaperReward

@@ -34,10 +34,11 @@ import numpy as np
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import from_ints, to_ints
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import OutOfTurn, SeedReused, SettingsError, SlotOverflow, TooFewParticipants
-from crowdfl.protocols.hardened.opening import PARTICIPANTS, MaskSeed, OpeningSp, OpenRequest, Publication, digest
+from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.hardened.opening import PARTICIPANTS, OpeningSp, OpenRequest, Publication, digest
 from crowdfl.protocols.hardened.prifedavg import ModelCodec, ScaleReply, ScaleRequest
 from crowdfl.protocols.hardened.profile import HardenedSp
 from crowdfl.protocols.messages import Limits, Message
@@ -190,7 +191,7 @@ def _open_twice(parties: LocalParties, sp: HardenedSp, uploads: dict[str, bytes]
     opening, number, refused, again = OpeningSp(sp.party), 1, "", ""
     round_ = parties.open(1)
     round_.collect({who: upload for who, upload in uploads.items() if who != LATE})
-    state = MaskSeed.fresh_for(sp.sums())
+    state = MaskSeed.bound_to(digest(sp.sums()))
     for request in opening.requests(state, sp.sums(), number, PARTICIPANTS):
         parties.csp.answer(request)
     round_.collect({LATE: uploads[LATE]})

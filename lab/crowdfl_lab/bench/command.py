@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crowdfl.crypto.backends import backend_named
+from crowdfl.crypto.compute import backend_named
 from crowdfl_lab.report.output import deliver, progress_to_stderr
 from crowdfl_lab.report.results import Result
 
@@ -18,10 +18,9 @@ _Check = Annotated[bool, typer.Option("--check", help="Exit with 1 if a target i
 _PEERS_HELP = "The Python that has phe, TenSEAL and Flower (`make peers`)."
 _Peers = Annotated[Path, typer.Option(envvar="CROWDFL_PEERS", help=_PEERS_HELP)]
 _NoPeers = Annotated[bool, typer.Option("--no-peers", help="Leave the other libraries out.")]
-_OUT_HELP = "A folder for JSON, Markdown, CSV and, with Matplotlib and Jinja2, PNG, SVG and HTML."
+_OUT_HELP = "A folder for JSON, Markdown, CSV, PNG, SVG and HTML."
 _Out = Annotated[Path | None, typer.Option(help=_OUT_HELP)]
 _Profile = Annotated[str, typer.Option(help="hardened or shares.")]
-_Markdown = Annotated[Path | None, typer.Option("--markdown", help="A file for the tables as Markdown.")]
 
 app = typer.Typer(help="Measure CrowdFL on this machine.", no_args_is_help=True)
 
@@ -76,7 +75,6 @@ def load(
 def gpu(
     as_json: _AsJson = False,
     quick: _Quick = False,
-    exact: Annotated[bool, typer.Option(help="Also a round with exact distances, some minutes.")] = True,
     check: _Check = False,
     compute: Annotated[str, typer.Option(help="Where to compute: cuda, or threads to compare.")] = "cuda",
     out: _Out = None,
@@ -86,7 +84,7 @@ def gpu(
     from crowdfl_lab.bench import gpu as bench
 
     settings = bench.GpuSettings.quick() if quick else bench.GpuSettings()
-    result = bench.bench_gpu(settings, backend_named(compute), exact=exact, say=progress_to_stderr())
+    result = bench.bench_gpu(settings, backend_named(compute), say=progress_to_stderr())
     _conclude(result, as_json=as_json, check=check, out=out)
 
 
@@ -98,15 +96,14 @@ def compare(
     no_peers: _NoPeers = False,
     compute: Annotated[str, typer.Option(help="cuda: measure the servers there too, whole.")] = "threads",
     out: _Out = None,
-    markdown: _Markdown = None,
 ) -> None:
     """One round of CrowdFL beside what one would pick instead: time, bytes, drop-outs, who reads what."""
-    from crowdfl_lab.bench.compare import run, system
+    from crowdfl_lab.bench.compare import run
 
     fast = None if compute == "threads" else backend_named(compute)
-    settings = system.CompareSettings.quick() if quick else system.CompareSettings()
+    settings = run.CompareSettings.quick() if quick else run.CompareSettings()
     result = run.bench_compare(settings, python=None if no_peers else peers, fast=fast, say=progress_to_stderr())
-    deliver(result, as_json=as_json, out=out, page=markdown)
+    deliver(result, as_json=as_json, out=out)
 
 
 @app.command()
@@ -115,18 +112,13 @@ def scale(
     quick: _Quick = False,
     profile: _Profile = "hardened",
     out: _Out = None,
-    markdown: _Markdown = None,
 ) -> None:
     """Time and memory of each role against parameters, participants and, of `hardened`, key size."""
-    from crowdfl_lab.bench.scale import run, shares_run
+    from crowdfl_lab.bench.scale import run
 
-    say = progress_to_stderr()
-    if _is_shares(profile):
-        sizes = shares_run.SharesScaleSettings.quick() if quick else shares_run.SharesScaleSettings()
-        result = shares_run.bench_scale_shares(sizes, say=say)
-    else:
-        result = run.bench_scale(run.ScaleSettings.quick() if quick else run.ScaleSettings(), say=say)
-    deliver(result, as_json=as_json, out=out, page=markdown)
+    made = run.SharesScaleSettings if _is_shares(profile) else run.ScaleSettings
+    result = run.bench_scale(made.quick() if quick else made(), say=progress_to_stderr())
+    deliver(result, as_json=as_json, out=out)
 
 
 def _is_shares(profile: str) -> bool:

@@ -20,11 +20,10 @@ from crowdfl.crypto.blocks import Block, to_ints
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.budget import WidthBudget
-from crowdfl.crypto.paillier.pctd import PublicKey
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct, Unchecked, encrypt
 from crowdfl.storage.pools import RandomizerPool
-from crowdfl_lab.bench.peers.ask import answer_or_reason
+from crowdfl_lab.bench.peers import answer_or_reason
 from crowdfl_lab.bench.workload import BenchSettings, Replayed, Say, best_window, made_up_weights, packed_model
 from crowdfl_lab.report.results import Figure, Reference, Result, Row, Target, Unit
 from crowdfl_lab.timing import Timing, current_bytes, machine, peak_bytes, timed_call, turns

@@ -49,7 +49,7 @@ class GpuSettings(BenchSettings):
         return replace(small, numbers=64, cpu_numbers=2, turns=1, batch=64)
 
 
-def bench_gpu(settings: GpuSettings, backend: Backend, *, exact: bool = True, say: Say = lambda _: None) -> Result:
+def bench_gpu(settings: GpuSettings, backend: Backend, *, say: Say = lambda _: None) -> Result:
     where = machine() | {"backend": backend.name}
     device = getattr(getattr(backend, "device", None), "name", None)
     where |= {"gpu": str(device)} if device else {}
@@ -58,7 +58,7 @@ def bench_gpu(settings: GpuSettings, backend: Backend, *, exact: bool = True, sa
     say("partial decryptions")
     keys = pctd.keygen(settings.prime_bits, insecure_test_key=settings.insecure_test_key)
     rows, kinds = decryption_rows(settings, keys, backend), _batches_table(settings, keys.public, backend, say)
-    rounds = [_round(settings, lanes, backend, say) for lanes in (settings.lanes, None)[: 1 + exact]]
+    rounds = [_round(settings, lanes, backend, say) for lanes in (settings.lanes, None)]
     cells: list[tuple[Cell, ...]] = [(s, *(Figure(took[s], "s") for _, _, took in rounds)) for s in STAGES]
     columns = ("stage", *(name for name, _, _ in rounds))
     stages = ResultTable("seconds of a round, by stage", columns, tuple(cells))
@@ -152,8 +152,8 @@ def _round(settings: GpuSettings, lanes: int | None, backend: Backend, say: Say)
         raise ProtocolError(f"a round's average is off by {took.off:.2g} from that in the clear")
     expected = plain_rewards(models, took.samples, crowd * MILLION)
     error = reward_error(list(took.played.rewards.values()), expected, exact=lanes is None)
-    spent = took.recorder.seconds.items()
-    stages = {name: sum(s for (stage, _), s in spent if stage in stages) for name, stages in STAGES.items()}
+    laps = took.recorder.laps
+    stages = {name: sum(lap.seconds for lap in laps if lap.stage in stages) for name, stages in STAGES.items()}
     key, limit = ("round_exact", 180) if lanes is None else ("round", 15)
     quantity = f"a round of `hardened`, {crowd} participants, {name}"
     target = Target(f"< {limit} s", "crowdfl", at_most=limit)

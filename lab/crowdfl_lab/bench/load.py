@@ -46,8 +46,8 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.retry import Backoff
 from crowdfl.roles.participant.enrolment import enrol
 from crowdfl.services.apps.sp_uploads import IN_WORK
+from crowdfl.services.client.opening import RequesterFile, open_requester
 from crowdfl.services.client.peers import KgcClient, SpClient
-from crowdfl.services.client.requester_file import RequesterFile, open_requester
 from crowdfl.services.client.transport import Signer
 from crowdfl.settings import TaskSettings
 from crowdfl_lab.bench.workload import BenchSettings, Say, made_up_weights

@@ -12,16 +12,15 @@ from crowdfl.crypto.compute import Backend, Kernel, Progress
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.budget import WidthBudget
 from crowdfl.crypto.paillier.kernels import Combine, FixedBase, PartialDecrypt
-from crowdfl.crypto.paillier.pctd import PublicKey
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.errors import ProtocolError
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.common.keyed import keyed_party
-from crowdfl.protocols.costs import CountingBackend
 from crowdfl.protocols.hardened.opening import CHUNK, PARTICIPANTS, OpeningCsp, OpenRequest, Publication, mask_rows
+from crowdfl.protocols.party import CountingBackend
 from crowdfl.protocols.profile import CspProtocol, KeyedTask, TaskSpec, Tools
 from crowdfl.settings import MILLION, TaskSettings
 from crowdfl_lab.observe import RoundRecorder

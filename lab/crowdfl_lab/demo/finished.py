@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from crowdfl.documents.signed import Definition
-from crowdfl.learning.models.files import from_safetensors, read_arrays
+from crowdfl.learning.models.forms import from_safetensors, read_arrays
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.oracle import fedavg
 from crowdfl.learning.training import LocalTrainer

@@ -1,6 +1,5 @@
 """What a demo campaign showed: tables and pictures, for the terminal and for one HTML page."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +7,7 @@ from crowdfl.services.run import read_ledger
 from crowdfl.settings import SpSettings, from_millionths
 from crowdfl.storage.settings_file import read_service
 from crowdfl_lab.demo.finished import ROUNDS, FinishedCampaign, person_of, row_of, weighted
-from crowdfl_lab.report.output import page_html, result_section, section_html
+from crowdfl_lab.report.output import page_html, section_html
 from crowdfl_lab.report.plots import Picture, Series, bars, lines, panels
 from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine
@@ -55,12 +54,13 @@ def write_page(campaign: FinishedCampaign, result: Result) -> Path:
         f"person {VANISHES} vanished after its first upload. Run it again with `{_command(campaign)}`."
     )
     people = ", ".join(f"{name} {who}" for who, name in sorted(campaign.names.items(), key=lambda one: one[1]))
-    part = result_section(result)
-    facts = {"task": campaign.task, "people": people} | dict(part.facts)
-    first, *notes = part.notes
-    section = replace(part, title="", intro=intro, headline=first, notes=notes, facts=facts)
-    path = campaign.folder / "report.html"
-    path.write_text(page_html(result.title, (), [section_html(section)]), encoding="utf-8")
+    first, *notes = result.notes
+    changes = {"notes": notes, "facts": {"task": campaign.task, "people": people} | result.facts}
+    path, section = (
+        campaign.folder / "report.html",
+        section_html(result, title="", intro=intro, headline=first, **changes),
+    )
+    path.write_text(page_html(result.title, (), [section]), encoding="utf-8")
     return path
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from crowdfl.cli.task.files import template
+from crowdfl.cli.task.views import template
 from crowdfl.errors import SettingsError
 from crowdfl.retry import Backoff
 from crowdfl_lab.demo.finished import FinishedCampaign, Plain, plain_fedavg

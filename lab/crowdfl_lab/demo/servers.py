@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.protocols.hardened.keys import CspBundle, SpBundle
+from crowdfl.protocols.hardened.shape import CspBundle, SpBundle
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesSpBundle
 from crowdfl.storage.sql import SqlStore

@@ -16,10 +16,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from Crypto.Protocol.SecretSharing import Shamir
 
 from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector, Unchecked
-from crowdfl.errors import ExperimentUnavailable, FormatError, ProtocolError
+from crowdfl.errors import FormatError, ProtocolError
 from crowdfl.protocols.common.sdiv import SdivReply, SdivRequest
 from crowdfl.protocols.common.smul import SmulReply, SmulRequest
 from crowdfl.protocols.exchange import ask_directly, run_exchange
@@ -294,10 +295,6 @@ def _late_upload(settings: DropoutSettings, profile: str, parameters: int, bench
 
 
 def _share_model(settings: DropoutSettings) -> Records:
-    try:
-        from Crypto.Protocol.SecretSharing import Shamir
-    except ModuleNotFoundError as error:
-        raise ExperimentUnavailable("table 6 needs pycryptodome: `pip install 'crowdfl[experiments]'`") from error
     model = made_up_models(1, settings.shared_parameters, settings.seed)[0].astype(np.float32).tobytes()
     padded = model + bytes(-len(model) % _CHUNK)
     chunks = [padded[i : i + _CHUNK] for i in range(0, len(padded), _CHUNK)]

@@ -26,11 +26,11 @@ from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 from rich.progress import Progress
 
 from crowdfl.crypto.compute import Backend
-from crowdfl.errors import ExperimentUnavailable, SettingsError
+from crowdfl.errors import SettingsError
 from crowdfl.learning.datasets.data import Source
 from crowdfl.version import __version__
-from crowdfl_lab.report.output import csv_text, page_html, result_section, section_html
-from crowdfl_lab.report.plots import Picture, has_matplotlib, save_picture
+from crowdfl_lab.report.output import csv_text, page_html, section_html
+from crowdfl_lab.report.plots import Picture, save_picture
 from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine, timed_call
 
@@ -261,8 +261,6 @@ def reproduce(
 
 
 def _write_part(folder: Path, experiment: Experiment[Any], part: Part, made: Mapping[str, Any]) -> Result:
-    if part.pictures and not has_matplotlib():
-        raise ExperimentUnavailable("pictures need Matplotlib: `pip install 'crowdfl[plots]'`")
     folder.mkdir(parents=True, exist_ok=True)
     csv = csv_text(ResultTable.of_records(experiment.title, part.records))
     (folder / f"{experiment.name}.csv").write_text(csv, encoding="utf-8")
@@ -280,7 +278,7 @@ def _write_part(folder: Path, experiment: Experiment[Any], part: Part, made: Map
         pictures=part.pictures,
         command=made["command"],
     )
-    (folder / "part.html").write_text(section_html(result_section(result)), encoding="utf-8")
+    (folder / "part.html").write_text(section_html(result), encoding="utf-8")
     return result
 
 

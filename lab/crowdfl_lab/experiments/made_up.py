@@ -20,8 +20,7 @@ from crowdfl.crypto.compute import Backend
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.budget import bits
-from crowdfl.crypto.paillier.pctd import KeyShare
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers, KeyShare
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import ProtocolError

@@ -8,28 +8,20 @@ Figure 4, weights against distances and rewards against weights in rounds 2 and 
 From encrypted runs that pay a budget in every round, one of each profile; `watched` says how weights and distances are opened.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
 
 from crowdfl.crypto.blocks import to_ints
-from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.vector import CipherVector
-from crowdfl.crypto.randomness import Coins
 from crowdfl.learning.oracle import distances, fedavg, rewards, weights
 from crowdfl.protocols.common.keyed import keyed_party
-from crowdfl.protocols.exchange import Reply
-from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
-from crowdfl.protocols.hardened.profile import HardenedSp
-from crowdfl.protocols.paper.prirwd import PaperRewardSp, PaperRewardWidths
-from crowdfl.protocols.paper.profile import PaperSp
-from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.shares.round.csp import SharesCsp
-from crowdfl.protocols.shares.round.sp import SharesSp
-from crowdfl.protocols.shares.rule_widths import RoundScores
+from crowdfl.protocols.hardened.shape import reward_widths
+from crowdfl.protocols.party import View
+from crowdfl.protocols.profile import RoleProtocol
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
 from crowdfl_lab.experiments.crowds import LearnSettings, load_crowd
@@ -63,7 +55,6 @@ from crowdfl_lab.parties import LocalParties
 from crowdfl_lab.report.plots import Canvas, Picture, Series, bars, lines, panels
 from crowdfl_lab.report.results import ResultTable
 
-_Division = tuple[CipherVector, CipherVector]  # divisors and results
 _Worth = tuple[list[float], list[float]]  # distances, weights
 
 
@@ -88,15 +79,26 @@ def _weights_of(distances: Sequence[float], raw: Sequence[int], unit: float) -> 
     return list(distances), [float(value * unit * sum(distances)) for value in raw]
 
 
+def _watched(side: RoleProtocol) -> View:
+    """A record of what this side sees, from now on."""
+    side.party.view = View()
+    return side.party.view
+
+
 class _KeyedWatcher:
-    """Of a profile with a key: the first division of a round makes the weights."""
+    """Of a profile with a key: SP's view has the divisors and the quotients of the last divisions, encrypted."""
 
     def __init__(self, parties: LocalParties) -> None:
-        self.parties, self.divisions = parties, list[_Division]()
+        self.parties, self._view = parties, _watched(parties.sp)
 
     @property
     def task(self) -> TaskSettings:
         return self.parties.dealer.spec.settings
+
+    def _weights(self) -> tuple[list[int], list[int]]:
+        """Divisors and quotients of the division that makes them."""
+        divisors, quotients = self._view.hidden["weights"]
+        return self._open(divisors), self._open(quotients)
 
     def _open(self, vector: CipherVector) -> list[int]:
         half = keyed_party(self.parties.sp).partial_decrypt(vector)
@@ -104,90 +106,35 @@ class _KeyedWatcher:
 
 
 class HardenedWatcher(_KeyedWatcher):
-    def __init__(self, parties: LocalParties) -> None:
-        super().__init__(parties)
-        cast(HardenedSp, parties.sp).reward_side = self._side
-
-    def _side(self, party: KeyedParty, widths: RewardWidths, packing: Packing, round_number: int) -> RewardSp:
-        self.divisions, self._shift = [], widths.shift
-        return _WatchedSide(party, widths, packing, round_number, self.divisions)
-
     def opened(self, samples: Sequence[int]) -> _Worth:
         """As SP has them encrypted: y = Y^2 delta^2 (10^2L d + eps) + 1 and weight = delta^3 2^S / y."""
-        divisors, results = map(self._open, self.divisions[0])
+        divisors, results = self._weights()
         total, scale = sum(samples), 10 ** (2 * self.task.decimals)
         found = [
             ((y - 1) / (total * delta) ** 2 - self.task.epsilon_units) / scale
             for y, delta in zip(divisors, samples, strict=True)
         ]
-        return _weights_of(found, results, total * scale / (1 << self._shift))
-
-
-class _WatchedSide(RewardSp):
-    def __init__(
-        self, party: KeyedParty, widths: RewardWidths, packing: Packing, number: int, kept: list[_Division]
-    ) -> None:
-        super().__init__(party, widths, packing, number)
-        self._kept = kept
-
-    def divide(
-        self, purpose: str, x: CipherVector, y: CipherVector, coins: Coins
-    ) -> Generator[bytes, Reply, CipherVector]:
-        result = yield from super().divide(purpose, x, y, coins)
-        self._kept.append((y, result))
-        return result
+        shift = reward_widths(self.task, self.parties.dealer.spec.parameters).shift
+        return _weights_of(found, results, total * scale / (1 << shift))
 
 
 class PaperWatcher(_KeyedWatcher):
-    def __init__(self, parties: LocalParties) -> None:
-        super().__init__(parties)
-        cast(PaperSp, parties.sp).reward_side = self._side
-
-    def _side(self, party: KeyedParty, widths: PaperRewardWidths) -> PaperRewardSp:
-        self.divisions = []
-        return _WatchedPaperSide(party, widths, self.divisions)
-
     def opened(self, samples: Sequence[int]) -> _Worth:
         """As SP has them encrypted: y = 10^L Y (10^2L d + eps), and Alg. 4's own weight, whose sum of distances has n eps."""
-        divisors, results = map(self._open, self.divisions[0])
+        divisors, results = self._weights()
         scale, total = 10**self.task.decimals, sum(samples)
         found = [(y / (scale * total) - self.task.epsilon_units) / scale**2 for y in divisors]
         return found, [value / scale for value in results]
 
 
-class _WatchedPaperSide(PaperRewardSp):
-    def __init__(self, party: KeyedParty, widths: PaperRewardWidths, kept: list[_Division]) -> None:
-        super().__init__(party, widths)
-        self._kept = kept
-
-    def divide(
-        self, kappa: int, x: CipherVector, y: CipherVector, coins: Coins
-    ) -> Generator[bytes, Reply, CipherVector]:
-        result = yield from super().divide(kappa, x, y, coins)
-        self._kept.append((y, result))
-        return result
-
-
-@dataclass
-class _Seen:
-    scores: RoundScores | None = field(default=None, repr=False)
-    weights: Sequence[int] = field(default=(), repr=False)
-
-    def watch(self, scores: RoundScores, weights: Sequence[int]) -> None:
-        self.scores, self.weights = scores, list(weights)
-
-
 class SharesWatcher:
     def __init__(self, parties: LocalParties) -> None:
-        self._shape, self._sp, self._csp = SharesShape(parties.dealer.spec), _Seen(), _Seen()
-        cast(SharesSp, parties.sp).watch = self._sp.watch
-        cast(SharesCsp, parties.csp).watch = self._csp.watch
+        self._shape, self._views = SharesShape(parties.dealer.spec), (_watched(parties.sp), _watched(parties.csp))
 
     def opened(self, samples: Sequence[int]) -> _Worth:
         """Both servers' shares of A, B and UU give |Y u - s U|^2 = (Y s)^2 d at the sketch's scale; weight = s^3 2^F / y."""
-        mine, theirs, widths = self._sp.scores, self._csp.scores, self._shape.rule_widths
-        if mine is None or theirs is None:
-            raise ValueError("no round was rewarded yet")
+        (mine, own), (theirs, other) = (view.hidden["weights"] for view in self._views)
+        widths = self._shape.rule_widths
         total, bits = sum(samples), widths.R
         scale = 10 ** (2 * self._shape.spec.settings.decimals) * mine.kept / widths.buckets
         sums = _joined([mine.UU, *mine.A, *mine.B], [theirs.UU, *theirs.A, *theirs.B], bits)
@@ -196,7 +143,7 @@ class SharesWatcher:
             (total**2 * own - 2 * total * s * cross + s**2 * uu) / (total * s) ** 2 / scale
             for own, cross, s in zip(a, b, samples, strict=True)
         ]
-        raw = _joined(self._sp.weights, self._csp.weights, widths.weight_bits)
+        raw = _joined(own, other, widths.weight_bits)
         return _weights_of(found, raw, total * scale / (1 << widths.distance_precision))
 
 

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from crowdfl.crypto.blocks import to_ints
-from crowdfl.crypto.paillier.pctd import KeyShare
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
+from crowdfl.crypto.paillier.pctd import FreshRandomizers, KeyShare
 from crowdfl.crypto.paillier.vector import combine
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.models.torch_models import TorchLearner, mlp

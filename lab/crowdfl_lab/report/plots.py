@@ -1,20 +1,17 @@
-"""One style for every diagram, the few kinds that there are, and their PNG and SVG. Matplotlib is optional.
+"""One style for every diagram, the few kinds that there are, and their PNG and SVG.
 
-A kind draws on axes that it is given; `panels` makes them. `Picture` holds how to draw, so that nothing is drawn before a file
-is asked for.
+A kind draws on axes that it is given; `panels` makes them. `Picture` holds how to draw, so that nothing is drawn, nor
+Matplotlib loaded, before a file is asked for.
 """
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from crowdfl.errors import PackageMissing
 
 if TYPE_CHECKING:
     from matplotlib import axes, figure
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
     Axes = axes.Axes
     Canvas = figure.Figure
 else:
-    Axes = Canvas = object  # so that whoever draws can name them without Matplotlib
+    Axes = Canvas = object
 
 _OURS, _OTHERS = "#1b6ca8", "#9a9a9a"
 _DPI = 160  # readable at half size
@@ -70,7 +67,9 @@ def lines(axes: Axes, series: Mapping[str, Series], *, log: bool = False, **labe
     for name, one in series.items():
         fill = "full" if {"-", ":"} & set(one.style) else "none"
         axes.errorbar(one.x, one.y, one.spread, fmt=one.style, color=one.colour, capsize=3, label=name, fillstyle=fill)
-    _finish(axes, labels, log=log, legend=any(series))
+    axes.set(**labels, **({"xscale": "log", "yscale": "log"} if log else {}))
+    if any(series):
+        axes.legend()
 
 
 def bars(
@@ -88,7 +87,9 @@ def bars(
             axes.bar_label(drawn, fmt="%g", fontsize=8)
     axes.set_xticks(places, groups)
     axes.grid(visible=False, axis="x")
-    _finish(axes, labels, log=False, legend=any(series))
+    axes.set(**labels)
+    if any(series):
+        axes.legend()
 
 
 def ranked_bars(
@@ -103,13 +104,7 @@ def ranked_bars(
         panel.invert_yaxis()
 
 
-def has_matplotlib() -> bool:
-    return find_spec("matplotlib") is not None
-
-
 def save_picture(picture: Picture, folder: Path) -> tuple[Path, ...]:
-    if not has_matplotlib():
-        return ()
     paths = folder / f"{picture.name}.png", folder / f"{picture.name}.svg"
     with _drawn(picture) as canvas:
         canvas.savefig(paths[0], dpi=_DPI)
@@ -118,8 +113,6 @@ def save_picture(picture: Picture, folder: Path) -> tuple[Path, ...]:
 
 
 def draw_png(picture: Picture) -> bytes:
-    if not has_matplotlib():
-        raise PackageMissing("pictures need Matplotlib: `pip install 'crowdfl[plots]'`")
     buffer = io.BytesIO()
     with _drawn(picture) as canvas:
         canvas.savefig(buffer, format="png", dpi=_DPI)
@@ -136,11 +129,3 @@ def _drawn(picture: Picture) -> Iterator[Canvas]:
         canvas = Figure(figsize=picture.inches, layout="constrained")
         picture.draw(canvas)
         yield canvas
-
-
-def _finish(axes: Axes, labels: Mapping[str, str], *, log: bool, legend: bool) -> None:
-    if log:
-        axes.set(xscale="log", yscale="log")
-    axes.set(**labels)
-    if legend:
-        axes.legend()

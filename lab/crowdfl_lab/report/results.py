@@ -4,6 +4,7 @@ A benchmark, an experiment, an audit and a demo all end in a `Result`; `crowdfl_
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -47,6 +48,15 @@ def cell_text(cell: Cell) -> str:
     return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
 
 
+def cell_value(cell: Cell) -> str | float | None:
+    """A figure's number in full, in its base unit."""
+    return cell.value if isinstance(cell, Figure) else cell
+
+
+def _is_number(cell: Cell) -> bool:
+    return not isinstance(cell, str) or re.fullmatch(r"-|-?[\d,.]+(e[-+]?\d+)?", cell) is not None
+
+
 @dataclass(frozen=True)
 class ResultTable:
     """A title, columns and rows of cells. `colours` are Rich's, by a cell's text; `note` is one line under the table."""
@@ -62,6 +72,12 @@ class ResultTable:
         """A row for each record; a column for each name, in the order in which names occur first."""
         columns = tuple(dict.fromkeys(name for record in records for name in record))
         return cls(title, columns, tuple(tuple(record.get(name) for name in columns) for record in records))
+
+    @property
+    def numbers(self) -> set[int]:
+        """The places of columns that hold numbers and dashes: they are aligned."""
+        columns = enumerate(zip(*self.rows, strict=True))
+        return {place for place, cells in columns if all(map(_is_number, cells))}
 
     def to_dict(self) -> dict[str, Any]:
         rows = [[asdict(cell) if isinstance(cell, Figure) else cell for cell in row] for row in self.rows]

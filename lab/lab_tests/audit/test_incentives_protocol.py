@@ -10,7 +10,7 @@ import pytest
 from tests.protocols.shares.parties import Parties
 
 from crowdfl.learning.datasets.data import Cut
-from crowdfl.learning.datasets.watch_data import Watch
+from crowdfl.learning.datasets.supplied import Watch
 from crowdfl.learning.features import features
 from crowdfl.learning.oracle import gate_weights, rewards_from
 from crowdfl_lab.audit.incentives.campaign import (

@@ -11,7 +11,7 @@ from rich.progress import Progress
 
 from crowdfl.crypto.compute import Threads
 from crowdfl.learning.datasets.data import Cut, Source
-from crowdfl.learning.datasets.synthetic import Synthetic
+from crowdfl.learning.datasets.supplied import Synthetic
 from crowdfl_lab.experiments.command import CATALOG
 from crowdfl_lab.experiments.experiment import Bench, reproduce
 

@@ -12,8 +12,8 @@ from crowdfl.learning.datasets.npz_files import WindowFile
 from crowdfl.learning.evaluation import Scores
 from crowdfl.learning.oracle import rewards
 from crowdfl.protocols.hardened.opening import OpenRequest
-from crowdfl.protocols.hardened.prirwd import RewardSp
 from crowdfl.protocols.messages import Message
+from crowdfl.protocols.party import View
 from crowdfl.protocols.profile import InProcessMemory
 from crowdfl_lab.experiments.command import CATALOG
 from crowdfl_lab.experiments.crowds import LearnSettings, load_crowd
@@ -316,7 +316,7 @@ def test_watching_adds_nothing_to_any_message():
     list(federated(world.crowd, world, Attendance(world.crowd.names)))
     watched = [each for each in heard if each[0] != OpenRequest.kind]
     heard.clear()
-    parties.sp.reward_side = RewardSp
+    parties.sp.party.view = View(keep=False)
     parties.csp.remember(InProcessMemory())  # or it would refuse another try
     parties.current().reward(36_000_000)
     assert len(watched) == len(heard) > 4

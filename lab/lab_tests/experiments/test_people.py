@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from tests.learning.shared import shared_file
-from tests.learning.test_splits import person
+from tests.learning.test_data import person
 
 from crowdfl.errors import DataMalformed
 from crowdfl.learning.datasets.data import Person, Split

@@ -1,4 +1,4 @@
-"""The one reporter: figures, tables in three forms, pictures, a page, and the files of a result."""
+"""The one reporter: figures, tables in four forms, pictures, and the files of a result."""
 
 import csv
 import io
@@ -7,9 +7,8 @@ import json
 import pytest
 from rich.console import Console
 
-from crowdfl.errors import PackageMissing
 from crowdfl_lab.report import output, plots
-from crowdfl_lab.report.output import Section, csv_text, markdown_table, page_html, rich_tables, section_html
+from crowdfl_lab.report.output import csv_text, markdown_table, page_html, rich_tables, section_html
 from crowdfl_lab.report.plots import Picture, Series
 from crowdfl_lab.report.results import Figure, Reference, Result, ResultTable, Row, Target, cell_text
 
@@ -20,6 +19,12 @@ TABLE = ResultTable(
     note="one *note*",
     colours={"yes": "green"},
 )
+WORDS = ResultTable(
+    "Wide",
+    ("", "quantity", "explanation", "verdict"),
+    tuple((str(n), "transformation of everything", "a sentence of several words " * 3, "as stated") for n in range(2)),
+)
+MANY = ResultTable("Many", ("key", *(f"heading-{n}" for n in range(12))), (("k1", *range(1000, 1012)),), note="the end")
 
 
 def shown(table: ResultTable, width: int = 120) -> str:
@@ -28,13 +33,6 @@ def shown(table: ResultTable, width: int = 120) -> str:
     for part in rich_tables(table, width):
         console.print(part)
     return console.export_text()
-
-
-def words_cut(table: ResultTable, text: str) -> list[str]:
-    """The words of a table that a text does not have as a whole."""
-    cells = [*table.columns, *(cell_text(cell) for row in table.rows for cell in row)]
-    found = text.split()
-    return [word for cell in cells for word in cell.split() if word not in found]
 
 
 def sketch(canvas) -> None:
@@ -50,8 +48,8 @@ def sketch(canvas) -> None:
 @pytest.fixture
 def result() -> Result:
     """A small one with everything in it."""
-    row = Row(
-        "r", "speed", Figure(2.0, "s"), Target(">= 2", "ratio", at_least=2), (Reference("p", Figure(4.0, "s")),), 2.0
+    row = Row("r", "speed", Figure(2.0, "s"), Target(">= 2", "ratio", at_least=2)).under(
+        Reference("p", Figure(4.0, "s")), "p / ours"
     )
     return Result(
         "small",
@@ -67,131 +65,85 @@ def result() -> Result:
     )
 
 
-class TestTables:
-    """One table, three forms."""
-
-    def test_a_terminal_shows_every_cell_as_it_is(self):
-        """Brackets are no markup, a missing cell is a dash."""
-        text = shown(TABLE)
-        assert all(part in text for part in ("a | b", "1.5 ms *", "[c]", " - ", "one *note*"))
-
-    def test_markdown_escapes_what_would_end_a_cell(self):
-        lines = markdown_table(TABLE).splitlines()
-        assert "| a \\| b | 1.5 ms \\* | 4 | yes |" in lines
-        assert lines[-1] == "one \\*note\\*"
-
-    def test_csv_holds_numbers_in_their_base_unit(self):
-        assert list(csv.reader(io.StringIO(csv_text(TABLE))))[1:] == [
-            ["a | b", "0.0015", "4", "yes"],
-            ["[c]", "", "5", "no"],
-        ]
-
-    def test_records_become_a_table_with_every_name_that_occurs(self):
-        table = ResultTable.of_records("t", [{"a": 1}, {"b": 2.0, "a": None}])
-        assert table.columns == ("a", "b")
-        assert table.rows == ((1, None), (None, 2.0))
+def test_a_terminal_shows_every_cell_as_it_is():
+    """Brackets are no markup, a missing cell is a dash."""
+    text = shown(TABLE)
+    assert all(part in text for part in ("a | b", "1.5 ms *", "[c]", " - ", "one *note*"))
 
 
-class TestPictures:
-    """One style; Matplotlib may be absent."""
-
-    def test_the_same_picture_gives_the_same_files(self, result, tmp_path):
-        pytest.importorskip("matplotlib")
-        (tmp_path / "again").mkdir()
-        first = plots.save_picture(result.pictures[0], tmp_path)
-        second = plots.save_picture(result.pictures[0], tmp_path / "again")
-        assert [path.suffix for path in first] == [".png", ".svg"]
-        assert first[1].read_bytes() == second[1].read_bytes()
-
-    def test_without_matplotlib_there_is_no_file_and_a_page_says_what_to_install(self, result, tmp_path, monkeypatch):
-        monkeypatch.setattr(plots, "has_matplotlib", lambda: False)
-        assert plots.save_picture(result.pictures[0], tmp_path) == ()
-        with pytest.raises(PackageMissing, match="plots"):
-            plots.draw_png(result.pictures[0])
+@pytest.mark.parametrize("table", [WORDS, MANY], ids=["long words", "many columns"])
+@pytest.mark.parametrize("width", [50, 80, 100])
+def test_lines_break_between_words_and_nothing_is_lost(table, width):
+    """Columns that do not fit beside each other are shown one below the other, by name."""
+    text = shown(table, width)
+    assert max(map(len, text.splitlines())) <= width
+    cells = [*table.columns, *(cell_text(cell) for row in table.rows for cell in row), table.note]
+    assert [word for cell in cells for word in cell.split() if word not in text.split()] == []
 
 
-class TestNarrowTerminal:
-    """A table that is wider than the terminal."""
-
-    WORDS = ResultTable(
-        "Wide",
-        ("", "quantity", "explanation", "verdict"),
-        tuple(
-            (str(n), "transformation of everything", "a sentence of several words " * 3, "as stated") for n in range(2)
-        ),
-    )
-    MANY = ResultTable(
-        "Many", ("key", *(f"heading-{n}" for n in range(12))), (("k1", *range(1000, 1012)),), note="the end"
-    )
-
-    @pytest.mark.parametrize("width", [50, 80, 100])
-    def test_lines_break_between_words_and_nothing_is_lost(self, width):
-        text = shown(self.WORDS, width)
-        assert max(map(len, text.splitlines())) <= width
-        assert words_cut(self.WORDS, text) == []
-        assert text.count("sentence") == text.count("several") == 6
-
-    def test_columns_that_do_not_fit_beside_each_other_are_shown_in_parts(self):
-        text = shown(self.MANY, 80)
-        assert max(map(len, text.splitlines())) <= 80
-        assert words_cut(self.MANY, text) == []
-        assert text.count("k1") == text.count(" of 2)") == 2
-        assert text.count("the end") == 1
-
-    def test_rows_of_a_part_can_be_told_apart(self):
-        """By numbers where the columns that do so are too wide themselves."""
-        rows = tuple(("x" * 20, "y" * 20, n, *range(7)) for n in range(3))
-        text = shown(ResultTable("Alike", (*"abc", *(f"heading-{n}" for n in range(7))), rows), 80)
-        lines = [line.split() for line in text.splitlines()]
-        assert [line[0] for line in lines if line and line[0].isdigit()] == ["1", "2", "3"] * 2
-
-    def test_long_sentences_of_a_last_column_go_below(self):
-        why = "a reason that is far too long for its column"
-        rows = tuple((*(f"a-long-cell-{n}{place}" for place in range(5)), why if n else "") for n in range(3))
-        text = shown(ResultTable("Reasons", (*"abcde", "why"), rows), 80)
-        assert f"(1) {why}" in text.splitlines()
-        assert text.count("(1)") == 3
-
-    def test_what_fits_is_one_table(self):
-        assert shown(self.MANY, 200).count("k1") == 1
+def test_what_fits_is_one_table():
+    assert shown(MANY, 200).count("k1") == 1
+    assert ["heading-3", "1003"] in [line.split() for line in shown(MANY, 80).splitlines()]
 
 
-class TestPage:
-    """HTML from one template."""
-
-    def test_what_a_section_holds_is_escaped_and_backticks_become_code(self):
-        section = Section("s", "<b>", "run `a<b`", (TABLE,), {"<i>": "iVBORw=="}, ("<script>",), {"command": "`x`"})
-        page = page_html("title & more", ("intro",), [section_html(section)])
-        assert "<code>a&lt;b</code>" in page
-        assert "<script>" not in page
-        assert "title &amp; more" in page
-        assert "data:image/png;base64,iVBORw==" in page
-        assert "<dt>Command</dt><dd><code>x</code></dd>" in page
+def test_markdown_escapes_what_would_end_a_cell():
+    lines = markdown_table(TABLE).splitlines()
+    assert "| a \\| b | 1.5 ms \\* | 4 | yes |" in lines
+    assert lines[-1] == "one \\*note\\*"
 
 
-class TestResult:
-    """A whole run."""
+def test_csv_holds_numbers_in_their_base_unit():
+    assert list(csv.reader(io.StringIO(csv_text(TABLE))))[1:] == [
+        ["a | b", "0.0015", "4", "yes"],
+        ["[c]", "", "5", "no"],
+    ]
 
-    def test_rows_come_first_and_are_judged(self, result):
-        assert [table.title for table in result.all_tables] == ["A small run", "Costs | of all"]
-        assert result.all_tables[0].rows[0][-1] == "yes"
-        assert result.facts["settings"] == "n 3, list (1, 2)"
 
-    def test_json_holds_rows_tables_and_what_is_extra(self, result):
-        found = json.loads(result.to_json())
-        assert found["rows"][0]["met"] is True
-        assert found["tables"][0]["rows"][0][1] == {"value": 0.0015, "unit": "s", "sample": "3 values"}
-        assert found["extra"] == 1
+def test_records_become_a_table_with_every_name_that_occurs():
+    table = ResultTable.of_records("t", [{"a": 1}, {"b": 2.0, "a": None}])
+    assert table.columns == ("a", "b")
+    assert table.rows == ((1, None), (None, 2.0))
 
-    def test_files_of_every_form_are_written(self, result, tmp_path):
-        pytest.importorskip("matplotlib")
-        written = {path.suffix: path for path in output.write_files(result, tmp_path / "out")}
-        assert set(written) == {".json", ".md", ".csv", ".html", ".png", ".svg"}
-        assert "# A run of `crowdfl bench small`" in written[".md"].read_text()
-        assert "&lt;all&gt; kinds" in written[".html"].read_text()
 
-    def test_json_is_alone_on_stdout(self, result, capsys, tmp_path):
-        output.deliver(result, as_json=True, page=tmp_path / "page.md")
-        assert json.loads(capsys.readouterr().out)["title"] == "A small run"
-        output.deliver(result)
-        assert "cores 2" in capsys.readouterr().out
+def test_the_same_picture_gives_the_same_files(result, tmp_path):
+    (tmp_path / "again").mkdir()
+    first = plots.save_picture(result.pictures[0], tmp_path)
+    second = plots.save_picture(result.pictures[0], tmp_path / "again")
+    assert [path.suffix for path in first] == [".png", ".svg"]
+    assert first[1].read_bytes() == second[1].read_bytes()
+
+
+def test_what_a_section_holds_is_escaped_and_backticks_become_code():
+    made = Result("s", "<b>", {}, {}, tables=(TABLE,), notes=("<script>",), command="`x`")
+    section = section_html(made, intro="run `a<b`", pictures={"<i>": "iVBORw=="})
+    page = page_html("title & more", ("intro",), [section])
+    assert "<code>a&lt;b</code>" in page
+    assert "<script>" not in page
+    assert "title &amp; more" in page
+    assert "data:image/png;base64,iVBORw==" in page
+    assert "<dt>Command</dt><dd><code>x</code></dd>" in page
+
+
+def test_rows_come_first_and_are_judged(result):
+    assert [table.title for table in result.all_tables] == ["A small run", "Costs | of all"]
+    assert result.all_tables[0].rows[0][-1] == "yes"
+    assert result.facts["settings"] == "n 3, list (1, 2)"
+
+
+def test_files_of_every_form_are_written(result, tmp_path):
+    """JSON with rows, tables and what is extra; a page; Markdown; pictures."""
+    written = {path.suffix: path for path in output.write_files(result, tmp_path / "out")}
+    assert set(written) == {".json", ".md", ".csv", ".html", ".png", ".svg"}
+    found = json.loads(written[".json"].read_text())
+    assert found["rows"][0]["met"] is True
+    assert found["tables"][0]["rows"][0][1] == {"value": 0.0015, "unit": "s", "sample": "3 values"}
+    assert found["extra"] == 1
+    assert "# A run of `crowdfl bench small`" in written[".md"].read_text()
+    assert "&lt;all&gt; kinds" in written[".html"].read_text()
+
+
+def test_json_is_alone_on_stdout(result, capsys):
+    output.deliver(result, as_json=True)
+    assert json.loads(capsys.readouterr().out)["title"] == "A small run"
+    output.deliver(result)
+    assert "cores 2" in capsys.readouterr().out

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-from crowdfl.cli.output import Json, marked, show
+from crowdfl.cli.output import Json, SettingsPath, marked, show
 from crowdfl.errors import BackupRefused, SettingsError
 from crowdfl.roles.restored import mark_restored_csp, mark_restored_sp
 from crowdfl.services.http.auth import Tokens
@@ -19,7 +19,7 @@ from crowdfl.settings import PeerSettings, ServiceSettings
 from crowdfl.storage import migrations
 from crowdfl.storage.backup import BackupSource, restoring, write_backup
 from crowdfl.storage.database_copy import url_words
-from crowdfl.storage.settings_file import SERVICES, read_service, read_settings
+from crowdfl.storage.settings_file import SERVICES, read_service, read_settings, role_in
 from crowdfl.storage.sql import SqlStore
 
 _SHOWN_FROM = 10_000_000  # bytes: less is done before a bar is read
@@ -40,20 +40,22 @@ _ALWAYS = "tokens revoked since the backup are valid again: `token list`, and re
 
 
 def backup(
-    settings: Annotated[Path, typer.Argument(help="The role's settings.toml.")],
+    settings: SettingsPath,
     target: Annotated[Path, typer.Argument(help="The archive to write; it must not exist.")],
     as_json: Json = False,
 ) -> None:
     """Write a role's database, files and keys to one archive. The role may run meanwhile."""
     role, found = _service(settings)
-    source = BackupSource(role, found.data, settings.resolve().name, database_url(found), _passphrase(found))
+    secret = found.passphrase_file  # wherever it is, by whatever name: no archive has it
+    left_out = () if secret is None else (secret.resolve(),)
+    source = BackupSource(role, found.data, settings.resolve().name, found.database_url, left_out)
     with _progress(source.size(), "backing up", quiet=as_json) as on_bytes:
         manifest = write_backup(source, target.absolute(), on_bytes)
     size, files = target.stat().st_size, len(manifest.files)
     out = [f"not in the archive, keep it elsewhere: {path}" for path in (*source.left_out(), *_elsewhere(found))]
-    told = f"{target}: {role}, {files} files, {size:,} bytes. Keep it as secret as the role's folder."
+    text = f"{target}: {role}, {files} files, {size:,} bytes. Keep it as secret as the role's folder."
     value = {"archive": str(target), "role": role, "files": files, "bytes": size, "notes": out}
-    show(value, told, *marked(out), as_json=as_json)
+    show(value, text, *marked(out), as_json=as_json)
 
 
 def restore(
@@ -85,19 +87,19 @@ def restore(
         if manifest.role not in SERVICES:
             raise SettingsError(f"the archive is of {manifest.role!r}, which is not a role of this program")
         found = read_service(SERVICES[manifest.role], place / manifest.settings)
-        url = database_url(found)
+        url = found.database_url
         _require_database(url, found, database)
         migrations.require_known(manifest.revision)
         put(url)
         migrations.upgrade(url)
         if not unchanged:
-            _question(manifest.role, url)
+            _mark_restored(manifest.role, url)
     taken = datetime.fromtimestamp(manifest.taken_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     start = f"crowdfl {manifest.role} serve {folder / manifest.settings}"
     written = url_words(url) if found.database else str(folder / "state.db")
     peers = {name: peer.url for name, peer in found if isinstance(peer, PeerSettings)}
     holders = [f"{entry.name} ({entry.role})" for entry in Tokens(target / "tokens.json").entries()]
-    told = (
+    text = (
         f"{folder}: {manifest.role} as of {taken}, the database at {written}.\n"
         f"Peers: {', '.join(f'{name} at {url_}' for name, url_ in peers.items()) or 'none'}. "
         f"Tokens are valid of: {', '.join(holders) or 'nobody'}.\n"
@@ -106,11 +108,7 @@ def restore(
     notes = [] if unchanged else [*_AFTER[manifest.role], _ALWAYS]
     value = {"folder": str(folder), "role": manifest.role, "taken_at": manifest.taken_at, "notes": notes}
     value |= {"database": written, "files": sorted(manifest.files), "peers": peers, "tokens": holders}
-    show(value, told, *marked(notes), as_json=as_json)
-
-
-def database_url(settings: ServiceSettings) -> str:
-    return settings.database or f"sqlite:///{settings.data / 'state.db'}"
+    show(value, text, *marked(notes), as_json=as_json)
 
 
 def _require_database(url: str, settings: ServiceSettings, named: str | None) -> None:
@@ -125,21 +123,13 @@ def _require_database(url: str, settings: ServiceSettings, named: str | None) ->
 
 
 def _service(path: Path) -> tuple[str, ServiceSettings]:
-    """By the role, where the file says it; else SP alone is told where CSP is, and KGC knows no peer."""
     found = read_settings(path)
     if "host" not in found:
         raise SettingsError(f"{path} is not the settings of KGC, SP or CSP: copy other folders as they are")
-    guess = "sp" if "csp" in found else "csp" if "kgc" in found else "kgc"
-    role = str(found.get("role", guess))
+    role = role_in(found)
     if role not in SERVICES:
         raise SettingsError(f"{path} is of the role {role!r}: backups are of {', '.join(SERVICES)}")
     return role, read_service(SERVICES[role], path)
-
-
-def _passphrase(settings: ServiceSettings) -> tuple[Path, ...]:
-    """Wherever it is, by whatever name: no archive has it."""
-    file = settings.passphrase_file
-    return () if file is None else (file.resolve(),)
 
 
 def _elsewhere(settings: ServiceSettings) -> list[str]:
@@ -150,7 +140,7 @@ def _elsewhere(settings: ServiceSettings) -> list[str]:
     return [str(path) for path in named if path is not None and not path.resolve().is_relative_to(folder)]
 
 
-def _question(role: str, url: str) -> None:
+def _mark_restored(role: str, url: str) -> None:
     """Whatever may have happened since the backup is in doubt."""
     with closing(SqlStore(url)) as store:
         if role == "sp":
@@ -167,6 +157,6 @@ def _progress(total: int, what: str, *, quiet: bool) -> Iterator[Callable[[int],
         yield lambda _bytes: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, console=console, transient=True) as shown:
-        bar = shown.add_task(what, total=total)
-        yield lambda size: shown.advance(bar, size)
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task(what, total=total)
+        yield lambda size: progress.advance(bar, size)

@@ -21,8 +21,8 @@ EXIT_INTERRUPTED = 130
 # Where each command is: a function, or the Typer of a group. Loaded when asked for: a phone need not load the servers.
 _COMMANDS = {
     "init": "cli.workspace:init",
-    "exchange": "cli.exchange.commands:app",
-    "tls": "cli.tls:app",
+    "exchange": "cli.exchange:app",
+    "tls": "cli.exchange:tls_app",
     "kgc": "cli.servers:kgc_app",
     "sp": "cli.servers:sp_app",
     "csp": "cli.servers:csp_app",
@@ -30,9 +30,9 @@ _COMMANDS = {
     "participant": "cli.participant:app",
     "phone": "cli.phone:app",
     "train": "cli.train:train",
-    "data": "cli.data:app",
-    "evaluate": "cli.evaluate:evaluate",
-    "predict": "cli.evaluate:predict",
+    "data": "cli.train:data_app",
+    "evaluate": "cli.train:evaluate",
+    "predict": "cli.train:predict",
     "settings": "cli.main:settings",
     "doctor": "cli.doctor.command:doctor",
     "backup": "cli.backup:backup",

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,15 +19,16 @@ from crowdfl.text import printable_lines
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON lines and nothing else.")]
+SettingsPath = Annotated[Path, typer.Argument(help="The role's settings.toml.")]
 _BESIDE = 3  # of a column: a line, and a space on both sides
 
 
-def show(value: object, *told: str | Text | Table, as_json: bool) -> None:
-    """A value as JSON, or what it says in words and tables."""
+def show(value: object, *parts: str | Text | Table, as_json: bool) -> None:
+    """A value as JSON, or in words and tables."""
     if as_json:
         typer.echo(json.dumps(value, allow_nan=False))
         return
-    for part in told:
+    for part in parts:
         if isinstance(part, str):
             typer.echo(clean(part))
         else:

@@ -17,7 +17,7 @@ from crowdfl.roles.participant.agent import Agent
 from crowdfl.roles.participant.messages import event_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.roles.task_summary import described
-from crowdfl.services.client.invited import invited, read_invitation
+from crowdfl.services.client.opening import invited, read_invitation
 from crowdfl.settings import from_millionths
 
 app = typer.Typer(help="Participant: look, join, take part, be paid, leave.", no_args_is_help=True)

@@ -13,8 +13,7 @@ from crowdfl.cli.output import Json, show
 from crowdfl.errors import ServiceUnavailable, SettingsError
 from crowdfl.services.http.tls import client_context
 from crowdfl.settings import is_origin
-from crowdfl.web.pages import phone_assets, phone_headers
-from crowdfl.web.static import Asset
+from crowdfl.web.pages import Asset, phone_assets, phone_headers
 
 app = typer.Typer(
     help="The page that phones take part with: host it elsewhere, or check an SP's.", no_args_is_help=True

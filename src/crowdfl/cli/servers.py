@@ -1,24 +1,292 @@
-"""`crowdfl kgc | sp | csp`: run a role, and manage the tokens it has given out. SP's money is in `money`."""
+"""`crowdfl kgc | sp | csp`: run a role, manage its tokens and tasks; of SP, deposits, payments and the clock too.
 
-from collections.abc import Callable
+What an operator sees and does works on the role's own store and folder, whether the service runs or not.
+"""
+
+import csv
+import datetime
+import io
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from crowdfl.cli.operator import clock_app, deposit_app, payouts, reconcile, resolve, task_app
-from crowdfl.cli.output import Json, show
-from crowdfl.crypto.backends import BACKENDS
-from crowdfl.errors import SettingsError
+from crowdfl.cli.output import Json, SettingsPath, show
+from crowdfl.crypto.compute import BACKENDS
+from crowdfl.errors import SettingsError, TaskNotEnded
+from crowdfl.roles.csp import REFUSED, refuse_task
+from crowdfl.roles.ends import OVER, TaskEnds
+from crowdfl.roles.holdings import CspHoldings, KgcHoldings
+from crowdfl.roles.records import StoredTask, Tombstone
+from crowdfl.roles.restored import forgotten_payments
+from crowdfl.roles.restored import reconcile as reconcile_payments
+from crowdfl.roles.sp.core import TrustedLedgerPorts
+from crowdfl.roles.sp.deposits import Deposits
+from crowdfl.roles.sp.holdings import SpHoldings
+from crowdfl.roles.sp.operator_actions import (
+    PAYMENT_COLUMNS,
+    OperatorActions,
+    Row,
+    forgotten_rows,
+    held_of,
+    payment_row,
+    require_reason,
+)
+from crowdfl.roles.sp.payments import resolve_payment
+from crowdfl.roles.sp.time import OperatorClock, confirm_clock
+from crowdfl.roles.sp.waiting import format_time
+from crowdfl.services.client.transport import SystemClock
 from crowdfl.services.http.auth import ROLES, TokenEntry, Tokens
+from crowdfl.services.run import open_books, open_holdings
 from crowdfl.services.server import serve_csp, serve_kgc, serve_sp
-from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, ServiceSettings, SpSettings
+from crowdfl.settings import (
+    ComputingSettings,
+    CspSettings,
+    KgcSettings,
+    ServiceSettings,
+    SpSettings,
+    from_millionths,
+    to_millionths,
+)
+from crowdfl.storage.atomic import write_private
 from crowdfl.storage.settings_file import read_service
-from crowdfl.web.pages import add_pages
+from crowdfl.web.console_app import add_pages
+
+_Task = Annotated[str, typer.Argument(help="The task's id, as `list` shows it.")]
+_Reason = Annotated[str, typer.Option("--reason", help="Why, in a sentence: everyone in the task can read it.")]
+_Results = Annotated[bool, typer.Option("--results", help="Erase averages, rewards and initial weights too.")]
+
+
+def task_app(model: type[ServiceSettings]) -> typer.Typer:
+    """The commands of one role."""
+    app = typer.Typer(help="The tasks of this role: what they wait for, what is held of them.", no_args_is_help=True)
+
+    @app.command("list", help="Show every task, its state, and what it waits for.")
+    def _list(settings: SettingsPath, as_json: Json = False) -> None:
+        with _opened(model, settings) as desk:
+            rows = [desk.row(stored) for stored in desk.holdings.store.tasks()]
+        if as_json or rows:
+            show(rows, "\n".join("\t".join(map(_plain, row.values())) for row in rows), as_json=as_json)
+
+    @app.command("show", help="Show all about one task that is not secret.")
+    def _show(settings: SettingsPath, task: _Task, as_json: Json = False) -> None:
+        with _opened(model, settings) as desk:
+            found = desk.details(desk.holdings.store.task(task))
+        show(found, "\n".join(f"{name}: {_plain(value)}" for name, value in found.items()), as_json=as_json)
+
+    @app.command("purge", help="Erase at once what is held of a task that has ended. Safe to repeat.")
+    def _purge(settings: SettingsPath, task: _Task, results: _Results = False) -> None:
+        with _opened(model, settings) as desk:
+            desk.purge(desk.holdings.store.task(task), results=results)
+
+    if model is not KgcSettings:
+
+        @app.command("cancel", help="End a task: SP opens no further round, CSP answers no more. Final.")
+        def _cancel(settings: SettingsPath, task: _Task, reason: _Reason) -> None:
+            words = require_reason(reason)
+            with _opened(model, settings) as desk:
+                desk.cancel(task, words)
+
+    return app
+
+
+@contextmanager
+def _opened(model: type[ServiceSettings], path: Path) -> Iterator["OperatorActions | PeerDesk"]:
+    settings = read_service(model, path)
+    with open_holdings(settings) as holdings:
+        if isinstance(holdings, SpHoldings) and isinstance(settings, SpSettings):
+            yield _sp_desk(holdings, settings.max_clock_jump)
+        elif not isinstance(holdings, SpHoldings):
+            yield PeerDesk(holdings, settings)
+
+
+def _sp_desk(holdings: SpHoldings, max_clock_jump: float) -> OperatorActions:
+    clock, store = SystemClock(), holdings.store
+    return OperatorActions(
+        holdings, clock, TrustedLedgerPorts(store, OperatorClock(clock, time.monotonic, store, max_clock_jump))
+    )
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {count}" for name, count in value.items()) or "nothing"
+    if isinstance(value, list):
+        return "; ".join(map(_plain, value)) or "none"
+    return "-" if value is None else str(value)
+
+
+class PeerDesk:
+    """What the operator of KGC or CSP can do."""
+
+    def __init__(self, holdings: KgcHoldings | CspHoldings, settings: ServiceSettings) -> None:
+        self.holdings = holdings
+        self._ends = TaskEnds(holdings, SystemClock(), margin=settings.lifetime_margin)
+
+    def row(self, stored: StoredTask) -> Row:
+        since = None if stored.ended_at is None else format_time(stored.ended_at)
+        return {"task": stored.task, "state": stored.state, "since": since, "waits_for": self._waits_for(stored)}
+
+    def details(self, stored: StoredTask) -> Row:
+        definition, how = stored.opened, stored.end
+        found: Row = {"purpose": definition.purpose, "requester": definition.requester.hex()}
+        if isinstance(self.holdings, CspHoldings):
+            found |= {
+                "participants": len(self.holdings.store.participants(stored.task)),
+                "rounds_answered": _rounds_answered(self.holdings, stored.task),
+            }
+        held = held_of(self.holdings.held(), stored.task)
+        return self.row(stored) | found | {"ended": None if how is None else how.words(), "held": held}
+
+    def cancel(self, task: str, reason: str) -> None:
+        if isinstance(self.holdings, CspHoldings):
+            refuse_task(self.holdings.store, task, reason)
+
+    def purge(self, stored: StoredTask, *, results: bool) -> None:
+        """Of one that the operator has refused, or that is past its life, this is the end."""
+        del results  # SP alone has any
+        past = self._ends.lifetimes.is_past(stored, claims=True)
+        if stored.state not in (OVER, REFUSED) and not past:
+            until = format_time(self._ends.lifetimes.until(stored, claims=True))
+            raise TaskNotEnded(
+                f"SP has not said that task {stored.task} is over, and it may go on until {until}: nothing is erased"
+            )
+        why = "was refused" if stored.state == REFUSED else "is past its lifetime"
+        self._ends.close(stored.task, Tombstone("expired", "the operator", f"it {why}"))
+
+    def _waits_for(self, stored: StoredTask) -> str:
+        if stored.state == OVER:
+            return "nothing"
+        if stored.state == REFUSED:
+            return "SP to say that it is over, or `purge`"
+        until = self._ends.lifetimes.until(stored, claims=True)
+        return f"SP to say that it is over; by itself it ends after {format_time(until)}"
+
+
+def _rounds_answered(holdings: CspHoldings, task: str) -> list[int]:
+    """Of which anything is remembered; erased when the task has ended."""
+    return holdings.store.remembered_rounds(task)
+
+
+deposit_app = typer.Typer(help="What requesters say to have paid in: confirm or reject it.", no_args_is_help=True)
+_PaidTask = Annotated[str, typer.Argument(help="The task's id.")]
+_AnyTask = Annotated[str | None, typer.Argument(help="The task's id; by default, all tasks.")]
+_Name = Annotated[str, typer.Argument(help="The deposit's name, as `list` shows it.")]
+_Amount = Annotated[str, typer.Argument(help="How much came in, such as 36.00; it must be what was announced.")]
+
+
+class Resolution(StrEnum):
+    """What the operator found out about a payment."""
+
+    PAID = "paid"
+    AGAIN = "again"
+
+
+@deposit_app.command("list")
+def list_deposits(settings: SettingsPath, task: _AnyTask = None, as_json: Json = False) -> None:
+    """Show every deposit: pending, confirmed or rejected."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        found = books.store.deposits(task)
+    rows = [(one.task, one.name, f"{from_millionths(one.amount):f}", str(one.state)) for one in found]
+    values = [dict(zip(("task", "name", "amount", "state"), row, strict=True)) for row in rows]
+    if as_json or rows:
+        show(values, "\n".join("\t".join(row) for row in rows), as_json=as_json)
+
+
+@deposit_app.command("confirm")
+def confirm_deposit(settings: SettingsPath, task: _PaidTask, name: _Name, amount: _Amount) -> None:
+    """Say that the money is there; from then on it can fund rounds. Safe to repeat."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        Deposits(books).confirm(task, name, to_millionths(amount))
+        typer.echo(f"deposit {name} is confirmed: {amount}")
+
+
+@deposit_app.command("reject")
+def reject_deposit(settings: SettingsPath, task: _PaidTask, name: _Name) -> None:
+    """Say that no such money came in. Safe to repeat."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        Deposits(books).reject(task, name)
+        typer.echo(f"deposit {name} is rejected")
+
+
+def payouts(
+    settings: SettingsPath,
+    task: _AnyTask = None,
+    file: Annotated[Path | None, typer.Argument(help="Where to write it; by default, it is printed.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show who is owed how much, and whether it is pending, running, paid or unknown: CSV, or JSON."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        found, now = books.store.payments(task), books.clock.now()
+        tasks = [task] if task else [stored.task for stored in books.store.tasks()]
+        forgotten = {one: forgotten_payments(books.store, one) for one in tasks}
+    rows = [payment_row(payment, now) for payment in found]
+    rows += [row for one, keys in forgotten.items() for row in forgotten_rows(one, keys)]
+    text = _text(rows, as_json=as_json)
+    if file is None:
+        typer.echo(text, nl=False)
+    else:
+        write_private(file, text.encode(), overwrite=True)
+
+
+def resolve(
+    settings: SettingsPath,
+    task: _PaidTask,
+    who: Annotated[str, typer.Argument(help="The participant, as `payouts` shows it.")],
+    how: Annotated[Resolution, typer.Argument(help="paid: the money was handed over; again: it was not, pay it.")],
+) -> None:
+    """Say what became of a payment that is unknown, or that you made yourself."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        resolve_payment(books, task, who, how)
+        typer.echo("the payment is paid" if how is Resolution.PAID else "the payment will be made again")
+
+
+def reconcile(
+    settings: SettingsPath,
+    task: _PaidTask,
+    paid: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A payment that your bank has made and `payouts` lacks: its key, or the participant. Repeat it."
+        ),
+    ] = None,
+) -> None:
+    """After a restore: say that this task's payments are compared with the bank; later claims are paid by themselves again."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        reconcile_payments(books, task, paid or ())
+
+
+def _text(rows: Sequence[Mapping[str, str | int]], *, as_json: bool) -> str:
+    if as_json:
+        return json.dumps(rows) + "\n"
+    text = io.StringIO()
+    writer = csv.DictWriter(text, PAYMENT_COLUMNS)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+clock_app = typer.Typer(help="The machine's clock, when SP does not believe it.", no_args_is_help=True)
+
+
+@clock_app.command("confirm")
+def confirm(
+    settings: SettingsPath,
+    as_json: Json = False,
+) -> None:
+    """Say that this machine's clock is right as it is now. Compare it with another clock first."""
+    with open_books(read_service(SpSettings, settings)) as books:
+        now = confirm_clock(books.store, books.clock)
+    said = datetime.datetime.fromtimestamp(now, datetime.UTC).isoformat(timespec="seconds")
+    show({"confirmed": said}, f"confirmed: it is {said}", as_json=as_json)
+
 
 _Model = TypeVar("_Model", bound=ServiceSettings)
-_Settings = Annotated[Path, typer.Argument(help="The role's settings.toml.")]
 
 _Compute = Annotated[
     str | None,
@@ -39,10 +307,10 @@ def _role_app(what: str, model: type[_Model], serve: Callable[[_Model, Callable[
     token = typer.Typer(help="The tokens this role has given to others.", no_args_is_help=True)
     app.add_typer(token, name="token")
 
-    def _serve(settings: _Settings) -> None:
+    def _serve(settings: SettingsPath) -> None:
         serve(read_service(model, settings), lambda: read_service(model, settings))
 
-    def _serve_computing(settings: _Settings, compute: _Compute = None, scheduler: _Scheduler = None) -> None:
+    def _serve_computing(settings: SettingsPath, compute: _Compute = None, scheduler: _Scheduler = None) -> None:
         def read() -> _Model:
             return _with_compute(read_service(model, settings), compute, scheduler)
 
@@ -54,21 +322,21 @@ def _role_app(what: str, model: type[_Model], serve: Callable[[_Model, Callable[
     command(_serve_computing if issubclass(model, ComputingSettings) else _serve)
 
     @token.command("add", help="Make a token and show it, once.")
-    def _add(settings: _Settings, holder: _Holder, role: _TokenRole, as_json: Json = False) -> None:
+    def _add(settings: SettingsPath, holder: _Holder, role: _TokenRole, as_json: Json = False) -> None:
         fresh = _tokens(model, settings).add(holder, role)
         show({"token": fresh}, fresh, as_json=as_json)
 
     @token.command("rotate", help="Replace a token and show the new one, once. The service need not be restarted.")
-    def _rotate(settings: _Settings, holder: _Holder, overlap: _Overlap = 0.0, as_json: Json = False) -> None:
+    def _rotate(settings: SettingsPath, holder: _Holder, overlap: _Overlap = 0.0, as_json: Json = False) -> None:
         fresh = _tokens(model, settings).rotate(holder, overlap * 3600)
         show({"token": fresh}, fresh, as_json=as_json)
 
     @token.command("revoke", help="Make the holder's token invalid.")
-    def _revoke(settings: _Settings, holder: _Holder) -> None:
+    def _revoke(settings: SettingsPath, holder: _Holder) -> None:
         _tokens(model, settings).revoke(holder)
 
     @token.command("list", help="Show who holds a token, for which role, and until when if another replaces it.")
-    def _list(settings: _Settings, as_json: Json = False) -> None:
+    def _list(settings: SettingsPath, as_json: Json = False) -> None:
         tokens = _tokens(model, settings)
         entries = tokens.entries()
         if as_json or entries:

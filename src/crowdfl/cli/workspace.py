@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.exchange.accept import install
-from crowdfl.cli.exchange.role_folder import HOLDS, NAME, PEERS, SERVERS, PublicPart, RoleFolder, write_part
 from crowdfl.cli.output import Json, show
+from crowdfl.cli.role_folder import HOLDS, NAME, PEERS, SERVERS, PublicPart, RoleFolder, install, write_part
 from crowdfl.errors import SettingsError
 from crowdfl.schema import expected
 from crowdfl.services.http.tls import make_ca, make_cluster_certificate, make_server_certificate

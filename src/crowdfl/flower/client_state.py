@@ -1,4 +1,4 @@
-"""A node's own invitation: a file that its operator got from the task's owner, and not through Flower's servers."""
+"""What a node keeps: its state, and its invitation, a file from the owner of the task that Flower's servers never saw."""
 
 import json
 import re

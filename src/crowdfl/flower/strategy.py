@@ -15,11 +15,17 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from crowdfl.errors import CrowdFLError, NotReady, SettingsError
-from crowdfl.flower.client_config import Agreed, kept_digest
-from crowdfl.flower.federation import Federation, RoundOutcome, in_words
-from crowdfl.flower.servers import LOCAL, LocalServers, ServiceServers, open_servers
+from crowdfl.flower.federation import (
+    LOCAL,
+    Federation,
+    LocalServers,
+    RoundOutcome,
+    ServiceServers,
+    in_words,
+    open_servers,
+)
 from crowdfl.flower.task_owner import PreparedTask, create, make_definition, owners_blobs, task_settings
-from crowdfl.flower.wire import RECORD, ClientAnswer, Template
+from crowdfl.flower.wire import RECORD, Agreed, ClientAnswer, Template, kept_digest
 from crowdfl.roles.ports import Blobs
 
 _SPARE = 2  # participants for each node that is there at the start: others may come

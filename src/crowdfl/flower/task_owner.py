@@ -138,9 +138,8 @@ def prepare(
         texts: `purpose`, `terms` and `readers`, for people who read them.
         settings: as `CrowdFLStrategy` takes them.
     """
-    from crowdfl.flower.client_config import Agreed, kept_digest, plain_settings
-    from crowdfl.flower.wire import Template
-    from crowdfl.services.client.requester_file import RequesterFile, open_requester
+    from crowdfl.flower.wire import Agreed, Template, kept_digest, plain_settings
+    from crowdfl.services.client.opening import RequesterFile, open_requester
 
     own, template, place = RequesterFile.read(Path(requester)), Template.of(initial_arrays), Path(folder)
     configs = plain_settings("train_config", train_config), plain_settings("run_config", run_config)

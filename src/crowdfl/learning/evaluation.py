@@ -13,16 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets import watch_data as watch
-from crowdfl.learning.datasets.csv_files import read_table, value_columns
-from crowdfl.learning.datasets.csv_folders import label_of_name
-from crowdfl.learning.datasets.data import Labels, Values, Windows
-from crowdfl.learning.datasets.recordings import recordings_of, resampled, windows_of
+from crowdfl.learning.datasets import supplied as watch
+from crowdfl.learning.datasets.csv_files import label_of_name, read_table, value_columns
+from crowdfl.learning.datasets.data import Labels, Values, Windows, recordings_of, resampled, windows_of
 from crowdfl.learning.datasets.sources import csv_file
 from crowdfl.learning.models.learner import Learner, score, value_score
 from crowdfl.learning.recipe import Recipe
 
 _Floats = npt.NDArray[np.float64]
+_NO_LABEL = "?"
 
 
 @dataclass(frozen=True)
@@ -35,16 +34,6 @@ class Scores:
     f1: float
 
 
-@dataclass(frozen=True, eq=False)
-class ClassScores:
-    """The scores of each class, and how often it occurs."""
-
-    precision: _Floats
-    recall: _Floats
-    f1: _Floats
-    support: Labels
-
-
 def confusion(labels: Labels, predicted: Labels, classes: int) -> Labels:
     """The confusion matrix: a row per true class, a column per predicted one."""
     if labels.shape != predicted.shape or labels.ndim != 1:
@@ -55,26 +44,24 @@ def confusion(labels: Labels, predicted: Labels, classes: int) -> Labels:
     return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 
-def class_scores(matrix: Labels) -> ClassScores:
-    """From a confusion matrix; a class that is never predicted has precision 0, one that never occurs has recall 0."""
-    right, occurs, predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
-    return ClassScores(_share(right, predicted), _share(right, occurs), _share(2 * right, occurs + predicted), occurs)
+def class_scores(labels: Labels, predicted: Labels, classes: int) -> dict[str, npt.NDArray[Any]]:
+    """How often each class occurs, and its scores: never predicted is precision 0, and one that does not occur has recall 0."""
+    matrix = confusion(labels, predicted, classes)
+    right, occurs, found = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
+    shares = {"precision": (right, found), "recall": (right, occurs), "f1": (2 * right, occurs + found)}
+    return {"windows": occurs} | {name: _share(*pair) for name, pair in shares.items()}
 
 
 def scores(labels: Labels, predicted: Labels, classes: int) -> Scores:
     if not len(labels):
         raise DataMalformed("there is nothing to score: no samples are held out")
-    matrix = confusion(labels, predicted, classes)
-    each, seen = class_scores(matrix), matrix.sum(axis=0) + matrix.sum(axis=1) > 0
-    means = (float(column[seen].mean()) for column in (each.precision, each.recall, each.f1))
-    return Scores(float(np.diag(matrix).sum() / matrix.sum()), *means)
+    each, seen = class_scores(labels, predicted, classes), np.union1d(labels, predicted)
+    means = (float(each[name][seen].mean()) for name in ("precision", "recall", "f1"))
+    return Scores(float((labels == predicted).mean()), *means)
 
 
 def _share(part: Labels, whole: Labels) -> _Floats:
     return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
-
-
-_NO_LABEL = "?"
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +133,7 @@ def _label_report(recipe: Recipe, labels: Labels, probabilities: npt.NDArray[np.
 
 def class_report(labels: Labels, predicted: Labels, names: Sequence[str]) -> dict[str, dict[str, float]]:
     """Precision, recall and F1 of each class, and how many windows it has."""
-    each = class_scores(confusion(labels, predicted, len(names)))
-    columns = {"windows": each.support, "precision": each.precision, "recall": each.recall, "f1": each.f1}
+    columns = class_scores(labels, predicted, len(names))
     return {name: {key: column[i].item() for key, column in columns.items()} for i, name in enumerate(names)}
 
 

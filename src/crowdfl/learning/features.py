@@ -23,8 +23,13 @@ _STILL = 1e-6  # a number that never changes is not divided by zero
 _FLOOR = 0.02  # about the noise of a resting sensor, in g; keeps the logarithm of stillness finite
 
 
-def flat(windows: Windows) -> Inputs:
-    return _rows(windows)
+def _rows(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+    """One for each window; there may be none."""
+    return values.reshape(len(values), math.prod(values.shape[1:]))
+
+
+def _log(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    return np.asarray(np.log(values + _FLOOR))
 
 
 def motion(windows: Windows) -> Inputs:
@@ -54,13 +59,8 @@ def spectral(windows: Windows) -> Inputs:
     return np.concatenate([logs, mean, signal.std(axis=1)], axis=1).astype(np.float32)
 
 
-def unchanged(windows: Windows) -> Inputs:
-    """(n, length, channels), for code that takes time and channels apart."""
-    return windows
-
-
 FEATURES: Mapping[str, Callable[[Windows], Inputs]] = MappingProxyType(
-    {"flat": flat, "motion": motion, "spectral": spectral, "windows": unchanged}
+    {"flat": _rows, "motion": motion, "spectral": spectral, "windows": lambda windows: windows}  # the last, as they are
 )
 
 
@@ -83,12 +83,3 @@ def scaled(inputs: Inputs, own: Inputs) -> Inputs:
     mean = rows.mean(axis=0)
     deviation = np.sqrt(((rows - mean) ** 2).mean(axis=0))
     return np.asarray((inputs - mean) / np.maximum(deviation, _STILL), dtype=np.float32)
-
-
-def _rows(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-    """One for each window; there may be none."""
-    return values.reshape(len(values), math.prod(values.shape[1:]))
-
-
-def _log(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-    return np.asarray(np.log(values + _FLOOR))

@@ -4,7 +4,6 @@ The functions get the model in the form that they know (`crowdfl.learning.models
 they raise comes out as it is: an agent that waits for a platform must not take it for the platform's trouble.
 """
 
-import hashlib
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
@@ -16,7 +15,7 @@ from typing import Any
 
 from crowdfl.errors import CrowdFLError, DataMalformed, LearningError, NothingToContribute, SettingsError
 from crowdfl.learning.models.forms import ModelForm
-from crowdfl.learning.models.learner import Update
+from crowdfl.learning.models.learner import Update, seed_of
 from crowdfl.learning.models.shape import ModelShape, Weights
 
 TrainFunction = Callable[..., Any]
@@ -48,8 +47,7 @@ class TrainingInfo:
     @classmethod
     def of(cls, number: int, rounds: int, person: str, seed: int) -> "TrainingInfo":
         """With a seed of its own, from one that all share."""
-        digest = hashlib.sha256(f"{seed}/{number}/{person}".encode()).digest()
-        return cls(number, rounds, person, int.from_bytes(digest[:4]))
+        return cls(number, rounds, person, seed_of(seed, number, person))
 
 
 class FunctionRaised(Exception):

@@ -12,9 +12,8 @@ from crowdfl.errors import DataMalformed, SettingsError
 from crowdfl.learning.datasets.data import Cut, Labels, Person, Split, Values, Windows, relabelled, standardised, valued
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.learning.features import Inputs, features, features_per_window, scaled
-from crowdfl.learning.models.learner import Learner, Training
-from crowdfl.learning.models.own_learner import OwnLearner
-from crowdfl.learning.models.softmax import SoftmaxLearner
+from crowdfl.learning.models.learner import Learner, SoftmaxLearner, Training
+from crowdfl.learning.models.own_code import OwnLearner
 from crowdfl.learning.models.torch_models import TorchLearner, built_in, convolutional, mlp, own_loss, own_module
 from crowdfl.settings import TrainingSettings, is_code
 

@@ -14,9 +14,30 @@ from typing import Protocol
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, commit, verify
 from crowdfl.errors import AlreadyPaid, ClaimRefused, MasksDoNotFit, RewardOutOfRange, SealBroken, WrongAmount
-from crowdfl.protocols.envelopes import RewardEnvelope, reward_context, reward_statement
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import CspMemory
+
+
+class RewardEnvelope(Message, kind=18):
+    """SP to one participant: the mask, its salt, and what CSP sealed."""
+
+    mask: int
+    salt: bytes
+    sealed: bytes
+
+    def __repr__(self) -> str:
+        return "RewardEnvelope(secret)"
+
+
+def reward_context(context: bytes, who: str) -> bytes:
+    return b"crowdfl reward 2" + len(context).to_bytes(4, "big") + context + who.encode()
+
+
+def reward_statement(context: bytes, who: str, commitment: bytes, masked: bytes) -> bytes:
+    """What CSP signs of a reward that it seals: for whom, in which round, under which mask."""
+    parts = (context, who.encode(), commitment, masked)
+    return b"crowdfl reward statement 1" + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
 
 _LONGEST_AMOUNT = 128  # bits
 _TASK, _NAME, _SIGNATURE = 32, 20, 64  # bytes of a task's id, of a participant's name, of a signature

@@ -8,8 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TypeVar
 
-from crowdfl.protocols.costs import Costs
-from crowdfl.protocols.party import View
+from crowdfl.protocols.party import Costs, View
 
 Reply = Callable[[], bytes]
 """CSP's answer: the call waits until it is there."""

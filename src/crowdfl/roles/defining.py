@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError
-from crowdfl.learning.datasets import watch_data as watch
+from crowdfl.learning.datasets import supplied as watch
 from crowdfl.learning.models.learner import Learner
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.learning.recipe import Recipe

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import LimitExceeded, QuotaExceeded
-from crowdfl.learning.models.files import from_safetensors
+from crowdfl.learning.models.forms import from_safetensors
 from crowdfl.roles.records import StoredTask, TaskState
 from crowdfl.settings import SpSettings, TaskLimits
 

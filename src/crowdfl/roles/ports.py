@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, Unpack
 
-from crowdfl.crypto.paillier.randomizers import RandomizerSource
+from crowdfl.crypto.paillier.pctd import RandomizerSource
 from crowdfl.errors import CrowdFLError
 from crowdfl.roles.records import (
     ClockNotes,

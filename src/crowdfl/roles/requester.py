@@ -13,7 +13,7 @@ import numpy.typing as npt
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Appointment, Definition, Invitation, sign_document
 from crowdfl.errors import DocumentError, FormatError, NotReady, UnknownTask
-from crowdfl.learning.models.files import from_safetensors, to_safetensors
+from crowdfl.learning.models.forms import from_safetensors, to_safetensors
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Average, RequesterProtocol, Tools
 from crowdfl.protocols.registry import profile_named

@@ -1,18 +1,27 @@
-"""A role opened over its data folder: its store, its files, its peers, its app. `server` then serves the app."""
+"""A role opened over its data folder: its store, its files, its peers, its app. `server` then serves the app.
 
+On SIGHUP it reads its certificate, whom it trusts, and its peers' tokens and keys again. All is read and checked before
+anything of it is used, so that a damaged file changes nothing. Connections stay.
+"""
+
+import asyncio
 import contextlib
+import signal
+import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fastapi import FastAPI
+from structlog.types import FilteringBoundLogger
 
-from crowdfl.crypto.backends import backend_named
-from crowdfl.crypto.compute import Backend, Threads, default_backend
+from crowdfl.crypto.compute import Backend, Threads, backend_named, default_backend
+from crowdfl.errors import CrowdFLError
 from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.profile import Tools
 from crowdfl.retry import Backoff
@@ -28,26 +37,23 @@ from crowdfl.roles.sp.holdings import SpHoldings
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.time import ClockWatch
+from crowdfl.services import tracing
 from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.background.checker import Checker
 from crowdfl.services.background.sweeper import Sweep, Sweeper, SweepTicker
-from crowdfl.services.background.watching import around_step, calls_to, role_of
 from crowdfl.services.background.workers import FailureBackoff, PayoutCommand, Payouts, Ticker
 from crowdfl.services.client.breaker import Breaker
-from crowdfl.services.client.peer_link import PeerAccess, PeerCalls, PeerLink, tell_doubt
+from crowdfl.services.client.peer_link import PeerAccess, PeerCalls, PeerLink, calls_to, tell_doubt
 from crowdfl.services.client.peers import CspClient, KgcClient
-from crowdfl.services.client.transport import Link
-from crowdfl.services.clock import SystemClock
+from crowdfl.services.client.transport import Link, SystemClock
 from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
 from crowdfl.services.http.auth import Pins, Tokens
 from crowdfl.services.http.tls import CertificateFiles
-from crowdfl.services.reload import Reloads
-from crowdfl.services.tracing import TracedRounds
 from crowdfl.settings import (
     BrowserSettings,
     ComputingSettings,
@@ -61,8 +67,69 @@ from crowdfl.storage import migrations
 from crowdfl.storage.atomic import read_secret
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sealed_blobs import SealedBlobs, require_open
+from crowdfl.storage.settings_file import role_of
 from crowdfl.storage.signing import signing_key
 from crowdfl.storage.sql import SqlStore
+
+Prepare = Callable[[Any], Callable[[], None]]
+"""Reads again what the service's own settings name; what it returns puts that to use."""
+
+
+class ServerTls:
+    """The context that a server listens with; each new connection takes the newest one."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.context = self._current = context
+        context.sni_callback = self._choose  # called at every handshake, with or without a name
+
+    def replace(self, context: ssl.SSLContext) -> None:
+        self._current = context
+
+    def _choose(self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        connection.context = self._current
+
+
+class Reloads(Background):
+    """All that one service reads again."""
+
+    def __init__(self, log: FilteringBoundLogger, settings: ServiceSettings) -> None:
+        self.read_settings: Callable[[], ServiceSettings] = lambda: settings
+        self._log = log
+        self._prepares: list[Prepare] = []
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def add(self, prepare: Prepare) -> None:
+        self._prepares.append(prepare)
+
+    def start(self) -> None:
+        if threading.current_thread() is threading.main_thread():  # elsewhere no signal arrives
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_signal_handler(signal.SIGHUP, self._in_thread)
+
+    def stop(self) -> None:
+        if self._loop is not None:
+            self._loop.remove_signal_handler(signal.SIGHUP)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # one that comes late must not end what is ending well
+
+    def reload(self) -> None:
+        """Raise the named error of what is wrong, and then use nothing of it."""
+        with self._lock:
+            settings = self.read_settings()
+            for use in [prepare(settings) for prepare in self._prepares]:
+                use()
+
+    def _in_thread(self) -> None:
+        threading.Thread(target=self._reload_and_tell, name="reload", daemon=True).start()
+
+    def _reload_and_tell(self) -> None:
+        try:
+            self.reload()
+        except (CrowdFLError, OSError) as wrong:
+            self._log.error("not reloaded", error=type(wrong).__name__, why=str(wrong))
+        else:
+            self._log.info("reloaded")
+
 
 _LOOK_SECONDS = 10.0  # between looks whether a sweep is due
 _ONCE = Backoff(deadline=0.0)  # whoever is away now is told later
@@ -101,7 +168,7 @@ def _tools(settings: ComputingSettings, backend: Backend, observer: Observer | N
         backend,
         insecure_test_key=settings.insecure_test_key,
         constant_time=settings.constant_time,
-        observer=observer or TracedRounds(),
+        observer=observer or tracing.TracedRounds(),
     )
 
 
@@ -202,7 +269,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
             starting=checker.start,
         ),
         reloads,
-        Payouts(log, sp.payments, settings.tick_seconds),
+        Payouts(log, sp.payments.run_one, settings.tick_seconds, sp.payments.abandon),
         Ticker(log, sp.tick, settings.tick_seconds),
         _sweeping("sp", ends.sweep, ends.tick, 10 * settings.tick_seconds),
         peers,
@@ -215,6 +282,13 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     app.state.parts = SpParts(sp, ends, tokens, peers.breakers, folder, settings)
     _let_pages_in(app, settings)
     return app
+
+
+@contextlib.contextmanager
+def around_step(task: str) -> Iterator[None]:
+    """One step of a task: its lines and its calls to peers carry an id of its own."""
+    with logs.working_under(), tracing.span("step", task=task):
+        yield
 
 
 def _let_pages_in(app: FastAPI, settings: BrowserSettings) -> None:
@@ -295,10 +369,9 @@ def _store(settings: ServiceSettings) -> SqlStore:
 
 def _database(settings: ServiceSettings, *, upgrade: bool = True) -> str:
     """Its URL, of the newest form."""
-    url = settings.database or f"sqlite:///{settings.data / 'state.db'}"
     if upgrade:
-        migrations.upgrade(url)
-    return url
+        migrations.upgrade(settings.database_url)
+    return settings.database_url
 
 
 def open_keys(settings: ServiceSettings) -> Blobs:

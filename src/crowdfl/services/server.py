@@ -20,15 +20,18 @@ from structlog.types import FilteringBoundLogger
 from crowdfl.errors import ServiceUnavailable, SettingsError
 from crowdfl.retry import Backoff
 from crowdfl.services import tracing
-from crowdfl.services.background.watching import add_certificate_gauge
 from crowdfl.services.background.workers import Worker
 from crowdfl.services.http import logs, tls
-from crowdfl.services.http.connections import ConnectionGate, LimitedListener, room_for, shrink_tls_buffers
-from crowdfl.services.http.h11 import LimitedH11Protocol
+from crowdfl.services.http.app_factory import ServiceMetrics, add_certificate_gauge
+from crowdfl.services.http.connections import (
+    ConnectionGate,
+    LimitedH11Protocol,
+    LimitedListener,
+    room_for,
+    shrink_tls_buffers,
+)
 from crowdfl.services.http.logs import rate_limit_library_logs
-from crowdfl.services.http.middleware import ServiceMetrics
-from crowdfl.services.reload import Reloads, ServerTls
-from crowdfl.services.run import certificate_files, open_csp, open_kgc, open_sp
+from crowdfl.services.run import Reloads, ServerTls, certificate_files, open_csp, open_kgc, open_sp
 from crowdfl.settings import CspSettings, KgcSettings, ServiceSettings, SpSettings
 
 _LOOK_SECONDS = 0.5
@@ -42,11 +45,22 @@ _SWEEP_SECONDS = 5
 @contextlib.contextmanager
 def running(app: FastAPI, settings: ServiceSettings) -> Iterator[str]:
     server, listener, url = make_server(app, settings)
+    with in_thread(server, listener):
+        yield url
+
+
+@contextlib.contextmanager
+def in_thread(server: uvicorn.Server, listener: socket.socket) -> Iterator[None]:
+    """Served by a thread of this process, for as long as this lasts."""
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server")
     thread.start()
     try:
-        _wait_until_started(server, thread)
-        yield url
+        looks = Backoff.steady(0.01).start()
+        while not server.started:
+            if not thread.is_alive():
+                raise ServiceUnavailable("the server did not start")
+            looks.wait()
+        yield
     finally:
         server.should_exit = True
         thread.join()
@@ -155,7 +169,7 @@ def make_server(app: FastAPI, settings: ServiceSettings) -> tuple[uvicorn.Server
     if files is not None:
         shrink_tls_buffers()
         config.ssl = _tls(settings, getattr(app.state, "reloads", None))
-    listener = LimitedListener.over(bind(settings), gate)
+    listener = LimitedListener.over(bind(settings.address, settings.port), gate)
     # asyncio sets this on its own sockets only; without it, an answer's second part waits 40 ms for the first's receipt.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     host, port = listener.getsockname()[:2]
@@ -202,19 +216,10 @@ def _sweeping(gate: ConnectionGate) -> Callable[[], Awaitable[None]]:
     return sweep
 
 
-def bind(settings: ServiceSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
+def bind(address: str, port: int, otherwise: str = "choose another `listen` or `port`") -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        return socket.create_server((settings.address, settings.port), family=family, backlog=2048)
+        return socket.create_server((address, port), family=family, backlog=2048)
     except OSError as wrong:
-        where = f"{settings.address} port {settings.port}"
         why = str(wrong.strerror).partition(" (while")[0]  # Python adds the address, which is in the message already
-        raise ServiceUnavailable(f"cannot listen on {where}: {why}; choose another `listen` or `port`") from None
-
-
-def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:
-    looks = Backoff.steady(0.01).start()
-    while not server.started:
-        if not thread.is_alive():
-            raise ServiceUnavailable("the server did not start")
-        looks.wait()
+        raise ServiceUnavailable(f"cannot listen on {address} port {port}: {why}; {otherwise}") from None

@@ -14,8 +14,8 @@ from crowdfl.crypto.compute import default_backend
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable, SettingsError, SlotOverflow
 from crowdfl.learning.functions import FunctionTrainer
-from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.exchange import Silent
+from crowdfl.protocols.party import Costs
 from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.retry import no_jitter
 from crowdfl.roles.participant.agent import Agent, Waits

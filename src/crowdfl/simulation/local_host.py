@@ -27,9 +27,8 @@ from crowdfl.errors import (
 )
 from crowdfl.learning.models.learner import Update
 from crowdfl.learning.models.shape import ModelShape, Weights
-from crowdfl.protocols.costs import Costs
 from crowdfl.protocols.exchange import Observer
-from crowdfl.protocols.party import View
+from crowdfl.protocols.party import Costs, View
 from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.csp import Csp

@@ -1,28 +1,36 @@
-"""What a simulation gives back: the model, a history by round, rewards, costs; as text, in notebooks, as pictures and files."""
+"""What a simulation gives back: the model, a history by round, rewards, costs; as text, in notebooks, as pictures and files.
+
+And how it shows that it goes on: a bar on a terminal, lines elsewhere, a line that changes in a notebook.
+"""
 
 import html
+import importlib
 import io
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from crowdfl.display import html_table, text_table
 from crowdfl.errors import PackageMissing, SettingsError
-from crowdfl.learning.models.files import write_npz
-from crowdfl.learning.models.forms import numpy_entries
-from crowdfl.protocols.costs import Costs
+from crowdfl.learning.models.forms import numpy_entries, write_npz, write_safetensors
+from crowdfl.protocols.party import Costs
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.atomic import write_private
+from crowdfl.text import html_table, in_notebook, text_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_UNITS = ("B", "kB", "MB", "GB", "TB")
+_WRITERS: Mapping[str, Callable[[Mapping[str, Any]], bytes]] = {".npz": write_npz, ".safetensors": write_safetensors}
 
 
 @dataclass(frozen=True)
@@ -187,22 +195,87 @@ def _cell(name: str, value: float | None) -> str:
     if value is None:
         return "-"
     if name.startswith("bytes_"):
-        return size_words(int(value))
+        return decimal(int(value))
     return f"{value:.2f}" if name == "seconds" else str(value) if isinstance(value, int) else f"{value:.4g}"
 
 
-def size_words(count: float) -> str:
-    """Bytes for people."""
-    place = 0
-    while count >= 1000 and place < len(_UNITS) - 1:
-        count, place = count / 1000, place + 1
-    return f"{count:.0f} {_UNITS[place]}" if place == 0 else f"{count:.1f} {_UNITS[place]}"
+class Shown(ExitStack):
+    """Who is told how far a simulation is; this one shows nothing."""
+
+    def trained(self, number: int, done: int) -> None:
+        """So many people have trained in a round."""
+
+    def finished(self, round_: SimulatedRound) -> None: ...
 
 
-def _to_safetensors(arrays: Mapping[str, Any]) -> bytes:
-    from safetensors import numpy as safetensors_numpy
+class Lines(Shown):
+    """A line for each round, on standard error."""
 
-    return safetensors_numpy.save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+    def __init__(self, rounds: int) -> None:
+        super().__init__()
+        self._rounds = rounds
+
+    def finished(self, round_: SimulatedRound) -> None:
+        sys.stderr.write(round_words(round_, self._rounds) + "\n")
+        sys.stderr.flush()
 
 
-_WRITERS: Mapping[str, Callable[[Mapping[str, Any]], bytes]] = {".npz": write_npz, ".safetensors": _to_safetensors}
+class Bar(Shown):
+    """A bar of everyone's trainings, and a line for each round that is over."""
+
+    def __init__(self, people: int, rounds: int) -> None:
+        super().__init__()
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        self._bar = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)
+        self._rounds, self._task = rounds, self._bar.add_task(f"round 1 of {rounds}", total=people)
+
+    def __enter__(self) -> Self:
+        self.enter_context(self._bar)
+        return self
+
+    def trained(self, number: int, done: int) -> None:
+        self._bar.update(self._task, description=f"round {number} of {self._rounds}: trained", completed=done)
+
+    def finished(self, round_: SimulatedRound) -> None:
+        self._bar.console.print(round_words(round_, self._rounds), markup=False)
+
+
+class Cell(Shown):
+    """One line below a notebook's cell, which changes."""
+
+    def __init__(self, people: int, rounds: int) -> None:
+        super().__init__()
+        module: Any = importlib.import_module("IPython.display")  # there, where a notebook is
+        self._handle = module.display({"text/plain": "round 1"}, raw=True, display_id=True)
+        self._people, self._rounds, self._last = people, rounds, ""
+
+    def _show(self, text: str) -> None:
+        if self._handle is not None and text != self._last:
+            self._last = text
+            self._handle.update({"text/plain": text}, raw=True)
+
+    def trained(self, number: int, done: int) -> None:
+        self._show(f"round {number} of {self._rounds}: {done} of {self._people} have trained")
+
+    def finished(self, round_: SimulatedRound) -> None:
+        self._show(round_words(round_, self._rounds))
+
+
+def shown(progress: bool | None, people: int, rounds: int) -> Shown:
+    """As asked for: None shows where somebody looks, and nothing in a pipe or a log."""
+    if progress is False:
+        return Shown()
+    if in_notebook():
+        return Cell(people, rounds)
+    if sys.stderr is not None and sys.stderr.isatty():
+        return Bar(people, rounds)
+    return Lines(rounds) if progress else Shown()
+
+
+def round_words(round_: SimulatedRound, rounds: int) -> str:
+    """A round in one line."""
+    if not round_.is_averaged:
+        return f"round {round_.number} of {rounds}: given up, too few took part"
+    away = f", {len(round_.dropped)} dropped" if round_.dropped else ""
+    metrics = "".join(f", {name} {value:.4g}" for name, value in round_.metrics.items())
+    return f"round {round_.number} of {rounds}: {len(round_.participants)} took part{away}{metrics}, {round_.seconds:.1f} s"

@@ -37,8 +37,7 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.records import Round, RoundState
 from crowdfl.settings import TaskOptions, TaskSettings, from_millionths, option_words, to_millionths
 from crowdfl.simulation.crowd import Away, Dropouts, SimulatedCrowd, away_in
-from crowdfl.simulation.progress import Shown, shown
-from crowdfl.simulation.result import SimulatedRound, SimulationResult
+from crowdfl.simulation.result import Shown, SimulatedRound, SimulationResult, shown
 
 _Floats = npt.NDArray[np.float64]
 _FEWEST = 3

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import EncodingError, FormatError, SettingsError
-from crowdfl.learning.models.files import from_npz, from_safetensors, read_arrays, to_npz, to_safetensors
+from crowdfl.learning.models.forms import from_npz, from_safetensors, read_arrays, to_npz, to_safetensors
 from crowdfl.learning.models.shape import Weights
 from crowdfl.storage.atomic import write_private
 

@@ -21,8 +21,7 @@ import numpy as np
 
 from crowdfl.crypto.blocks import Block, at_least, empty
 from crowdfl.crypto.compute import Progress
-from crowdfl.crypto.paillier.pctd import PublicKey
-from crowdfl.crypto.paillier.randomizers import RandomizerSource
+from crowdfl.crypto.paillier.pctd import PublicKey, RandomizerSource
 from crowdfl.errors import (
     Cancelled,
     KeyMismatch,

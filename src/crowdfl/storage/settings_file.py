@@ -56,6 +56,15 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} cannot be read: {wrong.strerror}") from None
 
 
+def role_of(settings: ServiceSettings) -> str:
+    return next(name for name, model in SERVICES.items() if type(settings) is model)
+
+
+def role_in(found: Mapping[str, Any]) -> str:
+    """As the file says it; else SP alone is told where CSP is, and KGC knows no peer."""
+    return str(found.get("role", "sp" if "csp" in found else "csp" if "kgc" in found else "kgc"))
+
+
 def _where(path: Path) -> str:
     """Where it may be: a role's commands look in the folder that they are typed in."""
     if path.name != "settings.toml":

@@ -1,7 +1,7 @@
 """SP's console at /console: its page for the operator, and the routes that the page calls.
 
 Every route but the page's own files and the login needs a session (`SessionGuard`). What changes something is one transaction
-of the desk that the commands use, and is logged with the name of the operator's token.
+of the actions that the commands use too, and is logged with the name of the operator's token.
 """
 
 import dataclasses
@@ -19,14 +19,13 @@ from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.services.http import logs
 from crowdfl.services.http.bodies import SMALL_LIMIT, Form, Number, TaskId, Who, json_body
 from crowdfl.services.run import SpParts
-from crowdfl.settings import to_millionths
+from crowdfl.settings import SpSettings, to_millionths
 from crowdfl.storage.sql import SqlStore
 from crowdfl.web.events import EventHistory, Snapshots, Streams, UploadWatch
 from crowdfl.web.overview import ROUNDS, Overview
-from crowdfl.web.session import PATH, Session, SessionGuard, Sessions, require_own_page
-from crowdfl.web.static import PACKAGE, add_static, load_assets, page_headers
+from crowdfl.web.pages import add_phone_page, add_static, page_assets
+from crowdfl.web.shell import PATH, SEALED, Session, SessionGuard, Sessions, console_routes
 
-_SEALED = {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"}
 _LEAST_TYPED = 6  # characters of a task's id that confirm what cannot be undone
 DepositName = Annotated[str, InPath(pattern="^[A-Za-z0-9._-]{1,64}$")]
 Rounds = Annotated[int, Query(ge=1, le=1000)]
@@ -69,95 +68,94 @@ class Console:
     """What the routes share."""
 
     parts: SpParts
-    desk: OperatorActions
+    actions: OperatorActions
     overview: Overview
     streams: Streams
-    door: SessionGuard
+    guard: SessionGuard
 
     def cancel(self, task: str, form: CancelForm) -> None:
         require_typed(task, form.begins)
-        self.desk.store.task(task)
-        self.desk.cancel(task, require_reason(form.reason))
+        self.actions.store.task(task)
+        self.actions.cancel(task, require_reason(form.reason))
 
     def purge(self, task: str, form: PurgeForm) -> None:
         require_typed(task, form.begins)
-        self.desk.purge(self.desk.store.task(task), results=form.results)
+        self.actions.purge(self.actions.store.task(task), results=form.results)
         self.overview.forget()
 
 
+def add_pages(app: FastAPI, settings: SpSettings) -> None:
+    """The pages that SP serves, to an app of `open_sp`; the command line does this, since services know nothing of pages."""
+    add_phone_page(app, settings)
+    add_console(app, app.state.parts)
+
+
 def add_console(app: FastAPI, parts: SpParts) -> Console:
-    """Adds the console to SP's app."""
     sp = parts.sp
-    recollection = EventHistory(sp.clock.now)
-    _watch(app, parts, recollection)
-    desk = OperatorActions(parts.ends.holdings, sp.clock, sp.sure_books, sp.steps.abort)
-    overview = Overview(parts, desk, recollection)
-    streams = Streams(Snapshots(overview.sections), recollection)
-    console = Console(parts, desk, overview, streams, SessionGuard(Sessions(parts.tokens)))
-    routes = APIRouter(prefix=PATH, include_in_schema=False, dependencies=[Depends(_sealed)])
+    history = EventHistory(sp.clock.now)
+    _watch(app, parts, history)
+    actions = OperatorActions(parts.ends.holdings, sp.clock, sp.sure_books, sp.steps.abort)
+    overview = Overview(parts, actions, history)
+    streams = Streams(Snapshots(overview.sections))
+    console = Console(parts, actions, overview, streams, SessionGuard(Sessions(parts.tokens)))
+    routes = console_routes(PATH)
     _add_session(routes, console)
     _add_views(routes, console)
     _add_actions(routes, console)
     app.include_router(routes)
-    add_static(app, PATH, load_assets(PACKAGE / "console"), page_headers)  # last: it takes every name that is left
+    add_static(app, PATH, page_assets("console", PATH)[PATH])  # last: it takes every name that is left
     return console
 
 
-def _watch(app: FastAPI, parts: SpParts, recollection: EventHistory) -> None:
+def _watch(app: FastAPI, parts: SpParts, history: EventHistory) -> None:
     """What the store and the role tell their log, the console hears too."""
     store, options = parts.sp.store, parts.sp.options
     if isinstance(store, SqlStore):
-        store.listeners.append(recollection.hear)
-    logged = options.events
+        store.listeners.append(history.hear)
+    log = options.events
 
-    def told(event: str, /, **fields: object) -> None:
-        logged(event, **fields)
-        recollection.hear(event, **fields)
+    def hear(event: str, /, **fields: object) -> None:
+        log(event, **fields)
+        history.hear(event, **fields)
 
-    options.events = told
-    app.add_middleware(UploadWatch, recollection=recollection)
-
-
-def _sealed(response: Response) -> None:
-    """Data is for the console's own page, and is never taken for anything else."""
-    response.headers.update(_SEALED)
+    options.events = hear
+    app.add_middleware(UploadWatch, history=history)
 
 
 def _add_session(routes: APIRouter, console: Console) -> None:
-    door, log = console.door, logs.get("sp")
+    guard, log = console.guard, logs.get("sp")
     token = Annotated[LoginForm, Depends(json_body(LoginForm, SMALL_LIMIT))]
 
-    @routes.post("/session", status_code=204, dependencies=[Depends(require_own_page)])
+    @routes.post("/session", status_code=204, dependencies=[Depends(guard.require_own_page)])
     def log_in(request: Request, body: token, response: Response) -> None:
         """An operator token opens a session."""
         try:
-            session = door.log_in(request, body.token, response)
+            session = guard.log_in(request, body.token, response)
         except CrowdFLError as refusal:
             log.warning("console login refused", error=type(refusal).__name__)
             raise
         log.info("console login", operator=session.token.name)
 
     @routes.get("/session")
-    def session(found: Annotated[Session, Depends(door)]) -> dict[str, Any]:
+    def session(found: Annotated[Session, Depends(guard)]) -> dict[str, Any]:
         """Whose it is, and the seconds that it can last."""
-        sessions, now = door.sessions, door.sessions.now()
-        left = {"idle": sessions.idle, "left": max(0, int(found.began + sessions.longest - now))}
-        return {"name": found.token.name, "host": console.parts.settings.host, **left}
+        lasts = {"idle": guard.sessions.idle, "left": guard.sessions.left(found)}
+        return {"name": found.token.name, "host": console.parts.settings.host, **lasts}
 
-    @routes.delete("/session", status_code=204, dependencies=[Depends(require_own_page)])
+    @routes.delete("/session", status_code=204, dependencies=[Depends(guard.require_own_page)])
     def log_out(request: Request, response: Response) -> None:
         """Safe to repeat."""
-        door.log_out(request, response)
+        guard.log_out(request, response)
 
 
 def _add_views(routes: APIRouter, console: Console) -> None:
-    operator, overview = [Depends(console.door)], console.overview
+    operator, overview = [Depends(console.guard)], console.overview
 
     @routes.get("/events")
-    async def events(request: Request, found: Annotated[Session, Depends(console.door)]) -> StreamingResponse:
+    async def events(request: Request, found: Annotated[Session, Depends(console.guard)]) -> StreamingResponse:
         """Server-sent events: the overview, then what changes in it."""
-        answer = console.streams.answer(request.scope, partial(console.door.sessions.is_alive, found))
-        answer.headers.update(_SEALED)
+        answer = console.streams.answer(request.scope, partial(console.guard.sessions.is_alive, found))
+        answer.headers.update(SEALED)
         return answer
 
     @routes.get("/tasks/{task}", dependencies=operator)
@@ -168,18 +166,18 @@ def _add_views(routes: APIRouter, console: Console) -> None:
     @routes.get("/tasks/{task}/rounds/{number}/uploads", dependencies=operator)
     def uploads(task: TaskId, number: Number) -> list[dict[str, Any]]:
         """The last uploads of a round."""
-        console.desk.store.task(task)
+        console.actions.store.task(task)
         return overview.uploads(task, number)
 
     @routes.get("/tasks/{task}/held", dependencies=operator)
     def held(task: TaskId) -> dict[str, int]:
         """What is held of a task, by kind: every file is looked at, so that the page asks only before it purges."""
-        console.desk.store.task(task)
-        return console.desk.held(task)
+        console.actions.store.task(task)
+        return console.actions.held(task)
 
 
 def _add_actions(routes: APIRouter, console: Console) -> None:
-    operator = Annotated[Session, Depends(console.door)]
+    operator = Annotated[Session, Depends(console.guard)]
     sp, deposit = console.parts.sp, "/tasks/{task}/deposits/{name}"
     received = Annotated[ReceivedForm, Depends(json_body(ReceivedForm, SMALL_LIMIT))]
     cancelling = Annotated[CancelForm, Depends(json_body(CancelForm, SMALL_LIMIT))]

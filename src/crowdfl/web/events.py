@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from crowdfl.errors import BadSignature, CrowdFLError, Forbidden, ServiceUnavailable
 from crowdfl.services.http import logs
-from crowdfl.services.http.h11 import ON_STOP
+from crowdfl.services.http.connections import ON_STOP
 from crowdfl.services.http.signatures import SIGNED
 
 Row = dict[str, Any]
@@ -56,7 +56,6 @@ class EventHistory:
     _refusals: OrderedDict[tuple[str, int, str, str], Row] = field(default_factory=OrderedDict, repr=False)
     _news: deque[Row] = field(default_factory=lambda: deque(maxlen=_MOST_NEWS), repr=False)
     _numbers: Any = field(default_factory=lambda: itertools.count(1), repr=False)
-    _listeners: set[Callable[[], None]] = field(default_factory=set, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
@@ -64,27 +63,31 @@ class EventHistory:
 
     def hear(self, event: str, /, **fields: object) -> None:
         """An event of the store's or the role's; amounts that participants earn are in none."""
-        at, shown = self.now(), {name: _plain(fields[name]) for name in _FIELDS if name in fields}
+        at, known = self.now(), {name: _plain(fields[name]) for name in _FIELDS if name in fields}
         with self._lock:
-            self._news.append({"id": next(self._numbers), "at": at, "event": event, **shown})
+            self._news.append({"id": next(self._numbers), "at": at, "event": event, **known})
             step, task, number = _STEPS.get(event), fields.get("task"), fields.get("number")
             if step is not None and isinstance(task, str) and isinstance(number, int):
                 _keep(self._rounds, (task, number), self._rounds.get((task, number), {}) | {step: at}, _MOST_ROUNDS)
-        self._nudge()
 
     def arrived(self, task: str, number: int, who: str) -> None:
         with self._lock:
             _keep(self._arrivals, (task, number, who), self.now(), _MOST_ARRIVALS)
-        self._nudge()
 
     def refused(self, task: str, number: int, who: str, error: CrowdFLError) -> None:
         """The same again is counted: a phone may come back for a while."""
-        told, key = logs.described(error), (task, number, who, type(error).__name__)
+        key = (task, number, who, type(error).__name__)
         with self._lock:
             times = self._refusals.get(key, {"times": 0})["times"] + 1
-            row = {"at": self.now(), "task": task, "number": number, "who": who, "times": times, **told}
+            row = {
+                "at": self.now(),
+                "task": task,
+                "number": number,
+                "who": who,
+                "times": times,
+                **logs.described(error),
+            }
             _keep(self._refusals, key, row, _MOST_REFUSALS)
-        self._nudge()
 
     def count_stranger(self) -> None:
         self.strangers += 1
@@ -116,23 +119,6 @@ class EventHistory:
             "news": {str(row["id"]): row for row in news},
         }
 
-    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """`listener` is called whenever something has happened, from any thread; the answer ends that."""
-        with self._lock:
-            self._listeners.add(listener)
-
-        def end() -> None:
-            with self._lock:
-                self._listeners.discard(listener)
-
-        return end
-
-    def _nudge(self) -> None:
-        with self._lock:
-            listeners = list(self._listeners)
-        for listener in listeners:
-            listener()
-
 
 def _plain(value: object) -> str | int | bool | None:
     return value if value is None or isinstance(value, str | int) else str(value)
@@ -150,7 +136,7 @@ class UploadWatch:
     """ASGI middleware: tells which uploads came, and which were refused and why."""
 
     app: ASGIApp
-    recollection: EventHistory
+    history: EventHistory
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = _UPLOAD.fullmatch(scope["path"]) if scope["type"] == "http" else None
@@ -167,16 +153,16 @@ class UploadWatch:
         await self.app(scope, receive, sending)
         problem, place = scope.get("crowdfl.problem"), (found[1], int(found[2]), found[3])
         if status == 201:
-            self.recollection.arrived(*place)
+            self.history.arrived(*place)
         elif isinstance(problem, CrowdFLError):
             self._tell(problem, place, signed=SIGNED in scope)
 
     def _tell(self, problem: CrowdFLError, place: tuple[str, int, str], *, signed: bool) -> None:
         """Only what a participant has signed is shown by name: anyone can send the rest, in any number and any name."""
         if signed and not isinstance(problem, _NOT_OWN):
-            self.recollection.refused(*place, problem)
+            self.history.refused(*place, problem)
         else:
-            self.recollection.count_stranger()
+            self.history.count_stranger()
 
 
 @dataclass
@@ -224,12 +210,11 @@ def message(event: str, data: object) -> str:
 
 @dataclass
 class Streams:
-    """Browsers that watch. While nothing happens, a stream is a timer: it holds no thread and no connection to the store."""
+    """Browsers that watch. Between two looks a stream is a timer: it holds no thread and no connection to the store."""
 
-    looks: Snapshots
-    recollection: EventHistory
+    snapshots: Snapshots
     most: int = 16
-    pulse: float = 2.0  # seconds between looks if nobody nudges: other processes, and commands, change the store too
+    pulse: float = 1.0  # seconds between looks: other processes, and commands, change the store too
     quiet: float = 15.0  # seconds without a word, so that a proxy keeps the connection
     _open: int = 0
     _limiter: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1), repr=False)
@@ -242,45 +227,45 @@ class Streams:
         """A snapshot, then changes, for as long as `is_alive` says."""
         if self._open >= self.most:
             raise ServiceUnavailable(f"{self.most} consoles are open already: close one, or load this page again later")
-        watch = _Watch()
-        scope[ON_STOP] = watch.stop
+        stopped = asyncio.Event()
+        scope[ON_STOP] = stopped.set
         return StreamingResponse(
-            self._events(watch, is_alive), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+            self._events(stopped, is_alive), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
         )
 
-    async def _events(self, watch: "_Watch", is_alive: Callable[[], bool]) -> AsyncIterator[str]:
+    async def _events(self, stopped: asyncio.Event, is_alive: Callable[[], bool]) -> AsyncIterator[str]:
         if self._open >= self.most:  # others came between the answer's start and now
             return
         self._open += 1
-        end = self.recollection.listen(watch.nudge)
         try:
             yield "retry: 3000\n\n"
             known: Sections | None = None
-            spoken, going_on = time.monotonic(), True
-            while going_on:
+            spoken = time.monotonic()
+            while not stopped.is_set():
                 fresh = await self._look()
-                said = _said(known, fresh)
-                if said or time.monotonic() - spoken > self.quiet:
-                    yield said or ": nothing new\n\n"
+                text = _message_about(known, fresh)
+                if text or time.monotonic() - spoken > self.quiet:
+                    yield text or ": nothing new\n\n"
                     spoken = time.monotonic()
                 known = fresh
-                going_on = await watch.wait(self.pulse, self.looks.rest)
-                if going_on and not _holds(is_alive):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(max(self.pulse, self.snapshots.rest())):
+                        await stopped.wait()
+                if not stopped.is_set() and not _holds(is_alive):
                     yield message("ended", {})
                     return
         finally:
             self._open -= 1
-            end()
 
     async def _look(self) -> Sections | None:
         """In one thread at a time, whoever asks; the others wait without one. None while the store cannot be read."""
         try:
-            return await to_thread.run_sync(self.looks, limiter=self._limiter)
+            return await to_thread.run_sync(self.snapshots, limiter=self._limiter)
         except (CrowdFLError, OSError):  # the log has it from those whose work it stops
             return None
 
 
-def _said(known: Sections | None, fresh: Sections | None) -> str:
+def _message_about(known: Sections | None, fresh: Sections | None) -> str:
     """What a browser is to hear; after a time without, all of it."""
     if fresh is None:
         return message("trouble", {})
@@ -296,35 +281,3 @@ def _holds(is_alive: Callable[[], bool]) -> bool:
         return is_alive()
     except (CrowdFLError, OSError):
         return False
-
-
-class _Watch:
-    """One stream's place to sleep: it wakes when something has happened, when it is time to look, and when the server ends."""
-
-    def __init__(self) -> None:
-        self._loop, self._woken, self._stopped = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
-
-    def stop(self) -> None:
-        """In the loop's own thread."""
-        self._stopped.set()
-        self._woken.set()
-
-    async def wait(self, pulse: float, rest: Callable[[], float]) -> bool:
-        """Until it is time to look; False if the server ends."""
-        await _within(self._woken, pulse)
-        await _within(self._stopped, rest())
-        if not self._stopped.is_set():
-            self._woken.clear()
-        return not self._stopped.is_set()
-
-    def nudge(self) -> None:
-        """From any thread; the loop may have ended."""
-        if not self._woken.is_set():
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._woken.set)
-
-
-async def _within(event: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()

@@ -49,9 +49,9 @@ _PEER_WORDS = {
 class Overview:
     """Reads the store; one that is slow is looked at less often (`events.Snapshots`)."""
 
-    def __init__(self, parts: SpParts, desk: OperatorActions, recollection: EventHistory) -> None:
-        self._parts, self._sp, self._desk = parts, parts.sp, desk
-        self.recollection = recollection
+    def __init__(self, parts: SpParts, actions: OperatorActions, history: EventHistory) -> None:
+        self._parts, self._sp, self._actions = parts, parts.sp, actions
+        self.history = history
         self._over: dict[str, Row] = {}  # rows of tasks that have nothing left to do
         self._forgotten = time.monotonic()
 
@@ -73,7 +73,7 @@ class Overview:
             "payments": {f"{one.task} {one.who}": _payment(one, now) for one in _attention(payments, now)},
             "payouts": _totals(payments, now),
             "health": self._health(),
-            **self.recollection.sections(),
+            **self.history.sections(),
         }
 
     def task(self, task: str, rounds: int = ROUNDS) -> Row:
@@ -86,12 +86,12 @@ class Overview:
             **_learnt(definition.settings.profile),
             "window": definition.settings.window,
             "least": definition.settings.min_participants,
-            "ended": self._desk.ended(task),
+            "ended": self._actions.ended(task),
             "claims_until": claims_until(stored) if stored.state in ENDED else None,
-            "not_told": self._desk.not_told(stored),
+            "not_told": self._actions.not_told(stored),
             "timeline": self._timeline(task, rounds),
-            "watched_since": self.recollection.since,
-            "refusals": self.recollection.refusals(task),
+            "watched_since": self.history.since,
+            "refusals": self.history.refusals(task),
             "ledger": ledger_by_round(self._sp.ledger(task)),
             "deposits": [_deposit(one) for one in self._store.deposits(task)[-_MOST:]],
             "payments": [_payment(one, now) for one in _attention(payments, now)],
@@ -101,7 +101,7 @@ class Overview:
     def uploads(self, task: str, number: int) -> list[Row]:
         """The last ones of a round, the newest first. When one came, the store does not say: `at` is what this process saw."""
         found = self._store.last_uploads(task, number, _MOST)
-        seen = self.recollection.arrival
+        seen = self.history.arrival
         return [{"who": one.who, "late": one.late, "at": seen(task, number, one.who)} for one in found]
 
     def _row(self, stored: StoredTask) -> Row:
@@ -147,7 +147,7 @@ class Overview:
             "clock": {"name": "Clock", "well": sure, "words": clock},
             "tasks": {"name": "Tasks", "well": not failing, "words": steps},
             "disk": _disk(self._parts.folder),
-            "strangers": _strangers(self.recollection.strangers),
+            "strangers": _strangers(self.history.strangers),
         }
 
     def _timeline(self, task: str, most: int) -> list[Row]:
@@ -169,7 +169,7 @@ class Overview:
             "uploads": uploads,
             "rejected": len(rows),
             "rejections": rows[:_MOST],
-            "steps": steps_of(one, self.recollection.steps(task, one.number), self._pays(task)),
+            "steps": steps_of(one, self.history.steps(task, one.number), self._pays(task)),
         }
 
     def _rejected(self, task: str, one: Round) -> dict[str, str]:

@@ -1,53 +1,184 @@
-"""The pages that SP serves beside its API: the phone at /join/, the console at /console/, and what pages share at /web/."""
+"""Files of the pages, read once: each is served under its exact name, so that no path can lead elsewhere.
 
-from collections.abc import Callable, Mapping
+A browser asks each time whether it still has the newest version (ETag), and takes scripts and data from this service alone.
+"""
 
-from fastapi import FastAPI
+import hashlib
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
 
 from crowdfl.settings import SpSettings, origin_of
-from crowdfl.web.console_app import add_console
-from crowdfl.web.static import PACKAGE, Assets, add_static, load_assets, page_headers
 
-# Where each folder of this package is served; the phone's modules import each other by these places, relative ones.
-_PLACES = {"/join": "phone", "/web/common": "common", "/web/vendor": "vendor"}
+_HERE = Path(__file__).parent
+# Where the folders of the phone's page are served; modules import each other by these places, relative ones.
+_SHARED = {"/web/common": "common", "/web/vendor": "vendor"}
+_PHONE = "/join"
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".webmanifest": "application/manifest+json",
+}
+_LICENCES = {"LICENSES": _TYPES[".txt"]}  # what a library asks to be served with
+_INDEX, _WORKER = "index.html", "service-worker.js"
+_KEPT = (".css", ".html", ".js", ".png", ".webmanifest")  # by the service worker
 
 
-class PhoneHeaders:
-    """The headers of the phone's files. Workers are under the policy of their own script, so all files have them."""
+@dataclass(frozen=True)
+class Asset:
+    """One file as it is served."""
 
-    def __init__(self, settings: SpSettings) -> None:
-        self._now = _headers(settings)
+    body: bytes
+    media_type: str
 
-    def __call__(self) -> Mapping[str, str]:
-        return self._now
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.body).hexdigest()
 
-    def prepare(self, settings: SpSettings) -> Callable[[], None]:
-        """For a reload: KGC may have moved."""
-        made = _headers(settings)
+    @property
+    def etag(self) -> str:
+        return f'"{self.digest[:32]}"'
 
-        def use() -> None:
-            self._now = made
 
-        return use
+Assets = Mapping[str, Asset]
+"""Files by their names below a folder's address."""
+Headers = Callable[[], Mapping[str, str]]
+"""What goes with every answer; asked for each time, since a reload may change it."""
+
+
+def load_assets(folder: Path) -> dict[str, Asset]:
+    """The files of a folder and of those inside it: of known types, none hidden, no link that leads out of it."""
+    home = folder.resolve()
+    found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        name: Asset(path.read_bytes(), kind)
+        for name, path in found.items()
+        if (kind := _type_of(name)) is not None and path.resolve().is_relative_to(home)
+    }
+
+
+def page_assets(name: str, place: str) -> dict[str, Assets]:
+    """The files of one page and of what all pages share, by the places that they are served at."""
+    return {at: load_assets(_HERE / folder) for at, folder in {place: name, **_SHARED}.items()}
 
 
 def phone_assets() -> dict[str, Assets]:
-    """Every file of the phone's page, by the place it is served at."""
-    return {place: load_assets(PACKAGE / folder) for place, folder in _PLACES.items()}
+    """Every file of the phone's page."""
+    return with_list(page_assets("phone", _PHONE))
 
 
-def phone_headers(connect: tuple[str, ...]) -> dict[str, str]:
+def with_list(places: Mapping[str, Assets]) -> dict[str, Assets]:
+    """The same files; the phone's service worker lists all others with their hashes."""
+    own = places[_PHONE]
+    files = {"./": own[_INDEX]} | {name: asset for name, asset in own.items() if name != _WORKER}
+    files |= {f"..{place}/{name}": asset for place in _SHARED for name, asset in places[place].items()}
+    hashes = [[name, _integrity(asset)] for name, asset in files.items() if name == "./" or name.endswith(_KEPT)]
+    version = hashlib.sha256(json.dumps(hashes).encode()).hexdigest()[:16]
+    worker = own[_WORKER].body.decode().replace('["", []]', json.dumps([version, hashes]), 1)
+    return {**places, _PHONE: {**own, _WORKER: Asset(worker.encode(), own[_WORKER].media_type)}}
+
+
+def _integrity(asset: Asset) -> str:
+    """As `fetch` takes it."""
+    return f"sha256-{b64encode(bytes.fromhex(asset.digest)).decode()}"
+
+
+def _type_of(name: str) -> str | None:
+    path = Path(name)
+    if any(part.startswith((".", "__")) for part in path.parts):
+        return None
+    return _LICENCES.get(path.name) or _TYPES.get(path.suffix)
+
+
+def page_headers(connect: Iterable[str] = (), *, sensors: bool = False) -> dict[str, str]:
+    """Headers under which a page can load, call and be shown in nothing but itself; `connect` names origins it may call."""
+    policy = {
+        "default-src": "'none'",
+        "script-src": "'self'",
+        "style-src": "'self'",
+        "img-src": "'self' data: blob:",
+        "connect-src": " ".join(("'self'", *dict.fromkeys(connect))),
+        "manifest-src": "'self'",
+        "worker-src": "'self'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
+    motion = "(self)" if sensors else "()"
+    return {
+        "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Permissions-Policy": f"accelerometer={motion}, gyroscope={motion}, camera=(), geolocation=(), magnetometer=(), "
+        "microphone=(), payment=(), usb=()",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
+
+
+def phone_headers(connect: Iterable[str]) -> dict[str, str]:
+    """Of all files of the phone: workers are under the policy of their own script."""
     return page_headers(connect, sensors=True)
 
 
-def add_pages(app: FastAPI, settings: SpSettings) -> None:
-    """To an app of `open_sp`; the command line does this, since services know nothing of pages."""
-    headers = PhoneHeaders(settings)
-    app.state.reloads.add(headers.prepare)
+def add_phone_page(app: FastAPI, settings: SpSettings) -> None:
+    """The phone's page at /join/, to an app of `open_sp`; and what all pages share at /web/."""
+    headers = _headers_of(settings)
+
+    def prepare(new: SpSettings) -> Callable[[], None]:
+        """For a reload: KGC may have moved."""
+        made = _headers_of(new)
+        return lambda: headers.update(made)
+
+    app.state.reloads.add(prepare)
     for place, assets in phone_assets().items():
-        add_static(app, place, assets, headers)
-    add_console(app, app.state.parts)
+        add_static(app, place, assets, lambda: headers)
 
 
-def _headers(settings: SpSettings) -> dict[str, str]:
+def _headers_of(settings: SpSettings) -> dict[str, str]:
     return phone_headers((origin_of(settings.kgc.url), *settings.phone_connect))
+
+
+def add_static(app: FastAPI, prefix: str, assets: Assets, headers: Headers = page_headers) -> None:
+    """Serve these files below `prefix`; its own address shows index.html, if there is one. The API's description omits them."""
+    options = {"methods": ["GET", "HEAD"], "include_in_schema": False}
+
+    async def serve(request: Request, file: str = _INDEX) -> Response:
+        asset = assets.get(file)
+        if asset is None:
+            raise HTTPException(404, headers=dict(headers()))
+        return _answer(request, asset, headers())
+
+    async def root(request: Request) -> Response:
+        return await serve(request)
+
+    async def lead() -> Response:
+        return Response(status_code=308, headers={**headers(), "Location": f"{prefix}/"})
+
+    if _INDEX in assets:
+        if prefix:
+            app.add_api_route(prefix, lead, **options)  # type: ignore[arg-type]  # two keywords of different types
+        app.add_api_route(f"{prefix}/", root, **options)  # type: ignore[arg-type]
+    app.add_api_route(f"{prefix}/{{file:path}}", serve, **options)  # type: ignore[arg-type]
+
+
+def _answer(request: Request, asset: Asset, headers: Mapping[str, str]) -> Response:
+    always = {**headers, "ETag": asset.etag, "Cache-Control": "no-cache"}
+    if _has(request.headers.get("if-none-match", ""), asset.etag):
+        return Response(status_code=304, headers=always)
+    return Response(asset.body, media_type=asset.media_type, headers=always)
+
+
+def _has(asked: str, etag: str) -> bool:
+    """Whether a browser holds this version; a proxy on the way may have marked it as weak."""
+    return any(one.strip().removeprefix("W/") in (etag, "*") for one in asked.split(","))

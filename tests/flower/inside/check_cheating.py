@@ -194,7 +194,7 @@ def _many(message, context, call_next):
     encode = UpdateEncoder.encode
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(UpdateEncoder, "encode", lambda self, weights, base, _n: encode(self, weights, base, 1))
-        patch.setattr("crowdfl.protocols.shares.participant.whole_samples", lambda _n: 10**12)
+        patch.setattr("crowdfl.protocols.shares.profile.whole_samples", lambda _n: 10**12)
         return call_next(message, context)
 
 

@@ -1,4 +1,3 @@
-// @ts-check
 // How an agent waits, shares a browser with other tabs, claims, leaves and forgets.
 
 import assert from "node:assert/strict";

@@ -1,4 +1,3 @@
-// @ts-check
 // KGC and SP over fetch: what is sent, what is tried again, and uploads that go on where they stopped.
 
 import assert from "node:assert/strict";

@@ -1,4 +1,3 @@
-// @ts-check
 // A tab that is closed at any point, before or after any write and any request, leaves what the next one needs.
 
 import assert from "node:assert/strict";

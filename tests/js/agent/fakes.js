@@ -1,4 +1,3 @@
-// @ts-check
 // A platform in memory, a protocol without cryptography, and tables that end with a closed tab: what an agent's rules need.
 
 import {
@@ -161,7 +160,7 @@ export class FakePlatform {
     else this.state = "finished";
   }
 
-  /** Calls of one tab, which the fuse may cut off. @param {Fuse} [fuse] @returns {import("#web/phone/agent/affairs.js").ParticipantPlatform} */
+  /** Calls of one tab, which the fuse may cut off. @param {Fuse} [fuse] @returns {import("#web/phone/agent/participant_context.js").ParticipantPlatform} */
   asked(fuse = new Fuse()) {
     const acts = this._acts(fuse);
     const wrap = (/** @type {string} */ name, /** @type {(...given: any[]) => any} */ act) => (/** @type {any[]} */ ...given) =>

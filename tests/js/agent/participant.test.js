@@ -1,4 +1,3 @@
-// @ts-check
 // A participant's own affairs: what it refuses, what it keeps, what it tells its owner.
 
 import assert from "node:assert/strict";
@@ -350,7 +349,7 @@ test("an upload under way when its owner leaves is not noted as refused", async 
 
 test("someone who has left takes no part, and can join again with the same name", async () => {
   const { phone, person, step, platform } = await joined();
-  const { who } = await person.affairs.keys();
+  const { who } = await person.context.keys();
   await person.leave();
   assert.equal(await step(), false);
   assert.equal(person.state, "left");

@@ -1,4 +1,3 @@
-// @ts-check
 // An SP may say anything about where a task stands; only what can be is acted on, and kept.
 
 import assert from "node:assert/strict";

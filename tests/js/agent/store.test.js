@@ -1,4 +1,3 @@
-// @ts-check
 // What a phone keeps, in IndexedDB: one write is one transaction, keys stay keys, and what was forgotten does not come back.
 
 import assert from "node:assert/strict";

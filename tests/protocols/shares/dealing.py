@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from crowdfl.crypto.randomness import Coins
-from crowdfl.crypto.shares.expansion import Stream
+from crowdfl.crypto.shares.ring import Stream
+from crowdfl.protocols.party import View
 from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half, SpSide
 from crowdfl.protocols.shares.circuits.reciprocal import CspDivider, SpDivider
 from crowdfl.protocols.shares.dealing.correlations import Cards, CspCards, KgcCards, SpCards
@@ -53,10 +54,10 @@ class Transcript:
     def __init__(self) -> None:
         self.sp: list[bytes] = []
         self.csp: list[bytes] = []
-        self.views: dict[str, list[int]] = {}
+        self.view = View()
 
-    def saw(self, purpose: str, values: Sequence[int]) -> None:
-        self.views.setdefault(purpose, []).extend(values)
+    def seen(self, purpose: str) -> list[int]:
+        return [value for values in self.view.of(purpose) for value in values]
 
     @property
     def exchanges(self) -> int:
@@ -82,7 +83,7 @@ def run(
     transcript = Transcript()
 
     def answering(side: CspSide) -> Half[_T]:
-        result = yield from csp(CspDivider(side, transcript.saw))
+        result = yield from csp(CspDivider(side, transcript.view))
         side.heard(0)
         side.finish(b"")
         return result

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.shares.expansion import Stream
-from crowdfl.crypto.shares.ring import Ring, Words
+from crowdfl.crypto.shares.ring import Ring, Stream, Words
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.protocols.shares.circuits import lanes
 from crowdfl.protocols.shares.circuits.program import CSP, SP, CspRun, CspSide, Half, SpSide
-from crowdfl.protocols.shares.dealing import masks
+from crowdfl.protocols.shares.dealing import rounds
 from crowdfl.protocols.shares.dealing.correlations import CspCards, KgcCards, SpCards
 from crowdfl.protocols.shares.round import checks
 from crowdfl.protocols.shares.round.checks import CheckInputs
@@ -40,14 +39,14 @@ def honest(update: npt.ArrayLike, samples: int) -> Upload:
     return Upload(np.asarray(update, dtype=np.int64) * samples, samples)
 
 
-def dealt(widths: SharesWidths, seed: int = 1) -> tuple[masks.DealtLanes, masks.DealtLanes, masks.DealtLanes]:
+def dealt(widths: SharesWidths, seed: int = 1) -> tuple[rounds.DealtLanes, rounds.DealtLanes, rounds.DealtLanes]:
     """SP's, CSP's and KGC's."""
     seeds = seed.to_bytes(32, "little"), (seed + 1000).to_bytes(32, "little")
     kgc = KgcCards(Stream(seeds[0], b"round"), Stream(seeds[1], b"round"))
-    values = masks.deal(kgc, widths)
+    values = rounds.deal_lanes(kgc, widths)
     files = kgc.files()
     sp, csp = SpCards(Stream(seeds[0], b"round"), files[0]), CspCards(Stream(seeds[1], b"round"), files[1])
-    shares = masks.deal(sp, widths), masks.deal(csp, widths)
+    shares = rounds.deal_lanes(sp, widths), rounds.deal_lanes(csp, widths)
     sp.require_end()
     csp.require_end()
     return *shares, values

@@ -13,7 +13,7 @@ from crowdfl.crypto.shares.ring import Ring
 from crowdfl.errors import LengthMismatch, RewardsOff, RoundEnded
 from crowdfl.protocols.shares.circuits import lanes
 from crowdfl.protocols.shares.circuits.program import CSP, SP, CspRun, CspSide, SpSide
-from crowdfl.protocols.shares.dealing.masks import DealtLanes, SumMasks
+from crowdfl.protocols.shares.dealing.rounds import DealtLanes, SumMasks
 from crowdfl.protocols.shares.round import checks
 from tests.protocols.shares.lane_round import Round, Upload, combined, dealt, honest, widths_of
 

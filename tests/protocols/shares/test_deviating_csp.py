@@ -20,15 +20,13 @@ from crowdfl.errors import (
     TooFewParticipants,
     WrongAmount,
 )
-from crowdfl.protocols.claims import Claim
-from crowdfl.protocols.envelopes import RewardEnvelope
+from crowdfl.protocols.claims import Claim, RewardEnvelope
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.chain import bind, first_base, sha256
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
 from crowdfl.protocols.shares.round.average import AverageReply, RoundRecord, SharesPublication
-from crowdfl.protocols.shares.round.manifest import ManifestReply
-from crowdfl.protocols.shares.round.transcript import StepRequest
+from crowdfl.protocols.shares.round.manifest import ManifestReply, StepRequest
 from tests.protocols.shares.parties import PAYING, UNCHECKED, Parties, name_of
 
 ME = name_of(0)

@@ -23,8 +23,7 @@ from crowdfl.protocols.exchange import run_exchange
 from crowdfl.protocols.shares.chain import next_base
 from crowdfl.protocols.shares.round import rewards
 from crowdfl.protocols.shares.round.csp_state import CspBooks
-from crowdfl.protocols.shares.round.manifest import RoundManifest
-from crowdfl.protocols.shares.round.transcript import StepRequest, Transcript
+from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest, Transcript
 from tests.protocols.driving import Draft, Keeping
 from tests.protocols.shares.parties import PAYING, PAYMENT, UNCHECKED, Parties, name_of
 

@@ -12,8 +12,7 @@ from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import LengthMismatch, WidthBudgetExceeded
 from crowdfl.protocols.shares.circuits import reciprocal
 from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths, draw_mask, span_for
-from crowdfl.protocols.shares.circuits.scalars import to_integers
-from crowdfl.protocols.shares.circuits.wire import pack, unpack
+from crowdfl.protocols.shares.circuits.scalars import pack, to_integers, unpack
 from tests.protocols.shares.dealing import Transcript, deal_with, run, split
 
 _BITS = 104  # of the modulus that divisors are shared in
@@ -97,7 +96,7 @@ def test_a_divisor_that_no_honest_sp_sends_is_answered_as_any_other(masked: int)
         lambda divider: divider.reciprocals("test", WIDTHS, given.csp, [0]),
         sp_sends=noted,
     )
-    assert transcript.views["test"] == [masked]
+    assert transcript.seen("test") == [masked]
     assert [len(message) for message in transcript.csp] == [WIDTHS.f_bits // 8, size, 0]
     assert sp[0] + csp[0] == 0
 
@@ -141,7 +140,7 @@ def _largest_gap(first: Sequence[int], second: Sequence[int]) -> float:
 def views() -> dict[int, list[int]]:
     """What CSP sees of very different divisors, in many divisions, with masks a good deal shorter than a task's."""
     widths = ReciprocalWidths(low=0, high=41, share=_BITS, precision=60, span=4000)
-    return {y: divided(widths, [y] * 1500, seed=y)[1].views["test"] for y in (1, 3, (1 << 41) - 1)}
+    return {y: divided(widths, [y] * 1500, seed=y)[1].seen("test") for y in (1, 3, (1 << 41) - 1)}
 
 
 def test_what_csp_sees_of_very_different_divisors_differs_by_no_more_than_the_bound(
@@ -156,7 +155,7 @@ def test_what_csp_sees_of_very_different_divisors_differs_by_no_more_than_the_bo
 def test_masks_far_too_short_would_show_the_divisor() -> None:
     """The test above can fail."""
     widths = ReciprocalWidths(low=0, high=41, share=_BITS, precision=60, span=60)
-    small, large = (divided(widths, [y] * 200, seed=1)[1].views["test"] for y in (1, (1 << 41) - 1))
+    small, large = (divided(widths, [y] * 200, seed=1)[1].seen("test") for y in (1, (1 << 41) - 1))
     assert _largest_gap(small, large) > 0.7
 
 
@@ -182,14 +181,14 @@ SHIFTED = ReciprocalWidths(low=0, high=48, share=_BITS, precision=70, span=30_00
 def test_csp_compares_a_divisor_with_a_number_of_its_choice(seed: int) -> None:
     """Conceded: one bit a division, at once and unnoticed."""
     threshold = 123_456_789
-    views = [divided(SHIFTED, [y], seed, -threshold)[1].views["test"][0] for y in (threshold - 1, threshold + 1)]
+    views = [divided(SHIFTED, [y], seed, -threshold)[1].seen("test")[0] for y in (threshold - 1, threshold + 1)]
     assert [seen >> (SHIFTED.modulus - 1) for seen in views] == [1, 0]
 
 
 @pytest.mark.parametrize("shift", [0, 1 << 40, 1 << (SHIFTED.f_bits - 1)])
 def test_whatever_csp_adds_every_divisor_explains_what_it_sees(shift: int) -> None:
     """For each other divisor there is a mask and a remainder with which an honest SP would have sent the same."""
-    (seen,) = divided(SHIFTED, [987_654_321], shift=shift)[1].views["test"]
+    (seen,) = divided(SHIFTED, [987_654_321], shift=shift)[1].seen("test")
     for y in (1, 2, 3, 10**6, 987_654_320, 987_654_322, (1 << 48) - 1):
         m = -(-seen // (y + shift))
         assert 1 << SHIFTED.lo <= m < 1 << SHIFTED.hi

@@ -10,7 +10,7 @@ from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.circuits.program import Half
 from crowdfl.protocols.shares.circuits.reciprocal import LEAK, CspDivider, SpDivider
 from crowdfl.protocols.shares.circuits.scalars import SPARE
-from crowdfl.protocols.shares.dealing.script import deal_round
+from crowdfl.protocols.shares.dealing.rounds import deal_round
 from crowdfl.protocols.shares.round import rewards
 from crowdfl.protocols.shares.rule_widths import RuleWidths
 from crowdfl.protocols.shares.shape import SharesShape

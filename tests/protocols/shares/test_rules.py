@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crowdfl.errors import LengthMismatch, WidthBudgetExceeded
 from crowdfl.learning import oracle
-from crowdfl.protocols.shares import payout
+from crowdfl.protocols.shares import rule_widths, rules
 from tests.protocols.shares.dealing import Transcript
 from tests.protocols.shares.scoring import (
     RoundScores,
@@ -147,7 +147,7 @@ def test_a_rule_takes_as_many_exchanges_as_planned(rule: str, exchanges: int, di
     )
     transcript = computed(widths_for(rule), small, BUDGET)[1]
     assert transcript.exchanges == exchanges
-    assert sum(len(values) for values in transcript.views.values()) == divisions
+    assert sum(len(values) for _, values in transcript.view.entries) == divisions
 
 
 def test_gate_divides_where_a_table_would_be_too_large() -> None:
@@ -207,6 +207,6 @@ def test_a_budget_beyond_what_was_dealt_for_is_refused(budget: int) -> None:
 
 
 def test_more_weights_than_places_are_refused() -> None:
-    widths = payout.PayoutWidths(participants=3, budget=10, bits=64, least=0, most=30)
+    widths = rule_widths.PayoutWidths(participants=3, budget=10, bits=64, least=0, most=30)
     with pytest.raises(LengthMismatch):
-        next(payout.rewards(None, widths, None, [0] * 4, 10))  # type: ignore[arg-type]
+        next(rules.paid(None, widths, None, [0] * 4, 10))  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl.crypto.shares.expansion import Stream
+from crowdfl.crypto.shares.ring import Stream
 from crowdfl.protocols.shares import table
 from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half, SpSide, run_both
 from crowdfl.protocols.shares.dealing.correlations import CspCards, KgcCards, SpCards

@@ -20,10 +20,9 @@ import numpy.typing as npt
 from crowdfl.errors import DataMissing
 from crowdfl.learning.datasets.data import Cut, Labels, Source
 from crowdfl.learning.datasets.npz_files import MotionSense, WindowFile
-from crowdfl.learning.datasets.synthetic import Synthetic
+from crowdfl.learning.datasets.supplied import Synthetic
 from crowdfl.learning.features import Inputs, features
-from crowdfl.learning.models.learner import Learner, Training
-from crowdfl.learning.models.softmax import SoftmaxLearner
+from crowdfl.learning.models.learner import Learner, SoftmaxLearner, Training
 from crowdfl.learning.models.torch_models import TorchLearner, mlp
 from crowdfl.learning.oracle import PlainStep, fedavg, updates_of
 from crowdfl_lab.wisdm_set import SET_FILE

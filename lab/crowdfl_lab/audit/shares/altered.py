@@ -21,9 +21,9 @@ from math import log2
 
 import numpy as np
 
-from crowdfl.crypto.shares.expansion import Stream
+from crowdfl.crypto.shares.ring import Stream
 from crowdfl.protocols.claims import Claim
-from crowdfl.protocols.shares import payout, table
+from crowdfl.protocols.shares import rule_widths, table
 from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half, SpSide
 from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths
 from crowdfl.protocols.shares.circuits.scalars import whole_bytes
@@ -278,8 +278,8 @@ class _Unguarded(ReciprocalWidths):
 def attack_inflated() -> list[Finding]:
     """`gate` with a division in place of its table, unguarded; `agreement` as built; the table."""
     with ExitStack() as switches:
-        switches.enter_context(switched(payout, "ReciprocalWidths", _Unguarded))
-        switches.enter_context(switched(payout, "_LARGEST_TABLE", 0))
+        switches.enter_context(switched(rule_widths, "ReciprocalWidths", _Unguarded))
+        switches.enter_context(switched(rule_widths, "_LARGEST_TABLE", 0))
         switches.enter_context(switched(SharesShape, "longest_payload", property(lambda _: 1 << 20)))
         weakened = _inflate("shares, gate that divides unguarded", "gate", FLIPS + 1)
     return [weakened, _inflate(SHARES, "agreement", FLIPS), attack_table()]

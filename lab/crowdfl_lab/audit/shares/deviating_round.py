@@ -19,16 +19,13 @@ from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
 from crowdfl.protocols.shares.circuits.lanes import OpenLanes, coins, opened
-from crowdfl.protocols.shares.dealing import script as dealing
+from crowdfl.protocols.shares.dealing import rounds as dealing
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle
-from crowdfl.protocols.shares.participant import SharesParticipant
-from crowdfl.protocols.shares.profile import SharesProfile
+from crowdfl.protocols.shares.profile import SharesParticipant, SharesProfile
 from crowdfl.protocols.shares.round.average import PARTICIPANTS, REQUESTER
-from crowdfl.protocols.shares.round.csp import SharesCsp
-from crowdfl.protocols.shares.round.csp_round import CspAnswer, CspKeys, CspRound
-from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest
+from crowdfl.protocols.shares.round.csp import CspAnswer, CspKeys, CspRound, SharesCsp
+from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, SpConversation, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
-from crowdfl.protocols.shares.round.transcript import SpConversation, StepRequest
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl_lab.audit.finding import SHARES, Floats
@@ -156,7 +153,7 @@ class KnownPhone(SharesParticipant):
     @property
     def boxes(self) -> list[ReaderKey | AudienceKey]:
         """What it can open sealed things with."""
-        return [self._keys.reader, AudienceKey(self.bundle.audience)]
+        return [self.reader, AudienceKey(self.bundle.audience)]
 
     def base(self) -> bytes:
         return self._followed().base

@@ -12,11 +12,11 @@ from contextlib import suppress
 
 import numpy as np
 
-from crowdfl.crypto.shares.expansion import Stream
+from crowdfl.crypto.shares.ring import Stream
 from crowdfl.errors import RoundEnded
 from crowdfl.protocols.messages import Limits
-from crowdfl.protocols.shares.circuits.wire import added, pack, unpack
-from crowdfl.protocols.shares.dealing import script as dealing
+from crowdfl.protocols.shares.circuits.scalars import added, pack, unpack
+from crowdfl.protocols.shares.dealing import rounds as dealing
 from crowdfl.protocols.shares.round.average import AverageReply
 from crowdfl_lab.audit.finding import SHARES, Finding, Floats, Verdict
 from crowdfl_lab.audit.headroom import LEVEL, compare

@@ -21,19 +21,17 @@ from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import CrowdFLError, DealtMaterialDamaged
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.profile import InProcessMemory
-from crowdfl.protocols.shares.dealing import script as dealing
+from crowdfl.protocols.shares.dealing import rounds as dealing
 from crowdfl.protocols.shares.dealing.keys import seeds_of
-from crowdfl.protocols.shares.dealing.masks import low_words
-from crowdfl.protocols.shares.dealing.script import CSP_ROLE, SP_ROLE
+from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, SP_ROLE, low_words
 from crowdfl.protocols.shares.round import csp as csp_module
 from crowdfl.protocols.shares.round import manifest as manifest_module
 from crowdfl.protocols.shares.round import sp as sp_module
 from crowdfl.protocols.shares.round.average import PARTICIPANTS, SharesPublication, mask_of
 from crowdfl.protocols.shares.round.csp import SharesCsp
 from crowdfl.protocols.shares.round.csp_state import CspBooks
-from crowdfl.protocols.shares.round.manifest import RoundManifest
+from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
-from crowdfl.protocols.shares.round.transcript import StepRequest
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl_lab.audit.finding import SHARES, Attack, Finding, Floats, rms
 from crowdfl_lab.audit.shares.deviating_round import (

@@ -14,11 +14,11 @@ from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.ring import Words
 from crowdfl.errors import SealBroken
-from crowdfl.protocols.envelopes import RewardEnvelope, reward_context
+from crowdfl.protocols.claims import RewardEnvelope, reward_context
 from crowdfl.protocols.messages import Limits
-from crowdfl.protocols.shares import participant
+from crowdfl.protocols.shares import profile as participant
 from crowdfl.protocols.shares.chain import RoundPlace
-from crowdfl.protocols.shares.circuits.wire import added, unpack
+from crowdfl.protocols.shares.circuits.scalars import added, unpack
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
 from crowdfl.protocols.shares.round import average
 from crowdfl.protocols.shares.round.average import AverageReply, SharesPublication

@@ -1,25 +1,58 @@
-"""What the profile `shares` promises beside Flower's SecAgg+, plain FedAvg and itself, as rows with targets.
+"""`crowdfl bench compare`: what a user would pick instead of CrowdFL, side by side in one run on one machine.
 
-`crowdfl bench compare`: what a user would pick instead of CrowdFL, side by side in one run on one machine.
+The rows with targets are what the profile `shares` promises beside Flower's SecAgg+, plain FedAvg and itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from crowdfl.crypto.compute import Backend, Threads
-from crowdfl_lab.bench.compare.own import Hardened, Shares, extras, paper_system, shares_task
-from crowdfl_lab.bench.compare.system import PEERS, CompareSettings, System, ask_system, plain_system
-from crowdfl_lab.bench.scale.shares import SharesPoint
-from crowdfl_lab.bench.workload import Say
-from crowdfl_lab.report.plots import Picture, panels, ranked_bars
+from crowdfl_lab.bench.compare.systems import (
+    PEERS,
+    CompareSettings,
+    Hardened,
+    Shares,
+    System,
+    ask_system,
+    paper_system,
+    plain_system,
+    shares_task,
+)
+from crowdfl_lab.bench.scale.points import SharesPoint
+from crowdfl_lab.bench.workload import SERVERS, Say
+from crowdfl_lab.report.plots import Canvas, Picture, panels, ranked_bars
 from crowdfl_lab.report.results import Figure, Reference, Result, ResultTable, Row, Target
 from crowdfl_lab.timing import machine
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
+_COLUMNS = {
+    "ahead": "participant, ahead of time",
+    "before": "participant, before training",
+    "after": "participant, after training",
+    "upload": "upload",
+    "download": "download",
+    "sp": "SP, or the one server",
+    "csp": "CSP",
+    "servers": "servers together",
+    "dropped": "servers, 30% dropped",
+    "off": "average off by",
+}
+_COSTS = {"a participant": list(_COLUMNS)[:5], "the servers": list(_COLUMNS)[5:]}
+_COMPARED = ("before", "after", "upload", "download", "servers", "dropped", "off")
+_WORDS = {"drop": "when 30% drop out", "reads": "who can read what", "rewards": "rewards"}
+_SHARED = {  # what only `shares` has
+    "kgc": "KGC deals, a round",
+    "dealt": "dealt",
+    "exchanges": "requests of SP to CSP",
+    "exchanged": "exchanged between them",
+}
+_PANELS = {
+    "participant, before and after training (s)": ("before", "after"),
+    "upload and download (bytes)": ("upload", "download"),
+    "servers together (s)": ("servers",),
+}
+_EVEN = 1.05  # nearer than this, noise decides who is ahead
 _SLACK = 64 * 10**6  # bytes that a server may grow by beside four models
 _NUMBER = 8  # bytes of a parameter where it is computed with
 _BESIDE_FLOWER = {  # column of which system: what it is, and the most of SecAgg+'s
@@ -42,98 +75,13 @@ class MemoryOfServers:
     grown: Mapping[str, Figure]
 
 
-def memory_of_servers(settings: CompareSettings, say: Say) -> list[MemoryOfServers]:
-    found = []
-    for rewards in (False, True):
-        sizes = replace(settings, participants=settings.memory_crowd, share_lanes=settings.memory_lanes)
-        task, name = shares_task(sizes, rewards=rewards), "with checks and rewards" if rewards else "without checks"
-        say(f"memory of the servers {name}, {settings.memory_crowd:,} uploads")
-        point = SharesPoint("memory", settings.parameters, settings.memory_crowd, task)
-        figures = point.measured().figures
-        grown = {role: figures[f"{role}: memory, working"] for role in ("SP", "CSP")}
-        found.append(MemoryOfServers(name, settings.parameters, settings.memory_crowd, grown))
-    return found
-
-
-def target_rows(systems: Sequence[System], memory: Sequence[MemoryOfServers]) -> list[Row]:
-    known = {system.key: system for system in systems}
-    if "shares" not in known:
-        return []
-    return [*_beside_flower(known), *_beside_plain(known), *_dropped(known), *_exchanges(known), *_memory(memory)]
-
-
-def _beside_flower(known: Mapping[str, System]) -> Iterator[Row]:
-    flower = known.get("flower", System("flower", PEERS["flower"], missing="not measured"))
-    for (column, key), (quantity, most) in _BESIDE_FLOWER.items():
-        peer = Reference("SecAgg+", flower.figures.get(column), flower.missing)
-        target = Target(f"at most {most:g}", "ratio", at_most=most)
-        row = Row(f"{key}_{column}", quantity, known[key].figures[column], target, note=known[key].name)
-        yield row.over(peer, "shares / SecAgg+")
-
-
-def _beside_plain(known: Mapping[str, System]) -> Iterator[Row]:
-    row = Row("shares_plain", "both servers, average", known["shares"].figures["servers"], note="aimed at: 4 times")
-    plain = known.get("plain")
-    if plain is not None:
-        yield row.over(Reference("plain FedAvg", plain.figures["servers"]), "shares / plain")
-
-
-def _dropped(known: Mapping[str, System]) -> Iterator[Row]:
-    for key in ("shares", "shares_rewards"):
-        figures, name = known[key].figures, known[key].name
-        target = Target("no extra time", "ratio", at_most=1.05)
-        row = Row(f"{key}_dropped", "both servers, 30% dropped", figures["dropped"], target, note=name)
-        yield row.over(Reference("nobody dropped", figures["servers"]), "dropped / whole")
-
-
-def _exchanges(known: Mapping[str, System]) -> Iterator[Row]:
-    for key in ("shares", "shares_rewards"):
-        figures, name = known[key].figures, known[key].name
-        target = Target("at most 15", "crowdfl", at_most=15)
-        yield Row(f"{key}_exchanges", "requests of SP to CSP, a round", figures["exchanges"], target, note=name)
-
-
-def _memory(memory: Sequence[MemoryOfServers]) -> Iterator[Row]:
-    for measured in memory:
-        bound = Figure(4 * _NUMBER * measured.parameters + _SLACK, "B")
-        for role, grown in measured.grown.items():
-            quantity = f"{role}'s memory, {measured.crowd:,} uploads, {measured.name}"
-            target = Target("at most 4 models + 64 MB", "ratio", at_most=1.0)
-            note = "growth of the peak of a fresh process after everything was built"
-            row = Row(f"memory_{role.lower()}_{measured.name.replace(' ', '_')}", quantity, grown, target, note=note)
-            yield row.over(Reference("4 models + 64 MB", bound), "growth / bound")
-
-
-_COLUMNS = {
-    "ahead": "participant, ahead of time",
-    "before": "participant, before training",
-    "after": "participant, after training",
-    "upload": "upload",
-    "download": "download",
-    "sp": "SP, or the one server",
-    "csp": "CSP",
-    "servers": "servers together",
-    "dropped": "servers, 30% dropped",
-    "off": "average off by",
-}
-_COMPARED = ("before", "after", "upload", "download", "servers", "dropped", "off")
-_COSTS = {"a participant": list(_COLUMNS)[:5], "the servers": list(_COLUMNS)[5:]}
-_WORDS = {"drop": "when 30% drop out", "reads": "who can read what", "rewards": "rewards"}
-_PANELS = {
-    "participant, before and after training (s)": ("before", "after"),
-    "upload and download (bytes)": ("upload", "download"),
-    "servers together (s)": ("servers",),
-}
-_EVEN = 1.05  # nearer than this, noise decides who is ahead
-
-
 def bench_compare(
     settings: CompareSettings, *, python: Path | None = None, fast: Backend | None = None, say: Say = lambda _: None
 ) -> Result:
     """Every system, one after another. `fast`: a backend on which the servers are measured whole, beside the threads."""
     where, threads = machine(), Threads()
     systems = list(measure_systems(settings, threads, python, fast, say))
-    memory = memory_of_servers(settings, say)
+    memory = [memory_of_servers(settings, say, rewards=rewards) for rewards in (False, True)]
     return compare_result(settings, where | {"workers": threads.workers}, systems, memory)
 
 
@@ -162,6 +110,15 @@ def measure_systems(
     yield plain_system(settings)
 
 
+def memory_of_servers(settings: CompareSettings, say: Say, *, rewards: bool) -> MemoryOfServers:
+    crowd, name = settings.memory_crowd, "with checks and rewards" if rewards else "without checks"
+    say(f"memory of the servers {name}, {crowd:,} uploads")
+    task = shares_task(replace(settings, participants=crowd, share_lanes=settings.memory_lanes), rewards=rewards)
+    figures = SharesPoint("memory", crowd, settings.parameters, crowd, task).measured().figures
+    grown = {role: figures[f"{role}: memory, working"] for role in SERVERS}
+    return MemoryOfServers(name, settings.parameters, crowd, grown)
+
+
 def compare_result(
     settings: CompareSettings,
     where: Mapping[str, str | int],
@@ -169,7 +126,7 @@ def compare_result(
     memory: Sequence[MemoryOfServers] = (),
 ) -> Result:
     """A participant's costs, the servers', what is kept from whom; who is ahead where, and how the figures came about."""
-    costs = [
+    tables = [
         ResultTable(
             f"Costs of one round, {whose}, {settings.title}",
             ("system", *(_COLUMNS[column].removeprefix("participant, ") for column in columns)),
@@ -177,26 +134,65 @@ def compare_result(
         )
         for whose, columns in _COSTS.items()
     ]
+    shared = tuple((system.name, *system.cells(_SHARED)) for system in systems if "exchanges" in system.figures)
+    tables.append(ResultTable("What else a round of `shares` takes", ("system", *_SHARED.values()), shared))
     words = tuple((system.name, *(system.words.get(column, "") for column in _WORDS)) for system in systems)
-    kept = ResultTable("What happens to whom", ("system", *_WORDS.values()), words)
-    columns = ("system", "KGC deals, a round", "dealt", "requests of SP to CSP", "exchanged between them")
-    costs.append(ResultTable("What else a round of `shares` takes", columns, extras(systems)))
+    tables.append(ResultTable("What happens to whom", ("system", *_WORDS.values()), words))
     said = remarks(systems)
     how = [(system.name, [*system.notes, *(f"* from {sample}" for sample in system.samples)]) for system in systems]
-    notes = (*said, *(f"{name}: {'; '.join(lines)}" for name, lines in how if lines))
-    data = {"systems": [asdict(system) for system in systems], "remarks": list(said)}
-    versions, tables = {system.key: system.version for system in systems if system.version}, (*costs, kept)
-    pictures = (Picture("compare", "One round of each system", lambda canvas: _draw(canvas, systems), (14, 5)),)
     return settings.result(
         "compare",
         where,
         target_rows(systems, memory),
-        tables=tables,
-        notes=notes,
-        pictures=pictures,
-        versions=versions,
-        data=data,
+        tables=tuple(tables),
+        notes=(*said, *(f"{name}: {'; '.join(lines)}" for name, lines in how if lines)),
+        pictures=(Picture("compare", "One round of each system", lambda canvas: _draw(canvas, systems), (14, 5)),),
+        versions={system.key: system.version for system in systems if system.version},
+        data={"systems": [asdict(system) for system in systems], "remarks": list(said)},
     )
+
+
+def target_rows(systems: Sequence[System], memory: Sequence[MemoryOfServers]) -> list[Row]:
+    known = {system.key: system for system in systems}
+    if "shares" not in known:
+        return []
+    return [*_beside_others(known), *_beside_itself(known), *_memory(memory)]
+
+
+def _beside_others(known: Mapping[str, System]) -> Iterator[Row]:
+    flower = known.get("flower", System("flower", PEERS["flower"], missing="not measured"))
+    for (column, key), (quantity, most) in _BESIDE_FLOWER.items():
+        peer = Reference("SecAgg+", flower.figures.get(column), flower.missing)
+        target = Target(f"at most {most:g}", "ratio", at_most=most)
+        row = Row(f"{key}_{column}", quantity, known[key].figures[column], target, note=known[key].name)
+        yield row.over(peer, "shares / SecAgg+")
+    row = Row("shares_plain", "both servers, average", known["shares"].figures["servers"], note="aimed at: 4 times")
+    if "plain" in known:
+        yield row.over(Reference("plain FedAvg", known["plain"].figures["servers"]), "shares / plain")
+
+
+def _beside_itself(known: Mapping[str, System]) -> Iterator[Row]:
+    own = [known[key] for key in ("shares", "shares_rewards")]
+    for one in own:
+        target = Target("no extra time", "ratio", at_most=1.05)
+        row = Row(f"{one.key}_dropped", "both servers, 30% dropped", one.figures["dropped"], target, note=one.name)
+        yield row.over(Reference("nobody dropped", one.figures["servers"]), "dropped / whole")
+    for one in own:
+        target, quantity = Target("at most 15", "crowdfl", at_most=15), "requests of SP to CSP, a round"
+        yield Row(f"{one.key}_exchanges", quantity, one.figures["exchanges"], target, note=one.name)
+
+
+def _memory(memory: Sequence[MemoryOfServers]) -> Iterator[Row]:
+    for measured in memory:
+        bound = Figure(4 * _NUMBER * measured.parameters + _SLACK, "B")
+        for role, grown in measured.grown.items():
+            key = f"memory_{role.lower()}_{measured.name.replace(' ', '_')}"
+            quantity = f"{role}'s memory, {measured.crowd:,} uploads, {measured.name}"
+            target = Target("at most 4 models + 64 MB", "ratio", at_most=1.0)
+            note = "growth of the peak of a fresh process after everything was built"
+            yield Row(key, quantity, grown, target, note=note).over(
+                Reference("4 models + 64 MB", bound), "growth / bound"
+            )
 
 
 def remarks(systems: Iterable[System]) -> tuple[str, ...]:
@@ -225,7 +221,7 @@ def _remark(ours: System, other: System) -> str:
     )
 
 
-def _draw(canvas: "Canvas", systems: Sequence[System]) -> None:
+def _draw(canvas: Canvas, systems: Sequence[System]) -> None:
     shown = [system for system in systems if not system.missing]
     values = {
         title: [sum(system.figures[column].value for column in columns) for system in shown]

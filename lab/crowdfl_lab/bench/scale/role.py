@@ -1,4 +1,8 @@
-"""One role of `hardened` in a process of its own, so that its memory is its own: `python -m crowdfl_lab.bench.scale.role`."""
+"""One role in a process of its own, so that its memory is its own: `python -m crowdfl_lab.bench.scale.role`.
+
+Frames of bytes go over its stdin and stdout, each after its length: first an order (JSON; the role's bundle travels in it,
+through the pipe alone), then the protocol's messages, and last what was measured (JSON). Its clock shows processor time.
+"""
 
 import json
 import sys
@@ -8,30 +12,38 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, Kernel, Progress, Threads
 from crowdfl.crypto.paillier.kernels import Combine, FixedBasePower, PartialDecrypt
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers
-from crowdfl.protocols.common.keyed import keyed_party
+from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.protocols.exchange import Reply, ask_directly
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.profile import Identity, ParticipantKeys, TaskSpec, Tools
-from crowdfl.protocols.registry import PROFILES
+from crowdfl.protocols.party import KeyedParty, Party
+from crowdfl.protocols.profile import CspProtocol, Identity, ParticipantKeys, SpProtocol, TaskSpec, Tools
+from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
-from crowdfl.settings import MILLION, TaskSettings
-from crowdfl_lab.bench.scale.frames import END, STAGES, read_frame, write_frame
+from crowdfl.settings import TaskSettings
 from crowdfl_lab.bench.workload import made_up_weights
 from crowdfl_lab.observe import RoundRecorder
 from crowdfl_lab.timing import current_bytes, peak_bytes
 
-UPLOAD, PUBLICATION = "0.upload", "publication"
-MODULE = "crowdfl_lab.bench.scale.role"
+UPLOADS, PUBLICATION, END = "uploads", "publication", b""
+_STAGES = {"collect": "add", "check": "publish", "average": "publish"}  # as the tables name them
+_LENGTH = 8
+
+
+def write_frame(stream: IO[bytes], frame: bytes) -> None:
+    stream.write(len(frame).to_bytes(_LENGTH, "big") + frame)
+    stream.flush()
+
+
+def read_frame(stream: IO[bytes]) -> bytes:
+    return stream.read(int.from_bytes(stream.read(_LENGTH), "big"))
 
 
 @dataclass
@@ -63,7 +75,7 @@ class Sampled:
         self.done[kind] += take
         self.skipped[kind] += count - take
         if take < count:
-            self.stages.add(STAGES.get(self.stage(), self.stage()))
+            self.stages.add(_STAGES.get(self.stage(), self.stage()))
         result = np.empty((count, kernel.out_width), dtype=np.uint8) if out is None else out
         result[:take] = computed
         result[take:] = blocks[0][take:] if kind is PartialDecrypt else 0
@@ -78,83 +90,86 @@ class Sampled:
 
 
 class _Role:
-    """What every role starts from. Its clock shows processor time, what sampling leaves out included."""
+    """What every role starts from. What sampling leaves out is on its clock, too."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self.order, self.folder, self.baseline = order, Path(order["folder"]), 0
         self.backend = Sampled(Threads(1), order["rows"], stage=lambda: self.recorder.stage)
         self.recorder = RoundRecorder(clock=lambda: time.process_time() + self.backend.missing)
         self.tools = Tools(self.backend, insecure_test_key=order["insecure_test_key"], observer=self.recorder)
-        self.spec = TaskSpec("scale", TaskSettings(**order["task"]), order["parameters"])
-        self.profile = PROFILES["hardened"]
-        self.bundle = bytes.fromhex(order.pop("bundle"))
-        self.people = [Identity(who, bytes.fromhex(s), bytes.fromhex(r)) for who, s, r in order["people"]]
+        self.spec = TaskSpec("scale", TaskSettings.of(**order["task"]), order["parameters"])
+        self.profile, self.bundle = profile_named(self.spec.settings.profile), bytes.fromhex(order.pop("bundle"))
 
-    def begin(self, party: KeyedParty) -> None:
-        """Everything is built: what memory grows by from here is the role's work."""
-        FreshRandomizers(party.public).prepare()
+    def begin(self, party: Party, server: SpProtocol | CspProtocol | None = None) -> None:
+        """Everything is built and everyone is enrolled: what memory grows by from here is the role's work."""
+        if server is not None:
+            for who, signing, reading in self.order.pop("people"):
+                server.enrol(Identity(who, bytes.fromhex(signing), bytes.fromhex(reading)))
+            server.set_dealt_loader(lambda _: (self.folder / f"{self.order['role']}.dealt").read_bytes())
+        if isinstance(party, KeyedParty):
+            FreshRandomizers(party.public).prepare()
         self.baseline = current_bytes()
+
+    def participant(self) -> None:
+        side = self.profile.participant(self.spec, self.bundle, ParticipantKeys.fresh("p"), self.tools)
+        self.begin(side.party)
+        publication = self.folder / PUBLICATION
+        self.recorder.begin("read" if publication.exists() else "encrypt")
+        with self.recorder.working("participant"):
+            if publication.exists():
+                side.read(publication.read_bytes(), 1)
+            else:
+                upload = side.encrypt_update(made_up_weights(self.spec.parameters, 2021), 1, 1)
+                (self.folder / UPLOADS).write_bytes(upload)
+
+    def sp(self, hear: Callable[[], bytes], say: Callable[[bytes], None]) -> None:
+        sp = self.profile.sp(self.spec, self.bundle, self.tools)
+        self.begin(sp.party, sp)
+        size = (self.folder / UPLOADS).stat().st_size // self.order["uploads"]
+
+        def upload(place: int) -> bytes:
+            """One is in memory at a time; where there are fewer than people, they serve in turn."""
+            file.seek(place % self.order["uploads"] * size)
+            return file.read(size)
+
+        def reply_to(request: bytes) -> Reply:
+            say(request)
+            return partial(bytes, hear())  # waiting for CSP is on nobody's clock
+
+        with (self.folder / UPLOADS).open("rb") as file:
+            sp.set_upload_loader(lambda who: upload(int(who[1:])))
+            round_ = AggregationRound(sp, reply_to, self.recorder)
+            for place in range(self.order["crowd"]):
+                round_.collect({f"p{place:07}": upload(place)})
+            if self.order["payment"]:
+                round_.reward(self.order["payment"])
+            (self.folder / PUBLICATION).write_bytes(round_.average())
+        say(END)
+
+    def csp(self, hear: Callable[[], bytes], say: Callable[[bytes], None]) -> None:
+        csp = self.profile.csp(self.spec, self.bundle, self.tools)
+        self.begin(csp.party, csp)
+        ask, mixed = ask_directly(csp.answer, self.recorder), self.profile.name == "shares"
+        while request := hear():
+            opens = Message.kind_of(request) == OpenRequest.kind
+            self.recorder.begin("round" if mixed else "average" if opens else "reward")
+            say(ask(request)())
 
     def measured(self) -> dict[str, Any]:
         seconds: defaultdict[str, float] = defaultdict(float)
-        for (stage, _), spent in self.recorder.seconds.items():
-            seconds[STAGES.get(stage, stage)] += spent
+        for lap in self.recorder.laps:
+            seconds[_STAGES.get(lap.stage, lap.stage)] += lap.seconds
         memory = peak_bytes() - self.baseline
         return {"seconds": seconds, "sampled": sorted(self.backend.stages), "memory": memory}
-
-
-def _participant(role: _Role) -> None:
-    side = role.profile.participant(role.spec, role.bundle, ParticipantKeys.fresh("p"), role.tools)
-    role.begin(keyed_party(side))
-    publication = role.folder / PUBLICATION
-    role.recorder.begin("read" if publication.exists() else "encrypt")
-    with role.recorder.working("participant"):
-        if publication.exists():
-            side.read(publication.read_bytes(), 1)
-        else:
-            upload = side.encrypt_update(made_up_weights(role.spec.parameters, 2021), 1, 1)
-            (role.folder / UPLOAD).write_bytes(upload)
-
-
-def _sp(role: _Role, hear: Callable[[], bytes], say: Callable[[bytes], None]) -> None:
-    sp = role.profile.sp(role.spec, role.bundle, role.tools)
-    for identity in role.people:
-        sp.enrol(identity)
-    sp.set_upload_loader(lambda _: (role.folder / UPLOAD).read_bytes())
-    role.begin(keyed_party(sp))
-
-    def reply_to(request: bytes) -> Reply:
-        say(request)
-        return partial(bytes, hear())  # waiting for CSP is on nobody's clock
-
-    round_ = AggregationRound(sp, reply_to, role.recorder)
-    for i in range(role.order["crowd"]):
-        who = role.people[i].who if role.people else f"p{i:07}"
-        round_.collect({who: (role.folder / UPLOAD).read_bytes()})
-    round_.average()
-    if role.people:
-        round_.reward(len(role.people) * MILLION)
-    say(END)
-
-
-def _csp(role: _Role, hear: Callable[[], bytes], say: Callable[[bytes], None]) -> None:
-    csp = role.profile.csp(role.spec, role.bundle, role.tools)
-    for identity in role.people:
-        csp.enrol(identity)
-    role.begin(keyed_party(csp))
-    ask = ask_directly(csp.answer, role.recorder)
-    while request := hear():
-        role.recorder.begin("average" if Message.kind_of(request) == OpenRequest.kind else "reward")
-        say(ask(request)())
 
 
 def main() -> None:
     hear, say = partial(read_frame, sys.stdin.buffer), partial(write_frame, sys.stdout.buffer)
     role = _Role(json.loads(hear()))
     if role.order["role"] == "participant":
-        _participant(role)
+        role.participant()
     else:
-        {"sp": _sp, "csp": _csp}[role.order["role"]](role, hear, say)
+        {"sp": role.sp, "csp": role.csp}[role.order["role"]](hear, say)
     say(json.dumps(role.measured()).encode())
 
 

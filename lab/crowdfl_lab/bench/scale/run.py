@@ -1,40 +1,32 @@
-"""`crowdfl bench scale`: time and memory per role against parameters, participants and key size."""
+"""`crowdfl bench scale`: time and memory of each role, against parameters, participants and, of `hardened`, key size.
 
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+Of `shares` to 100,000 participants, measured; of either profile to a million, on paper.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.paillier import pctd
-from crowdfl.crypto.sealing import AudienceKey
-from crowdfl.protocols.common.keyed import keyed_party
-from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
-from crowdfl.protocols.common.smul import PolynomialsRequest
-from crowdfl.protocols.exchange import Silent
-from crowdfl.protocols.hardened.keys import ReaderBundle
-from crowdfl.protocols.hardened.prirwd import LanesRequest
-from crowdfl.protocols.messages import Limits, Message
-from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools, width_budget
-from crowdfl.protocols.registry import PROFILES
-from crowdfl.settings import TaskSettings
-from crowdfl_lab.bench.scale import growth
-from crowdfl_lab.bench.scale.frames import END, ChildRole
-from crowdfl_lab.bench.scale.growth import ScalePoint
-from crowdfl_lab.bench.scale.role import MODULE, PUBLICATION, UPLOAD
-from crowdfl_lab.bench.workload import SIGMA, Say, made_up_weights, packed_model, sealed_publication
-from crowdfl_lab.report.results import Figure, Result
+from crowdfl_lab.bench.scale import growth, plan
+from crowdfl_lab.bench.scale.growth import Axes, ScalePoint
+from crowdfl_lab.bench.scale.plan import bare_task, paying_task
+from crowdfl_lab.bench.scale.points import FEWEST, HardenedPoint, RoundPoint, SharesPoint
+from crowdfl_lab.bench.workload import Say
+from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine
 
-_EVERY_ROW = 1 << 40
-_FEWEST = 3  # uploads that a round needs
-_WHOLE = (DivideRequest.kind, GuardRequest.kind, PolynomialsRequest.kind)  # requests for divisions: never cut
+_SERVERS_MEMORY = "SP: memory, working", "CSP: memory, working"
+_MEMORY = "participant: memory, working", "participant: memory, reading", *_SERVERS_MEMORY
+_PERSON = "participant: encrypt", "participant: read"
+_ALL = *_PERSON, "SP: add, one upload", "SP: publish", "CSP: publish"
+_SHARED = "SP: add, one upload", "SP: publish", "CSP: round"
+_FIT = "Exponents are fitted by least squares of the logarithms: 1 is proportional."
 
 
 @dataclass(frozen=True)
 class ScaleSettings:
-    """The sizes of a run."""
+    """The sizes of a run of `hardened`."""
 
     parameters: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
     crowds: tuple[int, ...] = (10, 100, 1_000, 10_000)
@@ -47,6 +39,32 @@ class ScaleSettings:
     rows: int = 64  # powers that are computed of each batch
     insecure_test_key: bool = False
 
+    name: ClassVar[str] = "scale"
+    command: ClassVar[str] = "crowdfl bench scale"
+    how: ClassVar[str] = (
+        "Processor time of each role in a fresh process on one core; memory is what its peak (VmHWM) grew by after "
+        f"everything was built. {_FIT}"
+    )
+    axes: ClassVar[Axes] = {
+        "parameters": ("parameters, 3 uploads", (*_ALL, *_MEMORY, "upload", "publication", "SP to CSP", "CSP to SP")),
+        "participants": (
+            "participants, {crowd_parameters:,} parameters",
+            ("SP: add", "SP: publish", "CSP: publish", *_SERVERS_MEMORY, "stored uploads"),
+        ),
+        "rewarded": (
+            "participants with rewards, {crowd_parameters:,} parameters, {rewarded_lanes[0]} lanes",
+            ("SP: reward", "CSP: reward", *_SERVERS_MEMORY, "SP to CSP", "CSP to SP"),
+        ),
+        "key": ("bits of N, 3 uploads, {key_parameters:,} parameters", (*_ALL, *_MEMORY, "upload", "publication")),
+    }
+    panels: ClassVar[Axes] = {
+        "seconds of one core": ("parameters", _ALL),
+        "memory (bytes)": ("parameters", _MEMORY),
+        "seconds of one core, uploads": ("participants", ("SP: add", "SP: publish", "CSP: publish")),
+        "seconds of one core, rewards": ("rewarded", ("SP: reward", "CSP: reward")),
+    }
+    plan: ClassVar[Callable[[Sequence[ScalePoint]], ResultTable]] = staticmethod(plan.hardened_plan)
+
     @classmethod
     def quick(cls) -> "ScaleSettings":
         small = cls(parameters=(1_000, 3_000), crowds=(10, 50), crowd_parameters=200, key_parameters=1_000)
@@ -57,114 +75,115 @@ class ScaleSettings:
         insecure = ", INSECURE TEST KEY" if self.insecure_test_key else ""
         return f"`hardened`, total shown, {self.lanes:,} lanes, |N| = {self.key_bits[0]}{insecure}"
 
-    def measurements(self) -> Iterator["_Measurement"]:
+    def points(self) -> Iterator[RoundPoint]:
         small, most, (narrow, wide) = self.crowd_parameters, max(self.crowds), self.rewarded_lanes
         for parameters in self.parameters:
-            yield _Measurement(self, "parameters", parameters, parameters)
+            yield self._point("parameters", parameters, parameters)
         for crowd in self.crowds:
-            yield _Measurement(self, "participants", crowd, small, crowd, max_participants=most)
+            yield self._point("participants", crowd, small, crowd, max_participants=most)
         for crowd in self.rewarded:
-            yield _Measurement(self, "rewarded", crowd, small, crowd, max_participants=most, lanes=narrow)
-        yield _Measurement(self, "lanes", wide, small, self.rewarded[0], max_participants=most, lanes=wide)
+            yield self._point("rewarded", crowd, small, crowd, max_participants=most, lanes=narrow)
+        yield self._point("lanes", wide, small, self.rewarded[0], max_participants=most, lanes=wide)
         for bits in self.key_bits:
-            yield _Measurement(self, "key", bits, self.key_parameters, key_bits=bits)
+            yield self._point("key", bits, self.key_parameters, key_bits=bits)
+
+    def _point(self, axis: str, x: int, parameters: int, crowd: int = FEWEST, **task: Any) -> RoundPoint:  # noqa: ANN401
+        sizes = {"max_participants": 36, "lanes": self.lanes, "key_bits": self.key_bits[0]} | task
+        return HardenedPoint(axis, x, parameters, crowd, self.rows, insecure_test_key=self.insecure_test_key, **sizes)
 
 
-def bench_scale(settings: ScaleSettings, *, say: Say = lambda _: None) -> Result:
+@dataclass(frozen=True)
+class SharesScaleSettings:
+    """The sizes of a run of `shares`."""
+
+    parameters: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
+    uploads: int = 10
+    crowds: tuple[int, ...] = (100, 1_000, 10_000, 100_000)
+    crowd_parameters: int = 1_000
+    rewarded: tuple[int, ...] = (100, 1_000, 10_000)
+    lanes: int = 256
+
+    name: ClassVar[str] = "scale-shares"
+    title: ClassVar[str] = "`shares`"
+    command: ClassVar[str] = "crowdfl bench scale --profile shares"
+    how: ClassVar[str] = (
+        "Processor time of each server in a fresh process on one core; memory is what its peak (VmHWM) grew by after everyone "
+        "was enrolled. Every upload is one: made by its own participant, of one update, and in the average. `CSP: round` is "
+        f"all that CSP does in a round. {_FIT}"
+    )
+    axes: ClassVar[Axes] = {
+        "parameters": (
+            "parameters, {uploads} uploads, no checks",
+            (*_PERSON, *_SHARED, *_SERVERS_MEMORY, "upload", "publication"),
+        ),
+        "participants": (
+            "participants, {crowd_parameters:,} parameters, no checks",
+            ("SP: add", "SP: publish", "CSP: round", *_SERVERS_MEMORY, "SP to CSP", "CSP to SP", "stored uploads"),
+        ),
+        "rewarded": (
+            "participants with checks and rewards, {crowd_parameters:,} parameters, {lanes} lanes",
+            ("KGC: deal", "dealt", "SP: add", "SP: reward", "CSP: round", *_SERVERS_MEMORY, "SP to CSP", "CSP to SP"),
+        ),
+    }
+    panels: ClassVar[Axes] = {
+        "seconds of one core": ("parameters", (*_PERSON, *_SHARED)),
+        "seconds of one core, uploads": ("participants", ("SP: add", "SP: publish", "CSP: round")),
+        "seconds of one core, rewards": ("rewarded", ("KGC: deal", "SP: reward", "CSP: round")),
+        "memory (bytes)": ("rewarded", _SERVERS_MEMORY),
+    }
+    plan: ClassVar[Callable[[Sequence[ScalePoint]], ResultTable]] = staticmethod(plan.shares_plan)
+
+    @classmethod
+    def quick(cls) -> "SharesScaleSettings":
+        return cls(parameters=(500, 2_000), uploads=4, crowds=(10, 40), crowd_parameters=200, rewarded=(5, 10))
+
+    def points(self) -> Iterator[RoundPoint]:
+        """Of those without rewards, all have the same widths. The last: what lanes of a long update take."""
+        few, small, most, longest = self.uploads, self.crowd_parameters, max(self.crowds), max(self.parameters)
+        for parameters in self.parameters:
+            yield SharesPoint("parameters", parameters, parameters, few, bare_task(few, 2))
+        for crowd in self.crowds:
+            yield SharesPoint("participants", crowd, small, crowd, bare_task(most, 2))
+        pay = {"rounds": 2, "rule": "gate"}
+        for crowd in self.rewarded:
+            yield SharesPoint("rewarded", crowd, small, crowd, paying_task(crowd, self.lanes, 1.0, **pay))
+        yield SharesPoint("sketched", longest, longest, few, paying_task(few, self.lanes, 1.0, **pay))
+
+
+def bench_scale(settings: ScaleSettings | SharesScaleSettings, *, say: Say = lambda _: None) -> Result:
     """Every point, each role in a fresh process on one core, and the way to a million participants."""
     where = machine()
     return scale_result(where, settings, measure_points(settings, say=say))
 
 
-def scale_result(where: Mapping[str, str | int], settings: ScaleSettings, points: Sequence[ScalePoint]) -> Result:
-    sizes, plan = asdict(settings), growth.plan_table(points)
-    tables = *(growth.table(points, axis, settings.title, sizes) for axis in growth.AXES), plan
-    data = {
-        "points": [asdict(point) for point in points],
-        "exponents": {axis: growth.exponents(points, axis) for axis in growth.AXES},
-        "plan": [list(row) for row in plan.rows],
-    }
-    notes, pictures, command = growth.notes(points), (growth.picture(points),), "crowdfl bench scale"
+def measure_points(settings: ScaleSettings | SharesScaleSettings, *, say: Say = lambda _: None) -> list[ScalePoint]:
+    found = []
+    for point in settings.points():
+        say(f"{point.axis}: {point.x:,}")
+        found.append(point.measured())
+    return found
+
+
+def scale_result(
+    where: Mapping[str, str | int], settings: ScaleSettings | SharesScaleSettings, points: Sequence[ScalePoint]
+) -> Result:
+    sizes, axes, planned = asdict(settings), settings.axes, settings.plan(points)
+    tables = [growth.growth_table(points, axis, settings.title, sizes, axes) for axis in axes]
+    shares = isinstance(settings, SharesScaleSettings)  # its samples are means: no part of a batch
+    samples = dict.fromkeys(f.sample for point in points for f in point.figures.values() if f.sample and not shares)
+    rest = "of each batch, the rest by proportion; everything else is done in full"
     return Result(
-        "scale", settings.title, where, sizes, (), tables, notes, pictures=pictures, data=data, command=command
+        settings.name,
+        settings.title,
+        where,
+        sizes,
+        tables=(*tables, planned),
+        notes=(settings.how, *(f"* from {sample} {rest}" for sample in samples)),
+        pictures=(growth.growth_picture(points, settings.name, settings.panels, axes),),
+        data={
+            "points": [asdict(point) for point in points],
+            "exponents": {axis: growth.exponents(points, axis, axes) for axis in axes},
+            "plan": [list(row) for row in planned.rows],
+        },
+        command=settings.command,
     )
-
-
-def measure_points(settings: ScaleSettings, *, say: Say = lambda _: None) -> list[ScalePoint]:
-    return [measurement.point(say) for measurement in settings.measurements()]
-
-
-class _Measurement:
-    """One point: its task, dealt here, and its roles, each in a process of its own. Rewards on the axes that say so."""
-
-    def __init__(
-        self,
-        settings: ScaleSettings,
-        axis: str,
-        x: int,
-        parameters: int,
-        crowd: int = _FEWEST,
-        **task: Any,  # noqa: ANN401
-    ) -> None:
-        self.axis, self.x, self.parameters, self.crowd = axis, x, parameters, crowd
-        sizes = {"max_participants": 36, "lanes": settings.lanes, "key_bits": settings.key_bits[0]} | task
-        insecure, rewards = settings.insecure_test_key, axis in ("rewarded", "lanes")
-        self.spec = TaskSpec("scale", TaskSettings(**sizes), parameters)
-        self.tools = Tools(Threads(), insecure_test_key=insecure, observer=Silent())
-        self.profile = PROFILES["hardened"]
-        self.dealing = self.profile.deal(self.spec, insecure_test_key=insecure)
-        self.budget = width_budget(self.spec.settings, parameters, SIGMA)
-        people = [ParticipantKeys.fresh(f"p{i:07}").identity for i in range(crowd if rewards else 0)]
-        self.order: dict[str, Any] = {
-            "task": sizes,
-            "parameters": parameters,
-            "crowd": crowd,
-            "people": [(identity.who, identity.signing.hex(), identity.reading.hex()) for identity in people],
-            "rows": _EVERY_ROW if rewards else settings.rows,
-            "insecure_test_key": insecure,
-        }
-
-    def point(self, say: Say) -> ScalePoint:
-        say(f"{self.axis}: {self.x:,}")
-        with tempfile.TemporaryDirectory(prefix="crowdfl-bench-") as name:
-            self.order["folder"], folder = name, Path(name)
-            encrypting = self._child("participant").figures()
-            figures, traffic = self._servers()
-            figures["upload"] = Figure((folder / UPLOAD).stat().st_size, "B")
-            if self.crowd == _FEWEST:  # a participant's own cost does not depend on how many there are
-                figures |= encrypting
-                figures["publication"] = Figure(self._publish(folder), "B")
-                figures |= self._child("participant").figures()
-        budget = self.budget
-        counts = {"ciphertexts": budget.ciphertexts + 1, "buckets": budget.buckets, "slots": budget.slots}
-        return ScalePoint(self.axis, self.x, self.crowd, counts | traffic, figures)
-
-    def _publish(self, folder: Path) -> int:
-        csp = self.profile.csp(self.spec, self.dealing.csp, self.tools)
-        public = keyed_party(csp).public
-        rows = packed_model(self.budget, public, made_up_weights(self.parameters, 2021), 1)
-        audience = AudienceKey(ReaderBundle.from_bytes(self.dealing.participant, Limits.plain()).audience)
-        upload = (folder / UPLOAD).read_bytes()
-        publication = sealed_publication(self.spec.task(public), csp, audience, rows, upload)
-        return (folder / PUBLICATION).write_bytes(publication)
-
-    def _servers(self) -> tuple[dict[str, Figure], dict[str, int]]:
-        """SP and CSP, their messages carried from one to the other and counted."""
-        sp, csp = self._child("sp"), self._child("csp")
-        traffic = {"to_csp": 0, "to_sp": 0, "division": 0, "lanes": 0}
-        while request := sp.receive():
-            csp.send(request)
-            reply = csp.receive()
-            sp.send(reply)
-            traffic["to_csp"] += len(request)
-            traffic["to_sp"] += len(reply)
-            if Message.kind_of(request) in _WHOLE:
-                traffic["division"] = max(traffic["division"], len(request))
-            elif Message.kind_of(request) == LanesRequest.kind:
-                traffic["lanes"] += len(reply)
-        csp.send(END)
-        return sp.figures() | csp.figures(), traffic
-
-    def _child(self, role: str) -> ChildRole:
-        bundle: bytes = getattr(self.dealing, role)
-        return ChildRole(role, self.order | {"role": role, "bundle": bundle.hex()}, MODULE)

@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from crowdfl.cli.doctor.machine import DoctorCheck, ok, warn
+from crowdfl.cli.doctor.command import DoctorCheck, ok, warn
 from crowdfl.errors import UnknownTask
 from crowdfl.roles.ends import Held, Lifetimes, TaskEnds
 from crowdfl.roles.records import TaskState
 from crowdfl.roles.sp.ends import claims_until
 from crowdfl.roles.sp.holdings import SpHoldings, secrets_of
 from crowdfl.roles.sp.waiting import PEERS, format_time
-from crowdfl.services.clock import SystemClock
+from crowdfl.services.client.transport import SystemClock
 from crowdfl.services.run import open_holdings
 from crowdfl.settings import ServiceSettings
 

@@ -21,10 +21,10 @@ from crowdfl.cli.output import (
     tell_code,
     waiting,
 )
-from crowdfl.cli.task.files import code_in_letters, template, write_codes, write_links
 from crowdfl.cli.task.views import (
     SUMS,
     Try,
+    code_in_letters,
     created_words,
     fund_words,
     listed,
@@ -33,8 +33,11 @@ from crowdfl.cli.task.views import (
     status_words,
     task_lines,
     tell_trials,
+    template,
     trial_lines,
     tried,
+    write_codes,
+    write_links,
 )
 from crowdfl.documents.links import link_of, phone_page
 from crowdfl.documents.signed import Definition
@@ -46,7 +49,7 @@ from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.defining import defined, explained, warnings
 from crowdfl.roles.participant.messages import short_state
 from crowdfl.roles.phone_support import require_for_phones
-from crowdfl.services.client.requester_file import RequesterFile, open_requester, write_invitations
+from crowdfl.services.client.opening import RequesterFile, open_requester, write_invitations
 from crowdfl.settings import from_millionths, to_millionths
 from crowdfl.storage.model_files import FORMATS, read_initial, require_model_path, write_model
 from crowdfl.storage.settings_file import read_settings

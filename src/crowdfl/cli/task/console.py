@@ -15,11 +15,11 @@ import typer
 
 from crowdfl.retry import Backoff
 from crowdfl.roles.requester import Requester
+from crowdfl.services.client.opening import RequesterFile, open_requester, write_invitations
 from crowdfl.services.client.peers import KgcClient, SpClient
-from crowdfl.services.client.requester_file import RequesterFile, open_requester, write_invitations
 from crowdfl.storage.atomic import write_private
 from crowdfl.web.requester_console.app import create_requester_app, serving_requester
-from crowdfl.web.requester_console.requester_actions import Desk
+from crowdfl.web.requester_console.requester_actions import RequesterActions
 
 _LAST_SECONDS = 0.5
 _PATIENCE = Backoff(deadline=5.0)  # a page that asks again by itself need not wait longer
@@ -29,8 +29,8 @@ def serve_console(settings: Path, port: int, *, open_page: bool) -> None:
     """Print the address once, and serve until SIGINT or SIGTERM."""
     own = RequesterFile.read(settings)
     with open_requester(own) as requester:
-        desk = requester_desk(own, impatient(requester))
-        with serving_requester(lambda session: create_requester_app(desk, session), port) as session:
+        actions = requester_actions(own, impatient(requester))
+        with serving_requester(lambda session: create_requester_app(actions, session), port) as session:
             address = session.address
             typer.echo(f"The requester's page, for one browser on this machine:\n{address}\nCtrl-C ends it.")
             with opened_in_browser(address, own.folder) if open_page else nullcontext():
@@ -62,11 +62,11 @@ def _wait_for_signal() -> None:
             signal.signal(number, handler)
 
 
-def requester_desk(own: RequesterFile, requester: Requester) -> Desk:
+def requester_actions(own: RequesterFile, requester: Requester) -> RequesterActions:
     def invite(task: str, folder: Path, count: int, days: float) -> list[Path]:
         return write_invitations(own, requester, task, folder, count, days, _PATIENCE)
 
-    return Desk(requester, own.settings, own.folder, invite)
+    return RequesterActions(requester, own.settings, own.folder, invite)
 
 
 def impatient(requester: Requester) -> Requester:

@@ -15,8 +15,7 @@ from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, empty, require_rows, to_ints
 from crowdfl.crypto.compute import Kernel, Progress, Threads
-from crowdfl.crypto.gpu.device import CupyDevice, Device
-from crowdfl.crypto.gpu.ring import DeviceRing, digits_of
+from crowdfl.crypto.gpu.ring import CupyDevice, Device, DeviceRing, digits_of
 from crowdfl.crypto.paillier import kernels as k
 from crowdfl.errors import BackendUnavailable, SharesDoNotMatch
 

@@ -1,7 +1,8 @@
 """PCTD: the Paillier cryptosystem with threshold decryption. Implements the paper, section 2.3.2.
 
 Scalar and readable: one number at a time, in the paper's names. Batches live in `paillier.vector`, and must agree
-with this module. Deviations from the paper, each listed in docs/deviations.md:
+with this module; the randomizers of a batch come from a source at the end of it. Deviations from the paper, each listed in
+docs/deviations.md:
 
 * D1  KeyGen takes p = q = 3 mod 4 with gcd(p-1, q-1) = 2, so that h_s below exists.
 * D2  Enc blinds with h_s^a, a fresh of |N|/2 bits, in place of r^N; `printed_randomizer` is the paper's.
@@ -11,13 +12,18 @@ with this module. Deviations from the paper, each listed in docs/deviations.md:
 """
 
 import hashlib
+import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Protocol
 
 import gmpy2
 from gmpy2 import mpz
 
-from crowdfl.crypto.blocks import as_mpz
+from crowdfl.crypto.blocks import Block, as_mpz, from_bytes
+from crowdfl.crypto.compute import Backend, Progress, run_batch
+from crowdfl.crypto.paillier.kernels import FixedBase, FixedBasePower
 from crowdfl.crypto.randomness import random_below, random_bits, random_prime, random_unit
 from crowdfl.errors import (
     CiphertextOutOfRange,
@@ -32,11 +38,13 @@ from crowdfl.errors import (
 __all__ = [
     "SECURE_PRIME_BITS",
     "Ciphertext",
+    "FreshRandomizers",
     "KeyPair",
     "KeyShare",
     "PartialDecryption",
     "PrivateKey",
     "PublicKey",
+    "RandomizerSource",
     "combine",
     "keygen",
 ]
@@ -279,3 +287,44 @@ def _refuse_short(prime_bits: int, insecure_test_key: bool) -> None:
         raise InsecureKeyRefused(
             f"primes of {prime_bits} bits are for tests alone: use {SECURE_PRIME_BITS}, or say insecure_test_key=True"
         )
+
+
+class RandomizerSource(Protocol):
+    """Hands out randomizers for one key, never the same twice."""
+
+    @property
+    def public(self) -> PublicKey: ...
+    def take(self, count: int, *, progress: Progress | None = None) -> Block: ...
+
+
+@lru_cache(maxsize=4)
+def _table(public: PublicKey, window: int) -> FixedBase:
+    """One table per key and window in a process, whoever encrypts."""
+    return FixedBase(public.h_s, public.n_squared, public.exponent_bits, window)
+
+
+@dataclass(frozen=True, eq=False)
+class FreshRandomizers:
+    """h_s^a for fresh a of |N|/2 bits, by a fixed-base table (D2). `window` trades memory for speed.
+
+    `entropy` gives the exponents' bytes: the operating system's by default, `Coins.take` where a run must be replayable.
+    """
+
+    public: PublicKey
+    window: int = 8
+    backend: Backend | None = None
+    entropy: Callable[[int], bytes] = secrets.token_bytes
+
+    @property
+    def fixed(self) -> FixedBase:
+        return _table(self.public, self.window)
+
+    def prepare(self) -> None:
+        """Build the table now rather than at the first use."""
+        _ = self.fixed.table
+
+    def take(self, count: int, *, progress: Progress | None = None) -> Block:
+        self.prepare()
+        width = self.fixed.exponent_width
+        exponents = from_bytes(self.entropy(count * width), width)
+        return run_batch(FixedBasePower(self.fixed), exponents, backend=self.backend, progress=progress)

@@ -17,8 +17,7 @@ from crowdfl.crypto import blocks
 from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, BatchOptions, Kernel, Progress, default_backend, run_batch
 from crowdfl.crypto.paillier import kernels
-from crowdfl.crypto.paillier.pctd import Ciphertext, KeyShare, PublicKey
-from crowdfl.crypto.paillier.randomizers import RandomizerSource
+from crowdfl.crypto.paillier.pctd import Ciphertext, KeyShare, PublicKey, RandomizerSource
 from crowdfl.errors import (
     CiphertextOutOfRange,
     CrowdFLError,

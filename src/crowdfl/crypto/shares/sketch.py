@@ -12,8 +12,7 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.shares.expansion import Stream
-from crowdfl.crypto.shares.ring import Words
+from crowdfl.crypto.shares.ring import Stream, Words
 from crowdfl.errors import LengthMismatch
 
 MAX_BUCKETS = 1 << 16

@@ -19,8 +19,18 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets.data import UNLABELLED, Cut, Person, Recording, Source, Split, person_at
-from crowdfl.learning.datasets.recordings import runs_of, split_recordings, timed
+from crowdfl.learning.datasets.data import (
+    UNLABELLED,
+    Cut,
+    Person,
+    Recording,
+    Source,
+    Split,
+    person_at,
+    runs_of,
+    split_recordings,
+    timed,
+)
 
 MAX_HEADER = 512  # bytes; NumPy parses a header as Python literals, and plain arrays need less than a hundred
 

@@ -7,11 +7,10 @@ from types import MappingProxyType
 from typing import Any
 
 from crowdfl.errors import DataMissing, SettingsError
-from crowdfl.learning.datasets.csv_folders import CsvPeople, csv_source, two_readings
+from crowdfl.learning.datasets.csv_files import CsvPeople, csv_source, two_readings
 from crowdfl.learning.datasets.data import Cut, Source, Split
 from crowdfl.learning.datasets.npz_files import MotionSense, WindowFile
-from crowdfl.learning.datasets.synthetic import Synthetic
-from crowdfl.learning.datasets.watch_data import Watch
+from crowdfl.learning.datasets.supplied import Synthetic, Watch
 from crowdfl.learning.datasets.wisdm_raw import WisdmRaw
 
 FORMS: Mapping[str, str] = MappingProxyType(

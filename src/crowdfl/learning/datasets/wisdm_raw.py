@@ -16,8 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets.data import Cut, Source, Split, person_at
-from crowdfl.learning.datasets.recordings import GRAVITY, recordings_of, split_recordings
+from crowdfl.learning.datasets.data import GRAVITY, Cut, Source, Split, person_at, recordings_of, split_recordings
 
 WISDM_URL = "https://www.cis.fordham.edu/wisdm/includes/datasets/latest/WISDM_ar_latest.tar.gz"
 WISDM_FILE = "WISDM_ar_v1.1_raw.txt"  # in that archive

@@ -1,26 +1,33 @@
-"""The forms that a model may have in somebody's program, and the arrays that are averaged.
+"""The forms that a model may have in somebody's program and in a file, and the arrays that are averaged.
 
 A model is a list or tuple of arrays, a single array, or a dictionary of arrays: NumPy's, torch's (a `state_dict`), or whatever
 NumPy reads. `ModelForm` notes which it is, copies the numbers out as float64, and builds the same form again from an average.
 
 Entries of a dictionary that hold integers or truth values, such as BatchNorm's `num_batches_tracked`, are not averaged:
 whoever builds a model says which ones to put there.
+
+Files are npz, which NumPy reads, and safetensors, which nearly everything else reads, and which travels. Neither can hold code.
 """
 
 import copy
+import re
 import sys
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.errors import EncodingError, LearningUnavailable, ModelMismatch, NotFinite
+from crowdfl.errors import EncodingError, FormatError, LearningUnavailable, ModelMismatch, NotFinite
+from crowdfl.learning.datasets.npz_files import MAX_HEADER, UNREADABLE
 from crowdfl.learning.models.shape import ModelShape, Weights
 
 _COUNTS = "iub"  # kinds of NumPy types that count, and are not averaged in a dictionary
 _SINGLE = "array 0"
+_FLOATS = ("<f4", "<f8")
 
 
 def named_arrays(model: object) -> dict[str, npt.NDArray[np.float64]]:
@@ -238,3 +245,102 @@ def _torch() -> Any:  # noqa: ANN401
     except ModuleNotFoundError as missing:
         raise LearningUnavailable("tensors need torch: `pip install 'crowdfl[learning]'`") from missing
     return torch
+
+
+def to_npz(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes:
+    """The arrays under their names, as float64: an average loses nothing."""
+    return write_npz(dict(zip(shape.names, shape.check(weights), strict=True)))
+
+
+def write_npz(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Arrays under their names, as they are."""
+    stream = BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:  # `savez` takes some names as its own arguments
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+    return stream.getvalue()
+
+
+def to_safetensors(shape: ModelShape, weights: Sequence[npt.ArrayLike]) -> bytes:
+    return write_safetensors(dict(zip(shape.names, shape.check(weights), strict=True)))
+
+
+def write_safetensors(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Arrays under their names, as they are."""
+    from safetensors import numpy as safetensors_numpy  # late: a bare GPU machine computes without it
+
+    return safetensors_numpy.save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+
+
+def from_npz(shape: ModelShape, data: bytes) -> Weights:
+    """The arrays in the model's order."""
+    return _weights(shape, _npz_arrays(data))
+
+
+def from_safetensors(shape: ModelShape, data: bytes) -> Weights:
+    """The arrays in the model's order; the file keeps none."""
+    return _weights(shape, _safetensors_arrays(data))
+
+
+def _weights(shape: ModelShape, found: Mapping[str, npt.NDArray[Any]]) -> Weights:
+    if set(found) != set(shape.names):
+        missing, extra = sorted(set(shape.names) - set(found)), sorted(set(found) - set(shape.names))
+        raise ModelMismatch(f"the file's arrays are not the model's: {missing} missing, {extra} not expected")
+    for name in shape.names:
+        if (kind := found[name].dtype.str) not in _FLOATS:
+            raise ModelMismatch(f"the array {name!r} holds {kind}; expected float32 ('<f4') or float64 ('<f8')")
+    return shape.check([found[name] for name in shape.names])
+
+
+def read_arrays(data: bytes, ending: str) -> dict[str, npt.NDArray[np.float64]]:
+    """The arrays of a file of one's own, integers left out: `.npz` in its order, `.safetensors`, which has none, by name.
+
+    Raises:
+        FormatError: It cannot be read.
+        EncodingError: An array does not hold real numbers.
+        NotFinite: An array holds NaN or infinity.
+    """
+    found = _npz_arrays(data) if ending == ".npz" else _safetensors_arrays(data)
+    arrays = named_arrays({_own_name(name): array for name, array in found.items()})
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise NotFinite(f"{name} holds NaN or infinity")
+    return arrays
+
+
+def _npz_arrays(data: bytes) -> dict[str, npt.NDArray[np.generic]]:
+    try:
+        with np.load(BytesIO(data), allow_pickle=False, max_header_size=MAX_HEADER) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise FormatError("the model is a single array: write it by `numpy.savez`, under a name")
+            return {name: np.asarray(array) for name, array in file.items()}  # NumPy gives other members as bytes
+    except UNREADABLE as error:
+        raise FormatError(f"the model is not a readable npz file: {error}") from error
+
+
+def _own_name(stored: str) -> str:
+    """`numpy.savez` calls arrays without a name arr_0 and so on; here they are `array 0`, as in a model without names."""
+    number = stored.removeprefix("arr_")
+    return f"array {number}" if number != stored and number.isdecimal() else stored
+
+
+def _safetensors_arrays(data: bytes) -> dict[str, npt.NDArray[np.generic]]:
+    from safetensors import SafetensorError
+    from safetensors import numpy as safetensors_numpy
+
+    try:
+        found = safetensors_numpy.load(data)
+    except KeyError as kind:
+        raise FormatError(
+            f"the model holds numbers of the type {kind}, which NumPy lacks: write it as float32"
+        ) from None
+    except SafetensorError as error:
+        raise FormatError(f"the model is not a readable safetensors file: {error}") from error
+    return {name: found[name] for name in sorted(found, key=_natural)}  # it loads them in another order each time
+
+
+def _natural(name: str) -> tuple[list[str | int], str]:
+    """`array 2` before `array 10`."""
+    parts = re.split(r"([0-9]+)", name)
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)], name

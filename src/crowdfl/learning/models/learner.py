@@ -1,4 +1,4 @@
-"""What a participant hands over after training."""
+"""What trains: the interface of a learner, its settings and scores; and softmax regression, a learner in plain NumPy."""
 
 import hashlib
 import math
@@ -63,8 +63,12 @@ class Training:
 
     def at(self, round_number: int, who: str) -> "Training":
         """The same with a seed of its own for this round and participant, which anyone can derive again."""
-        digest = hashlib.sha256(f"{self.seed}/{round_number}/{who}".encode()).digest()
-        return replace(self, seed=int.from_bytes(digest[:4]))
+        return replace(self, seed=seed_of(self.seed, round_number, who))
+
+
+def seed_of(seed: int, round_number: int, who: str) -> int:
+    digest = hashlib.sha256(f"{seed}/{round_number}/{who}".encode()).digest()
+    return int.from_bytes(digest[:4])
 
 
 @dataclass(frozen=True)
@@ -170,3 +174,45 @@ def check_pairs(
     if each is not None and inputs.shape[1:] != (each if isinstance(each, tuple) else (each,)):
         found = inputs.shape[1] if inputs.ndim == 2 else inputs.shape[1:]
         raise DataMalformed(f"the model takes {each} inputs per sample, not {found}")
+
+
+class SoftmaxLearner:
+    """One matrix and one bias, trained by gradient descent. The problem is convex, so that it may start from zero."""
+
+    def __init__(self, inputs: int, labels: int) -> None:
+        self._matrix = np.zeros((inputs, labels))
+        self._bias = np.zeros(labels)
+
+    @property
+    def shape(self) -> ModelShape:
+        return ModelShape.of({"weight": self._matrix, "bias": self._bias})
+
+    def weights(self) -> Weights:
+        return [self._matrix.copy(), self._bias.copy()]
+
+    def load(self, weights: Sequence[npt.ArrayLike]) -> None:
+        matrix, bias = self.shape.check(weights)
+        self._matrix, self._bias = matrix.copy(), bias.copy()
+
+    def train(self, inputs: Inputs, labels: Labels, training: Training) -> int:
+        check_pairs(inputs, labels, len(self._matrix))
+        start, pace = self.weights(), training.rate * training.proximal
+        for batch in batches(len(labels), training):
+            rows, here = inputs[batch], self.weights() if pace else start
+            error = self.predict(rows)
+            error[np.arange(len(batch)), labels[batch]] -= 1  # the loss's gradient before the matrix
+            self._matrix -= training.rate * (rows.T @ error) / len(batch)
+            self._bias -= training.rate * error.mean(axis=0)
+            if pace:  # FedProx: back towards the start, by the gradient where this step began
+                self._matrix -= pace * (here[0] - start[0])
+                self._bias -= pace * (here[1] - start[1])
+        return len(labels)
+
+    def predict(self, inputs: Inputs) -> npt.NDArray[np.float64]:
+        scores = inputs @ self._matrix + self._bias
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))  # the shift cancels and keeps exp finite
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+    def evaluate(self, inputs: Inputs, labels: Labels) -> ModelScores:
+        check_pairs(inputs, labels, len(self._matrix))
+        return score(self.predict(inputs), labels)

@@ -21,6 +21,11 @@ from crowdfl.settings import LOSSES
 if TYPE_CHECKING:
     import torch
 
+Loss = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
+"""Of outputs (n, labels) and targets: labels (n,) as int64, or values (n, values) as float32. One number, for backward."""
+
+_KEEP, _KEEP_SQUARES, _SMALL = 0.9, 0.999, 1e-8  # of Adam
+_ROWS = 4  # that an own loss is tried on
 _LARGEST = 10**8
 _RAW = ': with features = "windows", the shape is (window, channels)'  # what a network of one's own may have meant
 _WRITTEN = "`linear N`, `conv N K`, `pool K`, `relu` or `tanh`"
@@ -117,15 +122,6 @@ def _words(layer: str) -> list[str | int]:
     return [int(word) if word.isdecimal() and len(word) < 10 and int(word) > 0 else word for word in layer.split()]
 
 
-if TYPE_CHECKING:
-    import torch
-
-Loss = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
-"""Of outputs (n, labels) and targets: labels (n,) as int64, or values (n, values) as float32. One number, for backward."""
-
-_ROWS = 4  # that an own loss is tried on
-
-
 def built_in(name: str | None, *, values: bool) -> Loss:
     """By its name in a task; None is the usual one."""
     from torch.nn import functional
@@ -172,14 +168,8 @@ def _named(name: str, function: Loss) -> Loss:
     return loss
 
 
-if TYPE_CHECKING:
-    import torch
-
-_KEEP, _KEEP_SQUARES, _SMALL = 0.9, 0.999, 1e-8
-
-
 class TorchLearner:
-    """Layers written as in a task file; see `networks`. The last must be linear, one output per label or value."""
+    """Layers written as in a task file; see `build`. The last must be linear, one output per label or value."""
 
     def __init__(self, inputs: int, layers: Sequence[str], seed: int = 0, channels: int | None = None) -> None:
         self._each: int | tuple[int, ...] = inputs

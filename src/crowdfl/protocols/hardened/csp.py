@@ -22,7 +22,9 @@ from crowdfl.errors import (
     TooFewParticipants,
 )
 from crowdfl.protocols import claims
+from crowdfl.protocols.claims import reward_context, reward_statement
 from crowdfl.protocols.common.keyed import KeyedCsp
+from crowdfl.protocols.common.paid import Roster
 from crowdfl.protocols.common.sdiv import (
     DivideRequest,
     GuardRequest,
@@ -32,7 +34,6 @@ from crowdfl.protocols.common.sdiv import (
     guard_tops,
 )
 from crowdfl.protocols.common.smul import PolynomialsCsp, PolynomialsRequest, products_in
-from crowdfl.protocols.envelopes import reward_context, reward_statement
 from crowdfl.protocols.hardened.opening import CHUNK, OpeningCsp, OpenRequest
 from crowdfl.protocols.hardened.order import (
     INNER,
@@ -63,7 +64,7 @@ from crowdfl.protocols.hardened.prirwd import (
     distance_polynomials,
     rows_a_message,
 )
-from crowdfl.protocols.hardened.shape import Roster, Shape
+from crowdfl.protocols.hardened.shape import Shape
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory

@@ -4,64 +4,28 @@ SP adds R, uniform in Z_N, to each plaintext; CSP finishes the decryption and se
 seals them to a key that SP does not have; a reader who gets the seed of R from SP and unseals CSP's numbers subtracts. This
 replaces lines 11-12 of the paper's Alg. 3, where every phone holds a key share (deviation D9).
 
-**A seed never serves two sums**: their difference would be a late participant's update in the clear. `MaskSeed` binds the seed
-to the hash of what it masks; a caller keeps it durably before the first request leaves, and a retry makes the same bytes again.
+A seed never serves two sums: `MaskSeed` binds it to the hash of what it masks. A caller keeps it durably before the first
+request leaves, and a retry makes the same bytes again.
 """
 
 import hashlib
-import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from crowdfl.crypto.blocks import Block, at_least, from_bytes, subtract_mod
 from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
-from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.sealing import AudienceKey
-from crowdfl.errors import FormatError, ProtocolError, SeedReused
+from crowdfl.errors import ProtocolError
+from crowdfl.protocols.common.paid import MaskSeed
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import KeyedParty
 
 PARTICIPANTS, REQUESTER = 1, 2  # the audiences of a task
 CHUNK = 512  # ciphertexts a request: bounds the memory of both servers and lets them work at the same time
-
-
-@dataclass(frozen=True)
-class MaskSeed:
-    """The state that SP makes durable before it sends anything: which seed masks which sum."""
-
-    seed: bytes = field(repr=False)
-    digest: bytes
-
-    @classmethod
-    def fresh_for(cls, sums: CipherVector) -> "MaskSeed":
-        return cls.bound_to(digest(sums))
-
-    @classmethod
-    def bound_to(cls, bound: bytes) -> "MaskSeed":
-        return cls(secrets.token_bytes(SEED_BYTES), bound)
-
-    @property
-    def shown(self) -> bytes:
-        """The seed of R, which readers are given. The blinds come from `seed` itself, which nobody is: else a reader together
-        with CSP could strip them off."""
-        return Coins(self.seed).child("shown").take(SEED_BYTES)
-
-    def to_bytes(self) -> bytes:
-        return self.seed + self.digest
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> "MaskSeed":
-        if len(data) != 2 * SEED_BYTES:
-            raise FormatError(f"a mask seed has {2 * SEED_BYTES} bytes, not {len(data)}")
-        return cls(data[:SEED_BYTES], data[SEED_BYTES:])
-
-    def require(self, sums: CipherVector) -> None:
-        """Refuse to mask anything but the ciphertexts this seed is bound to."""
-        if digest(sums) != self.digest:
-            raise SeedReused("this mask seed is bound to another sum; take a fresh one for this sum")
 
 
 def digest(sums: CipherVector) -> bytes:
@@ -99,7 +63,7 @@ class OpeningSp:
 
     def requests(self, state: MaskSeed, sums: CipherVector, round_number: int, audience: int) -> Iterator[bytes]:
         """One request a chunk; the same state and sums give the same bytes."""
-        state.require(sums)
+        state.require(digest(sums))
         for start in range(0, len(sums), CHUNK):
             chunk = sums.part(start, start + CHUNK)
             masked = mask_chunk(self.party, chunk, start, masks=state.shown, blinds=state.seed)

@@ -21,11 +21,10 @@ from crowdfl.crypto import randomness
 from crowdfl.crypto.blocks import Block, from_ints, to_ints
 from crowdfl.crypto.paillier.budget import WidthBudget, bits
 from crowdfl.crypto.paillier.kernels import PowEach
-from crowdfl.crypto.paillier.packing import Packing
+from crowdfl.crypto.paillier.packing import Packing, WideInts
 from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import Coins, public_permutation, public_stream
-from crowdfl.crypto.wide import WideInts
 from crowdfl.errors import NothingToAverage, ProtocolError
 from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths
 from crowdfl.protocols.exchange import Reply, pipelined

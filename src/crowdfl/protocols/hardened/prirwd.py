@@ -23,15 +23,14 @@ from gmpy2 import mpz
 from crowdfl.crypto.blocks import Block, to_ints
 from crowdfl.crypto.paillier.budget import WidthBudget, bits
 from crowdfl.crypto.paillier.kernels import MultiPow
-from crowdfl.crypto.paillier.packing import Packing
+from crowdfl.crypto.paillier.packing import Packing, WideInts
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import SEED_BYTES, Coins, public_permutation, public_stream
 from crowdfl.crypto.sealing import commit
-from crowdfl.crypto.wide import WideInts
 from crowdfl.errors import ProtocolError, SettingsError
+from crowdfl.protocols.claims import RewardEnvelope
 from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths
 from crowdfl.protocols.common.smul import Polynomial, PolynomialsSp
-from crowdfl.protocols.envelopes import RewardEnvelope
 from crowdfl.protocols.exchange import Reply, pipelined
 from crowdfl.protocols.messages import Message, RoundRequest
 from crowdfl.protocols.party import KeyedParty
@@ -278,7 +277,9 @@ class RewardSp:
     def divide(self, purpose: str, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
         """[[x / y]]: the weights first, then the rewards."""
         sdiv = HardenedSdivSp(self.party, self.widths.of(purpose), self.round_number, purpose)
-        return (yield from sdiv.run(x, y, coins))
+        quotients = yield from sdiv.run(x, y, coins)
+        self.party.view.computed(purpose, (y, quotients))
+        return quotients
 
     def _shares(self, weights: CipherVector, payment: int, coins: Coins) -> _Exchange:
         """Step 4: every division shares the one divisor, masked once."""

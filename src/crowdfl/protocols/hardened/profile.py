@@ -11,21 +11,27 @@ from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.pctd import KeyShare
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
-from crowdfl.errors import ProtocolError, RewardsOff, RoundsExhausted, SeedReused
+from crowdfl.errors import ProtocolError, RewardsOff, RoundsExhausted
 from crowdfl.protocols import claims
-from crowdfl.protocols.common.keyed import KeyedProfile, KeyedReader
-from crowdfl.protocols.common.servers import BaseSp
-from crowdfl.protocols.envelopes import RewardEnvelope
+from crowdfl.protocols.common.keyed import BaseSp, KeyedProfile, KeyedReader
+from crowdfl.protocols.common.paid import PaidParticipant, PaidSp, RewardForm
 from crowdfl.protocols.exchange import Exchange, Reply, pipelined
 from crowdfl.protocols.hardened.csp import HardenedCsp
-from crowdfl.protocols.hardened.keys import CspBundle, ReaderBundle, SpBundle, deal
-from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER, MaskSeed, OpeningSp, Publication, digest, read
+from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER, OpeningSp, Publication, digest, read
 from crowdfl.protocols.hardened.prifedavg import HiddenAverageSp, ModelCodec, hidden_widths, upload_digest
 from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
-from crowdfl.protocols.hardened.shape import Roster, Shape, hardened_budget, reward_widths
+from crowdfl.protocols.hardened.shape import (
+    CspBundle,
+    ReaderBundle,
+    Shape,
+    SpBundle,
+    deal,
+    hardened_budget,
+    reward_widths,
+)
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.profile import Average, Dealing, Identity, ParticipantKeys, TaskSpec, Tools, whole_samples
+from crowdfl.protocols.profile import Average, Dealing, ParticipantKeys, TaskSpec, Tools, whole_samples
 from crowdfl.settings import TaskSettings, to_millionths
 
 
@@ -104,17 +110,15 @@ class HardenedRequester(_Reader):
     """The requester reads the last average."""
 
 
-class HardenedParticipant(_Reader):
+class HardenedParticipant(_Reader, PaidParticipant):
     """A phone: encrypts, reads, opens its rewards, claims them."""
 
     def __init__(
         self, party: KeyedParty, shape: Shape, audience: AudienceKey, csp_key: bytes, keys: ParticipantKeys
     ) -> None:
-        super().__init__(party, shape, audience)
-        self.who, self.signing, self.reader, self._csp_key = keys.who, keys.signing, keys.reader, csp_key
+        _Reader.__init__(self, party, shape, audience)
+        PaidParticipant.__init__(self, party, shape.task, keys, csp_key)
         self.clipped = 0
-        self._envelopes: dict[int, RewardEnvelope] = {}
-        self._amounts: dict[int, int] = {}
 
     def upload_randomizers(self) -> int:
         return self._shape.budget.ciphertexts + 1
@@ -127,51 +131,34 @@ class HardenedParticipant(_Reader):
         count = np.frombuffer(samples.to_bytes(plain.shape[1], "big"), dtype=np.uint8)[None, :]
         return self.party.send(self.party.encrypt(np.concatenate([plain, count])))
 
-    def open_reward(self, envelope: bytes, round_number: int) -> int:
-        """Millionths; one outside the round's budget is refused, and in no claim."""
+    def _reward_form(self) -> RewardForm:
         public, widths = self.party.public, self._shape.widths()
-        message = RewardEnvelope.from_bytes(envelope, self.party.limits(1))
-        context = self._shape.task.context(round_number)
-        keys, width = (self.reader, self._csp_key), public.plaintext_bytes
-        reward = claims.open_reward(message, *keys, context, self.who, width, public.n)
-        amount = claims.payable(reward, widths.fraction, widths.largest_payment)
-        self._envelopes[round_number], self._amounts[round_number] = message, amount
-        return amount
-
-    def claim(self) -> bytes:
-        _ = self._shape.widths()  # a task without rewards says so
-        task = self._shape.task.name
-        return self.party.send(claims.make_claim(task, self.who, self._amounts, self._envelopes, self.signing))
+        return RewardForm(public.n, public.plaintext_bytes, widths.fraction, widths.largest_payment)
 
 
-class HardenedSp(BaseSp):
+class HardenedSp(PaidSp, BaseSp):
     """The sensing platform: running products, openings, rewards, payment. Never holds an audience key."""
 
     def __init__(self, party: KeyedParty, shape: Shape, csp_key: bytes) -> None:
+        PaidSp.__init__(self, shape.task.name, csp_key, party.limits(1))
         self._shape = shape
-        self.roster = Roster()
-        self._claims = claims.ClaimsSp(shape.task.name, csp_key, self.roster.signing, party.limits(1))
-        self.on_seed: Callable[[str, MaskSeed], None] | None = None
         # For the laboratory, which watches PriRwd or weakens it on purpose; no setting leads here.
         self.reward_side: Callable[[KeyedParty, RewardWidths, Packing, int], RewardSp] = RewardSp
         self._load: Callable[[str], bytes] | None = None
         length = shape.budget.ciphertexts + 1
-        super().__init__(party, shape.task, length, summed=length)
+        BaseSp.__init__(self, party, shape.task, length, summed=length)
 
     @property
     def codec(self) -> ModelCodec:
         """How an upload is laid out: known to every party of the task."""
         return self._shape.codec
 
-    def enrol(self, identity: Identity) -> None:
-        self.roster.add(identity)
-
     def open_round(self, round_number: int) -> None:
         rounds = self.task.settings.rounds
         if round_number > rounds:
             raise RoundsExhausted(f"round {round_number} of {rounds}: the masks were sized for those")
         super().open_round(round_number)
-        self._seeds: dict[str, MaskSeed] = {}
+        self._seeds = {}
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         """Extend the running products by several as one batch; one that is refused keeps the others out too."""
@@ -218,38 +205,18 @@ class HardenedSp(BaseSp):
         self._publication = opening.publication(state, sums, replies)
 
     def _scale(self, products: CipherVector) -> Generator[bytes, Reply, CipherVector]:
-        state = self._seed_for("scaling", digest(products))
+        seed = self._seed_for("scaling", digest(products)).seed
         side = HiddenAverageSp(self.party, self._shape.budget, self._shape.packing, self.round_number)
-        return (yield from side.run(products.part(0, -1), products.part(-1, len(products)), state.seed))
-
-    def _seed_for(self, purpose: str, bound: bytes) -> MaskSeed:
-        """The seed bound to what has this hash; `on_seed` makes a new one durable before anything masked by it leaves."""
-        state = self._seeds.get(purpose)
-        if state is None:
-            state = MaskSeed.bound_to(bound)
-            if self.on_seed is not None:
-                self.on_seed(purpose, state)
-            self._seeds[purpose] = state
-        elif state.digest != bound:
-            raise SeedReused("this round was opened for another set of uploads already")
-        return state
-
-    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
-        for purpose, state in known.items():
-            self.restore_seed(purpose, MaskSeed.from_bytes(state))
-        self.on_seed = lambda purpose, state: keep(purpose, state.to_bytes())
-
-    def restore_seed(self, purpose: str, state: MaskSeed) -> None:
-        self._seeds[purpose] = state
+        return (yield from side.run(products.part(0, -1), products.part(-1, len(products)), seed))
 
     def reward(self, payment: int) -> Exchange:
         """Before anything is opened to readers: a round whose rewards cannot be computed gives nothing away."""
         widths = self._shape.widths()
         self.check()
         self._close()
-        state = self._seed_for("rewards", hashlib.sha256(str(payment).encode() + b"\0" + self._uploaded()).digest())
+        seed = self._seed_for("rewards", hashlib.sha256(str(payment).encode() + b"\0" + self._uploaded()).digest()).seed
         side = self.reward_side(self.party, widths, self._shape.packing, self.round_number)
-        self._envelopes = yield from side.run(self._uploads, self.averaged, payment, state.seed)
+        self._envelopes = yield from side.run(self._uploads, self.averaged, payment, seed)
 
     def _close(self) -> None:
         """From here on the round has these uploads: what is averaged is what is rewarded, also after a crash in between."""
@@ -259,12 +226,3 @@ class HardenedSp(BaseSp):
         """Who uploaded what."""
         parts = [who.encode() + b"\0" + name for who, name in sorted(self._uploads.items())]
         return hashlib.sha256(b"".join(parts)).digest()
-
-    def claimant(self, claim: bytes) -> str:
-        return claims.Claim.from_bytes(claim, self.party.limits(1)).participant
-
-    def check_claim(self, claim: bytes) -> str:
-        return self._claims.check(claim).participant
-
-    def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]:
-        return self._claims.pay(claim, attestation)

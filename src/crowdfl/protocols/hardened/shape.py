@@ -1,33 +1,27 @@
-"""What every side of a `hardened` task derives from the task alone, and who takes part in it."""
+"""What every side of a `hardened` task derives from the task alone, and what KGC deals to each: one split of the key,
+audience keys, a public seed."""
 
-from dataclasses import dataclass, field
+import secrets
+from dataclasses import dataclass
 from functools import cached_property
 
+from gmpy2 import mpz
+
+from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.budget import WidthBudget
 from crowdfl.crypto.paillier.packing import Packing
-from crowdfl.errors import KeyMismatch, RewardsOff
+from crowdfl.crypto.paillier.pctd import PublicKey
+from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.crypto.sealing import AudienceKey, SigningKey
+from crowdfl.errors import RewardsOff
 from crowdfl.protocols.hardened.prifedavg import ModelCodec
 from crowdfl.protocols.hardened.prirwd import RewardWidths
-from crowdfl.protocols.profile import Identity, KeyedTask, width_budget
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.profile import Dealing, KeyedTask, width_budget
 from crowdfl.settings import TaskSettings, to_millionths
 
 _SIGMA = 40
 _LARGEST_PAYMENT = to_millionths(1_000_000)  # a round's, where the settings name none
-
-
-@dataclass
-class Roster:
-    """The public keys of the participants that KGC has certified."""
-
-    signing: dict[str, bytes] = field(default_factory=dict)
-    reading: dict[str, bytes] = field(default_factory=dict)
-
-    def add(self, identity: Identity) -> None:
-        """One more, or the same again; another key under a known name is refused."""
-        known = (self.signing.get(identity.who, identity.signing), self.reading.get(identity.who, identity.reading))
-        if known != (identity.signing, identity.reading):
-            raise KeyMismatch(f"{identity.who} is enrolled with other keys")
-        self.signing[identity.who], self.reading[identity.who] = identity.signing, identity.reading
 
 
 @dataclass(frozen=True)
@@ -69,3 +63,56 @@ def reward_widths(settings: TaskSettings, parameters: int) -> RewardWidths:
     """The widths of a task's rewards, or a refusal with the numbers."""
     largest = _LARGEST_PAYMENT if settings.budget is None else max(1, to_millionths(settings.budget))
     return RewardWidths(hardened_budget(settings, parameters), settings.epsilon_units, largest)
+
+
+class _Bundle(Message, repr=False):
+    """The public key and the seed of the public permutation, which every role has."""
+
+    n: int
+    h_s: int
+    seed: bytes
+
+    def public(self, *, insecure_test_key: bool) -> PublicKey:
+        return PublicKey(mpz(self.n), mpz(self.h_s), insecure_test_key)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(secret)"
+
+
+class SpBundle(_Bundle, kind=30, repr=False):
+    """For SP: lambda_sc, and the key that CSP's attestations are checked with. No audience key."""
+
+    share: int
+    csp_key: bytes
+
+
+class CspBundle(_Bundle, kind=31, repr=False):
+    """For CSP: lambda_c, both audience keys, the key it attests with."""
+
+    share: int
+    participants: bytes
+    requester: bytes
+    signing: bytes
+
+
+class ReaderBundle(_Bundle, kind=32, repr=False):
+    """For a member of an audience: that audience's key, and the key that CSP signs with. No share."""
+
+    audience: bytes
+    csp_key: bytes
+
+
+def deal(prime_bits: int, *, insecure_test_key: bool) -> Dealing:
+    """Make a task's keys; what is not in the dealing is gone when this returns."""
+    keys = pctd.keygen(prime_bits, insecure_test_key=insecure_test_key)
+    sc, c = keys.private.split()
+    seed = secrets.token_bytes(SEED_BYTES)
+    participants, requester, signing = AudienceKey.fresh(), AudienceKey.fresh(), SigningKey.fresh()
+    common = (int(keys.public.n), int(keys.public.h_s), seed)
+    return Dealing(
+        fingerprint=keys.public.fingerprint,
+        sp=SpBundle(*common, int(sc.exponent), signing.public).to_bytes(),
+        csp=CspBundle(*common, int(c.exponent), participants.key, requester.key, signing.private).to_bytes(),
+        requester=ReaderBundle(*common, requester.key, signing.public).to_bytes(),
+        participant=ReaderBundle(*common, participants.key, signing.public).to_bytes(),
+    )

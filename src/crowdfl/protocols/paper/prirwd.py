@@ -62,13 +62,13 @@ class PaperRewardSp:
         # Line 5 and line 8: the two halves of w_i.
         down = yield from self._smul(w.all_distances + w.samples, _repeat(pi, n), distances, coins)
         up = yield from self._smul(w.all_distances + w.samples, samples, _repeat(omega, n), coins)
-        weights = yield from self.divide(w.weight_kappa, up, down, coins)
+        weights = yield from self.divide("weights", w.weight_kappa, up, down, coins)
         b = _repeat(party.encrypt([payment]), n)
         paid = yield from self._smul(w.payment + w.weight, b, weights, coins)
         # Lines 10-12: mu_i = b w_i / sum of w_k.
         scale = self.widths.budget.encoding.scale
         total = party.scale(party.sum(weights), scale)
-        return (yield from self.divide(w.reward_kappa, paid, _repeat(total, n), coins))
+        return (yield from self.divide("rewards", w.reward_kappa, paid, _repeat(total, n), coins))
 
     def _squares(
         self, models: list[CipherVector], average: CipherVector, coins: Coins
@@ -85,11 +85,13 @@ class PaperRewardSp:
         pending, request = smul.begin(x, y, coins)
         return smul.finish(pending, (yield request)())
 
-    def divide(self, kappa: int, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
+    def divide(self, purpose: str, kappa: int, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
         decimals = self.widths.budget.decimals
         sdiv = PaperSdivSp(self.party, kappa=kappa, sigma=self.widths.sigma, decimals=decimals)
         pending, request = sdiv.begin(x, y, coins)
-        return sdiv.finish(pending, (yield request)())
+        quotients = sdiv.finish(pending, (yield request)())
+        self.party.view.computed(purpose, (y, quotients))
+        return quotients
 
 
 def _repeat(c: CipherVector, times: int) -> CipherVector:

@@ -23,9 +23,8 @@ from crowdfl.errors import (
     SlotOverflow,
     WidthBudgetExceeded,
 )
-from crowdfl.protocols.common.keyed import KeyedProfile, KeyedReader
+from crowdfl.protocols.common.keyed import BaseCsp, BaseSp, KeyedProfile, KeyedReader
 from crowdfl.protocols.common.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
-from crowdfl.protocols.common.servers import BaseCsp, BaseSp
 from crowdfl.protocols.common.smul import PaperSmulCsp, SmulRequest
 from crowdfl.protocols.exchange import Exchange
 from crowdfl.protocols.hardened.prifedavg import upload_digest
@@ -276,7 +275,6 @@ class PaperSp(BaseSp):
     def __init__(self, party: KeyedParty, task: KeyedTask, lambda_sp: KeyShare) -> None:
         self.delivery = replace(party, share=lambda_sp)
         self._widths = _Widths(task.settings, task.parameters)
-        self.reward_side: Callable[[KeyedParty, PaperRewardWidths], PaperRewardSp] = PaperRewardSp
         super().__init__(party, task, self._widths.upload_length, summed=task.parameters + 1)
 
     def enrol(self, identity: Identity) -> None:
@@ -334,7 +332,7 @@ class PaperSp(BaseSp):
         ids, p = sorted(self._vectors), self.task.parameters
         models = [self._vectors[who].part(p, 2 * p) for who in ids]
         samples = CipherVector.concat([self._vectors[who].part(2 * p) for who in ids])
-        side = self.reward_side(self.party, widths)
+        side = PaperRewardSp(self.party, widths)
         mu = yield from side.run(models, samples, self._divided(), self._widths.to_scale(payment), Coins.fresh())
         each = {who: mu.part(i, i + 1) for i, who in enumerate(ids)}
         self._envelopes = {who: PaperReward(own, self.delivery.partial_decrypt(own)) for who, own in each.items()}

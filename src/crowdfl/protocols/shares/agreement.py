@@ -6,11 +6,11 @@ and rho.
 
 from dataclasses import dataclass, field
 
+from crowdfl.crypto.shares.limbs import Bytes
 from crowdfl.protocols.shares.circuits import compare
 from crowdfl.protocols.shares.circuits.program import SP, Half, Side
-from crowdfl.protocols.shares.circuits.scalars import open_groups, widen
-from crowdfl.protocols.shares.circuits.wire import pack_flips, unpack_flips
-from crowdfl.protocols.shares.dealing.correlations import Bytes, Cards, Dealt
+from crowdfl.protocols.shares.circuits.scalars import open_groups, pack_flips, unpack_flips, widen
+from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
 from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
 
 

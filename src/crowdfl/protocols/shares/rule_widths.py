@@ -13,9 +13,10 @@ from typing import Self
 from crowdfl.errors import RewardsOff
 from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths, leak_of, span_for
 from crowdfl.protocols.shares.circuits.scalars import SPARE, Masked, modulus_for
-from crowdfl.protocols.shares.payout import PayoutWidths
 from crowdfl.protocols.shares.widths import BLOCK, SharesWidths
 from crowdfl.settings import TaskSettings, to_millionths
+
+_LARGEST_TABLE = 1 << 20  # entries
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,56 @@ class RoundScores:
     total: Masked | None = None
     P: list[int] = field(repr=False, default_factory=list)
     VV: int | None = field(repr=False, default=None)
+
+
+@dataclass(frozen=True)
+class PayoutWidths:
+    """Weights shared modulo 2^bits with their spare bits; the sum of all lies in [least, most], or is 0 where least is 0."""
+
+    participants: int
+    budget: int  # millionths, of one round
+    bits: int
+    least: int
+    most: int
+    span: int = 0  # of the divisions' masks
+
+    @property
+    def is_table(self) -> bool:
+        return self.most < _LARGEST_TABLE
+
+    @property
+    def table_size(self) -> int:
+        return max(2, 1 << self.most.bit_length())
+
+    @property
+    def s(self) -> int:
+        return 0 if self.is_table else (2 * self.budget).bit_length()
+
+    @property
+    def F(self) -> int:  # noqa: N802 -- as above
+        """All errors of J together are below 1/2 millionth."""
+        return (self.budget * self.most << self.s).bit_length() + 3
+
+    @property
+    def J_bits(self) -> int:  # noqa: N802
+        return modulus_for(1 << self.F)
+
+    @property
+    def product_bits(self) -> int:
+        return modulus_for(self.budget << (self.F + 1))
+
+    @property
+    def low(self) -> int:
+        return ((self.least << self.s) + 1).bit_length() - 1
+
+    @property
+    def high(self) -> int:
+        return ((self.most << self.s) + 1).bit_length()
+
+    @property
+    def reciprocal(self) -> ReciprocalWidths:
+        share = self.bits + self.s + self.participants.bit_length() + 1
+        return ReciprocalWidths(self.low, self.high, share, self.F, self.span)
 
 
 @dataclass(frozen=True)

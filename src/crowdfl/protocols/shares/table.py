@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from crowdfl.crypto.shares.limbs import Bytes
 from crowdfl.protocols.shares.circuits.program import Half, Side
-from crowdfl.protocols.shares.dealing.correlations import Bytes, Cards, DealtRows
+from crowdfl.protocols.shares.dealing.correlations import Cards, DealtRows
 
 _PLACE_BYTES = 4
 

@@ -13,8 +13,7 @@ from typing import Any, Protocol
 
 from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Progress
-from crowdfl.crypto.paillier.pctd import PublicKey
-from crowdfl.crypto.paillier.randomizers import FreshRandomizers, RandomizerSource
+from crowdfl.crypto.paillier.pctd import FreshRandomizers, PublicKey, RandomizerSource
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.documents.signed import Appointment, Definition, open_document, participant_name
 from crowdfl.errors import (
@@ -36,7 +35,7 @@ from crowdfl.errors import (
     UploadRejected,
     WrongBase,
 )
-from crowdfl.learning.models.files import from_safetensors, to_safetensors
+from crowdfl.learning.models.forms import from_safetensors, to_safetensors
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Profile, Tools

@@ -1,4 +1,4 @@
-"""CSP takes a task over, which takes long where KGC deals files for its rounds: whoever asks is sent away, and asks again."""
+"""CSP over HTTP. What takes long is done by workers of their own: whoever asks is sent away, and asks again."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -16,9 +16,8 @@ from crowdfl.errors import NotReady, ServiceUnavailable
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.ends import TaskEnds
 from crowdfl.services.apps.ends import Survey, add_end_route, add_held_metrics
-from crowdfl.services.apps.peers import add_peer_gauge
 from crowdfl.services.client.breaker import Breaker, PeerPatience
-from crowdfl.services.http.app_factory import Background, between_roles, make_app
+from crowdfl.services.http.app_factory import Background, ServiceMetrics, add_peer_gauge, between_roles, make_app
 from crowdfl.services.http.auth import CertifiedToken, Pins, Tokens
 from crowdfl.services.http.bodies import (
     SMALL_LIMIT,
@@ -33,7 +32,6 @@ from crowdfl.services.http.bodies import (
     takes_bytes,
     takes_json,
 )
-from crowdfl.services.http.middleware import ServiceMetrics
 
 _AT_ONCE = 4
 

@@ -11,8 +11,8 @@ from fastapi import Depends, FastAPI
 from fastapi.params import Depends as DependsOn
 
 from crowdfl.roles.ends import Held, TaskEnds
+from crowdfl.services.http.app_factory import ServiceMetrics
 from crowdfl.services.http.bodies import Form, TaskId, json_body, takes_json
-from crowdfl.services.http.middleware import ServiceMetrics
 
 _LONGEST_BODY = 8192
 _FRESH_SECONDS = 60.0  # counting files takes time: a scrape does it once a minute at most

@@ -1,12 +1,12 @@
 """KGC over HTTP."""
 
-import contextlib
 import hashlib
 import io
 import threading
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,14 +14,14 @@ from fastapi import Depends, FastAPI, Request, Response
 from prometheus_client import Counter
 
 from crowdfl.documents.signed import Definition
-from crowdfl.errors import ServiceUnavailable
 from crowdfl.roles.dealt import dealt_sizes
 from crowdfl.roles.ends import TaskEnds
 from crowdfl.roles.kgc import Kgc
 from crowdfl.services.apps.ends import Survey, add_end_route, add_held_metrics
+from crowdfl.services.client.breaker import place_in
 from crowdfl.services.http import logs
-from crowdfl.services.http.app_factory import Background, between_roles, make_app
-from crowdfl.services.http.auth import CertifiedToken, Pins, Security, TokenEntry, Tokens
+from crowdfl.services.http.app_factory import Background, ServiceMetrics, between_roles, make_app
+from crowdfl.services.http.auth import CertifiedToken, Pins, TokenEntry, Tokens, opened_by
 from crowdfl.services.http.bodies import (
     JSON_LIMIT,
     SMALL_LIMIT,
@@ -36,11 +36,11 @@ from crowdfl.services.http.bodies import (
     parse,
     takes_json,
 )
-from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.http.signatures import ByOwner, ByRequester, Proof, signed_json_body
 from crowdfl.services.http.wire import DIGEST_HEADER, REQUESTER_HEADER
 
 _MOST_WAITING = 4
+Making = Callable[[], AbstractContextManager[None]]
 
 
 class NewTask(Form):
@@ -54,39 +54,6 @@ class Joining(Form):
 
     invitation: str
     request: str
-
-
-@dataclass
-class _Making:
-    """Around what takes seconds to minutes, keys and files of rounds: those who wait must not take up every thread there is."""
-
-    places: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(_MOST_WAITING))
-
-    @contextlib.contextmanager
-    def __call__(self) -> Iterator[None]:
-        if not self.places.acquire(blocking=False):
-            raise ServiceUnavailable("keys are being made for other tasks: try again later")
-        try:
-            yield
-        finally:
-            self.places.release()
-
-
-@dataclass(frozen=True, eq=False)
-class _Receiver:
-    """A dependency: the role that receives a bundle of a task; a server by token and key, the requester as the task's owner."""
-
-    server: CertifiedToken
-    owner: ByOwner
-
-    @property
-    def security(self) -> Security:
-        return (*self.server.security, *self.owner.security)
-
-    def __call__(self, request: Request, task: TaskId) -> str:
-        if REQUESTER_HEADER in request.headers:
-            return self.owner(request, task).who
-        return self.server(request).role
 
 
 def create_app(
@@ -110,7 +77,8 @@ def create_app(
         add_held_metrics(metrics, Survey(ends.holder.held, ends.why_held))
     dealt = metrics.counter("crowdfl_bundles_dealt", "Bundles handed to a server", "role")
     certified = metrics.counter("crowdfl_participants_certified", "Invitations honoured, repeats included")
-    making = _Making()
+    # What takes seconds to minutes, keys and files of rounds: those who wait must not take up every thread there is.
+    making = partial(place_in, threading.BoundedSemaphore(_MOST_WAITING), "keys are being made for other tasks")
     requester = ByRequester(tokens.require("requester"), lambda moment, most: abs(kgc.clock.now() - moment) <= most)
     owner = ByOwner(requester, lambda task: kgc.store.task(task).opened.requester)
     server = CertifiedToken(tokens.require("sp", "csp"), pins)
@@ -133,7 +101,7 @@ def create_app(
         _tell_dealing(made.task, Definition.open(definition))
         return {"task": made.task, "appointment": made.appointment, "bundle": b64encode(made.bundle).decode()}
 
-    _add_dealing_routes(app, kgc, _Receiver(server, owner), making, dealt)
+    _add_dealing_routes(app, kgc, server, owner, making, dealt)
 
     # No token: the invitation is the right to join.
     known, joining = [Depends(known_task(kgc.store.task))], json_body(Joining, SMALL_LIMIT)
@@ -153,9 +121,15 @@ def create_app(
     return app
 
 
-def _add_dealing_routes(app: FastAPI, kgc: Kgc, receiver: _Receiver, making: _Making, dealt: Counter) -> None:
+def _add_dealing_routes(
+    app: FastAPI, kgc: Kgc, server: CertifiedToken, owner: ByOwner, making: Making, dealt: Counter
+) -> None:
     """What SP and CSP fetch of a new task, until they say that they have it."""
-    server = receiver.server
+
+    @opened_by(server, owner)
+    def receiver(request: Request, task: TaskId) -> str:
+        """The role that receives a bundle: a server by its token and key, the requester as the task's owner."""
+        return owner(request, task).who if REQUESTER_HEADER in request.headers else server(request).role
 
     @app.get("/v1/tasks/{task}/bundle", dependencies=[Depends(between_roles)])
     def bundle(task: TaskId, caller: Annotated[TokenEntry, Depends(server)]) -> dict[str, str]:

@@ -1,11 +1,11 @@
-"""Claims to SP: how long one may be follows from its task, and who sends it is known before any of it is read.
+"""SP over HTTP.
 
-A phone of protocol 2 signs the claim but not the request: it is still let in, with few others at a time.
+How long a claim may be follows from its task, and who sends it is known before any of it is read.
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,12 +21,11 @@ from crowdfl.roles.records import StoredDeposit, StoredPayment
 from crowdfl.roles.sp.ends import SpEnds
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.services.apps.ends import Survey, add_held_metrics
-from crowdfl.services.apps.peers import add_peer_gauge
 from crowdfl.services.apps.sp_uploads import add_upload_routes
 from crowdfl.services.client.breaker import Breaker, PeerPatience
 from crowdfl.services.http import logs
-from crowdfl.services.http.app_factory import Background, make_app
-from crowdfl.services.http.auth import Security, Tokens
+from crowdfl.services.http.app_factory import Background, ServiceMetrics, add_peer_gauge, make_app
+from crowdfl.services.http.auth import Tokens, opened_by
 from crowdfl.services.http.bodies import (
     JSON_LIMIT,
     SMALL_LIMIT,
@@ -45,32 +44,19 @@ from crowdfl.services.http.bodies import (
     takes_bytes,
     takes_json,
 )
-from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.http.signatures import ByOwner, ByParticipant, ByRequester, Signed, signed_json_body
 from crowdfl.services.http.wire import OCTETS, REQUESTER_HEADER, from_base64
 
 _AT_ONCE = 16  # claims that are looked at, of the forty threads: CSP is asked about each
 
 
-@dataclass(frozen=True, eq=False)
-class _Claimant:
-    """A dependency: the participant who signed the request, of a task that is here."""
-
-    sp: Sp
-    signed: ByParticipant
-
-    @property
-    def security(self) -> Security:
-        return self.signed.security
-
-    async def __call__(self, request: Request, task: TaskId) -> Signed:
-        await to_thread.run_sync(self.sp.definition, task)  # or UnknownTask
-        return await self.signed(request, task)
-
-
 def add_claim_route(app: FastAPI, sp: Sp, folder: Path, guard: ByParticipant, patience: PeerPatience) -> None:
     few = partial(to_thread.run_sync, limiter=CapacityLimiter(_AT_ONCE))
-    claimant = Annotated[Signed, Depends(_Claimant(sp, guard))]
+
+    @opened_by(guard)
+    async def claimant(request: Request, task: TaskId) -> Signed:
+        await to_thread.run_sync(sp.definition, task)  # or UnknownTask
+        return await guard(request, task)
 
     def pay(task: str, body: Body) -> dict[str, Any]:
         with patience():
@@ -80,7 +66,7 @@ def add_claim_route(app: FastAPI, sp: Sp, folder: Path, guard: ByParticipant, pa
         return {"amount": outcome.amount, "paid": outcome.paid, "claimed": outcome.claimed}
 
     @app.post("/v1/tasks/{task}/claims", openapi_extra=takes_bytes())
-    async def claim(request: Request, task: TaskId, caller: claimant) -> dict[str, Any]:
+    async def claim(request: Request, task: TaskId, caller: Annotated[Signed, Depends(claimant)]) -> dict[str, Any]:
         """Pay a claim: what is paid, and what was claimed, by round. Less is paid where a round had nothing left."""
         limit = await to_thread.run_sync(sp.claim_limit, task)
         async with spooled(request, limit, folder) as body:
@@ -209,27 +195,16 @@ def _add_bank_routes(app: FastAPI, sp: Sp, tokens: Tokens) -> None:
         sp.reject_deposit(task, name)
 
 
-@dataclass(frozen=True, eq=False)
-class _AverageReader:
-    """A dependency: who reads an average, a participant or None for the task's requester."""
-
-    participant: ByParticipant
-    owner: ByOwner
-
-    @property
-    def security(self) -> Security:
-        return (*self.participant.security, *self.owner.security)
-
-    async def __call__(self, request: Request, task: TaskId) -> str | None:
-        if REQUESTER_HEADER in request.headers:
-            await to_thread.run_sync(self.owner, request, task)
-            return None
-        return (await self.participant(request, task)).who
-
-
 def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant, by_owner: ByOwner) -> None:
     signer = Annotated[Signed, Depends(by_participant)]
-    reader = _AverageReader(by_participant, by_owner)
+
+    @opened_by(by_participant, by_owner)
+    async def reader(request: Request, task: TaskId) -> str | None:
+        """A participant, or None for the task's requester."""
+        if REQUESTER_HEADER in request.headers:
+            await to_thread.run_sync(by_owner, request, task)
+            return None
+        return (await by_participant(request, task)).who
 
     @app.get("/v1/tasks/{task}")
     def about(task: TaskId) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""Requests that wait for the same thing are worked on together: a thread takes all that came while it was busy.
+"""Uploads to SP, whole or in pieces, and their receipts.
 
-A thread per request would cost more than the work, and would slow the event loop down.
+Requests that wait for the same thing are worked on together: a thread takes all that came while it was busy. A thread per
+request would cost more than the work, and would slow the event loop down.
 """
 
 import asyncio
@@ -31,7 +32,8 @@ from crowdfl.errors import Conflict, Forbidden, LimitExceeded, NotReady, Service
 from crowdfl.roles.records import Upload
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.uploads import PendingUpload
-from crowdfl.services.http.auth import Security
+from crowdfl.services.http.app_factory import ServiceMetrics
+from crowdfl.services.http.auth import opened_by
 from crowdfl.services.http.bodies import (
     IN_MEMORY,
     Form,
@@ -44,7 +46,6 @@ from crowdfl.services.http.bodies import (
     takes_bytes,
     takes_json,
 )
-from crowdfl.services.http.middleware import ServiceMetrics
 from crowdfl.services.http.signatures import ByParticipant, Signed
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -218,23 +219,6 @@ class UnfinishedUploads:
         return self.folder / f"{self.key(task, who)}.{number}.part"
 
 
-@dataclass(frozen=True, eq=False)
-class _Owner:
-    """A dependency: the request is signed by the participant whose upload the path names."""
-
-    guard: ByParticipant
-
-    @property
-    def security(self) -> Security:
-        return self.guard.security
-
-    async def __call__(self, request: Request, task: TaskId, who: Who) -> Signed:
-        caller = await self.guard(request, task)
-        if caller.who != who:
-            raise Forbidden("a participant can upload for itself only")
-        return caller
-
-
 class _Direct(APIRoute):
     """A route that calls its guard itself: FastAPI's general way to it took a fifth of the event loop's time."""
 
@@ -303,7 +287,15 @@ def add_upload_routes(
     reception = _Reception(sp, incoming, signing, acknowledged)
     heavy = partial(to_thread.run_sync, limiter=CapacityLimiter(_LARGE_AT_ONCE))
     batches: Batches[_Place, PendingUpload, Response] = Batches(reception.receive)
-    owned = Annotated[Signed, Depends(_Owner(guard))]
+
+    @opened_by(guard)
+    async def owner(request: Request, task: TaskId, who: Who) -> Signed:
+        caller = await guard(request, task)
+        if caller.who != who:
+            raise Forbidden("a participant can upload for itself only")
+        return caller
+
+    owned = Annotated[Signed, Depends(owner)]
 
     async def put(request: Request, task: TaskId, number: Number, who: Who, caller: owned) -> Response:
         """A whole upload; the same bytes again are the same upload."""

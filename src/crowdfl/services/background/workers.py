@@ -13,7 +13,6 @@ from crowdfl.errors import Cancelled, CrowdFLError, PaymentFailed, PaymentUnknow
 from crowdfl.retry import Attempts, Backoff, no_jitter
 from crowdfl.roles.records import StoredPayment
 from crowdfl.roles.sp.core import Failures
-from crowdfl.roles.sp.payments import Payments
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
 
@@ -133,10 +132,10 @@ class Ticker(Worker):
 
     name = "sp-ticker"
     without = "the rounds do not move"
+    failed: ClassVar[str] = "tick failed"
 
     def _work(self) -> None:
-        backoff = Backoff(first=self.interval, longest=LONGEST_PAUSE, jitter=no_jitter)
-        failures = 0
+        backoff, failures = Backoff(first=self.interval, longest=LONGEST_PAUSE, jitter=no_jitter), 0
         while not self._stop.wait(backoff.delay(failures)):
             try:
                 while not self._stop.is_set() and self.tick():
@@ -146,7 +145,7 @@ class Ticker(Worker):
                 if self._stop.is_set():
                     return
                 failures += 1
-                log_failure(self.log, "tick failed", failure, failures=failures)
+                log_failure(self.log, self.failed, failure, failures=failures)
 
 
 @dataclass(frozen=True)
@@ -182,28 +181,17 @@ class PayoutCommand:
 
 
 @dataclass
-class Payouts(Worker):
+class Payouts(Ticker):
     """The thread that makes payments. What fails is logged by name; the payment itself says what became of it."""
 
-    payments: Payments
-    interval: float = 1.0
+    abandon: Callable[[], object] = lambda: None
 
     name = "sp-payouts"
     without = "payments are not made"
+    failed = "payments failed"
 
     def stop(self) -> None:
         """A program that has not ended by then goes on by itself, and its payment is unknown."""
         super().stop()
         if self._is_alive:
-            self.payments.abandon()
-
-    def _work(self) -> None:
-        backoff, failures = Backoff(first=self.interval, longest=LONGEST_PAUSE, jitter=no_jitter), 0
-        while not self._stop.wait(backoff.delay(failures)):
-            try:
-                while not self._stop.is_set() and self.payments.run_one():
-                    pass
-                failures = 0
-            except Exception as failure:  # noqa: BLE001 -- of one payment, or of a store that is away
-                failures += 1
-                log_failure(self.log, "payments failed", failure, failures=failures)
+            self.abandon()

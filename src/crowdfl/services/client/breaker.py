@@ -93,6 +93,17 @@ class Breaker:
             self._open.fail()
 
 
+@contextlib.contextmanager
+def place_in(places: threading.BoundedSemaphore, refusal: str) -> Iterator[None]:
+    """One of so many places; `ServiceUnavailable` at once if all are taken."""
+    if not places.acquire(blocking=False):
+        raise ServiceUnavailable(f"{refusal}: try again later")
+    try:
+        yield
+    finally:
+        places.release()
+
+
 @dataclass
 class PeerPatience:
     """What a request may wait for other servers: so many seconds, and so many requests at once. The others answer at once."""
@@ -107,14 +118,12 @@ class PeerPatience:
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
         """Everything that this thread asks a peer in here ends in time, or fails with `ServiceUnavailable`."""
-        if not self._places.acquire(blocking=False):
-            raise ServiceUnavailable(f"{self.most} requests wait for other servers already: try again later")
-        token = _DEADLINE.set(time.monotonic() + self.seconds)
-        try:
-            yield
-        finally:
-            _DEADLINE.reset(token)
-            self._places.release()
+        with place_in(self._places, f"{self.most} requests wait for other servers already"):
+            token = _DEADLINE.set(time.monotonic() + self.seconds)
+            try:
+                yield
+            finally:
+                _DEADLINE.reset(token)
 
 
 def allow(seconds: float) -> None:

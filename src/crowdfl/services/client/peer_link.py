@@ -1,18 +1,22 @@
 """A server's connection to another one, whose token and certificates may be replaced while it runs."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import httpx
+from opentelemetry.trace import SpanKind
 from structlog.types import FilteringBoundLogger
 
-from crowdfl.errors import Cancelled, CrowdFLError
+from crowdfl.errors import Cancelled, CrowdFLError, NotReady
+from crowdfl.roles.ports import Events
+from crowdfl.services import tracing
 from crowdfl.services.background.workers import Waits
 from crowdfl.services.client.breaker import Breaker
 from crowdfl.services.client.transport import Bearer, Link, Service, Watch, unwatched
+from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
 from crowdfl.storage.atomic import read_secret
 
@@ -67,6 +71,24 @@ class PeerLink:
             self._transport.replace(transport)
 
         return use
+
+
+def calls_to(peer: str, events: Events) -> Watch:
+    """Around each call to a peer: a span, and an event if it failed."""
+
+    @contextlib.contextmanager
+    def watch(method: str, target: str) -> Iterator[None]:
+        path = target.partition("?")[0]
+        with tracing.span(f"{method} {peer}", kind=SpanKind.CLIENT, peer=peer, method=method, path=path):
+            try:
+                yield
+            except NotReady:  # an answer like another: it is not there yet
+                raise
+            except CrowdFLError as failure:
+                events("peer call failed", peer=peer, method=method, **logs.described(failure))
+                raise
+
+    return watch
 
 
 @dataclass

@@ -123,7 +123,7 @@ class CspClient:
                 reply = self.service.call("GET", f"{place}/{digest}")
             except NotReady:  # CSP was restarted and has forgotten the request
                 reply = self.service.call("POST", place, request, media_type=OCTETS)
-        return reply.require_octets().body
+        return reply.octets()
 
     def look(self) -> None:
         """Whether it is there; every answer says what time it is."""

@@ -1,8 +1,9 @@
-"""A service's clock as its client follows it, once a signature was refused for its time.
+"""Calls to a service: credentials, retries, the circuit breaker, and a service's clock as its client follows it.
 
-A phone whose clock is wrong signs with the time in the reply's `Date`. A service that lies about its time gets signatures for
-another moment; it could repeat such a request later, to itself alone: the request names a task and a participant that no other
-service takes signatures of. Times more than a day away are not believed: then the person is asked to set the clock.
+A phone whose clock is wrong signs with the time in the reply's `Date`, once a signature was refused for its time. A service
+that lies about its time gets signatures for another moment; it could repeat such a request later, to itself alone: the request
+names a task and a participant that no other service takes signatures of. Times more than a day away are not believed: then the
+person is asked to set the clock.
 """
 
 import hashlib
@@ -156,12 +157,6 @@ class Reply:
         if not isinstance(found, dict):
             raise ServiceUnavailable(f"the service's answer lacks {name}")
         return found
-
-    def require_octets(self) -> "Reply":
-        """Bytes that a service made, not a page that somebody on the way put in their place."""
-        if self.headers.get("content-type") != OCTETS:
-            raise ServiceUnavailable("the service's answer is not of the expected type: check its address")
-        return self
 
     def whole(self, name: str) -> int:
         return self._field(name, int)
@@ -365,3 +360,10 @@ def _parsed(body: bytes) -> object:
 
 def _seconds(text: str) -> float:
     return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0
+
+
+class SystemClock:
+    """Seconds since the epoch, as the machine counts them."""
+
+    def now(self) -> float:
+        return time.time()

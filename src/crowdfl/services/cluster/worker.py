@@ -28,7 +28,7 @@ from crowdfl.crypto.paillier.kernels import (
     PowMod,
 )
 from crowdfl.errors import CrowdFLError, FormatError, KeyFileDamaged, KeyFileMissing, KeyFilePermissions, KeyFileRole
-from crowdfl.protocols.hardened.keys import CspBundle, SpBundle
+from crowdfl.protocols.hardened.shape import CspBundle, SpBundle
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.profile import PaperBundle
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesSpBundle

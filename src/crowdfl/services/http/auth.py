@@ -1,4 +1,4 @@
-"""Which keys a service knows of the roles that call it: a token alone, which may be stolen, opens nothing of a server's."""
+"""Who calls: tokens of roles, and the TLS keys that servers prove besides. A token alone opens nothing of a server's."""
 
 import contextlib
 import datetime
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -27,7 +27,7 @@ from crowdfl.errors import (
     SettingsError,
     TokenExpired,
 )
-from crowdfl.services.http.h11 import PEER_KEY
+from crowdfl.services.http.connections import PEER_KEY
 from crowdfl.services.http.wire import new_token, token_digest
 from crowdfl.storage.atomic import require_owner_only, write_private
 
@@ -55,6 +55,7 @@ SCHEMES: dict[str, dict[str, str]] = {
 }
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LONGEST = 1_000
+_Dependency = TypeVar("_Dependency", bound=Callable[..., Any])
 
 
 class TokenEntry(BaseModel):
@@ -248,6 +249,16 @@ def _read(path: Path, data: bytes) -> tuple[TokenEntry, ...]:
         return _TokenFile.model_validate_json(data).tokens
     except ValidationError:
         raise KeyFileDamaged(f"{path} is not a token file of version 1 or 2; restore it from a backup") from None
+
+
+def opened_by(*guards: Any) -> Callable[[_Dependency], _Dependency]:  # noqa: ANN401 -- whatever has `security`
+    """Marks a dependency that asks one of these guards, for OpenAPI."""
+
+    def mark(dependency: _Dependency) -> _Dependency:
+        vars(dependency)["security"] = tuple(one for guard in guards for one in guard.security)
+        return dependency
+
+    return mark
 
 
 class Pins:

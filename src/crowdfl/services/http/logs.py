@@ -1,7 +1,4 @@
-"""What travels with a piece of work from one service to the next: its request id, and whatever else was asked to travel.
-
-It loads nothing: phones have this too, and send nothing of it.
-"""
+"""Logs as lines of JSON: names, numbers and request ids; no message of an unforeseen error, which could hold anything."""
 
 import contextlib
 import logging

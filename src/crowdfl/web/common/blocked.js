@@ -1,4 +1,3 @@
-// @ts-check
 // Tells when a page's own policy has stopped a call: to the code that made it, it looks like a network that is down.
 
 /**

@@ -7,7 +7,7 @@ const NONE = "–"; // what is not known
 
 /**
  * An amount of money in millionths, exactly, with at least two decimals: 1250000 is "1.25".
- * @param {bigint | number} millionths A number must be a safe integer: a float has lost money already.
+ * @param {bigint | number | string} millionths A number must be a safe integer: a float has lost money already.
  */
 export function money(millionths) {
   if (typeof millionths === "number" && !Number.isSafeInteger(millionths)) {
@@ -83,3 +83,6 @@ function known(value) {
 function trimmed(value, decimals) {
   return String(Number(value.toFixed(decimals)));
 }
+
+/** @param {number} count @param {string} word */
+export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;

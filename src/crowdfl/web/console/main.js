@@ -1,18 +1,20 @@
 // SP's console: log in, then views that follow what happens.
+import { Refusal } from "../web/common/api.js";
 import { h } from "../web/common/dom.js";
-import { Announcer } from "./announcer.js";
-import { Refused, call, session } from "./api.js";
+import { button, form, labelled, markView, messageOf, redraw, showBar } from "../web/common/parts.js";
+import { BY_PAGE, get, logOut, post, session } from "./api.js";
 import { Live } from "./live.js";
+import { Announcer } from "./messages.js";
 import { moneyPanels } from "./money.js";
-import { redraw } from "./panels.js";
 import { TaskData, taskPanels } from "./task.js";
 import { tasksPanels } from "./tasks.js";
 
-/** @typedef {import("./panels.js").Panel} Panel */
+/** @typedef {{ id: string, needs: readonly string[], draw: () => Node[] }} Panel Drawn again when a section that it `needs` changes. */
 
 const PAUSE = 1000; // milliseconds at least between two looks at the same task
 const TASK = /^#\/tasks\/([0-9a-f]{32})$/;
 const LINKS = { connecting: "connecting …", live: "live", trouble: "SP cannot read its store", ended: "ended" };
+const TOKEN_HINT = "Made by: crowdfl sp token add SETTINGS NAME operator. It is sent once, over this connection, and is not kept in the browser.";
 
 /** @param {string} id */
 const place = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
@@ -29,18 +31,10 @@ class Console {
     this.status = h("span.state", { title: "The connection to SP" }, LINKS.connecting);
     this.follow = () => this.show();
     window.addEventListener("hashchange", this.follow);
-    this.head(who);
+    showBar(place("top"), `CrowdFL · SP ${who.host}`, { "#/": "Tasks", "#/money": "Money" },
+      this.status, h("span.soft", null, who.name), button("Log out", () => void this.leave(), { id: "log-out" }));
     this.live = new Live((names, change) => this.changed(names, change), (link) => this.linked(link), async () => (await session()) !== null);
     this.show();
-  }
-
-  /** @param {{ name: string, host: string }} who */
-  head(who) {
-    const link = (/** @type {string} */ to, /** @type {string} */ words) => h("a", { href: to }, words);
-    place("top").replaceChildren(h("div.page.row", null,
-      h("strong", null, `CrowdFL · SP ${who.host}`),
-      h("nav", { "aria-label": "Views" }, link("#/", "Tasks"), link("#/money", "Money")),
-      h("span.row", null, this.status, h("span.soft", null, who.name), h("button", { id: "log-out", onclick: () => void this.leave() }, "Log out"))));
   }
 
   /** The view that the address names; other hashes are places on the page. */
@@ -49,38 +43,35 @@ class Console {
     if (!hash.startsWith("#/")) return;
     const task = TASK.exec(hash)?.[1];
     this.data = task ? new TaskData(task) : null;
-    this.panels = this.data ? taskPanels(this.data, this.live, () => void this.load("operator"))
+    this.panels = this.data ? taskPanels(this.data, this.live, () => void this.load())
       : hash === "#/money" ? moneyPanels(this.live) : tasksPanels(this.live);
-    for (const link of document.querySelectorAll("nav a")) {
-      if (link.getAttribute("href") === hash) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
-    }
+    markView(hash);
     const title = task ? [] : [h("h1", null, hash === "#/money" ? "Money" : "Tasks")];
     place("content").replaceChildren(...title, ...this.panels.map((panel) => h("section", { id: panel.id })));
-    for (const panel of this.panels) redraw(panel);
+    for (const panel of this.panels) redraw(place(panel.id), panel.draw());
     place("content").focus();
-    if (this.data) void this.load("operator");
-    else void call("GET", "session").catch((refusal) => this.failed(refusal)); // the operator does something
+    if (this.data) void this.load();
+    else void get("session").catch((refusal) => this.failed(refusal)); // the operator does something
   }
 
   /** @param {string[]} names @param {Record<string, any> | null} change */
   changed(names, change) {
     if (change) this.announcer.hear(change);
     for (const panel of this.panels) {
-      if (panel.needs.some((need) => names.includes(need))) redraw(panel);
+      if (panel.needs.some((need) => names.includes(need))) redraw(place(panel.id), panel.draw());
     }
     if (this.data && !this.timer && (!change || concerns(change, this.data.task))) {
-      this.timer = window.setTimeout(() => void this.load("page"), PAUSE);
+      this.timer = window.setTimeout(() => void this.load(BY_PAGE), PAUSE);
     }
   }
 
-  /** @param {"operator" | "page"} by */
-  async load(by) {
+  /** @param {string} [mark] */
+  async load(mark) {
     const data = this.data;
     window.clearTimeout(this.timer);
     this.timer = 0;
     try {
-      await data?.load(by);
+      await data?.load(mark);
       if (data === this.data) this.changed(["task"], {});
     } catch (refusal) {
       if (data === this.data) this.failed(refusal);
@@ -89,8 +80,8 @@ class Console {
 
   /** @param {unknown} refusal */
   failed(refusal) {
-    if (refusal instanceof Refused && refusal.status === 401) this.live.end();
-    else if (this.data && !this.data.about) place("content").replaceChildren(h("h1", null, "This task cannot be shown"), h("p", null, String(refusal)));
+    if (refusal instanceof Refusal && refusal.status === 401) this.live.end();
+    else if (this.data && !this.data.about) place("content").replaceChildren(h("h1", null, "This task cannot be shown"), h("p", null, messageOf(refusal)));
   }
 
   /** @param {import("./live.js").Link} link */
@@ -101,19 +92,19 @@ class Console {
   }
 
   async leave() {
-    await call("DELETE", "session").catch(() => null);
+    await logOut().catch(() => null);
     this.live.close();
     this.end("You are logged out.");
   }
 
-  /** @param {string} words */
-  end(words) {
+  /** @param {string} text */
+  end(text) {
     window.removeEventListener("hashchange", this.follow);
     window.clearTimeout(this.timer);
     for (const dialog of document.querySelectorAll("dialog")) dialog.close();
     [this.panels, this.data] = [[], null];
     place("top").replaceChildren();
-    login(words);
+    login(text);
   }
 }
 
@@ -124,30 +115,17 @@ function concerns(change, task) {
     Object.values(changed ?? {}).some((/** @type {any} */ row) => row.task === task));
 }
 
-/** @param {string} words */
-function login(words) {
-  const token = /** @type {HTMLInputElement} */ (h("input", { id: "token", type: "password", autocomplete: "off", spellcheck: "false", "aria-describedby": "token-hint", required: true }));
-  const wrong = h("p.wrong", { role: "alert" });
-  const send = /** @type {HTMLButtonElement} */ (h("button.main", { type: "submit" }, "Log in"));
-  /** @param {Event} event */
-  async function submit(event) {
-    event.preventDefault();
-    [send.disabled, wrong.textContent] = [true, ""];
-    try {
-      await call("POST", "session", { token: token.value });
-      token.value = "";
-      await start();
-    } catch (refusal) {
-      wrong.textContent = refusal instanceof Error ? refusal.message : String(refusal);
-      send.disabled = false;
-      token.focus();
-    }
-  }
-  place("content").replaceChildren(h("section.card.login", null,
-    h("h1", null, "CrowdFL console"), h("p", { role: "status" }, words),
-    h("form", { onsubmit: submit, novalidate: true }, h("label", { for: "token" }, "Operator token"), token,
-      h("p.soft", { id: "token-hint" }, "Made by: crowdfl sp token add SETTINGS NAME operator. It is sent once, over this connection, and is not kept in the browser."),
-      wrong, send)));
+/** @param {string} text */
+function login(text) {
+  const token = /** @type {HTMLInputElement} */ (h("input", { type: "password", autocomplete: "off", spellcheck: "false", required: true }));
+  const [wrong, send] = [h("div"), button("Log in", null, { kind: "main", type: "submit" })];
+  const submit = async () => {
+    await post("session", { token: token.value });
+    token.value = "";
+    await start();
+  };
+  place("content").replaceChildren(h("section.card.login", null, h("h1", null, "CrowdFL console"), h("p", { role: "status" }, text),
+    form(send, wrong, submit, labelled("token", "Operator token", token, TOKEN_HINT), wrong, h("p", null, send))));
   token.focus();
 }
 
@@ -157,4 +135,4 @@ async function start() {
   else login("For the operator of SP.");
 }
 
-start().catch((failure) => login(failure instanceof Error ? failure.message : String(failure)));
+start().catch((failure) => login(messageOf(failure)));

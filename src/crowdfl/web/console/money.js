@@ -1,17 +1,13 @@
 // Deposits to confirm, and payouts.
 import { h, table } from "../web/common/dom.js";
 import { moment, money } from "../web/common/format.js";
-import { call, depositPath, paymentPath } from "./api.js";
-import { ask } from "./dialogs.js";
+import { ask, button, stateTag } from "../web/common/parts.js";
+import { post, taskPath } from "./api.js";
 import { taskName } from "./tasks.js";
-import { stateClass } from "./words.js";
 
 /** @typedef {import("./live.js").Row} Row */
 /** @typedef {import("./live.js").Live} Live */
-/** @typedef {import("./panels.js").Panel} Panel */
-
-/** An amount as the server sends it: millionths in decimal. @param {string} text */
-export const amount = (text) => money(BigInt(text));
+/** @typedef {import("./main.js").Panel} Panel */
 
 /** @param {Live} live @returns {Panel[]} */
 export function moneyPanels(live) {
@@ -35,49 +31,37 @@ function deposits(live) {
 /** @param {string} caption @param {Row[]} rows @param {Live} live @param {string} empty */
 export function depositTable(caption, rows, live, empty) {
   return table(caption, ["name", "amount", "state", "task", "announced"],
-    rows.map((row) => [row.name, amount(row.amount), decision(row), taskName(row.task, live), moment(row.announced_at)]),
+    rows.map((row) => [row.name, money(row.amount), decision(row), taskName(row.task, live), moment(row.announced_at)]),
     { numbers: [1], empty });
 }
 
 /** What was decided, or the buttons for it: near the amount, where a phone shows them. @param {Row} row */
 function decision(row) {
   if (row.state === "pending") return buttons(row);
-  return h("span", null, h(stateClass(row.state), null, row.state), ` ${moment(row.decided_at)}`);
+  return h("span", null, stateTag(row.state), ` ${moment(row.decided_at)}`);
 }
-
-/** What a button is about, for whoever does not see its row. @param {string} words */
-const of = (words) => h("span.for-readers", null, ` ${words}`);
 
 /** @param {Row} row */
 function buttons(row) {
-  const key = `${row.task}-${row.name}`;
-  return h("span", null,
-    h("button", { id: `confirm-${key}`, onclick: () => confirm(row) }, "Confirm …", of(`deposit ${row.name}`)),
-    h("button.danger", { id: `reject-${key}`, onclick: () => reject(row) }, "Reject …", of(`deposit ${row.name}`)));
-}
-
-/** @param {Row} row */
-function confirm(row) {
-  ask({
-    title: `Confirm deposit ${row.name}`,
-    text: [h("p", null, "Look at the bank account, and type the amount that came in. From then on it can fund rounds.")],
+  const [key, place, of] = [`${row.task}-${row.name}`, `${taskPath(row.task)}/deposits/${encodeURIComponent(row.name)}`, `deposit ${row.name}`];
+  const confirm = () => ask({
+    title: `Confirm ${of}`,
+    text: ["Look at the bank account, and type the amount that came in. From then on it can fund rounds."],
     fields: [{ name: "amount", label: "Amount that came in", hint: "Such as 36.00. It must be what was announced.", inputmode: "decimal" }],
-    action: "Confirm",
-  }, (values) => call("POST", `${depositPath(/** @type {any} */ (row))}/confirmation`, values));
-}
-
-/** @param {Row} row */
-function reject(row) {
-  ask({
-    title: `Reject deposit ${row.name}`,
-    text: [h("p", null, `No such money came in: ${amount(row.amount)} were announced. This is final. The requester can announce another deposit.`)],
-    fields: [], action: "Reject", danger: true,
-  }, () => call("POST", `${depositPath(/** @type {any} */ (row))}/rejection`));
+    action: "Confirm", danger: false,
+  }, (values) => post(`${place}/confirmation`, values));
+  const reject = () => ask({
+    title: `Reject ${of}`,
+    text: [`No such money came in: ${money(row.amount)} were announced. This is final. The requester can announce another deposit.`],
+    action: "Reject",
+  }, () => post(`${place}/rejection`));
+  return h("span", null, button("Confirm …", confirm, { id: `confirm-${key}`, label: `Confirm … ${of}` }),
+    button("Reject …", reject, { id: `reject-${key}`, label: `Reject … ${of}`, kind: "danger" }));
 }
 
 /** @param {Live} live */
 function payouts(live) {
-  const totals = live.rows("payouts").map((row) => [taskName(row.task, live), h(stateClass(row.state), null, row.state), row.count, amount(row.amount)]);
+  const totals = live.rows("payouts").map((row) => [taskName(row.task, live), stateTag(row.state), row.count, money(row.amount)]);
   return [
     h("h2", null, "Payouts"),
     table("Not paid yet, in sum", ["task", "state", "payments", "amount"], totals, { numbers: [2, 3], empty: "nothing is owed" }),
@@ -88,32 +72,24 @@ function payouts(live) {
 /** @param {string} caption @param {Row[]} rows @param {Live} live */
 export function paymentTable(caption, rows, live) {
   return table(caption, ["amount", "state", "participant", "why", "attempts", "task", "since"],
-    rows.map((row) => [amount(row.amount), h("span", null, h(stateClass(row.state), null, row.state), " ", resolution(row)),
+    rows.map((row) => [money(row.amount), h("span", null, stateTag(row.state), " ", resolution(row)),
       h("code", null, row.who), row.error ?? "", row.attempts, taskName(row.task, live), moment(row.since)]),
     { numbers: [0, 4], empty: "none" });
 }
 
 /** @param {Row} row */
 function resolution(row) {
-  const key = `${row.task}-${row.who}`;
-  const paid = h("button", { id: `paid-${key}`, onclick: () => paidByHand(row) }, "It was paid …", of(`payment to ${row.who}`));
-  const again = h("button.danger", { id: `again-${key}`, onclick: () => payAgain(row) }, "Pay again …", of(`payment to ${row.who}`));
-  if (row.state === "unknown") return h("span", null, paid, again);
-  return row.state === "pending" ? paid : "";
+  if (!["unknown", "pending"].includes(row.state)) return "";
+  const paid = resolver(row, "paid", "It was paid", `Your bank shows that ${money(row.amount)} were paid under the key ${row.key}. SP will not pay it again.`);
+  if (row.state === "pending") return paid;
+  return h("span", null, paid, resolver(row, "again", "Pay again",
+    `Your bank knows nothing of the key ${row.key}. SP will pay ${money(row.amount)} once more. If it was paid after all, it is paid twice.`));
 }
 
-/** @param {Row} row */
-function paidByHand(row) {
-  resolve(row, "paid", "It was paid", `Your bank shows that ${amount(row.amount)} were paid under the key ${row.key}. SP will not pay it again.`);
-}
-
-/** @param {Row} row */
-function payAgain(row) {
-  resolve(row, "again", "Pay again", `Your bank knows nothing of the key ${row.key}. SP will pay ${amount(row.amount)} once more. If it was paid after all, it is paid twice.`);
-}
-
-/** @param {Row} row @param {string} how @param {string} title @param {string} words */
-function resolve(row, how, title, words) {
-  ask({ title: `${title}: ${row.who}`, text: [h("p", null, words)], fields: [], action: title, danger: how === "again" },
-    () => call("POST", `${paymentPath(/** @type {any} */ (row))}/resolution`, { how }));
+/** @param {Row} row @param {string} how @param {string} action @param {string} text */
+function resolver(row, how, action, text) {
+  const danger = how === "again";
+  const resolve = () => ask({ title: `${action}: ${row.who}`, text: [text], action, danger },
+    () => post(`${taskPath(row.task)}/payments/${encodeURIComponent(row.who)}/resolution`, { how }));
+  return button(`${action} …`, resolve, { id: `${how}-${row.task}-${row.who}`, label: `${action} … payment to ${row.who}`, kind: danger ? "danger" : "" });
 }

@@ -1,11 +1,15 @@
 // The first view: how SP and its peers are, every task, and what has just happened.
 import { h, table } from "../web/common/dom.js";
-import { moment, momentToTheSecond } from "../web/common/format.js";
-import { eventWords, plural, short, stateClass } from "./words.js";
+import { moment, momentToTheSecond, plural } from "../web/common/format.js";
+import { stateTag } from "../web/common/parts.js";
+import { eventText } from "./messages.js";
 
 /** @typedef {import("./live.js").Row} Row */
 /** @typedef {import("./live.js").Live} Live */
-/** @typedef {import("./panels.js").Panel} Panel */
+/** @typedef {import("./main.js").Panel} Panel */
+
+/** The part of a long name that people compare. @param {string} id */
+export const short = (id) => id.slice(0, 8);
 
 /** @param {Live} live @returns {Panel[]} */
 export function tasksPanels(live) {
@@ -42,7 +46,7 @@ function taskCard(row) {
   const all = Math.max(row.enrolled, row.uploads, 1);
   return h("li", null, h("article.card", null,
     h("h3", null, taskLink(row.task, row)),
-    h("p.row", null, h(stateClass(row.state), null, row.state), h("code", null, short(row.task)), h("span.soft", null, `round ${row.round} of ${row.rounds}`)),
+    h("p.row", null, stateTag(row.state), h("code", null, short(row.task)), h("span.soft", null, `round ${row.round} of ${row.rounds}`)),
     open && h("p", null, `${row.uploads} of ${row.enrolled} have uploaded, until ${moment(row.until)}`),
     open && h("progress", { max: all, value: row.uploads, "aria-label": `Uploads to round ${row.round}` }),
     h("p.soft", null, `waits for ${row.waits_for}`)));
@@ -76,7 +80,7 @@ export function refusals(rows, live) {
 /** @param {Live} live */
 function news(live) {
   return table("What happened", ["when", "what", "task"],
-    newestFirst(live.rows("news")).map((row) => [momentToTheSecond(row.at), eventWords(row), taskName(row.task, live)]),
+    newestFirst(live.rows("news")).map((row) => [momentToTheSecond(row.at), eventText(row), taskName(row.task, live)]),
     { empty: "nothing since this process began" });
 }
 

@@ -1,10 +1,9 @@
-// @ts-check
 // A new task: every setting, and what it leads to before anything is sent.
 import { h } from "../web/common/dom.js";
 import { duration } from "../web/common/format.js";
-import { Refusal, follow, get, post } from "./api.js";
-import { guarded, notice, progress, showFailure } from "./parts.js";
-import { costOfRounds, explainedRows } from "./words.js";
+import { button, facts, form, messageOf, notice } from "../web/common/parts.js";
+import { Refusal } from "../web/common/api.js";
+import { follow, get, post } from "./api.js";
 
 /**
  * @typedef {object} Field
@@ -16,7 +15,7 @@ import { costOfRounds, explainedRows } from "./words.js";
 /** @typedef {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} Input */
 /** @typedef {{ name: string, title: string, values: Values }} Start */
 /** @typedef {{ profile: string, parameters: number, widths: string, dealt: string, warnings: string[] }} Explanation */
-/** @typedef {{ errors: Record<string, string>, problem: string | null, named: string[], explanation: Explanation | null }} Answer */
+/** @typedef {{ errors: Record<string, string>, problem: string | null, named: string[], explanation: Explanation | null, cost: string }} Answer */
 
 const DRAFT = "crowdfl-draft";
 const PAUSE_MS = 350;
@@ -52,16 +51,16 @@ function startChoice(starts, maker) {
   };
   return h("div.card", null, h("label", { for: "start" }, "Start from"), choice,
     h("p.hint", null, "This replaces every value in the form."),
-    h("div.row", null, h("button", { type: "button", onClick: use }, "Fill the form in")));
+    h("div.row", null, button("Fill the form in", use)));
 }
 
 class Maker {
   /** @type {Map<string, { field: Field, input: Input, fault: HTMLElement, note: HTMLElement }>} */
   #inputs = new Map();
   #answer = h("div", null);
-  #said = h("p.headline", { role: "status" });
+  #verdict = h("p.headline", { role: "status" });
   #work = h("div", null);
-  #send = /** @type {HTMLButtonElement} */ (h("button.main", { type: "submit" }, "Create the task"));
+  #send = button("Create the task", null, { kind: "main", type: "submit" });
   #timer = 0;
   #asking = new AbortController();
 
@@ -69,13 +68,13 @@ class Maker {
   constructor(fields, signal) {
     this.signal = signal;
     const sections = [...new Set(fields.map(({ section }) => section))];
-    const form = h("form", { novalidate: true, onSubmit: (/** @type {Event} */ event) => { event.preventDefault(); void guarded(this.#send, this.#work, () => this.create()); } },
+    const fieldsets = form(this.#send, this.#work, () => this.create(),
       ...sections.map((section) => this.#section(section, fields.filter((field) => field.section === section))),
       h("div.row", null, this.#send), this.#work);
-    form.addEventListener("input", () => this.#changed());
+    fieldsets.addEventListener("input", () => this.#changed());
     const answer = h("section.card.answer", { "aria-labelledby": "answer" }, h("h2", { id: "answer" }, "What this leads to"),
-      this.#said, this.#answer, h("p.soft", null, "Computed here. Nothing is sent before you create the task."));
-    this.element = h("div.maker", null, form, answer);
+      this.#verdict, this.#answer, h("p.soft", null, "Computed here. Nothing is sent before you create the task."));
+    this.element = h("div.maker", null, fieldsets, answer);
   }
 
   /** @param {string} section @param {readonly Field[]} fields */
@@ -133,7 +132,7 @@ class Maker {
   #changed() {
     this.#keep();
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.explain(), PAUSE_MS);
+    this.#timer = window.setTimeout(() => void this.explain(), PAUSE_MS);
   }
 
   /** Ask what the values lead to; an older question is dropped. */
@@ -141,44 +140,27 @@ class Maker {
     this.#asking.abort();
     this.#asking = new AbortController();
     const signal = AbortSignal.any([this.#asking.signal, this.signal]);
-    if (!this.#said.textContent) this.#answer.replaceChildren(h("p.soft", null, "Computing …"));
+    if (!this.#verdict.textContent) this.#answer.replaceChildren(h("p.soft", null, "Computing …"));
     try {
       this.#show(await post("explain", { values: this.values() }, signal));
     } catch (failure) {
-      if (!signal.aborted) showFailure(this.#answer, failure);
+      if (!signal.aborted) this.#answer.replaceChildren(notice("bad", messageOf(failure)));
     }
   }
 
   /** @param {Answer} answer */
-  #show({ errors, problem, named, explanation }) {
+  #show({ errors, problem, named, explanation, cost }) {
     this.#mark(errors, named);
     const count = Object.keys(errors).length;
-    this.#said.className = explanation ? "headline good" : "headline bad";
+    this.#verdict.className = explanation ? "headline good" : "headline bad";
     if (explanation) {
-      this.#said.textContent = `It fits: ${explanation.parameters.toLocaleString("en")} parameters.`;
-      this.#answer.replaceChildren(...this.#explained(explanation));
+      this.#verdict.textContent = `It fits: ${explanation.parameters.toLocaleString("en")} parameters.`;
+      this.#answer.replaceChildren(...explained(explanation, cost));
     } else {
-      this.#said.textContent = problem ? "It does not fit." : `${count} ${count === 1 ? "setting is" : "settings are"} wrong.`;
+      this.#verdict.textContent = problem ? "It does not fit." : `${count} ${count === 1 ? "setting is" : "settings are"} wrong.`;
       const list = Object.entries(errors).map(([key, text]) => h("li", null, this.#linkTo(key), text));
-      this.#answer.replaceChildren(problem ? h("div.notice.bad", null, problem) : h("ul", null, ...list));
+      this.#answer.replaceChildren(problem ? notice("bad", problem) : h("ul", null, ...list));
     }
-  }
-
-  /** @param {Explanation} explanation */
-  #explained({ profile, widths, dealt, warnings }) {
-    return [
-      h("p", null, `Profile ${profile}.`, this.#cost()),
-      ...warnings.map((text) => notice(`Warning: ${text}`, "warn")),
-      h("h3", null, "Widths and bounds"),
-      h("dl.widths", null, ...explainedRows(widths).flatMap(([term, text]) => [h("dt", null, term), h("dd", null, text)])),
-      ...(dealt ? [h("h3", null, "Dealt by KGC"), h("p", null, dealt)] : []),
-    ];
-  }
-
-  #cost() {
-    const { budget, rounds } = this.values().settings;
-    const cost = costOfRounds(String(budget), String(rounds));
-    return cost && ` All rounds cost ${cost}.`;
   }
 
   /** @param {string} key */
@@ -209,10 +191,9 @@ class Maker {
   }
 
   async create() {
-    this.#work.replaceChildren();
     try {
       const job = await post("tasks", { values: this.values() }, this.signal);
-      const { task } = await follow(job, (now) => this.#work.replaceChildren(progress(now)), this.signal);
+      const { task } = await follow(job, this.#work, this.signal);
       sessionStorage.removeItem(DRAFT);
       location.hash = `#/tasks/${task}`;
     } catch (failure) {
@@ -223,6 +204,36 @@ class Maker {
       throw failure;
     }
   }
+}
+
+/** @param {Explanation} explanation @param {string} cost */
+function explained({ profile, widths, dealt, warnings }, cost) {
+  return [
+    h("p", null, `Profile ${profile}.`, cost && ` All rounds cost ${cost}.`),
+    ...warnings.map((text) => notice("warn", `Warning: ${text}`)),
+    h("h3", null, "Widths and bounds"),
+    facts(explainedRows(widths)),
+    ...(dealt ? [h("h3", null, "Dealt by KGC"), h("p", null, dealt)] : []),
+  ];
+}
+
+const LABEL = 15; // columns, as `crowdfl task explain` writes its lines
+
+/**
+ * The lines of an explanation as terms and what is said of each; a line without a term goes on with the one before.
+ * @param {string} widths @returns {[string, string][]}
+ */
+export function explainedRows(widths) {
+  /** @type {[string, string][]} */
+  const rows = [];
+  for (const line of widths.split("\n").filter((one) => one.trim())) {
+    const term = line.slice(0, LABEL).trim();
+    const last = rows.at(-1);
+    if (!/\s$/.test(line.slice(0, LABEL))) rows.push(["", line.trim()]);
+    else if (term || !last) rows.push([term, line.slice(LABEL).trim()]);
+    else last[1] += ` ${line.trim()}`;
+  }
+  return rows;
 }
 
 /** @param {Field} field @param {string} id @returns {Input} */

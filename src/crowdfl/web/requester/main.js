@@ -1,23 +1,21 @@
-// @ts-check
 // The requester's page: opens the session, then shows the view that the address names. No address holds a secret.
 import { h } from "../web/common/dom.js";
+import { markView, messageOf, notice, showBar } from "../web/common/parts.js";
 import { get, openSession } from "./api.js";
 import { createView } from "./create.js";
+import { sheetView } from "./invite.js";
 import { listView } from "./list.js";
-import { notice, words } from "./parts.js";
-import { sheetView } from "./sheet.js";
 import { taskView } from "./task.js";
 
-/** @typedef {import("./parts.js").View} View */
+/** @typedef {{ title: string, element: HTMLElement }} View */
 
 const OPENING = "#open=";
 const main = /** @type {HTMLElement} */ (document.querySelector("main"));
-const bar = /** @type {HTMLElement} */ (document.querySelector("header"));
 let leaving = new AbortController(); // ends what the view before was doing
 
 /** @type {[RegExp, (signal: AbortSignal, ...parts: string[]) => Promise<View>][]} */
 const VIEWS = [
-  [/^#?\/?$/, listView],
+  [/^#\/$/, listView],
   [/^#\/new$/, createView],
   [/^#\/new\/([0-9a-f]{32})$/, createView],
   [/^#\/tasks\/([0-9a-f]{32})$/, taskView],
@@ -37,10 +35,12 @@ async function openPage() {
 }
 
 async function show() {
+  const hash = location.hash || "#/";
+  if (!hash.startsWith("#/")) return; // a place on the page
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
-  const [found, make] = VIEWS.map(([path, view]) => /** @type {const} */ ([path.exec(location.hash), view])).find(([match]) => match) ?? [null, null];
+  const [found, make] = VIEWS.map(([path, view]) => /** @type {const} */ ([path.exec(hash), view])).find(([match]) => match) ?? [null, null];
   try {
     if (!found || !make) throw new Error("there is no such page");
     main.setAttribute("aria-busy", "true");
@@ -51,10 +51,10 @@ async function show() {
   } catch (failure) {
     if (signal.aborted) return;
     document.title = "CrowdFL requester";
-    main.replaceChildren(h("h1", null, "This cannot be shown"), notice(words(failure), "bad"), h("p", null, h("a", { href: "#/" }, "All tasks")));
-  } finally {
-    if (!signal.aborted) main.removeAttribute("aria-busy");
+    main.replaceChildren(h("h1", null, "This cannot be shown"), notice("bad", messageOf(failure)), h("p", null, h("a", { href: "#/" }, "All tasks")));
   }
+  main.removeAttribute("aria-busy");
+  markView(hash);
   main.focus({ preventScroll: true });
   scrollTo(0, 0);
 }
@@ -63,14 +63,9 @@ async function start() {
   try {
     await openPage();
     const { name, sp } = await get("overview");
-    bar.replaceChildren(
-      h("a.skip", { href: location.hash || "#/", onClick: (/** @type {Event} */ event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
-      h("strong", null, "CrowdFL requester"),
-      h("nav", { "aria-label": "Pages" }, h("a", { href: "#/" }, "Tasks"), h("a", { href: "#/new" }, "New task")),
-      h("span.soft", null, `${name} at ${sp}`),
-    );
+    showBar(/** @type {HTMLElement} */ (document.querySelector("header")), "CrowdFL requester", { "#/": "Tasks", "#/new": "New task" }, h("span.soft", null, `${name} at ${sp}`));
   } catch (failure) {
-    main.replaceChildren(h("h1", null, "The page is not open"), notice(words(failure), "bad"));
+    main.replaceChildren(h("h1", null, "The page is not open"), notice("bad", messageOf(failure)));
     return;
   }
   addEventListener("hashchange", () => (location.hash.startsWith(OPENING) ? location.reload() : void show()));

@@ -1,12 +1,12 @@
-// @ts-check
 // One task: where it stands, its money, its people, what it learnt, and the orders it can be given.
 import { h, table } from "../web/common/dom.js";
 import { duration, moment } from "../web/common/format.js";
-import { Refusal, follow, get, post } from "./api.js";
+import { actionButton, ask, button, card, messageOf, notice, stateTag } from "../web/common/parts.js";
+import { Refusal } from "../web/common/api.js";
+import { follow, get, post } from "./api.js";
+import { accuracyCard, modelCard } from "./evaluation.js";
 import { inviteCard } from "./invite.js";
-import { accuracyCard, modelCard } from "./learned.js";
 import { moneyCard } from "./money.js";
-import { actionButton, card, confirmed, notice, progress, showFailure } from "./parts.js";
 
 /**
  * @typedef {object} Task
@@ -19,7 +19,7 @@ import { actionButton, card, confirmed, notice, progress, showFailure } from "./
 /** @typedef {{ name: string, amount: number, state: string }} Deposit */
 /** @typedef {{ name: string, source: string, target: string, amount: number }} Movement */
 /** @typedef {{ pending: number, paid_in: number, rewards: number, returned: number, deposits: Deposit[], movements: Movement[] }} Report */
-/** @typedef {{ status: Status, report: Report, waits: string[], now: number }} Standing */
+/** @typedef {{ status: Status, report: Report, waits: string[], unpaid: number, now: number }} Standing `unpaid`: what all rounds cost and nobody has announced. */
 /** @typedef {(standing: Standing) => void} Listener */
 
 const POLL_MS = 3000;
@@ -35,7 +35,7 @@ export async function taskView(signal, id) {
   const orders = orderCard(task);
   const element = h("div", null,
     h("h1", null, task.purpose || "(no purpose)"),
-    h("p.soft", null, `Profile ${task.profile}, ${task.key}, ${task.parameters.toLocaleString("en")} parameters, ${task.rounds} rounds, ${task.least} to ${task.most} people. Task `, h("span.id", null, task.task)),
+    h("p.soft", null, `Profile ${task.profile}, ${task.key}, ${task.parameters.toLocaleString("en")} parameters, ${task.rounds} rounds, ${task.least} to ${task.most} people. Task `, h("code", null, task.task)),
     place, money.element, invite.element, learned.element, modelCard(task, signal), learnt, orders.element,
     h("p", null, h("a", { href: `#/new/${task.task}` }, "Start another task from this one")));
   void watch(task, place, [money.show, invite.show, learned.show, orders.show], signal);
@@ -60,8 +60,8 @@ async function watch(task, place, listeners, signal) {
     } catch (failure) {
       if (signal.aborted) return;
       before = "";
-      showFailure(place, failure);
-      if (failure instanceof Refusal && failure.name === "UnknownTask") place.append(postAgain(task, signal));
+      place.replaceChildren(notice("bad", messageOf(failure)));
+      if (failure instanceof Refusal && failure.kind === "unknown-task") place.append(postAgain(task, signal));
     }
     await new Promise((resolve) => setTimeout(resolve, document.hidden ? 4 * POLL_MS : POLL_MS));
   }
@@ -70,14 +70,14 @@ async function watch(task, place, listeners, signal) {
 /** @param {Task} task @param {Standing} standing */
 function standingCard(task, { status, waits, now }) {
   const rows = status.rounds.map(({ number, state, uploads, last_call }) => [
-    number, h("span.state", null, state), uploads, state === "open" ? `until ${moment(last_call)} (${last_call > now ? duration(last_call - now) : "over"})` : ""]);
+    number, stateTag(state), uploads, state === "open" ? `until ${moment(last_call)} (${last_call > now ? duration(last_call - now) : "over"})` : ""]);
   const left = status.claim_seconds_left;
   return card("Where it stands",
-    h("p.headline", { role: "status" }, h("span.state", null, status.state), ` ${status.enrolled} of at most ${task.most} people have joined.`),
+    h("p.headline", { role: "status" }, stateTag(status.state), ` ${status.enrolled} of at most ${task.most} people have joined.`),
     status.ended ? h("p", null, `Ended: ${status.ended}.`) : null,
-    waits.length ? notice(`It waits for:\n${waits.map((one) => `• ${one}`).join("\n")}`) : null,
+    waits.length ? notice("good", `It waits for:\n${waits.map((one) => `• ${one}`).join("\n")}`) : null,
     left !== null && status.state !== "settled" ? h("p", null, `Rewards can be claimed for ${duration(left)}.`) : null,
-    status.dropped ? notice(`${status.dropped} uploads were damaged at the platform and dropped.`, "warn") : null,
+    status.dropped ? notice("warn", `${status.dropped} uploads were damaged at the platform and dropped.`) : null,
     table(`Rounds, of ${task.rounds}`, ["round", "state", "uploads", "takes uploads"], rows, { numbers: [0, 2], empty: "no round yet" }));
 }
 
@@ -85,19 +85,18 @@ function standingCard(task, { status, waits, now }) {
 function postAgain(task, signal) {
   const place = h("div", null);
   return card("This task was not posted", h("p", null, "Its creation was cut off. Posting it again is safe: it is the same task."), place,
-    actionButton("button.main", "Post it again", place, async () => {
-      await follow(await post(`tasks/${task.task}/post`), (job) => place.replaceChildren(progress(job)), signal);
-      place.replaceChildren(notice("It is posted."));
-    }));
+    actionButton("Post it again", place, async () => {
+      await follow(await post(`tasks/${task.task}/post`), place, signal);
+      place.replaceChildren(notice("good", "It is posted."));
+    }, { kind: "main" }));
 }
 
 /** @param {Task} task @param {AbortSignal} signal */
 function learntCard(task, signal) {
-  const place = h("div", null);
-  const show = actionButton("button", "Show what each party learns", place, async () => {
+  const place = h("div.learnt");
+  const show = actionButton("Show what each party learns", place, async () => {
     const { rows, weak } = await get(`tasks/${task.task}/disclosures`, signal);
     const cells = rows.map((/** @type {Record<string, string>} */ row) => [h("strong", null, row.party), row.learns, row.hidden, row.known]);
-    place.className = "seen";
     place.replaceChildren(
       table(`Profile ${task.profile}, parties that follow the protocol`, ["party", "learns", "does not learn", "known of this task"], cells),
       h("p", null, weak.length ? "Known weaknesses, for now:" : ""),
@@ -106,29 +105,28 @@ function learntCard(task, signal) {
   return card("What each party learns", place, show);
 }
 
-/** @type {Record<string, { label: string, states: readonly string[], title: string, text: string, yes: string, danger: boolean }>} */
+/** @type {Record<string, { label: string, states: readonly string[], title: string, text: string, danger: boolean }>} */
 const ORDERS = {
-  pause: { label: "Pause", states: ["running"], title: "Pause this task?", text: "Nothing happens until you resume it. An open round keeps its time.", yes: "Pause", danger: false },
-  resume: { label: "Resume", states: ["paused"], title: "Resume this task?", text: "It goes on where it stood.", yes: "Resume", danger: false },
-  close: { label: "Close enrolment", states: ["running", "paused"], title: "Close enrolment?", text: "Nobody else can join, and KGC destroys the key that it kept for newcomers. This cannot be undone.", yes: "Close enrolment", danger: true },
-  cancel: { label: "Cancel the task", states: ["running", "paused"], title: "Cancel this task?", text: "It ends without further rounds. Money that was not earned is returned. This cannot be undone.", yes: "Cancel the task", danger: true },
+  pause: { label: "Pause", states: ["running"], title: "Pause this task?", text: "Nothing happens until you resume it. An open round keeps its time.", danger: false },
+  resume: { label: "Resume", states: ["paused"], title: "Resume this task?", text: "It goes on where it stood.", danger: false },
+  close: { label: "Close enrolment", states: ["running", "paused"], title: "Close enrolment?", text: "Nobody else can join, and KGC destroys the key that it kept for newcomers. This cannot be undone.", danger: true },
+  cancel: { label: "Cancel the task", states: ["running", "paused"], title: "Cancel this task?", text: "It ends without further rounds. Money that was not earned is returned. This cannot be undone.", danger: true },
 };
 
 /** @param {Task} task */
 function orderCard(task) {
-  const place = h("div", null);
-  const buttons = Object.entries(ORDERS).map(([action, { label, title, text, yes, danger }]) =>
-    /** @type {const} */ ([action, actionButton(danger ? "button.danger" : "button", label, place, async () => {
-      if (!await confirmed(title, text, yes, danger)) return;
-      await post(`tasks/${task.task}/orders`, { action });
-      place.replaceChildren(notice(`${label}: the platform has taken the order.`));
-    })]));
-  const none = h("p.soft", null, "Once SP has answered, orders are here.");
+  const [place, none] = [h("div"), h("p.soft", null, "Once SP has answered, orders are here.")];
+  const buttons = Object.entries(ORDERS).map(([action, { label, title, text, danger }]) => {
+    const order = async () => {
+      const done = await ask({ title, text: [text], action: label, danger }, () => post(`tasks/${task.task}/orders`, { action }));
+      if (done) place.replaceChildren(notice("good", `${label}: the platform has taken the order.`));
+    };
+    return button(label, order, { id: `order-${action}`, kind: danger ? "danger" : "" });
+  });
   const show = (/** @type {Standing} */ { status }) => {
-    const open = buttons.filter(([action, button]) => !(button.hidden = !ORDERS[action].states.includes(status.state)));
-    none.textContent = open.length ? "" : "The task is over: there is nothing to order.";
+    Object.values(ORDERS).forEach(({ states }, number) => { buttons[number].hidden = !states.includes(status.state); });
+    none.textContent = buttons.some(({ hidden }) => !hidden) ? "" : "The task is over: there is nothing to order.";
   };
-  for (const [, button] of buttons) button.hidden = true;
-  const element = card("Orders", none, place, h("div.row", null, ...buttons.map(([, button]) => button)));
-  return { element, show };
+  for (const one of buttons) one.hidden = true;
+  return { element: card("Orders", none, place, h("div.row", null, ...buttons)), show };
 }

@@ -1,38 +1,38 @@
-"""The console over HTTP: the page's files, and its API. `guard` says who may call it."""
+"""The requester's console over HTTP: the page's files, and its API. `shell.OneBrowser` says who may call it."""
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import uvicorn
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import Field
 from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from crowdfl.errors import CrowdFLError, ServiceUnavailable, SettingsError
-from crowdfl.retry import Backoff
+from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.services.http.bodies import Form, TaskId, json_body
-from crowdfl.services.http.problems import problem_for
+from crowdfl.services.http.problems import MEDIA_TYPE, problem_for
 from crowdfl.services.http.wire import OCTETS
+from crowdfl.services.server import bind, in_thread
 from crowdfl.text import printable
+from crowdfl.web.pages import add_static, page_assets
 from crowdfl.web.requester_console.form import form
-from crowdfl.web.requester_console.guard import API, Guard, RequesterSession
-from crowdfl.web.requester_console.invitations import MOST_INVITATIONS
-from crowdfl.web.requester_console.jobs import Job
 from crowdfl.web.requester_console.model_evaluation import require_data
-from crowdfl.web.requester_console.requester_actions import Desk
-from crowdfl.web.static import PACKAGE, add_static, load_assets
+from crowdfl.web.requester_console.requester_actions import MOST_INVITATIONS, Job, RequesterActions
+from crowdfl.web.shell import SEALED, OneBrowser, console_routes
 
+API = "/api"
 _LIMIT = 256 * 1024
-_PLACES = {"/requester": "requester", "/web/common": "common", "/web/vendor": "vendor"}
 _LONGEST_WORDS = 4000
+_FAULT = "the console failed: the terminal that it runs in says more"
+_TASK = "/tasks/{task}"
 JobName = Annotated[str, InPath(pattern="^[0-9a-f]{16}$")]
 _Text = Annotated[str, Field(max_length=2000)]
 
@@ -81,180 +81,141 @@ class ModelPlace(Form):
     path: _Text
 
 
-def create_requester_app(desk: Desk, session: RequesterSession) -> FastAPI:
+def create_requester_app(actions: RequesterActions, session: OneBrowser) -> FastAPI:
     app = FastAPI(title="CrowdFL requester", docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Guard, session=session)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1"])  # no name that somebody points here
     for kind in (CrowdFLError, OSError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refusal)
-    _add_session(app, session)
-    _add_desk_routes(app, desk)
-    _add_task_routes(app, desk)
-    _add_work_routes(app, desk)
-    _add_page(app)
+    opening, routes = console_routes(API), console_routes(API)
+    routes.dependencies.append(Depends(session))
+    _add_session(opening, session)
+    _add_task_list(routes, actions)
+    _add_task(routes, actions)
+    _add_evaluation(routes, actions)
+    app.include_router(opening)
+    app.include_router(routes)
+    for place, assets in reversed(
+        page_assets("requester", "").items()
+    ):  # its own last: it takes every name that is left
+        add_static(app, place, assets)
     return app
 
 
-def _add_page(app: FastAPI) -> None:
-    assets = {place: load_assets(PACKAGE / folder) for place, folder in _PLACES.items()}
-    page = assets["/requester"]["index.html"]
+def _add_session(routes: APIRouter, session: OneBrowser) -> None:
+    opening = Annotated[Opening, Depends(json_body(Opening, _LIMIT))]
 
-    @app.api_route("/", methods=["GET", "HEAD"])
-    async def index() -> Response:
-        """The page."""
-        return Response(page.body, media_type=page.media_type)
-
-    for place, found in assets.items():
-        add_static(app, place, {name: asset for name, asset in found.items() if asset is not page}, dict)
-
-
-def _add_session(app: FastAPI, session: RequesterSession) -> None:
-    @app.post(f"{API}session")
-    async def open_session(body: Annotated[Opening, Depends(json_body(Opening, _LIMIT))]) -> JSONResponse:
+    @routes.post("/session", dependencies=[Depends(session.require_own_page)])
+    async def open_session(body: opening, response: Response) -> dict[str, str]:
         """The secret for a session: once."""
-        halves = session.open(body.secret)
-        if halves is None:
-            words = "this address was used before: end `crowdfl task console` with Ctrl-C and start it again"
-            return JSONResponse({"error": "NoSession", "detail": words}, 401)
-        answer = JSONResponse({"half": halves[1]})
-        answer.set_cookie(session.cookie, halves[0], path=API, httponly=True, samesite="strict")
-        return answer
+        return {"half": session.open(body.secret, response, API)}
 
 
-def _add_desk_routes(app: FastAPI, desk: Desk) -> None:
+def _add_task_list(routes: APIRouter, actions: RequesterActions) -> None:
     values = Annotated[TaskForm, Depends(json_body(TaskForm, _LIMIT))]
+    routes.get("/overview")(actions.overview)
+    routes.get("/form")(form)
 
-    @app.get(f"{API}overview")
-    def overview() -> dict[str, Any]:
-        """Who this is, and its tasks."""
-        return desk.overview()
-
-    @app.get(f"{API}form")
-    def fields() -> dict[str, Any]:
-        """Every setting of a task."""
-        return form()
-
-    @app.post(f"{API}explain")
+    @routes.post("/explain")
     def explain(body: values) -> dict[str, Any]:
-        """What these values lead to; nothing is sent anywhere."""
-        return desk.explain(body.values)
+        return actions.explain(body.values)
 
-    @app.post(f"{API}tasks", status_code=202)
+    @routes.post("/tasks", status_code=202)
     def create(body: values) -> dict[str, Any]:
-        """Post a task."""
-        return _job(desk.create(body.values))
+        return _job(actions.create(body.values))
 
-    @app.get(f"{API}jobs/{{name}}")
+    @routes.get("/jobs/{name}")
     def job(name: JobName) -> dict[str, Any]:
         """How far an action has come."""
-        return _job(desk.jobs.get(name))
+        return _job(actions.jobs.get(name))
 
 
-def _add_task_routes(app: FastAPI, desk: Desk) -> None:
-    place = f"{API}tasks/{{task}}"
+def _add_task(routes: APIRouter, actions: RequesterActions) -> None:
+    payment = Annotated[Payment, Depends(json_body(Payment, _LIMIT))]
+    new_invitations = Annotated[NewInvitations, Depends(json_body(NewInvitations, _LIMIT))]
+    task_order = Annotated[TaskOrder, Depends(json_body(TaskOrder, _LIMIT))]
+    reads = {
+        "": actions.task,
+        "/status": actions.status,
+        "/disclosures": actions.learnt,
+        "/invitations": actions.invitations,
+    }
+    for path, read in reads.items():
+        routes.get(_TASK + path, dependencies=[Depends(_require_task_id)])(read)
 
-    @app.get(place)
-    def task(task: TaskId) -> dict[str, Any]:
-        """What was defined."""
-        return desk.task(task)
-
-    @app.post(f"{place}/post", status_code=202)
+    @routes.post(f"{_TASK}/post", status_code=202)
     def post(task: TaskId) -> dict[str, Any]:
-        """Finish what was cut off."""
-        return _job(desk.post(task))
+        return _job(actions.post(task))
 
-    @app.get(f"{place}/status")
-    def status(task: TaskId) -> dict[str, Any]:
-        """Where it stands."""
-        return desk.status(task)
+    @routes.post(f"{_TASK}/deposits")
+    def fund(task: TaskId, body: payment) -> dict[str, Any]:
+        return actions.fund(task, body.amount, body.name)
 
-    @app.get(f"{place}/disclosures")
-    def disclosures(task: TaskId) -> dict[str, Any]:
-        """What each party learns."""
-        return desk.learnt(task)
+    @routes.post(f"{_TASK}/invitations")
+    def invite(task: TaskId, body: new_invitations) -> dict[str, Any]:
+        return actions.invite(task, body.count, body.days)
 
-    @app.post(f"{place}/deposits")
-    def fund(task: TaskId, body: Annotated[Payment, Depends(json_body(Payment, _LIMIT))]) -> dict[str, Any]:
-        """Announce a payment."""
-        return desk.fund(task, body.amount, body.name)
-
-    @app.get(f"{place}/invitations")
-    def invitations(task: TaskId) -> dict[str, Any]:
-        """Those that were made here."""
-        return desk.invitations(task)
-
-    @app.post(f"{place}/invitations")
-    def invite(
-        task: TaskId, body: Annotated[NewInvitations, Depends(json_body(NewInvitations, _LIMIT))]
-    ) -> dict[str, Any]:
-        """New ones."""
-        return desk.invite(task, body.count, body.days)
-
-    @app.post(f"{place}/orders", status_code=204)
-    def order(task: TaskId, body: Annotated[TaskOrder, Depends(json_body(TaskOrder, _LIMIT))]) -> None:
-        """Pause, resume, cancel or close."""
-        desk.order(task, body.action)
+    @routes.post(f"{_TASK}/orders", status_code=204)
+    def order(task: TaskId, body: task_order) -> None:
+        actions.order(task, body.action)
 
 
-def _add_work_routes(app: FastAPI, desk: Desk) -> None:
-    place = f"{API}tasks/{{task}}"
+def _require_task_id(task: TaskId) -> None:
+    """A dependency of routes that name a task by any text."""
+
+
+def _add_evaluation(routes: APIRouter, actions: RequesterActions) -> None:
     data = Annotated[DataNames, Depends(json_body(DataNames, _LIMIT))]
+    file = Annotated[ModelPlace, Depends(json_body(ModelPlace, _LIMIT))]
 
-    @app.post(f"{place}/accuracy", status_code=202)
+    @routes.post(f"{_TASK}/accuracy", status_code=202)
     def accuracy(task: TaskId, body: data) -> dict[str, Any]:
         """By round."""
-        return _job(desk.accuracy(task, require_data(body.data)))
+        return _job(actions.accuracy(task, require_data(body.data)))
 
-    @app.post(f"{place}/evaluation", status_code=202)
+    @routes.post(f"{_TASK}/evaluation", status_code=202)
     def evaluate(task: TaskId, body: data) -> dict[str, Any]:
         """Of the newest model."""
-        return _job(desk.evaluate(task, require_data(body.data)))
+        return _job(actions.evaluate(task, require_data(body.data)))
 
-    @app.get(f"{place}/model.{{form}}")
+    @routes.get(f"{_TASK}/model.{{form}}")
     def model(task: TaskId, form: Annotated[str, InPath(pattern="^(safetensors|npz|json)$")]) -> Response:
         """The newest model, or what goes beside it."""
-        return Response(desk.learned.model_file(task, form), media_type=OCTETS)
+        return Response(actions.evaluation.model_file(task, form), media_type=OCTETS, headers=SEALED)
 
-    @app.post(f"{place}/model")
-    def save(task: TaskId, body: Annotated[ModelPlace, Depends(json_body(ModelPlace, _LIMIT))]) -> dict[str, Any]:
+    @routes.post(f"{_TASK}/model")
+    def save(task: TaskId, body: file) -> dict[str, Any]:
         """Into a file of this machine."""
-        return desk.save(task, body.path)
+        return actions.save(task, body.path)
 
 
 def _job(job: Job) -> dict[str, Any]:
-    told = {"job": job.name, "state": job.state, "done": job.done, "of": job.of, "words": job.words}
-    return told | {"result": job.result, "error": None if job.error is None else _told(job.error)}
+    shown = {"job": job.name, "state": job.state, "done": job.done, "of": job.of, "words": job.words}
+    return shown | {"result": job.result, "error": None if job.error is None else _problem(job.error)}
 
 
 async def _refusal(_request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse(_told(error), problem_for(error).status)
+    body = _problem(error)
+    return JSONResponse(body, body["status"], headers=SEALED, media_type=MEDIA_TYPE)
 
 
-def _told(error: BaseException) -> dict[str, Any]:
-    """An error for the one person who sees this page: in its own words, and by field where it knows them."""
-    if isinstance(error, RequestValidationError):
-        places = {".".join(map(str, one["loc"])): str(one["msg"]) for one in error.errors()[:20]}
-        return {"error": "InvalidRequest", "detail": "the request is not of the expected form", "faults": places}
-    if isinstance(error, HTTPException):
-        return {"error": "NotFound", "detail": str(error.detail), "faults": {}}
-    if not isinstance(error, CrowdFLError | OSError):
-        return {"error": "Fault", "detail": "the console failed: the terminal that it runs in says more", "faults": {}}
-    words = "\n".join(printable(line, _LONGEST_WORDS) for line in str(error)[:_LONGEST_WORDS].splitlines())
-    faults = error.faults if isinstance(error, SettingsError) else {}
-    return {"error": type(error).__name__, "detail": words, "faults": faults}
+def _problem(error: BaseException) -> dict[str, Any]:
+    """As services say it, but to the one person who sees this page: in its own words, and by field where it knows them."""
+    problem = problem_for(error)
+    if isinstance(error, CrowdFLError | OSError):
+        words = "\n".join(printable(line, _LONGEST_WORDS) for line in str(error)[:_LONGEST_WORDS].splitlines())
+        problem = dataclasses.replace(problem, detail=words)
+    elif not isinstance(error, HTTPException | RequestValidationError):
+        problem = dataclasses.replace(problem, title=_FAULT)
+    return problem.body() | ({"faults": error.faults} if isinstance(error, SettingsError) else {})
 
 
-def bind_loopback(port: int) -> socket.socket:
-    """Nobody but this machine can connect."""
-    try:
-        return socket.create_server(("127.0.0.1", port))
-    except OSError as wrong:
-        why = str(wrong.strerror).partition(" (while")[0]
-        raise ServiceUnavailable(f"cannot listen on 127.0.0.1 port {port}: {why}; choose another --port") from None
-
-
-def requester_server(app: FastAPI) -> uvicorn.Server:
+@contextlib.contextmanager
+def serving_requester(make: Callable[[OneBrowser], FastAPI], port: int = 0) -> Iterator[OneBrowser]:
+    """The console by a thread of this process, for as long as this lasts; nobody but this machine can connect."""
+    listener = bind("127.0.0.1", port, "choose another --port")
+    session = OneBrowser(listener.getsockname()[1])
     config = uvicorn.Config(
-        app,
+        make(session),
         loop="asyncio",
         ws="none",
         lifespan="off",
@@ -264,30 +225,11 @@ def requester_server(app: FastAPI) -> uvicorn.Server:
         proxy_headers=False,
         timeout_graceful_shutdown=1,
     )
-    logging.getLogger("uvicorn.error").addFilter(_tells)
-    return uvicorn.Server(config)
+    logging.getLogger("uvicorn.error").addFilter(_is_told)
+    with in_thread(uvicorn.Server(config), listener):
+        yield session
 
 
-def _tells(record: logging.LogRecord) -> bool:
+def _is_told(record: logging.LogRecord) -> bool:
     """What Ctrl-C cuts off is no fault of the program: no traceback of it."""
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
-
-
-@contextlib.contextmanager
-def serving_requester(make: Callable[[RequesterSession], FastAPI], port: int = 0) -> Iterator[RequesterSession]:
-    """The console by a thread of this process, for as long as this lasts."""
-    with bind_loopback(port) as listener:
-        session = RequesterSession(listener.getsockname()[1])
-        server = requester_server(make(session))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="console")
-        thread.start()
-        try:
-            looks = Backoff.steady(0.01).start()
-            while not server.started:
-                if not thread.is_alive():
-                    raise ServiceUnavailable("the console did not start")
-                looks.wait()
-            yield session
-        finally:
-            server.should_exit = True
-            thread.join()

@@ -17,8 +17,9 @@ from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.defining import WATCH_TASK, Explanation, defined, explained
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.roles.phone_support import phone_obstacle
+from crowdfl.roles.waiting import amount_words
 from crowdfl.schema import Settings, expected, settable, types_of
-from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
+from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings, to_millionths
 
 Values = Mapping[str, Mapping[str, Any]]
 """What is typed or chosen, by section and setting."""
@@ -103,6 +104,7 @@ class Answer:
     problem: str | None = None
     named: list[str] = field(default_factory=list)  # the fields that the problem speaks about
     explanation: Any = None
+    cost: str = ""  # of all rounds
 
 
 def answer(values: Values, min_claim_window: float) -> Answer:
@@ -112,7 +114,9 @@ def answer(values: Values, min_claim_window: float) -> Answer:
         return Answer(errors)
     try:
         definition, _ = defined("the form", contents(values), None, min_claim_window)
-        return Answer(explanation=_with_phones(explained(definition), definition))
+        settings = definition.settings
+        cost = amount_words(settings.rounds * to_millionths(settings.budget)) if settings.budget else ""
+        return Answer(explanation=_with_phones(explained(definition), definition), cost=cost)
     except CrowdFLError as wrong:
         words = str(wrong)
         return Answer(problem=words, named=_named(words))

@@ -1,7 +1,7 @@
 """What was learnt: the model as files, how well it does, and accuracy by round. Computed here, where the data lies."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,15 @@ from crowdfl.learning.recipe import Recipe
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.requester import Requester
 from crowdfl.storage.model_files import FORMATS, model_description, require_model_path, write_model
-from crowdfl.web.requester_console.jobs import Progress
 
 _MOST_DATA = 50
 
+Progress = Callable[[int, int, str], None]
+"""How much is done, of how much, and what is being done."""
+
 
 @dataclass
-class Learned:
+class ModelEvaluation:
     """One requester's models. A reader of a chained profile keeps where it stands: one reads at a time."""
 
     requester: Requester

@@ -1,36 +1,97 @@
-"""What a requester can do at its desk. Calls may wait for a service; what takes long is a job."""
+"""What a requester can do in its console. Calls may wait for a service; what takes long is a job, which the page looks at."""
 
+import logging
+import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from crowdfl.documents.links import phone_page
+from crowdfl.disclosures import learnt_in, weaknesses_of
+from crowdfl.documents.links import link_of, phone_page
 from crowdfl.documents.signed import Definition
-from crowdfl.errors import CampaignError, CrowdFLError, SettingsError
+from crowdfl.errors import CampaignError, CrowdFLError, NotReady, QuotaExceeded, SettingsError
+from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
+from crowdfl.protocols.shares.round.upload import upload_bytes
+from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.roles.dealt import dealt_sizes
 from crowdfl.roles.defining import defined
 from crowdfl.roles.phone_support import phone_obstacle
 from crowdfl.roles.requester import Requester
-from crowdfl.roles.waiting import waits_for
+from crowdfl.roles.waiting import unannounced, waits_for
 from crowdfl.settings import RequesterSettings, to_millionths
 from crowdfl.text import printable
-from crowdfl.web.requester_console.disclosures import learnt
+from crowdfl.web.qr import qr_svg
 from crowdfl.web.requester_console.form import Values, answer, contents, faults, values_of
-from crowdfl.web.requester_console.invitations import invitation_files, shown_invitation
-from crowdfl.web.requester_console.jobs import Job, Jobs, Progress
-from crowdfl.web.requester_console.model_evaluation import Learned
+from crowdfl.web.requester_console.model_evaluation import ModelEvaluation, Progress
 
 ORDERS = ("pause", "resume", "cancel", "close")
+MOST_INVITATIONS = 100
+_log = logging.getLogger(__name__)
+_KEPT, _AT_ONCE = 100, 8  # jobs
 
 Invite = Callable[[str, Path, int, float], list[Path]]
 """Write so many invitations to a task into a folder, good for so many days; their files."""
+Work = Callable[[Progress], Any]
 
 
 @dataclass
-class Desk:
+class Job:
+    """One piece of work, as the page sees it."""
+
+    name: str = field(default_factory=lambda: secrets.token_hex(8))
+    state: Literal["running", "done", "failed"] = "running"
+    done: int = 0
+    of: int = 0
+    words: str = ""
+    result: Any = None
+    error: BaseException | None = field(default=None, repr=False)
+
+    def progress(self, done: int, of: int, words: str) -> None:
+        self.done, self.of, self.words = done, of, words
+
+    def run(self, work: Work) -> None:
+        try:
+            self.result = work(self.progress)
+            self.state = "done"
+        except Exception as error:  # noqa: BLE001 -- a fault of this program too: the page says that there is one
+            self.error, self.state = error, "failed"
+            if not isinstance(error, CrowdFLError | OSError):
+                _log.exception("an action of the console failed")  # the terminal shows where
+
+
+class Jobs:
+    """Each in a thread of its own, which does not keep the program from ending: what is cut off can be asked for again."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.Lock()
+
+    def start(self, work: Work) -> Job:
+        job = Job()
+        with self._lock:
+            if sum(one.state == "running" for one in self._jobs.values()) >= _AT_ONCE:
+                raise QuotaExceeded(f"{_AT_ONCE} actions are going on: wait until one of them has ended")
+            self._jobs[job.name] = job
+            ended = [name for name, one in self._jobs.items() if one.state != "running"]
+            for name in ended[: max(0, len(self._jobs) - _KEPT)]:
+                del self._jobs[name]
+        threading.Thread(target=job.run, args=(work,), name=f"job {job.name}", daemon=True).start()
+        return job
+
+    def get(self, name: str) -> Job:
+        job = self._jobs.get(name)
+        if job is None:
+            raise NotReady("this action is not known any more: start it again")
+        return job
+
+
+@dataclass
+class RequesterActions:
     """A requester, its file, and its work."""
 
     requester: Requester
@@ -40,7 +101,7 @@ class Desk:
     jobs: Jobs = field(default_factory=Jobs)
 
     def __post_init__(self) -> None:
-        self.learned, self._explaining = Learned(self.requester), threading.Lock()
+        self.evaluation, self._explaining = ModelEvaluation(self.requester), threading.Lock()
 
     def overview(self) -> dict[str, Any]:
         """Who this is, and its tasks."""
@@ -62,7 +123,8 @@ class Desk:
         """Where it stands, what it waits for, and its money."""
         definition = self.requester.definition(task)
         status, report = self.requester.sp.status(task), self.requester.report(task)
-        return {"status": status, "report": report, "waits": waits_for(definition, status, report), "now": time.time()}
+        waits, unpaid = waits_for(definition, status, report), unannounced(definition, report)
+        return {"status": status, "report": report, "waits": waits, "unpaid": unpaid, "now": time.time()}
 
     def explain(self, values: Values) -> dict[str, Any]:
         """What the form's values lead to; nothing is sent anywhere."""
@@ -74,22 +136,17 @@ class Desk:
         wrong = faults(values)
         if wrong:
             raise SettingsError("some settings are wrong: each says what is expected", wrong)
-
-        def work(progress: Progress) -> dict[str, str]:
-            progress(0, 2, "making the initial model")
-            definition, initial = defined("the form", contents(values), None, self.settings.min_claim_window)
-            progress(1, 2, "KGC makes the task's keys")
-            return {"task": self.requester.create(definition, initial)}
-
-        return self.jobs.start(work)
+        return self._posting(lambda: defined("the form", contents(values), None, self.settings.min_claim_window))
 
     def post(self, task: str) -> Job:
         """Once more, for a task whose creation was cut off."""
         definition = self.requester.definition(task)
+        return self._posting(lambda: (definition, Recipe.of(definition.training).make_learner().weights()))
 
+    def _posting(self, make: Callable[[], tuple[Definition, Weights]]) -> Job:
         def work(progress: Progress) -> dict[str, str]:
             progress(0, 2, "making the initial model")
-            initial = Recipe.of(definition.training).make_learner().weights()
+            definition, initial = make()
             progress(1, 2, "KGC makes the task's keys")
             return {"task": self.requester.create(definition, initial)}
 
@@ -106,11 +163,13 @@ class Desk:
     def invite(self, task: str, count: int, days: float) -> dict[str, Any]:
         """New invitations, in the requester's own folder."""
         folder = self._invitations(task)
-        return self._shown(task, self.invite_into(task, folder, count, days))
+        return self._listed(task, self.invite_into(task, folder, count, days))
 
     def invitations(self, task: str) -> dict[str, Any]:
         """All that were made here; who has used one, KGC alone knows."""
-        return self._shown(task, invitation_files(self._invitations(task)))
+        folder = self._invitations(task)
+        paths = sorted(folder.glob("invitation-*.json"), key=_number) if folder.is_dir() else []
+        return self._listed(task, paths[-MOST_INVITATIONS:])
 
     def order(self, task: str, action: str) -> None:
         """Pause, resume, cancel, or close enrolment."""
@@ -125,28 +184,40 @@ class Desk:
     def learnt(self, task: str) -> dict[str, Any]:
         """What each party saw."""
         definition = self.requester.definition(task)
-        return learnt(definition, self.requester.sp.status(task))
+        return _learnt(definition, self.requester.sp.status(task))
 
     def evaluate(self, task: str, data: Sequence[str]) -> Job:
         self.requester.definition(task)
-        return self.jobs.start(lambda progress: self.learned.evaluate(task, data, progress))
+        return self.jobs.start(lambda progress: self.evaluation.evaluate(task, data, progress))
 
     def accuracy(self, task: str, data: Sequence[str]) -> Job:
         self.requester.definition(task)
-        return self.jobs.start(lambda progress: self.learned.by_round(task, data, progress))
+        return self.jobs.start(lambda progress: self.evaluation.by_round(task, data, progress))
 
     def save(self, task: str, path: str) -> dict[str, str]:
         """The model into a file of this machine."""
-        return {"model": self.learned.save(task, path)}
+        return {"model": self.evaluation.save(task, path)}
 
     def _invitations(self, task: str) -> Path:
         return self.folder / "invitations" / self.requester.definition(task).task
 
-    def _shown(self, task: str, paths: Sequence[Path]) -> dict[str, Any]:
+    def _listed(self, task: str, paths: Sequence[Path]) -> dict[str, Any]:
         why = phone_obstacle(self.requester.definition(task))
         page = phone_page(self.settings) if why is None else None
-        shown = [shown_invitation(path, page) for path in paths]
-        return {"folder": str(self._invitations(task)), "invitations": shown, "no_phones": why}
+        found = [_invitation(path, page) for path in paths]
+        return {"folder": str(self._invitations(task)), "invitations": found, "no_phones": why}
+
+
+def _invitation(path: Path, page: str | None) -> dict[str, Any]:
+    """One file; with a page for phones, its link and a picture of it."""
+    link = None if page is None else link_of(path, page)
+    picture = None if link is None else f"data:image/svg+xml;base64,{b64encode(qr_svg(link)).decode()}"
+    return {"number": _number(path), "file": str(path), "link": link, "picture": picture}
+
+
+def _number(path: Path) -> int:
+    digits = path.stem.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() and len(digits) < 19 else -1
 
 
 def _summary(definition: Definition) -> dict[str, Any]:
@@ -164,3 +235,40 @@ def _summary(definition: Definition) -> dict[str, Any]:
         "step": settings.server_step,
         "labels": list(definition.training.get("labels", ())),
     }
+
+
+def _learnt(definition: Definition, status: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Rows for a table, and the known weaknesses under it."""
+    profile = definition.settings.profile
+    known = {"SP": _sp(definition, status), "CSP": _csp(definition, status), "KGC": _kgc(definition)}
+    rows = [
+        {"party": row.party, "learns": row.learns, "hidden": row.hidden, "known": known.get(row.party, "")}
+        for row in learnt_in(profile)
+    ]
+    weak = [f"{' or '.join(row.parties)}{', deviating' * row.deviates}: {row.gains}." for row in weaknesses_of(profile)]
+    return {"profile": profile, "rows": rows, "weak": weak}
+
+
+def _sp(definition: Definition, status: Mapping[str, Any] | None) -> str:
+    parts = [f"a model of {definition.spec.parameters:,} parameters"]
+    if definition.settings.profile == "shares":
+        parts.append(f"uploads of {upload_bytes(SharesShape(definition.spec)):,} bytes")
+    rounds = [] if status is None else status["rounds"]
+    parts += [f"round {entry['number']}: {entry['uploads']} uploads" for entry in rounds]
+    return ", ".join([*parts, *_dealt(definition, "sp")])
+
+
+def _csp(definition: Definition, status: Mapping[str, Any] | None) -> str:
+    people = [] if status is None else [f"{status['enrolled']} enrolled"]
+    return ", ".join([*people, *_dealt(definition, "csp")])
+
+
+def _kgc(definition: Definition) -> str:
+    sizes = dealt_sizes(definition)
+    total = sum(sizes.values()) * definition.settings.rounds
+    return f"dealt {total:,} bytes in all" if sizes else ""
+
+
+def _dealt(definition: Definition, role: str) -> list[str]:
+    size = dealt_sizes(definition).get(role)
+    return [] if size is None else [f"{size:,} bytes dealt for each round"]

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from crowdfl.crypto.shares import dcf
+from crowdfl.crypto.shares.limbs import Bytes
 from crowdfl.protocols.shares.circuits.program import SP, Side
-from crowdfl.protocols.shares.dealing.correlations import Bytes, Cards, Dealt
+from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
 
 _TOGETHER = 128  # numbers compared at once
 

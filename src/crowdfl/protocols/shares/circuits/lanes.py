@@ -9,18 +9,20 @@ behind a_Z, uniform modulo 2^R: E = U + a_Z. Both halves are the same but for wh
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.shares.limbs import add_rows, dots, from_words, subtract_rows, sum_rows, to_ints
+from crowdfl.crypto.shares.limbs import Bytes, add_rows, dots, from_words, subtract_rows, sum_rows, to_ints
 from crowdfl.crypto.shares.ring import Ring, Words
+from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import RewardsOff
 from crowdfl.protocols.shares.circuits.program import SP, Half, Side
-from crowdfl.protocols.shares.dealing.correlations import Bytes
-from crowdfl.protocols.shares.dealing.masks import WORD, DealtLanes, SumMasks, low_words
+from crowdfl.protocols.shares.dealing.rounds import WORD, DealtLanes, SumMasks, low_words
+from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.widths import SharesWidths
 
 Places = npt.NDArray[np.intp]
@@ -188,3 +190,32 @@ def _masks(dealt: DealtLanes, lanes: OpenLanes) -> Bytes:
 def _summed(blocks: Bytes, lanes: OpenLanes) -> list[int]:
     """Dealt scalars [slots, blocks, bytes], over the blocks that are kept."""
     return to_ints(sum_rows(blocks[:, lanes.blocks].transpose(1, 0, 2)))
+
+
+_BLOCK_BYTES = 8 * 2**20  # of decoded shares held at once
+_BLOCK = 8  # more at once gain nothing
+
+
+class LaneMaker:
+    """The sketch of a round, drawn once from its coins."""
+
+    def __init__(self, shape: SharesShape, coins: bytes) -> None:
+        widths = shape.widths
+        self._ring, self._sketch = shape.ring, Sketch(coins, widths.parameters, widths.rows, widths.buckets)
+        self._block = max(1, min(_BLOCK, _BLOCK_BYTES // (8 * widths.parameters)))
+        self._lanes = widths.lanes
+
+    def lanes(self, shares: Iterable[bytes]) -> Words:
+        """[uploads, lanes], modulo 2^k."""
+        blocks = [self._ring.reduced(self._sketch.lanes(block)) for block in self._blocks(iter(shares))]
+        return np.concatenate(blocks) if blocks else np.empty((0, self._lanes), dtype=np.uint64)
+
+    def _blocks(self, shares: Iterator[bytes]) -> Iterator[Words]:
+        while group := list(islice(shares, self._block)):
+            yield self._stacked(group)
+
+    def _stacked(self, group: Sequence[bytes]) -> Words:
+        block = np.empty((len(group), self._sketch.parameters), dtype=np.uint64)
+        for row, share in zip(block, group, strict=True):
+            row[:] = self._ring.decode(share)
+        return block

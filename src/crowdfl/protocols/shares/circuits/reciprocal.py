@@ -16,8 +16,9 @@ is one bit, and of its size no more than before.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import gmpy2
@@ -25,9 +26,9 @@ from gmpy2 import mpz
 
 from crowdfl.crypto.randomness import Coins, log_uniform
 from crowdfl.errors import LengthMismatch, WidthBudgetExceeded
+from crowdfl.protocols.party import View
 from crowdfl.protocols.shares.circuits.program import CspSide, Half, Side, SpSide
-from crowdfl.protocols.shares.circuits.scalars import SPARE, truncate, whole_bytes
-from crowdfl.protocols.shares.circuits.wire import pack, unpack
+from crowdfl.protocols.shares.circuits.scalars import SPARE, pack, truncate, unpack, whole_bytes
 from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
 
 LEAK = 0.01  # of all divisions of a task together
@@ -35,7 +36,6 @@ _HIDING = 64  # bits by which b is longer than what it hides
 _WIDEST = 1 << 20
 _COIN = 53
 _PRECISION = 128  # bits, of the chance that a coin is compared with
-_Saw = Callable[[str, Sequence[int]], None]
 
 
 def span_for(divisions: Iterable[tuple[int, int]]) -> int:
@@ -153,10 +153,12 @@ def draw_mask(coins: Coins, lo: int, hi: int) -> mpz:
 
 
 class Divider(Protocol):
-    """One server where it divides: SP with its coins, CSP with whoever looks at what it sees."""
+    """One server where it divides, and who looks on (`View`)."""
 
     @property
     def side(self) -> Side: ...
+    @property
+    def view(self) -> View: ...
     def reciprocals(
         self, purpose: str, widths: ReciprocalWidths, dealt: DealtReciprocals, y: Sequence[int]
     ) -> Half[list[int]]:
@@ -167,6 +169,7 @@ class Divider(Protocol):
 class SpDivider:
     side: SpSide
     coins: Coins
+    view: View = field(default_factory=partial(View, keep=False))
 
     def reciprocals(
         self, purpose: str, widths: ReciprocalWidths, dealt: DealtReciprocals, y: Sequence[int]
@@ -187,10 +190,8 @@ class SpDivider:
 
 @dataclass(frozen=True)
 class CspDivider:
-    """`saw` is told what CSP opens; it is for whoever examines views."""
-
     side: CspSide
-    saw: _Saw = lambda purpose, values: None
+    view: View = field(default_factory=partial(View, keep=False))
 
     def reciprocals(
         self, purpose: str, widths: ReciprocalWidths, dealt: DealtReciprocals, y: Sequence[int]
@@ -204,7 +205,7 @@ class CspDivider:
             int((sp - mpz(mask) * b - ab) % (1 << bits))
             for sp, mask, b, ab in zip(theirs, e, dealt.b.share, dealt.ab.share, strict=False)
         ]
-        self.saw(purpose, masked)
+        self.view.saw(purpose, masked)
         answer = [_inverse(value, widths) + b2 for value, b2 in zip(masked, dealt.b2.share, strict=False)]
         yield from self.side.answer(_encode(answer, bits))
         products = [-mpz(mask) * b2 - ab2 for mask, b2, ab2 in zip(e, dealt.b2.share, dealt.ab2.share, strict=False)]

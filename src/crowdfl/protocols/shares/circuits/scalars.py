@@ -8,8 +8,10 @@ CSP's less 2^bits are shares over the integers: they can be taken modulo any oth
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from crowdfl.crypto.shares.limbs import Bytes
 from crowdfl.protocols.shares.circuits.program import CSP, SP, Half, Side
-from crowdfl.protocols.shares.circuits.wire import Pieces, added, pack, unpack
 
 SPARE = 44  # bits that a number is shorter than its modulus, where it is converted: each fails with a chance of 2^-44
 Group = tuple[Sequence[int], int]
@@ -84,3 +86,50 @@ def open_masked(side: Side, shares: Sequence[int], masks: Sequence[int], bits: i
 
 def plus(shares: Sequence[int], others: Sequence[int]) -> list[int]:
     return [a + b for a, b in zip(shares, others, strict=True)]
+
+
+def pack(numbers: Sequence[int], bits: int) -> bytes:
+    """Numbers, reduced modulo 2^bits."""
+    mask, size = (1 << bits) - 1, bits // 8
+    return b"".join((number & mask).to_bytes(size, "little") for number in numbers)
+
+
+def unpack(data: bytes, bits: int) -> list[int]:
+    size = bits // 8
+    return [int.from_bytes(data[start : start + size], "little") for start in range(0, len(data), size)]
+
+
+def added(first: Sequence[int], second: Sequence[int], bits: int) -> list[int]:
+    """Sums modulo 2^bits: what is opened, from what each server sent."""
+    mask = (1 << bits) - 1
+    return [(a + b) & mask for a, b in zip(first, second, strict=True)]
+
+
+def pack_flips(flips: Bytes) -> bytes:
+    """Bits, eight to a byte, the first one lowest."""
+    return np.packbits(flips, bitorder="little").tobytes()
+
+
+def unpack_flips(data: bytes, count: int) -> Bytes:
+    return np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=count, bitorder="little")
+
+
+def flips_bytes(count: int) -> int:
+    return (count + 7) // 8
+
+
+class Pieces:
+    """A message read from its beginning, in pieces of known length."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._place = data, 0
+
+    def take(self, length: int) -> bytes:
+        self._place += length
+        return self._data[self._place - length : self._place]
+
+    def numbers(self, count: int, bits: int) -> list[int]:
+        return unpack(self.take(count * bits // 8), bits)
+
+    def flips(self, count: int) -> Bytes:
+        return unpack_flips(self.take(flips_bytes(count)), count)

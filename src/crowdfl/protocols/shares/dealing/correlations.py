@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from crowdfl.crypto.shares.expansion import Stream
-from crowdfl.crypto.shares.limbs import add_rows, subtract_rows
+from crowdfl.crypto.shares.limbs import Bytes, add_rows, subtract_rows
+from crowdfl.crypto.shares.ring import Stream
 from crowdfl.errors import DealtMaterialDamaged
+from crowdfl.protocols.shares.circuits.scalars import flips_bytes, pack_flips, unpack, unpack_flips
 
-Bytes = npt.NDArray[np.uint8]
 _Values = Callable[[], Sequence[int]]
 _ROWS_AT_ONCE = 1 << 15
 
@@ -59,45 +58,28 @@ class Cards(Protocol):
     def public(self, length: int, make: Callable[[], bytes]) -> bytes: ...  # the same bytes for both servers
 
 
-def _ints(data: bytes, count: int, bits: int) -> list[int]:
-    size = bits // 8
-    return [int.from_bytes(data[start : start + size], "little") for start in range(0, count * size, size)]
+class _Numbers:
+    """Bytes, taken one after the other, read as numbers, rows and bits."""
 
-
-def _rows(take: Callable[[int], bytes], count: int, bits: int) -> Bytes:
-    """Taken a part at a time: what there is much of is in memory once."""
-    rows = np.empty((count, bits // 8), dtype=np.uint8)
-    _fill(rows, take)
-    return rows
-
-
-def _fill(rows: Bytes, take: Callable[[int], bytes]) -> None:
-    for start in range(0, len(rows), _ROWS_AT_ONCE):
-        part = rows[start : start + _ROWS_AT_ONCE]
-        part[:] = np.frombuffer(take(part.size), dtype=np.uint8).reshape(part.shape)
-
-
-def _flips(data: bytes, count: int) -> Bytes:
-    return np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=count, bitorder="little")
-
-
-class _Own:
-    """A stream read as numbers, rows and bits."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+    def __init__(self, take: Callable[[int], bytes]) -> None:
+        self.take = take
 
     def ints(self, count: int, bits: int) -> list[int]:
-        return _ints(self._stream.take(count * bits // 8), count, bits)
+        return unpack(self.take(count * bits // 8), bits)
 
     def rows(self, count: int, bits: int) -> Bytes:
-        return _rows(self._stream.take, count, bits)
+        """Taken a part at a time: what there is much of is in memory once."""
+        rows = np.empty((count, bits // 8), dtype=np.uint8)
+        self.fill(rows)
+        return rows
+
+    def fill(self, rows: Bytes) -> None:
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            part = rows[start : start + _ROWS_AT_ONCE]
+            part[:] = np.frombuffer(self.take(part.size), dtype=np.uint8).reshape(part.shape)
 
     def flips(self, count: int) -> Bytes:
-        return _flips(self._stream.take((count + 7) // 8), count)
-
-    def take(self, length: int) -> bytes:
-        return self._stream.take(length)
+        return unpack_flips(self.take(flips_bytes(count)), count)
 
 
 class _File:
@@ -118,111 +100,87 @@ class _File:
             raise DealtMaterialDamaged("what KGC dealt for this round is longer than the task needs")
 
 
-class SpCards:
-    """SP's shares."""
+class _ServerCards:
+    """What is uniform comes from the server's own stream, what is public from its file."""
 
-    def __init__(self, stream: Stream, file: bytes | memoryview) -> None:
-        self._own, self._file = _Own(stream), _File(file)
+    def __init__(self, own: _Numbers, derived: _Numbers, file: _File) -> None:
+        self._own, self._derived, self._file = own, derived, file
 
     def uniform(self, count: int, bits: int) -> Dealt:
         return Dealt(bits, self._own.ints(count, bits))
 
     def derived(self, count: int, bits: int, values: _Values) -> Dealt:
         del values
-        return Dealt(bits, self._own.ints(count, bits))
-
-    def private_sp(self, count: int, bits: int) -> Dealt:
-        return Dealt(bits, self._own.ints(count, bits))
-
-    def private_csp(self, count: int, bits: int) -> Dealt:
-        del count
-        return Dealt(bits, [])
+        return Dealt(bits, self._derived.ints(count, bits))
 
     def uniform_rows(self, count: int, bits: int) -> DealtRows:
         return DealtRows(bits, self._own.rows(count, bits))
 
-    def narrow_rows(self, count: int, narrow: int, bits: int) -> DealtRows:
-        del narrow
-        return DealtRows(bits, self._own.rows(count, bits))
-
     def derived_rows(self, count: int, bits: int, values: Callable[[], Bytes]) -> DealtRows:
         del values
-        return DealtRows(bits, self._own.rows(count, bits))
+        return DealtRows(bits, self._derived.rows(count, bits))
 
     def flips(self, count: int) -> Bytes:
         return self._own.flips(count)
 
     def derived_flips(self, count: int, values: Callable[[], Bytes]) -> Bytes:
         del values
-        return self._own.flips(count)
+        return self._derived.flips(count)
+
+    def public(self, length: int, make: Callable[[], bytes]) -> bytes:
+        del make
+        return self._file.take(length)
+
+    def require_end(self) -> None:
+        self._file.require_end()
+
+    def _nothing(self, count: int, bits: int) -> Dealt:
+        """The other server's alone."""
+        del count
+        return Dealt(bits, [])
+
+
+class SpCards(_ServerCards):
+    """SP's shares: what is derived comes from its stream too."""
+
+    def __init__(self, stream: Stream, file: bytes | memoryview) -> None:
+        own = _Numbers(stream.take)
+        super().__init__(own, own, _File(file))
+
+    private_sp, private_csp = _ServerCards.uniform, _ServerCards._nothing
+
+    def narrow_rows(self, count: int, narrow: int, bits: int) -> DealtRows:
+        del narrow
+        return self.uniform_rows(count, bits)
 
     def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
         return self._own.take(count * size), b""
 
-    def public(self, length: int, make: Callable[[], bytes]) -> bytes:
-        del make
-        return self._file.take(length)
 
-    def require_end(self) -> None:
-        self._file.require_end()
-
-
-class CspCards:
+class CspCards(_ServerCards):
     """CSP's shares: what is derived is in its file."""
 
     def __init__(self, stream: Stream, file: bytes | memoryview) -> None:
-        self._own, self._file = _Own(stream), _File(file)
+        opened = _File(file)
+        super().__init__(_Numbers(stream.take), _Numbers(opened.take), opened)
 
-    def uniform(self, count: int, bits: int) -> Dealt:
-        return Dealt(bits, self._own.ints(count, bits))
-
-    def derived(self, count: int, bits: int, values: _Values) -> Dealt:
-        del values
-        return Dealt(bits, _ints(self._file.take(count * bits // 8), count, bits))
-
-    def private_sp(self, count: int, bits: int) -> Dealt:
-        del count
-        return Dealt(bits, [])
-
-    def private_csp(self, count: int, bits: int) -> Dealt:
-        return Dealt(bits, self._own.ints(count, bits))
-
-    def uniform_rows(self, count: int, bits: int) -> DealtRows:
-        return DealtRows(bits, self._own.rows(count, bits))
+    private_sp, private_csp = _ServerCards._nothing, _ServerCards.uniform
 
     def narrow_rows(self, count: int, narrow: int, bits: int) -> DealtRows:
         rows = np.empty((count, bits // 8), dtype=np.uint8)
-        _fill(rows[:, : narrow // 8], self._own.take)
-        _fill(rows[:, narrow // 8 :], self._file.take)
+        self._own.fill(rows[:, : narrow // 8])
+        self._derived.fill(rows[:, narrow // 8 :])
         return DealtRows(bits, rows)
-
-    def derived_rows(self, count: int, bits: int, values: Callable[[], Bytes]) -> DealtRows:
-        del values
-        return DealtRows(bits, _rows(self._file.take, count, bits))
-
-    def flips(self, count: int) -> Bytes:
-        return self._own.flips(count)
-
-    def derived_flips(self, count: int, values: Callable[[], Bytes]) -> Bytes:
-        del values
-        return _flips(self._file.take((count + 7) // 8), count)
 
     def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
         return b"", self._own.take(count * size)
-
-    def public(self, length: int, make: Callable[[], bytes]) -> bytes:
-        del make
-        return self._file.take(length)
-
-    def require_end(self) -> None:
-        self._file.require_end()
 
 
 class KgcCards:
     """Every value, and the files of both servers as they grow."""
 
     def __init__(self, sp: Stream, csp: Stream) -> None:
-        self._sp, self._csp = _Own(sp), _Own(csp)
+        self._sp, self._csp = _Numbers(sp.take), _Numbers(csp.take)
         self._sp_file: list[bytes] = []
         self._csp_file: list[bytes] = []
 
@@ -268,7 +226,7 @@ class KgcCards:
 
     def derived_flips(self, count: int, values: Callable[[], Bytes]) -> Bytes:
         dealt = values()
-        self._csp_file.append(np.packbits(dealt ^ self._sp.flips(count), bitorder="little").tobytes())
+        self._csp_file.append(pack_flips(dealt ^ self._sp.flips(count)))
         return dealt
 
     def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
@@ -281,3 +239,49 @@ class KgcCards:
         self._sp_file.append(made)
         self._csp_file.append(made)
         return made
+
+
+class _Zeros(_Numbers):
+    """No numbers, but how many bytes they would take; zeros that take no memory where there are many."""
+
+    def __init__(self) -> None:
+        super().__init__(bytes)
+        self.counted = 0
+
+    def ints(self, count: int, bits: int) -> list[int]:
+        self.counted += count * bits // 8
+        return [0] * count
+
+    def rows(self, count: int, bits: int) -> Bytes:
+        self.counted += count * bits // 8
+        return np.broadcast_to(np.uint8(0), (count, bits // 8))
+
+    def flips(self, count: int) -> Bytes:
+        self.counted += flips_bytes(count)
+        return np.zeros(count, dtype=np.uint8)
+
+
+class CountingCards(_ServerCards):
+    """Runs a script for the lengths of the files that it makes."""
+
+    def __init__(self) -> None:
+        self._zeros, self._public = _Zeros(), 0
+        super().__init__(_Zeros(), self._zeros, _File(b""))
+
+    private_sp = private_csp = _ServerCards.uniform
+
+    def narrow_rows(self, count: int, narrow: int, bits: int) -> DealtRows:
+        self._zeros.rows(count, bits - narrow)
+        return self.uniform_rows(count, bits)
+
+    def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
+        return bytes(count * size), b""
+
+    def public(self, length: int, make: Callable[[], bytes]) -> bytes:
+        del make
+        self._public += length
+        return b""
+
+    def lengths(self) -> tuple[int, int]:
+        """Of SP's and CSP's."""
+        return self._public, self._public + self._zeros.counted

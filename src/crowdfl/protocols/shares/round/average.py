@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from crowdfl.crypto.sealing import AudienceKey, SigningKey, verify
-from crowdfl.crypto.shares.expansion import expand
-from crowdfl.crypto.shares.ring import RunningSum
+from crowdfl.crypto.shares.ring import RunningSum, expand
 from crowdfl.errors import ChainBroken, LengthMismatch, NothingToAverage, ProtocolError, SealBroken, TooFewParticipants
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.chain import Integers, ModelChain, RoundPlace, bind, next_base, rounded_quotient, sha256

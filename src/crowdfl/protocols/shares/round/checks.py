@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from crowdfl.crypto.shares.limbs import Bytes
 from crowdfl.crypto.shares.ring import Ring, Words
 from crowdfl.errors import LengthMismatch, RoundEnded
 from crowdfl.protocols.shares.circuits import compare
 from crowdfl.protocols.shares.circuits.lanes import OpenLanes, covered, opened, squares
 from crowdfl.protocols.shares.circuits.program import CSP, SP, CspSide, Half, SpSide
-from crowdfl.protocols.shares.circuits.wire import Pieces, added, pack, pack_flips, unpack_flips
-from crowdfl.protocols.shares.dealing.correlations import Bytes
-from crowdfl.protocols.shares.dealing.masks import DealtLanes
+from crowdfl.protocols.shares.circuits.scalars import Pieces, added, pack, pack_flips, unpack_flips
+from crowdfl.protocols.shares.dealing.rounds import DealtLanes
 from crowdfl.protocols.shares.widths import SAMPLE_BITS, SharesWidths
 
 SALT_BYTES = 32

@@ -6,9 +6,11 @@ the same bytes. Once a round has begun, every failure is one and the same error 
 without the checks that the task asks for.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
+from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
+from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import (
     BackendUnavailable,
     Cancelled,
@@ -19,21 +21,177 @@ from crowdfl.errors import (
     RoundsExhausted,
 )
 from crowdfl.protocols import claims
-from crowdfl.protocols.hardened.shape import Roster
+from crowdfl.protocols.common.paid import Roster
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.party import Party
+from crowdfl.protocols.party import Party, View
 from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory
-from crowdfl.protocols.shares import rules
-from crowdfl.protocols.shares.chain import RoundPlace, sha256
-from crowdfl.protocols.shares.dealing.script import CSP_ROLE, DealtRound, received
-from crowdfl.protocols.shares.round.average import RoundRecord
-from crowdfl.protocols.shares.round.csp_round import CspAnswer, CspInputs, CspKeys, CspRound, sum_of
+from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, sha256
+from crowdfl.protocols.shares.circuits.lanes import LaneMaker, coins
+from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half
+from crowdfl.protocols.shares.circuits.reciprocal import CspDivider
+from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, DealtRound, received
+from crowdfl.protocols.shares.round.average import AverageCoins, RoundRecord, ShareSum, ShareSums, open_sum
+from crowdfl.protocols.shares.round.checks import Checked, CheckInputs, CheckVerdict, check_program
 from crowdfl.protocols.shares.round.csp_state import CspBooks, SumOpened
-from crowdfl.protocols.shares.round.manifest import RoundManifest, check_manifest, open_seals
-from crowdfl.protocols.shares.round.transcript import StepRequest, Transcript
+from crowdfl.protocols.shares.round.manifest import (
+    AcceptedSet,
+    ManifestReply,
+    RoundManifest,
+    StepRequest,
+    Transcript,
+    check_manifest,
+    open_seals,
+    sign_verdict,
+)
+from crowdfl.protocols.shares.round.rewards import RewardSealer, reward_program
+from crowdfl.protocols.shares.round.upload import expanded_samples, expanded_update
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
 
 _ENVIRONMENT = (BackendUnavailable, Cancelled, OSError, MemoryError)  # no secret brings these about: try again
+
+
+@dataclass(frozen=True, repr=False)
+class CspKeys:
+    """What CSP alone holds."""
+
+    signing: SigningKey
+    sealing: ReaderKey
+    audiences: Mapping[str, AudienceKey]
+    dealt: bytes  # the seed of its correlations
+
+
+@dataclass(frozen=True, repr=False)
+class CspInputs:
+    """What a round takes from elsewhere, when it needs it."""
+
+    seed: bytes  # all of CSP's coins of this round come from it
+    dealt: Callable[[], DealtRound]
+    previous: Callable[[], bytes | None]  # CSP's share of the last sum that was opened
+    reading: Mapping[str, bytes]  # the participants' keys, which rewards are sealed to
+    view: View  # told what CSP sees
+
+
+@dataclass(repr=False)
+class CspAnswer:
+    """The answer to one step, and what must be kept with it."""
+
+    payload: bytes = b""
+    is_void: bool = False
+    record: bytes = b""  # of the one sum, which this answer opens
+    rewards: dict[str, bytes] = field(default_factory=dict)
+
+
+class CspRound:
+    """CSP's half of a round, from a manifest that was found in order: it is sent SP's payloads and gives answers.
+
+    Run again, it gives the same ones.
+    """
+
+    def __init__(self, shape: SharesShape, manifest: RoundManifest, keys: CspKeys, inputs: CspInputs) -> None:
+        self._shape, self._manifest, self._keys, self._inputs = shape, manifest, keys, inputs
+        self._seeds = open_seals(manifest, keys.sealing)
+        self._least = shape.spec.settings.min_participants
+        broken = [who for who in manifest.names if who not in self._seeds]
+        self._members = AcceptedSet.without(manifest.names, broken, self._least)
+        self._nonce = expand(inputs.seed, b"crowdfl csp nonce 1", 32)
+        self._sums = ShareSums(shape)  # over those whose seal opens, once their shares were expanded for the lanes
+        self._now = CspAnswer()
+        self._run = CspRun(self._program)
+
+    def begin(self) -> CspAnswer:
+        """The answer to the manifest."""
+        members = self._members
+        word = sign_verdict(self._manifest, members, self._keys.signing) if members.void else b""
+        return CspAnswer(ManifestReply(self._nonce, tuple(members.rejected), word).to_bytes(), is_void=bool(word))
+
+    def answer(self, payload: bytes) -> CspAnswer:
+        self._now = CspAnswer()
+        self._now.payload = self._run.answer(payload)
+        return self._now
+
+    def _program(self, side: CspSide) -> Half[None]:
+        if self._shape.widths.is_checked:
+            checked = yield from self._check(side)
+            if checked.verdict.void is not None:
+                return
+            if self._shape.payment:
+                yield from self._reward(side, checked)
+        side.heard(0)
+        side.finish(self._average())
+
+    def _check(self, side: CspSide) -> Half[Checked]:
+        self._dealt = self._inputs.dealt()
+        inputs = self._check_inputs()
+        return (yield from check_program(side, self._dealt.lanes, self._shape.widths, inputs, self._attached))
+
+    def _check_inputs(self) -> CheckInputs:
+        names = self._manifest.names
+        drawn = coins(self._manifest.digest, self._nonce)
+        maker = LaneMaker(self._shape, drawn)
+        previous = self._inputs.previous() if self._shape.widths.has_previous else None
+        return CheckInputs(
+            slots=[slot for slot, who in enumerate(names) if who in self._seeds],
+            lanes=maker.lanes(self._expanded()),
+            samples=[expanded_samples(seed, self.place, who) for who, seed in self._seeds.items()],
+            previous=None if previous is None else maker.lanes([previous])[0],
+            listed=len(names),
+            least=self._least,
+            context=drawn,
+            salt=expand(self._inputs.seed, b"crowdfl csp accept salt 1", 32),
+        )
+
+    def _reward(self, side: CspSide, checked: Checked) -> Half[None]:
+        names, divider = self._members.accepted, CspDivider(side, self._inputs.view)
+        shares = yield from reward_program(divider, self._shape, self._dealt, checked)
+        commitments = side.heard(HASH_BYTES * len(names))
+        context = self._shape.spec.context(self.place.number)
+        sealer = RewardSealer(context, self._keys.signing, self._inputs.reading)
+        reply, self._now.rewards = sealer.seal(names, shares, commitments)
+        yield from side.answer(reply.to_bytes())
+
+    def _attached(self, verdict: CheckVerdict) -> bytes:
+        self._members = self._members.judged(self._manifest.names, verdict, self._least)
+        self._now.is_void = verdict.void is not None
+        return sign_verdict(self._manifest, self._members, self._keys.signing)
+
+    def _expanded(self) -> Iterator[bytes]:
+        """CSP's shares one after the other, in the order of the names; what was expanded is added up too."""
+        for who in self._seeds:
+            shares, samples = self._share_of(who)
+            self._sums.add(shares, samples)
+            yield shares
+
+    def _share_of(self, who: str) -> tuple[bytes, int]:
+        seed = self._seeds[who]
+        return expanded_update(seed, self.place, who, self._shape.share_bytes), expanded_samples(seed, self.place, who)
+
+    def _average(self) -> bytes:
+        members, keys = self._members, self._keys
+        own, drawn = self._own_sum(), AverageCoins.of(self._inputs.seed)
+        reply = open_sum(self._shape, self.place, members, own, drawn, keys.audiences, keys.signing)
+        self._now.record = reply.record
+        return reply.to_bytes()
+
+    def _own_sum(self) -> ShareSum:
+        """Of those who are in; where everyone was added up for the lanes, the others are taken out."""
+        accepted = set(self._members.accepted)
+        if not self._shape.widths.is_checked:
+            return sum_of(self._shape, self.place, {who: self._seeds[who] for who in self._seeds if who in accepted})
+        for who in self._seeds.keys() - accepted:
+            self._sums.subtract(*self._share_of(who))
+        return self._sums.result()
+
+    @property
+    def place(self) -> RoundPlace:
+        return self._manifest.place
+
+
+def sum_of(shape: SharesShape, place: RoundPlace, seeds: Mapping[str, bytes]) -> ShareSum:
+    """CSP's share of a sum: one expansion at a time."""
+    sums = ShareSums(shape)
+    for who, seed in seeds.items():
+        sums.add(expanded_update(seed, place, who, shape.share_bytes), expanded_samples(seed, place, who))
+    return sums.result()
 
 
 class SharesCsp:
@@ -42,7 +200,6 @@ class SharesCsp:
     def __init__(self, party: Party, shape: SharesShape, keys: CspKeys, fingerprint: bytes) -> None:
         self.party, self.fingerprint, self._shape, self._keys = party, fingerprint, shape, keys
         self.roster = Roster()
-        self.watch: rules.Watch = rules.unwatched
         self._load: Callable[[int], bytes] | None = None
         self._running: _Running | None = None
         self._last_sum: tuple[int, bytes] | None = None
@@ -148,8 +305,7 @@ class SharesCsp:
             lambda: self._dealt(number),
             self._previous_sum,
             self.roster.reading,
-            self.party.view.saw,
-            self.watch,
+            self.party.view,
         )
         return CspRound(self._shape, parsed, self._keys, inputs)
 

@@ -12,8 +12,7 @@ from crowdfl.errors import BaseSpent, ChainBroken, OutOfTurn, RoundEnded, WrongB
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import CspMemory
 from crowdfl.protocols.shares.chain import first_base, next_base, sha256
-from crowdfl.protocols.shares.round.manifest import RoundManifest
-from crowdfl.protocols.shares.round.transcript import Transcript
+from crowdfl.protocols.shares.round.manifest import RoundManifest, Transcript
 
 _RESTORED = "CSP was restored from a backup and may have answered round {} before. The round is void"
 _ENDED = "CSP has ended round {}: what was computed is not what honest parties compute. The round is void"

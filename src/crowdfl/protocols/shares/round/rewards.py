@@ -8,18 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from crowdfl.crypto.sealing import SigningKey, commit, seal_to
-from crowdfl.crypto.shares.expansion import expand
+from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import LengthMismatch, ProtocolError
-from crowdfl.protocols.envelopes import RewardEnvelope, reward_context, reward_statement
+from crowdfl.protocols.claims import RewardEnvelope, reward_context, reward_statement
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.chain import HASH_BYTES
 from crowdfl.protocols.shares.circuits.lanes import Products, products_program
 from crowdfl.protocols.shares.circuits.program import Half
 from crowdfl.protocols.shares.circuits.reciprocal import Divider
-from crowdfl.protocols.shares.circuits.scalars import Masked
-from crowdfl.protocols.shares.circuits.wire import added, pack, unpack
-from crowdfl.protocols.shares.dealing.script import DealtRound
+from crowdfl.protocols.shares.circuits.scalars import Masked, added, pack, unpack
+from crowdfl.protocols.shares.dealing.rounds import DealtRound
 from crowdfl.protocols.shares.round.checks import Checked
 from crowdfl.protocols.shares.rule_widths import RoundScores
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
@@ -33,9 +32,7 @@ class SealedRewards(Message, kind=64):
     sealed: tuple[bytes, ...]
 
 
-def reward_program(
-    divider: Divider, shape: SharesShape, dealt: DealtRound, checked: Checked, watch: rules.Watch = rules.unwatched
-) -> Half[list[int]]:
+def reward_program(divider: Divider, shape: SharesShape, dealt: DealtRound, checked: Checked) -> Half[list[int]]:
     """Shares modulo 2^128 of everyone's reward, in the order of the accepted slots."""
     if dealt.rewards is None:
         raise ProtocolError("nothing was dealt for the rewards of this task")
@@ -46,7 +43,7 @@ def reward_program(
     shown = added(unpack(mine, bits), unpack(products.beside, bits), bits)
     opened = None if mask is None else Masked(shown, mask.share)
     scores = _scores(dealt, checked, products, opened)
-    return (yield from rules.rewards(divider, shape.rule_widths, dealt.rewards, scores, shape.payment, watch))
+    return (yield from rules.rewards(divider, shape.rule_widths, dealt.rewards, scores, shape.payment))
 
 
 def _scores(dealt: DealtRound, checked: Checked, products: Products, total: Masked | None) -> RoundScores:

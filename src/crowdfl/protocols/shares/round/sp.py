@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
-from crowdfl.crypto.shares.expansion import expand
+from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import (
     AlreadyCounted,
     BadSignature,
@@ -17,26 +17,20 @@ from crowdfl.errors import (
     FormatError,
     ProtocolError,
     RoundsExhausted,
-    SeedReused,
     TooFewParticipants,
     UnknownParticipant,
     UploadDamaged,
 )
-from crowdfl.protocols import claims
-from crowdfl.protocols.envelopes import RewardEnvelope
+from crowdfl.protocols.claims import RewardEnvelope
+from crowdfl.protocols.common.paid import PaidSp
 from crowdfl.protocols.exchange import Exchange, Reply
-from crowdfl.protocols.hardened.opening import MaskSeed
-from crowdfl.protocols.hardened.shape import Roster
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import Identity
-from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.chain import RoundPlace, first_base, next_base, sha256
-from crowdfl.protocols.shares.circuits.lanes import coins
+from crowdfl.protocols.shares.circuits.lanes import LaneMaker, coins
 from crowdfl.protocols.shares.circuits.program import SpSide
 from crowdfl.protocols.shares.circuits.reciprocal import SpDivider
-from crowdfl.protocols.shares.circuits.sketching import LaneMaker
-from crowdfl.protocols.shares.dealing.script import SP_ROLE, DealtRound, received
+from crowdfl.protocols.shares.dealing.rounds import SP_ROLE, DealtRound, received
 from crowdfl.protocols.shares.round.average import AverageReply, SharesPublication, ShareSum, ShareSums, publish_sum
 from crowdfl.protocols.shares.round.checks import Checked, CheckInputs, check_program
 from crowdfl.protocols.shares.round.manifest import (
@@ -44,15 +38,13 @@ from crowdfl.protocols.shares.round.manifest import (
     ManifestEntry,
     ManifestReply,
     RoundManifest,
+    SpConversation,
     check_verdict,
     manifest_of,
 )
 from crowdfl.protocols.shares.round.rewards import RewardMasks, SealedRewards, reward_program
-from crowdfl.protocols.shares.round.transcript import SpConversation
 from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
 from crowdfl.protocols.shares.shape import SharesShape
-
-_UPLOADS = "uploads"  # what the seed of a round is kept for
 
 
 class LeftOver(Message, kind=63, repr=False):
@@ -75,27 +67,21 @@ class _SpRound:
     members: AcceptedSet
 
 
-class SharesSp:
+class SharesSp(PaidSp):
     """The sensing platform: never holds an audience key, nor anything that CSP's shares could be told from."""
 
     averages_first = False
     signed_uploads = True
 
     def __init__(self, party: Party, shape: SharesShape, csp_key: bytes, dealt: bytes, fingerprint: bytes) -> None:
+        super().__init__(shape.spec.name, csp_key, shape.limits())
         self.party, self.fingerprint, self._shape = party, fingerprint, shape
         self._csp_key, self._seed = csp_key, dealt
-        self.roster = Roster()
-        self.watch: rules.Watch = rules.unwatched
-        self._claims = claims.ClaimsSp(shape.spec.name, csp_key, self.roster.signing, shape.limits())
         self._load: Callable[[str], bytes] | None = None
         self._file: Callable[[int], bytes] | None = None
-        self._keep_seed: Callable[[str, bytes], None] = lambda _purpose, _seed: None
         self.open_round(1)
 
     # Uploads.
-
-    def enrol(self, identity: Identity) -> None:
-        self.roster.add(identity)
 
     def open_round(self, round_number: int) -> None:
         rounds = self._shape.spec.settings.rounds
@@ -105,7 +91,7 @@ class SharesSp:
         self._counted: dict[str, ManifestEntry] = {}
         self._bodies: dict[str, bytes] = {}  # none if they can be read again
         self._sums = ShareSums(self._shape)
-        self._seeds: dict[str, MaskSeed] = {}
+        self._seeds = {}
         self._round: _SpRound | None = None
         self._members: AcceptedSet | None = None
         self._publication: bytes | None = None
@@ -121,10 +107,6 @@ class SharesSp:
 
     def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
         self._load = load
-
-    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
-        self._seeds |= {purpose: MaskSeed.from_bytes(state) for purpose, state in known.items()}
-        self._keep_seed = keep
 
     def upload_bytes(self) -> int:
         return upload_bytes(self._shape)
@@ -215,7 +197,7 @@ class SharesSp:
         self.check()
         previous = b"" if self._before is None else self._before.publication
         manifest = manifest_of(self._place, previous, self._shape.payment, self._counted)
-        seed, talk = self._seed_for(manifest.digest), SpConversation(self.party, self._place)
+        seed, talk = self._seed_for("uploads", manifest.digest).seed, SpConversation(self.party, self._place)
         reply = ManifestReply.from_bytes((yield from talk.ask(manifest.to_bytes())), self._shape.limits())
         if not set(reply.broken) <= set(manifest.names):
             raise ProtocolError("CSP names seals that are not in the manifest")
@@ -232,8 +214,8 @@ class SharesSp:
         checked = yield from self._check(now, dealt)
         if not self._shape.payment:
             return
-        divider = SpDivider(SpSide(), Coins(expand(now.seed, b"crowdfl sp coins 1", SEED_BYTES)))
-        shares = yield from now.talk.run(reward_program(divider, self._shape, dealt, checked, self.watch))
+        divider = SpDivider(SpSide(), Coins(expand(now.seed, b"crowdfl sp coins 1", SEED_BYTES)), self.party.view)
+        shares = yield from now.talk.run(reward_program(divider, self._shape, dealt, checked))
         masks = RewardMasks.of(now.members.accepted, shares, now.seed)
         reply = SealedRewards.from_bytes((yield from now.talk.ask(masks.commitments())), self._shape.limits())
         self._envelopes = masks.envelopes(reply)
@@ -295,17 +277,6 @@ class SharesSp:
         base = next_base(self._place.base, sha256(publication.record), published)
         self._left = LeftOver(self.round_number, base, published, own.sums).to_bytes()
 
-    def _seed_for(self, bound: bytes) -> bytes:
-        """The seed bound to a manifest, durable before anything leaves: the round has these uploads from here on."""
-        state = self._seeds.get(_UPLOADS)
-        if state is None:
-            state = MaskSeed.bound_to(bound)
-            self._keep_seed(_UPLOADS, state.to_bytes())
-            self._seeds[_UPLOADS] = state
-        elif state.digest != bound:
-            raise SeedReused("this round was closed with another set of uploads already")
-        return state.seed
-
     @property
     def _place(self) -> RoundPlace:
         before = self._before
@@ -327,12 +298,3 @@ class SharesSp:
 
     def envelopes(self) -> Mapping[str, bytes]:
         return {who: self.party.send(envelope) for who, envelope in self._envelopes.items()}
-
-    def claimant(self, claim: bytes) -> str:
-        return claims.Claim.from_bytes(claim, self._shape.limits()).participant
-
-    def check_claim(self, claim: bytes) -> str:
-        return self._claims.check(claim).participant
-
-    def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]:
-        return self._claims.pay(claim, attestation)

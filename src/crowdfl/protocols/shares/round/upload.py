@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
-from crowdfl.crypto.shares.expansion import expand
+from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import (
     BadSignature,
     DocumentError,

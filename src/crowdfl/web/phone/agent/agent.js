@@ -1,4 +1,3 @@
-// @ts-check
 // A participant's agent: takes part in a task until it ends, and claims what was earned. The port of roles/participant/agent.py.
 //
 // It polls the platform and waits while the platform is away. How to wait is passed in. What happens is told to `onEvent`. A tab
@@ -11,9 +10,9 @@ import { Participant, UNDER_WAY } from "./participant.js";
 import { Backoff, retry, sleep as sleepFor, uniform } from "./retry.js";
 import { OneTab } from "./tabs.js";
 
-/** @typedef {import("./affairs.js").Trainer} Trainer */
+/** @typedef {import("./participant_context.js").Trainer} Trainer */
 /** @typedef {import("../protocol/invitation.js").Invitation} Invitation */
-/** @typedef {import("./affairs.js").ParticipantPlatform & {attach?: import("./api.js").Platform["attach"]}} AgentPlatform */
+/** @typedef {import("./participant_context.js").ParticipantPlatform & {attach?: import("./api.js").Platform["attach"]}} AgentPlatform */
 /** @typedef {"ended" | "left" | "stopped" | "forgotten"} Outcome */
 /** @typedef {{amount: bigint, owed: number[]}} Unclaimed Millionths, and rounds whose reward is not known yet. */
 
@@ -23,7 +22,7 @@ import { OneTab } from "./tabs.js";
  * @property {AgentPlatform} platform
  * @property {Invitation} invitation
  * @property {Trainer} trainer
- * @property {import("./affairs.js").OnEvent} [onEvent]
+ * @property {import("./participant_context.js").OnEvent} [onEvent]
  * @property {import("./retry.js").Sleep} [sleep]
  * @property {LockManager | null} [locks] null: nobody else runs.
  * @property {(low: number, high: number) => number} [jitter]
@@ -213,7 +212,7 @@ export class Agent {
   }
 
   async _longestWait() {
-    const { window } = await this.participant.affairs.shares();
+    const { window } = await this.participant.context.shares();
     return Math.min(LONGEST, Math.max(3, window / 15));
   }
 
@@ -282,15 +281,15 @@ export class Agent {
 
   /** @param {AbortSignal} [signal] What ends calls to the platform that are under way. */
   _attach(signal) {
-    this.participant.affairs.signal = signal;
+    this.participant.context.signal = signal;
     this._platform.attach?.(this._tellAway, signal);
   }
 }
 
 /**
  * A listener whose mistakes end nothing; they are reported as any error of the page.
- * @param {import("./affairs.js").OnEvent} onEvent
- * @returns {import("./affairs.js").OnEvent}
+ * @param {import("./participant_context.js").OnEvent} onEvent
+ * @returns {import("./participant_context.js").OnEvent}
  */
 function unbroken(onEvent) {
   return (what, details) => {

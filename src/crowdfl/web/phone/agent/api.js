@@ -1,4 +1,3 @@
-// @ts-check
 // KGC and SP as a participant sees them: the port of the participant's part of services/client/peers.py.
 
 import { fromBase64, hex, sha256 } from "../protocol/bytes.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // A participant's one claim: which rewards go into it, what is waited for, and what becomes of those that cannot.
 //
 // The port of roles/participant/claims.py. A claim is paid once. A reward that the platform does not show, or says to be refused, is
@@ -61,7 +60,7 @@ export class ClaimTime {
  * @property {(claim: Bytes) => Promise<import("./api.js").PaidClaim>} pay
  * @property {(rewards: {round: number, envelope: Bytes}[]) => Promise<Bytes>} make
  * @property {(number: number) => Promise<unknown>} openReward
- * @property {import("./affairs.js").OnEvent} tell
+ * @property {import("./participant_context.js").OnEvent} tell
  * @property {ClaimTime} time
  * @property {Map<number, boolean>} unread Rounds whose reward could not be read, and whether that may pass.
  */

@@ -1,4 +1,3 @@
-// @ts-check
 // What an agent asks about an error, and the one that it adds to those of the protocol.
 
 import { CrowdFLError, ServiceError } from "../protocol/errors.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // What one participant keeps of one task, by the names that it has in the store.
 
 /** @typedef {import("./store.js").Store} Store */

@@ -1,26 +1,25 @@
-// @ts-check
 // The model that a participant holds: the initial weights, then one average after the other. A chain, of which the last is kept.
 
 import { CrowdFLError, DocumentError } from "../protocol/errors.js";
 import { isPlatforms, wordsOf } from "./errors.js";
 import { named } from "./holdings.js";
 
-/** @typedef {import("./affairs.js").Affairs} Affairs */
-/** @typedef {import("./affairs.js").Trainer} Trainer */
+/** @typedef {import("./participant_context.js").ParticipantContext} ParticipantContext */
+/** @typedef {import("./participant_context.js").Trainer} Trainer */
 /** @typedef {import("./api.js").Status} Status */
 /** @typedef {import("./holdings.js").Metrics} Metrics */
 
 export class KeptModel {
-  /** @param {Affairs} affairs */
-  constructor(affairs) {
-    this._affairs = affairs;
-    this._kept = affairs.kept;
+  /** @param {ParticipantContext} context */
+  constructor(context) {
+    this._context = context;
+    this._kept = context.kept;
   }
 
   /** @returns {Promise<import("../protocol/chain.js").Chain>} */
   async chain() {
-    const { protocol } = this._affairs;
-    const task = await this._affairs.shares();
+    const { protocol } = this._context;
+    const task = await this._context.shares();
     const kept = await this._kept.get("chain");
     return kept ? protocol.chainFromBytes(kept, task) : protocol.startChain(task, await this._initialWeights());
   }
@@ -28,8 +27,8 @@ export class KeptModel {
   /** The last average read, or the initial weights. */
   async weights() {
     const chain = await this.chain();
-    const { unit } = await this._affairs.shares();
-    return chain.number ? this._affairs.protocol.chainWeights(chain, unit) : this._initialWeights();
+    const { unit } = await this._context.shares();
+    return chain.number ? this._context.protocol.chainWeights(chain, unit) : this._initialWeights();
   }
 
   /**
@@ -46,18 +45,18 @@ export class KeptModel {
    * @param {number} number @param {Status} status @param {Trainer} trainer
    */
   async read(number, status, trainer) {
-    const { protocol, tell } = this._affairs;
-    const task = await this._affairs.shares();
+    const { protocol, tell } = this._context;
+    const task = await this._context.shares();
     if (number >= task.rounds || (await this._kept.hasAny(number, "average"))) return false; // the last is for the requester
     if (!(await this.hasCaughtUp(number, status))) return false;
     const chain = await this.chain();
     let opened;
     try {
-      const publication = await this._affairs.platform.average(task.task, number, await this._affairs.keys());
-      opened = await protocol.readPublication(task, await this._affairs.bundle(), chain, publication, number);
+      const publication = await this._context.platform.average(task.task, number, await this._context.keys());
+      opened = await protocol.readPublication(task, await this._context.bundle(), chain, publication, number);
     } catch (wrong) {
       if (!(wrong instanceof CrowdFLError) || isPlatforms(wrong)) throw wrong; // away: training on an older model would be a pity
-      this._affairs.tellOnce("average missing", number, wrong);
+      this._context.tellOnce("average missing", number, wrong);
       return false;
     }
     const metrics = await this.evaluate(trainer, protocol.chainWeights(opened.chain, task.unit));
@@ -73,8 +72,8 @@ export class KeptModel {
    * @param {Partial<Metrics> & {state?: string}} known
    */
   async _keep(number, opened, known) {
-    const { protocol, tell } = this._affairs;
-    const { who } = await this._affairs.keys();
+    const { protocol, tell } = this._context;
+    const { who } = await this._context.keys();
     const why = (await this._kept.holdsReceipt(number)) ? protocol.standing(opened, who) : null;
     const news = why !== null && !(await this._kept.hasAny(number, "no-reward"));
     await this._kept.change({
@@ -91,10 +90,10 @@ export class KeptModel {
    */
   async evaluate(trainer, weights) {
     try {
-      return metricsOf(await this._affairs.unlessStopped(trainer.evaluate(weights)));
+      return metricsOf(await this._context.unlessStopped(trainer.evaluate(weights)));
     } catch (wrong) {
-      this._affairs.signal?.throwIfAborted();
-      this._affairs.tell("not evaluated", { why: wordsOf(wrong) });
+      this._context.signal?.throwIfAborted();
+      this._context.tell("not evaluated", { why: wordsOf(wrong) });
       return null;
     }
   }
@@ -110,8 +109,8 @@ export class KeptModel {
   }
 
   async _initialWeights() {
-    const { protocol, platform } = this._affairs;
-    const task = await this._affairs.shares();
+    const { protocol, platform } = this._context;
+    const task = await this._context.shares();
     let initial = await this._kept.get("initial");
     if (initial === undefined) {
       initial = await platform.initial(task.task);

@@ -1,19 +1,18 @@
-// @ts-check
 // A participant of one `shares` task: look before joining, enrol, train on data that stays here, upload, read, be paid, leave.
 //
 // The port of roles/participant/participant.py. What must survive is stored before it is sent: an upload that was interrupted is sent
 // again with the same bytes, so that it is the same upload.
 
 import { DocumentError } from "../protocol/errors.js";
-import { Affairs } from "./affairs.js";
+import { ParticipantContext } from "./participant_context.js";
 import { ClaimTime, Claiming } from "./claiming.js";
 import { KeptModel } from "./model.js";
 import { Rewards } from "./rewards.js";
 import { Uploads } from "./uploads.js";
 
-/** @typedef {import("./affairs.js").Definition} Definition */
-/** @typedef {import("./affairs.js").SharesTask} SharesTask */
-/** @typedef {import("./affairs.js").Trainer} Trainer */
+/** @typedef {import("./participant_context.js").Definition} Definition */
+/** @typedef {import("./participant_context.js").SharesTask} SharesTask */
+/** @typedef {import("./participant_context.js").Trainer} Trainer */
 /** @typedef {import("./api.js").Status} Status */
 /** @typedef {import("./holdings.js").KeptStatus} KeptStatus */
 
@@ -21,17 +20,17 @@ export const UNDER_WAY = ["running", "paused"];
 const SAME_TIME = 60; // seconds: a smaller change of the time to claim is not written down
 
 export class Participant {
-  /** @param {import("./affairs.js").AffairsOptions} options */
+  /** @param {import("./participant_context.js").ContextOptions} options */
   constructor(options) {
-    this.affairs = new Affairs(options);
-    this.task = this.affairs.task;
-    this.kept = this.affairs.kept;
-    this.model = new KeptModel(this.affairs);
-    this.uploads = new Uploads(this.affairs, this.model);
-    this.rewards = new Rewards(this.affairs);
-    this.claimTime = new ClaimTime(this.affairs.now);
+    this.context = new ParticipantContext(options);
+    this.task = this.context.task;
+    this.kept = this.context.kept;
+    this.model = new KeptModel(this.context);
+    this.uploads = new Uploads(this.context, this.model);
+    this.rewards = new Rewards(this.context);
+    this.claimTime = new ClaimTime(this.context.now);
     this.state = "running"; // the task's, when this participant last looked
-    this._platform = this.affairs.platform;
+    this._platform = this.context.platform;
     this._hasQuit = false;
   }
 
@@ -45,7 +44,7 @@ export class Participant {
   }
 
   async _papers() {
-    const { protocol, kgcKey } = this.affairs;
+    const { protocol, kgcKey } = this.context;
     const papers = await this._platform.papers(this.task);
     const definition = await protocol.openDefinition(papers.definition);
     const appointment = await protocol.openAppointment(papers.appointment, kgcKey);
@@ -78,20 +77,20 @@ export class Participant {
    */
   async enrol(invitation) {
     const { appointment } = await this._papers();
-    await this.affairs.requireCompany();
-    if (!(await this.kept.has("keys"))) await this.kept.add("keys", await this.affairs.protocol.newKeys());
+    await this.context.requireCompany();
+    if (!(await this.kept.has("keys"))) await this.kept.add("keys", await this.context.protocol.newKeys());
     if (!(await this.hasJoined())) await this._certify(invitation, appointment);
     await this._platform.enrol(this.task, await this.kept.get("certificate"));
     this._hasQuit = false;
-    const { who } = await this.affairs.keys();
-    this.affairs.tell("joined", { who });
+    const { who } = await this.context.keys();
+    this.context.tell("joined", { who });
     return who;
   }
 
   /** @param {string} invitation @param {import("../protocol/documents.js").Appointment} appointment */
   async _certify(invitation, appointment) {
-    const { protocol, kgcKey } = this.affairs;
-    const keys = await this.affairs.keys();
+    const { protocol, kgcKey } = this.context;
+    const keys = await this.context.keys();
     const asked = await protocol.enrolmentRequest(this.task, invitation, keys);
     const sealed = await this._platform.enrolAtKgc(this.task, invitation, asked.request);
     const { certificate, bundle } = await protocol.openEnrolled(sealed, asked, keys, kgcKey);
@@ -141,8 +140,8 @@ export class Participant {
   }
 
   async _status() {
-    const status = await this.affairs.status();
-    const { claimWindow } = await this.affairs.shares();
+    const status = await this.context.status();
+    const { claimWindow } = await this.context.shares();
     const before = /** @type {KeptStatus | undefined} */ (await this.kept.get("status"));
     if (before && UNDER_WAY.includes(before.state)) this.claimTime.sawRunningAt(before.at, claimWindow);
     if (UNDER_WAY.includes(status.state)) this.claimTime.sawRunning(claimWindow);
@@ -159,10 +158,10 @@ export class Participant {
     const left = status.claim_seconds_left ?? null;
     const rounds = status.rounds.map(({ number, state, deadline }) => ({ number, state, deadline }));
     const now = { state: status.state, ended: status.ended ?? null, enrolled: status.enrolled ?? 0, rounds };
-    const claimUntil = left === null ? null : this.affairs.now() + left;
+    const claimUntil = left === null ? null : this.context.now() + left;
     const { at: _at, claimUntil: until = null, ...same } = before ?? {};
     if (JSON.stringify(same) === JSON.stringify(now) && Math.abs((until ?? 0) - (claimUntil ?? 0)) < SAME_TIME) return;
-    await this.kept.put("status", { ...now, at: this.affairs.now(), claimUntil });
+    await this.kept.put("status", { ...now, at: this.context.now(), claimUntil });
   }
 
   /** Claim everything earned, once, after the task's end; millionths paid. @param {{withoutMissing?: boolean}} [options] */
@@ -176,31 +175,31 @@ export class Participant {
   }
 
   async _claiming() {
-    const { affairs } = this;
-    const task = await affairs.shares();
+    const { context } = this;
+    const task = await context.shares();
     return new Claiming({
       kept: this.kept,
       window: task.claimWindow,
       status: () => this._status(),
-      pay: async (claim) => this._platform.claim(this.task, claim, await affairs.keys()),
-      make: async (rewards) => affairs.protocol.makeClaim(task, await affairs.keys(), rewards, await affairs.bundle()),
+      pay: async (claim) => this._platform.claim(this.task, claim, await context.keys()),
+      make: async (rewards) => context.protocol.makeClaim(task, await context.keys(), rewards, await context.bundle()),
       openReward: (number) => this.rewards.look(number),
-      tell: affairs.tell,
+      tell: context.tell,
       time: this.claimTime,
       unread: this.rewards.unread,
     });
   }
 
   async leave() {
-    await this.kept.put("left", this.affairs.now()); // first: a closed tab must not make someone stay who wants to go
+    await this.kept.put("left", this.context.now()); // first: a closed tab must not make someone stay who wants to go
     await this._quit();
-    this.affairs.tell("left", {});
+    this.context.tell("left", {});
   }
 
   /** Once by each page: nobody knows what another tab told the platform last. */
   async _quit() {
     if (this._hasQuit || !(await this.hasJoined())) return;
-    await this._platform.quit(this.task, await this.affairs.keys());
+    await this._platform.quit(this.task, await this.context.keys());
     this._hasQuit = true;
   }
 }

@@ -1,4 +1,3 @@
-// @ts-check
 // Everything that an agent takes from the protocol: a test may put something simple in its place.
 
 export { readPublication, standing } from "../protocol/average.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // How long to wait before trying, or looking, again. The port of retry.py: sleep, clock and jitter are passed in.
 
 const MOST_STEPS = 100; // a delay has long reached its cap

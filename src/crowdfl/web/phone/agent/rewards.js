@@ -1,4 +1,3 @@
-// @ts-check
 // What a participant has earned by round. One reward that cannot be read holds up nothing else.
 
 import { CrowdFLError, NotReady, RewardOutOfRange, ServiceError, UnknownParticipant, UploadRejected } from "../protocol/errors.js";
@@ -6,16 +5,16 @@ import { passes } from "./errors.js";
 import { named } from "./holdings.js";
 
 export class Rewards {
-  /** @param {import("./affairs.js").Affairs} affairs */
-  constructor(affairs) {
-    this._affairs = affairs;
-    this._kept = affairs.kept;
+  /** @param {import("./participant_context.js").ParticipantContext} context */
+  constructor(context) {
+    this._context = context;
+    this._kept = context.kept;
     /** @type {Map<number, boolean>} Rewards that could not be read: may that pass? */
     this.unread = new Map();
   }
 
   async arePaid() {
-    return (await this._affairs.shares()).payment > 0n;
+    return (await this._context.shares()).payment > 0n;
   }
 
   /** A reward that is due; true if it was settled. @param {number} number */
@@ -33,10 +32,10 @@ export class Rewards {
 
   /** @param {number} number */
   async open(number) {
-    const { platform, protocol, tell } = this._affairs;
-    const [task, keys] = [await this._affairs.shares(), await this._affairs.keys()];
+    const { platform, protocol, tell } = this._context;
+    const [task, keys] = [await this._context.shares(), await this._context.keys()];
     const envelope = await platform.reward(task.task, number, keys).catch(hearsay);
-    const amount = await protocol.openReward(task, await this._affairs.bundle(), keys, envelope, number);
+    const amount = await protocol.openReward(task, await this._context.bundle(), keys, envelope, number);
     await this._kept.put(named(number, "reward"), { envelope, amount: amount.toString() });
     tell("rewarded", { round: number, millionths: amount });
     return amount;
@@ -53,14 +52,14 @@ export class Rewards {
     // Not there, or not what CSP made; or SP says rejected, and the average, which CSP has signed, does not. The platform may
     // still show it, and one reward must not hold up the rest.
     if (!rejected) this.unread.set(number, passes(wrong));
-    this._affairs.tellOnce("reward missing", number, wrong);
+    this._context.tellOnce("reward missing", number, wrong);
     return false;
   }
 
   /** @param {number} number @param {string} what @param {Error} why */
   async _refuse(number, what, why) {
     await this._kept.put(named(number, "no-reward"), why.message);
-    this._affairs.tell(what, { round: number, why: why.message });
+    this._context.tell(what, { round: number, why: why.message });
     return true;
   }
 }

@@ -1,4 +1,3 @@
-// @ts-check
 // What a page shows of a campaign, from what this device keeps alone: it needs no network.
 
 import { total } from "./claiming.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // What SP may say about where a task stands. Rounds name what this device keeps, and each open one is trained for: a number that
 // the task does not have would spoil what is kept, or cost a battery.
 

@@ -1,4 +1,3 @@
-// @ts-check
 // What a phone keeps: per task its keys, papers, uploads, receipts and rewards, and the owner's recordings.
 //
 // Every write is one transaction. What belongs to a task can be written while its invitation is kept, and no longer:

@@ -1,4 +1,3 @@
-// @ts-check
 // IndexedDB as a few tables by task and key, with one kind of write: conditions and changes in a single transaction.
 
 import { StorageFull, StoreUnavailable } from "../protocol/errors.js";

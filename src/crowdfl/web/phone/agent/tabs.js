@@ -1,4 +1,3 @@
-// @ts-check
 // One tab of a browser at a time, by the Web Locks API: the lock of a closed tab is free at once.
 
 import { Conflict } from "../protocol/errors.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // One service as a phone reaches it: signatures, retries until a deadline, problems as the errors that they were.
 
 import {

@@ -1,4 +1,3 @@
-// @ts-check
 // A participant's uploads: at most one for a round, durable before it is sent, sent again with the same bytes.
 
 import {
@@ -8,18 +7,18 @@ import {
 import { wordsOf } from "./errors.js";
 import { named } from "./holdings.js";
 
-/** @typedef {import("./affairs.js").Affairs} Affairs */
-/** @typedef {import("./affairs.js").Trainer} Trainer */
+/** @typedef {import("./participant_context.js").ParticipantContext} ParticipantContext */
+/** @typedef {import("./participant_context.js").Trainer} Trainer */
 /** @typedef {import("./api.js").Status} Status */
 /** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
 
 const FINAL = [TooLate, RoundNotOpen, AlreadyCounted, TaskNotRunning, WrongBase];
 
 export class Uploads {
-  /** @param {Affairs} affairs @param {import("./model.js").KeptModel} model */
-  constructor(affairs, model) {
-    this._affairs = affairs;
-    this._kept = affairs.kept;
+  /** @param {ParticipantContext} context @param {import("./model.js").KeptModel} model */
+  constructor(context, model) {
+    this._context = context;
+    this._kept = context.kept;
     this._model = model;
     /** @type {string | null} SP's, when this participant last looked. */
     this._epoch = null;
@@ -33,7 +32,7 @@ export class Uploads {
    */
   async takePart(number, status, trainer) {
     if (await this._kept.hasAny(number, "receipt", "refused")) return false;
-    await this._affairs.requireCompany(); // before the work; the owner may have raised it since joining
+    await this._context.requireCompany(); // before the work; the owner may have raised it since joining
     if (!(await this._kept.hasAny(number, "upload"))) {
       if ((await this._hadNothing(number)) || !(await this._model.hasCaughtUp(number, status))) return false;
       const recordings = await this._recordings(); // now: one that comes while this trains must be tried next
@@ -61,24 +60,24 @@ export class Uploads {
   async _noteNothing(number, nothing, recordings) {
     const found = { why: nothing.message, recordings };
     await this._kept.change({ [named(number, "nothing")]: found }, [named(number, "before"), named(number, "started")]); // of other recordings
-    this._affairs.tell("nothing to contribute", { round: number, why: nothing.message });
+    this._context.tell("nothing to contribute", { round: number, why: nothing.message });
   }
 
   async _recordings() {
     const enough = (await this._kept.has("enough")) ? ["enough"] : []; // an owner's word that there will be no more
-    return [...(await this._kept.store.recordingIds(this._affairs.task)), ...enough].join(" ");
+    return [...(await this._kept.store.recordingIds(this._context.task)), ...enough].join(" ");
   }
 
   /** @param {number} number @param {Trainer} trainer */
   async _train(number, trainer) {
-    const { definition } = await this._affairs.papers();
+    const { definition } = await this._context.papers();
     const weights = await this._model.weights();
     const before = await this._model.before(number, trainer, weights);
-    const started = { [named(number, "started")]: this._affairs.now() };
+    const started = { [named(number, "started")]: this._context.now() };
     await this._kept.change(before ? { ...started, [named(number, "before")]: before } : started);
-    this._affairs.tell("training", { round: number });
-    const trained = await this._affairs.unlessStopped(trainer.train(weights, definition.body.training, number));
-    this._affairs.signal?.throwIfAborted();
+    this._context.tell("training", { round: number });
+    const trained = await this._context.unlessStopped(trainer.train(weights, definition.body.training, number));
+    this._context.signal?.throwIfAborted();
     await this.encrypt(number, trained.weights, trained.samples);
   }
 
@@ -88,18 +87,18 @@ export class Uploads {
    * @param {number} number @param {Float64Array} weights @param {number} samples
    */
   async encrypt(number, weights, samples) {
-    const [task, bundle, keys] = [await this._affairs.shares(), await this._affairs.bundle(), await this._affairs.keys()];
-    const made = await this._affairs.protocol.makeUpload(task, bundle, keys, await this._model.chain(), weights, samples, number);
+    const [task, bundle, keys] = [await this._context.shares(), await this._context.bundle(), await this._context.keys()];
+    const made = await this._context.protocol.makeUpload(task, bundle, keys, await this._model.chain(), weights, samples, number);
     const told = { samples, clipped: made.clipped, scaled: made.scaled };
     if (await this._kept.add(named(number, "upload"), made.bytes, { [named(number, "trained")]: told })) {
-      this._affairs.tell("trained", { round: number, ...told });
+      this._context.tell("trained", { round: number, ...told });
     }
   }
 
   /** Upload what was made for a round; a refusal is noted and told. True if there was an answer. @param {number} number */
   async send(number) {
-    this._affairs.signal?.throwIfAborted();
-    await this._affairs.requireCompany();
+    this._context.signal?.throwIfAborted();
+    await this._context.requireCompany();
     const upload = /** @type {Bytes} */ (await this._kept.of(number, "upload"));
     let receipt;
     try {
@@ -109,7 +108,7 @@ export class Uploads {
     }
     const late = await this._checked(receipt, number, upload);
     await this._kept.change({ [named(number, "receipt")]: receipt }, [named(number, "nothing")]);
-    this._affairs.tell("uploaded", { round: number, bytes: upload.length, late });
+    this._context.tell("uploaded", { round: number, bytes: upload.length, late });
     return true;
   }
 
@@ -118,7 +117,7 @@ export class Uploads {
     if (refusal instanceof Forbidden && (await this._kept.has("left"))) return false; // meanwhile: who joins again may send it
     if (!FINAL.some((kind) => refusal instanceof kind)) throw refusal;
     await this._kept.put(named(number, "refused"), { why: wordsOf(refusal) });
-    this._affairs.tell("refused", { round: number, why: wordsOf(refusal) });
+    this._context.tell("refused", { round: number, why: wordsOf(refusal) });
     return true;
   }
 
@@ -127,15 +126,15 @@ export class Uploads {
    * @param {number} number @param {Bytes} upload
    */
   async _sendAsEnrolled(number, upload) {
-    const { platform, task, tell } = this._affairs;
+    const { platform, task, tell } = this._context;
     const onSent = (/** @type {number} */ sent) => tell("sending", { round: number, sent, of: upload.length });
-    const send = async () => platform.send(task, number, await this._affairs.keys(), upload, onSent);
+    const send = async () => platform.send(task, number, await this._context.keys(), upload, onSent);
     try {
       return await send();
     } catch (unknown) {
       if (!(unknown instanceof NotAuthenticated || unknown instanceof UnknownParticipant)) throw unknown;
       const before = this._epoch;
-      await this.comeBack(await this._affairs.status());
+      await this.comeBack(await this._context.status());
       if (before === null || before === this._epoch) throw unknown;
     }
     return send();
@@ -146,8 +145,8 @@ export class Uploads {
    * @param {string} receipt @param {number} number @param {Bytes} upload
    */
   async _checked(receipt, number, upload) {
-    const { protocol, task, spKey } = this._affairs;
-    const { who } = await this._affairs.keys();
+    const { protocol, task, spKey } = this._context;
+    const { who } = await this._context.keys();
     try {
       return await protocol.checkReceipt(receipt, spKey, { task, round: number, who, upload });
     } catch (wrong) {
@@ -163,8 +162,8 @@ export class Uploads {
   async comeBack(status) {
     const epoch = String(status.epoch ?? "");
     if (this._epoch !== null && this._epoch !== epoch) {
-      this._affairs.tell("restored", {});
-      await this._affairs.platform.enrol(this._affairs.task, await this._kept.get("certificate"));
+      this._context.tell("restored", {});
+      await this._context.platform.enrol(this._context.task, await this._kept.get("certificate"));
     }
     for (const entry of status.rounds) {
       const lost = entry.state === "open" && (await this._isLost(entry, `${epoch} ${status.dropped ?? 0}`));
@@ -178,11 +177,11 @@ export class Uploads {
    * @param {Status["rounds"][number]} entry @param {string} epoch
    */
   async _isLost({ number, uploads = 0 }, epoch) {
-    const { platform, task } = this._affairs;
+    const { platform, task } = this._context;
     const known = this._looked.get(number);
     const news = known === undefined || known.epoch !== epoch || known.uploads > uploads;
     const sent = news && (await this._kept.hasAny(number, "receipt")) && (await this._kept.hasAny(number, "upload"));
-    const lost = sent && (await platform.uploaded(task, number, await this._affairs.keys())) === null;
+    const lost = sent && (await platform.uploaded(task, number, await this._context.keys())) === null;
     this._looked.set(number, { epoch, uploads });
     return lost;
   }
@@ -191,14 +190,14 @@ export class Uploads {
   async _forgetReceipt(number) {
     const first = (await this._kept.of(number, "lost-receipt")) ?? (await this._kept.of(number, "receipt"));
     await this._kept.change({ [named(number, "lost-receipt")]: first }, [named(number, "receipt")]);
-    this._affairs.tell("sending again", { round: number });
+    this._context.tell("sending again", { round: number });
   }
 
   /** A round that an upload was accepted for and that nobody is paid for. @param {number} number */
   async explain(number) {
     if ((await this._kept.hasAny(number, "given-up")) || !(await this._kept.holdsReceipt(number))) return false;
     await this._kept.put(named(number, "given-up"), true);
-    this._affairs.tell("given up", { round: number });
+    this._context.tell("given up", { round: number });
     return true;
   }
 

@@ -1,4 +1,3 @@
-// @ts-check
 // A task's definition in the words of someone who is asked to take part: plain text, no markup.
 
 import { duration } from "../../web/common/format.js";

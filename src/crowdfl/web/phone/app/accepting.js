@@ -1,4 +1,3 @@
-// @ts-check
 // Whether a link that was opened takes the place of an invitation that this phone has. Any website can open this page with a link.
 
 import { Conflict } from "../protocol/errors.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Who learns what in a campaign of this page: tools/disclosures.py writes it.
 
 export const LEARNT = [

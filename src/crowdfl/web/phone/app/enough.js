@@ -1,4 +1,3 @@
-// @ts-check
 // Whether an owner has recorded everything: a round is sent once, and the first activity alone would be a poor update.
 
 export const ENOUGH = "enough"; // in the store: the owner takes part without the activities that are missing

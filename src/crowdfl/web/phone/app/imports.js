@@ -1,4 +1,3 @@
-// @ts-check
 // What of a CSV file this task can use.
 
 import { duration } from "../../web/common/format.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Installing the page, where the browser offers it.
 
 /** @typedef {Event & { prompt(): Promise<unknown> }} InstallEvent */

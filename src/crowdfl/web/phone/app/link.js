@@ -1,4 +1,3 @@
-// @ts-check
 // The secret of an invitation lies behind # in the link. It leaves the address bar before anything else runs: a module of its
 // own, which needs no other. What is kept of it, the store keeps; no request carries it in its address.
 

@@ -1,4 +1,3 @@
-// @ts-check
 // The page: one view at a time, chosen by the address; the heading of a new view takes the focus.
 
 import { blockedWords, onBlocked } from "../../web/common/blocked.js";
@@ -7,7 +6,7 @@ import { takeInvitation } from "./link.js";
 import { openModel } from "./model.js";
 import { keepForOffline } from "./offline.js";
 import { requireBrowser } from "./needs.js";
-import { notice, title } from "./parts.js";
+import { explainBy, notice, title } from "../../web/common/parts.js";
 import { CAMPAIGN_VIEWS, go, hashOf, placeOf } from "./router.js";
 import { aboutView } from "./views/about.js";
 import { campaignsView } from "./views/campaigns.js";
@@ -16,7 +15,7 @@ import { recordView } from "./views/record.js";
 import { rewardsView } from "./views/rewards.js";
 import { roundsView } from "./views/rounds.js";
 import { settingsView } from "./views/settings.js";
-import { explain, explainLink } from "./words.js";
+import { explain, explainLink } from "./messages.js";
 
 /** @typedef {import("./types.js").Model} Model */
 /** @typedef {{ element: HTMLElement, update(): unknown, close?(): unknown }} View */
@@ -106,6 +105,7 @@ function keepSkipLinkLocal() {
 }
 
 async function start() {
+  explainBy(explain);
   keepSkipLinkLocal();
   onBlocked((place) => notices.append(notice("bad", blockedWords(place))));
   tellStanding();

@@ -1,4 +1,3 @@
-// @ts-check
 // Between the views and the agents: the campaigns of this phone as plain objects, and what a person can do about them.
 
 import { Agent } from "../agent/agent.js";
@@ -13,7 +12,7 @@ import { ENOUGH } from "./enough.js";
 import { importable } from "./imports.js";
 import { forgetOffline } from "./offline.js";
 import { PhoneTrainer } from "./trainer.js";
-import { explain } from "./words.js";
+import { explain } from "./messages.js";
 
 /** @typedef {import("./types.js").Campaign} Campaign */
 /** @typedef {import("./types.js").NowView} NowView */

@@ -1,4 +1,3 @@
-// @ts-check
 // What this page needs of a browser. Better told at once than in the middle of a campaign.
 
 class BrowserTooOld extends Error {

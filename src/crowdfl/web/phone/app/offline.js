@@ -1,7 +1,6 @@
-// @ts-check
 // The service worker: the page opens without a network, and a new version waits until the person takes it.
 
-import { button, notice } from "./parts.js";
+import { button, notice } from "../../web/common/parts.js";
 
 /** @param {HTMLElement} place Where a new version is offered. */
 export async function keepForOffline(place) {

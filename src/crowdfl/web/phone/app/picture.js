@@ -1,4 +1,3 @@
-// @ts-check
 // The picture of what leaves the phone, drawn as elements; its description says the same in words.
 
 const SPACE = "http://www.w3.org/2000/svg";

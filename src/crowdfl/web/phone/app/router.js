@@ -1,4 +1,3 @@
-// @ts-check
 // Where the person is, as words in the address bar that hold no secret: `#/record/TASK`.
 
 /** @typedef {{ name: string, task: string }} Place */

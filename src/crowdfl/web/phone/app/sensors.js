@@ -1,4 +1,3 @@
-// @ts-check
 // The phone's motion sensors, as samples in g and 2 rad/s (what training takes) with the times that the browser measured.
 
 /** @typedef {import("./types.js").Samples} Samples */

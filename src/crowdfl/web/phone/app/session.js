@@ -1,13 +1,12 @@
-// @ts-check
 // One recording from the tap on "start" to the tap on "stop": what is seen meanwhile, and saving it bit by bit.
 
 import { h } from "../../web/common/dom.js";
 import { duration } from "../../web/common/format.js";
 import { leastSeconds } from "./about.js";
-import { notice } from "./parts.js";
+import { notice } from "../../web/common/parts.js";
 import { askForSensors, Recorder } from "./sensors.js";
 import { Trace } from "./trace.js";
-import { explain } from "./words.js";
+import { explain } from "./messages.js";
 
 /** @typedef {import("./types.js").DefinitionBody} DefinitionBody */
 /** @typedef {import("./types.js").Samples} Samples */

@@ -1,4 +1,3 @@
-// @ts-check
 // The last seconds of what the sensors say, as lines on a canvas. The text beside it says the same in numbers.
 
 import { h } from "../../web/common/dom.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // The owner's recordings and the task's model, trained in a worker: what an agent calls its trainer.
 
 import { TrainingWorker } from "../learning/client.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // What the views are given. `model.js` makes it; tests put another in its place.
 
 /**

@@ -1,4 +1,4 @@
-// From recordings to windows, as crowdfl.learning.datasets.recordings: no window crosses a gap in time, and no sample
+// From recordings to windows, as crowdfl.learning.datasets.data: no window crosses a gap in time, and no sample
 // is both trained on and tested on. Each part is resampled and cut into windows after the split.
 import { DataMalformed, NothingToContribute } from "../protocol/errors.js";
 

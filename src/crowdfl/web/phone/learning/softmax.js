@@ -1,4 +1,4 @@
-// Softmax regression by gradient descent in double precision, as crowdfl.learning.models.softmax.
+// Softmax regression by gradient descent in double precision, as crowdfl.learning.models.learner.
 import { finished, overBatches, requirePairs, requireParameters, ScoreSum, softmax } from "./training.js";
 
 /** @typedef {import("./training.js").Training} Training */

@@ -1,4 +1,3 @@
-// @ts-check
 // Reading a publication, as protocols/shares/round/average.py: check CSP's record, open the seed of the masks, take them away.
 
 import { concat, equal, utf8 } from "./bytes.js";

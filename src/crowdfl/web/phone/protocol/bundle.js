@@ -1,4 +1,3 @@
-// @ts-check
 // What KGC deals to a participant: CSP's two public keys, the audience's key, and the ring of the shares.
 
 import { concat, sha256, utf8 } from "./bytes.js";

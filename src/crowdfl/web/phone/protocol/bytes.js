@@ -1,4 +1,3 @@
-// @ts-check
 // Bytes and the few forms that they travel in.
 
 import { FormatError } from "./errors.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // The chain of models, as protocols/shares/chain.py: integers of 10^-L, the same on every device, and the base that names them.
 
 import { bind, concat, hex, sha256, u32, utf8 } from "./bytes.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Signed documents, as documents/signed.py reads them: JSON with a kind, a body and an Ed25519 signature over both.
 
 import { equal, fromHex, hex, sha256, utf8 } from "./bytes.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Enrolment, as roles/participant/enrolment.py: a signed request, and KGC's answer, which is sealed to the reading key.
 
 import { hex, sha256, utf8 } from "./bytes.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Every error that this page raises on purpose: the names and the tree of crowdfl/errors.py, so that a service's refusal is the
 // same error here as there. What only servers and files raise is left out.
 

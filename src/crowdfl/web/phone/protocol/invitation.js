@@ -1,4 +1,3 @@
-// @ts-check
 // An invitation from its link. All of it is in the fragment, which a browser never sends; documents/links.py writes it.
 
 import { base64url, fromBase64url, hex } from "./bytes.js";

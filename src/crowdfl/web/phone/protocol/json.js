@@ -1,4 +1,3 @@
-// @ts-check
 // JSON whose numbers keep the form they are written in. Documents are signed over what Python's json.dumps makes of them, where
 // 604800.0 and 604800 are two things, and in JavaScript they are one.
 

@@ -1,4 +1,3 @@
-// @ts-check
 // A participant's own keys. WebCrypto holds the private halves: no code of this page can read them.
 
 import { concat, hex, sha256, utf8 } from "./bytes.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Messages: magic, version, kind, then each field behind its length (docs/formats.md).
 // Lengths are checked before memory is taken.
 

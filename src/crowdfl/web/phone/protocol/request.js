@@ -1,4 +1,3 @@
-// @ts-check
 // Requests that a participant signs, as services/http/wire.py: method, target, time and the digest of the body.
 
 import { hex, sha256, utf8 } from "./bytes.js";

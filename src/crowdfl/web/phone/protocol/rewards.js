@@ -1,4 +1,3 @@
-// @ts-check
 // Rewards and their claim, as protocols/claims.py: CSP's sealed and signed half, less SP's mask.
 
 import { bind, concat, fromNumber, sha256, toNumber, utf8 } from "./bytes.js";

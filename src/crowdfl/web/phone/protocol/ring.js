@@ -1,4 +1,3 @@
-// @ts-check
 // A seed as a stream of bytes (AES-256-CTR), and integers modulo 2^k as whole little-endian bytes (docs/formats.md).
 
 import { LengthMismatch, WidthError } from "./errors.js";

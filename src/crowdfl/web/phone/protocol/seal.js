@@ -1,4 +1,3 @@
-// @ts-check
 // Sealing and signatures, as crypto/sealing.py: HPKE for one reader, ChaCha20-Poly1305 for an audience, Ed25519.
 
 import { Chacha20Poly1305, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from "../../web/vendor/hpke.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // What a phone needs of a task's settings, with the bounds of crowdfl/settings.py. Other profiles are refused with words.
 
 import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "./errors.js";

@@ -1,4 +1,3 @@
-// @ts-check
 // Server steps, as protocols/shares/server_optimizers.py: what a reader makes of a round's average. Every operation is one of IEEE doubles, in
 // the order that it has there, so that all devices come to the same bits.
 

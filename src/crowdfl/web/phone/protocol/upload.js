@@ -1,4 +1,3 @@
-// @ts-check
 // An upload, as protocols/shares/round/upload.py: SP's shares of the update in the clear, and the seed of CSP's, sealed to CSP.
 
 import { concat, sha256, u32, utf8 } from "./bytes.js";

@@ -1,14 +1,13 @@
-// @ts-check
 // The invitation: who asks, for what, what leaves the phone, what is paid. Join, or not.
 
 import { h } from "../../../web/common/dom.js";
 import { moment } from "../../../web/common/format.js";
 import * as about from "../about.js";
 import { LEARNT, WEAK } from "../disclosures.js";
-import { attempt, button, confirmed, facts, notice, part, title } from "../parts.js";
+import { actionButton, ask, button, facts, notice, part, title } from "../../../web/common/parts.js";
 import { picture } from "../picture.js";
 import { go } from "../router.js";
-import { explain, grouped, plainly, sentence } from "../words.js";
+import { grouped, plainly, sentence } from "../messages.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -67,7 +66,7 @@ function papers(model, campaign) {
 /** @param {Model} model @param {Shown} campaign */
 function waiting(model, { task, problem, sp }) {
   const place = h("div");
-  const again = button("Try again", () => attempt(again, place, () => model.look(task), explain));
+  const again = actionButton("Try again", place, () => model.look(task));
   return h("div.card", null,
     h("p", { role: "status" }, problem ? `The campaign could not be loaded. ${problem}` : `Asking ${hostOf(sp)} about the campaign.`),
     problem && again, place);
@@ -126,10 +125,10 @@ function served() {
  */
 function answering(model, { task, fewest, small, back }, trouble) {
   const accepted = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", id: "accept-few" }));
-  const join = button(back ? "Join again" : "Join", () => attempt(join, trouble, async () => {
+  const join = actionButton(back ? "Join again" : "Join", trouble, async () => {
     await model.join(task, small ? fewest : about.LEAST_PARTICIPANTS);
     go("record", task);
-  }, explain), { kind: "main" });
+  }, { kind: "main" });
   join.disabled = small;
   accepted.addEventListener("change", () => (join.disabled = !accepted.checked));
   const few = small && h("label.choice", null, accepted, `I accept averages of as few as ${fewest} people.`);
@@ -139,12 +138,11 @@ function answering(model, { task, fewest, small, back }, trouble) {
 
 /** @param {Model} model @param {string} task */
 function deleting(model, task) {
-  return button("Delete this invitation", async () => {
-    if (await confirmed({ heading: "Delete this invitation?", words: ["To see it again you need the link."], yes: "Delete" })) {
-      await model.forget(task);
-      go("campaigns");
-    }
-  }, { kind: "danger" });
+  const question = { title: "Delete this invitation?", text: ["To see it again you need the link."], action: "Delete" };
+  return button("Delete this invitation", () => ask(question, async () => {
+    await model.forget(task);
+    go("campaigns");
+  }), { kind: "danger" });
 }
 
 /** @param {string} url */

@@ -1,12 +1,11 @@
-// @ts-check
 // The list of campaigns; what this page is, for whoever opens it without an invitation.
 
 import { h } from "../../../web/common/dom.js";
 import { money } from "../../../web/common/format.js";
-import { attempt, button, part, title } from "../parts.js";
+import { actionButton, part, title } from "../../../web/common/parts.js";
 import { fragmentOf } from "../link.js";
 import { go, hashOf } from "../router.js";
-import { explainLink, phaseWord, plainly } from "../words.js";
+import { explainLink, phaseWord, plainly } from "../messages.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -26,12 +25,16 @@ export function campaignsView(model) {
 function pasting(model) {
   const trouble = h("div");
   const input = /** @type {HTMLInputElement} */ (h("input", { id: "link", type: "text", autocomplete: "off", spellcheck: "false", autocapitalize: "off" }));
-  const open = button("Open", () => attempt(open, trouble, async () => {
-    const task = await model.accept(fragmentOf(input.value, location));
-    input.value = "";
-    go("about", task);
-    void model.look(task);
-  }, explainLink));
+  const open = actionButton("Open", trouble, async () => {
+    try {
+      const task = await model.accept(fragmentOf(input.value, location));
+      input.value = "";
+      go("about", task);
+      void model.look(task);
+    } catch (wrong) {
+      throw new Error(explainLink(wrong));
+    }
+  });
   return h("details.card", null, h("summary", null, "Paste a link"), h("label", { for: "link" }, "Invitation link"), input,
     h("div.buttons", null, open), trouble);
 }

@@ -1,18 +1,15 @@
-// @ts-check
 // This phone: install the page, how safe its storage is, which version of the code runs, forget everything.
 
 import { h } from "../../../web/common/dom.js";
 import { SERVED_CODE } from "../about.js";
 import { canInstall, install, isInstalled } from "../install.js";
-import { attempt, button, confirmed, part, title } from "../parts.js";
+import { ask, button, part, title } from "../../../web/common/parts.js";
 import { go } from "../router.js";
-import { explain } from "../words.js";
 
 /** @typedef {import("../types.js").Model} Model */
 
 /** @param {Model} model */
 export function deviceView(model) {
-  const trouble = h("div");
   const stored = part("p", null, (/** @type {boolean} */ kept) => [kept
     ? "Your browser has promised to keep what this page stores."
     : "Your browser may delete what this page stores when room is short, or when you have not opened it for weeks. Install the page, and claim rewards soon after a campaign ends."]);
@@ -20,8 +17,8 @@ export function deviceView(model) {
     h("section.card", { "aria-labelledby": "storage" }, h("h2", { id: "storage" }, "Storage"),
       h("p", null, "Recordings, keys, receipts and rewards are stored in this browser, on this phone, and nowhere else. There is no copy: with another phone or browser you start anew."), stored.element),
     installing(),
-    h("section.card", { "aria-labelledby": "code" }, h("h2", { id: "code" }, "The code of this page"), ...SERVED_CODE.map((said) => h("p", null, said))),
-    forgetting(model, trouble), trouble);
+    h("section.card", { "aria-labelledby": "code" }, h("h2", { id: "code" }, "The code of this page"), ...SERVED_CODE.map((text) => h("p", null, text))),
+    forgetting(model));
   const update = () => void model.persisted().then(stored.show);
   update();
   return { element, update };
@@ -37,16 +34,13 @@ function installing() {
   return section;
 }
 
-/** @param {Model} model @param {HTMLElement} trouble */
-function forgetting(model, trouble) {
-  const forget = button("Forget everything", async () => {
-    const words = ["Leaves every campaign, and deletes all recordings, keys, receipts and rewards from this phone. This cannot be undone. Rewards that were not claimed are lost."];
-    if (!(await confirmed({ heading: "Forget everything?", words, yes: "Forget everything" }))) return;
-    await attempt(forget, trouble, async () => {
-      await model.forgetAll();
-      go("campaigns");
-    }, explain);
-  }, { kind: "danger" });
+/** @param {Model} model */
+function forgetting(model) {
+  const text = ["Leaves every campaign, and deletes all recordings, keys, receipts and rewards from this phone. This cannot be undone. Rewards that were not claimed are lost."];
+  const forget = button("Forget everything", () => ask({ title: "Forget everything?", text, action: "Forget everything" }, async () => {
+    await model.forgetAll();
+    go("campaigns");
+  }), { kind: "danger" });
   return h("section.card", { "aria-labelledby": "forget-all" }, h("h2", { id: "forget-all" }, "Forget everything"),
     h("p", null, "Every campaign, every recording, every key."), forget);
 }

@@ -1,14 +1,13 @@
-// @ts-check
 // Recording: choose the activity, start, stop; see it, delete it; or import a CSV file.
 
 import { h, table } from "../../../web/common/dom.js";
 import { duration, moment } from "../../../web/common/format.js";
 import { leastSeconds, recordsWithSensors, sensorsOf } from "../about.js";
 import { notRecorded } from "../enough.js";
-import { button, confirmed, notice, part, title } from "../parts.js";
+import { ask, button, notice, part, title } from "../../../web/common/parts.js";
 import { hashOf } from "../router.js";
 import { RecordingSession } from "../session.js";
-import { explain } from "../words.js";
+import { explain } from "../messages.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -97,8 +96,8 @@ function activity(label, first) {
 function recordings(model, task, definition, found, refresh) {
   const short = leastSeconds(definition);
   const remove = async (/** @type {RecordingView} */ { id, label, seconds }) => {
-    const words = [`${label}, ${duration(seconds)}. Rounds that you have sent already stay as they are.`];
-    if (!(await confirmed({ heading: "Delete this recording?", words, yes: "Delete" }))) return;
+    const text = [`${label}, ${duration(seconds)}. Rounds that you have sent already stay as they are.`];
+    if (!(await ask({ title: "Delete this recording?", text, action: "Delete" }))) return;
     await model.deleteRecording(task, id);
     await refresh();
     document.getElementById("kept")?.closest("section")?.querySelector("button")?.focus();

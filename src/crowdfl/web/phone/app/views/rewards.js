@@ -1,11 +1,10 @@
-// @ts-check
 // Rewards: by round, the one claim at the end, and until when.
 
 import { h, table } from "../../../web/common/dom.js";
 import { duration, moment, money } from "../../../web/common/format.js";
 import { nothingEarnedWords } from "../about.js";
-import { attempt, button, confirmed, notice, part, title } from "../parts.js";
-import { explain, sentence } from "../words.js";
+import { actionButton, ask, button, notice, part, title } from "../../../web/common/parts.js";
+import { sentence } from "../messages.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -48,17 +47,13 @@ function byRound(rounds, nothing) {
  */
 function claiming(model, task, claim, window) {
   const trouble = h("div");
-  const rest = button("Claim without the missing rewards", async () => {
-    const question = { heading: "Claim without them?", words: ["A claim is paid once. What is missing now is then lost."], yes: "Claim the rest" };
-    if (await confirmed(question)) await attempt(rest, trouble, () => model.claim(task, true), explain);
-  });
+  const question = { title: "Claim without them?", text: ["A claim is paid once. What is missing now is then lost."], action: "Claim the rest" };
+  const rest = button("Claim without the missing rewards", () => ask(question, () => model.claim(task, true)));
   rest.hidden = true;
-  const send = button("Claim now", () => attempt(send, trouble, async () => {
-    await model.claim(task, false).catch((wrong) => {
-      rest.hidden = wrong?.name !== "NotReady";
-      throw wrong;
-    });
-  }, explain), { kind: "main", id: "claim" });
+  const send = actionButton("Claim now", trouble, () => model.claim(task, false).catch((wrong) => {
+    rest.hidden = wrong?.name !== "NotReady";
+    throw wrong;
+  }), { kind: "main", id: "claim" });
   return [
     h("p", { role: "status" }, words(claim, window)),
     claim.why && notice(["refused", "paid"].includes(claim.state) ? "bad" : "warn", sentence(claim.why)),

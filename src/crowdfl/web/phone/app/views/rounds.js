@@ -1,12 +1,11 @@
-// @ts-check
 // Rounds: what happens now, whether the update arrived, and how the model does on the owner's own recordings.
 
 import { h, table } from "../../../web/common/dom.js";
 import { moment, money, percent } from "../../../web/common/format.js";
 import { plot } from "../../../web/common/plot.js";
-import { button, notice, part, title } from "../parts.js";
+import { button, notice, part, title } from "../../../web/common/parts.js";
 import { hashOf } from "../router.js";
-import { grouped, mineWord, roundWord, sentence } from "../words.js";
+import { grouped, mineWord, roundWord, sentence } from "../messages.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */

@@ -1,0 +1,205 @@
+"""The points of a `bench scale` run: a round of so many people, dealt here, its roles each in a process of its own."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdfl.crypto.compute import Threads
+from crowdfl.crypto.sealing import AudienceKey
+from crowdfl.errors import ProtocolError
+from crowdfl.protocols.common.keyed import keyed_party
+from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
+from crowdfl.protocols.common.smul import PolynomialsRequest
+from crowdfl.protocols.exchange import Silent
+from crowdfl.protocols.hardened.prirwd import LanesRequest
+from crowdfl.protocols.hardened.shape import ReaderBundle
+from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, TaskSpec, Tools, width_budget
+from crowdfl.protocols.registry import profile_named
+from crowdfl.settings import MILLION, TaskSettings, to_millionths
+from crowdfl_lab.bench.scale.growth import ScalePoint
+from crowdfl_lab.bench.scale.role import END, PUBLICATION, UPLOADS, read_frame, write_frame
+from crowdfl_lab.bench.workload import SIGMA, made_up_weights, packed_model, sealed_publication
+from crowdfl_lab.report.results import Figure
+from crowdfl_lab.timing import timed_call
+
+FEWEST = 3  # uploads that a round needs
+_EVERY_ROW = 1 << 40
+_WHOLE = (DivideRequest.kind, GuardRequest.kind, PolynomialsRequest.kind)  # requests for divisions: never cut
+
+
+class ChildRole:
+    """A role in a fresh process, as the parent sees it."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        command = [sys.executable, "-m", "crowdfl_lab.bench.scale.role"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 -- our own
+        self.name = order["role"] if order["role"] == "participant" else order["role"].upper()
+        self.sample = f"{order.get('rows')} powers"
+        self.send(json.dumps(order).encode())
+
+    def send(self, frame: bytes) -> None:
+        """To the role; one that has died is found out when it is asked for its figures."""
+        assert self.process.stdin is not None  # noqa: S101 -- a pipe was asked for
+        with suppress(BrokenPipeError):
+            write_frame(self.process.stdin, frame)
+
+    def receive(self) -> bytes:
+        assert self.process.stdout is not None  # noqa: S101
+        return read_frame(self.process.stdout)
+
+    def figures(self) -> dict[str, Figure]:
+        said = self.receive()
+        self.process.communicate()
+        code = self.process.returncode
+        if code or not said:
+            raise ProtocolError(f"{self.name} ended with exit code {code}; its error output is above")
+        measured = json.loads(said)
+        seconds, sampled = measured["seconds"], measured["sampled"]
+        found = {stage: Figure(s, "s", self.sample if stage in sampled else "") for stage, s in seconds.items()}
+        found["memory, reading" if "read" in seconds else "memory, working"] = Figure(measured["memory"], "B")
+        return {f"{self.name}: {name}": figure for name, figure in found.items()}
+
+
+class RoundPoint:
+    """One round of `crowd` people, measured at `x` of an axis."""
+
+    def __init__(self, axis: str, x: int, crowd: int, spec: TaskSpec, *, enrolled: int, **order: Any) -> None:  # noqa: ANN401
+        self.axis, self.x, self.crowd, self.spec, self.order = axis, x, crowd, spec, order
+        self.profile = profile_named(spec.settings.profile)
+        self.dealing = self.profile.deal(spec, insecure_test_key=order["insecure_test_key"])
+        self.people = [ParticipantKeys.fresh(f"p{i:07}") for i in range(enrolled)]
+
+    def measured(self) -> ScalePoint:
+        with tempfile.TemporaryDirectory(prefix="crowdfl-bench-") as name:
+            figures = self.prepare(Path(name))
+            servers, counts = self._servers(Path(name))
+            figures |= servers | self.read(Path(name))
+        return ScalePoint(self.axis, self.x, self.crowd, counts, figures)
+
+    def prepare(self, folder: Path) -> dict[str, Figure]:
+        """Uploads, and what is dealt."""
+        raise NotImplementedError
+
+    def read(self, folder: Path) -> dict[str, Figure]:
+        """What a reader's part costs."""
+        raise NotImplementedError
+
+    def child(self, role: str, folder: Path) -> ChildRole:
+        bundle: bytes = getattr(self.dealing, role)
+        people = [(one.identity.who, one.identity.signing.hex(), one.identity.reading.hex()) for one in self.people]
+        order = {"role": role, "folder": str(folder), "bundle": bundle.hex(), "people": people, "crowd": self.crowd}
+        task = self.spec.settings.model_dump(mode="json")
+        return ChildRole(order | {"task": task, "parameters": self.spec.parameters} | self.order)
+
+    def _servers(self, folder: Path) -> tuple[dict[str, Figure], dict[str, int]]:
+        """SP and CSP, their messages carried from one to the other and counted."""
+        sp, csp = self.child("sp", folder), self.child("csp", folder)
+        counts = dict.fromkeys(("to_csp", "to_sp", "requests", "longest", "division", "lanes"), 0)
+        while request := sp.receive():
+            csp.send(request)
+            reply, kind = csp.receive(), Message.kind_of(request)
+            sp.send(reply)
+            counts["to_csp"] += len(request)
+            counts["to_sp"] += len(reply)
+            counts["requests"] += 1
+            counts["longest"] = max(counts["longest"], len(request), len(reply))
+            counts["division"] = max(counts["division"], len(request) if kind in _WHOLE else 0)
+            counts["lanes"] += len(reply) if kind == LanesRequest.kind else 0
+        csp.send(END)
+        return sp.figures() | csp.figures(), counts | {"parameters": self.spec.parameters}
+
+
+class HardenedPoint(RoundPoint):
+    """Everyone sends the same upload. `rows` powers of each batch are computed, or all where rewards are measured."""
+
+    def __init__(
+        self,
+        axis: str,
+        x: int,
+        parameters: int,
+        crowd: int,
+        rows: int,
+        *,
+        insecure_test_key: bool,
+        **task: Any,  # noqa: ANN401
+    ) -> None:
+        rewards, self.budget = axis in ("rewarded", "lanes"), width_budget(TaskSettings(**task), parameters, SIGMA)
+        order = {"rows": _EVERY_ROW if rewards else rows, "uploads": 1, "insecure_test_key": insecure_test_key}
+        spec, enrolled = TaskSpec("scale", TaskSettings(**task), parameters), crowd if rewards else 0
+        super().__init__(axis, x, crowd, spec, enrolled=enrolled, payment=enrolled * MILLION, **order)
+
+    def measured(self) -> ScalePoint:
+        point, budget = super().measured(), self.budget
+        sizes = {"ciphertexts": budget.ciphertexts + 1, "buckets": budget.buckets, "slots": budget.slots}
+        return ScalePoint(self.axis, self.x, self.crowd, point.counts | sizes, point.figures)
+
+    def prepare(self, folder: Path) -> dict[str, Figure]:
+        """A participant's own cost does not depend on how many there are."""
+        encrypting = self.child("participant", folder).figures()
+        upload = {"upload": Figure((folder / UPLOADS).stat().st_size, "B")}
+        return upload | (encrypting if self.crowd == FEWEST else {})
+
+    def read(self, folder: Path) -> dict[str, Figure]:
+        """Of a publication whose values are known: that of sampled servers is worth nothing."""
+        if self.crowd != FEWEST:
+            return {}
+        tools = Tools(Threads(), insecure_test_key=self.order["insecure_test_key"], observer=Silent())
+        csp = self.profile.csp(self.spec, self.dealing.csp, tools)
+        public, audience = keyed_party(csp).public, ReaderBundle.from_bytes(self.dealing.participant, Limits.plain())
+        rows = packed_model(self.budget, public, made_up_weights(self.spec.parameters, 2021), 1)
+        task, upload = self.spec.task(public), (folder / UPLOADS).read_bytes()
+        publication = sealed_publication(task, csp, AudienceKey(audience.audience), rows, upload)
+        size = (folder / PUBLICATION).write_bytes(publication)
+        return {"publication": Figure(size, "B")} | self.child("participant", folder).figures()
+
+
+class SharesPoint(RoundPoint):
+    """Everyone's upload is real, made here of one update with a fresh seed each, one after another into one file."""
+
+    def __init__(self, axis: str, x: int, parameters: int, crowd: int, task: TaskSettings) -> None:
+        order = {"rows": _EVERY_ROW, "uploads": crowd, "insecure_test_key": False}
+        payment = 0 if task.budget is None else to_millionths(task.budget)
+        spec = TaskSpec("scale", task, parameters)
+        super().__init__(axis, x, crowd, spec, enrolled=crowd, payment=payment, **order)
+
+    def prepare(self, folder: Path) -> dict[str, Figure]:
+        """A participant's figure is the mean of all; KGC's where a round has files."""
+        task, parameters, spent = self.spec.settings, self.spec.parameters, 0.0
+        update = made_up_weights(parameters, 2021)
+        update *= (task.max_norm or 1.0) / 2 / np.linalg.norm(update)
+        with (folder / UPLOADS).open("wb") as file:
+            for keys in self.people:
+                side = self._person(keys)
+                start = time.process_time()
+                upload = side.encrypt_update(update, 1, 1)
+                spent += time.process_time() - start
+                file.write(upload)
+        each = Figure(spent / self.crowd, "s", f"the mean of {self.crowd:,}")
+        found = {"participant: encrypt": each, "upload": Figure(len(upload), "B")}
+        if self.profile.dealt_bytes(task, parameters):
+            start = time.process_time()
+            files = {role: self.profile.dealt(self.spec, self.dealing.source, role, 1) for role in ("sp", "csp")}
+            found["KGC: deal"] = Figure(time.process_time() - start, "s")
+            sizes = [(folder / f"{role}.dealt").write_bytes(dealt) for role, dealt in files.items()]
+            found["dealt"] = Figure(sum(sizes), "B")
+        return found
+
+    def read(self, folder: Path) -> dict[str, Figure]:
+        publication = (folder / PUBLICATION).read_bytes()
+        seconds, average = timed_call(lambda: self._person(self.people[0]).read(publication, 1))
+        if average.total != self.crowd:
+            raise ProtocolError(f"{average.total} of {self.crowd} uploads are in the average")
+        return {"participant: read": Figure(seconds, "s"), "publication": Figure(len(publication), "B")}
+
+    def _person(self, keys: ParticipantKeys) -> ParticipantProtocol:
+        side = self.profile.participant(self.spec, self.dealing.participant, keys, Tools(Threads(1), observer=Silent()))
+        side.resume(None, np.zeros(self.spec.parameters))
+        return side

@@ -1,1 +1,0 @@
-"""`crowdfl exchange`: how organisations come to know each other's keys."""

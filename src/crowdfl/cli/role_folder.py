@@ -1,0 +1,375 @@
+"""A role's folder and its public part: all that others must know of it, in one file without a secret, and its fingerprint.
+
+A token is made by whoever will show it; the part tells its SHA-256 alone. So nothing that is exchanged has to be kept secret,
+and two people who read the fingerprint to each other know that nobody has changed it on the way. `install` puts a peer's part
+to use: whom to trust, which token to take, which keys to expect, where to call.
+"""
+
+import datetime
+import hashlib
+import ipaddress
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from pydantic import Field
+
+from crowdfl.errors import Conflict, PackageMissing, SettingsError
+from crowdfl.schema import Expected, Settings
+from crowdfl.services.http.tls import CertificateFiles, below, key_pin, require_usable
+from crowdfl.services.http.wire import token_digest
+from crowdfl.settings import RequesterSettings, origin_of
+from crowdfl.storage.atomic import read_secret, write_private
+from crowdfl.storage.settings_file import SERVICES, put_settings, read_settings
+from crowdfl.storage.signing import signing_key
+
+SERVERS = ("kgc", "sp", "csp")
+PEERS = {"kgc": ("sp", "csp", "requester"), "sp": ("kgc", "csp", "requester"), "csp": ("kgc", "sp")}
+PEERS |= {"requester": ("kgc", "sp")}  # whom each role must know
+HOLDS = {"kgc": (), "sp": ("kgc", "csp"), "csp": ("kgc",), "requester": ("kgc", "sp")}  # whom each calls with a token
+SUFFIX = ".public.json"
+_LOOPBACK = {"localhost", "127.0.0.1"}  # whoever speaks for it is on the same machine
+_GROUPS, _DIGITS = 8, 5  # 10^40: beyond 2^132
+_LONGEST = 100_000
+NAME = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+
+_Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$"), Expected("64 lower-case hexadecimal digits")]
+_Digests = Annotated[tuple[_Digest, ...], Field(strict=False, max_length=2), Expected("a list of at most two digests")]
+
+
+class PublicPart(Settings):
+    """What `sp.public.json` and its like hold."""
+
+    version: Literal[1] = Field(description="Of this form.")
+    role: Literal["kgc", "sp", "csp", "requester"] = Field(description="Whose part it is.")
+    name: Annotated[str, Field(pattern=f"^{NAME}$"), Expected("1 to 64 letters, digits, - and _")] = Field(
+        description="The role itself, or the name of a requester."
+    )
+    url: str | None = Field(description="Where others reach it; a requester is called by nobody.")
+    authority: str | None = Field(
+        description="The certificate, in PEM, of whoever vouches for its TLS key; null: one that every system knows."
+    )
+    tls_keys: _Digests = Field(description="SHA-256 of its TLS public key, and of the next one while it is renewed.")
+    key: _Digest | None = Field(description="The Ed25519 public key that it signs with, in hexadecimal.")
+    tokens: dict[str, _Digest] = Field(description="SHA-256 of the token that it made for each service it calls.")
+
+    @property
+    def fingerprint(self) -> str:
+        """Of every value here, in groups that two people can read to each other."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        number = int.from_bytes(hashlib.sha256(f"crowdfl public part 1\n{text}".encode()).digest(), "big")
+        digits = f"{number % 10 ** (_GROUPS * _DIGITS):0{_GROUPS * _DIGITS}d}"
+        return " ".join(digits[i : i + _DIGITS] for i in range(0, len(digits), _DIGITS))
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url or "").hostname or ""
+
+    def text(self) -> str:
+        return json.dumps(self.model_dump(mode="json"), indent=1) + "\n"
+
+
+def same_digits(one: str, other: str) -> bool:
+    """However the groups were typed."""
+    return re.sub(r"[\s-]", "", one) == re.sub(r"[\s-]", "", other)
+
+
+def read_part(path: Path) -> PublicPart:
+    """A part that makes sense; nothing says yet whose it really is."""
+    try:
+        with path.open("rb") as file:
+            found = json.loads(file.read(_LONGEST))
+    except (FileNotFoundError, IsADirectoryError):
+        raise SettingsError(f"there is no public part at {path}") from None
+    except (ValueError, RecursionError) as wrong:
+        raise SettingsError(f"{path} is not a public part: {type(wrong).__name__} {wrong}") from None
+    if not isinstance(found, dict):
+        raise SettingsError(f"{path} is not a public part: expected a JSON object, as `crowdfl init --role` writes it")
+    part = PublicPart.parse(found, path)
+    for fault in _all_faults(part):
+        raise SettingsError(f"{path}: {fault}; ask its owner for another")
+    return part
+
+
+def write_part(path: Path, part: PublicPart) -> None:
+    """One that others would refuse is not written."""
+    for fault in _all_faults(part):
+        raise SettingsError(f"{fault}: correct the settings, or make a new folder with `crowdfl init --role`")
+    write_private(path, part.text().encode(), overwrite=True)
+
+
+def require_vouching(authority: Path, host: str) -> None:
+    """A role's own authority, before it signs for a host that it cannot vouch for."""
+    for fault in _authority_faults(authority.read_text(), host):
+        raise SettingsError(f"{fault}: correct `host`, or make a new folder with `crowdfl init --role`")
+
+
+def _all_faults(part: PublicPart) -> Iterator[str]:
+    return _requester_faults(part) if part.role == "requester" else _server_faults(part)
+
+
+def _faults(part: PublicPart) -> Iterator[str]:
+    if set(part.tokens) != set(HOLDS[part.role]):
+        yield f"`tokens` of {part.role} are for {', '.join(HOLDS[part.role]) or 'nobody'}"
+
+
+def _requester_faults(part: PublicPart) -> Iterator[str]:
+    yield from _faults(part)
+    if part.name in SERVERS or part.url or part.authority or part.tls_keys or part.key:
+        yield "a requester has a name of its own, and tokens alone"
+
+
+def _server_faults(part: PublicPart) -> Iterator[str]:
+    yield from _faults(part)
+    if part.name != part.role:
+        yield f"`name` of {part.role} is {part.name!r}"
+    if not re.fullmatch(r"https://[A-Za-z0-9._:\[\]-]+", part.url or "") or not part.host:
+        yield "`url` is not an address such as https://host:7101"
+    if not part.tls_keys:
+        yield "`tls_keys` is empty"
+    if (part.key is None) != (part.role == "csp"):
+        yield "`key` is what KGC and SP sign with, and CSP has none"
+    if part.authority is not None:
+        yield from _authority_faults(part.authority, part.host)
+
+
+def _authority_faults(pem: str, host: str) -> Iterator[str]:
+    """An authority that could vouch for other hosts would speak for other roles to whoever trusts both."""
+    try:
+        (certificate,) = x509.load_pem_x509_certificates(pem.encode())
+        is_ca = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        names = certificate.extensions.get_extension_for_class(x509.NameConstraints)
+    except (ValueError, x509.ExtensionNotFound):
+        yield "`authority` is not one certificate of an authority that is restricted to a host"
+        return
+    allowed = [_plain(name) for name in names.value.permitted_subtrees or ()]
+    kinds = {type(name) for name in names.value.permitted_subtrees or ()}
+    if not (is_ca and names.critical and {x509.DNSName, x509.IPAddress} <= kinds):
+        yield "`authority` is not restricted to a host"
+    elif not set(allowed) <= _LOOPBACK | {_canonical(host)}:
+        yield f"`authority` could vouch for hosts other than {host}"
+    elif not {below(name) for name in allowed} - {None} <= {
+        _plain(name) for name in names.value.excluded_subtrees or ()
+    }:
+        yield f"`authority` could vouch for subdomains of {host}: its owner makes another with `crowdfl init --role`"
+    if certificate.not_valid_after_utc < datetime.datetime.now(datetime.UTC):
+        yield "`authority` has expired"
+
+
+def _canonical(host: str) -> str:
+    """One address has several spellings."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host.lower()
+
+
+def _plain(name: x509.GeneralName) -> str:
+    """A host; of a network of several, what no host is called."""
+    if isinstance(name, x509.IPAddress) and isinstance(name.value, ipaddress.IPv4Network | ipaddress.IPv6Network):
+        return str(name.value.network_address) if name.value.num_addresses == 1 else str(name.value)
+    return str(name.value).lower()
+
+
+BUNDLE = "peers/ca.pem"  # whom the role trusts: everyone it has accepted, and itself
+_SIGNERS = ("kgc", "sp")
+
+
+class RoleFolder:
+    """A role's settings file and what lies beside it; the settings need not be complete yet."""
+
+    def __init__(self, settings: Path) -> None:
+        self.settings, self.folder = settings, settings.resolve().parent
+        self.found: Mapping[str, Any] = read_settings(settings)
+        self.role = str(self.found.get("role"))
+        if self.role not in PEERS:
+            raise SettingsError(f'{settings} does not say whose settings these are: add a line such as role = "sp"')
+
+    @property
+    def name(self) -> str:
+        return str(self.found.get("name", "requester")) if self.role == "requester" else self.role
+
+    @property
+    def public(self) -> Path:
+        return self.folder / f"{self.name}{SUFFIX}"
+
+    @property
+    def tls(self) -> CertificateFiles:
+        files = self.found.get("certificate"), self.found.get("key")
+        if not all(isinstance(name, str) for name in files):
+            raise SettingsError(f"{self.settings} names no `certificate` and `key`: other organisations need TLS")
+        return CertificateFiles(*(self.folder / str(name) for name in files))
+
+    @property
+    def next_tls(self) -> CertificateFiles:
+        """The key that is to take the place of the one in use, where one was made."""
+        return CertificateFiles(*(path.with_stem(f"{path.stem}.next") for path in vars(self.tls).values()))
+
+    @property
+    def authority(self) -> CertificateFiles:
+        """Of the role's own; there is none where certificates come from elsewhere."""
+        return CertificateFiles(self.folder / "authority/ca.pem", self.folder / "authority/ca.key")
+
+    def token_name(self, service: str) -> str:
+        """The file with the token that a service knows this role by, as the settings name it."""
+        table = self.found.get(service)
+        named = table.get("token") if isinstance(table, dict) else self.found.get(f"{service}_token")
+        return named if isinstance(named, str) else f"{service}.token"
+
+    def token(self, service: str) -> Path:
+        return self.folder / self.token_name(service)
+
+    def next_token(self, service: str) -> Path:
+        path = self.token(service)
+        return path.with_name(f"{path.name}.next")
+
+    def part(self, url: str | None = None) -> PublicPart:
+        """The role's own public part, as its files are now; `url` is where it is reached if that is not host and port."""
+        common: dict[str, Any] = {"version": 1, "role": self.role, "name": self.name, "tokens": self._digests()}
+        if self.role not in SERVERS:
+            return PublicPart(**common, url=None, authority=None, tls_keys=(), key=None)
+        files = [files for files in (self.tls, self.next_tls) if files == self.tls or files.certificate.exists()]
+        authority = self.authority.certificate
+        key = signing_key(self.folder / "signing.key").public.hex() if self.role in _SIGNERS else None
+        return PublicPart(
+            **common,
+            url=url or self._url(),
+            authority=authority.read_text() if authority.exists() else None,
+            tls_keys=tuple(dict.fromkeys(key_pin(require_usable(one)) for one in files)),
+            key=key,
+        )
+
+    def accepted(self) -> Iterator[PublicPart]:
+        return map(read_part, sorted((self.folder / "peers").glob(f"*{SUFFIX}")))
+
+    def accepted_path(self, name: str) -> Path:
+        return self.folder / "peers" / f"{name}{SUFFIX}"
+
+    def missing(self) -> list[str]:
+        """The roles that this one needs and has not accepted yet; requesters come and go."""
+        known = {part.role for part in self.accepted()}
+        return [role for role in PEERS[self.role] if role != "requester" and role not in known]
+
+    def _digests(self) -> dict[str, str]:
+        """Of the tokens to come where there are such: the service is about to be told of them."""
+        paths = {name: (self.next_token(name), self.token(name)) for name in HOLDS[self.role]}
+        chosen = {name: coming if coming.exists() else path for name, (coming, path) in paths.items()}
+        return {name: token_digest(read_secret(path, f"token for {name}")) for name, path in chosen.items()}
+
+    def known_url(self) -> str | None:
+        """As others were told: an address behind a proxy is not in the settings."""
+        return read_part(self.public).url if self.public.exists() else None
+
+    def _url(self) -> str:
+        host, port = self.found.get("host"), self.found.get("port")
+        return f"https://{in_url(str(host))}:{port}"
+
+
+def in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+_PINNED = {"kgc": ("sp", "csp"), "csp": ("sp",)}  # whose TLS key each service asks to be proven
+_ADDED_TO = "web_origins"  # a list that has other entries too
+_CHANGES = {
+    "url": "its address",
+    "authority": "who vouches for it",
+    "tls_keys": "its TLS key",
+    "key": "the key that it signs with",
+    "tokens": "its tokens",
+}
+
+
+def install(settings: Path, part: PublicPart, *, replace: bool = False, overlap: float = 0.0) -> list[str]:
+    """Accept a part whose fingerprint was compared; what of it is other than before. Safe to repeat."""
+    own = RoleFolder(settings)
+    if part.role not in PEERS[own.role]:
+        raise SettingsError(f"{own.role} has nothing to do with {part.role}: it knows {', '.join(PEERS[own.role])}")
+    changed = _changed(own, part)
+    if changed and not replace:
+        raise Conflict(
+            f"{part.name} is known here with other values ({', '.join(changed)}): ask its owner, by another way than this "
+            "file came, whether that is meant; then repeat this with --replace"
+        )
+    _require_one_kind(own, part)
+    values = _values(own, part)  # before the part accepted earlier is replaced
+    if own.role in part.tokens:
+        _accept_token(own, part, overlap)
+    (own.folder / "peers").mkdir(mode=0o700, exist_ok=True)
+    write_part(own.accepted_path(part.name), part)
+    _write_bundle(own)
+    model: type[Settings] = RequesterSettings if own.role == "requester" else SERVICES[own.role]
+    put_settings(settings, model, values)
+    return changed
+
+
+def _accept_token(own: RoleFolder, part: PublicPart, overlap: float) -> None:
+    try:
+        from crowdfl.services.http.auth import Tokens  # a requester has not the packages that services need
+    except ModuleNotFoundError as missing:
+        raise PackageMissing(f"a service needs {missing.name}: `pip install 'crowdfl[services]'`") from None
+    Tokens(own.folder / "tokens.json").accept(part.name, part.role, part.tokens[own.role], overlap)
+
+
+def _changed(own: RoleFolder, part: PublicPart) -> list[str]:
+    """What is known of this peer, from a part accepted before or written into the settings, and would be replaced."""
+    before = next((known for known in own.accepted() if known.name == part.name), None)
+    if before is not None:
+        return [words for name, words in _CHANGES.items() if getattr(before, name) != getattr(part, name)]
+    values, found = _values(own, part), own.found
+    return [
+        f"`{name}` in the settings"
+        for name, value in values.items()
+        if name != _ADDED_TO
+        if (isinstance(value, dict) and any(item != found.get(name, {}).get(key, item) for key, item in value.items()))
+        or (not isinstance(value, dict) and found.get(name, value) != value)
+    ]
+
+
+def _values(own: RoleFolder, part: PublicPart) -> dict[str, Any]:
+    """The settings that follow from a peer's part."""
+    if part.role == "requester":
+        return {}
+    values: dict[str, Any] = {} if part.authority is None else {"ca": BUNDLE}
+    token = own.token_name(part.role)
+    if own.role == "requester":
+        values |= {part.role: part.url, f"{part.role}_token": token}
+    elif part.role in HOLDS[own.role]:
+        values[part.role] = {"url": part.url, "token": token}
+    if part.role in _PINNED.get(own.role, ()):
+        values["pins"] = {part.role: list(part.tls_keys)}
+    if own.role == "kgc" and part.role == "sp":
+        values[_ADDED_TO] = _web_origins(own, part)
+    if part.key is not None:
+        values[f"{part.role}_key"] = part.key
+    return values
+
+
+def _web_origins(own: RoleFolder, sp: PublicPart) -> list[str]:
+    """KGC answers the page for phones where SP serves it; the place of one that moved is left out."""
+    now = origin_of(sp.url or "")
+    left = {origin_of(known.url) for known in own.accepted() if known.role == "sp" and known.url} - {now}
+    return list(dict.fromkeys([*(origin for origin in own.found.get(_ADDED_TO, ()) if origin not in left), now]))
+
+
+def _require_one_kind(own: RoleFolder, part: PublicPart) -> None:
+    """One file says whom to trust: authorities of roles' own, or, without it, those that every system knows."""
+    others = [known for known in own.accepted() if known.role != "requester" and known.name != part.name]
+    if part.role != "requester" and any((known.authority is None) != (part.authority is None) for known in others):
+        raise SettingsError(
+            f"some peers bring an authority of their own and {part.name} differs: put all certificates to trust into one file "
+            "and name it as `ca`, or let every role use `crowdfl init --role`"
+        )
+
+
+def _write_bundle(own: RoleFolder) -> None:
+    ours = own.authority.certificate
+    found = [ours.read_text()] if ours.exists() else []
+    found += [known.authority for known in own.accepted() if known.authority is not None]
+    if found:
+        text = "".join(pem.rstrip("\n") + "\n" for pem in dict.fromkeys(found))
+        write_private(own.folder / BUNDLE, text.encode(), overwrite=True)

@@ -1,0 +1,137 @@
+"""What the sides of every profile that pays claims have alike: who takes part, SP's seeds, a participant's rewards."""
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.errors import FormatError, KeyMismatch, SeedReused
+from crowdfl.protocols import claims
+from crowdfl.protocols.claims import Claim, ClaimsSp, RewardEnvelope
+from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.party import Party
+from crowdfl.protocols.profile import Identity, ParticipantKeys, TaskSpec
+
+
+@dataclass
+class Roster:
+    """The public keys of the participants that KGC has certified."""
+
+    signing: dict[str, bytes] = field(default_factory=dict)
+    reading: dict[str, bytes] = field(default_factory=dict)
+
+    def add(self, identity: Identity) -> None:
+        """One more, or the same again; another key under a known name is refused."""
+        known = (self.signing.get(identity.who, identity.signing), self.reading.get(identity.who, identity.reading))
+        if known != (identity.signing, identity.reading):
+            raise KeyMismatch(f"{identity.who} is enrolled with other keys")
+        self.signing[identity.who], self.reading[identity.who] = identity.signing, identity.reading
+
+
+@dataclass(frozen=True)
+class MaskSeed:
+    """A seed, and the hash of what it masks. **It never serves two sums**: their difference would be a late participant's
+    update in the clear."""
+
+    seed: bytes = field(repr=False)
+    digest: bytes
+
+    @classmethod
+    def bound_to(cls, bound: bytes) -> "MaskSeed":
+        return cls(secrets.token_bytes(SEED_BYTES), bound)
+
+    @property
+    def shown(self) -> bytes:
+        """The seed of R, which readers are given. The blinds come from `seed` itself, which nobody is: else a reader together
+        with CSP could strip them off."""
+        return Coins(self.seed).child("shown").take(SEED_BYTES)
+
+    def to_bytes(self) -> bytes:
+        return self.seed + self.digest
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "MaskSeed":
+        if len(data) != 2 * SEED_BYTES:
+            raise FormatError(f"a mask seed has {2 * SEED_BYTES} bytes, not {len(data)}")
+        return cls(data[:SEED_BYTES], data[SEED_BYTES:])
+
+    def require(self, bound: bytes) -> None:
+        """Refuse to mask anything but what this seed is bound to."""
+        if bound != self.digest:
+            raise SeedReused(
+                "this round was begun with another set of uploads already, and its seed masks that one alone"
+            )
+
+
+class PaidSp:
+    """SP: knows the participants, makes each seed durable before it is used, pays claims."""
+
+    def __init__(self, task: str, csp_key: bytes, limits: Limits) -> None:
+        self.roster = Roster()
+        self._claim_limits, self._claims = limits, ClaimsSp(task, csp_key, self.roster.signing, limits)
+        self._seeds: dict[str, MaskSeed] = {}  # of this round, by what they are for
+        self._keep_seed: Callable[[str, bytes], None] = lambda purpose, seed: None
+
+    def enrol(self, identity: Identity) -> None:
+        self.roster.add(identity)
+
+    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
+        self._seeds |= {purpose: MaskSeed.from_bytes(state) for purpose, state in known.items()}
+        self._keep_seed = keep
+
+    def _seed_for(self, purpose: str, bound: bytes) -> MaskSeed:
+        """The seed that is bound to what has this hash: durable before anything that it masks leaves."""
+        state = self._seeds.get(purpose)
+        if state is None:
+            state = MaskSeed.bound_to(bound)
+            self._keep_seed(purpose, state.to_bytes())
+            self._seeds[purpose] = state
+        state.require(bound)
+        return state
+
+    def claimant(self, claim: bytes) -> str:
+        return Claim.from_bytes(claim, self._claim_limits).participant
+
+    def check_claim(self, claim: bytes) -> str:
+        return self._claims.check(claim).participant
+
+    def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]:
+        return self._claims.pay(claim, attestation)
+
+
+@dataclass(frozen=True)
+class RewardForm:
+    """How a task's rewards are written: modulo n, in so many bytes, in millionths / 2^fraction; `largest` is in millionths."""
+
+    n: int
+    width: int
+    fraction: int
+    largest: int
+
+
+class PaidParticipant:
+    """A phone: opens its rewards and claims them."""
+
+    def __init__(self, party: Party, spec: TaskSpec, keys: ParticipantKeys, csp_key: bytes) -> None:
+        self._send, self.who, self.signing, self.reader = party.send, keys.who, keys.signing, keys.reader
+        self._spec, self._csp_key = spec, csp_key
+        self._envelopes: dict[int, RewardEnvelope] = {}
+        self._amounts: dict[int, int] = {}
+
+    def _reward_form(self) -> RewardForm:
+        """`RewardsOff` in a task without rewards."""
+        raise NotImplementedError
+
+    def open_reward(self, envelope: bytes, round_number: int) -> int:
+        """Millionths; one outside the round's budget is refused, and in no claim."""
+        form, context = self._reward_form(), self._spec.context(round_number)
+        message = RewardEnvelope.from_bytes(envelope, Limits.plain())
+        reward = claims.open_reward(message, self.reader, self._csp_key, context, self.who, form.width, form.n)
+        amount = claims.payable(reward, form.fraction, form.largest)
+        self._envelopes[round_number], self._amounts[round_number] = message, amount
+        return amount
+
+    def claim(self) -> bytes:
+        _ = self._reward_form()
+        claim = claims.make_claim(self._spec.name, self.who, self._amounts, self._envelopes, self.signing)
+        return self._send(claim)

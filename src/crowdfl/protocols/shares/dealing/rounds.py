@@ -1,0 +1,167 @@
+"""What KGC deals for one round: the script that KGC, SP and CSP run alike, and the files it makes.
+
+For the lanes: a mask for every lane, uniform in [0, 2^k) and shared modulo 2^R: what it hides is opened modulo 2^k and computed
+with over the integers. The mask of the sum is uniform modulo 2^R. Inner products of masks are dealt for each block alone: where
+a block is left out, its masks are never combined with anything.
+
+A file ends with a tag that only its server and KGC can make: one that was truncated, altered, or dealt for another task or
+round is refused before anything is computed with it.
+"""
+
+import hmac
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from crowdfl.crypto.shares.limbs import Bytes, block_dots
+from crowdfl.crypto.shares.ring import Stream, Words, expand
+from crowdfl.errors import DealtMaterialDamaged
+from crowdfl.protocols.shares import rules
+from crowdfl.protocols.shares.chain import ROUND_BYTES, bind
+from crowdfl.protocols.shares.circuits import compare
+from crowdfl.protocols.shares.circuits.compare import Comparison, GatedComparison
+from crowdfl.protocols.shares.dealing.correlations import Cards, CountingCards, CspCards, Dealt, KgcCards, SpCards
+from crowdfl.protocols.shares.dealing.keys import seeds_of
+from crowdfl.protocols.shares.rules import DealtRewards
+from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.shares.widths import SAMPLE_BITS, SharesWidths
+
+TAG_BYTES = 32
+SP_ROLE, CSP_ROLE = "sp", "csp"
+WORD = 8
+
+
+@dataclass(frozen=True)
+class SumMasks:
+    """For products with the sum of accepted lanes: its mask a_Z [lanes], <a_i, a_Z> [slots, blocks], <a_Z, a_Z> [blocks]."""
+
+    mask: Bytes = field(repr=False)
+    with_lanes: Bytes = field(repr=False)
+    square: Bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class DealtLanes:
+    """This server's shares of one round's masks; every array ends in an axis of bytes, numbers modulo 2^R.
+
+    `lanes` [slots, lanes]: a; the last slot is the previous sum's, where the rule has one. `squares` [slots, blocks]:
+    <a_i, a_i>. `with_previous` [participants, blocks]: <a_i, a_previous>. For samples: `zeros` modulo 2^128, `roots` b, b^2.
+    """
+
+    lanes: Bytes = field(repr=False)
+    squares: Bytes = field(repr=False)
+    sums: SumMasks | None
+    with_previous: Bytes | None = field(repr=False)
+    zeros: Dealt
+    count_check: Comparison
+    roots: Dealt
+    root_squares: Dealt
+    norm_check: GatedComparison
+
+
+def deal_lanes(cards: Cards, widths: SharesWidths) -> DealtLanes:
+    slots, size = widths.slots, widths.R // 8
+    lanes = cards.narrow_rows(slots * widths.lanes, widths.k, widths.R).share.reshape(slots, widths.lanes, size)
+    people, bits = widths.participants, widths.R
+    return DealtLanes(
+        lanes=lanes,
+        squares=_products(cards, widths, lanes, lanes),
+        sums=_deal_sums(cards, widths, lanes[:people]) if widths.is_paid else None,
+        with_previous=_products(cards, widths, lanes[:people], lanes[people:]) if widths.has_previous else None,
+        zeros=cards.derived(people, SAMPLE_BITS, lambda: [0] * people),
+        count_check=compare.deal(cards, people, SAMPLE_BITS),
+        roots=(roots := cards.uniform(people, bits)),
+        root_squares=cards.derived(people, bits, lambda: [root * root for root in roots.share]),
+        norm_check=compare.deal_gated(cards, people, bits),
+    )
+
+
+def _deal_sums(cards: Cards, widths: SharesWidths, lanes: Bytes) -> SumMasks:
+    mask = cards.uniform_rows(widths.lanes, widths.R).share
+    sizes = _sizes(widths)
+    square = cards.derived_rows(len(sizes), widths.R, lambda: block_dots(mask, mask, sizes, widths.R)[0]).share
+    return SumMasks(mask, _products(cards, widths, lanes, mask[np.newaxis]), square)
+
+
+def _products(cards: Cards, widths: SharesWidths, left: Bytes, right: Bytes) -> Bytes:
+    """Inner products of masks block by block; KGC alone holds the masks themselves, all but the sum's narrow."""
+    sizes, size = _sizes(widths), widths.R // 8
+    shape = (len(left), len(sizes), size)
+
+    def made() -> Bytes:
+        words = low_words(left, widths.k)
+        other = words if right is left else right
+        return block_dots(words, other, sizes, widths.R).reshape(-1, size)
+
+    return cards.derived_rows(len(left) * len(sizes), widths.R, made).share.reshape(shape)
+
+
+def _sizes(widths: SharesWidths) -> list[int]:
+    return [end - start for start, end in widths.blocks]
+
+
+def low_words(rows: Bytes, bits: int) -> Words:
+    """Numbers of at least 64 bits, modulo 2^bits, bits at most 64."""
+    words = np.ascontiguousarray(rows[..., :WORD]).view("<u8")[..., 0]
+    return words & np.uint64((1 << bits) - 1)
+
+
+@dataclass(frozen=True)
+class DealtRound:
+    """What one server has of a round's correlations."""
+
+    lanes: DealtLanes
+    rewards: DealtRewards | None  # None in a task that pays nothing
+
+
+def deal_round(cards: Cards, shape: SharesShape) -> DealtRound:
+    """The script: whoever runs it gets its own part, in the same order."""
+    lanes = deal_lanes(cards, shape.widths)
+    return DealtRound(lanes, rules.deal(cards, shape.rule_widths, lanes.roots) if shape.payment else None)
+
+
+def files(shape: SharesShape, source: bytes, number: int) -> dict[str, bytes]:
+    """KGC: what it deals to both servers for a round; the same each time."""
+    if not shape.widths.is_checked:
+        return {SP_ROLE: b"", CSP_ROLE: b""}
+    seeds = dict(zip((SP_ROLE, CSP_ROLE), seeds_of(source), strict=True))
+    cards = KgcCards(*(_stream(shape, seeds[role], role, number) for role in (SP_ROLE, CSP_ROLE)))
+    deal_round(cards, shape)
+    bodies = dict(zip((SP_ROLE, CSP_ROLE), cards.files(), strict=True))
+    return {role: bodies[role] + _tag(shape, seeds[role], role, number, bodies[role]) for role in bodies}
+
+
+def file_bytes(shape: SharesShape) -> dict[str, int]:
+    """The length of both servers' files of a round, without dealing anything."""
+    if not shape.widths.is_checked:
+        return {}
+    cards = CountingCards()
+    deal_round(cards, shape)
+    return {role: length + TAG_BYTES for role, length in zip((SP_ROLE, CSP_ROLE), cards.lengths(), strict=True)}
+
+
+def received(shape: SharesShape, seed: bytes, role: str, number: int, file: bytes) -> DealtRound:
+    """A server: its part of a round's correlations, from its seed and its file."""
+    body, tag = memoryview(file)[:-TAG_BYTES], file[-TAG_BYTES:]
+    if not hmac.compare_digest(tag, _tag(shape, seed, role, number, body)):
+        raise DealtMaterialDamaged(
+            f"what KGC dealt for round {number} is truncated, altered, or of another task or round: the round is void"
+        )
+    cards = (SpCards if role == SP_ROLE else CspCards)(_stream(shape, seed, role, number), body)
+    dealt = deal_round(cards, shape)
+    cards.require_end()
+    return dealt
+
+
+def _stream(shape: SharesShape, seed: bytes, role: str, number: int) -> Stream:
+    """What a server's own part of a round's correlations comes from."""
+    return Stream(seed, _context("crowdfl dealt 1", shape, role, number))
+
+
+def _tag(shape: SharesShape, seed: bytes, role: str, number: int, body: bytes | memoryview) -> bytes:
+    key = expand(seed, _context("crowdfl dealt tag 1", shape, role, number), 32)
+    return hmac.digest(key, body, "sha256")
+
+
+def _context(label: str, shape: SharesShape, role: str, number: int) -> bytes:
+    return bind(label, shape.spec.name.encode(), role.encode(), number.to_bytes(ROUND_BYTES, "big"))

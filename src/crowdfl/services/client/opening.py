@@ -1,0 +1,195 @@
+"""A requester or a participant, opened from its own files: settings and tokens, or an invitation and a home folder.
+
+It loads nothing that a server is made of.
+"""
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from crowdfl.documents.signed import Certificate, open_document
+from crowdfl.errors import KeyMismatch, SettingsError
+from crowdfl.protocols.profile import Tools
+from crowdfl.retry import Backoff
+from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
+from crowdfl.roles.requester import Requester, own_key
+from crowdfl.services.client.peers import KgcClient, SpClient
+from crowdfl.services.client.transport import Link, Service, SystemClock
+from crowdfl.settings import ParticipantSettings, RequesterSettings
+from crowdfl.storage.atomic import read_secret, write_private
+from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.pools import RandomizerPool
+from crowdfl.storage.settings_file import read_file
+
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+_INVITATION = re.compile(r"invitation-([0-9]{1,18})\.json")
+
+
+@dataclass(frozen=True)
+class RequesterFile:
+    """A requester's settings, the folder they lie in, and the tokens they name."""
+
+    folder: Path
+    settings: RequesterSettings
+    kgc_token: str = field(repr=False)
+    sp_token: str = field(repr=False)
+
+    @classmethod
+    def read(cls, path: Path) -> "RequesterFile":
+        found = read_file(RequesterSettings, path)
+        tokens = read_secret(found.kgc_token, "token for KGC"), read_secret(found.sp_token, "token for SP")
+        return cls(path.resolve().parent, found, *tokens)
+
+    def link(self, url: str) -> Link:
+        return Link(url, self.settings.ca, self.settings.plain_http)
+
+
+@contextmanager
+def open_requester(own: RequesterFile, patience: Backoff | None = None) -> Iterator[Requester]:
+    """`patience`: how long to try if a service cannot be reached, where that is not as usual."""
+    blobs, found = FileBlobs(own.folder / "state"), own.settings
+    kgc = KgcClient(_patient(own.link(found.kgc).as_requester(own.kgc_token, own_key(blobs)), patience))
+    sp = SpClient(_patient(own.link(found.sp).as_requester(own.sp_token, own_key(blobs)), patience))
+    with closing(kgc), closing(sp):
+        tools = Tools.unwatched(insecure_test_key=found.insecure_test_key)
+        yield Requester(blobs, SystemClock(), kgc, sp, found.kgc_key, tools)
+
+
+def write_invitations(
+    own: RequesterFile,
+    requester: Requester,
+    task: str,
+    folder: Path,
+    count: int,
+    days: float,
+    patience: Backoff | None = None,
+) -> list[Path]:
+    """One file per invitation, each with all that its holder needs to find and check the task and its receipts.
+
+    `patience`: how long to try if SP cannot be reached, where that is not as usual.
+    """
+    requester.definition(task)  # an invitation to another's task would open nothing
+    if folder.exists() and not folder.is_dir():
+        raise SettingsError(f"{folder} is a file; name a folder for the invitations")
+    found = own.settings
+    with closing(SpClient(_patient(own.link(found.sp).open(), patience))) as sp:
+        sp_key = sp.key()
+    if found.sp_key not in (None, sp_key):
+        raise KeyMismatch(
+            f"{found.sp} shows another signing key than `sp_key` in the settings: ask SP's operator, trust neither"
+        )
+    contents = {
+        "task": task,
+        "kgc": found.kgc,
+        "sp": found.sp,
+        "kgc_key": found.kgc_key.hex(),
+        "sp_key": sp_key.hex(),
+        "ca": _certificates(found.ca) if found.ca else None,
+        "insecure_test_key": found.insecure_test_key,
+    }
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    first, paths = _first_free(folder), []
+    for number, invitation in enumerate(requester.invite(task, count, days * 86400), start=first):
+        paths.append(folder / f"invitation-{number}.json")
+        write_private(paths[-1], json.dumps({**contents, "invitation": invitation}).encode())
+    return paths
+
+
+def _patient(service: Service, patience: Backoff | None) -> Service:
+    return service if patience is None else replace(service, retries=patience)
+
+
+def _certificates(path: Path) -> str:
+    """Those of a file, without what is written about them, in whatever language."""
+    found = _PEM.findall(path.read_bytes())
+    if not found:
+        raise SettingsError(f"{path} holds no certificate in PEM")
+    return "\n".join(block.decode() for block in found) + "\n"
+
+
+def _first_free(folder: Path) -> int:
+    """Above every number that is taken: a second call must not overwrite invitations that nobody used yet."""
+    names = [_INVITATION.fullmatch(path.name) for path in folder.iterdir()]
+    return max((int(name[1]) for name in names if name), default=-1) + 1
+
+
+_LEAST_FILE = "least-participants"
+_CALLS = Backoff(first=1.0, longest=5.0, deadline=30.0)  # each miss is told; afterwards an agent waits longer
+_Kind = TypeVar("_Kind", bound=Participant)
+
+
+def read_invitation(path: Path) -> ParticipantSettings:
+    """An invitation file, as `crowdfl task invite` writes it."""
+    try:
+        found = json.loads(path.read_text())
+    except (FileNotFoundError, IsADirectoryError):
+        raise SettingsError(f"there is no invitation at {path}") from None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as wrong:
+        raise SettingsError(f"{path} is not an invitation: {type(wrong).__name__} {wrong}") from None
+    if not isinstance(found, dict):
+        raise SettingsError(f"{path} is not an invitation: expected a JSON object, as `crowdfl task invite` writes it")
+    return ParticipantSettings.parse(found, path)
+
+
+@contextmanager
+def invited(
+    invitation: ParticipantSettings, home: Path, kind: type[_Kind], *, joined: bool = False, least: int | None = None
+) -> Iterator[_Kind]:
+    """The participant that an invitation and a home folder make. Its links are closed at the end."""
+    if joined and not (home / "keys").is_file():  # before anything is made there: the home may be mistyped
+        raise SettingsError(f"nobody has joined with the home folder {home}: name the folder you joined with by --home")
+    _require_own(home, invitation.task)
+    with tempfile.TemporaryDirectory() as scratch:
+        ca = Path(scratch) / "ca.pem" if invitation.ca else None
+        if ca is not None:
+            ca.write_text(invitation.ca or "")
+
+        def tell(why: Exception, seconds: float) -> None:
+            person.on_wait(why, seconds)
+
+        def told(url: str) -> Service:
+            return replace(Link(url, ca).open(retries=_CALLS), on_wait=tell)
+
+        with closing(told(invitation.kgc)) as kgc, closing(SpClient(told(invitation.sp))) as sp:
+            blobs = FileBlobs(home)
+            person = kind(
+                invitation.task,
+                blobs,
+                KgcClient(kgc),
+                sp,
+                invitation.kgc_key,
+                Tools.unwatched(insecure_test_key=invitation.insecure_test_key),
+                sp_key=invitation.sp_key,
+                open_stock=lambda public: RandomizerPool.open(home / "randomizers.pool", public),
+                least_participants=kept_least(home / _LEAST_FILE, least),
+            )
+            yield person
+
+
+def _require_own(home: Path, task: str) -> None:
+    """Keys are of one task: with another task's, a platform would refuse, and not say which folder it was."""
+    certificate = home / "certificate"
+    if certificate.is_file() and open_document(certificate.read_text(), Certificate.kind).get("task") != task:
+        raise SettingsError(f"the folder {home} is the home of another task: name another folder for this one")
+
+
+def kept_least(path: Path, chosen: int | None) -> int:
+    """The least number of participants that was chosen now, which is kept, or before; else the usual one."""
+    if chosen is not None:
+        if isinstance(chosen, bool) or not isinstance(chosen, int) or chosen < 1:
+            raise SettingsError(f"`least_participants` is {chosen!r}; expected a whole number, at least 1")
+        write_private(path, str(chosen).encode(), overwrite=True)
+        return chosen
+    if not path.exists():
+        return LEAST_PARTICIPANTS
+    kept = path.read_bytes()[:20]
+    if not kept.isdigit() or int(kept) < 1:
+        raise SettingsError(f"{path} does not hold a number of participants: choose one with --least-participants")
+    return int(kept)

@@ -1,0 +1,117 @@
+// What every part of a participant works with: its task, its keys, what it keeps, and whom it talks to.
+
+import { NotReady } from "../protocol/errors.js";
+import { Holdings } from "./holdings.js";
+import * as shares from "./protocol.js";
+import { requireStatus } from "./status.js";
+
+/** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
+/** @typedef {import("../protocol/documents.js").Definition} Definition */
+/** @typedef {import("../protocol/keys.js").Keys} Keys */
+/** @typedef {import("../protocol/settings.js").SharesTask} SharesTask */
+/** @typedef {(what: string, details: Record<string, any>) => void} OnEvent */
+/** @typedef {Pick<import("./api.js").Platform, "papers" | "initial" | "status" | "enrol" | "enrolAtKgc" | "send" | "uploaded"
+ *    | "average" | "reward" | "claim" | "quit">} ParticipantPlatform */
+
+/**
+ * @typedef {object} Trainer The owner's data and the task's model.
+ * @property {(task: SharesTask, definition: Definition) => Promise<void> | void} [prepare] Throws what would keep it from
+ *   training such a model.
+ * @property {(weights: Float64Array, training: any, round: number) => Promise<{weights: Float64Array, samples: number}>} train
+ *   Throws `NothingToContribute` when there is too little data.
+ * @property {(weights: Float64Array) => Promise<import("./holdings.js").Metrics | null>} evaluate On the owner's held-out data.
+ */
+
+/**
+ * @typedef {object} ContextOptions
+ * @property {string} task
+ * @property {import("./store.js").Store} store
+ * @property {ParticipantPlatform} platform
+ * @property {Bytes} kgcKey What certificates are checked with.
+ * @property {Bytes} spKey What receipts are checked with.
+ * @property {OnEvent} [onEvent]
+ * @property {() => number} [now] Seconds since 1970.
+ * @property {typeof shares} [protocol]
+ */
+
+export class ParticipantContext {
+  /** @param {ContextOptions} options */
+  constructor({ task, store, platform, kgcKey, spKey, onEvent = () => {}, now = () => Date.now() / 1000, protocol = shares }) {
+    this.task = task;
+    this.kept = new Holdings(store, task);
+    this.platform = platform;
+    this.kgcKey = kgcKey;
+    this.spKey = spKey;
+    this.tell = onEvent;
+    this.now = now;
+    this.protocol = protocol;
+    /** @type {AbortSignal | undefined} Ends what is under way. */
+    this.signal = undefined;
+    /** @type {Set<string>} What need not be told again. */
+    this._told = new Set();
+    /** @type {{definition: Definition, shares: SharesTask} | null} */
+    this._opened = null;
+  }
+
+  /** Never held in memory: another tab may have forgotten them. @returns {Promise<Keys>} */
+  keys() {
+    return this.kept.get("keys");
+  }
+
+  async bundle() {
+    return this.protocol.openBundle(await this.kept.get("bundle"));
+  }
+
+  /** What was signed, and what follows from it; opened once: a task's name is the hash of its definition. */
+  async papers() {
+    this._opened ??= await this._open();
+    return this._opened;
+  }
+
+  async shares() {
+    return (await this.papers()).shares;
+  }
+
+  /** Where SP says that the task stands; what cannot be is refused, and never kept. */
+  async status() {
+    const { rounds } = await this.shares();
+    return requireStatus(await this.platform.status(this.task), rounds);
+  }
+
+  async _open() {
+    const text = await this.kept.get("definition");
+    if (text === undefined) throw new NotReady("join the task first");
+    const definition = await this.protocol.openDefinition(text);
+    return { definition, shares: this.protocol.sharesTask(definition) };
+  }
+
+  /** Refuse a task whose averages may be of fewer people than the owner accepts. */
+  async requireCompany() {
+    this.protocol.requireCompany(await this.shares(), await this.kept.get("least"));
+  }
+
+  /**
+   * Work that may take minutes: whoever stops the agent does not wait for it, and what it comes to is dropped.
+   * @template T
+   * @param {Promise<T>} work
+   * @returns {Promise<T>}
+   */
+  unlessStopped(work) {
+    const { signal } = this;
+    if (!signal) return work;
+    return new Promise((resolve, reject) => {
+      const stop = () => reject(signal.reason);
+      signal.addEventListener("abort", stop);
+      work.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+      if (signal.aborted) stop();
+    });
+  }
+
+  /** @param {string} what @param {number} number @param {Error} why */
+  tellOnce(what, number, why) {
+    const news = `${what} ${number} ${why.name}`;
+    if (this._told.has(news)) return;
+    this._told.add(news);
+    this.tell(what, { round: number, why: why.message });
+  }
+}

@@ -1,0 +1,170 @@
+"""The plaintext average, rewards and rules of pay, against numbers worked out by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crowdfl.errors import NothingToAverage
+from crowdfl.learning.oracle import (
+    PlainStep,
+    agreement_weights,
+    count_weights,
+    distance_weights,
+    distances,
+    fedavg,
+    gate_weights,
+    rewards,
+    rewards_from,
+    updates_of,
+    weights,
+)
+
+
+@pytest.mark.parametrize(
+    ("models", "samples", "average"),
+    [
+        ([[2.0, 0.0], [6.0, -4.0]], [1, 3], [5.0, -3.0]),  # (1*2 + 3*6) / 4, and so on per coordinate
+        ([[1.0], [3.0], [1e9]], [1, 1, 0], [2.0]),  # a model without samples does not count
+        ([[0.25, -8.0, 0.0]] * 3, [7, 1, 100], [0.25, -8.0, 0.0]),  # equal models average to themselves
+        ([np.zeros((2, 3)), np.ones((2, 3))], [1, 1], [[0.5] * 3] * 2),  # shapes are kept
+    ],
+)
+def test_models_count_as_often_as_they_have_samples(models, samples, average):
+    assert fedavg(models, samples).tolist() == average
+
+
+def test_what_makes_no_average_is_refused():
+    """No samples; a count too many or too few is an error, not a guess."""
+    with pytest.raises(NothingToAverage):
+        fedavg([[1.0], [2.0]], [0, 0])
+    with pytest.raises(ValueError, match="zip"):
+        fedavg([[1.0], [2.0]], [1])
+
+
+def test_momentum_goes_on_in_the_direction_of_the_last_rounds():
+    """m = 1, then 0.5 * 1 + 2 = 2.5, then 0.5 * 2.5 + 0: half of each is taken."""
+    step = PlainStep("fedavgm", rate=0.5, momentum=0.5)
+    assert step.next_model([0.0], [1.0]).tolist() == [0.5]
+    assert step.next_model([0.5], [2.5]).tolist() == [1.75]
+    assert step.next_model([1.75], [1.75]).tolist() == [2.375]
+
+
+def test_adam_divides_by_what_a_weight_usually_moves():
+    """m = g / 2, v = g^2 / 4: the first step is rate * (g / 2) / (|g| / 2 + floor), whatever the size of g."""
+    step = PlainStep("fedadam", rate=0.1, momentum=0.5, squares=0.75, floor=0.5)
+    assert step.next_model([0.0, 1.0], [1.0, -7.0]) == pytest.approx([0.05, 1 - 0.4 / 4.5])
+
+
+def test_without_a_step_the_average_is_the_next_model():
+    assert PlainStep().next_model([5.0], [1.25]).tolist() == [1.25]
+
+
+def test_distances_sum_squares_over_all_parameters():
+    """(3, 4) from the origin is 25."""
+    assert distances([[3.0, 4.0], [0.0, 0.0]], [0.0, 0.0]).tolist() == [25.0, 0.0]
+
+
+def test_weights_are_those_of_equation_10():
+    """delta 1 and 3, d 1 and 4, epsilon 1: 1/4 * 5/2 and 3/4 * 5/5."""
+    assert weights([1.0, 4.0], [1, 3], 1.0).tolist() == [0.625, 0.75]
+
+
+def test_rewards_are_the_budget_split_by_those_weights():
+    """The printed formula and the one with the common factor cancelled agree."""
+    models, samples = [[0.0, 1.0], [2.0, 2.0], [-1.0, 0.5]], [1, 2, 5]
+    d = distances(models, np.average(models, axis=0, weights=samples))
+    w = weights(d, samples, 1e-6)
+    assert rewards(models, samples, 36.0) == pytest.approx(36.0 * w / w.sum())
+
+
+def test_a_worked_example():
+    """Models 0 and 3 with 2 and 1 samples: average 1, d = 1 and 4, shares 2/(1+1) and 1/(4+1)."""
+    assert rewards([[0.0], [3.0]], [2, 1], 12.0, 1.0) == pytest.approx([10.0, 2.0])
+
+
+def test_identical_models_split_by_samples():
+    """All distances are zero; epsilon is all that divides."""
+    assert rewards([[0.3], [0.3], [0.3]], [1, 2, 3], 6.0) == pytest.approx([1.0, 2.0, 3.0])
+
+
+def test_a_participant_without_samples_earns_nothing():
+    """And takes nothing from the others."""
+    with_idler = rewards([[0.0], [1.0], [0.7]], [1, 2, 0], 9.0)
+    assert with_idler[2] == 0
+    assert with_idler[:2].tolist() == rewards([[0.0], [1.0]], [1, 2], 9.0).tolist()
+
+
+LANES = 4096
+
+
+def test_an_update_is_what_changed_times_the_samples():
+    """From the base (1, 1): (3, 1) with two samples moved by (4, 0). Pay by count looks at nothing else."""
+    assert updates_of([[3.0, 1.0], [1.0, 0.5]], [2, 4], [1.0, 1.0]).tolist() == [[4.0, 0.0], [0.0, -2.0]]
+    assert count_weights([3, 1]).tolist() == [3.0, 1.0]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(1, 8))
+def test_distance_is_equation_10_on_models(seed, people, parameters):
+    """Whatever the base is, the rewards are those of the models."""
+    generator = np.random.default_rng(seed)
+    models, base = generator.normal(size=(people, parameters)), generator.normal(size=parameters)
+    samples = generator.integers(1, 50, people).tolist()
+    found = rewards_from(distance_weights(updates_of(models, samples, base), samples), 36.0)
+    assert found == pytest.approx(rewards(list(models), samples, 36.0), rel=1e-6)
+
+
+def test_agreement_is_the_product_with_the_sum_of_the_others():
+    """(2, 0), (1, 1), (-1, 3): with (0, 4), (1, 3) and (3, 1) that is 0, 4 and 0. Against the others is worth 0."""
+    assert agreement_weights([[2.0, 0.0], [1.0, 1.0], [-1.0, 3.0]]).tolist() == [0.0, 4.0, 0.0]
+    assert agreement_weights([[2.0], [1.0], [-1.0]]).tolist() == [0.0, 1.0, 0.0]
+
+
+def test_the_gate_pays_by_count_those_who_go_with_the_others():
+    """The third goes the other way, the fourth nowhere."""
+    weights = gate_weights([[2.0, 0.1], [3.0, -0.1], [-1.0, 0.0], [0.0, 0.0]], [5, 7, 9, 11], None, LANES)
+    assert weights.tolist() == [5.0, 7.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(("lanes", "paid"), [(40, 0.0), (41, 3.0)])
+def test_the_gate_wants_a_direction_beyond_the_noise_of_the_lanes(lanes, paid):
+    """(1, 3) and others (1, 0) together: T = 1, A = 10, |others|^2 = 1, so that lanes must exceed 40."""
+    assert gate_weights([[1.0, 3.0], [1.0, 0.0]], [3, 1], None, lanes)[0] == paid
+
+
+@pytest.mark.parametrize(("aside", "paid"), [(0.0, 0.0), (0.5, 0.0), (0.6, 2.0), (1.0, 2.0)])
+def test_the_gate_does_not_pay_the_last_sum_again(aside, paid):
+    """(1, x) along (1, 0): the squared cosine 1 / (1 + x^2) must be below 3/4, so x^2 above 1/3."""
+    updates = [[1.0, aside], [5.0, 5.0], [5.0, 5.0]]
+    assert gate_weights(updates, [2, 1, 1], [7.0, 0.0], LANES)[0] == paid
+
+
+@pytest.mark.parametrize(
+    ("updates", "last", "weights"),
+    [
+        ([[-1.0, 0.0], [-1.0, 1.0]], [7.0, 0.0], [0.0, 1.0]),  # the square has no sign; the others go back, too
+        ([[1.0, 0.0], [1.0, 1.0]], None, [2.0, 1.0]),  # in the first round there is nothing to compare with
+        ([[1.0, 0.0], [1.0, 1.0]], [1.0, 0.0], [0.0, 1.0]),
+        ([[1.0], [1.0]], [0.0], [2.0, 1.0]),  # a last sum of zero keeps nobody from being paid
+    ],
+)
+def test_the_gate_compares_with_the_last_sum(updates, last, weights):
+    assert gate_weights(updates, [2, 1], last, LANES).tolist() == weights
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(1e-3, 1e3))
+def test_agreement_and_gate_do_not_depend_on_the_unit(seed, unit):
+    """Weights in millionths or in whole numbers: the same people are paid the same part."""
+    generator = np.random.default_rng(seed)
+    updates, last = generator.normal(0.3, 1, (5, 7)), generator.normal(0.3, 1, 7)
+    assert rewards_from(agreement_weights(updates * unit), 1.0) == pytest.approx(
+        rewards_from(agreement_weights(updates), 1.0)
+    )
+    again = gate_weights(updates * unit, [1] * 5, last * unit, LANES)
+    assert again.tolist() == gate_weights(updates, [1] * 5, last, LANES).tolist()
+
+
+def test_the_budget_is_split_by_weights():
+    """With all weights zero the money stays with the requester."""
+    assert rewards_from([1.0, 3.0, 0.0], 36.0).tolist() == [9.0, 27.0, 0.0]
+    assert rewards_from([0.0, 0.0], 36.0).tolist() == [0.0, 0.0]
