@@ -6,7 +6,7 @@ import pytest
 
 from crowdfl.errors import AlreadyCounted, RoundNotOpen
 from crowdfl.roles.records import Round, RoundState, StoredTask, Upload
-from crowdfl.storage.sql import _ALIKE, SqlStore
+from crowdfl.storage.sql import SqlStore, _alike
 
 
 def upload(number: int, who: str | None = None) -> Upload:
@@ -74,9 +74,9 @@ def test_what_could_be_confused_is_found_by_indexes(sql_store: SqlStore):
     """However many uploads a task has: neither arm looks through all of them."""
     if sql_store.engine.dialect.name != "sqlite":
         pytest.skip("SQLite's plan")
-    wanted = {"this_task": "t", "this_round": 1, "people": ["p1", "p2"], "digests": ["d1", "d2"]}
+    wanted = {"this_task": "t", "this_round": 1, "who_0": "p1", "who_1": "p2", "digest_0": "d1", "digest_1": "d2"}
     with sql_store.engine.connect() as c:
-        text = _ALIKE.params(wanted).compile(sql_store.engine, compile_kwargs={"literal_binds": True})
+        text = _alike(2).params(wanted).compile(sql_store.engine, compile_kwargs={"literal_binds": True})
         steps = [row[3] for row in c.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")]
     searches = [step.partition("(")[2] for step in steps if step.startswith(("SEARCH", "SCAN"))]
     assert searches == ["task=? AND number=? AND who=?)", "task=? AND digest=?)"]

@@ -48,11 +48,12 @@ _THIS_TASK, _THIS_ROUND = (
 )
 
 
-def _standing() -> sa.Select[*tuple[Any, ...]]:
+@cache  # by how many: a list of any length would be written into the statement each time
+def _standing(count: int) -> sa.Select[*tuple[Any, ...]]:
     """A row for each participant, or one that names nobody; each with the task and the round."""
     task, p, r, u = t.tasks.c.task, t.participants.c, t.rounds.c, t.uploads.c
     joined = (
-        t.tasks.outerjoin(t.participants, (p.task == task) & p.who.in_(bindparam("people", expanding=True)))
+        t.tasks.outerjoin(t.participants, (p.task == task) & p.who.in_(_several("who", count)))
         .outerjoin(t.rounds, (r.task == task) & (r.number == _THIS_ROUND))
         .outerjoin(t.uploads, (u.task == task) & (u.number == _THIS_ROUND) & (u.who == p.who))
     )
@@ -60,16 +61,25 @@ def _standing() -> sa.Select[*tuple[Any, ...]]:
     return select(*columns).select_from(joined).where(task == _THIS_TASK)
 
 
-def _alike() -> sa.CompoundSelect[*tuple[Any, ...]]:
+@cache
+def _alike(count: int) -> sa.CompoundSelect[*tuple[Any, ...]]:
     """What uploads could be confused with: their participants' in the round, or their bytes anywhere in the task."""
     u = t.uploads.c
     found = select(u.number, u.who, u.digest).where(u.task == _THIS_TASK)
     own = found.where(u.number == _THIS_ROUND)
     # Two queries in one: joined by an "or", SQLite would look through all uploads of the task.
     return sa.union_all(
-        own.where(u.who.in_(bindparam("people", expanding=True))),
-        found.where(u.digest.in_(bindparam("digests", expanding=True))),
+        own.where(u.who.in_(_several("who", count))), found.where(u.digest.in_(_several("digest", count)))
     )
+
+
+def _several(name: str, count: int) -> list[sa.BindParameter[str]]:
+    column = t.uploads.c[name]
+    return [bindparam(f"{name}_{place}", type_=column.type) for place in range(count)]
+
+
+def _named(name: str, values: Sequence[str]) -> dict[str, Any]:
+    return {f"{name}_{place}": value for place, value in enumerate(values)}
 
 
 def _turnout() -> sa.Select[*tuple[Any, ...]]:
@@ -119,7 +129,7 @@ def _leasing(dialect: str) -> Any:  # noqa: ANN401
 def _memories() -> sa.Select[*tuple[Any, ...]]:
     m = t.memories.c
     short = sa.case((func.length(m.value) <= bindparam("longest", type_=sa.Integer), m.value))
-    asked = (m.task == _THIS_TASK, m.number.in_(bindparam("numbers", expanding=True)), m.who == "")
+    asked = (m.task == _THIS_TASK, m.number.in_([0, _THIS_ROUND]), m.who == "")
     return select(m.number, m.who, m.name, short).where(*asked).limit(bindparam("most", type_=sa.Integer))
 
 
@@ -132,7 +142,7 @@ def _answer_context() -> sa.Select[*tuple[Any, ...]]:
 
 # Made once, as those of `tables` are.
 _ANSWER_CONTEXT, _STATUS = _answer_context(), _status()
-_STANDING, _ALIKE, _TURNOUT, _UPLOADS_BY_ROUND = _standing(), _alike(), _turnout(), _uploads_by_round()
+_TURNOUT, _UPLOADS_BY_ROUND = _turnout(), _uploads_by_round()
 _MEMORIES, _ADD_UPLOADS, _ALL_TASKS = _memories(), sa.insert(t.uploads), select(*_TASK).order_by(t.tasks.c.task)
 _PEOPLE = [t.participants.c[name] for name in ("who", "signing", "reading", "certificate", "left", "refused")]
 _NEWCOMERS = (
@@ -299,11 +309,12 @@ class SqlStore(MoneyTables):
             return {int(number): int(count) for number, count in c.execute(_UPLOADS_BY_ROUND, {"this_task": task})}
 
     def acknowledge(self, task: str, number: int, uploads: Sequence[Upload]) -> list[bool | CrowdFLError]:
-        place = {"this_task": task, "this_round": number}
-        names = {"people": [upload.who for upload in uploads], "digests": [upload.digest for upload in uploads]}
+        asked = {"this_task": task, "this_round": number}
+        asked |= _named("who", [upload.who for upload in uploads])
+        asked |= _named("digest", [upload.digest for upload in uploads])
         with self._write() as c:
             state = find(c, [t.rounds.c.state], task=task, number=number).scalar()
-            known = c.execute(_ALIKE, place | names).all()
+            known = c.execute(_alike(len(uploads)), asked).all()
             own = {who: digest for in_round, who, digest in known if in_round == number}
             outcomes = _judged(number, state, uploads, own, (digest for *_, digest in known))
             pairs = zip(uploads, outcomes, strict=True)
@@ -314,7 +325,8 @@ class SqlStore(MoneyTables):
 
     def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
         with self._read() as c:
-            rows = c.execute(_STANDING, {"this_task": task, "this_round": number, "people": people}).all()
+            asked = {"this_task": task, "this_round": number, **_named("who", people)}
+            rows = c.execute(_standing(len(people)), asked).all()
         if not rows:
             raise UnknownTask(f"there is no task {task} here")
         state, round_ = rows[0][0], None if rows[0][5] is None else _round(rows[0][5:])
@@ -426,7 +438,7 @@ class SqlStore(MoneyTables):
             return kept
 
     def memories(self, task: str, number: int, longest: int, most: int) -> dict[Place, bytes | None] | None:
-        wanted = {"this_task": task, "numbers": [0, number], "longest": longest, "most": most + 1}
+        wanted = {"this_task": task, "this_round": number, "longest": longest, "most": most + 1}
         with self._read() as c:
             rows = c.execute(_MEMORIES, wanted).all()
         found: dict[Place, bytes | None] = {}

@@ -45,8 +45,9 @@ class Claims:
 
     def pay(self, task: str, claim: bytes) -> PaidClaim:
         """Pay a claim that CSP attests, each round from its own budget. The same claim again is the same payment."""
-        self._require_open(task)
-        last = self._core.last_round(task)
+        found = self._ports.store.status(task)
+        _require_open(found.state)
+        last = found.rounds[-1][0] if found.rounds else None
         if last is not None and last.state in UNDER_WAY:
             raise NotReady(f"round {last.number} is not rewarded yet, and claims are paid once: ask again later")
         sp = self._aggregators.claiming(task, claim)
@@ -56,18 +57,14 @@ class Claims:
             return before
         attested = sp.pay(claim, self._ports.csp.answer(task, claim))
         with self._ports.store.transaction():
-            self._require_open(task)  # the deadline may have passed while CSP looked
-            return self._paid_before(task, who, digest) or self._book(task, who, digest, attested)
+            stored = self._ports.store.task(task)
+            _require_open(stored.state)  # the deadline may have passed while CSP looked
+            return self._paid_before(task, who, digest) or self._book(stored, who, digest, attested)
 
     def limit(self, task: str) -> int:
         """Bytes that are read of a claim: no honest one is longer, and one that is a little longer is told what is wrong."""
         settings, rounds = self._core.definition(task).settings, len(self._ports.store.rounds(task))
         return profile_named(settings.profile).claim_bytes(settings, rounds) + _ROOM
-
-    def _require_open(self, task: str) -> None:
-        state = self._ports.store.task(task).state
-        if state not in (TaskState.FINISHED, TaskState.CANCELLED):
-            raise NotReady(f"task is {state}: claims are paid after its end and before their deadline")
 
     def _paid_before(self, task: str, who: str, digest: str) -> PaidClaim | None:
         """What this very claim was paid before, for a participant whose answer was lost; another claim is refused."""
@@ -80,10 +77,10 @@ class Claims:
         paid = self._core.ledger(task).paid().get(who, {})
         return PaidClaim({number: paid.get(number, 0) for number in claimed}, claimed)
 
-    def _book(self, task: str, who: str, digest: str, attested: Mapping[int, int]) -> PaidClaim:
+    def _book(self, stored: StoredTask, who: str, digest: str, attested: Mapping[int, int]) -> PaidClaim:
         """Movements and payment together. The caller holds a transaction."""
-        ledger, store, now = self._core.ledger(task), self._ports.store, self._ports.clock.now()
-        stored = store.task(task)
+        task, store, now = stored.task, self._ports.store, self._ports.clock.now()
+        ledger = self._core.ledger(task)
         _require_within(attested, ledger.budgets(), restored=bool(stored.epoch))
         paid = {number: min(amount, ledger.balance(earned_account(number))) for number, amount in attested.items()}
         store.post(task, *(ledger.pay(who, number, amount) for number, amount in paid.items()))
@@ -102,6 +99,11 @@ class Claims:
         if stored.unreconciled:
             return replace(payment, state=PaymentState.UNKNOWN, error=RESTORED)
         return payment
+
+
+def _require_open(state: str) -> None:
+    if state not in (TaskState.FINISHED, TaskState.CANCELLED):
+        raise NotReady(f"task is {state}: claims are paid after its end and before their deadline")
 
 
 def _require_within(attested: Mapping[int, int], budgets: Mapping[int, int], *, restored: bool) -> None:
