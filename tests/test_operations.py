@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from crowdfl.roles.records import PaymentState, RoundState, TaskState
-from tests.http.loopback import serving
+from tests.http.processes import serving
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")

@@ -16,8 +16,7 @@ from crowdfl.errors import RoundEnded
 from crowdfl.protocols.shares.round.manifest import BROKEN_SEAL, OUT_OF_BOUNDS
 from crowdfl.protocols.shares.round.upload import UploadBody
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.protocols.shares.tail_bounds import added, pair, triple
-from crowdfl.protocols.shares.widths import SharesWidths
+from crowdfl.protocols.shares.widths import SharesWidths, added, pair, triple
 from crowdfl.settings import TaskSettings
 from tests.protocols.shares.parties import (
     PAYING,

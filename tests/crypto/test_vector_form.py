@@ -1,6 +1,5 @@
 """The binary form of vectors: what is written, and what is refused before it costs anything."""
 
-import io
 import struct
 import tracemalloc
 
@@ -30,52 +29,8 @@ def header(public, *, magic=b"CFLV", version=1, kind=CIPHERTEXTS, reserved=0, na
     return struct.pack(">4sBBH32sIQ", magic, version, kind, reserved, name, width, count)
 
 
-class CountingStream(io.BytesIO):
-    """A stream that remembers how much was asked of it."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data)
-        self.asked: list[int] = []
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """As usual."""
-        self.asked.append(-1 if size is None else size)
-        return super().read(size)
-
-
-class Dripping(io.RawIOBase):
-    """An unbuffered stream that gives a few bytes at a time, as pipes and sockets may."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__()
-        self._rest = memoryview(data)
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def readinto(self, buffer) -> int:
-        """Seven bytes at most."""
-        size = min(7, len(buffer), len(self._rest))
-        buffer[:size] = self._rest[:size]
-        self._rest = self._rest[size:]
-        return size
-
-
 def parse(data, public, max_count=10, kind=CIPHERTEXTS):
-    """From memory."""
     return Unchecked.parse(data, public, max_count=max_count, kind=kind)
-
-
-def read(data, public, max_count=10, kind=CIPHERTEXTS):
-    """From a stream."""
-    return Unchecked.read(io.BytesIO(data), public, max_count=max_count, kind=kind)
-
-
-@pytest.fixture(params=[parse, read], ids=["memory", "stream"])
-def decode(request):
-    """Both ways in; they must agree."""
-    return request.param
 
 
 def test_the_form_is_a_header_and_the_numbers(keys):
@@ -88,10 +43,9 @@ def test_the_form_is_a_header_and_the_numbers(keys):
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_a_vector_survives_its_form(keys, decode, count):
-    """From memory and from a stream."""
+def test_a_vector_survives_its_form(keys, count):
     vector = keys.encrypt(range(count))
-    assert decode(vector.to_bytes(), keys.public).validate() == vector
+    assert parse(vector.to_bytes(), keys.public).validate() == vector
     assert CipherVector.from_bytes(vector.to_bytes(), keys.public, max_count=count) == vector
 
 
@@ -131,10 +85,10 @@ def test_a_real_vector_survives_its_form(real_keys):
     ],
     ids=str,
 )
-def test_every_field_of_the_header_is_checked(keys, decode, changes, error):
+def test_every_field_of_the_header_is_checked(keys, changes, error):
     """Each by an error of its own kind."""
     with pytest.raises(error) as caught:
-        decode(header(keys.public, **changes), keys.public)
+        parse(header(keys.public, **changes), keys.public)
     assert caught.type is error
 
 
@@ -148,42 +102,33 @@ def test_ciphertexts_are_not_taken_for_partial_decryptions(keys):
         CipherVector.from_bytes(partial.to_bytes(), keys.public, max_count=1)
 
 
-def test_another_keys_vector_is_refused(keys, other_keys, decode):
+def test_another_keys_vector_is_refused(keys, other_keys):
     """By the fingerprint, before the numbers are looked at."""
     with pytest.raises(KeyMismatch, match=other_keys.public.fingerprint.hex()[:16]):
-        decode(other_keys.encrypt([1]).to_bytes(), keys.public)
+        parse(other_keys.encrypt([1]).to_bytes(), keys.public)
 
 
-def test_every_cut_is_noticed(keys, decode):
+def test_every_cut_is_noticed(keys):
     """At whatever byte the form ends too early."""
     data = keys.encrypt([1, 2]).to_bytes()
     for end in range(len(data)):
         with pytest.raises(Truncated):
-            decode(data[:end], keys.public)
+            parse(data[:end], keys.public)
 
 
 @pytest.mark.parametrize("extra", [1, 32])
-def test_bytes_after_the_end_are_refused(keys, decode, extra):
+def test_bytes_after_the_end_are_refused(keys, extra):
     """One byte, or a whole number that was not announced."""
     with pytest.raises(TrailingBytes):
-        decode(keys.encrypt([1, 2]).to_bytes() + bytes(extra), keys.public)
+        parse(keys.encrypt([1, 2]).to_bytes() + bytes(extra), keys.public)
 
 
-def test_the_limit_itself_is_allowed(keys, decode):
+def test_the_limit_itself_is_allowed(keys):
     """As many as the receiver takes, and not one more."""
     data = keys.encrypt([1, 2]).to_bytes()
-    assert len(decode(data, keys.public, max_count=2)) == 2
+    assert len(parse(data, keys.public, max_count=2)) == 2
     with pytest.raises(LimitExceeded, match="2 ciphertexts announced, at most 1"):
-        decode(data, keys.public, max_count=1)
-
-
-@pytest.mark.parametrize("count", [11, 2**40, 2**64 - 1])
-def test_too_many_are_refused_before_they_are_read(keys, count):
-    """Nothing but the header is asked of the stream."""
-    stream = CountingStream(header(keys.public, count=count) + bytes(1000))
-    with pytest.raises(LimitExceeded):
-        Unchecked.read(stream, keys.public, max_count=10)
-    assert stream.asked == [HEADER_BYTES]
+        parse(data, keys.public, max_count=1)
 
 
 @pytest.mark.parametrize("max_count", [10, 2**62])
@@ -210,17 +155,6 @@ def test_parsing_does_not_copy(keys):
     finally:
         tracemalloc.stop()
     assert peak < 100_000
-
-
-def test_a_stream_may_give_little_at_a_time(keys):
-    """Short reads are no end of the stream; a real end still is."""
-    vector = keys.encrypt([1, 2, 3])
-    data = vector.to_bytes()
-    assert Unchecked.read(Dripping(data), keys.public, max_count=3).validate() == vector
-    with pytest.raises(Truncated):
-        Unchecked.read(Dripping(data[:-1]), keys.public, max_count=3)
-    with pytest.raises(TrailingBytes):
-        Unchecked.read(Dripping(data + b"x"), keys.public, max_count=3)
 
 
 @pytest.mark.parametrize("position", [0, 1, 1500, 2999])

@@ -223,4 +223,4 @@ def _store(folder: Path, role: str) -> "closing[SqlStore]":
 
 def _flat(data: bytes) -> npt.NDArray[np.float64]:
     arrays = safetensors_numpy.load(data)
-    return np.concatenate([arrays[name].reshape(-1) for name in sorted(arrays)])
+    return np.concatenate([arrays[name].reshape(-1) for name in ("w", "b")])

@@ -14,7 +14,6 @@ from crowdfl.storage.sql import SqlStore
 
 @pytest.fixture
 def signer(campaign):
-    """The first participant's key."""
     return Signer(campaign.people[0].who, campaign.people[0].keys.signing)
 
 

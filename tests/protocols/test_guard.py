@@ -128,12 +128,9 @@ def watched(monkeypatch):
     seen = {"W": [], "poison": []}
 
     class Watched(PolynomialsSp):
-        def begin(self, operands, polynomials, coins):
+        def run(self, operands, polynomials, coins):
             seen["W"].append(operands)
-            return super().begin(operands, polynomials, coins)
-
-        def finish(self, pending, reply):
-            seen["poison"].append(super().finish(pending, reply))
+            seen["poison"].append((yield from super().run(operands, polynomials, coins)))
             return seen["poison"][-1]
 
     monkeypatch.setattr(sdiv, "PolynomialsSp", Watched)

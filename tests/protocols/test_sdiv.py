@@ -17,6 +17,7 @@ from crowdfl.protocols.common.sdiv import (
     SdivWidths,
 )
 from crowdfl.protocols.common.smul import PolynomialsReply
+from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.messages import Message
 from tests.protocols.driving import Divider, converse, pair
 
@@ -159,8 +160,8 @@ def paper_divide(servers, x, y):
     """The paper's quotients, at scale 10^L."""
     sp = PaperSdivSp(servers.sp, kappa=KAPPA, sigma=SIGMA, decimals=DECIMALS)
     csp = PaperSdivCsp(servers.csp, decimals=DECIMALS, max_count=100)
-    pending, request = sp.begin(servers.encrypt(x), servers.encrypt(y), Coins.fresh())
-    return servers.read(sp.finish(pending, csp.answer(request)))
+    step = sp.run(servers.encrypt(x), servers.encrypt(y), Coins.fresh())
+    return servers.read(run_exchange(step, ask_directly(csp.answer)))
 
 
 TOP = 2**KAPPA - 1

@@ -10,14 +10,12 @@ from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.errors import NotFinite
 from crowdfl.protocols.claims import Claim, RewardEnvelope
 from crowdfl.protocols.common.paid import MaskSeed
-from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths
-from crowdfl.protocols.common.smul import PaperSmulSp, PolynomialsSp
 from crowdfl.protocols.hardened.opening import Publication
 from crowdfl.protocols.hardened.shape import ReaderBundle
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.simulation.local_host import Update
-from tests.protocols.driving import SMALL, converse, deal, federation, pair, updates
+from tests.protocols.driving import SMALL, converse, deal, federation, updates
 
 SECRET = bytes(range(200, 232))
 NUMBER = 123456789012345678901234567890
@@ -82,20 +80,6 @@ def test_sides_do_not_show_their_keys(profile):
         assert shows(side, *secrets) == []
         if hasattr(side, "party"):
             assert shows(side.party, *secrets) == []
-
-
-def test_pending_steps_do_not_show_their_masks():
-    """What SP keeps between a request and its reply."""
-    servers = pair(576)
-    one = servers.encrypt([5])
-    coins = Coins.fresh()
-    zeros = servers.encrypt([0, 0])
-    division, _ = HardenedSdivSp(servers.sp, SdivWidths(576, 16, 20, 40, 4), 1, "test")._divide(one, one, zeros, coins)
-    product, _ = PaperSmulSp(servers.sp, mask_bits=100).begin(one, one, coins)
-    polynomials, _ = PolynomialsSp(servers.sp, 1, "test").begin(one, [{(0, 0): 1}], coins)
-    assert shows(division, *division.corrections) == []
-    assert shows(product, *product.r_1, *product.r_2) == []
-    assert shows(polynomials, *polynomials.masks, polynomials.substituted[0][(0,)]) == []
 
 
 def test_views_are_kept_but_not_printed():

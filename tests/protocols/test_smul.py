@@ -18,7 +18,9 @@ from crowdfl.protocols.common.smul import (
     PolynomialsRequest,
     PolynomialsSp,
     products_in,
+    substitute,
 )
+from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.hardened.prirwd import distance_polynomials
 from tests.protocols.driving import pair
 
@@ -32,8 +34,8 @@ def servers():
 def multiply(servers, x, y, mask_bits=120):
     """The paper's products."""
     sp, csp = PaperSmulSp(servers.sp, mask_bits=mask_bits), PaperSmulCsp(servers.csp, max_count=100)
-    pending, request = sp.begin(servers.encrypt(x), servers.encrypt(y), Coins.fresh())
-    return servers.read(sp.finish(pending, csp.answer(request)))
+    step = sp.run(servers.encrypt(x), servers.encrypt(y), Coins.fresh())
+    return servers.read(run_exchange(step, ask_directly(csp.answer)))
 
 
 _forty = st.integers(-(2**40) + 1, 2**40 - 1)
@@ -62,9 +64,13 @@ def test_factors_go_together(servers):
 def evaluate(servers, values, polynomials, coins=None):
     """Polynomials in encrypted operands."""
     sp, csp = PolynomialsSp(servers.sp, 1, "test"), PolynomialsCsp(servers.csp)
-    pending, request = sp.begin(servers.encrypt(values), polynomials, coins or Coins.fresh())
-    message = PolynomialsRequest.from_bytes(request, servers.csp.limits(100))
-    return servers.read(sp.finish(pending, csp.answer(message, products_in(polynomials)).to_bytes()))
+
+    def answer(request):
+        message = PolynomialsRequest.from_bytes(request, servers.csp.limits(100))
+        return csp.answer(message, products_in(polynomials)).to_bytes()
+
+    step = sp.run(servers.encrypt(values), polynomials, coins or Coins.fresh())
+    return servers.read(run_exchange(step, ask_directly(answer)))
 
 
 def direct(values, polynomial):
@@ -153,11 +159,9 @@ def test_what_csp_opens_is_uniform_whatever_the_operand_is(servers, operand):
 def test_the_products_asked_for_are_those_that_substitution_needs(servers):
     """All of them, and no other: each is used with a coefficient that is not zero."""
     polynomials = distance_polynomials(3, 1000)
-    sp = PolynomialsSp(servers.sp, 1, "test")
-    pending, _ = sp.begin(servers.encrypt(range(1, 12)), polynomials, Coins.fresh())
-    needed = {m for p in pending.substituted for m, c in p.items() if len(m) > 1 and c}
-    assert set(pending.products) == needed
-    assert pending.products == products_in(polynomials) == tuple(sorted(needed))
+    masks, n = to_ints(Coins.fresh().residues(11, servers.public.n)), servers.public.n
+    needed = {m for p in polynomials for m, c in substitute(p, masks, n).items() if len(m) > 1 and c}
+    assert products_in(polynomials) == tuple(sorted(needed))
 
 
 @pytest.mark.parametrize(
@@ -178,6 +182,7 @@ def test_products_in_polynomials(polynomials, products):
 def test_a_reply_of_another_length_is_refused(servers):
     """CSP cannot make SP take fewer products than it asked for."""
     sp = PolynomialsSp(servers.sp, 1, "test")
-    pending, _ = sp.begin(servers.encrypt([3, 4]), [{(0, 1): 1, (0, 0): 1}], Coins.fresh())
+    step = sp.run(servers.encrypt([3, 4]), [{(0, 1): 1, (0, 0): 1}], Coins.fresh())
+    short = PolynomialsReply(servers.encrypt([1])).to_bytes()
     with pytest.raises(ProtocolError, match="1 products where 2"):
-        sp.finish(pending, PolynomialsReply(servers.encrypt([1])).to_bytes())
+        run_exchange(step, ask_directly(lambda request: short))

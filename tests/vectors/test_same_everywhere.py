@@ -15,7 +15,7 @@ from crowdfl.crypto import encoding, randomness
 from crowdfl.crypto.paillier import budget
 from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.shares import dcf, ring, sketch
-from crowdfl.protocols.shares import chain, rule_widths, server_optimizers, shape, tail_bounds, widths
+from crowdfl.protocols.shares import chain, rule_widths, server_optimizers, shape, widths
 from crowdfl.protocols.shares.circuits import reciprocal, scalars
 from crowdfl.protocols.shares.circuits.reciprocal import draw_mask
 from crowdfl.protocols.shares.dealing import correlations, rounds
@@ -23,7 +23,7 @@ from crowdfl.protocols.shares.rule_widths import RuleWidths
 from crowdfl.protocols.shares.widths import SharesWidths
 from crowdfl.settings import TaskSettings
 
-INTEGERS = [budget, randomness, dcf, ring, sketch, tail_bounds, correlations, rounds]
+INTEGERS = [budget, randomness, dcf, ring, sketch, correlations, rounds]
 INTEGERS += [reciprocal, rule_widths, scalars, shape, widths]
 DOUBLES = [encoding, chain, server_optimizers]
 """Modules that compute with doubles: no power there but of a whole number that is written out."""

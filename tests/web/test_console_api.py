@@ -24,9 +24,8 @@ from crowdfl.web import events, overview
 from tests import subprocesses
 from tests.hosts import INITIAL_MODEL, Desk
 from tests.http import conftest as http
-from tests.http.live import finished_desk
-from tests.http.observed import SHORT
-from tests.http.world import DEPOSIT, task_definition
+from tests.http.processes import finished_desk
+from tests.http.world import DEPOSIT, SHORT, task_definition
 from tests.web.consoles import ConsoleWorld, Operator
 
 portal, logged = http.portal, http.logged

@@ -8,8 +8,7 @@ import structlog
 from crowdfl.errors import SettingsError
 from crowdfl.services.http.wire import PROTOCOL_HEADER
 from crowdfl.settings import KgcSettings, RequesterSettings, SpSettings, origin_of
-from tests.cli.program import call
-from tests.cli.roles import settings
+from tests.cli.program import call, settings
 from tests.web.sites import browsing, kgc_settings, opened_kgc, opened_sp, sp_settings
 
 PAGE = "https://sp.example:7102"

@@ -259,15 +259,17 @@ def _operations(
     products: list[Polynomial] = [{(i, count + i): 1} for i in range(count)]
 
     def run(sp_half: Any, csp_half: Any) -> CipherVector:  # noqa: ANN401 -- both halves of a printed protocol
-        pending, request = sp_half.begin(x, y, Coins.fresh())
-        result: CipherVector = sp_half.finish(pending, csp_half.answer(request))
+        result: CipherVector = run_exchange(sp_half.run(x, y, Coins.fresh()), ask_directly(csp_half.answer))
         return result
 
     def polynomials() -> CipherVector:
-        pending, request = smul_hardened.begin(CipherVector.concat([x, y]), products, Coins.fresh())
+        return run_exchange(
+            smul_hardened.run(CipherVector.concat([x, y]), products, Coins.fresh()), ask_directly(answer)
+        )
+
+    def answer(request: bytes) -> bytes:
         message = PolynomialsRequest.from_bytes(request, csp.limits(2 * count))
-        reply = PolynomialsCsp(csp).answer(message, products_in(products))
-        return smul_hardened.finish(pending, csp.send(reply))
+        return csp.send(PolynomialsCsp(csp).answer(message, products_in(products)))
 
     def division() -> CipherVector:
         asked = ask_directly(DivisionCsp(csp, widths, count, count).answer)

@@ -145,12 +145,10 @@ class Ppfdl:
         self, width: int, x: Sequence[CipherVector], y: Sequence[CipherVector]
     ) -> Generator[bytes, Reply, list[CipherVector]]:
         smul = PaperSmulSp(self.sp, mask_bits=width + _SIGMA)
-        pending, request = smul.begin(CipherVector.concat(x), CipherVector.concat(y), Coins.fresh())
-        products = smul.finish(pending, (yield request)())
+        products = yield from smul.run(CipherVector.concat(x), CipherVector.concat(y), Coins.fresh())
         size = self._parameters
         return [products.part(i * size, (i + 1) * size) for i in range(len(x))]
 
     def _sdiv(self, kappa: int, x: CipherVector, y: CipherVector) -> _Exchange:
         sdiv = PaperSdivSp(self.sp, kappa=kappa, sigma=_SIGMA, decimals=_DECIMALS)
-        pending, request = sdiv.begin(x, y, Coins.fresh())
-        return sdiv.finish(pending, (yield request)())
+        return (yield from sdiv.run(x, y, Coins.fresh()))

@@ -135,10 +135,6 @@ class Party:
     view: View = field(default_factory=View, repr=False, kw_only=True)
     progress: Progress | None = field(default=None, repr=False, kw_only=True)
 
-    def plain_limits(self, longest: int = 0) -> Limits:
-        """For messages without ciphertexts, whose longest field may have so many bytes."""
-        return Limits.plain(longest)
-
     def send(self, message: Message | CipherVector) -> bytes:
         return self.costs.sent(message.to_bytes())
 

@@ -78,15 +78,6 @@ def test_a_gated_comparison_is_the_and_with_a_shared_bit(cases: list[tuple[int, 
     assert (answers[SP] ^ answers[CSP]).tolist() == [int(number < 1 << 63 and bit) for number, bit in cases]
 
 
-@given(st.lists(st.booleans(), min_size=1, max_size=20), st.integers(1, 999))
-def test_a_shared_bit_becomes_a_shared_number(bits: list[bool], seed: int) -> None:
-    count, places = len(bits), list(range(len(bits)))
-    dealt = _servers(lambda cards: compare.deal_flips(cards, count, 40), seed)
-    opened = np.array(bits, dtype=np.uint8) ^ dealt[SP].xor ^ dealt[CSP].xor
-    numbers = [compare.to_arithmetic(side, dealt[side.index], places, opened) for side in _SIDES]
-    assert added(*numbers, 40) == [int(bit) for bit in bits]
-
-
 def test_a_servers_share_of_an_answer_tells_nothing_of_the_number() -> None:
     """Of 400 numbers, all inside and all outside, CSP's own shares are ones about half of the time."""
     for bound in (1, 1 << 63):

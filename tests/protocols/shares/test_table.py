@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crowdfl.crypto.shares.ring import Stream
 from crowdfl.protocols.shares import table
-from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half, SpSide, run_both
+from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half, SpSide
 from crowdfl.protocols.shares.dealing.correlations import CspCards, KgcCards, SpCards
 
 _BITS = 40
@@ -69,18 +69,3 @@ def test_a_table_has_a_power_of_two_of_entries() -> None:
     kgc = KgcCards(Stream(bytes(32), b"t"), Stream(bytes(32), b"t"))
     with pytest.raises(ValueError, match="power of two"):
         table.deal(kgc, 12, _BITS, _values)
-
-
-def test_run_both_needs_halves_that_end() -> None:
-    sp, csp = _dealt()
-
-    def ending(side: CspSide) -> Half[int]:
-        theirs = side.heard(4)
-        place = (csp.shift + 1 + int.from_bytes(theirs, "little")) % _SIZE
-        side.finish(((csp.shift + 1) % _SIZE).to_bytes(4, "little"))
-        return int.from_bytes(csp.entries.share[place].tobytes(), "little")
-        yield b""
-
-    mine, theirs = run_both(table.look_up(SpSide(), sp, 2), CspRun(ending))
-    assert theirs is not None
-    assert (mine + theirs) % (1 << _BITS) == _values()[3]

@@ -66,12 +66,12 @@ class WidthBudget:
     def encoding(self) -> FixedPoint:
         return FixedPoint(self.decimals, self.clip)
 
-    @property
+    @cached_property
     def upload_bound(self) -> int:
         """Largest |delta_i * [w]| of an honest upload."""
         return self.max_samples * self.encoding.bound
 
-    @property
+    @cached_property
     def sum_bound(self) -> int:
         """Largest absolute slot of the sum of all uploads."""
         return self.max_participants * self.upload_bound
@@ -83,36 +83,36 @@ class WidthBudget:
         # Sketched lanes narrow as K falls (fewer ciphertexts a bucket) or widen; take the largest K that is consistent.
         return next((k for k in range(most, 0, -1) if k * self._slot_bits_with(k) <= self.key_bits - 1), 0)
 
-    @property
+    @cached_property
     def slot_bits(self) -> int:
         return self._slot_bits_with(self.slots)
 
-    @property
+    @cached_property
     def ciphertexts(self) -> int:
         """Ciphertexts of an upload, the sample count's not included."""
         return self._ciphertexts_with(self.slots)
 
-    @property
+    @cached_property
     def upload_bytes(self) -> int:
         """Bytes of an upload's ciphertexts, the sample count's included."""
         return (self.ciphertexts + 1) * -(-2 * self.key_bits // 8)
 
-    @property
+    @cached_property
     def buckets(self) -> int:
         """Sums that the sketch opens for each participant (with exact distances, all the ciphertexts)."""
         return self._buckets_with(self.slots)
 
-    @property
+    @cached_property
     def lane_bound(self) -> int:
         """Largest |lane|: a slot of an upload, or of a signed sum of as many uploads' ciphertexts as a bucket has."""
         return self._lane_bound_with(self.slots)
 
-    @property
+    @cached_property
     def lane_mask_bits(self) -> int:
         """Bits of the mask on a lane: lane width + sigma + bits of all the lanes the task opens."""
         return self._lane_mask_bits_with(self.slots)
 
-    @property
+    @cached_property
     def dither_bits(self) -> int:
         """k of a hidden total: the average is opened at scale 10^L * 2^k under masks of k bits."""
         return bits(self.sum_bound) + 1 + self.sigma + bits(self.parameters * self.rounds)
@@ -163,11 +163,11 @@ class WidthBudget:
         lines.append(f"packing        {self.slots} slots of {self._slot_bits_with(k)} bits in |N| = {self.key_bits}")
         return "\n".join(lines)
 
-    @property
+    @cached_property
     def _slot_bits_for_sums(self) -> int:
         return bits(self.sum_bound) + 2  # a sign, and a guard so that one sum too many is seen and not wrapped
 
-    @property
+    @cached_property
     def _slot_bits_for_hidden_total(self) -> int:
         return bits(self.encoding.bound) + self.dither_bits + 2
 

@@ -7,7 +7,7 @@ Received bytes become an `Unchecked` vector first: nothing computes on one until
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, ClassVar, Self, Unpack
+from typing import ClassVar, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -231,17 +231,6 @@ class Unchecked(_Numbers):
             raise TrailingBytes(f"{len(data)} bytes where {count} ciphertexts need {expected}")
         return cls(public, blocks.from_bytes(memoryview(data)[_HEADER.size :], public.ciphertext_bytes))
 
-    @classmethod
-    def read(cls, stream: BinaryIO, public: PublicKey, *, max_count: int, kind: int = _CIPHERTEXTS) -> "Unchecked":
-        """The numbers of a binary form read from a stream; memory is taken only after the header has passed."""
-        count = _decode_header(_read_exactly(stream, _HEADER.size), public, max_count, kind)
-        data = _read_exactly(stream, count * public.ciphertext_bytes)
-        if len(data) < count * public.ciphertext_bytes:
-            raise Truncated(f"the stream ended after {len(data)} of {count * public.ciphertext_bytes} bytes")
-        if stream.read(1):
-            raise TrailingBytes(f"the stream goes on after {count} ciphertexts")
-        return cls(public, blocks.from_bytes(data, public.ciphertext_bytes))
-
     def trusted(self) -> CipherVector:
         """As ciphertexts, for bytes that `validate` or `refusals` has accepted before."""
         return CipherVector(self.public, self.block)
@@ -369,18 +358,7 @@ def signed_values(residues: Block, public: PublicKey) -> list[int]:
     return [public.signed(residue) for residue in blocks.to_ints(residues)]
 
 
-def _read_exactly(stream: BinaryIO, length: int) -> bytearray | bytes:
-    """`length` bytes, or fewer at the end; a socket may give them in pieces."""
-    data = stream.read(length)
-    if len(data) == length or not data:
-        return data
-    pieces = bytearray(data)
-    while len(pieces) < length and (piece := stream.read(length - len(pieces))):
-        pieces += piece
-    return pieces
-
-
-def _decode_header(data: bytes | bytearray, public: PublicKey, max_count: int, expected: int) -> int:
+def _decode_header(data: bytes, public: PublicKey, max_count: int, expected: int) -> int:
     if len(data) < _HEADER.size:
         raise Truncated(f"{len(data)} bytes where the header alone has {_HEADER.size}")
     magic, version, kind, reserved, fingerprint, width, count = _HEADER.unpack(data)

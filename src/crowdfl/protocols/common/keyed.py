@@ -4,6 +4,7 @@ Nothing is dealt for single rounds, and no average follows from another one. An 
 left out.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -113,6 +114,11 @@ class KeyedProfile:
 
 
 _Answer = Callable[[bytes], bytes]
+
+
+def upload_digest(upload: bytes) -> bytes:
+    """Names an upload, to tell a repeat from a change."""
+    return hashlib.sha256(upload).digest()
 
 
 class BaseSp(KeyedSp):

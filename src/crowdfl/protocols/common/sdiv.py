@@ -14,8 +14,8 @@ but its last t bits; of an honest z this leaves W = 0 or 1 above m's, and W (W -
 CSP opens next. Whoever sent a false reply must guess W, or else sees uniform numbers. Proofs in docs/security.md.
 """
 
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from math import log2
 
 import gmpy2
@@ -25,8 +25,7 @@ from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import Coins, log_uniform
 from crowdfl.errors import LengthMismatch, NothingToAverage, ProtocolError, WidthBudgetExceeded
-from crowdfl.protocols.common.smul import Polynomial, PolynomialsSp
-from crowdfl.protocols.exchange import Reply
+from crowdfl.protocols.common.smul import Computation, Polynomial, PolynomialsSp
 from crowdfl.protocols.messages import Message, RoundRequest
 from crowdfl.protocols.party import KeyedParty
 
@@ -47,13 +46,6 @@ class SdivReply(Message, kind=2):
     """CSP to SP: the encrypted quotients."""
 
     quotients: CipherVector
-
-
-@dataclass(frozen=True)
-class SdivPending:
-    """What SP keeps until the reply: the masks to take off."""
-
-    corrections: tuple[int, ...] = field(repr=False)
 
 
 class GuardRequest(RoundRequest, kind=26):
@@ -98,8 +90,8 @@ class PaperSdivSp:
                 f"SDIV with kappa = {kappa} and sigma = {sigma} needs a key of {needed} bits; this one has {key_bits}"
             )
 
-    def begin(self, x: CipherVector, y: CipherVector, coins: Coins) -> tuple[SdivPending, bytes]:
-        """Line 1: X = [[x]]^r * [[y]]^(r*alpha + e), Y = [[y]]^r."""
+    def run(self, x: CipherVector, y: CipherVector, coins: Coins) -> Computation:
+        """Line 1: X = [[x]]^r * [[y]]^(r*alpha + e), Y = [[y]]^r. Line 3: [[x' / y']] * [[alpha]]^(-10^L) * [[e / r]]^(-1)."""
         _require_divisors(x, y, shared=False)
         party = self.party
         with party.costs.inside("SDIV", len(x)):
@@ -110,18 +102,12 @@ class PaperSdivSp:
             big_x = party.add(party.scale_each(x, r), party.scale_each(y, shifts))
             big_y = party.scale_each(y, r)
             request = SdivRequest(big_x, party.partial_decrypt(big_x), big_y, party.partial_decrypt(big_y))
-        # [e / r] = floor(e * 10^L / r) is zero, because r exceeds 10^L * 2^kappa.
-        return SdivPending(tuple(int(a) * self.scale for a in alpha)), party.send(request)
-
-    def finish(self, pending: SdivPending, reply: bytes) -> CipherVector:
-        """Line 3: [[x / y]] = [[x' / y']] * [[alpha]]^(-10^L) * [[e / r]]^(-1)."""
-        party = self.party
+        reply = (yield party.send(request))()
         with party.costs.continuing("SDIV"):
-            quotients = _quotients(party, reply, len(pending.corrections))
-            alpha = party.encrypt([c // self.scale for c in pending.corrections])
+            quotients = _quotients(party, reply, len(x))
+            # [e / r] = floor(e * 10^L / r) is zero, because r exceeds 10^L * 2^kappa.
             e_over_r = party.encrypt([0] * len(quotients))
-            scaled = party.add(party.scale(alpha, self.scale), e_over_r)
-            return party.subtract(quotients, scaled)
+            return party.subtract(quotients, party.add(party.scale(party.encrypt(alpha), self.scale), e_over_r))
 
     def _composite(self, coins: Coins) -> mpz:
         while True:
@@ -167,32 +153,32 @@ class SdivWidths:
                 "decimals or lanes"
             )
 
-    @property
+    @cached_property
     def x_top(self) -> int:
         """t of a dividend's guard."""
         return self.ybits + self.qbits + _GUARD + 1
 
-    @property
+    @cached_property
     def y_top(self) -> int:
         """t of a divisor's guard. What passes has at most t + 1 bits, so that masks are made for those."""
         return self.ybits + _GUARD + 1
 
-    @property
+    @cached_property
     def g(self) -> int:
         """Fraction bits of the quotient that CSP computes and drops."""
         return max(self.y_top + 1 + self.sigma, self.qbits) + 2 + self.precision
 
-    @property
+    @cached_property
     def lo(self) -> int:
         """rho >= 2^lo leaves s, below rho / 2^g, enough bits to blur y modulo anything, rho modulo k known or not."""
         return self.g + self.y_top + 1 + self.sigma + _GUARD
 
-    @property
+    @cached_property
     def alpha(self) -> int:
         """Bits of alpha: it covers the quotient even where a false reply has made the divisor 1."""
         return self.x_top + 1 + self.g + self.sigma
 
-    @property
+    @cached_property
     def hi(self) -> int:
         """rho < 2^hi keeps the masked dividend below N."""
         return self.key_bits - 2 - (self.ybits + self.alpha)
@@ -208,15 +194,18 @@ class HardenedSdivSp:
     def __init__(self, party: KeyedParty, widths: SdivWidths, round_number: int, purpose: str) -> None:
         self.party, self.widths, self.round_number, self.purpose = party, widths, round_number, purpose
 
-    def run(self, x: CipherVector, y: CipherVector, coins: Coins) -> Generator[bytes, Reply, CipherVector]:
-        """[[x / y]]: guard, then divide."""
+    def run(self, x: CipherVector, y: CipherVector, coins: Coins) -> Computation:
+        """[[x / y]]: guard, then divide, then take alpha >> g off."""
         _require_divisors(x, y, shared=True)
         with self.party.costs.inside("SDIV", len(x)):
             poison = yield from self._guard(x, y, coins.child("guard"))
-            pending, request = self._divide(x, y, poison, coins.child("divide"))
-        return self._finish(pending, (yield request)())
+            alpha, request = self._divide(x, y, poison, coins.child("divide"))
+        reply = (yield self.party.send(request))()
+        with self.party.costs.continuing("SDIV"):
+            quotients = _quotients(self.party, reply, len(x))
+            return self.party.add_plain(quotients, [-(a >> self.widths.g) for a in alpha])
 
-    def _guard(self, x: CipherVector, y: CipherVector, coins: Coins) -> Generator[bytes, Reply, CipherVector]:
+    def _guard(self, x: CipherVector, y: CipherVector, coins: Coins) -> Computation:
         """[[W (W - 1)]] of each dividend and each divisor: zeros, unless a reply was false."""
         party, tops = self.party, guard_tops(self.widths, len(x), len(y))
         k = [(mpz(1) << (_GUARD - 1)) | coins.bits(_GUARD - 1) for _ in tops]
@@ -229,12 +218,11 @@ class HardenedSdivSp:
             raise ProtocolError(f"{len(reply.tops)} guards for {len(tops)}")
         above = party.add_plain(reply.tops, [-(m >> t) for m, t in zip(masks, tops, strict=True)])
         squares = PolynomialsSp(party, self.round_number, self.purpose)
-        pending, request_2 = squares.begin(above, guard_polynomials(len(tops)), coins)
-        return squares.finish(pending, (yield request_2)())
+        return (yield from squares.run(above, guard_polynomials(len(tops)), coins))
 
     def _divide(
         self, x: CipherVector, y: CipherVector, poison: CipherVector, coins: Coins
-    ) -> tuple[SdivPending, bytes]:
+    ) -> tuple[list[mpz], DivideRequest]:
         """y' = rho*y - s; V = x*rho*2^g + y'*alpha + e; both poisoned."""
         party, w = self.party, self.widths
         of_x, of_y = poison.part(0, len(x)), poison.part(len(x), len(poison))
@@ -250,19 +238,11 @@ class HardenedSdivSp:
         spoilt = party.add(self._spoil(of_x, coins), self._spoil(spread_poison, coins))
         big_v = party.rerandomise(party.add(party.add_plain(dividend, e), spoilt), coins)
         shares = party.partial_decrypt(big_v), party.partial_decrypt(masked_y)
-        request = DivideRequest(self.round_number, self.purpose, big_v, shares[0], masked_y, shares[1])
-        return SdivPending(tuple(int(a >> w.g) for a in alpha)), party.send(request)
+        return alpha, DivideRequest(self.round_number, self.purpose, big_v, shares[0], masked_y, shares[1])
 
     def _spoil(self, poison: CipherVector, coins: Coins) -> CipherVector:
         n = self.party.public.n
         return self.party.scale_modulo(poison, [coins.below(n) for _ in range(len(poison))])
-
-    def _finish(self, pending: SdivPending, reply: bytes) -> CipherVector:
-        """Take alpha >> g off."""
-        party = self.party
-        with party.costs.continuing("SDIV"):
-            quotients = _quotients(party, reply, len(pending.corrections))
-            return party.add_plain(quotients, [-c for c in pending.corrections])
 
 
 def guard_tops(widths: SdivWidths, dividends: int, divisors: int) -> list[int]:

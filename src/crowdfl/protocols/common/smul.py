@@ -9,8 +9,7 @@ encrypted products of the x'_j that occur; SP substitutes x_j = x'_j - a_j, whic
 combination of those products with coefficients SP knows. Both derive the products from the polynomials: none is asked for.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Sequence
 from itertools import combinations
 from math import prod
 
@@ -20,11 +19,15 @@ from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import LengthMismatch, ProtocolError
+from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Message, RoundRequest
 from crowdfl.protocols.party import KeyedParty
 
 Polynomial = dict[tuple[int, ...], int]
 """Coefficients by monomial; a monomial is the sorted tuple of its operands' numbers, () the constant."""
+
+Computation = Generator[bytes, Reply, CipherVector]
+"""SP's side of a step that gives it a vector of ciphertexts."""
 
 
 class SmulRequest(Message, kind=3):
@@ -42,44 +45,29 @@ class SmulReply(Message, kind=4):
     products: CipherVector
 
 
-@dataclass(frozen=True)
-class SmulPending:
-    """What SP keeps until the reply."""
-
-    x: CipherVector = field(repr=False)
-    y: CipherVector = field(repr=False)
-    r_1: tuple[mpz, ...] = field(repr=False)
-    r_2: tuple[mpz, ...] = field(repr=False)
-
-
 class PaperSmulSp:
     """SP's side of Alg. 2, for many products at a time."""
 
     def __init__(self, party: KeyedParty, *, mask_bits: int) -> None:
         self.party, self.mask_bits = party, mask_bits
 
-    def begin(self, x: CipherVector, y: CipherVector, coins: Coins) -> tuple[SmulPending, bytes]:
-        """Line 1: X = [[x]] * [[r_1]], Y = [[y]] * [[r_2]]."""
+    def run(self, x: CipherVector, y: CipherVector, coins: Coins) -> Computation:
+        """Line 1: X = [[x]] * [[r_1]], Y = [[y]] * [[r_2]]. Line 3: take r_2*x, r_1*y and r_1*r_2 off."""
         if len(x) != len(y):
             raise LengthMismatch(f"{len(x)} and {len(y)} factors")
         party = self.party
         with party.costs.inside("SMUL", len(x)):
-            r_1 = tuple(coins.bits(self.mask_bits) for _ in range(len(x)))
-            r_2 = tuple(coins.bits(self.mask_bits) for _ in range(len(x)))
+            r_1 = [coins.bits(self.mask_bits) for _ in range(len(x))]
+            r_2 = [coins.bits(self.mask_bits) for _ in range(len(x))]
             big_x = party.add(x, party.encrypt(r_1, coins))
             big_y = party.add(y, party.encrypt(r_2, coins))
             request = SmulRequest(big_x, party.partial_decrypt(big_x), big_y, party.partial_decrypt(big_y))
-        return SmulPending(x, y, r_1, r_2), party.send(request)
-
-    def finish(self, pending: SmulPending, reply: bytes) -> CipherVector:
-        """Line 3: take r_2*x, r_1*y and r_1*r_2 off."""
-        party = self.party
+        reply = (yield party.send(request))()
         with party.costs.continuing("SMUL"):
-            products = SmulReply.from_bytes(reply, party.limits(len(pending.x))).products
-            r_2x = party.scale_each(pending.x, pending.r_2)
-            r_1y = party.scale_each(pending.y, pending.r_1)
-            r_1r_2 = party.encrypt([a * b for a, b in zip(pending.r_1, pending.r_2, strict=True)])
-            return party.subtract(products, party.add(party.add(r_2x, r_1y), r_1r_2))
+            products = SmulReply.from_bytes(reply, party.limits(len(x))).products
+            r_1r_2 = party.encrypt([a * b for a, b in zip(r_1, r_2, strict=True)])
+            crossed = party.add(party.scale_each(x, r_2), party.scale_each(y, r_1))
+            return party.subtract(products, party.add(crossed, r_1r_2))
 
 
 class PaperSmulCsp:
@@ -127,58 +115,35 @@ def products_in(polynomials: Sequence[Polynomial]) -> tuple[tuple[int, ...], ...
     return tuple(sorted(set(parts)))
 
 
-@dataclass(frozen=True)
-class PolynomialsPending:
-    """What SP keeps until the reply."""
-
-    operands: CipherVector = field(repr=False)
-    masks: tuple[mpz, ...] = field(repr=False)
-    substituted: tuple[Polynomial, ...] = field(repr=False)
-    products: tuple[tuple[int, ...], ...]
-
-
 class PolynomialsSp:
     """SP's side, for one purpose in one round."""
 
     def __init__(self, party: KeyedParty, round_number: int, purpose: str) -> None:
         self.party, self.round_number, self.purpose = party, round_number, purpose
 
-    def begin(
-        self, operands: CipherVector, polynomials: Sequence[Polynomial], coins: Coins
-    ) -> tuple[PolynomialsPending, bytes]:
+    def run(self, operands: CipherVector, polynomials: Sequence[Polynomial], coins: Coins) -> Computation:
+        """Each polynomial as a linear combination of operands and products."""
         party, n = self.party, self.party.public.n
-        masks = tuple(to_ints(coins.residues(len(operands), n)))
-        products = products_in(polynomials)
-        with party.costs.inside("SMUL", len(products)):
+        masks, needed = to_ints(coins.residues(len(operands), n)), products_in(polynomials)
+        with party.costs.inside("SMUL", len(needed)):
             masked = party.rerandomise(party.add_plain(operands, masks), coins)
             request = PolynomialsRequest(self.round_number, self.purpose, masked, party.partial_decrypt(masked))
-        substituted = tuple(_substitute(p, masks, n) for p in polynomials)
-        return PolynomialsPending(operands, masks, substituted, products), party.send(request)
-
-    def finish(self, pending: PolynomialsPending, reply: bytes) -> CipherVector:
-        """Each polynomial as a linear combination of operands and products."""
-        party = self.party
+        reply = (yield party.send(request))()
         with party.costs.continuing("SMUL"):
-            products = PolynomialsReply.from_bytes(reply, party.limits(len(pending.products))).products
-            if len(products) != len(pending.products):
-                raise ProtocolError(f"{len(products)} products where {len(pending.products)} were asked for")
-            product_of = {m: products.part(index, index + 1) for index, m in enumerate(pending.products)}
-            return CipherVector.concat([self._evaluate(p, pending, product_of) for p in pending.substituted])
+            products = PolynomialsReply.from_bytes(reply, party.limits(len(needed))).products
+            if len(products) != len(needed):
+                raise ProtocolError(f"{len(products)} products where {len(needed)} were asked for")
+            terms = {monomial: products.part(index, index + 1) for index, monomial in enumerate(needed)}
+            terms |= {(j,): operands.part(j, j + 1) for j in range(len(operands))}  # no need to ask for those
+            return CipherVector.concat([self._evaluate(substitute(p, masks, n), masks, terms) for p in polynomials])
 
     def _evaluate(
-        self, polynomial: Polynomial, pending: PolynomialsPending, products: dict[tuple[int, ...], CipherVector]
+        self, polynomial: Polynomial, masks: Sequence[mpz], terms: dict[tuple[int, ...], CipherVector]
     ) -> CipherVector:
-        constant = polynomial.get((), 0)
-        terms, factors = [], []
-        for monomial, coefficient in polynomial.items():
-            if len(monomial) == 1:  # x'_j = x_j + a_j: no need to ask
-                terms.append(pending.operands.part(monomial[0], monomial[0] + 1))
-                constant += coefficient * int(pending.masks[monomial[0]])
-            elif monomial:
-                terms.append(products[monomial])
-            if monomial:
-                factors.append(coefficient)
-        scaled = self.party.scale_modulo(CipherVector.concat(terms), factors)
+        """A term of one factor is x'_j = x_j + a_j."""
+        constant = sum(c * (1 if not m else int(masks[m[0]])) for m, c in polynomial.items() if len(m) < 2)
+        wanted = {m: c for m, c in polynomial.items() if m}
+        scaled = self.party.scale_modulo(CipherVector.concat([terms[m] for m in wanted]), wanted.values())
         return self.party.add_plain(self.party.sum(scaled), [constant])
 
 
@@ -197,7 +162,7 @@ class PolynomialsCsp:
             return PolynomialsReply(party.encrypt(opened))
 
 
-def _substitute(polynomial: Polynomial, masks: Sequence[mpz], n: mpz) -> Polynomial:
+def substitute(polynomial: Polynomial, masks: Sequence[mpz], n: mpz) -> Polynomial:
     """The polynomial in x'_j = x_j + a_j, modulo N: every monomial multiplied out."""
     result: Polynomial = {}
     for monomial, coefficient in polynomial.items():

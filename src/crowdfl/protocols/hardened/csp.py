@@ -35,18 +35,6 @@ from crowdfl.protocols.common.sdiv import (
 )
 from crowdfl.protocols.common.smul import PolynomialsCsp, PolynomialsRequest, products_in
 from crowdfl.protocols.hardened.opening import CHUNK, OpeningCsp, OpenRequest
-from crowdfl.protocols.hardened.order import (
-    INNER,
-    LANES,
-    NONCE,
-    OPEN_REWARDS,
-    SCALE,
-    Places,
-    RoundOrder,
-    Step,
-    open_to,
-    order_of,
-)
 from crowdfl.protocols.hardened.prifedavg import TOTAL, HiddenAverageCsp, ScaleRequest, hidden_widths
 from crowdfl.protocols.hardened.prirwd import (
     DISTANCES,
@@ -64,7 +52,19 @@ from crowdfl.protocols.hardened.prirwd import (
     distance_polynomials,
     rows_a_message,
 )
-from crowdfl.protocols.hardened.shape import Shape
+from crowdfl.protocols.hardened.shape import (
+    INNER,
+    LANES,
+    NONCE,
+    OPEN_REWARDS,
+    SCALE,
+    Places,
+    RoundOrder,
+    Shape,
+    Step,
+    open_to,
+    order_of,
+)
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory

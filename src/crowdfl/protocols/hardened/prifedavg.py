@@ -8,7 +8,6 @@ With the total shown, the products themselves are opened to the audience (`openi
 add a dither of k bits to every slot, and that is opened: a reader sees the average to within a unit, and no more.
 """
 
-import hashlib
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -89,6 +88,7 @@ def _order(seed: bytes, parameters: int) -> npt.NDArray[np.int64]:
     return order
 
 
+@lru_cache(maxsize=16)
 def hidden_widths(budget: WidthBudget) -> SdivWidths:
     ybits = bits(budget.max_participants * budget.max_samples)
     # A division is within 6 * 2^-sigma: all of the task together within 2^-sigma.
@@ -200,8 +200,3 @@ def dither(coins: Coins, rows: int, budget: WidthBudget, packing: Packing) -> Bl
     k = budget.dither_bits
     drawn = WideInts.from_block(coins.residues(rows * packing.slots, 1 << k))
     return packing.pack_wide(drawn.plus(-(1 << (k - 1))))
-
-
-def upload_digest(upload: bytes) -> bytes:
-    """Names an upload, to tell a repeat from a change."""
-    return hashlib.sha256(upload).digest()

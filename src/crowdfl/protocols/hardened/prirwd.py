@@ -16,6 +16,7 @@ sum within b although a division may come out one too high (deviation D12).
 import hashlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from gmpy2 import mpz
@@ -51,46 +52,46 @@ class RewardWidths:
     def __post_init__(self) -> None:
         _ = self.weights, self.rewards  # SdivWidths refuses what does not fit
 
-    @property
+    @cached_property
     def lanes(self) -> int:
         return self.budget.buckets * self.budget.slots
 
-    @property
+    @cached_property
     def total(self) -> int:
         """Largest Y."""
         return self.budget.max_participants * self.budget.max_samples
 
-    @property
+    @cached_property
     def g(self) -> int:
         """Largest G_i."""
         coordinate = 2 * self.total * self.budget.lane_bound
         return self.lanes * coordinate**2
 
-    @property
+    @cached_property
     def divisor(self) -> int:
         """Largest G_i + eps_i + 1."""
         return self.g + (self.total * self.budget.max_samples) ** 2 * self.epsilon_units + 1
 
-    @property
+    @cached_property
     def shift(self) -> int:
         """S: scales the weights, so that the least of them exceeds the largest payment: a last unit does not matter."""
         return bits(self.divisor) + bits(self.largest_payment << self.fraction) + bits(self.budget.max_participants)
 
-    @property
+    @cached_property
     def weight(self) -> int:
         """Largest weight, with the division's excess."""
         return (self.budget.max_samples**3 << self.shift) + 2
 
-    @property
+    @cached_property
     def fraction(self) -> int:
         """h: bits of a reward below the millionth."""
         return bits(3 * self.budget.max_participants) + 1
 
-    @property
+    @cached_property
     def weights(self) -> SdivWidths:
         return self._sdiv(bits(self.divisor), bits(self.weight))
 
-    @property
+    @cached_property
     def rewards(self) -> SdivWidths:
         divisor = self.budget.max_participants * self.weight + 1
         return self._sdiv(bits(divisor), bits(self.largest_payment << self.fraction))
@@ -268,8 +269,7 @@ class RewardSp:
             operands += [a.part(i, i + 1), b.part(i, i + 1), deltas.part(i, i + 1)]
         sp = PolynomialsSp(party, self.round_number, DISTANCES)
         polynomials = distance_polynomials(n, self.widths.epsilon_units)
-        pending, request = sp.begin(CipherVector.concat(operands), polynomials, coins)
-        result = sp.finish(pending, (yield request)())
+        result = yield from sp.run(CipherVector.concat(operands), polynomials, coins)
         divisors = CipherVector(result.public, result.block[0::2])
         cubes = CipherVector(result.public, result.block[1::2])
         return divisors, party.scale(cubes, 1 << self.widths.shift)

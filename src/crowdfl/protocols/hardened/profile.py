@@ -13,12 +13,12 @@ from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.errors import ProtocolError, RewardsOff, RoundsExhausted
 from crowdfl.protocols import claims
-from crowdfl.protocols.common.keyed import BaseSp, KeyedProfile, KeyedReader
+from crowdfl.protocols.common.keyed import BaseSp, KeyedProfile, KeyedReader, upload_digest
 from crowdfl.protocols.common.paid import PaidParticipant, PaidSp, RewardForm
 from crowdfl.protocols.exchange import Exchange, Reply, pipelined
 from crowdfl.protocols.hardened.csp import HardenedCsp
 from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER, OpeningSp, Publication, digest, read
-from crowdfl.protocols.hardened.prifedavg import HiddenAverageSp, ModelCodec, hidden_widths, upload_digest
+from crowdfl.protocols.hardened.prifedavg import HiddenAverageSp, ModelCodec, hidden_widths
 from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
 from crowdfl.protocols.hardened.shape import (
     CspBundle,

@@ -82,14 +82,12 @@ class PaperRewardSp:
 
     def _smul(self, width: int, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
         smul = PaperSmulSp(self.party, mask_bits=width + self.widths.sigma)
-        pending, request = smul.begin(x, y, coins)
-        return smul.finish(pending, (yield request)())
+        return (yield from smul.run(x, y, coins))
 
     def divide(self, purpose: str, kappa: int, x: CipherVector, y: CipherVector, coins: Coins) -> _Exchange:
         decimals = self.widths.budget.decimals
         sdiv = PaperSdivSp(self.party, kappa=kappa, sigma=self.widths.sigma, decimals=decimals)
-        pending, request = sdiv.begin(x, y, coins)
-        quotients = sdiv.finish(pending, (yield request)())
+        quotients = yield from sdiv.run(x, y, coins)
         self.party.view.computed(purpose, (y, quotients))
         return quotients
 

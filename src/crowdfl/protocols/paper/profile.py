@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +24,10 @@ from crowdfl.errors import (
     SlotOverflow,
     WidthBudgetExceeded,
 )
-from crowdfl.protocols.common.keyed import BaseCsp, BaseSp, KeyedProfile, KeyedReader
+from crowdfl.protocols.common.keyed import BaseCsp, BaseSp, KeyedProfile, KeyedReader, upload_digest
 from crowdfl.protocols.common.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
 from crowdfl.protocols.common.smul import PaperSmulCsp, SmulRequest
 from crowdfl.protocols.exchange import Exchange
-from crowdfl.protocols.hardened.prifedavg import upload_digest
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.prirwd import PaperRewardSp, PaperRewardWidths
 from crowdfl.protocols.party import KeyedParty
@@ -80,31 +80,31 @@ class _Widths:
     settings: TaskSettings
     parameters: int
 
-    @property
+    @cached_property
     def sigma(self) -> int:
         return self.settings.sigma or _SIGMA
 
-    @property
+    @cached_property
     def budget(self) -> WidthBudget:
         s = self.settings
         return WidthBudget(s.key_bits, self.parameters, s.max_participants, s.max_samples, s.clip, s.decimals, s.rounds)
 
-    @property
+    @cached_property
     def encoding(self) -> FixedPoint:
         return FixedPoint(self.settings.decimals, self.settings.clip, "floor")
 
-    @property
+    @cached_property
     def average_kappa(self) -> int:
         """Bits of both operands of the averaging SDIV: sums of delta*w and of delta, both at scale 10^L."""
         return max(
             bits(self.budget.sum_bound), bits(self.settings.max_participants * self.settings.max_samples * self.scale)
         )
 
-    @property
+    @cached_property
     def scale(self) -> int:
         return self.encoding.scale
 
-    @property
+    @cached_property
     def upload_length(self) -> int:
         """Ciphertexts of an upload: [[delta*w]], [[w]] where there are rewards, [[delta]]."""
         return self.parameters * (1 if self.settings.lanes == 0 else 2) + 1
@@ -313,8 +313,7 @@ class PaperSp(BaseSp):
         sdiv = PaperSdivSp(
             self.party, kappa=widths.average_kappa, sigma=widths.sigma, decimals=self.task.settings.decimals
         )
-        pending, request = sdiv.begin(sums.part(0, p), divisors, Coins.fresh())
-        self._average = sdiv.finish(pending, (yield request)())
+        self._average = yield from sdiv.run(sums.part(0, p), divisors, Coins.fresh())
 
     def _divided(self) -> CipherVector:
         """It lives in memory alone, as the paper's does."""

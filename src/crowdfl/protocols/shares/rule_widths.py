@@ -50,40 +50,40 @@ class PayoutWidths:
     most: int
     span: int = 0  # of the divisions' masks
 
-    @property
+    @cached_property
     def is_table(self) -> bool:
         return self.most < _LARGEST_TABLE
 
-    @property
+    @cached_property
     def table_size(self) -> int:
         return max(2, 1 << self.most.bit_length())
 
-    @property
+    @cached_property
     def s(self) -> int:
         return 0 if self.is_table else (2 * self.budget).bit_length()
 
-    @property
+    @cached_property
     def F(self) -> int:  # noqa: N802 -- as above
         """All errors of J together are below 1/2 millionth."""
         return (self.budget * self.most << self.s).bit_length() + 3
 
-    @property
+    @cached_property
     def J_bits(self) -> int:  # noqa: N802
         return modulus_for(1 << self.F)
 
-    @property
+    @cached_property
     def product_bits(self) -> int:
         return modulus_for(self.budget << (self.F + 1))
 
-    @property
+    @cached_property
     def low(self) -> int:
         return ((self.least << self.s) + 1).bit_length() - 1
 
-    @property
+    @cached_property
     def high(self) -> int:
         return ((self.most << self.s) + 1).bit_length()
 
-    @property
+    @cached_property
     def reciprocal(self) -> ReciprocalWidths:
         share = self.bits + self.s + self.participants.bit_length() + 1
         return ReciprocalWidths(self.low, self.high, share, self.F, self.span)
@@ -133,23 +133,23 @@ class RuleWidths:
         for division in self._division_widths():
             division.require_computable()
 
-    @property
+    @cached_property
     def agreement(self) -> int:
         """Largest |T_i|."""
         return self.participants * self.square
 
-    @property
+    @cached_property
     def compare_bits(self) -> int:
         """Of a modulus that holds T_i with its sign: a comparison needs no spare bits."""
         return modulus_for(self.agreement, spare=0)
 
-    @property
+    @cached_property
     def gate_bits(self) -> int:
         """Of a modulus that holds the differences that `gate` compares with zero."""
         direction = (self.lanes + 4) * self.agreement**2
         return modulus_for(max(direction, 4 * self.square * self.previous), spare=0)
 
-    @property
+    @cached_property
     def agreement_bits(self) -> int:
         """Of the modulus of T_i, compared and then converted."""
         return modulus_for(self.agreement)
@@ -164,24 +164,24 @@ class RuleWidths:
         pairs = (self.participants * self.max_samples) ** 2
         return pairs * (4 * self.square + self.max_samples**2 * self.epsilon(self.lanes)) + 1
 
-    @property
+    @cached_property
     def distance_least(self) -> int:
         return self.min_participants**2 * self.epsilon(self.least_kept) + 1
 
-    @property
+    @cached_property
     def distance_bits(self) -> int:
         return modulus_for(self.distance_most)
 
-    @property
+    @cached_property
     def distance_precision(self) -> int:
         """F of the reciprocals: together, their errors move no reward by more than 1/2 millionth."""
         return (self.distance_most * self.budget).bit_length() + 3
 
-    @property
+    @cached_property
     def distance_weight(self) -> int:
         return int(self.max_samples**3 * ((1 << self.distance_precision) // self.distance_least + 2))
 
-    @property
+    @cached_property
     def weight_bits(self) -> int:
         return {
             "gate": self.R,
@@ -203,7 +203,7 @@ class RuleWidths:
     def payout(self) -> PayoutWidths:
         return self._payout(self.span)
 
-    @property
+    @cached_property
     def leak(self) -> float:
         """By how much, at most, CSP can tell any two tasks apart by all that it sees of divisors. 0 with a table."""
         return leak_of(self._divisions(), self.span)
@@ -239,7 +239,7 @@ class RuleWidths:
         }[self.rule]
         return PayoutWidths(self.participants, self.budget, self.weight_bits, least, most, span)
 
-    @property
+    @cached_property
     def _least_distance_sum(self) -> int:
         return self.min_participants * ((1 << self.distance_precision) // self.distance_most - 2)
 

@@ -26,12 +26,12 @@ class SharesShape:
 
     @cached_property
     def widths(self) -> SharesWidths:
-        return _widths(self.spec.settings, self.spec.parameters)
+        return widths_of(self.spec.settings, self.spec.parameters)
 
     @cached_property
     def rule_widths(self) -> RuleWidths:
         """Of a task that pays."""
-        return RuleWidths.of(self.widths, self.spec.settings)
+        return rule_widths_of(self.spec.settings, self.spec.parameters)
 
     @cached_property
     def step(self) -> ServerStep | None:
@@ -42,29 +42,29 @@ class SharesShape:
     def ring(self) -> Ring:
         return Ring(self.widths.k)
 
-    @property
+    @cached_property
     def share_bytes(self) -> int:
         """Of one server's share of an update."""
         return self.spec.parameters * self.ring.bytes
 
-    @property
+    @cached_property
     def rule(self) -> str:
         return self.spec.settings.rule or "gate"
 
-    @property
+    @cached_property
     def payment(self) -> int:
         """Millionths that every round pays; 0 in a task without rewards."""
         budget = self.spec.settings.budget
         return to_millionths(budget) if budget is not None and self.rule != "none" else 0
 
-    @property
+    @cached_property
     def longest_payload(self) -> int:
         """Of a request to CSP: all lanes of everyone, or the sum's, or some numbers of each participant."""
         widths = self.widths
         lanes, people = widths.lanes, widths.participants + 1
         return people * (lanes * self.ring.bytes + 8 * self._longest_number) + lanes * widths.R // 8
 
-    @property
+    @cached_property
     def _longest_number(self) -> int:
         """Bytes: masks of divisions are long."""
         if not (self.widths.is_checked and self.payment):
@@ -94,6 +94,11 @@ class SharesShape:
 
 
 @lru_cache(maxsize=16)
-def _widths(settings: TaskSettings, parameters: int) -> SharesWidths:
+def widths_of(settings: TaskSettings, parameters: int) -> SharesWidths:
     """Computed once for all sides of a process."""
     return SharesWidths.of(settings, parameters)
+
+
+@lru_cache(maxsize=16)
+def rule_widths_of(settings: TaskSettings, parameters: int) -> RuleWidths:
+    return RuleWidths.of(widths_of(settings, parameters), settings)

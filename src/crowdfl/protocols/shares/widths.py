@@ -1,21 +1,21 @@
 """Every width of a task of this profile, from its settings: the ring of the uploads, the sketch, the bounds of a lane.
 
-Whole numbers and fractions throughout, so that every party computes the same ones on every machine: roots are rounded up, and
-floats are only printed. docs/width-budget.md has the proofs.
+Whole numbers and fractions throughout, so that every party computes the same ones on every machine: roots are rounded up, a
+chance is a weight out of the sum of all weights, and floats are only printed. Logarithms and powers of floats differ between
+machines in their last digit. docs/width-budget.md has the proofs.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from itertools import islice
+from functools import cached_property, lru_cache
+from itertools import chain, islice
 from typing import Self
 
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.shares.sketch import load_bound
 from crowdfl.errors import SettingsError, WidthBudgetExceeded
-from crowdfl.protocols.shares.tail_bounds import binomial_weights, most, power_of_two, sparse_rows
 from crowdfl.settings import TaskSettings
 
 BLOCK = 64  # lanes that are used or left out together
@@ -77,15 +77,15 @@ class SharesWidths:
         )
         return bare._sketched(int(settings.lanes or 0)) if checked else bare._as_wide_as_sums()
 
-    @property
+    @cached_property
     def ring_bytes(self) -> int:
         return self.k // 8
 
-    @property
+    @cached_property
     def lanes(self) -> int:
         return self.rows * self.buckets
 
-    @property
+    @cached_property
     def is_checked(self) -> bool:
         return self.rows > 0
 
@@ -95,16 +95,16 @@ class SharesWidths:
         starts = ((row * self.buckets, (row + 1) * self.buckets) for row in range(self.rows))
         return [(first, min(first + BLOCK, end)) for start, end in starts for first in range(start, end, BLOCK)]
 
-    @property
+    @cached_property
     def previous_bound(self) -> int:
         return self.participants * self.lane_bound if self.has_previous else 0
 
-    @property
+    @cached_property
     def slots(self) -> int:
         """Rows of lanes that a round may open: every participant's, and the previous sum's, which is the last."""
         return self.participants + self.has_previous
 
-    @property
+    @cached_property
     def drop_chance(self) -> Fraction:
         """Of one block, in one round: some lane of someone cannot be used."""
         return Fraction(BLOCK * 2 * (self.participants * self.lane_bound + self.previous_bound), 1 << self.k)
@@ -114,7 +114,7 @@ class SharesWidths:
         """More than these are no chance (2^-40): a server has made them unusable."""
         return most(len(self.blocks), min(self.drop_chance, Fraction(1)), _CHEAT)
 
-    @property
+    @cached_property
     def R(self) -> int:  # noqa: N802 -- as in docs/width-budget.md
         needed = 2 * self.k + self.lanes.bit_length() + _SLACK
         return max(_NARROWEST_SCALARS, -(-needed // 8) * 8)
@@ -126,24 +126,24 @@ class SharesWidths:
             return Fraction(1, 2)
         return max(Fraction(1, 2), Fraction(_root_up(72 * _TAU_STEPS**2 // self.lanes + 1), _TAU_STEPS))
 
-    @property
+    @cached_property
     def K(self) -> int:  # noqa: N802
         """Largest square of an update's length, per sample squared, that is accepted; in units squared."""
         return math.ceil((1 + self.tau) * self.norm_bound**2)
 
-    @property
+    @cached_property
     def sum_bound(self) -> int:
         """Largest entry of the sum of all accepted uploads: a cheater's may hold all of its length in one entry, and
         pass with more than 2^-40 as long as its square is below `rows` times what the check allows."""
         one = max(self.entry_bound, _root_up(self.rows * self.K)) if self.is_checked else self.entry_bound
         return self.participants * self.max_samples * one
 
-    @property
+    @cached_property
     def wrap_chance(self) -> Fraction:
         """Of an upload that wraps around in the ring, so that its lanes look small, to be accepted."""
         return self._missed**self.rows
 
-    @property
+    @cached_property
     def twice_chance(self) -> float:
         """Estimate for an upload of exactly twice the norm bound to be accepted: all in one entry, or spread out."""
         hidden = 1 - (1 + self.tau) / 4  # share of its square that must not show
@@ -151,7 +151,7 @@ class SharesWidths:
         weights = islice(binomial_weights(self.rows, missed), max(0, math.ceil(self.rows * hidden)), None)
         return max(float(Fraction(sum(weights), missed.denominator**self.rows)), self._off_by(hidden))
 
-    @property
+    @cached_property
     def false_rejection(self) -> float:
         """Estimate for an honest upload at the norm bound, of its worst shapes: two or three equal entries, or very many."""
         return max(self._off_by(self.tau), float(self.sparse_rejection)) if self.is_checked else 0.0
@@ -162,7 +162,7 @@ class SharesWidths:
         as `tau` is six standard deviations or more, an even update is rejected once in 10^9 at most."""
         return max(self._rejection(entries) for entries in (2, 3))
 
-    @property
+    @cached_property
     def _missed(self) -> Fraction:
         """Chance that one row does not show one large entry: another cancels it, or its block is left out."""
         return Fraction(1, self.buckets) + self.drop_chance if self.is_checked else Fraction(1)
@@ -300,3 +300,60 @@ def _row_counts(lanes: int) -> Sequence[int]:
 
 def _root_up(square: int) -> int:
     return math.isqrt(square - 1) + 1 if square > 0 else 0
+
+
+# ---- chances --------------------------------------------------------------------------------------------------------
+
+
+def binomial_weights(count: int, chance: Fraction) -> Iterator[int]:
+    """Of 0, 1, 2 ... hits among `count`, each out of `chance.denominator ** count`."""
+    hit, miss = chance.numerator, chance.denominator - chance.numerator
+    if miss == 0:
+        yield from chain((0 for _ in range(count)), [hit**count])
+        return
+    weight = miss**count
+    for hits in range(count + 1):
+        yield weight
+        weight = weight * (count - hits) * hit // ((hits + 1) * miss)  # without a remainder
+
+
+def most(count: int, chance: Fraction, allowed: Fraction) -> int:
+    """Smallest m such that more than m hits have no more than the chance allowed."""
+    whole = chance.denominator**count
+    more = whole
+    for hits, weight in enumerate(binomial_weights(count, chance)):
+        more -= weight
+        if more * allowed.denominator <= whole * allowed.numerator:
+            return hits
+    return count
+
+
+def pair(buckets: int) -> dict[int, int]:
+    """Two equal entries in one row: how far the row's square is above theirs, in sixths of it, by weight."""
+    return {-6: 1, 0: 2 * buckets - 2, 6: 1}
+
+
+def triple(buckets: int) -> dict[int, int]:
+    three, two = 4, 12 * (buckets - 1)
+    return {-4: two // 2 + 3, 0: 4 * buckets**2 - two - three, 4: two // 2, 12: 1}
+
+
+def added(first: Mapping[int, int], second: Mapping[int, int]) -> dict[int, int]:
+    total: dict[int, int] = {}
+    for a, weight in first.items():
+        for b, other in second.items():
+            total[a + b] = total.get(a + b, 0) + weight * other
+    return total
+
+
+@lru_cache(maxsize=128)
+def sparse_rows(entries: int, buckets: int, rows: int) -> Mapping[int, int]:
+    """The same of two or three equal entries in so many rows together."""
+    if rows == 0:
+        return {0: 1}
+    return added(sparse_rows(entries, buckets, rows - 1), {2: pair, 3: triple}[entries](buckets))
+
+
+def power_of_two(chance: float) -> str:
+    """A chance as people read it."""
+    return f"2^{math.log2(chance):.0f}" if chance > 0 else "0"

@@ -22,9 +22,7 @@ const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100
 
 /**
  * A figure that fits its width and follows light and dark. It lets go of everything when it leaves the page.
- * @param {string} title
- * @param {readonly number[]} x Rising.
- * @param {readonly Series[]} series
+ * @param {string} title @param {readonly number[]} x Rising. @param {readonly Series[]} series
  * @param {PlotOptions} [options]
  */
 export function plot(title, x, series, options = {}) {

@@ -54,14 +54,6 @@ class GatedComparison:
     flips: Bytes = field(repr=False)
 
 
-@dataclass(frozen=True)
-class Flips:
-    """Dealt bits, shared both ways: by XOR, and as numbers modulo 2^bits."""
-
-    xor: Bytes = field(repr=False)
-    number: Dealt
-
-
 def deal(cards: Cards, count: int, bits: int) -> Comparison:
     mask = cards.uniform(count, bits)
     return Comparison(mask, _keys(cards, count, bits, lambda: mask.share))
@@ -122,17 +114,3 @@ def _evaluated_part(
 
 def _below(opened: Sequence[int], bound: int) -> Bytes:
     return np.array([c < bound for c in opened], dtype=np.uint8)
-
-
-def deal_flips(cards: Cards, count: int, bits: int) -> Flips:
-    xor = cards.flips(count)
-    return Flips(xor, cards.derived(count, bits, lambda: [int(flip) for flip in xor]))
-
-
-def to_arithmetic(side: Side, dealt: Flips, places: Sequence[int], opened: Bytes) -> list[int]:
-    """Shares modulo 2^bits of a bit of which `opened` is the opened sum with the dealt one: e + (1 - 2 e) rho."""
-    modulus = 1 << dealt.number.bits
-    return [
-        (int(e) * (side.index == SP) + (1 - 2 * int(e)) * dealt.number.share[place]) % modulus
-        for place, e in zip(places, opened, strict=True)
-    ]

@@ -97,16 +97,6 @@ class CspRun(Generic[_Result]):
         return self._side.last
 
 
-def run_both(sp: Half[_Result], csp: "CspRun[_Result]") -> tuple[_Result, _Result | None]:
-    """Both halves against each other, in one process: for tests and measurements."""
-    try:
-        message = next(sp)
-        while True:
-            message = sp.send(csp.answer(message))
-    except StopIteration as end:
-        return end.value, csp.result
-
-
 def _of_length(message: bytes, length: int) -> bytes:
     if len(message) != length:
         raise LengthMismatch(f"a message of {len(message)} bytes where {length} are expected")

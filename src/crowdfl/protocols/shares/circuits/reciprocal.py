@@ -18,7 +18,7 @@ is one bit, and of its size no more than before.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Protocol
 
 import gmpy2
@@ -67,48 +67,48 @@ class ReciprocalWidths:
                 'max_samples, raise epsilon, or take rule = "gate"'
             )
 
-    @property
+    @cached_property
     def range(self) -> int:
         return self.high - self.low
 
-    @property
+    @cached_property
     def b_bits(self) -> int:
         return whole_bytes(self.share + _HIDING)
 
-    @property
+    @cached_property
     def f_bits(self) -> int:
         """Of what CSP sends of its share; no shift of a divisor is longer."""
         return self.b_bits + 8
 
-    @property
+    @cached_property
     def g(self) -> int:
         """s < m / 2^g changes the result by less than 1/2."""
         return max(1, self.precision + 2 - 2 * self.low)
 
-    @property
+    @cached_property
     def lo(self) -> int:
         """m >= 2^lo leaves s enough bits to blur y, or y with any shift, modulo anything."""
         return self.g + self.f_bits + 1 + SPARE
 
-    @property
+    @cached_property
     def hi(self) -> int:
         return self.lo + self.span
 
-    @property
+    @cached_property
     def P(self) -> int:  # noqa: N802 -- as above
         """Rounding I changes the result by less than 1/4."""
         return self.hi + self.precision + 2
 
-    @property
+    @cached_property
     def modulus(self) -> int:
         """Bits: no y' wraps, whatever f was, and m*I has its spare bits."""
         return whole_bytes(max(self.hi + self.f_bits + 2, self.P - self.low + 2 + SPARE))
 
-    @property
+    @cached_property
     def drop(self) -> int:
         return self.P - self.precision
 
-    @property
+    @cached_property
     def result(self) -> int:
         """Bits that a share of a result has at most, over the integers."""
         return self.modulus - self.drop + 1

@@ -16,7 +16,7 @@ import numpy as np
 from crowdfl.crypto.shares.limbs import Bytes, add_rows, subtract_rows
 from crowdfl.crypto.shares.ring import Stream
 from crowdfl.errors import DealtMaterialDamaged
-from crowdfl.protocols.shares.circuits.scalars import flips_bytes, pack_flips, unpack, unpack_flips
+from crowdfl.protocols.shares.circuits.scalars import flips_bytes, unpack, unpack_flips
 
 _Values = Callable[[], Sequence[int]]
 _ROWS_AT_ONCE = 1 << 15
@@ -51,7 +51,6 @@ class Cards(Protocol):
     ) -> DealtRows: ...  # uniform in [0, 2^narrow), shared modulo 2^bits
     def derived_rows(self, count: int, bits: int, values: Callable[[], Bytes]) -> DealtRows: ...
     def flips(self, count: int) -> Bytes: ...  # uniform bits, XOR-shared
-    def derived_flips(self, count: int, values: Callable[[], Bytes]) -> Bytes: ...
     def seeds(
         self, count: int, size: int
     ) -> tuple[bytes, bytes]: ...  # SP's and CSP's, each known to its owner and to KGC
@@ -122,10 +121,6 @@ class _ServerCards:
 
     def flips(self, count: int) -> Bytes:
         return self._own.flips(count)
-
-    def derived_flips(self, count: int, values: Callable[[], Bytes]) -> Bytes:
-        del values
-        return self._derived.flips(count)
 
     def public(self, length: int, make: Callable[[], bytes]) -> bytes:
         del make
@@ -224,11 +219,6 @@ class KgcCards:
     def flips(self, count: int) -> Bytes:
         return self._sp.flips(count) ^ self._csp.flips(count)
 
-    def derived_flips(self, count: int, values: Callable[[], Bytes]) -> Bytes:
-        dealt = values()
-        self._csp_file.append(pack_flips(dealt ^ self._sp.flips(count)))
-        return dealt
-
     def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
         return self._sp.take(count * size), self._csp.take(count * size)
 
@@ -257,7 +247,6 @@ class _Zeros(_Numbers):
         return np.broadcast_to(np.uint8(0), (count, bits // 8))
 
     def flips(self, count: int) -> Bytes:
-        self.counted += flips_bytes(count)
         return np.zeros(count, dtype=np.uint8)
 
 

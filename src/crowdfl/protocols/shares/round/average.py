@@ -49,14 +49,8 @@ class AverageReply(Message, kind=58, repr=False):
     record: bytes
 
 
-class SharesPublication(Message, kind=59, repr=False):
-    """SP to the audience: the masked sums, which are uniform to SP, and what CSP gave with them."""
-
-    sums: bytes
-    total: bytes
-    participants: bytes
-    requester: bytes
-    record: bytes
+class SharesPublication(AverageReply, kind=59, repr=False):
+    """SP to the audience: the masked sums of both, which are uniform to SP, and what CSP gave with them."""
 
 
 @dataclass

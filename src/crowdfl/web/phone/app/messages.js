@@ -48,10 +48,7 @@ function isAway(wrong) {
   return wrong instanceof Error && /** @type {{ passes?: boolean }} */ (wrong).passes === true;
 }
 
-/**
- * What happened, and what to do.
- * @param {unknown} wrong
- */
+/** What happened, and what to do. @param {unknown} wrong */
 export function explain(wrong) {
   if (isAway(wrong) && !navigator.onLine) return "Your phone is offline. Connect it, then try again.";
   const error = wrong instanceof Error ? wrong : new Error(String(wrong));

@@ -13,10 +13,7 @@ import { grouped, plainly, sentence } from "../messages.js";
 /** @typedef {import("../types.js").Campaign} Campaign */
 /** @typedef {import("../types.js").DefinitionBody} DefinitionBody */
 
-/**
- * @param {Model} model
- * @param {string} task
- */
+/** @param {Model} model @param {string} task */
 export function aboutView(model, task) {
   const trouble = h("div");
   const answer = part("div", null, (/** @type {Answer} */ shown) => shown ? [answering(model, shown, trouble)] : []);
@@ -118,11 +115,7 @@ function served() {
   return h("details.card", null, h("summary", null, "Can I trust this page?"), ...lines(about.SERVED_CODE));
 }
 
-/**
- * @param {Model} model
- * @param {NonNullable<Answer>} answer
- * @param {HTMLElement} trouble
- */
+/** @param {Model} model @param {NonNullable<Answer>} answer @param {HTMLElement} trouble */
 function answering(model, { task, fewest, small, back }, trouble) {
   const accepted = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", id: "accept-few" }));
   const join = actionButton(back ? "Join again" : "Join", trouble, async () => {

@@ -14,10 +14,7 @@ import { explain } from "../messages.js";
 /** @typedef {import("../types.js").RecordingView} RecordingView */
 /** @typedef {import("../types.js").DefinitionBody} DefinitionBody */
 
-/**
- * @param {Model} model
- * @param {string} task
- */
+/** @param {Model} model @param {string} task */
 export function recordView(model, task) {
   const definition = model.get(task)?.definition;
   if (!definition) return { element: h("div", null, title("Record"), notice("bad", "Open the campaign's page first.")), update() {} };
@@ -56,12 +53,7 @@ function introduction(definition) {
   return h("p", null, `Choose what you will do, start, put the phone where you usually carry it, and do it. At least ${least} seconds of each; some minutes are better. Keep this page open and in front.`);
 }
 
-/**
- * @param {Model} model
- * @param {string} task
- * @param {DefinitionBody} definition
- * @param {() => Promise<void>} refresh
- */
+/** @param {Model} model @param {string} task @param {DefinitionBody} definition @param {() => Promise<void>} refresh */
 function recording(model, task, definition, refresh) {
   const labels = /** @type {string[]} */ (definition.training.labels ?? []);
   const choices = labels.map((label, place) => activity(label, place === 0));
@@ -87,10 +79,7 @@ function activity(label, first) {
 }
 
 /**
- * @param {Model} model
- * @param {string} task
- * @param {DefinitionBody} definition
- * @param {RecordingView[]} found
+ * @param {Model} model @param {string} task @param {DefinitionBody} definition @param {RecordingView[]} found
  * @param {() => Promise<void>} refresh
  */
 function recordings(model, task, definition, found, refresh) {
@@ -139,11 +128,7 @@ function described({ label, seconds, samples, at }, short) {
     seconds < short && h("span.warn", null, " Too short to test the model with."));
 }
 
-/**
- * @param {Model} model
- * @param {string} task
- * @param {() => Promise<void>} refresh
- */
+/** @param {Model} model @param {string} task @param {() => Promise<void>} refresh */
 function importing(model, task, refresh) {
   const said = h("div", { role: "status" });
   const input = /** @type {HTMLInputElement} */ (h("input", { type: "file", id: "csv", accept: ".csv,text/csv", multiple: true }));

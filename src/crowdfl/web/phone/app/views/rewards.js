@@ -11,10 +11,7 @@ import { sentence } from "../messages.js";
 /** @typedef {import("../types.js").RoundView} RoundView */
 /** @typedef {import("../types.js").ClaimView} ClaimView */
 
-/**
- * @param {Model} model
- * @param {string} task
- */
+/** @param {Model} model @param {string} task */
 export function rewardsView(model, task) {
   const total = part("p.headline", null, (/** @type {bigint} */ earned) => [`You have earned ${money(earned)}.`]);
   const claim = part("section.card", { "aria-label": "Claim" }, (/** @type {{ claim: ClaimView, window: number }} */ shown) =>
@@ -39,12 +36,7 @@ function byRound(rounds, nothing) {
   return table("Rewards by round", ["Round", "Reward", "Why"], rows, { numbers: [0, 1], empty: "No round yet." });
 }
 
-/**
- * @param {Model} model
- * @param {string} task
- * @param {ClaimView} claim
- * @param {number} window
- */
+/** @param {Model} model @param {string} task @param {ClaimView} claim @param {number} window */
 function claiming(model, task, claim, window) {
   const trouble = h("div");
   const question = { title: "Claim without them?", text: ["A claim is paid once. What is missing now is then lost."], action: "Claim the rest" };

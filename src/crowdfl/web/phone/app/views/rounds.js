@@ -13,10 +13,7 @@ import { grouped, mineWord, roundWord, sentence } from "../messages.js";
 
 const SHOWN = 16; // digits of a digest, as the Python program shows them
 
-/**
- * @param {Model} model
- * @param {string} task
- */
+/** @param {Model} model @param {string} task */
 export function roundsView(model, task) {
   const bar = part("div", null, (/** @type {Campaign["now"]} */ now) => progress(now));
   const now = part("div", null, (/** @type {Happening} */ campaign) => [happening(model, campaign)]);
