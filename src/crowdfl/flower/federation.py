@@ -197,7 +197,7 @@ class Federation:
             return
         if not client.invitation:
             raise InvitationRefused("there is no invitation left for this node: the task's owner must give it one")
-        who = participant_name(EnrolmentRequest.open(answer.request).signing)
+        who = participant_name(EnrolmentRequest.open_own(answer.request).signing)
         self._require_own(node, who)
         client.sealed = self.servers.enrol(self.task, client.invitation, answer.request)
         client.who = who

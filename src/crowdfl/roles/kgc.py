@@ -9,13 +9,12 @@ from crowdfl.documents.signed import (
     Appointment,
     Certificate,
     Definition,
+    EnrolmentEnd,
     EnrolmentRequest,
     Invitation,
-    open_document,
     participant_name,
 )
 from crowdfl.errors import Forbidden, InvitationRefused, NotReady, RoundsExhausted, TaskNotRunning, UnknownTask
-from crowdfl.protocols.profile import Identity
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ends import OVER, require_not_ended
 from crowdfl.roles.holdings import BUNDLES, SOURCE
@@ -122,10 +121,10 @@ class Kgc:
             raise TaskNotRunning("enrolment is closed")
         if self.clock.now() > opened.expires:
             raise InvitationRefused("this invitation has expired; ask the requester for another")
-        asked = EnrolmentRequest.open(request)  # the signing key is the asker's own
+        asked = EnrolmentRequest.open_own(request)  # the signing key is the asker's own
         asked.require(task, invitation)
         who = participant_name(asked.signing)
-        certificate = Certificate(task, Identity(who, asked.signing, asked.reading)).sign(self.signing)
+        certificate = Certificate(task, who, asked.signing, asked.reading).sign(self.signing)
         sealed = Enrolled(certificate, self.bundles.get(f"{task}.participant")).seal(asked)
         # Last: keys that cannot be used do not use an invitation up.
         self.store.use_invitation(task, opened.number, who)
@@ -134,7 +133,7 @@ class Kgc:
     def close_enrolment(self, task: str, order: str) -> None:
         """The requester closes enrolment by a signed order: the participants' bundle is destroyed."""
         definition = self.store.task(task).opened
-        if open_document(order, "close enrolment", definition.requester).get("task") != task:
+        if EnrolmentEnd.open(order, definition.requester).task != task:
             raise Forbidden("this order is for another task")
         with self.store.transaction():  # a task that has ended meanwhile stays so
             if self.store.task(task).state != OVER:

@@ -2,11 +2,10 @@
 
 import contextlib
 import hashlib
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from crowdfl.documents.signed import Appointment, Certificate, Definition, open_document
+from crowdfl.documents.signed import Appointment, Certificate, Definition, Order
 from crowdfl.errors import DocumentError, UnknownParticipant, UnknownTask
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ends import ended
@@ -79,16 +78,16 @@ class Tasks:
 
     def order(self, task: str, order: str) -> None:
         """A signed order of the requester's: pause, resume or cancel."""
-        body = open_document(order, "order", self._core.definition(task).requester)
+        opened = Order.open(order, self._core.definition(task).requester)
         actions = {"pause": self._pause, "resume": self._resume, "cancel": self._cancel}
-        if body.get("task") != task or body.get("action") not in actions:
+        if opened.task != task or opened.action not in actions:
             raise DocumentError(f"an order names this task and one of {', '.join(actions)}")
         with self._ports.store.transaction():  # a delayed "pause" must not undo the "resume" that was signed after it
-            before, at = self._ports.store.task(task).ordered_at, _signed_at(body)
-            if before is not None and at < before:
+            before = self._ports.store.task(task).ordered_at
+            if before is not None and opened.at < before:
                 raise DocumentError("a later order was given since: this one is out of date")
-            actions[body["action"]](task)
-            self._ports.store.change_task(task, ordered_at=at)
+            actions[opened.action](task)
+            self._ports.store.change_task(task, ordered_at=opened.at)
 
     def _pause(self, task: str) -> None:
         self._core.require_running(task)
@@ -164,10 +163,3 @@ class Tasks:
         if ended_at is None or not self._core.clock_is_sure():
             return None
         return max(0.0, ended_at + self._core.definition(task).claim_window - self._ports.clock.now())
-
-
-def _signed_at(order: Mapping[str, Any]) -> float:
-    at = order.get("at")
-    if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
-        raise DocumentError("an order says when it was given")
-    return float(at)
