@@ -14,7 +14,7 @@ from cryptography import x509
 from crowdfl.cli.task.views import template
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import PlainHttpRefused, ServiceUnavailable
-from crowdfl.roles.ports import DepositState, PaymentState, StoredDeposit, StoredPayment, StoredTask
+from crowdfl.roles.records import DepositState, PaymentState, StoredDeposit, StoredPayment, StoredTask
 from crowdfl.roles.requester import own_key
 from crowdfl.services import run as services
 from crowdfl.services.client import opening as requester_file

@@ -28,8 +28,8 @@ from crowdfl.learning.models.forms import from_safetensors
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.participant.enrolment import enrol
+from crowdfl.roles.records import TaskState
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, earned_account
-from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sealed_blobs import SealedBlobs

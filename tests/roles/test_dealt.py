@@ -9,7 +9,7 @@ from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.restored import mark_restored_csp
 from crowdfl.roles.sp.holdings import SpHoldings
 from crowdfl.settings import TaskSettings
-from crowdfl.storage.memory import MemoryBlobs
+from crowdfl.storage.blobs import MemoryBlobs
 from tests.chained import DEALT, ChainedProfile
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, Desk, small_definition
 
@@ -218,7 +218,7 @@ def test_a_task_that_ends_while_csp_fetches_leaves_nothing_there(tmp_path, profi
     """The last file may have come after the end was heard."""
     desk = Desk(tmp_path, **TASK)
     task, bundles = desk.task, desk.csp.bundles
-    desk.csp.store.memory(task).pop("sole holder")
+    desk.csp.store.change_task(task, sole_holder=False)
     for number in (1, 2, 3):
         bundles.delete(f"{task}.dealt.{number}")
 
@@ -227,7 +227,7 @@ def test_a_task_that_ends_while_csp_fetches_leaves_nothing_there(tmp_path, profi
 
         def dealt(self, _task, number):
             """As if it were dealt."""
-            desk.csp.store.set_state(task, "ended")
+            desk.csp.store.change_task(task, state="ended")
             return bytes(DEALT["csp"])
 
         def acknowledge(self, _task):

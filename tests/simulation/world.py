@@ -19,15 +19,14 @@ from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.participant.enrolment import enrol
-from crowdfl.roles.ports import DepositState, PaymentState, StoredPayment
+from crowdfl.roles.ports import ManualClock
+from crowdfl.roles.records import DepositState, PaymentState, RoundState, StoredPayment, TaskState
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger, earned_account, participant_account, round_account
 from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.roles.sp.platform import Sp
-from crowdfl.roles.sp.rounds import RoundState, TaskState
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl.simulation.local_host import LocalHost
-from crowdfl.storage.memory import ManualClock
 from crowdfl.storage.sql import SqlStore
 from tests.hosts import FileDisk, test_tools
 from tests.simulation.clear import ClearProfile

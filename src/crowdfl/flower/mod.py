@@ -28,7 +28,8 @@ from crowdfl.flower.wire import ENROL, READ, RECORD, WEIGHT_KEY, ClientAnswer, I
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.ports import Blobs, PaidClaim
+from crowdfl.roles.ports import Blobs
+from crowdfl.roles.records import PaidClaim
 
 
 class AskedToEnrol(Exception):

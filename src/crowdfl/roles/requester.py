@@ -175,7 +175,7 @@ class Requester:
             if chain.last() >= number:
                 chain.forget()
             side.resume(chain.get(), definition.shape.flat(self._initial(definition)))
-            chain.catch_up(side, number, self.sp.status(task), fetch)
+            chain.catch_up(side, number, partial(self.sp.status, task), fetch)
         return chain.read(side, number, fetch(number))
 
     def _initial(self, definition: Definition) -> Weights:

@@ -43,7 +43,8 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.claims import Claiming, ClaimTime, holds_receipt
 from crowdfl.roles.participant.enrolment import EnrollingKgc, enrol
-from crowdfl.roles.ports import Blobs, PaidClaim, Stock
+from crowdfl.roles.ports import Blobs, Stock
+from crowdfl.roles.records import PaidClaim
 
 LEAST_PARTICIPANTS = 5
 _LONGEST_WAIT = (
@@ -319,7 +320,7 @@ class Participant:
             self._chain.forget()
             self._side = None
         with self._reading() as side:
-            self._chain.catch_up(side, number, self.sp.status(self.task), self._publication)
+            self._chain.catch_up(side, number, lambda: self.sp.status(self.task), self._publication)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[ParticipantProtocol]:

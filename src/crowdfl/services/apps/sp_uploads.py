@@ -29,7 +29,7 @@ from pydantic import Field
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Receipt
 from crowdfl.errors import Conflict, Forbidden, LimitExceeded, NotReady, ServiceUnavailable, Truncated
-from crowdfl.roles.ports import Upload
+from crowdfl.roles.records import Upload
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.uploads import PendingUpload
 from crowdfl.services.http.app_factory import ServiceMetrics
