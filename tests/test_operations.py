@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from crowdfl.roles.ports import PaymentState
-from crowdfl.roles.sp.rounds import RoundState, TaskState
+from crowdfl.roles.records import PaymentState, RoundState, TaskState
 from tests.http.processes import serving
 
 ROOT = Path(__file__).parents[1]
@@ -40,6 +39,10 @@ def events_in_the_code() -> set[str]:
                     found |= named(node.args[0])
                 if isinstance(node, ast.Call) and called(node) == "log_failure" and len(node.args) > 1:
                     found |= named(node.args[1])
+                if isinstance(node, ast.Assign | ast.AnnAssign) and "failed" in ast.unparse(node).split(" = ")[0].split(
+                    ":"
+                ):
+                    found |= named(node.value)  # of a worker's class
                 if isinstance(node, ast.FunctionDef) and node.name == "_event":
                     found |= {one.value for one in ast.walk(node) if is_event(one)}
     return found

@@ -1,5 +1,6 @@
 // What a page shows of a campaign, from what this device keeps alone: it needs no network.
 
+import { keptBody } from "../protocol/documents.js";
 import { total } from "./claiming.js";
 import { Holdings } from "./holdings.js";
 
@@ -53,7 +54,7 @@ export async function view(store, task) {
   const [definition, keys, status, left, over, certificate] = await Promise.all(
     ["definition", "keys", "status", "left", "over", "certificate"].map((key) => kept.get(key)));
   const rounds = await roundsOf(kept, status);
-  const body = definition ? JSON.parse(definition).body : null; // its signature was checked before it was kept
+  const body = definition ? keptBody(definition) : null;
   return {
     task,
     phase: left !== undefined ? "left" : over ? "ended" : certificate ? "joined" : "invited",
@@ -79,22 +80,22 @@ async function roundsOf(kept, status) {
 }
 
 /**
- * @param {Holdings} kept @param {number} number @param {{state: string, deadline: number}} [said]
+ * @param {Holdings} kept @param {number} number @param {{state: string, deadline: number}} [known]
  * @returns {Promise<RoundView>}
  */
-async function roundOf(kept, number, said) {
+async function roundOf(kept, number, known) {
   const [before, average, reward, trained, receipt, lost, refused, nothing, noReward, givenUp, started] = await Promise.all(
     /** @type {const} */ (["before", "average", "reward", "trained", "receipt", "lost-receipt", "refused", "nothing", "no-reward",
       "given-up", "started"]).map((key) => kept.of(number, key)));
-  const state = said?.state ?? "unknown";
+  const state = known?.state ?? "unknown";
   const sending = (await kept.hasAny(number, "upload")) ? "sending" : "none";
   const training = started !== undefined && state === "open" ? "training" : "none";
   const without = refused ? "refused" : nothing ? "nothing" : sending === "none" ? training : sending;
   return {
     number,
     state,
-    deadline: said?.deadline ?? null,
-    mine: receipt === undefined ? without : isLate(receipt) ? "late" : "arrived",
+    deadline: known?.deadline ?? null,
+    mine: receipt === undefined ? without : keptBody(receipt).late ? "late" : "arrived",
     accuracyBefore: before?.accuracy ?? null,
     accuracyAfter: average?.accuracy ?? null,
     reward: reward === undefined ? null : BigInt(reward.amount),
@@ -103,11 +104,6 @@ async function roundOf(kept, number, said) {
     receipt: receipt ?? lost ?? null,
     digest: average?.state ?? null,
   };
-}
-
-/** @param {string} receipt It was checked before it was kept. */
-function isLate(receipt) {
-  return JSON.parse(receipt).body.late === true;
 }
 
 /** @param {any} definition */

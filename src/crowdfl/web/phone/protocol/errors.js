@@ -219,11 +219,11 @@ export function errorFrom(status, problem) {
   const type = String(fields.type ?? "");
   const own = type.startsWith(PROBLEM_TYPE);
   const slug = own ? type.slice(PROBLEM_TYPE.length) : type;
-  const told = printable(String(fields.detail || fields.title || `the service answered with status ${status}`));
-  if (slug === "invalid-request") return new FormatError(printable(`${told} ${JSON.stringify(fields.errors ?? "")}`));
+  const words = printable(String(fields.detail || fields.title || `the service answered with status ${status}`));
+  if (slug === "invalid-request") return new FormatError(printable(`${words} ${JSON.stringify(fields.errors ?? "")}`));
   const later = status >= 500 || LATER.includes(status);
   // A refusal of the service's own by a name that is not known here is final; a proxy in between has no name for it.
-  const error = new (namedBy(slug) ?? (own && !later ? ServiceError : ServiceUnavailable))(told);
+  const error = new (namedBy(slug) ?? (own && !later ? ServiceError : ServiceUnavailable))(words);
   error.passes = error.passes || later;
   return error;
 }

@@ -1,7 +1,7 @@
 // Rewards: by round, the one claim at the end, and until when.
 
 import { h, table } from "../../../web/common/dom.js";
-import { duration, moment, money } from "../../../web/common/format.js";
+import { duration, formatTime, money } from "../../../web/common/format.js";
 import { nothingEarnedWords } from "../about.js";
 import { actionButton, ask, button, notice, part, title } from "../../../web/common/parts.js";
 import { sentence } from "../messages.js";
@@ -56,7 +56,7 @@ function claiming(model, task, claim, window) {
 
 /** @param {ClaimView} claim @param {number} window */
 function words({ state, amount, until }, window) {
-  const end = until === null ? "" : ` You can claim until ${moment(until)}.`;
+  const end = until === null ? "" : ` You can claim until ${formatTime(until)}.`;
   switch (state) {
     case "none": return "There is nothing to claim.";
     case "later": return `You claim once, after the last round, and have ${duration(window)} for it. The page does it by itself if it is open then.`;
