@@ -10,7 +10,7 @@ import yaml
 
 from crowdfl.roles.ports import PaymentState
 from crowdfl.roles.sp.rounds import RoundState, TaskState
-from tests.http.loopback import serving
+from tests.http.processes import serving
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import call
-from tests.cli.roles import ROLES, public
+from tests.cli.program import ROLES, call, public
 
 
 @pytest.fixture(scope="session")
@@ -23,5 +22,4 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def place(made, tmp_path):
-    """A copy to change."""
     return Path(shutil.copytree(made, tmp_path / "place"))

@@ -44,7 +44,6 @@ class Organisations:
     task: str = ""
 
     def place(self, role: str) -> Path:
-        """A role's machine."""
         return self.root / f"machine-of-{role}"
 
     def folder(self, role: str) -> Path:
@@ -52,7 +51,6 @@ class Organisations:
         return self.place(role) / role
 
     def settings(self, role: str) -> Path:
-        """A role's settings file."""
         return self.folder(role) / "settings.toml"
 
     def public(self, role: str) -> Path:
@@ -90,7 +88,6 @@ class Organisations:
         self.wait(lambda: self.log(role).count('"reloaded"') > before)
 
     def log(self, name: str) -> str:
-        """What a process wrote."""
         path = self.root / f"{name}.log"
         return path.read_text() if path.exists() else ""
 
@@ -102,7 +99,6 @@ class Organisations:
             time.sleep(0.1)
 
     def up(self, role: str) -> bool:
-        """Whether it listens."""
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.ports[role]), timeout=5):
             return True
         return False
@@ -129,15 +125,12 @@ class Organisations:
             return opened.call("GET", "/v1/whoami").json()
 
     def certificate(self, role: str) -> tls.CertificateFiles:
-        """A role's own."""
         return made_files(self.folder(role))
 
     def logs(self) -> str:
-        """To explain a failure."""
         return "\n".join(f"{path.name}: {path.read_text()[-800:]}" for path in sorted(self.root.glob("*.log")))
 
     def stop(self) -> None:
-        """End what still runs."""
         for process in self.processes.values():
             if process.poll() is None:
                 process.terminate()
@@ -191,5 +184,4 @@ def status(made: Organisations) -> dict[str, Any]:
 
 
 def made_files(folder: Path) -> tls.CertificateFiles:
-    """A folder's certificate."""
     return tls.CertificateFiles(folder / "tls.pem", folder / "tls.key")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crowdfl.cli import main
+from crowdfl.cli.role_folder import PEERS, read_part
 from tests import subprocesses
 
 
@@ -61,3 +62,35 @@ def finish(*args: object, timeout: float = 300.0) -> Result:
         [sys.executable, "-m", "crowdfl", *map(str, args)], capture_output=True, text=True, timeout=timeout, check=False
     )
     return Result(done.returncode, done.stdout, done.stderr)
+
+
+ROLES = ("kgc", "sp", "csp", "requester")
+
+
+def settings(place, role):
+    return place / role / "settings.toml"
+
+
+def public(place, role):
+    """The file that a role hands out."""
+    return place / role / f"{role}.public.json"
+
+
+def accept(place, own, peer, *more):
+    """As an operator does who was told the right digits."""
+    told = read_part(public(place, peer)).fingerprint
+    return call("exchange", "accept", settings(place, own), public(place, peer), "--fingerprint", told, *more)
+
+
+def accept_all(place):
+    """Everyone knows whom it needs."""
+    for own, peers in PEERS.items():
+        for peer in peers:
+            assert accept(place, own, peer).code == 0, (own, peer)
+
+
+def refused(result, *said):
+    """By name, and nothing was changed halfway."""
+    assert result.code == 3, result
+    for words in said:
+        assert words in result.err, result.err

@@ -35,7 +35,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(folder: Path) -> SqlStore:
-    """A role's store."""
     return SqlStore(f"sqlite:///{folder}/state.db")
 
 

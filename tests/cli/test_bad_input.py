@@ -145,7 +145,8 @@ def test_sp_is_as_patient_as_it_is_told(workspace, monkeypatch):
     """What the file says of a CSP that stays away is what SP is made with."""
     told = []
     with_line(workspace / "sp/settings.toml", "", "csp_patience = 60.5")
-    made = SimpleNamespace(tick=None, payments=None, aggregators=SimpleNamespace(drop=None))
+    idle = SimpleNamespace(run_one=None, abandon=None)
+    made = SimpleNamespace(tick=None, payments=idle, aggregators=SimpleNamespace(drop=None))
     monkeypatch.setattr(services, "Sp", lambda _ports, options: told.append(options) or made)
     app = SimpleNamespace(state=SimpleNamespace(web_origins=set()))
     monkeypatch.setattr(services.sp_app, "create_app", lambda *_args, **_options: app)
@@ -164,7 +165,6 @@ def test_sp_is_as_patient_as_it_is_told(workspace, monkeypatch):
     ],
 )
 def test_a_wrong_requester_setting_is_named(workspace, line, said):
-    """As for services."""
     path = workspace / "requester/settings.toml"
     with_line(path, "", line)
     refused(call("task", "watch", "0" * 32, "-s", path), "SettingsError", str(path), said)
@@ -191,7 +191,6 @@ def test_init_takes_plain_hosts_alone(tmp_path, host):
 
 @pytest.mark.parametrize("host", ["localhost", "sp.example.org", "sp_1", "10.0.0.7", "::1", "7up"])
 def test_plain_hosts(host):
-    """Names and addresses."""
     assert is_host(host)
 
 
@@ -283,7 +282,6 @@ def test_deposits_are_confirmed_by_name_and_amount(books):
 
 
 def test_a_payment_is_resolved_by_whoever_asked_the_bank(books):
-    """And stays so."""
     place = (books, "0" * 32, "somebody")
     refused(call("sp", "resolve", books, "0" * 32, "nobody", "paid"), "UnknownPayment", "nobody")
     assert call("sp", "resolve", *place, "perhaps").code == 2
@@ -401,7 +399,6 @@ class Sp:
         self.told = told
 
     def key(self):
-        """A public key."""
         return self.told
 
     def close(self):

@@ -38,7 +38,6 @@ PATIENCE = 240.0
 
 
 def task_file(**more: str) -> str:
-    """A task for tests."""
     text = template
     for before, after in CHANGES.items():
         assert before in text
@@ -64,7 +63,6 @@ class Campaign:
 
     @property
     def settings(self) -> tuple[str, str]:
-        """The requester's."""
         return "-s", str(self.folder / "roles/requester/settings.toml")
 
     def start(self, name: str, *args: object) -> None:
@@ -79,7 +77,6 @@ class Campaign:
         return result
 
     def status(self) -> dict[str, Any]:
-        """Where the task stands."""
         return dict(json.loads(self.do("watch", "task", "watch", self.task, "--json", *self.settings).out))
 
     def wait(self, *names: str) -> None:
@@ -92,7 +89,6 @@ class Campaign:
         return "\n".join(f"{path.name}: {path.read_text()[-800:]}" for path in sorted(self.folder.glob("*.log")))
 
     def stop(self) -> None:
-        """End what still runs."""
         for process in self.processes.values():
             if process.poll() is None:
                 process.terminate()

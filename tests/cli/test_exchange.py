@@ -17,8 +17,7 @@ from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import token_digest
 from crowdfl.settings import CspSettings
 from crowdfl.storage.settings_file import SERVICES, put_settings, read_service
-from tests.cli.program import call
-from tests.cli.roles import ROLES, accept, accept_all, public, refused, settings
+from tests.cli.program import ROLES, accept, accept_all, call, public, refused, settings
 
 PEM_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
@@ -230,7 +229,6 @@ def test_a_requester_cannot_take_another_s_place(place):
 
 
 def test_a_role_accepts_whom_it_needs_and_nobody_else(place):
-    """CSP knows no requester."""
     refused(accept(place, "csp", "requester"), "nothing to do with")
     refused(accept(place, "sp", "sp"), "nothing to do with")
 

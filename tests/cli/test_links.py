@@ -16,8 +16,7 @@ from crowdfl.settings import RequesterSettings
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.settings_file import put_settings
 from crowdfl.web.qr import qr_svg, qr_terminal
-from tests.cli.program import call
-from tests.cli.roles import refused
+from tests.cli.program import call, refused
 from tests.cli.test_bad_input import Sp
 from tests.http.world import definition_of
 
@@ -35,7 +34,6 @@ class Posted:
         self.shares, self.hardened = self.post(**SHARES), self.post(max_participants=6)
 
     def post(self, **settings) -> str:
-        """A task's id."""
         definition = definition_of(self.key, **settings)
         blobs = FileBlobs(self.own.folder / "state")
         blobs.put(f"{definition.task}/definition", definition.sign(self.key).encode())
@@ -48,7 +46,6 @@ class Posted:
 
 @pytest.fixture
 def posted(tmp_path, monkeypatch):
-    """The same."""
     made = Posted(tmp_path / "roles")
     monkeypatch.setattr(requester_file, "SpClient", lambda _service: Sp(made.own.settings.sp_key))
     return made

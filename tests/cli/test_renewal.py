@@ -15,8 +15,7 @@ from crowdfl.services.http.auth import Tokens
 from crowdfl.settings import CspSettings
 from crowdfl.storage.settings_file import SERVICES, put_settings, read_service
 from tests import subprocesses
-from tests.cli.program import call
-from tests.cli.roles import ROLES, accept, accept_all, public, refused, settings
+from tests.cli.program import ROLES, accept, accept_all, call, public, refused, settings
 
 
 def test_other_keys_of_a_known_peer_need_a_word_and_are_told_loudly(place):

@@ -39,7 +39,6 @@ class Processes:
         self._certificate = files
 
     def ready(self) -> None:
-        """Its address is known."""
         wait_for(lambda: self._file.exists() and self._file.stat().st_size > 0, self.scheduler)
         address = json.loads(self._file.read_text())["address"]
         files = self._certificate
@@ -62,7 +61,6 @@ class Processes:
         return worker
 
     def stop(self) -> None:
-        """End them all."""
         for process in (*self.workers, self.scheduler):
             with contextlib.suppress(ProcessLookupError):
                 process.kill()

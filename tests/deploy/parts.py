@@ -68,6 +68,5 @@ def copied() -> list[str]:
 
 
 def compose() -> dict[str, Any]:
-    """The trial's."""
     found: dict[str, Any] = yaml.safe_load((DEPLOY / "trial" / "compose.yml").read_text(encoding="utf-8"))
     return found

@@ -11,7 +11,7 @@ import pytest
 from crowdfl.settings import ServiceSettings
 from tests import subprocesses
 from tests.deploy.parts import DEPLOY, HOME, ROLES, ROOT, command_of, compose, copied, of_image, stages
-from tests.http.loopback import serving
+from tests.http.processes import serving
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -120,7 +120,6 @@ def test_a_unit_restarts_reloads_and_stops_a_role_and_takes_its_rights():
 
 
 def test_the_rules_are_what_prometheus_understands():
-    """By its own tool."""
     if shutil.which("promtool") is None:
         pytest.skip("promtool is not installed: the rules are read as YAML only")
     for command in (["check", "rules", "alerts.yml"], ["check", "config", "--syntax-only", "prometheus.yml"]):

@@ -25,9 +25,8 @@ from crowdfl.web.pages import phone_assets
 from tests import subprocesses
 from tests.deploy.parts import DEPLOY, ROLES, ROOT, command_of, compose
 from tests.hosts import INITIAL_MODEL
-from tests.http.loopback import serving
-from tests.http.observed import SHORT
-from tests.http.world import task_definition
+from tests.http.processes import serving
+from tests.http.world import SHORT, task_definition
 from tests.roles.test_agent import Trainer
 
 pytestmark = pytest.mark.second
@@ -154,7 +153,6 @@ def nginx_before(platform, folder, **changes):
 
 @pytest.fixture
 def with_nginx():
-    """Where it is installed."""
     if shutil.which("nginx") is None:
         pytest.skip("nginx is not installed: its example is not started (Debian: apt-get install nginx-light)")
 
@@ -236,7 +234,6 @@ def _wait_for_port(http):
 
 
 def _patiently(http, method, path, **given):
-    """Past the limit."""
     for _ in range(30):
         answer = http.request(method, path, **given)
         if answer.status_code != 429:

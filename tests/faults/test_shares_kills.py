@@ -11,7 +11,7 @@ from tests.faults.test_kills import KILLED, LIVES, SLOW_SHARDS, Point, points, s
 
 SAMPLE = {"kgc": 2, "csp": 5, "sp": 5, "person0": 2}
 SHARDS = 3
-OWN = ("dealt", "books.", "chain.", "rejected", "left")  # in the names of steps that only a chained profile has
+OWN = ("dealt", "csp_state.", "chain.", "rejected", "left")  # in the names of steps that only a chained profile has
 
 
 def sample(campaign: Campaign) -> list[Point]:
@@ -29,7 +29,7 @@ def test_the_steps_of_this_profile_are_among_those_that_are_killed(shared: Campa
     """What KGC dealt is fetched and burnt, requests are reserved, the chain is kept."""
     steps = {role: " ".join(shared.steps(role)) for role in ("csp", "sp", "person0")}
     assert all("dealt.fetch" in steps[role] and "dealt.burn" in steps[role] for role in ("csp", "sp"))
-    assert "books.reserve_step" in steps["csp"]
+    assert "csp_state.reserve_step" in steps["csp"]
     assert "chain._keep" in steps["person0"]
 
 

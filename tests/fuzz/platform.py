@@ -77,7 +77,6 @@ class Platform:
         return Form(person.side.claim())
 
     def close(self) -> None:
-        """Let go."""
         for database in self._databases:
             database.close()
         self.world.close()
@@ -176,5 +175,4 @@ def _signed_target(ask: Ask) -> str:
 
 
 def digest(data: bytes) -> str:
-    """SHA-256 in hex."""
     return hashlib.sha256(data).hexdigest()

@@ -73,7 +73,6 @@ def test_numbers_at_the_edges_behind_a_good_header(keys, name, data):
 @decoders
 @given(data=st.data())
 def test_mutated_forms(keys, name, data):
-    """Whatever is changed."""
     check(name, data.draw(mutated(honest(keys, name))), keys.public)
 
 

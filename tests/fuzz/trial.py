@@ -68,7 +68,6 @@ def mutated(draw: st.DrawFn, form: bytes) -> bytes:
 
 
 def nested(depth: int) -> list[Any]:
-    """Lists in lists."""
     inner: list[Any] = []
     for _ in range(depth):
         inner = [inner]

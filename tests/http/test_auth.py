@@ -15,10 +15,13 @@ from crowdfl.errors import (
     NotAuthenticated,
     NotReady,
     SettingsError,
+    TokenExpired,
 )
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Owner, Signer
 from crowdfl.services.http.auth import ROLES, Tokens
+from crowdfl.services.http.wire import new_token, token_digest
+from crowdfl.storage.memory import ManualClock
 from tests.http.world import definition_of
 
 PUBLIC = "public"
@@ -49,7 +52,7 @@ OPENS: dict[str, dict[str, set[str]]] = {
         "DELETE /v1/tasks/{task}/participants/{who}": {SIGNED},
         "GET /v1/tasks/{task}/rounds/{number}/average": {SIGNED, OWNER},
         "GET /v1/tasks/{task}/rounds/{number}/reward": {SIGNED},
-        "POST /v1/tasks/{task}/claims": {SIGNED, PUBLIC},  # a phone of protocol 2 signs the claim alone
+        "POST /v1/tasks/{task}/claims": {SIGNED},
         "PUT /v1/tasks/{task}/rounds/{number}/uploads/{who}": {SIGNED},
         "PATCH /v1/tasks/{task}/rounds/{number}/uploads/{who}": {SIGNED},
         "GET /v1/tasks/{task}/rounds/{number}/uploads/{who}": {SIGNED},
@@ -195,12 +198,6 @@ def test_an_old_signature_of_a_requester_is_refused(campaign):
     assert campaign.world.http("sp").get(target, headers=headers).status_code == 401
 
 
-@pytest.fixture
-def tokens(tmp_path):
-    """No token yet."""
-    return Tokens(tmp_path / "tokens.json")
-
-
 def test_a_token_is_known_by_its_name_and_role(tokens):
     """What `add` shows is what `check` knows."""
     token = tokens.add("platform", "sp")
@@ -216,7 +213,6 @@ def test_the_file_holds_no_token_and_is_its_owners_alone(tokens):
 
 
 def test_a_rotated_token_is_dead_and_its_successor_lives(tokens):
-    """Same name, same role."""
     old = tokens.add("platform", "sp")
     new = tokens.rotate("platform")
     with pytest.raises(NotAuthenticated):
@@ -273,3 +269,123 @@ def test_the_form_of_the_file(tokens):
     body = json.loads(tokens.path.read_text())
     assert body["version"] == 1
     assert [sorted(entry) for entry in body["tokens"]] == [["name", "role", "sha256"]]
+
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def clock():
+    """Time that a test moves."""
+    return ManualClock(1_000_000.0)
+
+
+@pytest.fixture
+def tokens(tmp_path, clock):
+    return Tokens(tmp_path / "tokens.json", clock.now)
+
+
+def test_both_tokens_are_good_until_the_overlap_ends(tokens, clock):
+    """To the second; the new one has no end."""
+    old = tokens.add("sp", "sp")
+    new = tokens.rotate("sp", HOUR)
+    assert (tokens.check(old).expires, tokens.check(new).expires) == (1_003_600.0, None)
+    clock.time += HOUR - 1
+    assert tokens.check(old).role == "sp"
+    clock.time += 1
+    with pytest.raises(TokenExpired, match="good until 1970-01-12 14:46:40 UTC"):
+        tokens.check(old)
+    assert tokens.check(new).role == "sp"
+
+
+def test_a_second_rotation_does_not_lengthen_the_first_one_s_overlap(tokens, clock):
+    """Three are good at once, each to its own end."""
+    first = tokens.add("sp", "sp")
+    second = tokens.rotate("sp", HOUR)
+    third = tokens.rotate("sp", 10 * HOUR)
+    clock.time += 2 * HOUR
+    with pytest.raises(TokenExpired):
+        tokens.check(first)
+    assert {tokens.check(token).name for token in (second, third)} == {"sp"}
+
+
+def test_a_stolen_token_is_ended_at_once(tokens):
+    """Rotation without an overlap and revocation reach the old ones of the name too, and nobody else's."""
+    other, first = tokens.add("csp", "csp"), tokens.add("sp", "sp")
+    second = tokens.rotate("sp", HOUR)
+    third = tokens.rotate("sp")
+    for token in (first, second):
+        with pytest.raises(NotAuthenticated):
+            tokens.check(token)
+    fourth = tokens.rotate("sp", HOUR)
+    tokens.revoke("sp")
+    for token in (third, fourth):
+        with pytest.raises(NotAuthenticated):
+            tokens.check(token)
+    assert tokens.check(other).role == "csp"
+
+
+def test_what_has_ended_leaves_the_file_at_the_next_change(tokens, clock):
+    """A file that knows ends says so by its version; without any it is one that an older program reads."""
+    tokens.add("sp", "sp")
+    assert json.loads(tokens.path.read_text())["version"] == 1
+    tokens.rotate("sp", HOUR)
+    assert json.loads(tokens.path.read_text())["version"] == 2
+    assert len(tokens.entries()) == 2
+    clock.time += HOUR
+    tokens.add("csp", "csp")
+    found = json.loads(tokens.path.read_text())
+    assert (found["version"], [entry["name"] for entry in found["tokens"]]) == (1, ["sp", "csp"])
+
+
+def test_a_holder_makes_its_own_token_and_tells_the_digest_alone(tokens, clock):
+    """Safe to repeat; the next one replaces it, with or without an overlap."""
+    first, second, third = new_token(), new_token(), new_token()
+    tokens.accept("sp", "sp", token_digest(first))
+    before = tokens.path.read_bytes()
+    tokens.accept("sp", "sp", token_digest(first))
+    assert tokens.path.read_bytes() == before
+    tokens.accept("sp", "sp", token_digest(second), HOUR)
+    assert (tokens.check(first).expires, tokens.check(second).expires) == (1_003_600.0, None)
+    tokens.accept("sp", "sp", token_digest(second), HOUR)
+    assert tokens.check(first).expires == 1_003_600.0
+    tokens.accept("sp", "sp", token_digest(third))
+    for token in (first, second):
+        with pytest.raises(NotAuthenticated):
+            tokens.check(token)
+
+
+def test_a_holder_may_go_back_to_its_old_token_during_the_overlap(tokens):
+    """The digest that comes again has no end any more, and is in the file once."""
+    first, second = new_token(), new_token()
+    tokens.accept("sp", "sp", token_digest(first))
+    tokens.accept("sp", "sp", token_digest(second), HOUR)
+    tokens.accept("sp", "sp", token_digest(first), HOUR)
+    assert (tokens.check(first).expires, tokens.check(second).expires) == (None, 1_003_600.0)
+    assert len(tokens.entries()) == 2
+
+
+@pytest.mark.parametrize("end", ["-1", "1e300", "NaN", "Infinity", '"soon"'])
+def test_an_end_that_is_no_time_is_a_damaged_file(tokens, end):
+    """Nobody is let in by it, and nothing fails without a name."""
+    token = tokens.add("sp", "sp")
+    entry = f'{{"name": "sp", "role": "sp", "sha256": "{token_digest(token)}", "expires": {end}}}'
+    tokens.path.write_text(f'{{"version": 2, "tokens": [{entry}]}}')
+    with pytest.raises(KeyFileDamaged):
+        tokens.check(token)
+
+
+def test_nobody_takes_another_s_digest_or_name(tokens):
+    """Digests are public: with another's, its owner would be taken for somebody else."""
+    digest = token_digest(new_token())
+    tokens.accept("sp", "sp", digest)
+    with pytest.raises(Conflict, match="every holder makes its own"):
+        tokens.accept("evil", "requester", digest)
+    with pytest.raises(Conflict, match="another role"):
+        tokens.accept("sp", "requester", token_digest(new_token()))
+    for wrong in ("", "0" * 63, "0" * 65, "G" * 64, "0" * 64 + "\n"):
+        with pytest.raises(SettingsError, match="64 hexadecimal"):
+            tokens.accept("new", "requester", wrong)
+    with pytest.raises(SettingsError, match="not negative"):
+        tokens.rotate("sp", -1.0)
+    assert len(tokens.entries()) == 1

@@ -56,7 +56,6 @@ def test_a_server_must_say_which_protocol_it_speaks(campaign, service, role, pat
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_service_is_healthy_ready_and_documented(campaign, service):
-    """Without a credential."""
     http = campaign.world.http(service)
     assert [http.get(path).status_code for path in ("/healthz", "/readyz", "/openapi.json")] == [200, 200, 200]
     assert http.get("/openapi.json").json()["openapi"].startswith("3.")
@@ -198,6 +197,5 @@ def test_a_process_logs_lines_of_json_on_stderr():
 
 
 def numbers(world, service):
-    """What Prometheus sees."""
     headers = world.token(service, "operator").headers("", "", b"", 0.0)
     return world.http(service).get("/metrics", headers=headers).text

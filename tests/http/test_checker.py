@@ -32,13 +32,11 @@ def public() -> PublicKey:
 
 @pytest.fixture
 def now() -> list[float]:
-    """What the time is."""
     return [0.0]
 
 
 @pytest.fixture
 def checker(now: list[float]) -> Iterator[Checker]:
-    """With its process."""
     checker = Checker(Threads(1), replace(Backoff.steady(30.0), clock=lambda: now[0]))
     checker.start()
     yield checker
@@ -54,7 +52,6 @@ def numbers(public) -> np.ndarray:
 
 
 def child(checker: Checker) -> int:
-    """Its process."""
     assert checker._process is not None
     return checker._process.pid
 
@@ -68,7 +65,6 @@ def gone(pid: int) -> bool:
 
 
 def wait_until_gone(pid: int) -> None:
-    """A moment."""
     deadline = time.monotonic() + 60
     while not gone(pid):
         assert time.monotonic() < deadline

@@ -43,7 +43,6 @@ class Listening:
         return theirs, ours
 
     def fill(self, count, source="127.0.0.1"):
-        """Several."""
         return [self.come(source) for _ in range(count)]
 
 
@@ -73,7 +72,6 @@ def test_one_address_gets_so_many_and_others_get_theirs(stack):
 
 
 def test_all_addresses_together_get_so_many(stack):
-    """However many there are."""
     listening = Listening(stack, most=4)
     admitted = [ours for number in range(2, 8) for _, ours in listening.fill(1, f"127.0.0.{number}")]
     assert [ours is not None for ours in admitted] == [True] * 4 + [False] * 2
@@ -81,7 +79,6 @@ def test_all_addresses_together_get_so_many(stack):
 
 
 def test_zero_is_no_limit_for_one_address(stack):
-    """As behind a proxy."""
     listening = Listening(stack, per_address=0)
     assert all(ours for _, ours in listening.fill(20))
 

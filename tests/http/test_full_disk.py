@@ -31,7 +31,6 @@ class SmallDisk:
         self.folder, self.ballast = folder, folder / "ballast"
 
     def fill(self):
-        """Nothing more fits."""
         with open(self.ballast, "wb", buffering=0) as file:
             for size in (1 << 16, 1 << 12, 1):
                 with contextlib.suppress(OSError):
@@ -39,7 +38,6 @@ class SmallDisk:
                         file.write(bytes(size))
 
     def free(self):
-        """There is room again."""
         self.ballast.unlink()
 
     def files(self):

@@ -42,7 +42,6 @@ def refused(campaign, method, target, body, credential, service="sp"):
 
 
 def signer(person):
-    """A participant's credential."""
     return Signer(person.who, person.keys.signing)
 
 
@@ -58,7 +57,6 @@ def row(campaign, number):
 
 
 def zero(_public):
-    """No ciphertext."""
     return 0
 
 
@@ -68,7 +66,6 @@ def square(public):
 
 
 def modulus(public):
-    """It has no inverse."""
     return public.n
 
 
@@ -102,7 +99,6 @@ def test_a_bad_upload_is_refused(campaign, person, what):
 
 
 def test_an_upload_under_another_task_s_key_is_refused(campaign, person, other):
-    """Its fingerprint tells."""
     _, _, upload = other
     assert refused(campaign, "PUT", place(campaign.task, person), upload, signer(person)) == (422, "key-mismatch")
 

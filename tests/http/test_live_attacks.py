@@ -12,7 +12,7 @@ import pytest
 
 from crowdfl.services.client.transport import Signer
 from crowdfl.services.http import tls
-from tests.http.live import LiveService, finished_desk, room_for, serving_sp
+from tests.http.processes import LiveService, finished_desk, room_for, serving_sp
 
 pytestmark = pytest.mark.second
 

@@ -2,11 +2,13 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import structlog
 
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import (
     DepositRefused,
     Forbidden,
@@ -14,12 +16,15 @@ from crowdfl.errors import (
     ServiceUnavailable,
     StoreUnavailable,
     UnknownDeposit,
+    UnknownTask,
 )
+from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import PaymentState, StoredPayment
 from crowdfl.services.background.workers import Payouts
 from crowdfl.services.client.peers import SpClient
-from crowdfl.services.client.transport import Bearer
+from crowdfl.services.client.transport import Bearer, Signer
 from tests.hosts import Desk
+from tests.http.test_bodies import Endless
 from tests.http.world import INITIAL_MODEL, World, task_definition
 
 PATIENCE = 60.0
@@ -72,7 +77,6 @@ def test_what_is_announced_is_nobody_elses_to_see(world: World):
 
 
 def test_metrics_count_deposits_and_payments_by_state(world: World):
-    """For the operator."""
     world.post()
     payment = StoredPayment("t", "who", 1, "c", "{}", PaymentState.UNKNOWN, 0.0)
     world.sp.store.add_payment(payment)
@@ -164,3 +168,88 @@ def test_payments_back_off_while_the_store_is_away(desk: Desk, monkeypatch: pyte
     monkeypatch.setattr(payouts._stop, "wait", lambda seconds: waits.append(seconds) or len(waits) > 9)
     payouts._work()
     assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0, 30.0]
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory, portal) -> Iterator[World]:
+    """One for all: each test has a claimant of its own."""
+    platform = World(tmp_path_factory.mktemp("platform"), portal)
+    yield platform
+    platform.close()
+
+
+@pytest.fixture(scope="module")
+def earned(platform):
+    """A task that has ended, and those who earned something in it."""
+    task, people = platform.open_round(people=4)
+    for person in people:
+        person.sp.upload(task, 1, person.update())
+    platform.run()
+    for person in people:
+        person.side.open_reward(person.sp.reward(task, 1), 1)
+    return task, people
+
+
+def place(task):
+    return f"/v1/tasks/{task}/claims"
+
+
+def test_a_signed_claim_is_paid(platform, earned):
+    """Also to somebody who has left since; and again, when its answer was lost."""
+    task, people = earned
+    people[0].sp.leave(task)
+    first, again = (people[0].sp.claim(task, people[0].side.claim()) for _ in range(2))
+    assert (first.amount > 0, again) == (True, first)
+
+
+def test_a_claim_must_be_signed(platform, earned):
+    task, _ = earned
+    unsigned = ({}, {"X-CrowdFL-Protocol": "3"}, {"X-CrowdFL-Protocol": "3", "Authorization": "Bearer x"})
+    for headers in unsigned:
+        body = Endless()
+        answer = platform.http("sp").post(place(task), content=body, headers=headers)
+        assert (answer.status_code, body.taken) == (401, 0)
+
+
+def test_a_stranger_s_signature_is_refused_before_the_body(platform, earned):
+    """So is one over another body, once that has arrived."""
+    task, people = earned
+    stranger = Signer(people[0].who, SigningKey.fresh())
+    body = Endless()
+    headers = stranger.headers("POST", place(task), b"", platform.clock.now())
+    assert platform.http("sp").post(place(task), content=body, headers=headers).status_code == 401
+    assert body.taken == 0
+    claim = people[0].side.claim()
+    headers = Signer(people[0].who, people[0].keys.signing).headers("POST", place(task), b"other", platform.clock.now())
+    answer = platform.http("sp").post(place(task), content=claim, headers=headers)
+    assert (answer.status_code, answer.json()["type"]) == (403, "urn:crowdfl:problem:bad-signature")
+    with pytest.raises(NotAuthenticated):
+        people[0].sp.claim(platform.post(window=7), claim)  # a task that it has no part in
+
+
+def test_a_claim_of_an_unknown_task_is_refused_before_it_is_read(platform, earned):
+    _, people = earned
+    body = Endless()
+    answer = platform.http("sp").post(place("0" * 32), content=body, headers={"X-CrowdFL-Protocol": "3"})
+    assert (answer.status_code, body.taken) == (404, 0)
+    with pytest.raises(UnknownTask):
+        people[0].sp.claim("0" * 32, b"claim")
+
+
+def test_the_limit_follows_from_the_task(platform, earned):
+    """An honest claim fits, with little to spare; a longer body is not read."""
+    task, people = earned
+    claim, limit = people[0].side.claim(), platform.sp.claim_limit(task)
+    assert len(claim) <= limit <= len(claim) + 4096 + 100
+    body = Endless(piece=1024)
+    headers = Signer(people[0].who, people[0].keys.signing).headers("POST", place(task), b"", platform.clock.now())
+    answer = platform.http("sp").post(place(task), content=body, headers=headers)
+    assert (answer.status_code, body.taken <= limit + 2 * 1024) == (413, True)
+
+
+def test_a_longer_campaign_has_longer_claims():
+    """Each round adds a mask, a salt, an amount and its number."""
+    settings = task_definition().settings
+    sizes = [profile_named("hardened").claim_bytes(settings, rounds) for rounds in (0, 1, 2, 1000)]
+    assert sizes[2] - sizes[1] == sizes[1] - sizes[0] > settings.key_bits // 8
+    assert sizes[3] == sizes[0] + 1000 * (sizes[1] - sizes[0])

@@ -36,7 +36,6 @@ class Kgc:
     reloads: Reloads
 
     def files(self, name: str) -> tls.CertificateFiles:
-        """A role's own certificate."""
         return tls.CertificateFiles(self.folder / name / "tls.pem", self.folder / name / "tls.key")
 
     def link(self, own: tls.CertificateFiles | None) -> Link:
@@ -58,7 +57,6 @@ def make_role(folder: Path, name: str, subject: str | None = None) -> tls.Certif
 
 
 def pin(files: tls.CertificateFiles) -> str:
-    """Of its key."""
     return tls.key_pin(tls.require_usable(files))
 
 
@@ -134,7 +132,6 @@ def test_another_key_of_the_same_authority_is_not_the_role_s(kgc: Kgc):
 
 
 def test_a_certificate_without_the_token_opens_nothing(kgc: Kgc):
-    """Both are needed."""
     with kgc.called("crowdfl_guess", kgc.files("sp")) as service, pytest.raises(NotAuthenticated):
         service.call("GET", f"/v1/tasks/{TASK}/bundle")
 

@@ -42,7 +42,6 @@ def test_every_error_of_the_tree_comes_back_as_itself(kind):
     ],
 )
 def test_an_error_has_the_status_of_its_nearest_ancestor(kind, status):
-    """One table, read upwards."""
     assert problem_for(kind("")).status == status
 
 
@@ -56,7 +55,6 @@ def test_an_error_that_is_not_in_the_tree_yet_is_covered():
 
 
 def test_a_fault_of_the_service_is_told_without_its_message():
-    """It may name files."""
     assert "secret.key" not in str(problem_for(KeyFileMissing("secret.key is gone")).body())
 
 
@@ -182,7 +180,6 @@ def test_a_wrong_address_is_a_problem_too(world, method, path, status):
 
 @pytest.mark.parametrize("number", ["0", "-1", str(10**30), "one", "1.5"])
 def test_a_round_that_no_database_can_count_is_refused(campaign, number):
-    """Before it gets there."""
     target = f"/v1/tasks/{campaign.task}/rounds/{number}/average"
     headers = campaign.world.owner("sp").headers("GET", target, b"", campaign.world.clock.now())
     answer = campaign.world.http("sp").get(target, headers=headers)

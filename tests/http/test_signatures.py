@@ -13,7 +13,6 @@ from crowdfl.storage.memory import ManualClock, MemoryStore
 
 @pytest.fixture
 def signer(campaign):
-    """The first participant's key."""
     return Signer(campaign.people[0].who, campaign.people[0].keys.signing)
 
 

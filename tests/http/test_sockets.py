@@ -17,7 +17,6 @@ from crowdfl.settings import ServiceSettings
 
 @pytest.fixture(scope="module")
 def served(campaign):
-    """SP on loopback."""
     settings = ServiceSettings(data=campaign.world.folder / "sp", host="127.0.0.1", port=0, plain_http=True)
     with running(campaign.world.apps["sp"], settings) as url:
         yield urlsplit(url)
@@ -118,7 +117,6 @@ def test_a_refused_body_s_sender_can_read_the_refusal(campaign, served):
 
 @pytest.fixture
 def hurried(monkeypatch):
-    """Short limits."""
     monkeypatch.setattr(bodies.PACE, "idle", 0.3)
     monkeypatch.setattr(bodies.PACE, "patience", 0.8)
     monkeypatch.setattr(LimitedH11Protocol, "header_seconds", 0.5)

@@ -23,7 +23,7 @@ from crowdfl.storage.atomic import write_private
 from crowdfl.storage.memory import ManualClock
 from crowdfl.storage.sql import SqlStore
 from tests import subprocesses
-from tests.http.site import PATIENCE, Site, site, until
+from tests.http.processes import PATIENCE, Site, site, until
 
 pytestmark = pytest.mark.second
 
@@ -36,7 +36,6 @@ def sp_site(tmp_path):
 
 
 def upload(people):
-    """Everyone's."""
     for person in people:
         person.step(lambda arrays, _settings, _round=0: (arrays, 5))
 

@@ -14,7 +14,6 @@ from crowdfl.services.http import tls
 
 @pytest.fixture
 def ca(tmp_path):
-    """A new CA."""
     return tls.make_ca(tmp_path)
 
 

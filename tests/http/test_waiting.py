@@ -23,7 +23,7 @@ from crowdfl.services.http.wire import PROBLEM_TYPE, error_from, signed_text
 from crowdfl.settings import TaskSettings
 from tests.cli.program import start
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, small_definition
-from tests.http.loopback import serving, wait_for, wait_for_round
+from tests.http.processes import serving, wait_for, wait_for_round
 from tests.http.test_clients import Scripted, problem
 
 TASK = "0" * 32
@@ -157,7 +157,6 @@ def test_a_time_more_than_a_day_away_is_not_believed(apart):
 
 
 def test_a_server_that_changes_its_mind_about_the_time_is_asked_twice():
-    """Not for ever."""
     times = iter(range(1_003_000, 1_086_000, 1_000))
     strict = Strict(lambda: float(next(times)))
     with pytest.raises(NotAuthenticated):

@@ -1,7 +1,8 @@
 """A whole platform in one process: the roles of `LocalHost` behind their apps, called over ASGI without a network."""
 
+import base64
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,18 @@ from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
+from crowdfl.services.client.peer_link import calls_to
 from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
 from crowdfl.services.client.transport import Bearer, Credential, Owner, Service, Signer
+from crowdfl.services.http import logs
 from crowdfl.services.http.auth import ROLES, Tokens
+from crowdfl.services.run import around_step
+from crowdfl.services.tracing import TracedRounds
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalHost
 from crowdfl.storage.memory import ManualClock, MemoryBlobs
+from crowdfl.storage.observed import ObservedStore
+from crowdfl.storage.sql import SqlStore
 from tests.hosts import INITIAL_MODEL, FileDisk, small_definition, test_tools
 
 TASK: dict[str, Any] = {  # one round with rewards
@@ -64,8 +71,6 @@ class InProcess(httpx.BaseTransport):
         self._app, self._portal = app, portal
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """One exchange."""
-
         async def exchange() -> httpx.Response:
             stream = _Parts(request.stream)
             asked = httpx.Request(request.method, request.url, headers=request.headers, stream=stream)
@@ -95,7 +100,6 @@ class Person:
 
     @property
     def keys(self) -> ParticipantKeys:
-        """Its own."""
         return self.participant.keys
 
     @property
@@ -105,7 +109,6 @@ class Person:
 
     @property
     def who(self) -> str:
-        """Its name."""
         return self.keys.who
 
     def update(self) -> bytes:
@@ -121,7 +124,6 @@ class ServersDisk(FileDisk):
         self._elsewhere: dict[str, MemoryBlobs] = {}
 
     def blobs(self, name: str) -> Blobs:  # type: ignore[override]
-        """Blobs by name."""
         if name.startswith(("people/", "requester")):
             return self._elsewhere.setdefault(name, MemoryBlobs())
         return super().blobs(name)
@@ -164,7 +166,6 @@ class World(LocalHost):
         return TaskEnds(KgcHoldings(self.kgc.store, self.kgc.bundles), self.clock, self.receipts.public)
 
     def kgc_for(self, role: str) -> KgcClient:
-        """KGC, for a server."""
         return KgcClient(self.peer("kgc", role))
 
     def new_requester(self) -> Requester:
@@ -173,7 +174,6 @@ class World(LocalHost):
         return Requester(blobs, self.clock, kgc, self.for_requester(), self.signing.public, self.tools)
 
     def new_participant(self, task: str, name: str) -> Participant:
-        """Anyone who is invited."""
         kgc, sp = KgcClient(self.service("kgc")), SpClient(self.service("sp"))
         blobs, kgc_key = self.disk.blobs(f"people/{name}"), self.signing.public
         return Participant(task, blobs, kgc, sp, kgc_key, self.tools, least_participants=1)
@@ -187,7 +187,6 @@ class World(LocalHost):
         return Owner(self.token(service, "requester").token, own_key(self.disk.blobs("requester")))
 
     def http(self, service: str) -> httpx.Client:
-        """A bare client."""
         transport = InProcess(lambda: self.apps[service], self.portal)
         self.clients.append(httpx.Client(transport=transport, base_url="https://service"))
         return self.clients[-1]
@@ -204,11 +203,9 @@ class World(LocalHost):
         return task
 
     def for_requester(self) -> SpClient:
-        """SP, for the requester."""
         return SpClient(self.service("sp", self.owner("sp")))
 
     def add_person(self, task: str) -> Person:
-        """One more participant."""
         participant = self.join(task, f"{task}/{len(self.people)}")
         keys = participant.keys
         return Person(participant, SpClient(self.service("sp", Signer(keys.who, keys.signing))))
@@ -221,7 +218,6 @@ class World(LocalHost):
         return task, joined
 
     def close(self) -> None:
-        """Let go."""
         for client in self.clients:
             client.close()
         self.disk.close()
@@ -237,3 +233,70 @@ class World(LocalHost):
         (self.folder / name).mkdir()
         tokens = Tokens(self.folder / name / "tokens.json")
         return tokens, {role: tokens.add(f"the {role}", role) for role in ROLES}
+
+
+SHORT: dict[str, Any] = {  # as small as a task with rewards can be
+    "key_bits": 960,
+    "sigma": 20,
+    "decimals": 3,
+    "clip": 2.0,
+    "max_samples": 10,
+    "max_participants": 5,
+}
+
+
+class ObservedDisk(ServersDisk):
+    """Whose stores tell the log what becomes durable."""
+
+    def open_store(self, role: str, url: str) -> SqlStore:
+        """As `open_sp` and the others do it."""
+        return ObservedStore(url, logs.events(role))
+
+
+class ObservedWorld(World):
+    """As the services are run."""
+
+    new_disk = ObservedDisk
+    new_tools = staticmethod(lambda: replace(test_tools(), observer=TracedRounds()))
+
+    def __init__(self, folder: Path, portal: BlockingPortal) -> None:
+        super().__init__(folder, portal)
+        self.options.events, self.options.around_step = logs.events("sp"), around_step
+
+    def peer(self, name: str, role: str) -> Service:
+        return replace(super().peer(name, role), watch=calls_to(name.upper(), logs.events(role)))
+
+    def whole_campaign(self) -> tuple[str, list[Person], list[bytes]]:
+        """From the first deposit to the settlement: the task, its people, their uploads."""
+        task, people = self.open_round(**SHORT)
+        uploads = [person.update() for person in people]
+        for person, upload in zip(people, uploads, strict=True):
+            person.sp.upload(task, 1, upload)
+            person.participant.blobs.put("rounds/1/receipt", b"")
+        self.run()
+        for person in people:
+            person.participant.claim()
+        self.clock.time += 2000.0
+        self.run()
+        return task, people, uploads
+
+
+def forms_of(secret: bytes | str) -> Iterator[str]:
+    """How a secret, or a part of it, may look in a text."""
+    if isinstance(secret, str):
+        yield secret
+        return
+    for start in {0, len(secret) // 2, max(0, len(secret) - 24)}:
+        part = secret[start : start + 24]
+        yield part.hex()
+        yield str(int.from_bytes(part, "big"))
+        yield repr(part)[2:-1]
+        for shift in range(3):  # wherever base64 of the whole begins
+            inner = base64.b64encode(part[shift : shift + 18]).decode()
+            yield inner
+            yield inner.replace("+", "-").replace("/", "_")
+
+
+def found_in(text: str, secrets: Iterable[bytes | str]) -> list[str]:
+    """Which of them a text holds, in any form."""
+    return [form for secret in secrets for form in forms_of(secret) if form in text]

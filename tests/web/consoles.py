@@ -34,8 +34,7 @@ from crowdfl.web.pages import add_static, page_assets
 from crowdfl.web.requester_console.app import create_requester_app
 from crowdfl.web.requester_console.form import PHONE_TASK, contents, start_values
 from crowdfl.web.shell import HEADER, OneBrowser
-from tests.http.observed import ObservedWorld
-from tests.http.world import InProcess, World
+from tests.http.world import InProcess, ObservedWorld, World
 
 __all__ = ["Browser", "ConsoleWorld", "Office", "Operator", "PageClient", "small_values", "task_of"]
 

@@ -60,24 +60,3 @@ function complaints(page) {
   page.on("console", (message) => { if (message.type() === "error") said.push(message.text()); });
   return said;
 }
-
-/** Wait until an expression is true on the page. @param {Page} page @param {string} expression */
-export async function until(page, expression) {
-  const end = Date.now() + PATIENCE;
-  for (;;) {
-    const value = await page.evaluate(expression);
-    if (value) return value;
-    if (Date.now() > end) throw new Error(`never became true: ${expression}`);
-    await new Promise((done) => setTimeout(done, 50));
-  }
-}
-
-/** Press what is called so: a button, or a link. @param {Page} page @param {string} name */
-export async function press(page, name) {
-  await page.locator(`::-p-aria(${name})`).click();
-}
-
-/** What a person reads. @param {Page} page */
-export function words(page) {
-  return page.evaluate(() => document.body.innerText);
-}

@@ -32,6 +32,7 @@ const found = await withFirefox(async (page, said) => {
   await /** @type {import("puppeteer-core").ElementHandle<HTMLInputElement>} */ (input).uploadFile(file);
   await sees(page, "42 s of walking, sitting, climbing stairs.");
   await press(page, "nav a", "Rounds");
+  await page.reload(); // keys, recordings and where it stands are kept
   await sees(page, "The campaign has ended.");
   const rounds = await page.$$eval("table tbody tr", (rows) => rows.map((row) => row.textContent ?? ""));
   await press(page, "a", "See your rewards");

@@ -20,7 +20,7 @@ from crowdfl.settings import ParticipantSettings, TaskSettings, origin_of
 from crowdfl.web.console_app import add_pages
 from tests import subprocesses
 from tests.hosts import small_definition
-from tests.http import loopback
+from tests.http import processes as loopback
 
 LABELS = ("walking", "sitting", "climbing stairs")
 TRAINING: dict[str, Any] = {

@@ -16,17 +16,12 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, Page, Playwright, Request, Route, expect
 
-from crowdfl.documents.signed import Definition
-from crowdfl.learning.datasets.data import Cut, Recording, split_recordings
+from crowdfl.learning.datasets.data import Cut
 from crowdfl.learning.datasets.npz_files import read_arrays
 from crowdfl.learning.datasets.supplied import Watch
-from crowdfl.learning.models.forms import from_safetensors
-from crowdfl.learning.recipe import Recipe
-from crowdfl.protocols.shares.chain import ModelChain
 from tests.cli.test_campaign import Campaign, start_with_task
 from tests.web import browsers
 from tests.web.motion import Motion, replay
-from tests.web.opened import BothHalves, OpenedUpload, average_change
 
 pytestmark = [pytest.mark.second, pytest.mark.timeout(2400)]  # three browsers on a busy machine
 
@@ -67,13 +62,11 @@ step = 10
 epochs = 2
 rate = 0.001
 """
-GET = """async ([table, key]) => { const { openStore } = await import("/join/agent/store.js");
+GET = """async (key) => { const { openStore } = await import("/join/agent/store.js");
   const store = await openStore(); const [{ task }] = await store.tasks();
-  const plain = (one) => ArrayBuffer.isView(one) ? Array.from(one) : one;
-  const found = table === "blobs" ? [await store.get(task, key)] : await store.listRecordings(task);
+  const found = await store.get(task, key);
   store.close();
-  return found.map((one) => one && one.times ? { label: one.label, times: plain(one.times), signal: plain(one.signal) }
-    : one && one.who ? one.who : plain(one)); }"""
+  return found; }"""
 
 
 def real_recordings(person: int) -> dict[str, np.ndarray]:
@@ -177,22 +170,14 @@ class Phone:
 
     def kept(self, key: str) -> Any:
         """From its own store."""
-        (found,) = self.page.evaluate(GET, ["blobs", key])
-        return found
-
-    def recordings(self) -> list[Mapping[str, Any]]:
-        """As it keeps them."""
-        return list(self.page.evaluate(GET, ["recordings", ""]))
+        return self.page.evaluate(GET, key)
 
 
 @dataclass
 class PhoneCampaign(Campaign):
-    """With its phones, and what a test alone may see: CSP's key."""
+    """With its phones."""
 
     phones: list[Phone] = field(default_factory=list)
-    csp_bundle: bytes = b""
-    definition: Definition | None = None
-    uploads: dict[int, dict[str, OpenedUpload]] = field(default_factory=dict)
 
 
 @pytest.fixture(scope="module")
@@ -271,8 +256,6 @@ def play(made: PhoneCampaign) -> None:
     killed.offsets.clear()
     killed.open(killed.site + f"#/rounds/{made.task}")
     wait_until(made, lambda: states(made).get(2) == "open", killed.page)
-    bundle = made.folder / f"roles/csp/keys/{made.task}.csp"
-    made.csp_bundle = bundle.read_bytes()  # while it is there: at the end it is erased
     wait_until(made, lambda: states(made).get(3) == "open", killed.page)
     offline.context.set_offline(False)
     for phone in made.phones:
@@ -291,80 +274,6 @@ def wait_until(made: Campaign, is_true: Callable[[], bool], page: Page | None = 
     while not is_true():
         assert time.monotonic() < until, made.logs()
         page.wait_for_timeout(200) if page is not None else time.sleep(0.2)
-
-
-def opened(campaign: PhoneCampaign) -> dict[int, dict[str, OpenedUpload]]:
-    """Every upload of everyone, with both halves, by round and person; read once."""
-    if not campaign.uploads:
-        campaign.definition = definition_of(campaign)
-        both = BothHalves(campaign.definition.spec, campaign.csp_bundle)
-        for number in range(1, ROUNDS + 1):
-            bodies = {f"phone {one.number}": one.upload(number) for one in campaign.phones}
-            found = {name: both.open(body) for name, body in bodies.items() if body is not None}
-            for person in range(PHONES, PEOPLE):
-                upload = campaign.folder / f"person-{person}/rounds/{number}/upload"
-                found[f"person {person}"] = both.open(upload.read_bytes())
-            campaign.uploads[number] = found
-    return campaign.uploads
-
-
-def definition_of(campaign: PhoneCampaign) -> Definition:
-    """As a participant keeps it."""
-    return Definition.from_body(json.loads((campaign.folder / f"person-{PHONES}/definition").read_text()))
-
-
-def test_the_average_is_the_oracles_to_the_last_integer(campaign: PhoneCampaign):
-    """Three rounds of plain sums of what six people really sent; five in the round that one had no network for."""
-    uploads = opened(campaign)
-    assert [len(sent) for sent in uploads.values()] == [PEOPLE, PEOPLE - 1, PEOPLE]
-    assert f"phone {OFFLINE}" not in uploads[2]
-    definition = definition_of(campaign)
-    initial = from_safetensors(definition.shape, (campaign.folder / f"person-{PHONES}/initial").read_bytes())
-    unit = 10**definition.settings.decimals
-    weights = ModelChain.start(definition.task, definition.shape.flat(initial), unit).weights
-    for number, sent in uploads.items():
-        assert len({upload.base for upload in sent.values()}) == 1, "all have trained on the same model"
-        weights = weights + average_change(list(sent.values()))
-        if number < ROUNDS:
-            average = (campaign.folder / f"person-{PHONES}/rounds/{number}/average").read_bytes()
-            read = definition.shape.flat(from_safetensors(definition.shape, average))
-            assert np.array_equal(np.rint(read * unit), weights)
-    fetched = campaign.folder / "model.npz"
-    campaign.do("fetch", "task", "fetch", campaign.task, fetched, *campaign.settings)
-    with np.load(fetched) as arrays:
-        final = definition.shape.flat([arrays[name] for name in definition.shape.names])
-    assert np.array_equal(np.rint(final * unit), weights)
-
-
-def test_what_a_phone_sent_is_what_python_trains_on_its_recordings(campaign: PhoneCampaign):
-    """The same windows, order and network: after two epochs, weights within 2e-4, and as many samples."""
-    definition = definition_of(campaign)
-    initial = from_safetensors(definition.shape, (campaign.folder / f"person-{PHONES}/initial").read_bytes())
-    recipe, unit = Recipe.of(definition.training), 10**definition.settings.decimals
-    for phone in campaign.phones:
-        split = recipe.adapt(split_recordings(phone.kept("keys"), own_recordings(phone), LABELS, recipe.cut))
-        learner = recipe.make_learner()
-        learner.load(initial)
-        training = recipe.training.at(1, split.train.name)
-        samples = learner.train(recipe.inputs_of(split.train.windows), split.train.labels, training)
-        trained = definition.shape.flat(learner.weights()) - definition.shape.flat(initial)
-        sent = opened(campaign)[1][f"phone {phone.number}"]
-        assert sent.samples == samples
-        assert np.abs(trained).max() > 1e-3
-        assert np.abs(sent.change(unit) - trained).max() < 2e-4
-
-
-def own_recordings(phone: Phone) -> list[Recording]:
-    """Of a phone, as Python takes them."""
-    found = phone.recordings()
-    assert sorted(one["label"] for one in found) == sorted(LABELS)
-    signals = [np.array(one["signal"]).reshape(-1, 3) for one in found]
-    times = [np.array(one["times"]) for one in found]
-    for one, moments in zip(signals, times, strict=True):
-        assert moments[-1] - moments[0] > SECONDS - 2
-        assert np.ptp(np.linalg.norm(one, axis=1)) > 0
-    rows = zip(found, signals, times, strict=True)
-    return [Recording(signal, LABELS.index(one["label"]), moments) for one, signal, moments in rows]
 
 
 def test_a_killed_upload_went_on_where_it_stopped(campaign: PhoneCampaign):

@@ -2,13 +2,9 @@
 
 import contextlib
 import json
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import httpx
 import pytest
@@ -17,17 +13,12 @@ from crowdfl.errors import Forbidden, StoreUnavailable
 from crowdfl.roles.ports import PaymentState, StoredPayment
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.rounds import Round, RoundState
-from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import PROTOCOL_HEADER
 from crowdfl.services.server import running
-from crowdfl.storage.atomic import write_private
 from crowdfl.web import events, overview
-from tests import subprocesses
-from tests.hosts import INITIAL_MODEL, Desk
+from tests.hosts import INITIAL_MODEL
 from tests.http import conftest as http
-from tests.http.live import finished_desk
-from tests.http.observed import SHORT
-from tests.http.world import DEPOSIT, task_definition
+from tests.http.world import DEPOSIT, SHORT, task_definition
 from tests.web.consoles import ConsoleWorld, Operator
 
 portal, logged = http.portal, http.logged
@@ -401,63 +392,6 @@ def test_the_server_stops_although_streams_are_open(world, caplog):
         serving.close()
         assert heard.rest() == []
     assert "Cancel" not in caplog.text
-
-
-@pytest.mark.second
-def test_a_process_with_open_consoles_stops_in_time_and_leaves_nothing(tmp_path):
-    """SIGTERM, as a service manager sends it: its streams end, and so do its threads."""
-    desk = finished_desk(tmp_path)
-    with consoles_process(desk, tmp_path) as (process, url, log), contextlib.ExitStack() as stack:
-        watching = []
-        for _ in range(3):
-            operator = Operator(stack.enter_context(httpx.Client(base_url=url)))
-            assert (
-                operator.log_in(Tokens(desk.folder / "sp" / "tokens.json").add(f"n{_}", "operator")).status_code == 204
-            )
-            watching.append(stack.enter_context(operator.watch()))
-            assert desk.task in watching[-1].next()[1]["tasks"]
-        process.terminate()
-        assert [heard.rest() for heard in watching] == [[], [], []]
-        assert process.wait(timeout=60) == 0
-    found = [json.loads(line)["event"] for line in log.read_text().splitlines()]
-    assert found[-1] == "stopped"
-    assert "left unfinished work behind" not in found
-
-
-SERVE = """
-import json, sys
-from pathlib import Path
-from crowdfl.services.server import serve_sp
-from crowdfl.settings import PeerSettings, SpSettings
-from crowdfl.web.console_app import add_console
-data, key = Path(sys.argv[1]), bytes.fromhex(sys.argv[2])
-peer = PeerSettings(url="http://127.0.0.1:9", token=data / "peer.token")
-own = {"host": "127.0.0.1", "port": 0, "plain_http": True, "insecure_test_key": True}
-settings = SpSettings(data=data, kgc=peer, csp=peer, kgc_key=key, **own)
-serve_sp(settings, extend=lambda app, _settings: add_console(app, app.state.parts) and None)
-"""
-
-
-@contextlib.contextmanager
-def consoles_process(desk: Desk, folder: Path) -> Iterator[tuple[subprocess.Popen, str, Path]]:
-    """SP over a desk's files, with its console; its peers are away. Its process, address and log."""
-    data, log = desk.folder / "sp", folder / "sp.log"
-    write_private(data / "peer.token", b"crowdfl_of_nobody", overwrite=True)
-    command = [sys.executable, "-c", SERVE, str(data), desk.signing.public.hex()]
-    with log.open("wb") as errors, subprocesses.running(command, stderr=errors) as process:
-        yield process, listening(process, log), log
-
-
-def listening(process: subprocess.Popen, log: Path) -> str:
-    """The address, once it is logged."""
-    until = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < until:
-        whole = log.read_text().rpartition("\n")[0].splitlines()
-        urls = [line["url"] for line in map(json.loads, whole) if line["event"] == "listening"]
-        if urls:
-            return str(urls[0])
-        time.sleep(0.05)
-    raise AssertionError(log.read_text())
 
 
 class Clock:

@@ -13,7 +13,7 @@ from crowdfl.errors import NotAuthenticated
 from crowdfl.services.http.auth import ROLES, Tokens
 from crowdfl.web.shell import HEADER, LoginLimit, OneBrowser, Session, Sessions
 from tests.http import conftest as http
-from tests.http.observed import SHORT
+from tests.http.world import SHORT
 from tests.web.consoles import ConsoleWorld, Office, Operator, PageClient, office_over, problem
 
 portal, logged = http.portal, http.logged

@@ -7,9 +7,8 @@ import structlog
 
 from crowdfl.errors import SettingsError
 from crowdfl.services.http.wire import PROTOCOL_HEADER
-from crowdfl.settings import KgcSettings, RequesterSettings, SpSettings, origin_of
-from tests.cli.program import call
-from tests.cli.roles import settings
+from crowdfl.settings import KgcSettings, origin_of
+from tests.cli.program import call, settings
 from tests.web.sites import browsing, kgc_settings, opened_kgc, opened_sp, sp_settings
 
 PAGE = "https://sp.example:7102"
@@ -151,10 +150,3 @@ def test_init_lets_the_page_of_sp_call_kgc(tmp_path):
     assert found["kgc"]["web_origins"] == ["https://sp.example"]
     assert "web_origins" not in found["sp"]
     assert "web_origins" not in found["csp"]
-
-
-def test_the_settings_of_a_phones_page_have_defaults(tmp_path):
-    """Nothing has to be written for a phone that opens SP's own page."""
-    assert KgcSettings.model_fields["web_origins"].default == ()
-    assert SpSettings.model_fields["phone_connect"].default == ()
-    assert RequesterSettings.model_fields["phone"].default is None

@@ -10,8 +10,7 @@ from fastapi import FastAPI, Response
 from crowdfl.services.server import running
 from crowdfl.settings import KgcSettings
 from crowdfl.web.pages import Asset, add_static, load_assets, phone_assets
-from tests.cli.program import call
-from tests.cli.roles import refused
+from tests.cli.program import call, refused
 from tests.web.sites import opened_sp, sp_settings
 
 FILES = {

@@ -2,7 +2,6 @@
 
 import json
 import math
-import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,6 +10,7 @@ from playwright.sync_api import expect
 
 from crowdfl.services.server import running
 from tests.web import axe, browsers, motion, phone_states
+from tests.web.browsers import until
 from tests.web.phone_states import JOINED, RECORDINGS, STATES, TASK, WINDOWS, campaign, definition, task_round
 from tests.web.sites import opened_sp, sp_settings
 
@@ -66,26 +66,22 @@ def shrink(path):
     assert path.stat().st_size < _LARGEST
 
 
-def until(page, expression):
-    """Wait for it. `wait_for_function` would evaluate text inside the page, which the page's policy forbids."""
-    end = time.monotonic() + PATIENCE / 1000
-    while not page.evaluate(expression):
-        assert time.monotonic() < end, f"still not: {expression}"
-        page.wait_for_timeout(50)
+def change(page, **changes):
+    """The one campaign that is shown, from now on."""
+    page.evaluate("([task, changes]) => change(task, changes)", [TASK, changes])
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", STATES)
-def test_a_view_is_usable_by_all_at_360_pixels(show, shoot, name, scheme):
-    """No sideways scrolling, nothing that axe-core calls serious, nothing blocked, nobody else asked."""
-    sharpness = {"device_scale_factor": 1} if name in LONG else {}
-    page = shown(show, name, color_scheme=scheme, **sharpness)
-    axe.assert_usable_by_all(page)
+def test_a_view_is_usable_by_all_at_360_pixels(show, shoot, name):
+    """No sideways scrolling, nothing that axe-core calls serious in light or dark, nothing blocked, nobody else asked."""
+    page = shown(show, name, **({"device_scale_factor": 1} if name in LONG else {}))
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        axe.assert_usable_by_all(page)
     assert browsers.sideways(page) == 0
     assert page.complaints == []
     assert {urlsplit(url).netloc for url in page.requests} == {urlsplit(page.url).netloc}
-    if scheme == "light":
-        shrink(shoot(page, f"phone-{name}"))
+    shrink(shoot(page, f"phone-{name}"))
 
 
 def test_the_state_of_a_stepped_model_can_be_compared_with_others(show):
@@ -98,7 +94,7 @@ def test_the_state_of_a_stepped_model_can_be_compared_with_others(show):
     assert [row.split("\t")[-1] for row in rows.all_inner_texts()[1:]] == ["1123 4567 89ab cdef", "2123 4567 89ab cdef"]
     axe.assert_usable_by_all(page)
     assert browsers.sideways(page) == 0
-    page.evaluate("""([task, rounds]) => change(task, { rounds })""", [TASK, [task_round(1, digest=None)]])
+    change(page, rounds=[task_round(1, digest=None)])
     expect(page.get_by_text("Does everyone have the same model?")).to_have_count(0)
 
 
@@ -114,17 +110,14 @@ def test_a_link_shows_its_invitation_and_leaves_the_address_bar_at_once(show):
     assert not [url for url in page.requests if "s3cr3t" in url]
 
 
-def test_a_link_that_is_opened_while_the_page_is_open_is_taken_too(show):
+def test_a_link_is_taken_by_an_open_page_and_can_be_pasted_into_an_installed_one(show, site):
+    """Which has no address bar."""
     page = show([campaign()], "#/campaigns")
     page.evaluate(f"location.hash = '{SECRET}'")
     expect(page.get_by_role("heading", level=1)).to_have_text("You are invited")
-    assert page.evaluate("asked[0]") == ["accept", SECRET]
+    assert page.evaluate("asked.splice(0)") == [["accept", SECRET], ["look", TASK]]
     assert "s3cr3t" not in page.url
-
-
-def test_a_link_can_be_pasted_into_an_installed_page(show, site):
-    """Which has no address bar."""
-    page = show([campaign()], "#/campaigns")
+    page.evaluate("location.hash = '#/campaigns'")
     page.get_by_text("Paste a link").click()
     page.get_by_label("Invitation link").fill(f"{site}/join/#{SECRET}")
     page.get_by_role("button", name="Open").click()
@@ -145,7 +138,7 @@ FACTS = (
     "walking, sitting, climbing stairs",
     "The accelerometer and the gyroscope",
     "There are 5 rounds. Each is open for up to 1 h",
-    "both servers must work together, or the key centre with one of them",
+    "The platform and the second server together: everything.",
     "36.00 for each round",
     "within 14 days",
     "at least 6 people's updates",
@@ -155,12 +148,18 @@ FACTS = (
 
 
 def test_an_invitation_says_everything_before_one_joins(show):
+    """What a stranger wrote stays text; an invitation whose time is over says so."""
     page = shown(show, "invitation")
     page.get_by_text("Can I trust this page?").click()
     text = page.inner_text("main").replace("\n", " ")
     assert [fact for fact in FACTS if fact not in text] == []
     picture = page.get_by_role("img", name="What leaves your phone")
     assert "Your recordings stay on your phone" in (picture.locator("desc").text_content() or "")
+    evil = "<img src=x onerror=alert(1)><b>bold</b>"
+    change(page, definition=phone_states.DEFINITION | {"purpose": evil}, expires=1_700_000_000)
+    expect(page.locator(".headline")).to_have_text(evil)
+    assert page.locator("main b, main img").count() == 0
+    expect(page.get_by_text("It could be used until 14 Nov 2023")).to_be_visible()
 
 
 def test_someone_joins_and_is_led_to_recording_by_keyboard_alone(show):
@@ -184,7 +183,7 @@ def test_someone_joins_and_is_led_to_recording_by_keyboard_alone(show):
     leave = page.get_by_role("button", name="Leave", exact=True)
     leave.focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("dialog").get_by_role("button", name="Cancel")).to_be_focused()
+    expect(page.get_by_role("dialog").get_by_role("button", name="Not now")).to_be_focused()
     page.keyboard.press("Escape")
     expect(leave).to_be_focused()
     assert [one[0] for one in page.evaluate("asked")] == ["join"]
@@ -209,10 +208,17 @@ def test_a_small_crowd_must_be_accepted_first(show):
     assert page.evaluate("asked") == [["join", TASK, 3]]
 
 
-def test_a_task_of_another_profile_cannot_be_joined(show):
+def test_a_task_that_this_page_cannot_take_part_in_can_only_be_deleted(show):
+    """Nothing of a definition that is nonsense is shown: no view may break over what a stranger wrote."""
     page = shown(show, "refused")
     expect(page.get_by_role("alert")).to_contain_text("This page cannot take part.")
+    nonsense = phone_states.DEFINITION | {"training": {"labels": 5, "channels": {}}}
+    change(page, definition=nonsense, refusal="Its labels are 5.")
+    expect(page.get_by_role("alert")).to_contain_text("Its labels are 5.")
     expect(page.get_by_role("button", name="Join")).to_have_count(0)
+    page.get_by_role("button", name="Delete this invitation").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("No invitation yet")).to_be_visible()
 
 
 def test_a_refusal_to_join_is_shown_where_it_was_asked(show):
@@ -222,101 +228,62 @@ def test_a_refusal_to_join_is_shown_where_it_was_asked(show):
     expect(page.get_by_role("button", name="Join")).to_be_enabled()
 
 
-def test_what_a_stranger_wrote_stays_text(show):
-    """Markup in a definition is shown, not obeyed."""
-    evil = "<img src=x onerror=alert(1)><b>bold</b>"
-    page = show([campaign(definition=phone_states.DEFINITION | {"purpose": evil})], f"#/about/{TASK}")
-    expect(page.locator(".headline")).to_have_text(evil)
-    assert page.locator("main b, main img").count() == 0
-
-
 def test_training_shows_its_progress_and_then_that_the_update_arrived(show):
+    """A link that has the focus keeps it while training goes on."""
     page = shown(show, "training")
     expect(page.get_by_role("progressbar", name="Training")).to_have_attribute("value", "7")
     live = page.locator("[aria-live=polite]").filter(has_text="Training for round 3 of 5.")
     expect(live).to_have_count(1)
-    changes = {"now": phone_states.IDLE, "rounds": phone_states.ARRIVED, "receipts": phone_states.RECEIPTS}
-    page.evaluate("([task, changes]) => change(task, changes)", [TASK, changes])
+    page.get_by_role("link", name="Record more").focus()
+    change(page, now=phone_states.TRAINING["now"] | {"done": 9})
+    expect(page.get_by_role("progressbar", name="Training")).to_have_attribute("value", "9")
+    expect(page.get_by_role("link", name="Record more")).to_be_focused()
+    change(page, now=phone_states.IDLE, rounds=phone_states.ARRIVED, receipts=phone_states.RECEIPTS)
     expect(page.locator("[aria-live=polite].headline")).to_have_text("Round 3 of 5: your update arrived.")
     page.get_by_text("Receipt of round 2").click()
     expect(page.get_by_label("Receipt of round 2")).to_contain_text('"kind": "receipt"')
 
 
-def test_a_focused_link_stays_focused_while_training_goes_on(show):
-    page = shown(show, "training")
-    page.get_by_role("link", name="Record more").focus()
-    page.evaluate("([task, now]) => change(task, {now})", [TASK, phone_states.TRAINING["now"] | {"done": 9}])
-    expect(page.get_by_role("progressbar", name="Training")).to_have_attribute("value", "9")
-    expect(page.get_by_role("link", name="Record more")).to_be_focused()
+HEADLINES = {
+    "The campaign is paused.": {"state": "paused"},
+    "The campaign has ended: cancelled by requester.": {"phase": "ended", "ended": "cancelled by requester"},
+    "You have left this campaign.": {"phase": "left"},
+    "Waiting for the first round.": {"rounds": []},
+    "Another tab of this page is at work.": {"now": {"kind": "elsewhere"}},
+    "there is nothing to send. Record first.": {"rounds": [task_round(1, "nothing", state="open")]},
+}
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"state": "paused"}, "The campaign is paused."),
-        ({"phase": "ended", "ended": "cancelled by requester"}, "The campaign has ended: cancelled by requester."),
-        ({"phase": "left"}, "You have left this campaign."),
-        ({"rounds": []}, "Waiting for the first round."),
-        ({"now": {"kind": "elsewhere"}}, "Another tab of this page is at work."),
-        ({"rounds": [phone_states.task_round(1, "nothing", state="open")]}, "there is nothing to send. Record first."),
-    ],
-)
-def test_the_headline_says_where_the_campaign_stands(show, changes, words):
-    page = show([JOINED | changes], f"#/rounds/{TASK}")
-    expect(page.locator(".headline")).to_contain_text(words)
-
-
-def test_what_stopped_the_agent_is_shown_and_can_be_tried_again(show):
-    page = show([JOINED | {"problem": "The platform does not know you."}], f"#/rounds/{TASK}")
+def test_the_rounds_say_where_the_campaign_stands_and_what_stopped_it(show):
+    page = show([JOINED], f"#/rounds/{TASK}")
+    words = "Round 3 takes updates until 18 Nov 2026, 14:06, or until everyone has sent one."
+    expect(page.get_by_text(words)).to_be_visible()
+    for headline, changes in HEADLINES.items():
+        change(page, **(JOINED | changes))
+        expect(page.locator(".headline")).to_contain_text(headline)
+    change(page, **(JOINED | {"problem": "The platform does not know you."}))
     expect(page.get_by_role("alert")).to_have_text("The platform does not know you.")
     page.get_by_role("button", name="Try again").click()
     assert page.evaluate("asked") == [["retry", TASK]]
-
-
-def test_an_invitation_whose_time_is_over_says_so(show):
-    page = show([campaign(expires=1_700_000_000)], f"#/about/{TASK}")
-    expect(page.get_by_text("It could be used until 14 Nov 2023")).to_be_visible()
-
-
-def test_rounds_are_a_real_table_with_accuracy_before_and_after(show):
-    page = shown(show, "ended")
+    change(page, **phone_states.OVER)
     cells = page.get_by_role("table", name="Round by round").get_by_role("row").nth(1).get_by_role("cell")
+    expect(cells.nth(4)).to_have_text("1.25")
     assert [text.split("\n")[0] for text in cells.all_inner_texts()] == ["1", "arrived", "42.0%", "54.0%", "1.25"]
     expect(page.get_by_text("Round 3: The round was closed before the upload arrived.")).to_be_visible()
 
 
-def test_an_open_round_says_until_when_it_takes_updates(show):
-    page = show([JOINED], f"#/rounds/{TASK}")
-    words = "Round 3 takes updates until 18 Nov 2026, 14:06, or until everyone has sent one."
-    expect(page.get_by_text(words)).to_be_visible()
-
-
-def test_a_claim_can_be_sent_and_its_refusal_is_shown(show):
+def test_a_claim_can_be_sent_and_sent_again_after_the_platform_has_said_no(show):
+    """It was the platform's word alone."""
     place, campaigns = STATES["rewards"]
     page = show(campaigns, place, fails={"claim": "come back later"})
     expect(page.get_by_text("You can claim 8.75 now.")).to_be_visible()
     page.get_by_role("button", name="Claim now").click()
     expect(page.get_by_role("alert")).to_have_text("Come back later.")
-    assert page.evaluate("asked") == [["claim", TASK, False]]
-
-
-@pytest.mark.parametrize("state", ["refused", "too late"])
-def test_a_claim_can_be_sent_again_after_the_platform_has_said_no(show, state):
-    """It was the platform's word alone."""
-    claim = {"state": state, "amount": "8750000n", "until": None, "why": "it is too late"}
-    page = show([campaign(claim=claim, phase="ended")], f"#/rewards/{TASK}")
-    page.get_by_role("button", name="Claim now").click()
-    assert page.evaluate("asked") == [["claim", TASK, False]]
-
-
-def test_a_task_whose_definition_is_nonsense_is_refused_with_words(show):
-    """Nothing of it is shown: no view may break over what a stranger wrote."""
-    nonsense = phone_states.DEFINITION | {"training": {"labels": 5, "channels": {}}}
-    page = show([campaign(definition=nonsense, refusal="Its labels are 5.")], f"#/about/{TASK}")
-    expect(page.get_by_role("alert")).to_contain_text("Its labels are 5.")
-    page.get_by_role("button", name="Delete this invitation").click()
-    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    expect(page.get_by_text("No invitation yet")).to_be_visible()
+    for state in ("refused", "too late"):
+        change(page, claim={"state": state, "amount": "8750000n", "until": None, "why": f"it is {state}"})
+        expect(page.get_by_text(f"It is {state}.")).to_be_visible()
+        page.get_by_role("button", name="Claim now").click()
+    assert page.evaluate("asked") == [["claim", TASK, False]] * 3
 
 
 def test_leaving_and_forgetting_are_asked_twice(show):
@@ -330,47 +297,37 @@ def test_leaving_and_forgetting_are_asked_twice(show):
     expect(page.get_by_role("dialog")).to_contain_text("You have not been paid 3.50 yet.")
     page.get_by_role("dialog").get_by_role("button", name="Forget it").click()
     expect(page.get_by_role("heading", name="Your campaigns")).to_be_focused()
-    assert page.evaluate("asked") == [["leave", TASK], ["forget", TASK]]
-
-
-def test_everything_can_be_forgotten(show):
-    page = shown(show, "device")
+    page.get_by_role("link", name="This phone").click()
     page.get_by_role("button", name="Forget everything").click()
     page.get_by_role("dialog").get_by_role("button", name="Forget everything").click()
     expect(page.get_by_text("No invitation yet")).to_be_visible()
-    assert page.evaluate("asked") == [["forgetAll"]]
+    assert page.evaluate("asked") == [["leave", TASK], ["forget", TASK], ["forgetAll"]]
 
 
-def test_a_recording_can_be_deleted(show):
-    page = shown(show, "record")
+def give_csv(page, name, content):
+    page.get_by_label("CSV files").set_input_files({"name": name, "mimeType": "text/csv", "buffer": content})
+
+
+def test_recordings_are_deleted_and_imported_and_one_may_be_missing(show):
+    """Whoever cannot record an activity takes part without it."""
+    page = show([JOINED], f"#/record/{TASK}", recordings=RECORDINGS, windows=WINDOWS | {"enough": False})
     page.get_by_role("button", name="Delete sitting, 4.2 s").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("button", name="Delete sitting, 4.2 s")).to_have_count(0)
-    assert page.evaluate("asked") == [["deleteRecording", TASK, "b"]]
-
-
-def test_a_csv_file_is_imported(show):
-    page = shown(show, "record")
     page.get_by_text("No sensors? Import a CSV file").click()
-    page.get_by_label("CSV files").set_input_files(
-        {"name": "walking.csv", "mimeType": "text/csv", "buffer": b"time,x,y,z\n"}
-    )
+    give_csv(page, "walking.csv", b"time,x,y,z\n")
     expect(page.get_by_text("walking.csv: 1 recording.")).to_be_visible()
-    assert page.evaluate("asked") == [["importCsv", TASK, "walking.csv", "time,x,y,z\n"]]
-
-
-def test_whoever_cannot_record_an_activity_takes_part_without_it(show):
-    page = show([JOINED], f"#/record/{TASK}", windows=WINDOWS | {"enough": False})
     expect(page.get_by_text("Your phone sends nothing before you have recorded sitting too.")).to_be_visible()
     page.get_by_role("button", name="Take part without sitting").click()
-    until(page, "asked.length")
-    assert page.evaluate("asked") == [["enough", TASK]]
+    until(page, "asked.length === 3")
+    imported = ["importCsv", TASK, "walking.csv", "time,x,y,z\n"]
+    assert page.evaluate("asked") == [["deleteRecording", TASK, "b"], imported, ["enough", TASK]]
 
 
 def test_a_csv_file_that_cannot_be_used_is_named_once(show):
     page = shown(show, "record", fails={"importCsv": "what.csv: the header is a, b"})
     page.get_by_text("No sensors? Import a CSV file").click()
-    page.get_by_label("CSV files").set_input_files({"name": "what.csv", "mimeType": "text/csv", "buffer": b"a,b"})
+    give_csv(page, "what.csv", b"a,b")
     expect(page.get_by_text("what.csv: the header is a, b.", exact=True)).to_be_visible()
 
 

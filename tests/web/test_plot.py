@@ -31,28 +31,19 @@ def drawn(phone, tmp_path):
     assert found == []
 
 
-def test_the_table_holds_the_numbers_and_typed_text_is_no_markup(drawn):
+def test_a_plot_has_its_numbers_as_a_table_and_follows_light_dark_and_width(drawn):
+    """Typed text is no markup; the picture is hidden from screen readers; the page never scrolls sideways."""
     drawn.get_by_text("The same as a table").first.click()
     rows = drawn.locator("details").first.locator("tr").all_inner_texts()
     assert rows == ["round\tyours\t<b>all</b>", "0\t50.0%\t40.0%", "1\t70.0%\t60.0%", "2\t–\t80.0%", "3\t90.0%\t95.0%"]  # noqa: RUF001
     assert drawn.locator("b").count() == 0
-
-
-def test_the_picture_is_hidden_from_screen_readers_and_axe_is_content(drawn):
     assert drawn.locator("canvas").first.evaluate("one => one.closest('[aria-hidden=true]') !== null")
+    assert drawn.locator("figure").nth(1).inner_text().split("\n")[-1] == "nothing yet"
     axe.assert_usable_by_all(drawn)
-
-
-def test_the_picture_changes_its_colours_with_the_page(drawn):
     light = drawn.evaluate("inked()")
-    drawn.emulate_media(color_scheme="dark")
-    browsers.until(drawn, "light => inked() !== light", light)
-    drawn.emulate_media(color_scheme="light")
-    browsers.until(drawn, "light => inked() === light", light)
-    assert drawn.evaluate("inked()") == light
-
-
-def test_the_picture_follows_the_width_and_never_makes_the_page_scroll_sideways(drawn):
+    for scheme, is_drawn in {"dark": "light => inked() !== light", "light": "light => inked() === light"}.items():
+        drawn.emulate_media(color_scheme=scheme)
+        browsers.until(drawn, is_drawn, light)
     for width in (1200, 420, 360, 320):
         drawn.set_viewport_size({"width": width, "height": 740})
         browsers.until(
@@ -67,12 +58,3 @@ def test_a_plot_that_leaves_the_page_stops_and_can_come_back(drawn):
     drawn.evaluate("document.querySelector('main').append(figure)")
     browsers.until(drawn, "figure.querySelector('canvas') !== null")
     assert drawn.evaluate("inked().length > 0")
-
-
-def test_a_plot_of_nothing_says_so(drawn):
-    assert drawn.locator("figure").nth(1).inner_text().split("\n")[-1] == "nothing yet"
-
-
-def test_pictures_of_plots(drawn, shoot):
-    assert shoot(drawn, "plot-light").stat().st_size > 5_000
-    assert shoot(drawn, "plot-dark", "dark").stat().st_size > 5_000

@@ -301,7 +301,7 @@ def test_what_the_page_would_not_send_is_refused(browser):
     assert problem(browser.post("explain", {"values": {"task": {"purpose": 3}}})) == "invalid-request"
     assert browser.post("explain", {"values": {}, "more": 1}).status_code == 422
     assert browser.http.post("/api/explain", content=b"{", headers=browser.headers).status_code == 422
-    assert problem(browser.get(f"jobs/{'0' * 16}")) == "not-there-yet"
+    assert problem(browser.get(f"jobs/{'0' * 16}")) == "not-ready"
 
 
 def test_a_platform_that_is_away_is_named(browser, office, task, monkeypatch):
@@ -406,7 +406,7 @@ def test_data_that_is_not_there_is_named(office, browser, campaign, data, error)
 
 def test_there_is_no_model_before_a_round_is_through(browser, task):
     refused = browser.get(f"tasks/{task}/model.npz")
-    assert (refused.status_code, problem(refused)) == (404, "not-there-yet")
+    assert (refused.status_code, problem(refused)) == (404, "not-ready")
     found = browser.done(f"tasks/{task}/accuracy", {"data": ["watch:0"]})
     assert [one["number"] for one in found["rounds"]] == [0]
 

@@ -160,6 +160,7 @@ def test_a_page_can_load_and_call_nothing_but_itself_and_kgc(sp):
     assert headers["cross-origin-opener-policy"] == "same-origin"
     assert headers["cross-origin-resource-policy"] == "same-origin"
     assert "accelerometer=(self), gyroscope=(self), camera=()" in headers["permissions-policy"]
+    assert "accelerometer=(), gyroscope=()" in page_headers()["Permissions-Policy"]  # a console has no use for them
 
 
 @pytest.mark.parametrize("path", ["/join", "/join/", "/join/nothing.js", "/join/app", "/web/common/nothing.js"])
@@ -171,25 +172,6 @@ def test_whatever_is_answered_below_the_page_is_under_its_policy(sp, path):
     assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
 
 
-def test_only_the_phone_may_use_sensors():
-    """A console has no use for them."""
-    assert "accelerometer=(), gyroscope=()" in page_headers()["Permissions-Policy"]
-
-
-def test_an_answer_of_the_api_is_still_stored_nowhere(sp):
-    """Only a page says otherwise, and keeps its own word."""
-    assert sp.get("/v1/key").headers["cache-control"] == "no-store"
-    assert sp.get("/v1/key").headers["x-content-type-options"] == "nosniff"
-    assert sp.get("/join/nothing.js").headers["cache-control"] == "no-store"
-    assert sp.get("/web/common/dom.js").headers["cache-control"] == "no-cache"
-
-
-def test_a_page_opens_from_a_link_without_any_header(sp):
-    """A browser that follows a link speaks no version of the protocol; a program that speaks a wrong one is told."""
-    assert sp.get("/web/common/style.css").status_code == 200
-    assert sp.get("/web/common/style.css", headers={PROTOCOL_HEADER: "1"}).status_code == 426
-
-
 def test_every_file_of_the_package_is_served_as_it_lies_there(sp):
     """At the places that the phone's modules import from."""
     places = pages.phone_assets()
@@ -199,17 +181,17 @@ def test_every_file_of_the_package_is_served_as_it_lies_there(sp):
         for name, asset in assets.items():
             assert sp.get(f"{place}/{name}").content == asset.body
     assert sp.get("/web/common/dom.js").content == (Path(pages.__file__).parent / "common" / "dom.js").read_bytes()
-
-
-def test_nothing_else_of_the_package_is_served(sp):
-    """Neither Python, nor the consoles' files, which have their own places."""
     for path in ("/web/pages.py", "/web/common/../pages.py", "/web/", "/web", "/web/console/index.html"):
         assert sp.get(path).status_code == 404
-
-
-def test_pages_are_no_part_of_the_api(sp):
-    """Its description is for programs; the routes are named in the log all the same."""
     assert not [path for path in sp.get("/openapi.json").json()["paths"] if path.startswith(("/join", "/web"))]
+
+
+def test_only_a_page_may_be_kept_and_it_opens_without_any_header(sp):
+    """A browser that follows a link speaks no version of the protocol; a program that speaks a wrong one is told."""
+    assert sp.get("/v1/key").headers["cache-control"] == "no-store"
+    assert sp.get("/join/nothing.js").headers["cache-control"] == "no-store"
+    assert sp.get("/web/common/dom.js").headers["cache-control"] == "no-cache"
+    assert sp.get("/web/common/style.css", headers={PROTOCOL_HEADER: "1"}).status_code == 426
 
 
 def test_what_the_phone_may_call_follows_the_settings(tmp_path):
@@ -223,17 +205,6 @@ def test_what_the_phone_may_call_follows_the_settings(tmp_path):
         app.state.reloads.reload()
         policy = phone.get("/web/common/dom.js").headers["content-security-policy"]
         assert "connect-src 'self' https://kgc.internal;" in policy
-
-
-def test_sp_offers_pages_what_they_are_made_from(tmp_path):
-    """The console reads these; services import no page."""
-    settings = sp_settings(tmp_path)
-    with opened_sp(settings) as app:
-        parts = app.state.parts
-        assert (parts.settings, parts.folder) == (settings, settings.data)
-        assert [peer.peer for peer in parts.peers] == ["KGC", "CSP"]
-        assert parts.tokens.entries() == ()
-        assert parts.sp.store.tasks() == []
 
 
 def test_hidden_parts_and_types_are_decided_by_name_alone(tmp_path):

@@ -15,7 +15,7 @@ from crowdfl.settings import TaskSettings
 from crowdfl_lab.audit import deviating_csp, deviating_sp, isolation, keys, masks, readings
 from crowdfl_lab.audit.finding import HARDENED, PAPER, SHARES, Finding, Verdict
 from crowdfl_lab.audit.headroom import SHORTENED, check_widths, tell_apart
-from crowdfl_lab.audit.recorded_round import Scene, play
+from crowdfl_lab.audit.recorded_round import RecordedRound, record_round
 from crowdfl_lab.audit.shares import altered, openings, reuse, transcript
 from crowdfl_lab.report.output import deliver, progress_to_stderr
 from crowdfl_lab.report.results import Result, ResultTable
@@ -110,35 +110,35 @@ def _how_to_get(missing: Sequence[str]) -> str:
     return f"{HOW_TO_GET}, and {name_it}" if SET_FILE in missing else name_it
 
 
-def attack_scene(scene: Scene) -> Iterator[Finding]:
+def attack_recorded(recorded: RecordedRound) -> Iterator[Finding]:
     """The attacks that need the record of one round: the same code on either profile."""
-    yield readings.attack_average(scene)
-    yield from readings.attack_total(scene)
-    yield keys.attack_upload(scene)
-    yield keys.attack_overheard_reward(scene)
-    yield keys.attack_overheard_upload(scene)
-    yield readings.attack_late_samples(scene)
-    yield from readings.attack_rewards(scene)
+    yield readings.attack_average(recorded)
+    yield from readings.attack_total(recorded)
+    yield keys.attack_upload(recorded)
+    yield keys.attack_overheard_reward(recorded)
+    yield keys.attack_overheard_upload(recorded)
+    yield readings.attack_late_samples(recorded)
+    yield from readings.attack_rewards(recorded)
 
 
 def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
     say("misprints")
     yield from masks.demonstrate()
-    scenes = {}
+    recorded = {}
     for profile, key_bits in ((PAPER, scale.paper_bits), (HARDENED, scale.hardened_bits)):
         say(f"an honest round of {profile}, {key_bits} bits, {scale.parameters} parameters")
-        scenes[profile] = play(profile, key_bits=key_bits, parameters=scale.parameters)
-    for profile, scene in scenes.items():
+        recorded[profile] = record_round(profile, key_bits=key_bits, parameters=scale.parameters)
+    for profile, round_ in recorded.items():
         say(f"attacks on {profile}")
-        yield from attack_scene(scene)
+        yield from attack_recorded(round_)
     say("experiments with keys, seeds and masks")
     yield from keys.attack_small_key(scale.side_bits // 2)
     yield readings.attack_reused_seed(scale.side_bits)
     yield masks.attack_printed_masks()
-    yield masks.attack_scene_masks(scenes[HARDENED])
+    yield masks.attack_recorded_masks(recorded[HARDENED])
     yield from masks.attack_repeated_operand()
     yield readings.attack_pair()
-    yield readings.attack_scene_pair(scenes[HARDENED])
+    yield readings.attack_recorded_pair(recorded[HARDENED])
     yield readings.attack_hidden_total(max(1024, scale.side_bits // 2))
     say("an SP that deviates")
     yield from deviating_sp.attack_signs()
@@ -165,12 +165,12 @@ def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
 def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
     say("rounds of shares, read by each server")
     yield from transcript.attack_transcript()
+    yield from reuse.attack_seed()
     say("shares: an SP that deviates, with a reader")
     yield from reuse.attack_order()
     say("shares: what is dealt, and what it covers")
     yield from reuse.attack_dealt_twice()
-    yield from reuse.attack_closed_masks()
-    yield reuse.attack_dealer()
+    yield from reuse.attack_dealer()
     say("shares: servers that alter their shares")
     yield from altered.attack_inflated()
     yield from altered.attack_shifted_sum()

@@ -9,46 +9,40 @@ what is left modulo y + K, and V = (x + K) rho 2^g + ... shows rho, and with it 
 With a hidden total, CSP and one reader find Q by a false ScaleReply. That is conceded: the total is hidden from either of them.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator
 from contextlib import suppress
-from dataclasses import dataclass
 from statistics import median
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, from_ints, to_ints, width_of
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.errors import NothingToAverage, RoundEnded, SlotOverflow
-from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.hardened.opening import Publication, read
 from crowdfl.protocols.hardened.prifedavg import ModelCodec, ScaleReply, ScaleRequest
 from crowdfl.protocols.hardened.prirwd import LanesReply, LanesRequest, RewardSp
-from crowdfl.protocols.hardened.profile import HardenedParticipant, HardenedSp
+from crowdfl.protocols.hardened.profile import HardenedParticipant
 from crowdfl.protocols.messages import Message
-from crowdfl.settings import to_millionths
-from crowdfl_lab.audit.finding import HARDENED, Attack, Finding, difference, relative
+from crowdfl_lab.audit.finding import HARDENED, TOTAL_OFF, Attack, Finding, Measure, difference, relative
 from crowdfl_lab.audit.recorded_round import (
+    PAYMENT,
     SMALL_BOUNDS,
     SMALL_PEOPLE,
     SMALL_SIZE,
-    deal,
+    HardenedParties,
     servers,
     small_parties,
     small_updates,
 )
-from crowdfl_lab.parties import DivisionCsp, LocalParties
+from crowdfl_lab.parties import DivisionCsp
 
-_CSP = ("CSP",)
-_PAYMENT = to_millionths(36)
 _SHORT = 160  # bits of an operand's mask that is short on purpose: it covers any honest operand
 _STEP = 1 << 200  # Delta: above that
 _LANES = 9  # messages of one step hold more than this task opens
-
 _DIVISORS = (11, 23, 35, 41, 52, 60, 78, 90, 167, 178, 190, 201, 213, 222, 239, 250)
 _FITS = 32  # bits by which a remainder must be smaller than chance makes it
 _KEYS = {
@@ -56,19 +50,16 @@ _KEYS = {
     "dividend": 1024,
 }  # bits: of the shortest range for rho, and of a long one, as suits either attack
 
-_OFF_LANE = "error over the lane's bound; blind: zero"
-_OFF_DIVISOR = "relative error, median; blind: the middle of the range"
-_OFF_TOTAL = "relative error; blind: half of the largest total"
-_INFLATED = "divisors, by CSP that has made {} too large"
+_LANE_OFF = Measure(difference, "error over the lane's bound; blind: zero")
+_LANE = Attack("altered lane", "new", "a participant's lane, by CSP that alters it", ("CSP",), _LANE_OFF)
 _BOTH = "the hidden total, by CSP that replies falsely, with one reader"
-_LANE = Attack("altered lane", "new", "a participant's lane, by CSP that alters it", _CSP, difference, _OFF_LANE)
-_HIDDEN = Attack("false scaling", "new", _BOTH, ("CSP", "participant"), relative, _OFF_TOTAL, conceded=True)
+_HIDDEN = Attack("false scaling", "new", _BOTH, ("CSP", "participant"), TOTAL_OFF, conceded=True)
 
 
 def attack_altered_lane(key_bits: int = 1024) -> list[Finding]:
     """With operands masked by `_SHORT` bits and no guard, and as built."""
     weak, built = small_parties(key_bits), small_parties(key_bits)
-    cast(HardenedSp, weak.sp).reward_side = _WeakSide
+    weak.sp.reward_side = _WeakSide
     return [_read_lane("hardened, short operand masks", weak), _read_lane(HARDENED, built)]
 
 
@@ -86,59 +77,40 @@ class _WeakSide(RewardSp):
         return (yield from super()._distances(a, b, deltas, _ShortCoins(coins.take(SEED_BYTES))))
 
 
-def _read_lane(subject: str, parties: LocalParties) -> Finding:
+def _read_lane(subject: str, parties: HardenedParties) -> Finding:
     """The first lane of the first participant altered; that of the last shows in what CSP opens after."""
-    sp, view = cast(HardenedSp, parties.sp), parties.csp.party.view
+    sp, csp, view = parties.sp, parties.csp.party, parties.csp.party.view
     trained = {who: (np.full(SMALL_SIZE, 0.8), samples) for who, samples in SMALL_PEOPLE.items()}
     parties.open(1).collect(parties.encrypt(trained))
-    ended = "SP came to its end"
-    try:
-        run_exchange(parties.sp.reward(_PAYMENT), ask_directly(_altering(parties)))
-    except RoundEnded:
-        ended = "CSP's own check ended the round"
-    bound, n = sp.codec.budget.lane_bound, sp.party.public.n
-    opened = [int(v) for name in ("SMUL x'", "SDIV guard", "SDIV x'", "SDIV y'") for vs in view.of(name) for v in vs]
-    shown = int(view.of("lanes")[0][-1][0])
-    likely = [shown - r for r in _masks_read(opened, n) if abs(shown - r) <= bound]
-    victim = list(trained)[-1]
-    truth = int(sp.codec.packing.unpack(sp.codec.pack(*trained[victim])[0], 1)[0]) / bound
-    guess = likely[0] / bound if likely else None
-    recovered = (
-        "nothing that could be a lane" if guess is None else f"{likely[0]} of at most {bound}, and {truth:.3f} is true"
-    )
-    note = f"{len(opened)} numbers read as Delta * r; {ended}"
-    return _LANE.score(subject, guess, 0.0, truth, recovered, note)
 
-
-def _altering(parties: LocalParties) -> Callable[[bytes], bytes]:
-    party = keyed_party(parties.csp)
-
-    def answer(request: bytes) -> bytes:
+    def altering(request: bytes) -> bytes:
         reply = parties.csp.answer(request)
         if Message.kind_of(request) != LanesRequest.kind:
             return reply
-        lanes = LanesReply.from_bytes(reply, party.limits(1 << 10)).lanes
+        lanes = LanesReply.from_bytes(reply, csp.limits(1 << 10)).lanes
         changes = [_STEP] + [0] * (len(lanes) - 1)
-        return LanesReply(party.rerandomise(party.add_plain(lanes, changes))).to_bytes()
+        return LanesReply(csp.rerandomise(csp.add_plain(lanes, changes))).to_bytes()
 
-    return answer
-
-
-def _masks_read(opened: Iterable[int], n: mpz) -> Iterable[int]:
-    """r of numbers that are a - Delta * r modulo N, with a below Delta."""
-    for value in opened:
-        signed = value if 2 * value < n else value - int(n)
-        yield -(signed // _STEP)
+    ended = "SP came to its end"
+    try:
+        run_exchange(sp.reward(PAYMENT), ask_directly(altering))
+    except RoundEnded:
+        ended = "CSP's own check ended the round"
+    bound, n = sp.codec.budget.lane_bound, int(sp.party.public.n)
+    opened = [int(v) for name in ("SMUL x'", "SDIV guard", "SDIV x'", "SDIV y'") for vs in view.of(name) for v in vs]
+    masks = (-((v if 2 * v < n else v - n) // _STEP) for v in opened)  # r, where a number is a - Delta * r modulo N
+    shown = int(view.of("lanes")[0][-1][0])
+    likely = [shown - r for r in masks if abs(shown - r) <= bound]
+    truth = int(sp.codec.packing.unpack(sp.codec.pack(*trained[list(trained)[-1]])[0], 1)[0]) / bound
+    guess, recovered = None, "nothing that could be a lane"
+    if likely:
+        guess, recovered = likely[0] / bound, f"{likely[0]} of at most {bound}, and {truth:.3f} is true"
+    return _LANE.score(subject, guess, 0.0, truth, recovered, f"{len(opened)} numbers read as Delta * r; {ended}")
 
 
 def attack_inflated(number: str) -> list[Finding]:
     """`number`: which of the two CSP has made larger by K, by a false reply before the division."""
-    title, measure = _INFLATED.format(f"the {number}s"), _OFF_DIVISOR
-    attack = Attack(f"inflated {number}", "new", title, _CSP, _median_off, measure)
-    return [
-        _inflate(attack, "hardened, no guard", _Unguarded, number),
-        _inflate(attack, HARDENED, HardenedSdivSp, number),
-    ]
+    return [_inflate("hardened, no guard", _Unguarded, number), _inflate(HARDENED, HardenedSdivSp, number)]
 
 
 def _median_off(guess: list[int], truth: list[int]) -> float:
@@ -153,31 +125,34 @@ class _Unguarded(HardenedSdivSp):
         return self.party.encrypt([0] * (len(x) + len(y)), coins)
 
 
-def _inflate(attack: Attack[list[int]], subject: str, side: type[HardenedSdivSp], number: str) -> Finding:
-    widths = SdivWidths(_KEYS[number], ybits=8, qbits=64, sigma=20, precision=2)
+def _inflate(subject: str, side: type[HardenedSdivSp], number: str) -> Finding:
+    widths, count, of_divisor = (
+        SdivWidths(_KEYS[number], ybits=8, qbits=64, sigma=20, precision=2),
+        len(_DIVISORS),
+        number == "divisor",
+    )
     _, sp, csp = servers(widths.key_bits // 2, as_printed=False)
-    count = len(_DIVISORS)
-    k = 1 << (widths.key_bits - widths.hi - 2) if number == "divisor" else 1 << (widths.alpha - widths.g + 29)
-    y = sp.encrypt([d + (k if number == "divisor" else 0) for d in _DIVISORS])
-    x = sp.encrypt([d * 1000 + (k if number == "dividend" else 0) for d in _DIVISORS])
+    k = 1 << (widths.key_bits - widths.hi - 2) if of_divisor else 1 << (widths.alpha - widths.g + 29)
+    y = sp.encrypt([d + (k if of_divisor else 0) for d in _DIVISORS])
+    x = sp.encrypt([d * 1000 + (0 if of_divisor else k) for d in _DIVISORS])
     division, ended = side(sp, widths, 1, "audit").run(x, y, Coins.fresh()), "answered to the end"
     try:
         run_exchange(division, ask_directly(DivisionCsp(csp, widths, count, count).answer))
     except NothingToAverage:
         ended = "CSP's own check ended the division"
     opened = zip(csp.view.of("SDIV x'")[0], csp.view.of("SDIV y'")[0], strict=True)
-    reading = _divisor_behind if number == "divisor" else _quotient_behind
-    guesses = [reading(int(v), int(masked), k, widths) for v, masked in opened]
-    middle = 1 << (widths.ybits - 1)
+    reading = _divisor_behind if of_divisor else _quotient_behind
+    guesses, middle = [reading(int(v), int(masked), k, widths) for v, masked in opened], 1 << (widths.ybits - 1)
     found = sum(g == d for g, d in zip(guesses, _DIVISORS, strict=True))
-    recovered, note = f"{found} of {count} divisors", f"K of {k.bit_length()} bits, {widths.key_bits}-bit key; {ended}"
-    guess = [middle if g is None else g for g in guesses]
-    return attack.score(subject, guess, [middle] * count, list(_DIVISORS), recovered, note)
+    note = f"K of {k.bit_length()} bits, {widths.key_bits}-bit key; {ended}"
+    measure = Measure(_median_off, "relative error, median; blind: the middle of the range")
+    title = f"divisors, by CSP that has made the {number}s too large"
+    attack, guess = Attack(f"inflated {number}", "new", title, ("CSP",), measure), [g or middle for g in guesses]
+    return attack.score(subject, guess, [middle] * count, list(_DIVISORS), f"{found} of {count} divisors", note)
 
 
-def _divisor_behind(v: int, masked: int, k: int, widths: SdivWidths) -> int | None:
+def _divisor_behind(_v: int, masked: int, k: int, widths: SdivWidths) -> int | None:
     """y with masked = rho (y + K) - s: for the true one alone, -masked modulo y + K is short."""
-    del v
     rest, y = min((-masked % (k + y), y) for y in range(1, 1 << widths.ybits))
     return y if rest < k >> _FITS else None
 
@@ -194,16 +169,25 @@ def _quotient_behind(v: int, masked: int, k: int, widths: SdivWidths) -> int | N
 
 def attack_false_scaling(key_bits: int = 1024) -> Finding:
     """CSP returns [[0]] for [[Q]]^(X + R): a reader then opens D - Q R, and only the true Q makes D - Q R + Q (X + R) short."""
-    bounds: dict[str, Any] = SMALL_BOUNDS | {"lanes": 0, "total": "hidden"}
-    parties = deal(SMALL_SIZE, key_bits=key_bits, **bounds)
+    parties = small_parties(key_bits, lanes=0, total="hidden")
     parties.open(1).collect(parties.encrypt(small_updates()))
-    sp, seen = cast(HardenedSp, parties.sp), _Scaled(parties)
-    run_exchange(parties.sp.publish(final=False), ask_directly(seen.answer))
+    sp, csp, seen = parties.sp, parties.csp.party, list[int]()
+
+    def answer(request: bytes) -> bytes:
+        """Scales by nothing, and keeps what it opened."""
+        reply = parties.csp.answer(request)
+        if Message.kind_of(request) != ScaleRequest.kind:
+            return reply
+        seen.append(int(to_ints(csp.view.of("opened")[0])[0]))
+        count = len(ScaleReply.from_bytes(reply, csp.limits(_LANES)).scaled)
+        return ScaleReply(csp.encrypt([0] * count)).to_bytes()
+
+    run_exchange(sp.publish(final=False), ask_directly(answer))
     reader, task = cast(HardenedParticipant, parties.people["p0"]), parties.dealer.task
     publication = Publication.from_bytes(sp.publication(), reader.party.limits(_LANES))
     shown = int(to_ints(read(publication, reader.audience, task.context(1), task.public))[0])
-    most, truth = bounds["max_participants"] * bounds["max_samples"], sum(SMALL_PEOPLE.values())
-    guess = next((total for total in range(1, most + 1) if _explains(total, shown, seen.masked, sp.codec)), None)
+    most, truth = SMALL_BOUNDS["max_participants"] * SMALL_BOUNDS["max_samples"], sum(SMALL_PEOPLE.values())
+    guess = next((total for total in range(1, most + 1) if _explains(total, shown, seen[-1], sp.codec)), None)
     recovered = "no total fits" if guess is None else f"{guess} samples where {truth} is true"
     note = "the total, and with it the exact sums, which a shown total would give every reader"
     return _HIDDEN.score(HARDENED, guess, most // 2, truth, recovered, note)
@@ -218,19 +202,3 @@ def _explains(total: int, shown: int, masked: int, codec: ModelCodec) -> bool:
             if all(abs(v) <= 1 << k for v in packing.unpack_wide(rest, packing.slots)[SMALL_SIZE:]):
                 return True
     return False
-
-
-@dataclass
-class _Scaled:
-    """A CSP that scales by nothing, and keeps what it opened."""
-
-    parties: LocalParties
-    masked: int = 0
-
-    def answer(self, request: bytes) -> bytes:
-        reply, party = self.parties.csp.answer(request), keyed_party(self.parties.csp)
-        if Message.kind_of(request) != ScaleRequest.kind:
-            return reply
-        self.masked = int(to_ints(party.view.of("opened")[0])[0])
-        count = len(ScaleReply.from_bytes(reply, party.limits(_LANES)).scaled)
-        return ScaleReply(party.encrypt([0] * count)).to_bytes()

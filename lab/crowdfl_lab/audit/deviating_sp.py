@@ -1,24 +1,22 @@
-"""Attacks by an SP that deviates, with CSP as its oracle: signs of what CSP opens, and lengths of CSP's powers.
+"""Attacks by an SP that deviates, with CSP as its oracle, or with other numbers in a claim, in a reward, or on a phone.
 
-A lane or a divisor below zero ends a round, which is a comparison, and comparisons decrypt by halving. CSP takes every step of
-a round once, in its order, and none after the end: SP gets the signs of a few steps out of a round, up to the first below
-zero, which costs the round. A CSP that is made to forget answers for ever.
+**Signs.** A lane or a divisor below zero ends a round, which is a comparison, and comparisons decrypt by halving. CSP takes
+every step of a round once, in its order, and none after the end: SP gets the signs of a few steps out of a round, up to the
+first below zero, which costs the round. A CSP that is made to forget answers for ever.
 
-With a hidden total CSP raises [[Q]] to a number that it has opened. Were the exponent that number itself, the time of the power
-would follow its length, and SP could send an unmasked one. Here lengths are compared, which no clock could do better.
+**Lengths.** With a hidden total CSP raises [[Q]] to a number that it has opened. Were the exponent that number itself, the time
+of the power would follow its length, and SP could send an unmasked one. Here lengths are compared, which no clock could do
+better.
 
-Attacks by an SP that deviates about rewards: other numbers in a claim, in a reward, or on a phone.
-
-CSP compares a claim with the masked rewards that it keeps, which is an oracle, if SP may choose what is kept and which masks a
-claim shows. Rewards are written once, and the signature of a claim covers all of it. CSP signs what it seals, so that a phone
-shows no reward but CSP's.
-
-What is left is conceded: SP chooses which ciphertext it calls somebody's reward, once, and reads it off an honest claim.
+**Claims.** CSP compares a claim with the masked rewards that it keeps, which is an oracle, if SP may choose what is kept and
+which masks a claim shows. Rewards are written once, and the signature of a claim covers all of it. CSP signs what it seals, so
+that a phone shows no reward but CSP's. What is left is conceded: SP chooses which ciphertext it calls somebody's reward, once,
+and reads it off an honest claim.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +29,6 @@ from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.sealing import SigningKey, commit, seal_to
 from crowdfl.errors import BadSignature, ClaimRefused, OutOfTurn, RewardOutOfRange, RoundEnded, WrongAmount
 from crowdfl.protocols.claims import Claim, RewardEnvelope, payable, reward_context, reward_statement
-from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
 from crowdfl.protocols.common.smul import PolynomialsRequest
 from crowdfl.protocols.exchange import Reply
@@ -48,25 +45,38 @@ from crowdfl.protocols.hardened.prirwd import (
     RewardSp,
     RewardWidths,
 )
-from crowdfl.protocols.hardened.profile import HardenedProfile, HardenedSp
+from crowdfl.protocols.hardened.profile import HardenedProfile
 from crowdfl.protocols.hardened.shape import ReaderBundle, reward_widths
 from crowdfl.protocols.messages import Limits, RoundRequest
 from crowdfl.protocols.party import CountingBackend, KeyedParty
 from crowdfl.protocols.profile import InProcessMemory, ParticipantKeys, TaskSpec, Tools
-from crowdfl.settings import TaskSettings, to_millionths
-from crowdfl_lab.audit.finding import HARDENED, Attack, Finding, relative, rms
-from crowdfl_lab.audit.recorded_round import SMALL_BOUNDS, SMALL_PEOPLE, SMALL_SIZE, deal, small_parties, small_updates
-from crowdfl_lab.parties import LocalParties
+from crowdfl.settings import TaskSettings
+from crowdfl_lab.audit.finding import HARDENED, REWARD_OFF, SAMPLES_OFF, Attack, Finding, Measure, relative, rms
+from crowdfl_lab.audit.recorded_round import (
+    PAYMENT,
+    SMALL_BOUNDS,
+    SMALL_PEOPLE,
+    SMALL_SIZE,
+    HardenedParties,
+    small_parties,
+    small_updates,
+)
 
-_VICTIM = "p1"
-_PAYMENT = to_millionths(36)
-_SP = ("SP",)
+_CLAIMANT, _VICTIM = "p0", "p1"
+_MOST: int = SMALL_BOUNDS["max_samples"]
 _APART = 8  # bits: lengths that a clock could tell apart
+_ASKS = 3  # signs that the steps of one round can tell: lanes, and the divisors of both divisions
+_SALT = bytes(SEED_BYTES)
 
-_OFF_ENTRY = "root mean square error of an entry over its bound; blind: the middle of its range"
-_OFF_SAMPLES = "relative error; blind: half of max_samples"
-_SIGNS = Attack("sign oracle", "new", "an upload, by SP asking CSP for signs", _SP, rms, _OFF_ENTRY)
-_POWERS = Attack("power lengths", "new", "a sample count, by SP timing CSP's powers", _SP, relative, _OFF_SAMPLES)
+_ENTRY_OFF = Measure(rms, "root mean square error of an entry over its bound; blind: the middle of its range")
+_SHOWN_OFF = Measure(relative, "relative error of what the phone shows; blind: it shows nothing")
+_SP = ("SP",)
+_SIGNS = Attack("sign oracle", "new", "an upload, by SP asking CSP for signs", _SP, _ENTRY_OFF)
+_POWERS = Attack("power lengths", "new", "a sample count, by SP timing CSP's powers", _SP, SAMPLES_OFF)
+_CLAIMS = Attack("claim oracle", "new", "another's reward, by SP with one honest claim", _SP, REWARD_OFF)
+_CHOSEN = "a sample count, by SP that calls it an honest claimant's reward"
+_SWAPPED = Attack("chosen reward", "new", _CHOSEN, _SP, SAMPLES_OFF, conceded=True)
+_FORGERY = Attack("forged reward", "new", "a phone, by SP with a reward that CSP did not sign", _SP, _SHOWN_OFF)
 
 
 def attack_signs(key_bits: int = 1024) -> list[Finding]:
@@ -77,20 +87,18 @@ def attack_signs(key_bits: int = 1024) -> list[Finding]:
     ]
 
 
-def _read_by_signs(subject: str, parties: LocalParties, *, forgetful: bool) -> Finding:
-    trained, most = small_updates(), SMALL_BOUNDS["max_samples"]
-    sp, uploads = cast(HardenedSp, parties.sp), parties.encrypt(trained)
-    parties.open(1).collect(uploads)
+def _read_by_signs(subject: str, parties: HardenedParties, *, forgetful: bool) -> Finding:
+    trained, sp = small_updates(), parties.sp
+    parties.open(1).collect(parties.encrypt(trained))
     oracle = _Signs(parties, forgetful=forgetful)
     budget, upload = sp.codec.budget, sp.averaged(_VICTIM)
     samples = _halve(oracle, upload.part(-1), [], (0, budget.max_samples), 1)[0]
     entries = _halve(oracle, upload.part(0, 1), [], (-budget.upload_bound, budget.upload_bound), SMALL_SIZE)
     plain, _ = sp.codec.pack(*trained[_VICTIM])
     truth = np.append(sp.codec.packing.unpack(plain, SMALL_SIZE), trained[_VICTIM][1]).astype(np.float64)
-    guess, blind = np.append(entries, samples), np.append(np.zeros(SMALL_SIZE), most / 2)
-    scale = np.append(np.full(SMALL_SIZE, budget.upload_bound), most)
-    exact = int(np.count_nonzero(guess == truth))
-    recovered = f"{exact} of {len(truth)} entries by {oracle.told} signs"
+    guess, blind = np.append(entries, samples), np.append(np.zeros(SMALL_SIZE), _MOST / 2)
+    scale = np.append(np.full(SMALL_SIZE, budget.upload_bound), _MOST)
+    recovered = f"{np.count_nonzero(guess == truth)} of {len(truth)} entries by {oracle.told} signs"
     rounds = f"{oracle.spent} of {SMALL_BOUNDS['rounds']} rounds void"
     note = f"{rounds}; a round ends at the first sign below zero, of {_ASKS}: log2({_ASKS + 1}) bits at most"
     return _SIGNS.score(subject, guess / scale, blind / scale, truth / scale, recovered, note)
@@ -112,14 +120,11 @@ def _halve(oracle: "_Signs", packed: CipherVector, known: list[int], span: tuple
     return _halve(oracle, packed, [*known, low], span, count)
 
 
-_ASKS = 3  # signs that the steps of one round can tell: lanes, and the divisors of both divisions
-
-
 @dataclass
 class _Signs:
     """CSP as SP's oracle: what is asked, as a step of a round, until the round has ended."""
 
-    parties: LocalParties
+    parties: HardenedParties
     forgetful: bool
     told: int = 0
     spent: int = 0
@@ -130,25 +135,22 @@ class _Signs:
         """Of a ciphertext with these numbers added to its slots; None when no round is left."""
         if self._number > SMALL_BOUNDS["rounds"]:
             return None
-        codec, party = cast(HardenedSp, self.parties.sp).codec, keyed_party(self.parties.sp)
-        shift = sum(v << (codec.packing.slot_bits * place) for place, v in enumerate(slots))
-        chosen = party.add_plain(packed, [shift])
+        sp = self.parties.sp
+        shift = sum(v << (sp.codec.packing.slot_bits * place) for place, v in enumerate(slots))
+        chosen = sp.party.add_plain(packed, [shift])
         answered = (self._by_lanes, self._by_weights, self._by_rewards)[self._asked](chosen)
         self.told, self._asked = self.told + 1, self._asked + 1
-        self._go_on(answered=answered)
-        return not answered
-
-    def _go_on(self, *, answered: bool) -> None:
         if self.forgetful:
             self.parties.csp.remember(InProcessMemory())
             self._asked = 0
         elif not answered or self._asked == _ASKS:
             self._number, self._asked, self.spent = self._number + 1, 0, self.spent + (not answered)
+        return not answered
 
     def _by_lanes(self, chosen: CipherVector) -> bool:
         """The chosen ciphertext as somebody's lanes, unmasked."""
-        self._send(NonceRequest(self._number, _PAYMENT, tuple(SMALL_PEOPLE), bytes(SEED_BYTES)))
-        rows = cast(HardenedSp, self.parties.sp).codec.budget.buckets * len(SMALL_PEOPLE)
+        self._send(NonceRequest(self._number, PAYMENT, tuple(SMALL_PEOPLE), bytes(SEED_BYTES)))
+        rows = self.parties.sp.codec.budget.buckets * len(SMALL_PEOPLE)
         lanes = CipherVector.concat([chosen, self._filled(rows - 1)])
         return self._send(LanesRequest(self._number, 0, *self._halved(lanes)))
 
@@ -166,19 +168,17 @@ class _Signs:
         numbers = self._halved(self._filled(len(SMALL_PEOPLE) + divisors))
         self._send(GuardRequest(self._number, purpose, *numbers))
         self._send(PolynomialsRequest(self._number, purpose, *numbers))
-        positive = keyed_party(self.parties.sp).add_plain(chosen, [1])
+        positive = self.parties.sp.party.add_plain(chosen, [1])
         y = CipherVector.concat([positive, self._filled(divisors - 1)]) if divisors > 1 else positive
-        return self._send(
-            DivideRequest(self._number, purpose, *self._halved(self._filled(len(SMALL_PEOPLE))), *self._halved(y))
-        )
+        x = self._halved(self._filled(len(SMALL_PEOPLE)))
+        return self._send(DivideRequest(self._number, purpose, *x, *self._halved(y)))
 
     def _filled(self, count: int) -> CipherVector:
-        return keyed_party(self.parties.sp).encrypt([1] * count)
+        return self.parties.sp.party.encrypt([1] * count)
 
     def _halved(self, c: CipherVector) -> tuple[CipherVector, Any]:
-        party = keyed_party(self.parties.sp)
-        blinded = party.rerandomise(c)
-        return blinded, party.partial_decrypt(blinded)
+        blinded = self.parties.sp.party.rerandomise(c)
+        return blinded, self.parties.sp.party.partial_decrypt(blinded)
 
     def _send(self, message: RoundRequest) -> bool:
         try:
@@ -190,10 +190,9 @@ class _Signs:
 
 def attack_power_lengths(key_bits: int = 768) -> list[Finding]:
     """By halving, on CSP's step of a hidden total, which is asked as often as SP likes: more than CSP's order allows."""
-    bounds = SMALL_BOUNDS | {"lanes": 0, "total": "hidden"}
-    parties = deal(SMALL_SIZE, key_bits=key_bits, **bounds)
+    parties = small_parties(key_bits, lanes=0, total="hidden")
     parties.open(1).collect(parties.encrypt(small_updates()))
-    party, codec = keyed_party(parties.csp), cast(HardenedSp, parties.sp).codec
+    party, codec = parties.csp.party, parties.sp.codec
     sides = {
         "hardened, bare powers": _BarePowers(party, codec.budget, codec.packing),
         HARDENED: HiddenAverageCsp(party, codec.budget, codec.packing),
@@ -223,87 +222,60 @@ class _Lengths:
         return self.inner.map(kernel, *blocks, out=out, progress=progress)
 
 
-def _read_by_lengths(subject: str, parties: LocalParties, side: HiddenAverageCsp) -> Finding:
-    party, most, truth = keyed_party(parties.sp), SMALL_BOUNDS["max_samples"], SMALL_PEOPLE[_VICTIM]
+def _read_by_lengths(subject: str, parties: HardenedParties, side: HiddenAverageCsp) -> Finding:
+    party, truth, samples = parties.sp.party, SMALL_PEOPLE[_VICTIM], parties.sp.averaged(_VICTIM).part(-1)
     lengths, factor = _Lengths(side.party.backend), party.encrypt([5])
-    samples = cast(HardenedSp, parties.sp).averaged(_VICTIM).part(-1)
     side.party.compute = CountingBackend(lengths, side.party.costs)
 
     def length_of(c: CipherVector) -> int:
-        request = ScaleRequest(1, 0, c, party.partial_decrypt(c), factor)
-        side.answer(request)
+        side.answer(ScaleRequest(1, 0, c, party.partial_decrypt(c), factor))
         return lengths.last
 
-    short, long = (length_of(party.encrypt([value])) for value in (most, -most))
-    low, high = 0, most
+    short, long = (length_of(party.encrypt([value])) for value in (_MOST, -_MOST))
+    low, high = 0, _MOST
     while low < high and long - short > _APART:
         middle = (low + high + 1) // 2
         taken = length_of(party.add_plain(samples, [-middle]))
         low, high = (middle, high) if abs(taken - short) < abs(taken - long) else (low, middle - 1)
     guess = low if low == high else None
     recovered = "no power is shorter" if guess is None else f"{guess} samples where {truth} is true"
-    note = f"exponents of {short} bits for {most}, of {long} bits for {-most}"
-    return _POWERS.score(subject, guess, most // 2, truth, recovered, note)
-
-
-_CLAIMANT = "p0"
-_SALT = bytes(SEED_BYTES)
-
-_OFF_REWARD = "relative error; blind: the budget in equal parts"
-_SHOWN = "relative error of what the phone shows; blind: it shows nothing"
-_CHOSEN = "a sample count, by SP that calls it an honest claimant's reward"
-_FORGED = "a phone, by SP with a reward that CSP did not sign"
-_CLAIMS = Attack("claim oracle", "new", "another's reward, by SP with one honest claim", _SP, relative, _OFF_REWARD)
-_SWAPPED = Attack("chosen reward", "new", _CHOSEN, _SP, relative, _OFF_SAMPLES, conceded=True)
-_FORGERY = Attack("forged reward", "new", _FORGED, _SP, relative, _SHOWN)
+    note = f"exponents of {short} bits for {_MOST}, of {long} bits for {-_MOST}"
+    return _POWERS.score(subject, guess, _MOST // 2, truth, recovered, note)
 
 
 class _KeepingSide(RewardSp):
-    """PriRwd's SP, keeping the encrypted rewards: it is free to."""
+    """PriRwd's SP, keeping the encrypted rewards: it is free to. It may call a ciphertext of its choice the first one's."""
 
     mu: CipherVector
+    chosen: CipherVector | None = None
 
     def divide(
         self, purpose: str, x: CipherVector, y: CipherVector, coins: Coins
     ) -> Generator[bytes, Reply, CipherVector]:
         self.mu = yield from super().divide(purpose, x, y, coins)
-        return self.mu
+        if self.chosen is None or purpose != REWARDS:
+            return self.mu
+        return CipherVector.concat([self.chosen, self.mu.part(1, len(self.mu))])
 
 
-class _SwappingSide(RewardSp):
-    """PriRwd's SP, that calls a ciphertext of its choice the first participant's reward."""
-
-    chosen: CipherVector
-
-    def divide(
-        self, purpose: str, x: CipherVector, y: CipherVector, coins: Coins
-    ) -> Generator[bytes, Reply, CipherVector]:
-        result = yield from super().divide(purpose, x, y, coins)
-        return CipherVector.concat([self.chosen, result.part(1, len(result))]) if purpose == REWARDS else result
-
-
-def attack_claims(key_bits: int = 1024) -> list[Finding]:
+def attack_claims(key_bits: int = 1024) -> Iterator[Finding]:
     """Another's encrypted reward, compared by claims: with a CSP that keeps what it is told, and as built."""
-    parties = small_parties(key_bits)
-    sides: list[_KeepingSide] = []
-    sp, widths = cast(HardenedSp, parties.sp), reward_widths(parties.dealer.spec.settings, SMALL_SIZE)
+    parties, sides = small_parties(key_bits), list[_KeepingSide]()
+    sp, csp, widths = parties.sp, parties.csp.party, reward_widths(parties.dealer.spec.settings, SMALL_SIZE)
 
     def keeping(party: KeyedParty, built: RewardWidths, packing: Packing, number: int) -> RewardSp:
         sides.append(_KeepingSide(party, built, packing, number))
         return sides[-1]
 
     sp.reward_side = keeping
-    rewards = parties.play(1, parties.encrypt(small_updates()), payment=_PAYMENT).rewards
+    rewards = parties.play(1, parties.encrypt(small_updates()), payment=PAYMENT).rewards
     claim = Claim.from_bytes(parties.people[_CLAIMANT].claim(), sp.party.limits(1))
     victim = list(SMALL_PEOPLE).index(_VICTIM)
     known = _Claimed(sp.party, claim, sides[0].mu.part(victim, victim + 1), widths)
-    csp = keyed_party(parties.csp)
-    loose = _LooseCsp(csp, RewardCsp(csp, sp.codec.packing, widths), widths.fraction)
+    loose = _LooseCsp(int(csp.public.n), RewardCsp(csp, sp.codec.packing, widths), widths.fraction)
     built = _BuiltCsp(parties.csp.answer)
-    return [
-        _read_by_claims("hardened, claims that sign their sum alone", known, loose.open, loose.attest, rewards, []),
-        _read_by_claims(HARDENED, known, built.open, built.attest, rewards, built.refused),
-    ]
+    for subject, oracle in (("hardened, claims that sign their sum alone", loose), (HARDENED, built)):
+        yield _read_by_claims(subject, known, oracle, rewards[_VICTIM])
 
 
 @dataclass(frozen=True)
@@ -331,20 +303,16 @@ class _Claimed:
 class _LooseCsp:
     """CSP without its records: it keeps whatever SP calls a reward, and of a claim's signature believes the sum alone."""
 
-    party: KeyedParty
+    n: int
     side: RewardCsp
     fraction: int
-    kept: dict[int, int] = field(default_factory=dict, repr=False)
+    refused: list[str] = field(default_factory=list)
 
-    def open(self, message: RewardRequest) -> bool:
-        self.kept[message.round_number] = int(self.side.open(message)[0])
-        return True
-
-    def attest(self, claim: Claim) -> bool:
-        n = int(self.party.public.n)
-        masked = zip(claim.rounds, claim.masks, strict=True)
+    def accepts(self, requests: list[RewardRequest], claim: Claim) -> bool:
+        kept = {request.round_number: int(self.side.open(request)[0]) for request in requests}
+        masked = [(kept[number] - mask) % self.n for number, mask in zip(claim.rounds, claim.masks, strict=True)]
         try:
-            earned = [payable((self.kept[number] - mask) % n, self.fraction, _PAYMENT) for number, mask in masked]
+            earned = [payable(value, self.fraction, PAYMENT) for value in masked]
         except RewardOutOfRange:
             return False
         return sum(earned) == sum(claim.amounts)
@@ -357,67 +325,53 @@ class _BuiltCsp:
     answer: Callable[[bytes], bytes]
     refused: list[str] = field(default_factory=list)
 
-    def open(self, message: RewardRequest) -> bool:
-        return self._asks(message.to_bytes())
-
-    def attest(self, claim: Claim) -> bool:
-        return self._asks(claim.to_bytes())
-
-    def _asks(self, request: bytes) -> bool:
-        try:
-            self.answer(request)
-        except (OutOfTurn, BadSignature, ClaimRefused, WrongAmount) as refusal:
-            self.refused.append(type(refusal).__name__)
-            return False
-        return True
+    def accepts(self, requests: list[RewardRequest], claim: Claim) -> bool:
+        before = len(self.refused)
+        for message in (*requests, claim):
+            try:
+                self.answer(message.to_bytes())
+            except (OutOfTurn, BadSignature, ClaimRefused, WrongAmount) as refusal:
+                self.refused.append(type(refusal).__name__)
+        return len(self.refused) == before
 
 
-def _read_by_claims(
-    subject: str,
-    known: _Claimed,
-    open_rewards: Callable[[RewardRequest], bool],
-    attest: Callable[[Claim], bool],
-    rewards: dict[str, int],
-    refused: list[str],
-) -> Finding:
+def _read_by_claims(subject: str, known: _Claimed, csp: _LooseCsp | _BuiltCsp, truth: int) -> Finding:
     """The window in which the reward lies, found by steps and then halved."""
-    h, truth, asked = known.widths.fraction, rewards[_VICTIM], 0
+    h, asked = known.widths.fraction, 0
 
     def inside(threshold: int) -> bool:
         nonlocal asked
         asked += 1
-        requests, claim = known.forged(threshold)
-        return all([*map(open_rewards, requests), attest(claim)])
+        return csp.accepts(*known.forged(threshold))
 
     width = known.claim.amounts[0] << h
-    low = next((t for t in range(0, (_PAYMENT << h) + 1, width) if inside(t)), None)
+    low = next((t for t in range(0, (PAYMENT << h) + 1, width) if inside(t)), None)
     high = None if low is None else low + width
     while low is not None and high is not None and high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if inside(middle) else (low, middle)
     guess = None if low is None else low >> h
     recovered = "refused" if guess is None else f"{guess} millionths where {truth} are true"
-    note = f"{asked} forged claims" + (f"; {', '.join(sorted(set(refused)))}" if refused else "")
-    return _CLAIMS.score(subject, guess, _PAYMENT // len(SMALL_PEOPLE), truth, recovered, note)
+    note = f"{asked} forged claims" + (f"; {', '.join(sorted(set(csp.refused)))}" if csp.refused else "")
+    return _CLAIMS.score(subject, guess, PAYMENT // len(SMALL_PEOPLE), truth, recovered, note)
 
 
 def attack_chosen_reward(key_bits: int = 1024) -> Finding:
     """CSP does not know what it opens: a sample count in place of the claimant's reward, read off the honest claim."""
     parties = small_parties(key_bits)
-    sp, h = cast(HardenedSp, parties.sp), reward_widths(parties.dealer.spec.settings, SMALL_SIZE).fraction
+    sp, h = parties.sp, reward_widths(parties.dealer.spec.settings, SMALL_SIZE).fraction
 
     def swapping(party: KeyedParty, built: RewardWidths, packing: Packing, number: int) -> RewardSp:
-        side = _SwappingSide(party, built, packing, number)
+        side = _KeepingSide(party, built, packing, number)
         side.chosen = party.scale(sp.averaged(_VICTIM).part(-1), 1 << h)
         return side
 
     sp.reward_side = swapping
-    parties.play(1, parties.encrypt(small_updates()), payment=_PAYMENT)
+    parties.play(1, parties.encrypt(small_updates()), payment=PAYMENT)
     claim = parties.people[_CLAIMANT].claim()
     guess, truth = sum(sp.pay(claim, parties.csp.answer(claim)).values()), SMALL_PEOPLE[_VICTIM]
-    recovered = f"{guess} samples where {truth} is true"
     note = "one number up to the budget for each claimant and round; the claimant sees it, and is paid it"
-    return _SWAPPED.score(HARDENED, guess, SMALL_BOUNDS["max_samples"] // 2, truth, recovered, note)
+    return _SWAPPED.score(HARDENED, guess, _MOST // 2, truth, f"{guess} samples where {truth} is true", note)
 
 
 def attack_phone(key_bits: int = 1024) -> list[Finding]:
@@ -434,17 +388,15 @@ def attack_phone(key_bits: int = 1024) -> list[Finding]:
 
 def _show(subject: str, spec: TaskSpec, bundle: ReaderBundle, signing: SigningKey) -> Finding:
     keys, tools = ParticipantKeys.fresh(_VICTIM), Tools(default_backend(), insecure_test_key=True)
-    phone, wanted = HardenedProfile().participant(spec, bundle.to_bytes(), keys, tools), _PAYMENT // 2
+    phone, wanted = HardenedProfile().participant(spec, bundle.to_bytes(), keys, tools), PAYMENT // 2
     context, fraction = spec.task(phone.party.public).context(1), reward_widths(spec.settings, spec.parameters).fraction
     body = (wanted << fraction).to_bytes(phone.party.public.plaintext_bytes, "big")
     signature = signing.sign(reward_statement(context, _VICTIM, commit(0, _SALT), body))
     sealed = seal_to(keys.reader.public, body + signature, reward_context(context, _VICTIM))
+    shown, recovered = 0, "shown as if it were CSP's"
     try:
-        shown, recovered = (
-            phone.open_reward(RewardEnvelope(0, _SALT, sealed).to_bytes(), 1),
-            "shown as if it were CSP's",
-        )
+        shown = phone.open_reward(RewardEnvelope(0, _SALT, sealed).to_bytes(), 1)
     except BadSignature as refusal:
-        shown, recovered = 0, f"refused: {type(refusal).__name__}"
+        recovered = f"refused: {type(refusal).__name__}"
     note = f"{wanted} millionths, sealed to the phone's own key and signed by SP"
     return _FORGERY.score(subject, shown, 0, wanted, recovered, note)

@@ -56,26 +56,34 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Measure(Generic[_Guess]):
+    """The error of a guess at the truth, and in words what it is and what a blind guess would be."""
+
+    error: Callable[[_Guess, _Guess], float]
+    words: str
+
+
+@dataclass(frozen=True)
 class Attack(Generic[_Guess]):
-    """What an attack is after, and the `error` of a guess at the truth; `measure` says in words what that error is."""
+    """What an attack is after, by whom, and how its success is measured."""
 
     name: str
     section: str
     title: str
     attackers: tuple[str, ...]
-    error: Callable[[_Guess, _Guess], float]
-    measure: str
+    measure: Measure[_Guess]
     conceded: bool = False
 
     def score(
         self, subject: str, guess: _Guess | None, blind: _Guess, truth: _Guess, recovered: str, note: str
     ) -> Finding:
         """Broken if the attacker's error is well below that of the blind guess, which is also its own if it has none."""
-        off, blindly_off = self.error(blind if guess is None else guess, truth), self.error(blind, truth)
+        error = self.measure.error
+        off, blindly_off = error(blind if guess is None else guess, truth), error(blind, truth)
         broken = Verdict.CONCEDED if self.conceded and subject in HOLDING else Verdict.BROKEN
         verdict = broken if off < _MARGIN * blindly_off else Verdict.GUESS
         place = self.name, self.section, self.title, self.attackers
-        return Finding(*place, subject, recovered, off, blindly_off, self.measure, verdict, note, self.conceded)
+        return Finding(*place, subject, recovered, off, blindly_off, self.measure.words, verdict, note, self.conceded)
 
 
 def difference(guess: float, truth: float) -> float:
@@ -83,8 +91,23 @@ def difference(guess: float, truth: float) -> float:
 
 
 def relative(guess: float, truth: float) -> float:
-    return float(abs(guess - truth) / truth)
+    return float(abs(guess - truth) / abs(truth))
 
 
 def rms(guess: Floats, truth: Floats) -> float:
     return float(np.sqrt(np.mean((guess - truth) ** 2)))
+
+
+WEIGHT = Measure(rms, "root mean square error of a weight; blind: all zeros")
+ENTRY = Measure(rms, "root mean square error of an entry of the update; blind: zeros")
+SAMPLES_OFF = Measure(relative, "relative error; blind: half of max_samples")
+TOTAL_OFF = Measure(relative, "relative error; blind: half of the largest total")
+REWARD_OFF = Measure(relative, "relative error; blind: the budget in equal parts")
+DIVISOR_LOG = Measure(difference, "error of log2 of the divisor; blind: the middle of its range")
+WRONG_GUESSES = Measure(difference, "share of wrong guesses; blind: always the same guess")
+
+
+def found_in(guess: Floats | None, truth: Floats, what: str = "entries", within: float = 0.0) -> str:
+    """How many numbers were found."""
+    found = 0 if guess is None else int(np.count_nonzero(np.abs(guess - truth) <= within))
+    return f"{found} of {len(truth)} {what}"

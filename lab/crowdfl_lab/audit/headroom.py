@@ -1,16 +1,15 @@
-"""The analytic check: by how many bits the mask of every value that a server opens exceeds the value, over a whole task.
+"""How well masks cover what the servers open: computed for a whole task, and tried on the views of two inputs.
 
-Every row is a bound on the statistical distance between the views of two inputs, from the widths that the protocols use; the
-proofs are in docs/security.md. Sums are compared with 2^-sigma. The divisors of SDIV are hidden less well, by the length of
-rho's range, and are stated apart.
+**The analytic check.** By how many bits the mask of every value that a server opens exceeds the value. Every row is a bound on
+the statistical distance between the views of two inputs, from the widths that the protocols use; the proofs are in
+docs/security.md. Sums are compared with 2^-sigma. The divisors of SDIV are hidden less well, by the length of rho's range, and
+are stated apart.
 
-`hardened` with its masks shortened on purpose shows that the audit notices. No option of the protocols leads there.
+**The empirical test.** CSP's views of two very different inputs, many rounds each, told apart or not. Every series is scaled to
+[0, 1): residues by N, masked lanes by their masks, masked divisors on the scale of logarithms, and low bits by themselves.
 
-The empirical test: CSP's views of two very different inputs, many rounds each, told apart or not.
-
-It must tell them apart in `paper`, and in `hardened` with the masks shortened, or it would prove nothing when it cannot in
-`hardened` as built. Every series is scaled to [0, 1): residues by N, masked lanes by their masks, masked divisors on
-the scale of logarithms, and low bits by themselves. The two-sample tests need NumPy alone.
+Both must notice `hardened` with its masks shortened on purpose, and the second `paper` too, or they would prove nothing. No
+option of the protocols leads there.
 """
 
 from collections import defaultdict
@@ -18,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from math import erfc, exp, inf, log2, sqrt
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,6 @@ from crowdfl.crypto.paillier.budget import WidthBudget, bits
 from crowdfl.protocols.common.sdiv import SdivWidths
 from crowdfl.protocols.hardened.prifedavg import hidden_widths
 from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
-from crowdfl.protocols.hardened.profile import HardenedSp
 from crowdfl.protocols.hardened.shape import reward_widths
 from crowdfl.protocols.party import View
 from crowdfl.protocols.profile import width_budget
@@ -36,9 +34,17 @@ from crowdfl_lab.audit.finding import HARDENED, PAPER, Finding, Floats, Verdict
 from crowdfl_lab.audit.recorded_round import deal, divisions
 
 SHORTENED = "hardened, masks shortened"
+LEVEL = 1e-5
 _NOTHING = -inf
 _PAPERS_MODEL = 277_006
 _STATED = "advantage over the task between extreme divisors; stated, not bounded by sigma"
+_BINS = 16
+_PEOPLE = 3
+_PARAMETERS = 2
+_BOUNDS: dict[str, Any] = {"max_participants": _PEOPLE, "max_samples": 10, "clip": 1.0, "decimals": 2, "sigma": 20}
+
+Views = tuple[Mapping[str, Floats], Mapping[str, Floats]]  # of either input, by name of the series
+_Named = Iterator[tuple[str, list[float]]]
 
 
 @dataclass(frozen=True)
@@ -91,14 +97,43 @@ class DivisorBound:
 
 def openings(budget: WidthBudget, rewards: RewardWidths | None) -> list[_Opening]:
     """Everything that a server or a reader opens in a task, with the total hidden or not, with rewards or not."""
-    key, uniform = budget.key_bits, budget.rounds * (budget.ciphertexts + 1)
-    rows = [_Opening("sums + R modulo N", "CSP", key, key, _NOTHING, uniform)]
+    key, rounds, n = budget.key_bits, budget.rounds, budget.max_participants
+    rows = [_Opening("sums + R modulo N", "CSP", key, key, _NOTHING, rounds * (budget.ciphertexts + 1))]
     if budget.total == "hidden":
         # Q is off by at most 3/2, X*Q by that times X, and a dither uniform over 2^k values hides the shift.
-        k, sums, opened = budget.dither_bits, budget.sum_bound, budget.parameters * budget.rounds
+        k, sums, opened = budget.dither_bits, budget.sum_bound, budget.parameters * rounds
         rows.append(_Opening("average, dithered", "reader", bits(sums), k, log2(3 * sums) - 1 - k, opened))
-        rows += _division("2^k / Y", hidden_widths(budget), budget.rounds, budget.rounds)
-    return rows + (_reward_openings(rewards) if rewards is not None else [])
+        rows += _division("2^k / Y", hidden_widths(budget), rounds, rounds)
+    if rewards is None:
+        return rows
+    m, lane = budget.lane_mask_bits, budget.lane_bound
+    room = (1 << m) - 2 * lane
+    each = log2(2 * lane) - log2(room) if room > 0 else 0.0
+    return [
+        *rows,
+        _Opening("lane + r", "CSP", bits(lane), m, each, n * rewards.lanes * rounds),
+        _Opening("operand + a modulo N", "CSP", key, key, _NOTHING, rounds * (3 * n + 2)),
+        *_division("weights", rewards.weights, rounds * n, rounds * n),
+        *_division("rewards", rewards.rewards, rounds * n, rounds),
+        _Opening("reward + m modulo N", "CSP", key, key, _NOTHING, rounds * n),
+    ]
+
+
+def _division(name: str, w: SdivWidths, dividends: int, divisors: int) -> list[_Opening]:
+    """Dividends against a simulator that knows y' alone, twice; and how evenly s spreads y' over all y.
+
+    Both for any numbers that pass the guard, which are longer than honest ones: CSP may have made them so by a false reply.
+    What it opens for the guard itself, and for the squares after it, is uniform.
+    """
+    key, value = w.key_bits, w.x_top + 1 + w.g
+    shifted = (1 << value) + (1 << (w.y_top + w.sigma + 3))
+    each = 1 + log2(2.0 ** (log2(shifted) - (w.alpha - 1)) + 2.0**-w.sigma)
+    divisor = w.y_top + 1 + (w.y_top - w.ybits - 1)  # the guard's k may be known: rho modulo k is too, then
+    return [
+        _Opening(f"guards of {name} modulo N", "CSP", key, key, _NOTHING, 2 * (dividends + divisors)),
+        _Opening(f"dividend of {name}", "CSP", value, w.alpha, each, dividends),
+        _Opening(f"divisor of {name}", "CSP", divisor, w.lo - w.g, float(w.g + divisor - w.lo), divisors),
+    ]
 
 
 def divisor_bounds(budget: WidthBudget, rewards: RewardWidths | None) -> list[DivisorBound]:
@@ -129,38 +164,6 @@ def check_widths() -> Iterator[Finding]:
     short = shorten(widths)
     weakened = check_headroom(short.budget, short, widths.budget.sigma, SHORTENED)
     yield from (finding for finding in weakened if "+" in finding.attack and "modulo" not in finding.attack)
-
-
-def _reward_openings(rewards: RewardWidths) -> list[_Opening]:
-    budget, n = rewards.budget, rewards.budget.max_participants
-    m, lane = budget.lane_mask_bits, budget.lane_bound
-    room = (1 << m) - 2 * lane
-    each = log2(2 * lane) - log2(room) if room > 0 else 0.0
-    key, operands = budget.key_bits, budget.rounds * (3 * n + 2)
-    return [
-        _Opening("lane + r", "CSP", bits(lane), m, each, n * rewards.lanes * budget.rounds),
-        _Opening("operand + a modulo N", "CSP", key, key, _NOTHING, operands),
-        *_division("weights", rewards.weights, budget.rounds * n, budget.rounds * n),
-        *_division("rewards", rewards.rewards, budget.rounds * n, budget.rounds),
-        _Opening("reward + m modulo N", "CSP", key, key, _NOTHING, budget.rounds * n),
-    ]
-
-
-def _division(name: str, w: SdivWidths, dividends: int, divisors: int) -> list[_Opening]:
-    """Dividends against a simulator that knows y' alone, twice; and how evenly s spreads y' over all y.
-
-    Both for any numbers that pass the guard, which are longer than honest ones: CSP may have made them so by a false reply.
-    What it opens for the guard itself, and for the squares after it, is uniform.
-    """
-    key, value = w.key_bits, w.x_top + 1 + w.g
-    shifted = (1 << value) + (1 << (w.y_top + w.sigma + 3))
-    each = 1 + log2(2.0 ** (log2(shifted) - (w.alpha - 1)) + 2.0**-w.sigma)
-    divisor = w.y_top + 1 + (w.y_top - w.ybits - 1)  # the guard's k may be known: rho modulo k is too, then
-    return [
-        _Opening(f"guards of {name} modulo N", "CSP", key, key, _NOTHING, 2 * (dividends + divisors)),
-        _Opening(f"dividend of {name}", "CSP", value, w.alpha, each, dividends),
-        _Opening(f"divisor of {name}", "CSP", divisor, w.lo - w.g, float(w.g + divisor - w.lo), divisors),
-    ]
 
 
 @dataclass(frozen=True)
@@ -223,26 +226,6 @@ def shorten(widths: RewardWidths) -> _ShortRewardWidths:
     return _ShortRewardWidths(budget, widths.epsilon_units, widths.largest_payment, widths)
 
 
-LEVEL = 1e-5
-_BINS = 16
-_PEOPLE = 3
-_PARAMETERS = 2
-_BOUNDS: dict[str, Any] = {"max_participants": _PEOPLE, "max_samples": 10, "clip": 1.0, "decimals": 2, "sigma": 20}
-_PLACE = ("two samples", "5", "CSP's views of two inputs, told apart", ("CSP",))
-_MEASURE = "p-value after correction; told apart below the level"
-_Named = Iterator[tuple[str, list[float]]]
-
-
-@dataclass(frozen=True)
-class LeastLikely:
-    """The least likely of many tests, corrected for their number (Bonferroni)."""
-
-    tests: int
-    name: str
-    p_value: float
-    corrected: float
-
-
 def kolmogorov_smirnov(a: Floats, b: Floats, *, allowed: float = 0.0) -> float:
     """p-value of the largest gap between the distribution functions; a gap up to `allowed` counts for nothing."""
     a, b = np.sort(a), np.sort(b)
@@ -270,30 +253,40 @@ def chi_square(a: Floats, b: Floats) -> float:
     return erfc(((statistic / freedom) ** (1 / 3) - (1 - spread)) / sqrt(2 * spread)) / 2
 
 
-def compare(
-    first: Mapping[str, Floats], second: Mapping[str, Floats], allowed: Mapping[str, float] | None = None
-) -> LeastLikely:
-    """Every series that both views have, by both tests; `allowed` names the gaps that a bound concedes."""
+def compare(views: Views, allowed: Mapping[str, float]) -> tuple[str, float, int]:
+    """Every series that both views have, by both tests: the least likely one, its p-value corrected for the number of tests
+    (Bonferroni), and that number. `allowed` names the gaps that a bound concedes."""
     results: dict[str, float] = {}
-    for name in sorted(first.keys() & second.keys()):
-        a, b, gap = first[name], second[name], (allowed or {}).get(name, 0.0)
+    for name in sorted(views[0].keys() & views[1].keys()):
+        a, b, gap = views[0][name], views[1][name], allowed.get(name, 0.0)
         results[f"{name}, KS"] = kolmogorov_smirnov(a, b, allowed=gap)
         if not gap:
             results[f"{name}, chi-square"] = chi_square(a, b)
     name = min(results, key=lambda key: results[key])
-    return LeastLikely(len(results), name, results[name], min(1.0, len(results) * results[name]))
+    return name, min(1.0, len(results) * results[name]), len(results)
+
+
+def two_samples(
+    place: tuple[str, str, str, tuple[str, ...]],
+    subject: str,
+    views: Views,
+    what: str,
+    allowed: Mapping[str, float] | None = None,
+) -> Finding:
+    """A row: which attack it is of, and whether the views are told apart; `what` they are of, for its note."""
+    name, corrected, tests = compare(views, allowed or {})
+    told = corrected < LEVEL
+    conceded = f"; SDIV's divisors may differ by {max(allowed.values()):.3f}" if allowed else ""
+    recovered = f"{'told apart' if told else 'not told apart'} by {name}"
+    measure, verdict = "p-value after correction; told apart below the level", Verdict.BROKEN if told else Verdict.GUESS
+    return Finding(*place, subject, recovered, corrected, LEVEL, measure, verdict, f"{what}, {tests} tests{conceded}")
 
 
 def tell_apart(subject: str, rounds: int) -> Finding:
     (small, widths), (large, _) = (_observe(subject, rounds, large=large) for large in (False, True))
+    place = "two samples", "5", "CSP's views of two inputs, told apart", ("CSP",)
     allowed = _conceded(widths) if widths else {}
-    found = compare(small, large, allowed)
-    told = found.corrected < LEVEL
-    conceded = f"; SDIV's divisors may differ by {max(allowed.values()):.3f}" if allowed else ""
-    recovered = f"{'told apart' if told else 'not told apart'} by {found.name}"
-    verdict = Verdict.BROKEN if told else Verdict.GUESS
-    note = f"{rounds} rounds of each input, {found.tests} tests{conceded}"
-    return Finding(*_PLACE, subject, recovered, found.corrected, LEVEL, _MEASURE, verdict, note)
+    return two_samples(place, subject, (small, large), f"{rounds} rounds of each input", allowed)
 
 
 def _observe(subject: str, rounds: int, *, large: bool) -> tuple[dict[str, Floats], RewardWidths | None]:
@@ -304,8 +297,7 @@ def _observe(subject: str, rounds: int, *, large: bool) -> tuple[dict[str, Float
     widths = reward_widths(parties.dealer.spec.settings, _PARAMETERS) if paid else None
     if widths is not None and subject == SHORTENED:
         widths = shorten(widths)
-        sp = cast(HardenedSp, parties.sp)
-        sp.reward_side = lambda party, built, *rest: RewardSp(party, shorten(built), *rest)
+        parties.sp.reward_side = lambda party, built, *rest: RewardSp(party, shorten(built), *rest)
     weights, samples = (np.ones(_PARAMETERS), 10) if large else (np.full(_PARAMETERS, 0.01), 1)
     payment = to_millionths("1000000" if large else "1") if paid else None
     for number in range(1, rounds + 1):

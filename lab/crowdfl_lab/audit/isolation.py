@@ -18,15 +18,14 @@ from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participan
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalHost
-from crowdfl_lab.audit.finding import HARDENED, Attack, Finding, Floats, rms
+from crowdfl_lab.audit.finding import HARDENED, WEIGHT, Attack, Finding, Floats, found_in
 
 _FOREVER = 10.0**9  # seconds
 _WEIGHTS = np.array([0.12, -0.99, 0.46, -0.35, 0.75, 0.25])
 _SAMPLES = 7
 _EMPTY = ("empty 1", "empty 2")
-_OFF_WEIGHT = "root mean square error of a weight; blind: all zeros"
 _TITLE = "a participant's model, by the requester with two empty phones"
-_ISOLATION = Attack("isolation", "new", _TITLE, ("requester",), rms, _OFF_WEIGHT)
+_ISOLATION = Attack("isolation", "new", _TITLE, ("requester",), WEIGHT)
 
 
 def attack_isolation(key_bits: int = 512, profile: str = HARDENED) -> list[Finding]:
@@ -60,8 +59,7 @@ def _isolate(subject: str, settings: TaskSettings, least: int) -> Finding:
         recovered = f"the phone does not join: {type(refusal).__name__}"
     else:
         guess = _average(host, task, phone)
-        exact = int(np.count_nonzero(np.abs(guess - _WEIGHTS) < 1e-6))
-        recovered = f"{exact} of {len(_WEIGHTS)} weights to 6 decimals"
+        recovered = found_in(guess, _WEIGHTS, "weights to 6 decimals", 0.999e-6)
     note = f"min_participants = {settings.min_participants}; the phone takes part from {least} on"
     return _ISOLATION.score(subject, guess, np.zeros(len(_WEIGHTS)), _WEIGHTS, recovered, note)
 

@@ -12,7 +12,7 @@ common divisor problem, and a reduced basis gives y. That is why `hardened` take
 *any* y explains a y' as well, and why divisions by one y share one y': every further y' would narrow log y.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log2
 
@@ -34,31 +34,37 @@ from crowdfl.protocols.common.smul import (
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.hardened.shape import reward_widths
 from crowdfl.protocols.party import KeyedParty
-from crowdfl_lab.audit.arithmetic import lll, rounded
-from crowdfl_lab.audit.finding import HARDENED, PRINTED, Attack, Finding, difference, relative
-from crowdfl_lab.audit.recorded_round import Scene, servers
+from crowdfl_lab.audit.finding import (
+    DIVISOR_LOG,
+    HARDENED,
+    PRINTED,
+    Attack,
+    Finding,
+    Measure,
+    difference,
+    relative,
+)
+from crowdfl_lab.audit.recorded_round import RecordedRound, servers
 from crowdfl_lab.parties import DivisionCsp
 
 _PRINTED_BITS = 80
 _OMEGA = 0x2C5A_1F37_88D2_04B9_6E31  # 78 bits, as Omega has at scale 10^2L for a few thousand parameters
 _TIMES = 36 * 50  # participants and rounds: what is left is off by 0.2% on average
-_OFF_OPERAND = "relative error; blind: the middle of the operand's range"
-_OPERAND = Attack("short masks", "9", "an operand of SMUL, by CSP", ("CSP",), relative, _OFF_OPERAND)
+_OPERAND_OFF = Measure(relative, "relative error; blind: the middle of the operand's range")
+_OPERAND = Attack("short masks", "9", "an operand of SMUL, by CSP", ("CSP",), _OPERAND_OFF)
 
 _DIVISOR = 0x1F3A_92C4_77D1_5B06_E8A4_3C95_D12B  # 109 bits, as G_i + eps_i + 1 has
 _FEW, _MANY = 8, 96  # divisions
 _FACTOR = 64  # the rho of one run in 250 have a factor in common: then so many times y explains all y' as well
 _WIDTHS = (112, 60, 40, 4)  # ybits, qbits, sigma, precision
-_TITLE = "a divisor masked many times, by CSP"
-_OFF_DIVISOR = "error of log2 of the divisor; blind: the middle of its range"
-_REPEATED = Attack("repeated divisor", "5 (SDIV)", _TITLE, ("CSP",), difference, _OFF_DIVISOR)
+_REPEATED = Attack("repeated divisor", "5 (SDIV)", "a divisor masked many times, by CSP", ("CSP",), DIVISOR_LOG)
 
 _SCALE = 10**6
-_MEASURE = "error of the corrected form; blind: error as printed"
+_CORRECTED = Measure(difference, "error of the corrected form; blind: error as printed")
 _Shown = tuple[float, float, str]  # the error of the corrected form, that of the printed one, and both in words
 
 
-def demonstrate() -> list[Finding]:
+def demonstrate() -> Iterator[Finding]:
     """Every misprint and both errors in SDIV's bounds. "Broken": the printed form is wrong, the corrected one right."""
     lambdas = (
         "section 8 says lambda_p = 2 and lambda_sp = 2; the time it shows needs lambda_p = 2, and either factors N (4)"
@@ -70,20 +76,16 @@ def demonstrate() -> list[Finding]:
     number = (0.0, abs(true + 123400), f"-1.234 * 10^6 = {true}, printed as -123400")
     # Delta = (dropped samples / kept samples) * (average - dropped model)
     ratio = (0.05 * 0.1, 5.0 * 0.1, "Delta 0.005 at ratio 0.05, 0.5 at ratio 5")
-    return [
-        _finding("Y = [[x]]^r", "1", "Alg. 1 line 1a", "Y must be [[y]]^r", _printed_divisor()),
-        _finding("encoding", "1", "section 4.1", "a digit is missing", number),
-        _finding("dropped ratio", "1", "section 5.1", "printed 'big enough'; Delta is small when it is small", ratio),
-        _finding("which lambda", "1", "section 8", lambdas, exponents),
-        _finding("factor 10^L", "11", "SDIV's floor", "the proof forgets the factor 10^L", _ignored_scale()),
-        _finding("kappa = 32", "11", "SDIV in Alg. 4", "kappa must cover pi * d and delta * Omega", _short_kappa()),
-    ]
-
-
-def _finding(name: str, section: str, title: str, note: str, shown: _Shown) -> Finding:
-    corrected, printed, text = shown
-    attack = Attack(name, section, title, (), difference, _MEASURE)
-    return attack.score(PRINTED, corrected, printed, 0.0, text, note)
+    for name, section, title, note, (corrected, printed, text) in (
+        ("Y = [[x]]^r", "1", "Alg. 1 line 1a", "Y must be [[y]]^r", _printed_divisor()),
+        ("encoding", "1", "section 4.1", "a digit is missing", number),
+        ("dropped ratio", "1", "section 5.1", "printed 'big enough'; Delta is small when it is small", ratio),
+        ("which lambda", "1", "section 8", lambdas, exponents),
+        ("factor 10^L", "11", "SDIV's floor", "the proof forgets the factor 10^L", _ignored_scale()),
+        ("kappa = 32", "11", "SDIV in Alg. 4", "kappa must cover pi * d and delta * Omega", _short_kappa()),
+    ):
+        attack = Attack(name, section, title, (), _CORRECTED)
+        yield attack.score(PRINTED, corrected, printed, 0.0, text, note)
 
 
 def _printed_divisor() -> _Shown:
@@ -106,19 +108,18 @@ def _ignored_scale() -> _Shown:
 
 
 def _short_kappa() -> _Shown:
-    """Operands of Alg. 4 are far longer than 32 bits: masked for 32, they wrap around N."""
+    """Operands of Alg. 4 are far longer than 32 bits: masked for 32, they wrap around N. By the printed SDIV."""
     x, y = 183 * 10**20, 7 * 10**19  # delta * Omega and pi * d at scale 10^2L
-    right, wrong = (abs(_sdiv_by(x, y, kappa) - x / y) for kappa in (max(x, y).bit_length(), 32))
+
+    def off(kappa: int) -> float:
+        private, sp, csp = servers(256, as_printed=True)
+        side = PaperSdivSp(sp, kappa=kappa, sigma=80, decimals=6)
+        asked = ask_directly(PaperSdivCsp(csp, decimals=6, max_count=1).answer)
+        result = run_exchange(side.run(sp.encrypt([mpz(x)]), sp.encrypt([mpz(y)]), Coins.fresh()), asked)
+        return float(abs(private.decrypt(result[0]) / _SCALE - x / y))
+
+    right, wrong = off(x.bit_length()), off(32)
     return right, wrong, f"error {right:.1e} with kappa = {x.bit_length()}, {wrong:.1e} with the printed 32"
-
-
-def _sdiv_by(x: int, y: int, kappa: int) -> float:
-    """[[x / y]] by the printed SDIV, masks drawn for operands of kappa bits, decrypted."""
-    private, sp, csp = servers(256, as_printed=True)
-    side = PaperSdivSp(sp, kappa=kappa, sigma=80, decimals=6)
-    asked = ask_directly(PaperSdivCsp(csp, decimals=6, max_count=1).answer)
-    result = run_exchange(side.run(sp.encrypt([mpz(x)]), sp.encrypt([mpz(y)]), Coins.fresh()), asked)
-    return private.decrypt(result[0]) / _SCALE
 
 
 def attack_printed_masks(prime_bits: int = 128) -> Finding:
@@ -130,12 +131,17 @@ def attack_printed_masks(prime_bits: int = 128) -> Finding:
     return _score_omega(PRINTED, csp, _PRINTED_BITS)
 
 
-def attack_repeated_operand(prime_bits: int = 128) -> list[Finding]:
+def attack_repeated_operand(prime_bits: int = 128) -> Iterator[Finding]:
     """The same Omega as often in SMUL of `hardened`: with masks as short as the printed ones, and as built."""
-    return [
-        _mask_omega("hardened, short operand masks", prime_bits, _ShortCoins.fresh(), _PRINTED_BITS),
-        _mask_omega(HARDENED, prime_bits, Coins.fresh(), 2 * prime_bits),
-    ]
+    for subject, coins, mask_bits in (
+        ("hardened, short operand masks", _ShortCoins.fresh(), _PRINTED_BITS),
+        (HARDENED, Coins.fresh(), 2 * prime_bits),
+    ):
+        (_, sp, csp), squares = servers(prime_bits, as_printed=False), guard_polynomials(_TIMES)
+        step = PolynomialsSp(sp, 1, "audit").run(sp.encrypt([_OMEGA] * _TIMES), squares, coins)
+        message = PolynomialsRequest.from_bytes(next(step), csp.limits(_TIMES))
+        PolynomialsCsp(csp).answer(message, products_in(squares))
+        yield _score_omega(subject, csp, mask_bits)
 
 
 class _ShortCoins(Coins):
@@ -145,29 +151,21 @@ class _ShortCoins(Coins):
         return from_ints((self.bits(_PRINTED_BITS) for _ in range(count)), width_of(n))
 
 
-def _mask_omega(subject: str, prime_bits: int, coins: Coins, mask_bits: int) -> Finding:
-    _, sp, csp = servers(prime_bits, as_printed=False)
-    squares = guard_polynomials(_TIMES)
-    step = PolynomialsSp(sp, 1, "audit").run(sp.encrypt([_OMEGA] * _TIMES), squares, coins)
-    message = PolynomialsRequest.from_bytes(next(step), csp.limits(_TIMES))
-    PolynomialsCsp(csp).answer(message, products_in(squares))
-    return _score_omega(subject, csp, mask_bits)
-
-
 def _score_omega(subject: str, csp: KeyedParty, mask_bits: int) -> Finding:
     guess = _narrow([int(v) for v in csp.view.of("SMUL x'")[0]], mask_bits, 78)
     recovered = f"Omega = {guess:.3e} where {_OMEGA:.3e} is true"
-    note = f"{_TIMES} intervals of 2^{mask_bits} intersected"
-    return _OPERAND.score(subject, guess, 1 << 77, _OMEGA, recovered, note)
+    return _OPERAND.score(
+        subject, guess, 1 << 77, _OMEGA, recovered, f"{_TIMES} intervals of 2^{mask_bits} intersected"
+    )
 
 
-def attack_scene_masks(scene: Scene) -> Finding:
+def attack_recorded_masks(recorded: RecordedRound) -> Finding:
     """The same on what CSP opened in a run of `hardened`: the total, the first operand of the exchange."""
-    operand, mask = reward_widths(scene.settings, scene.parameters).total.bit_length(), scene.public.bits
-    guess = _narrow([int(scene.csp.of("SMUL x'")[0][0])], mask, operand)
-    recovered = f"Y = {guess} where {scene.total} is true"
+    operand, mask = reward_widths(recorded.settings, recorded.parameters).total.bit_length(), recorded.public.bits
+    guess = _narrow([int(recorded.csp.of("SMUL x'")[0][0])], mask, operand)
+    recovered = f"Y = {guess} where {recorded.total} is true"
     note = f"one interval of 2^{mask} about an operand of {operand} bits"
-    return _OPERAND.score(HARDENED, guess, 1 << (operand - 1), scene.total, recovered, note)
+    return _OPERAND.score(HARDENED, guess, 1 << (operand - 1), recorded.total, recovered, note)
 
 
 def _narrow(opened: Sequence[int], mask_bits: int, width: int) -> int:
@@ -212,6 +210,30 @@ def _masked_divisors(widths: SdivWidths, times: int, *, shared: bool) -> list[in
     return [int(y) for y in csp.view.of("SDIV y'")[0]]
 
 
+def _lattice_attack(subject: str, widths: SdivWidths, *, shared: bool) -> Finding:
+    opened = _masked_divisors(widths, _FEW, shared=shared)
+    guesses = (common_divisor_near(opened, bits) for bits in (24, 32, 40, 41))
+    found, recovered = next((y for y in guesses if y is not None), None), "no common divisor"
+    if found is not None:
+        times = int(_rounded(mpz(found), mpz(_DIVISOR)))
+        right = 1 <= times <= _FACTOR and abs(found - times * _DIVISOR) <= times
+        multiple = "the divisor" if times == 1 else f"{times} times the divisor"
+        recovered = multiple if right else f"a number of {found.bit_length()} bits"
+    note = f"{len(opened)} masked divisor{'s' if len(opened) > 1 else ''} of {_FEW} divisions, reduced basis"
+    return _REPEATED.score(subject, log2(found) if found else None, widths.ybits / 2, log2(_DIVISOR), recovered, note)
+
+
+def _range_attack(subject: str, widths: SdivWidths) -> Finding:
+    """The lattice finds nothing, but log y' lies within rho's range of log y: the lowest and highest of many bound it."""
+    opened = _masked_divisors(widths, _MANY, shared=False)
+    lattice = [common_divisor_near(opened[:_FEW], bits) for bits in (24, 40, widths.ybits - 3)]
+    low = max(0.0, max(log2(y) for y in opened) - widths.hi)
+    high = min(float(widths.ybits), min(log2(y) for y in opened) - widths.lo)
+    recovered = f"log2 y within {high - low:.0f} bits" + ("" if any(lattice) else "; no common divisor by lattice")
+    note = f"{_MANY} masked divisors of {_MANY} divisions: why one y' serves all"
+    return _REPEATED.score(subject, (low + high) / 2, widths.ybits / 2, log2(_DIVISOR), recovered, note)
+
+
 def common_divisor_near(multiples: Sequence[int], noise_bits: int) -> int | None:
     """y with every multiple within 2^noise_bits below a multiple of y, by simultaneous approximation; None if none is found.
 
@@ -225,35 +247,53 @@ def common_divisor_near(multiples: Sequence[int], noise_bits: int) -> int | None
     rows += [[mpz(0)] * (1 + i) + [mpz(-first)] + [mpz(0)] * (len(rest) - 1 - i) for i in range(len(rest))]
     for row in lll(rows):
         q = abs(row[0]) // scale
-        y = int(rounded(mpz(first), q)) if q else 0
+        y = int(_rounded(mpz(first), q)) if q else 0
         # A divisor shorter than the noise divides anything: only a longer one means something.
         if y.bit_length() > noise_bits + 2 and all(-m % y < 2 << noise_bits for m in multiples):
             return y
     return None
 
 
-def _lattice_attack(subject: str, widths: SdivWidths, *, shared: bool) -> Finding:
-    opened = _masked_divisors(widths, _FEW, shared=shared)
-    guesses = (common_divisor_near(opened, bits) for bits in (24, 32, 40, 41))
-    found = next((y for y in guesses if y is not None), None)
-    recovered = _described(found) if found else "no common divisor"
-    note = f"{len(opened)} masked divisor{'s' if len(opened) > 1 else ''} of {_FEW} divisions, reduced basis"
-    return _REPEATED.score(subject, log2(found) if found else None, widths.ybits / 2, log2(_DIVISOR), recovered, note)
+def lll(rows: Sequence[Sequence[int]]) -> list[list[mpz]]:
+    """A reduced basis of the lattice of these rows (Lenstra, Lenstra, Lovasz with delta = 3/4, all in integers)."""
+    basis = [[mpz(x) for x in row] for row in rows]
+    size = len(basis)
+    d = [mpz(1)] + [mpz(0)] * size  # d[i+1]: Gram determinant of the first i+1 rows
+    mu = [[mpz(0)] * size for _ in range(size)]  # mu[i][j]: the Gram-Schmidt coefficient times d[j+1]
+
+    def orthogonalise(k: int) -> None:
+        for j in range(k + 1):
+            u = sum((a * b for a, b in zip(basis[k], basis[j], strict=True)), mpz(0))
+            for i in range(j):
+                u = (d[i + 1] * u - mu[k][i] * mu[j][i]) // d[i]
+            if j < k:
+                mu[k][j] = u
+            else:
+                d[k + 1] = u
+
+    def shorten(k: int, j: int) -> None:
+        if 2 * abs(mu[k][j]) <= d[j + 1]:
+            return
+        q = _rounded(mu[k][j], d[j + 1])
+        basis[k] = [a - q * b for a, b in zip(basis[k], basis[j], strict=True)]
+        mu[k][j] -= q * d[j + 1]
+        for i in range(j):
+            mu[k][i] -= q * mu[j][i]
+
+    k = 1
+    while k < size:
+        orthogonalise(k - 1)
+        orthogonalise(k)
+        shorten(k, k - 1)
+        if 4 * d[k + 1] * d[k - 1] < 3 * d[k] ** 2 - 4 * mu[k][k - 1] ** 2:
+            basis[k], basis[k - 1] = basis[k - 1], basis[k]
+            k = max(1, k - 1)
+            continue
+        for j in range(k - 2, -1, -1):
+            shorten(k, j)
+        k += 1
+    return basis
 
 
-def _described(found: int) -> str:
-    times = int(rounded(mpz(found), mpz(_DIVISOR)))
-    if not 1 <= times <= _FACTOR or abs(found - times * _DIVISOR) > times:
-        return f"a number of {found.bit_length()} bits"
-    return "the divisor" if times == 1 else f"{times} times the divisor"
-
-
-def _range_attack(subject: str, widths: SdivWidths) -> Finding:
-    """The lattice finds nothing, but log y' lies within rho's range of log y: the lowest and highest of many bound it."""
-    opened = _masked_divisors(widths, _MANY, shared=False)
-    lattice = [common_divisor_near(opened[:_FEW], bits) for bits in (24, 40, widths.ybits - 3)]
-    low = max(0.0, max(log2(y) for y in opened) - widths.hi)
-    high = min(float(widths.ybits), min(log2(y) for y in opened) - widths.lo)
-    recovered = f"log2 y within {high - low:.0f} bits" + ("" if any(lattice) else "; no common divisor by lattice")
-    note = f"{_MANY} masked divisors of {_MANY} divisions: why one y' serves all"
-    return _REPEATED.score(subject, (low + high) / 2, widths.ybits / 2, log2(_DIVISOR), recovered, note)
+def _rounded(numerator: mpz, denominator: mpz) -> mpz:
+    return (2 * numerator + denominator) // (2 * denominator)

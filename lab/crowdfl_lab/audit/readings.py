@@ -1,4 +1,4 @@
-"""Attacks on the averaging: the global model, the total of the samples, a late participant's upload, a hidden total.
+"""What CSP reads off an honest round by the numbers that it opens: averages, totals, distances, rewards.
 
 Attack 2: x'/y' = x/y + alpha + e/r with alpha whole and e/r tiny: the fractional part is that of the average, to full
 precision. The same is tried on every other number that CSP opens: as a fraction of its range, and modulo 10^L.
@@ -10,8 +10,6 @@ Attack 7 on `hardened`: why a mask seed never serves two sums. If it did, CSP wo
 is the late participant's update, in the clear. Done here by forging the binding of the seed to its sum, before a CSP that was
 made to forget the first opening: as built, it refuses the second.
 
-Attacks on the rewards, and by them.
-
 Attack 8: CSP reads distances, sample counts and rewards off PriRwd's divisions. The division that makes w_i shows
 delta_i * Omega / (pi * d_i) modulo 1 as a short fraction. With pi known (attack 3), few factors are left to try: the right ones
 make every delta_i whole and their sum pi. Then all of Eq. 10 is known but the budget, which the fractional parts of the rewards
@@ -21,13 +19,12 @@ Attack 10: with two participants, one's own reward gives the other's sample coun
 two lies between them: w_2 - avg = -(delta_1/delta_2)(w_1 - avg). Then delta_2 is the reward's only unknown.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fractions import Fraction
-from itertools import count as counting
-from itertools import pairwise, product, takewhile
+from itertools import pairwise
 from math import gcd, isqrt, lcm, prod
-from typing import cast
 
 import gmpy2
 import numpy as np
@@ -40,79 +37,125 @@ from crowdfl.errors import OutOfTurn, SeedReused, SettingsError, SlotOverflow, T
 from crowdfl.protocols.common.paid import MaskSeed
 from crowdfl.protocols.hardened.opening import PARTICIPANTS, OpeningSp, OpenRequest, Publication, digest
 from crowdfl.protocols.hardened.prifedavg import ModelCodec, ScaleReply, ScaleRequest
-from crowdfl.protocols.hardened.profile import HardenedSp
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import InProcessMemory
 from crowdfl.settings import TaskSettings
-from crowdfl_lab.audit.arithmetic import fraction_behind
-from crowdfl_lab.audit.finding import HARDENED, PAPER, Attack, Finding, Floats, relative, rms
-from crowdfl_lab.audit.recorded_round import BUDGET, LATE, SAMPLES, Scene, deal, divisions, updates
+from crowdfl_lab.audit.finding import (
+    HARDENED,
+    PAPER,
+    SAMPLES_OFF,
+    TOTAL_OFF,
+    WEIGHT,
+    Attack,
+    Finding,
+    Floats,
+    Measure,
+    found_in,
+    rms,
+)
+from crowdfl_lab.audit.recorded_round import (
+    BUDGET,
+    LATE,
+    SAMPLES,
+    HardenedParties,
+    RecordedRound,
+    deal,
+    divisions,
+    updates,
+)
 from crowdfl_lab.observe import RoundRecorder
-from crowdfl_lab.parties import LocalParties
 
 _FEWEST = 3  # numbers in common that mean something
+_SURPRISE = 64  # a partial quotient this many bits long does not happen by chance
 _BOUND = 500 * 10**6  # |X| of the one slot: 5 participants, 100 samples, weights up to 1
 _WAYS = {"gcd": "gcd of the y' of an exchange", "fractions": "common denominator of the convergents of x'/y'"}
-_OFF_WEIGHT = "root mean square error of a weight; blind: all zeros"
-_OFF_SAMPLES = "relative error; blind: half of max_samples"
-_OFF_TOTAL = "relative error; blind: half of the largest total"
+_FACTORS = 12  # what numerator and denominator have in common is seldom more than this
+_CENTS = 1_000_000
+_CLOSE = 2e-3
+_EPS = 1e-6
+
+
+def _off(readings: Floats, truth: Floats) -> float:
+    """Of several readings the mean: the best of them is often good by luck, and the attacker cannot tell which it is."""
+    return float(np.mean([rms(reading, truth) for reading in np.atleast_2d(readings)])) / float(truth.mean())
+
+
+_MEAN_OFF = Measure(_off, "root mean square error over the mean; blind: equal parts of the true sum")
+_OTHERS_OFF = Measure(rms, "root mean square error of a weight; blind: the average")
 _CSP = ("CSP",)
-_READER = ("CSP", "participant")
-_REUSED = "a late participant's model, by CSP, if a seed served two sums"
+_AVERAGE = Attack("average", "2", "the global model, by CSP", _CSP, WEIGHT)
+_LATE_SAMPLES = Attack("late samples", "7", "a late participant's sample count, by CSP", _CSP, SAMPLES_OFF)
+_LATE_MODEL = Attack("reused seed", "7", "a late participant's model, by CSP, if a seed served two sums", _CSP, WEIGHT)
+_HIDDEN = Attack("hidden total", "new", "the hidden total, by CSP with one reader", ("CSP", "participant"), TOTAL_OFF)
+_DISTANCES = Attack("distances", "8", "the distances of PriRwd, by CSP", _CSP, _MEAN_OFF)
+_REWARDS = Attack("rewards", "8", "the rewards, by CSP", _CSP, _MEAN_OFF)
+_PAIR_TITLE = "another's model, from one's own reward and the average"
+_PAIR = Attack("pair", "10", _PAIR_TITLE, ("participant",), _OTHERS_OFF)
 
-_AVERAGE = Attack("average", "2", "the global model, by CSP", _CSP, rms, _OFF_WEIGHT)
-_LATE_SAMPLES = Attack("late samples", "7", "a late participant's sample count, by CSP", _CSP, relative, _OFF_SAMPLES)
-_LATE_MODEL = Attack("reused seed", "7", _REUSED, _CSP, rms, _OFF_WEIGHT)
-_HIDDEN = Attack("hidden total", "new", "the hidden total, by CSP with one reader", _READER, relative, _OFF_TOTAL)
+
+def fraction_behind(x: int, y: int) -> Fraction | None:
+    """The short fraction that x/y modulo 1 is extremely close to, or None if there is none.
+
+    Continued fractions: a convergent just before an enormous partial quotient is far closer than chance allows.
+    """
+    a, b = mpz(y), mpz(x) % y
+    before, now = (mpz(1), mpz(0)), (mpz(0), mpz(1))  # numerators and denominators of the last two convergents
+    room = a.bit_length() // 2 - _SURPRISE
+    while now[1].bit_length() <= room:
+        quotient, rest = gmpy2.f_divmod(a, b) if b else (mpz(1) << (_SURPRISE + 1), mpz(0))
+        if quotient.bit_length() > _SURPRISE:
+            return Fraction(int(now[0]), int(now[1]))
+        a, b = b, rest
+        before, now = now, (quotient * now[0] + before[0], quotient * now[1] + before[1])
+    return None
 
 
-def attack_average(scene: Scene) -> Finding:
+def attack_average(recorded: RecordedRound) -> Finding:
     """The best of all readings, chosen with the truth at hand: kinder to the attacker than life is."""
-    truth, zeros = scene.average, np.zeros(scene.parameters)
-    tried = list(_readings(scene))
+    truth, zeros = recorded.average, np.zeros(recorded.parameters)
+    tried = list(_readings(recorded))
     guess = min(tried, key=lambda reading: rms(reading, truth), default=zeros)
-    exact = int(np.count_nonzero(np.abs(guess - truth) < 10.0**-scene.settings.decimals))
     correlation = float(np.corrcoef(guess, truth)[0, 1]) if np.ptp(guess) else 0.0
-    recovered = f"{exact} of {len(truth)} weights to 6 decimals, correlation {correlation:.4f}"
+    exact = found_in(guess, truth, "weights to 6 decimals", 0.999 * 10.0**-recorded.settings.decimals)
     note = f"best of {len(tried)} readings of what CSP opened"
-    return _AVERAGE.score(scene.profile, guess, zeros, truth, recovered, note)
+    return _AVERAGE.score(recorded.profile, guess, zeros, truth, f"{exact}, correlation {correlation:.4f}", note)
 
 
-def _readings(scene: Scene) -> Iterator[Floats]:
-    for pairs in divisions(scene.csp):
-        yield _weights(scene, pairs)
-        yield _weights(scene, [(y, x) for x, y in pairs if x])
-    for numbers, span in _opened(scene):
-        for whole in (span, 10**scene.settings.decimals):
-            yield _weights(scene, [(v, whole) for v in numbers])
+def _readings(recorded: RecordedRound) -> Iterator[Floats]:
+    for pairs in divisions(recorded.csp):
+        yield _weights(recorded, pairs)
+        yield _weights(recorded, [(y, x) for x, y in pairs if x])
+    for numbers, span in _opened(recorded):
+        for whole in (span, 10**recorded.settings.decimals):
+            yield _weights(recorded, [(v, whole) for v in numbers])
 
 
-def _weights(scene: Scene, quotients: Iterable[tuple[int, int]]) -> Floats:
+def _weights(recorded: RecordedRound, quotients: Iterable[tuple[int, int]]) -> Floats:
     """Quotients of integers of any size modulo 1, in [-1/2, 1/2); where they are too few, zeros follow."""
     ratios = [part % whole / whole for part, whole in quotients]
-    weights = np.zeros(scene.parameters)
-    weights[: len(ratios)] = ratios[: scene.parameters]
+    weights = np.zeros(recorded.parameters)
+    weights[: len(ratios)] = ratios[: recorded.parameters]
     return np.where(weights >= 0.5, weights - 1, weights)
 
 
-def _opened(scene: Scene) -> Iterator[tuple[list[int], int]]:
+def _opened(recorded: RecordedRound) -> Iterator[tuple[list[int], int]]:
     """All other numbers in the clear, with the range they span; packed ones slot by slot as well."""
-    codec = scene.codec
-    for block in scene.csp.of("opened"):
-        yield [int(v) for v in to_ints(block)], int(scene.public.n)
+    codec = recorded.codec
+    for block in recorded.csp.of("opened"):
+        yield [int(v) for v in to_ints(block)], int(recorded.public.n)
         if codec is not None:
             with suppress(SlotOverflow):  # a uniform number is seldom a packing at all
                 values = codec.packing.unpack_wide(block[:-1], codec.budget.parameters)
                 yield _in_order(codec, values), 1 << codec.packing.slot_bits
-    for name, numbers in _masked(scene):
+    for name, numbers in _masked(recorded):
         span = 1 << max(1, *(abs(v).bit_length() for v in numbers))
         yield _in_order(codec, numbers) if codec and name == "lanes" else numbers, span
 
 
-def _masked(scene: Scene) -> Iterator[tuple[str, list[int]]]:
+def _masked(recorded: RecordedRound) -> Iterator[tuple[str, list[int]]]:
     """What CSP opened under masks, with the name of the step, exchange by exchange; of lanes, row by row."""
     for name in ("SMUL x'", "SMUL y'", "rewards", "lanes"):
-        for values in scene.csp.of(name):
+        for values in recorded.csp.of(name):
             yield from ((name, [int(v) for v in row]) for row in (values if name == "lanes" else [values]))
 
 
@@ -123,51 +166,47 @@ def _in_order(codec: ModelCodec, values: list[int]) -> list[int]:
     return [values[i] * signs[i] for i in np.argsort(codec.order)]
 
 
-def attack_total(scene: Scene) -> list[Finding]:
-    findings = []
+def attack_total(recorded: RecordedRound) -> Iterator[Finding]:
     for way, how in _WAYS.items():
-        guess = next(reversed(totals(scene, way)), None)
-        title = f"the total of the samples, by CSP ({way})"
-        recovered = f"{guess} samples where {scene.total} is true" if guess else "no number that could be a total"
-        attack = Attack(f"total by {way}", "3", title, _CSP, relative, _OFF_TOTAL)
-        findings.append(attack.score(scene.profile, guess, scene.most // 2, scene.total, recovered, how))
-    return findings
+        guess, truth = next(reversed(totals(recorded, way)), None), recorded.total
+        recovered = f"{guess} samples where {truth} is true" if guess else "no number that could be a total"
+        attack = Attack(f"total by {way}", "3", f"the total of the samples, by CSP ({way})", _CSP, TOTAL_OFF)
+        yield attack.score(recorded.profile, guess, recorded.most // 2, truth, recovered, how)
 
 
-def attack_late_samples(scene: Scene) -> Finding:
-    truth, most = SAMPLES[LATE], scene.settings.max_samples
-    before_after = totals(scene, "gcd")
+def attack_late_samples(recorded: RecordedRound) -> Finding:
+    truth, most, before_after = SAMPLES[LATE], recorded.settings.max_samples, totals(recorded, "gcd")
     guess = next((b - a for a, b in pairwise(before_after) if 0 < b - a <= most), None)
-    refused = f"a second opening is refused: {scene.refusal!r}; " if scene.refusal else ""
+    refused = f"a second opening is refused: {recorded.refusal!r}; " if recorded.refusal else ""
     recovered = f"{guess} samples where {truth} is true" if guess else "no two totals to compare"
     note = f"{refused}totals read off CSP's view: {before_after or 'none'}"
-    return _LATE_SAMPLES.score(scene.profile, guess, most // 2, truth, recovered, note)
+    return _LATE_SAMPLES.score(recorded.profile, guess, most // 2, truth, recovered, note)
 
 
-def totals(scene: Scene, way: str) -> list[int]:
+def totals(recorded: RecordedRound, way: str) -> list[int]:
     """Each total that CSP can read, in the order in which it saw them.
 
     What no task could have is dropped, and of the rest those that most numbers agree on are kept: a few have small factors in
     common by chance.
     """
-    unit, possible = 10**scene.settings.decimals, range(len(SAMPLES), scene.most + 1)
+    unit, possible = 10**recorded.settings.decimals, range(len(SAMPLES), recorded.most + 1)
     found = []
-    for count, candidate in _divisors(scene, way):
+    for count, candidate in _divisors(recorded, way):
         whole = candidate // unit if candidate % unit == 0 else 0
         found += [(count, total) for total in (whole, candidate) if count >= _FEWEST and total in possible][:1]
     most = max((count for count, _ in found), default=0)
     return [total for count, total in found if count == most]
 
 
-def _divisors(scene: Scene, way: str) -> Iterator[tuple[int, int]]:
+def _divisors(recorded: RecordedRound, way: str) -> Iterator[tuple[int, int]]:
     if way == "fractions":
-        for pairs in divisions(scene.csp):
+        for pairs in divisions(recorded.csp):
             fractions = [f for f in (fraction_behind(x, y) for x, y in pairs) if f is not None]
             yield len(fractions), lcm(*(f.denominator for f in fractions))
         return
-    seen = [[y for _, y in pairs] for pairs in divisions(scene.csp)]
-    seen += [[int(v) for v in to_ints(block)] for block in scene.csp.of("opened")]
-    seen += [numbers for _, numbers in _masked(scene)]
+    seen = [[y for _, y in pairs] for pairs in divisions(recorded.csp)]
+    seen += [[int(v) for v in to_ints(block)] for block in recorded.csp.of("opened")]
+    seen += [numbers for _, numbers in _masked(recorded)]
     for numbers in map(set, seen):
         yield len(numbers), gcd(*numbers)
 
@@ -175,32 +214,32 @@ def _divisors(scene: Scene, way: str) -> Iterator[tuple[int, int]]:
 def attack_reused_seed(key_bits: int, parameters: int = 12) -> Finding:
     trained = updates(parameters, seed=3)
     parties = deal(parameters, key_bits=key_bits, max_participants=5, lanes=0)
-    sp, public = cast(HardenedSp, parties.sp), parties.dealer.task.public
-    refusals = _open_twice(parties, sp, parties.encrypt(trained))
+    public = parties.dealer.task.public
+    refusals = _open_twice(parties, parties.encrypt(trained))
     before, after = (to_ints(block) for block in parties.csp.party.view.of("opened"))
     late = [(b - a) % public.n for a, b in zip(before, after, strict=True)]
-    guess = sp.codec.average(from_ints(late[:-1], public.plaintext_bytes), int(late[-1]))
+    guess = parties.sp.codec.average(from_ints(late[:-1], public.plaintext_bytes), int(late[-1]))
     recovered = f"the whole update and its {int(late[-1])} samples"
     note = f"as built SP refuses to make the second request ({refusals[0]}), and CSP to answer it ({refusals[1]})"
     subject = "hardened, a seed reused on purpose"
     return _LATE_MODEL.score(subject, guess, np.zeros(parameters), trained[LATE][0], recovered, note)
 
 
-def _open_twice(parties: LocalParties, sp: HardenedSp, uploads: dict[str, bytes]) -> tuple[str, str]:
+def _open_twice(parties: HardenedParties, uploads: dict[str, bytes]) -> tuple[str, str]:
     """The sum without the late upload and with it, by one seed; how SP's own code refuses, and how CSP does."""
-    opening, number, refused, again = OpeningSp(sp.party), 1, "", ""
+    sp, opening, refused, again = parties.sp, OpeningSp(parties.sp.party), "", ""
     round_ = parties.open(1)
     round_.collect({who: upload for who, upload in uploads.items() if who != LATE})
     state = MaskSeed.bound_to(digest(sp.sums()))
-    for request in opening.requests(state, sp.sums(), number, PARTICIPANTS):
+    for request in opening.requests(state, sp.sums(), 1, PARTICIPANTS):
         parties.csp.answer(request)
     round_.collect({LATE: uploads[LATE]})
     try:
-        list(opening.requests(state, sp.sums(), number, PARTICIPANTS))
+        list(opening.requests(state, sp.sums(), 1, PARTICIPANTS))
     except SeedReused as error:
         refused = type(error).__name__
     forged = MaskSeed(state.seed, digest(sp.sums()))
-    for request in opening.requests(forged, sp.sums(), number, PARTICIPANTS):
+    for request in opening.requests(forged, sp.sums(), 1, PARTICIPANTS):
         try:
             parties.csp.answer(request)
         except OutOfTurn as error:
@@ -222,15 +261,14 @@ def attack_hidden_total(key_bits: int) -> Finding:
     bounds = {"max_participants": 5, "clip": 1.0, "lanes": 0, "total": "hidden"}
     parties = deal(1, key_bits=key_bits, observer=seen, **bounds)
     played = parties.play(1, parties.encrypt(updates(1, seed=11, low=0.2, high=0.8)))
-    found = _recover_sum(parties, seen, played.publication)
-    truth = sum(SAMPLES.values())
+    found, truth = _recover_sum(parties, seen, played.publication), sum(SAMPLES.values())
     guess = None if found is None else round(found / (float(played.average.weights[0]) * 1e6))
     recovered = "the blinding does not come off" if found is None else f"{guess} samples where {truth} is true"
     note = "total = hidden, one parameter: a discrete logarithm of 30 bits if the published seed blinds"
     return _HIDDEN.score(HARDENED, guess, 500 // 2, truth, recovered, note)
 
 
-def _recover_sum(parties: LocalParties, seen: RoundRecorder, publication: bytes) -> int | None:
+def _recover_sum(parties: HardenedParties, seen: RoundRecorder, publication: bytes) -> int | None:
     """X, if sums / scaled = [[Q]]^-R modulo N with R = (X + R) - X."""
     public = parties.dealer.task.public
     n, limits = public.n, Limits(public, 16)
@@ -250,9 +288,7 @@ def _recover_sum(parties: LocalParties, seen: RoundRecorder, publication: bytes)
 
 def _logarithm(power: mpz, base: mpz, n: mpz) -> int | None:
     """x in [-_BOUND, _BOUND] with base^x = power modulo n: a table of small steps, met by large ones."""
-    steps = isqrt(2 * _BOUND) + 1
-    small: dict[mpz, int] = {}
-    value = mpz(1)
+    steps, small, value = isqrt(2 * _BOUND) + 1, dict[mpz, int](), mpz(1)
     for step in range(steps):
         small[value] = step
         value = value * base % n
@@ -265,74 +301,53 @@ def _logarithm(power: mpz, base: mpz, n: mpz) -> int | None:
     return None
 
 
-_FACTORS = 12  # what numerator and denominator have in common is seldom more than this
-_CENTS = 1_000_000
-_CLOSE = 2e-3
-_EPS = 1e-6
-_OFF_MEAN = "root mean square error over the mean; blind: equal parts of the true sum"
-_OFF_OTHERS = "root mean square error of a weight; blind: the average"
-_Pairs = list[tuple[int, int]]
-_OTHERS = "another's model, from one's own reward and the average"
-
-
-def _off(readings: Floats, truth: Floats) -> float:
-    """Of several readings the mean: the best of them is often good by luck, and the attacker cannot tell which it is."""
-    return float(np.mean([rms(reading, truth) for reading in np.atleast_2d(readings)])) / float(truth.mean())
-
-
-_DISTANCES = Attack("distances", "8", "the distances of PriRwd, by CSP", ("CSP",), _off, _OFF_MEAN)
-_REWARDS = Attack("rewards", "8", "the rewards, by CSP", ("CSP",), _off, _OFF_MEAN)
-_PAIR = Attack("pair", "10", _OTHERS, ("participant",), rms, _OFF_OTHERS)
-
-
-def attack_rewards(scene: Scene) -> list[Finding]:
+def attack_rewards(recorded: RecordedRound) -> Iterator[Finding]:
     """Distances and rewards: solved if the fractions are there, else read off by size."""
-    _, distances, rewards = recover(scene) or (None, None, None)
-    return [_score(_DISTANCES, scene, distances, scene.distances), _score(_REWARDS, scene, rewards, scene.rewards)]
+    _, distances, rewards = recover(recorded) or (None, None, None)
+    yield _score(_DISTANCES, recorded, distances, recorded.distances)
+    yield _score(_REWARDS, recorded, rewards, recorded.rewards)
 
 
-def _score(attack: Attack[Floats], scene: Scene, solved: Floats | None, true: dict[str, float]) -> Finding:
+def _score(attack: Attack[Floats], recorded: RecordedRound, solved: Floats | None, true: dict[str, float]) -> Finding:
     truth = np.array([true[who] for who in sorted(SAMPLES)])
     even = np.full(len(truth), truth.mean())  # as good a guess as one without looking can be
     if solved is None:
-        tried = list(_shares_read(scene, len(truth), float(truth.sum()))) or [even]
+        tried = list(_by_size(recorded, len(truth), float(truth.sum()))) or [even]
         recovered, note = "no division is close to a short fraction", f"mean over {len(tried)} readings by size"
-        return attack.score(scene.profile, np.array(tried), even, truth, recovered, note)
+        return attack.score(recorded.profile, np.array(tried), even, truth, recovered, note)
     found, wanted = (" ".join(f"{v:.4g}" for v in values) for values in (solved, truth))
-    return attack.score(scene.profile, solved, even, truth, f"{found} where {wanted} are true", "fractions solved")
+    return attack.score(recorded.profile, solved, even, truth, f"{found} where {wanted} are true", "fractions solved")
 
 
-def _shares_read(scene: Scene, size: int, whole: float) -> Iterator[Floats]:
+def _by_size(recorded: RecordedRound, size: int, whole: float) -> Iterator[Floats]:
     """Numbers that come one for each participant, read as proportional to what is sought, or inversely."""
-    lists = [[x / Fraction(y) for x, y in pairs] for pairs in divisions(scene.csp)]
-    lists += [[Fraction(y) for _, y in pairs] for pairs in divisions(scene.csp)]
-    lists += [[Fraction(int(v)) for v in values] for values in scene.csp.of("rewards")]
-    for values in lists:
-        if len(values) != size or not all(values):
-            continue
+    lists = [[x / Fraction(y) for x, y in pairs] for pairs in divisions(recorded.csp)]
+    lists += [[Fraction(y) for _, y in pairs] for pairs in divisions(recorded.csp)]
+    lists += [[Fraction(int(v)) for v in values] for values in recorded.csp.of("rewards")]
+    for values in (each for each in lists if len(each) == size and all(each)):
         for one in (values, [1 / v for v in values]):
             yield np.array([float(v / sum(one)) for v in one]) * whole
 
 
-def recover(scene: Scene) -> tuple[list[int], Floats, Floats] | None:
+def recover(recorded: RecordedRound) -> tuple[list[int], Floats, Floats] | None:
     """Samples, distances and rewards, from CSP's view alone: by any two exchanges in a row, with every likely total."""
     size = len(SAMPLES)
-    exchanges = [pairs for pairs in divisions(scene.csp) if len(pairs) == size]
+    exchanges = [pairs for pairs in divisions(recorded.csp) if len(pairs) == size]
     for weighing, paying in pairwise(exchanges):
         weights = [w for w in (fraction_behind(x, y) for x, y in weighing) if w is not None]
         if len(weights) < size:
             continue
-        for total in dict.fromkeys(totals(scene, "gcd")[::-1] + totals(scene, "fractions")[::-1]):
-            solved = _solve(weights, total, scene.settings.max_samples)
+        for total in dict.fromkeys(totals(recorded, "gcd")[::-1] + totals(recorded, "fractions")[::-1]):
+            solved = _solve(weights, total, recorded.settings.max_samples)
             if solved is not None:
-                return solved[0], *_complete(*solved, paying, scene)
+                return solved[0], *_complete(*solved, paying, recorded)
     return None
 
 
 def _solve(weights: list[Fraction], total: int, most: int) -> tuple[list[int], list[int]] | None:
     """Sample counts and d_i (at scale 10^2L, eps included) that explain the fractional parts of all w_i."""
     base = [w.denominator * (total // gcd(total, w.denominator)) // total for w in weights]
-    small_first = sorted(product(range(1, _FACTORS + 1), repeat=len(weights)), key=prod)
+    small_first = sorted(itertools.product(range(1, _FACTORS + 1), repeat=len(weights)), key=prod)
     for factors in small_first:
         distances = [b * t for b, t in zip(base, factors, strict=True)]
         omega = sum(distances)
@@ -344,11 +359,14 @@ def _solve(weights: list[Fraction], total: int, most: int) -> tuple[list[int], l
 
 def _samples(w: Fraction, distance: int, omega: int, total: int, most: int) -> int:
     """The whole delta <= most with delta * omega / (total * distance) = w modulo 1; 0 if there is none."""
-    deltas = takewhile(lambda delta: delta <= most, ((w + k) * total * distance / omega for k in counting()))
+    every = ((w + k) * total * distance / omega for k in itertools.count())
+    deltas = itertools.takewhile(lambda delta: delta <= most, every)
     return next((int(delta) for delta in deltas if delta > 0 and delta.denominator == 1), 0)
 
 
-def _complete(samples: list[int], distances: list[int], paying: _Pairs, scene: Scene) -> tuple[Floats, Floats]:
+def _complete(
+    samples: list[int], distances: list[int], paying: list[tuple[int, int]], recorded: RecordedRound
+) -> tuple[Floats, Floats]:
     """Distances, and rewards with the budget that explains their fractional parts."""
     shares = np.array([n / d for n, d in zip(samples, distances, strict=True)])
     shares /= shares.sum()
@@ -357,8 +375,8 @@ def _complete(samples: list[int], distances: list[int], paying: _Pairs, scene: S
     miss = np.abs((np.outer(budgets, shares) - parts + 0.5) % 1.0 - 0.5).max(axis=1)
     fits = np.flatnonzero(miss < _CLOSE)
     budget = budgets[fits[0]] if fits.size else budgets[int(np.argmin(miss))]
-    scale = 10.0 ** (2 * scene.settings.decimals)
-    true_distances = (np.array(distances, dtype=np.float64) - scene.settings.epsilon_units) / scale
+    scale = 10.0 ** (2 * recorded.settings.decimals)
+    true_distances = (np.array(distances, dtype=np.float64) - recorded.settings.epsilon_units) / scale
     return true_distances, shares * budget
 
 
@@ -374,13 +392,13 @@ def attack_pair(parameters: int = 20) -> Finding:
     return _PAIR.score(f"{PAPER}, n = 2", guess, average, w_2, recovered, "Eq. 10 solved for delta")
 
 
-def attack_scene_pair(scene: Scene) -> Finding:
+def attack_recorded_pair(recorded: RecordedRound) -> Finding:
     """The same code on a participant's view of a real run: it takes all the others for one."""
     own, victim = "p1", "p2"
-    share, most = scene.rewards[own] / BUDGET, scene.settings.max_samples
-    samples, guess = _other_of_two(scene.weights[own], SAMPLES[own], scene.average, share, most=most)
+    share, most = recorded.rewards[own] / BUDGET, recorded.settings.max_samples
+    samples, guess = _other_of_two(recorded.weights[own], SAMPLES[own], recorded.average, share, most=most)
     recovered = f"delta = {samples} where {SAMPLES[victim]} is true"
-    return _PAIR.score(HARDENED, guess, scene.average, scene.weights[victim], recovered, "; ".join(refusals()))
+    return _PAIR.score(HARDENED, guess, recorded.average, recorded.weights[victim], recovered, "; ".join(refusals()))
 
 
 def _other_of_two(own: Floats, samples: int, average: Floats, share: float, *, most: int) -> tuple[int, Floats]:
@@ -394,6 +412,7 @@ def _other_of_two(own: Floats, samples: int, average: Floats, share: float, *, m
 
 
 def refusals() -> list[str]:
+    """Of a task and of a round of two."""
     said = []
     try:
         TaskSettings.of(min_participants=2)

@@ -14,8 +14,8 @@ from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey
 from crowdfl.errors import SeedReused
-from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.exchange import Observer
+from crowdfl.protocols.hardened.csp import HardenedCsp
 from crowdfl.protocols.hardened.prifedavg import ModelCodec
 from crowdfl.protocols.hardened.profile import HardenedParticipant, HardenedRequester, HardenedSp
 from crowdfl.protocols.paper.profile import PaperRequester, PaperSp
@@ -28,14 +28,8 @@ from crowdfl_lab.parties import LocalParties
 SAMPLES = {"p1": 49, "p2": 31, "p3": 20, "p4": 83}
 LATE = "p4"
 BUDGET = 36
-_BOUNDS: dict[str, Any] = {
-    "max_participants": 6,
-    "max_samples": 100,
-    "clip": 4.0,
-    "lanes": None,
-    "rounds": 1,
-    "budget": str(BUDGET),
-}
+PAYMENT = to_millionths(BUDGET)
+_BOUNDS: dict[str, Any] = {"max_participants": 6, "max_samples": 100, "clip": 4.0, "lanes": None, "rounds": 1}
 
 # A task small enough to be attacked message by message, and its people with their samples.
 SMALL_PEOPLE = {"p0": 6, "p1": 9, "p2": 2}
@@ -51,8 +45,15 @@ SMALL_BOUNDS: dict[str, Any] = {
 }
 
 
+class HardenedParties(LocalParties):
+    """The parties of a task of `hardened`, each with a record of what it sees."""
+
+    sp: HardenedSp
+    csp: HardenedCsp
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Scene:
+class RecordedRound:
     """The truth, to score attacks with, and below it what attackers hold."""
 
     settings: TaskSettings
@@ -113,11 +114,10 @@ def servers(prime_bits: int, *, as_printed: bool) -> tuple[PrivateKey, KeyedPart
     return private, KeyedParty("SP", first.public, first), KeyedParty("CSP", second.public, second)
 
 
-def deal(parameters: int, observer: Observer | None = None, **bounds: Any) -> LocalParties:  # noqa: ANN401 -- settings
-    """The parties of a task, each with a record of what it sees."""
+def deal(parameters: int, observer: Observer | None = None, **bounds: Any) -> HardenedParties:  # noqa: ANN401 -- settings
     settings = TaskSettings.of(**bounds)
     tools = Tools(default_backend(), insecure_test_key=settings.key_bits < 2048, observer=observer or Observer())
-    return LocalParties(TaskSpec("audit", settings, parameters), tools)
+    return HardenedParties(TaskSpec("audit", settings, parameters), tools)
 
 
 def updates(parameters: int, seed: int, low: float = -0.45, high: float = 0.45) -> dict[str, tuple[Floats, int]]:
@@ -125,8 +125,8 @@ def updates(parameters: int, seed: int, low: float = -0.45, high: float = 0.45) 
     return {who: (np.round(rng.uniform(low, high, parameters), 6), samples) for who, samples in SAMPLES.items()}
 
 
-def small_parties(key_bits: int) -> LocalParties:
-    return deal(SMALL_SIZE, key_bits=key_bits, **SMALL_BOUNDS)
+def small_parties(key_bits: int, **others: Any) -> HardenedParties:  # noqa: ANN401 -- settings
+    return deal(SMALL_SIZE, key_bits=key_bits, **SMALL_BOUNDS | others)
 
 
 def small_updates() -> dict[str, tuple[Floats, int]]:
@@ -134,21 +134,20 @@ def small_updates() -> dict[str, tuple[Floats, int]]:
     return {who: (np.round(rng.uniform(-1, 1, SMALL_SIZE), 2), samples) for who, samples in SMALL_PEOPLE.items()}
 
 
-def play(profile: str, *, key_bits: int, parameters: int, seed: int = 7) -> Scene:
+def record_round(profile: str, *, key_bits: int, parameters: int, seed: int = 7) -> RecordedRound:
     trained = updates(parameters, seed)
-    parties = deal(parameters, key_bits=key_bits, profile=profile, **_BOUNDS)
+    parties: LocalParties = deal(parameters, key_bits=key_bits, profile=profile, budget=str(BUDGET), **_BOUNDS)
     uploads = parties.encrypt(trained)
     round_ = parties.open(1)
     round_.collect({who: upload for who, upload in uploads.items() if who != LATE})
     if profile == PAPER:
         round_.average()
     round_.collect({LATE: uploads[LATE]})
-    payment = to_millionths(str(BUDGET))
-    early = None if parties.sp.averages_first else round_.reward(payment)
+    early = None if parties.sp.averages_first else round_.reward(PAYMENT)
     average = parties.read(round_.average(), 1, [LATE]).weights
-    envelopes = dict(round_.reward(payment) if early is None else early)
+    envelopes = dict(round_.reward(PAYMENT) if early is None else early)
     rewards = {who: millionths / 1e6 for who, millionths in parties.open_rewards(envelopes, 1).items()}
-    return Scene(
+    return RecordedRound(
         settings=parties.dealer.spec.settings,
         weights={who: weights for who, (weights, _) in trained.items()},
         rewards=rewards,
@@ -158,8 +157,8 @@ def play(profile: str, *, key_bits: int, parameters: int, seed: int = 7) -> Scen
         uploads=uploads,
         envelopes=envelopes,
         average=average,
-        csp_share=keyed_party(parties.csp).share,
-        phone_share=keyed_party(parties.people["p2"]).share,
+        csp_share=cast(KeyedParty, parties.csp.party).share,
+        phone_share=cast(KeyedParty, parties.people["p2"].party).share,
         **(_held_in_paper(parties) if profile == PAPER else _held_in_hardened(parties, trained[LATE][0])),
     )
 
@@ -171,22 +170,19 @@ def _held_in_paper(parties: LocalParties) -> dict[str, Any]:
 
 
 def _held_in_hardened(parties: LocalParties, weights: Floats) -> dict[str, Any]:
+    """And what comes of one more upload after the end, and an opening of the new sum: SP must refuse, CSP must see nothing."""
     sp, phone = cast(HardenedSp, parties.sp), cast(HardenedParticipant, parties.people["p2"])
+    view, refusal = parties.csp.party.view, ""
+    round_, seen = parties.current(), len(view.entries)
+    round_.collect(parties.encrypt({"p5": (weights, 1)}))
+    try:
+        round_.average()
+    except SeedReused as refused:
+        refusal = str(refused) if len(view.entries) == seen else ""
     return {
         "sp_shares": (sp.party.share,),
         "phone_reader": phone.reader,
         "audiences": (phone.audience, cast(HardenedRequester, parties.requester).audience),
         "codec": sp.codec,
-        "refusal": _open_again(parties, weights),
+        "refusal": refusal,
     }
-
-
-def _open_again(parties: LocalParties, weights: Floats) -> str:
-    """One more upload after the end, and an opening of the new sum: `hardened` must refuse, CSP must see nothing."""
-    round_, seen = parties.current(), len(parties.csp.party.view.entries)
-    round_.collect(parties.encrypt({"p5": (weights, 1)}))
-    try:
-        round_.average()
-    except SeedReused as refusal:
-        return str(refusal) if len(parties.csp.party.view.entries) == seen else ""
-    return ""

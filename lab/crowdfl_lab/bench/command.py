@@ -98,10 +98,10 @@ def compare(
     out: _Out = None,
 ) -> None:
     """One round of CrowdFL beside what one would pick instead: time, bytes, drop-outs, who reads what."""
-    from crowdfl_lab.bench.compare import run
+    from crowdfl_lab.bench.compare import run, systems
 
     fast = None if compute == "threads" else backend_named(compute)
-    settings = run.CompareSettings.quick() if quick else run.CompareSettings()
+    settings = systems.CompareSettings.quick() if quick else systems.CompareSettings()
     result = run.bench_compare(settings, python=None if no_peers else peers, fast=fast, say=progress_to_stderr())
     deliver(result, as_json=as_json, out=out)
 

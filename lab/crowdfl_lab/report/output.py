@@ -149,8 +149,8 @@ def section_html(result: Result, **changes: Any) -> str:  # noqa: ANN401 -- text
     Texts are plain; what stands between backticks is set as code.
     """
     pictures = {picture.caption: base64.b64encode(draw_png(picture)).decode() for picture in result.pictures}
-    shown = {"name": result.name, "title": result.title, "intro": "", "headline": "", "pictures": pictures}
-    shown |= {"tables": result.all_tables, "notes": result.all_notes, "facts": result.facts}
+    shown: dict[str, Any] = {"name": result.name, "title": result.title, "intro": "", "headline": ""}
+    shown |= {"pictures": pictures, "tables": result.all_tables, "notes": result.all_notes, "facts": result.facts}
     return _environment().get_template("section.html.j2").render(section=shown | changes)
 
 

@@ -3,20 +3,19 @@
 import pytest
 
 from crowdfl_lab.audit.finding import HARDENED, PAPER
-from crowdfl_lab.audit.recorded_round import Scene, play
+from crowdfl_lab.audit.recorded_round import RecordedRound, record_round
 
-PARAMETERS = (
-    30  # of eight, the r of one exchange in 250 have a factor in common, and the total is taken for twice itself
-)
+# Of eight parameters, the r of one exchange in 250 have a factor in common, and the total is taken for twice itself.
+PARAMETERS = 30
 
 
 @pytest.fixture(scope="session")
-def paper() -> Scene:
+def paper() -> RecordedRound:
     """A round of the paper, with a retransmission."""
-    return play(PAPER, key_bits=768, parameters=PARAMETERS)
+    return record_round(PAPER, key_bits=768, parameters=PARAMETERS)
 
 
 @pytest.fixture(scope="session")
-def hardened() -> Scene:
+def hardened() -> RecordedRound:
     """A round of `hardened`."""
-    return play(HARDENED, key_bits=1536, parameters=PARAMETERS)
+    return record_round(HARDENED, key_bits=1536, parameters=PARAMETERS)

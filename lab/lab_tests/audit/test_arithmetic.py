@@ -7,8 +7,9 @@ from gmpy2 import mpz
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl_lab.audit.arithmetic import factor_with, fraction_behind, lll, rounded
-from crowdfl_lab.audit.masks import common_divisor_near
+from crowdfl_lab.audit.keys import factor_with
+from crowdfl_lab.audit.masks import common_divisor_near, lll
+from crowdfl_lab.audit.readings import fraction_behind
 
 numbers = st.integers(1, 2**60)
 
@@ -49,11 +50,6 @@ def test_a_multiple_of_lambda_factors():
     assert sorted(factor_with(mpz(p * q), 7 * (p - 1) * (q - 1)) or ()) == [p, q]
     assert factor_with(mpz(p * q), (p - 1) * (q - 1) + 1) is None
     assert factor_with(mpz(p * q), 0) is None
-
-
-def test_halves_are_rounded_up():
-    """Towards plus infinity, for either sign."""
-    assert [int(rounded(mpz(a), mpz(2))) for a in (-3, -1, 1, 3)] == [-1, 0, 1, 2]
 
 
 @pytest.mark.parametrize("noise", [8, 24])

@@ -35,8 +35,7 @@ export class Fuse {
 
   /**
    * Before and after an act: it may have been done while its answer was lost.
-   * @template T
-   * @param {() => T | Promise<T>} act
+   * @template T @param {() => T | Promise<T>} act
    */
   async around(act) {
     this.point();

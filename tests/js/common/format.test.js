@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { bytes, duration, moment, momentToTheSecond, money, percent } from "#web/common/format.js";
+import { bytes, duration, formatTime, formatSeconds, money, percent } from "#web/common/format.js";
 
 test("money is exact, with two decimals or as many as it needs", () => {
   const said = new Map([[0, "0.00"], [1, "0.000001"], [1_250_000, "1.25"], [1_200_000, "1.20"], [36_000_000, "36.00"],
@@ -18,13 +18,13 @@ test("money that is not an integer is refused", () => {
 });
 
 test("a moment is the same from seconds and from milliseconds", () => {
-  assert.equal(moment(1_789_000_000), moment(1_789_000_000_000));
-  assert.match(moment(1_789_000_000), /^\d{1,2} Sept? 2026, \d\d:\d\d$/);
-  assert.match(momentToTheSecond(1_789_000_000), /^\d{1,2} Sept? 2026, \d\d:\d\d:40$/);
+  assert.equal(formatTime(1_789_000_000), formatTime(1_789_000_000_000));
+  assert.match(formatTime(1_789_000_000), /^\d{1,2} Sept? 2026, \d\d:\d\d$/);
+  assert.match(formatSeconds(1_789_000_000), /^\d{1,2} Sept? 2026, \d\d:\d\d:40$/);
 });
 
 test("a number that is no moment is told as unknown", () => {
-  for (const when of [1e308, -1e308, 9_999_999_999_999_999, NaN, Infinity]) assert.equal(moment(when), "–");
+  for (const when of [1e308, -1e308, 9_999_999_999_999_999, NaN, Infinity]) assert.equal(formatTime(when), "–");
 });
 
 test("a duration names its two largest units", () => {
@@ -46,7 +46,7 @@ test("a share is a percentage with one decimal", () => {
 });
 
 test("what is not known is a dash, never NaN", () => {
-  for (const shown of [moment, duration, bytes, percent]) {
+  for (const shown of [formatTime, duration, bytes, percent]) {
     for (const value of [null, undefined, NaN, Infinity]) assert.equal(shown(value), "–");
   }
 });

@@ -53,11 +53,7 @@ async function published(change = {}) {
   return encode(59, [change.sums ?? mask, total, await sealedFor(audience, t, place), new Uint8Array(0), record]);
 }
 
-/**
- * @param {string} audience
- * @param {Bytes} plaintext
- * @param {ReturnType<typeof placeOf>} place
- */
+/** @param {string} audience @param {Bytes} plaintext @param {ReturnType<typeof placeOf>} place */
 async function sealedFor(audience, plaintext, place) {
   const salt = new Uint8Array(32).fill(1);
   const input = await crypto.subtle.importKey("raw", fromHex(secrets[audience]), "HKDF", false, ["deriveBits"]);
@@ -167,9 +163,7 @@ test("an envelope that is cut off or altered anywhere is refused", async () => {
 
 /**
  * An envelope as SP and CSP make it.
- * @param {bigint} v
- * @param {bigint} mask
- * @param {{ signing: CryptoKeyPair }} [signer]
+ * @param {bigint} v @param {bigint} mask @param {{ signing: CryptoKeyPair }} [signer]
  */
 async function rewarded(v, mask, signer = csp) {
   const salt = new Uint8Array(32).fill(3);

@@ -45,10 +45,7 @@ test("every byte of a definition counts: none can be altered, left out or cut of
   assert.deepEqual([...outcomes].sort(), ["BadSignature", "DocumentError"]);
 });
 
-/**
- * @param {string} written
- * @param {number} place
- */
+/** @param {string} written @param {number} place */
 function flipped(written, place) {
   return written.slice(0, place) + String.fromCharCode(written.charCodeAt(place) ^ 1) + written.slice(place + 1);
 }

@@ -19,10 +19,7 @@ const doubles = (digits) => new Float64Array(fromHex(digits).buffer);
 /** @param {string} digits */
 const integers = (digits) => new BigInt64Array(fromHex(digits).buffer);
 
-/**
- * @param {Record<string, any>} settings
- * @param {number} parameters
- */
+/** @param {Record<string, any>} settings @param {number} parameters */
 function taskOf(settings, parameters) {
   const given = { profile: "shares", max_samples: 1000, max_participants: 3, ...settings };
   return sharesTask(definitionOf({ task: "0".repeat(32), settings: given, parameters }));

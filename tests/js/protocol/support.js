@@ -18,19 +18,14 @@ const PKCS8 = { Ed25519: "302e020100300506032b657004220420", X25519: "302e020100
 /** @type {Record<string, KeyUsage[]>} */
 const USAGES = { Ed25519: ["sign"], X25519: ["deriveBits"] };
 
-/**
- * @param {string} name
- * @returns {any}
- */
+/** @param {string} name @returns {any} */
 export function vectors(name) {
   return JSON.parse(readFileSync(new URL(`../../../vectors/${name}.json`, import.meta.url), "utf8"));
 }
 
 /**
  * A pair of given bytes whose private half cannot be exported, as a phone's.
- * @param {"Ed25519" | "X25519"} name
- * @param {string} digits
- * @returns {Promise<CryptoKeyPair>}
+ * @param {"Ed25519" | "X25519"} name @param {string} digits @returns {Promise<CryptoKeyPair>}
  */
 export async function pairOf(name, digits) {
   const bytes = fromHex(PKCS8[name] + digits);
@@ -41,26 +36,19 @@ export async function pairOf(name, digits) {
   return { privateKey: await crypto.subtle.importKey("pkcs8", bytes, { name }, false, USAGES[name]), publicKey };
 }
 
-/**
- * @param {CryptoKeyPair} pair
- * @returns {Promise<Bytes>}
- */
+/** @param {CryptoKeyPair} pair @returns {Promise<Bytes>} */
 export async function publicOf(pair) {
   return new Uint8Array(await crypto.subtle.exportKey("raw", pair.publicKey));
 }
 
-/**
- * @param {string} signing
- * @param {string} reading
- */
+/** @param {string} signing @param {string} reading */
 export async function keysFrom(signing, reading) {
   return keysOf(await pairOf("Ed25519", signing), await pairOf("X25519", reading));
 }
 
 /**
  * The call fails with an error of exactly this name, and of none of the page's own mistakes.
- * @param {string} name
- * @param {() => unknown} call
+ * @param {string} name @param {() => unknown} call
  */
 export async function refuses(name, call) {
   await assert.rejects(async () => call(), (/** @type {Error} */ error) => {
@@ -86,9 +74,7 @@ export function definitionOf({ task, settings, parameters }) {
 
 /**
  * What SP checks of an upload, in its order.
- * @param {SharesTask} task
- * @param {Bundle} bundle
- * @param {Bytes} bytes
+ * @param {SharesTask} task @param {Bundle} bundle @param {Bytes} bytes
  * @param {{ round: number, base: Bytes, signing: (who: string) => Bytes }} standing
  */
 export async function receiveUpload(task, bundle, bytes, { round, base, signing }) {
@@ -107,11 +93,7 @@ export async function receiveUpload(task, bundle, bytes, { round, base, signing 
   return { who, digest, sealed, signature, samples, shares };
 }
 
-/**
- * @param {Bytes} bytes
- * @param {number} place
- * @param {number} [flip]
- */
+/** @param {Bytes} bytes @param {number} place @param {number} [flip] */
 export function altered(bytes, place, flip = 1) {
   const copy = bytes.slice();
   copy[place] ^= flip;

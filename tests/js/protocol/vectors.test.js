@@ -97,10 +97,7 @@ function trained({ change }) {
   return Float64Array.from(change, (value, i) => (Number(MESSAGES.initial[i]) + Number(value)) / task.unit);
 }
 
-/**
- * The key that the generator sealed with: fixed bytes for a label.
- * @param {{ who: string }} given
- */
+/** The key that the generator sealed with: fixed bytes for a label. @param {{ who: string }} given */
 async function ephemeralOf({ who }) {
   const { createHash } = await import("node:crypto");
   for (const index of [0, 1, 2]) {

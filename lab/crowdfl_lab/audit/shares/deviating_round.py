@@ -1,13 +1,13 @@
 """Rounds of `shares` to attack: the real parties in one process, every message kept, and servers that deviate.
 
-A server deviates by bending what it says. The numbers of an exchange are opened as sums, so that a server which adds something
-to its own message and to the one it hears has shifted what was opened, for both alike: that is all it can do to a sum.
+A server deviates by tampering with what it says. The numbers of an exchange are opened as sums, so that a server which adds
+something to its own message and to the one it hears has shifted what was opened, for both alike: no more can be done to a sum.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -34,6 +34,7 @@ from crowdfl_lab.parties import LocalParties, PlayedRound
 
 SIZE = 8  # parameters
 PEOPLE = {"p0": 6, "p1": 9, "p2": 2, "p3": 4, "p4": 7}  # and their samples
+NAMES = sorted(PEOPLE)
 MOST_SAMPLES = 10
 BUDGET = "9.00"
 PAYMENT = to_millionths(BUDGET)
@@ -50,36 +51,111 @@ _BOUNDS: dict[str, Any] = {
     "lanes": 128,
     "rounds": 64,
 }
-Bend = Callable[[int, bytes], bytes]
+Updates = Mapping[str, tuple[Floats, int]]
+Tamper = Callable[[int, bytes], bytes]
 """What a server makes of a message of a step: done to its own and to the other's."""
 
 
-def stage(parameters: int = SIZE, **changes: Any) -> LocalParties:  # noqa: ANN401 -- settings
-    """A task, and everything that its parties say."""
-    settings, profile = TaskSettings.of(**_BOUNDS | changes), WatchedProfile()
-    tools = Tools(default_backend(), observer=RoundRecorder(keep_messages=True, keep_views=True))
-    return LocalParties(TaskSpec("audit", settings, parameters), tools, profile)
+@dataclass(frozen=True)
+class Said:
+    """An exchange between the servers, as it went over the wire."""
+
+    step: int
+    sp: bytes = field(repr=False)
+    csp: bytes = field(repr=False)
 
 
-def paying(parameters: int = SIZE, **changes: Any) -> LocalParties:  # noqa: ANN401 -- settings
-    return stage(parameters, budget=BUDGET, **changes)
+class DeviatingRound(LocalParties):
+    """The parties of a task, and everything that they say. With a budget, it pays."""
+
+    sp: "TamperedSp"
+    csp: "TamperedCsp"
+
+    def __init__(self, parameters: int = SIZE, **changes: Any) -> None:  # noqa: ANN401 -- settings
+        spec = TaskSpec("audit", TaskSettings.of(**_BOUNDS | changes), parameters)
+        self.recorder = RoundRecorder(keep_messages=True, keep_views=True)
+        super().__init__(spec, Tools(default_backend(), observer=self.recorder), TamperedProfile())
+
+    @classmethod
+    def paying(cls, parameters: int = SIZE, **changes: Any) -> "DeviatingRound":  # noqa: ANN401
+        return cls(parameters, budget=BUDGET, **changes)
+
+    @cached_property
+    def shape(self) -> SharesShape:
+        return SharesShape(self.dealer.spec)
+
+    @property
+    def source(self) -> bytes:
+        """What KGC keeps until both servers have all their files."""
+        return self.dealer.dealing.source
+
+    def tamper(self, server: str, how: Tamper) -> None:
+        """From the exchange after the manifest on."""
+        if server == "SP":
+            self.sp.tamper = how
+        else:
+            self.csp.tamper = how
+
+    def phone(self, who: str) -> "KnownPhone":
+        return cast(KnownPhone, self.participant(who))
+
+    def play_all(self, number: int, trained: Updates) -> PlayedRound:
+        """A round that everyone reads."""
+        uploads = self.encrypt(trained, number)
+        return self.play(number, uploads, payment=self.shape.payment or None, readers=None)
+
+    def integers(self, update: tuple[Floats, int]) -> Floats:
+        """What an honest phone shares in the first round, which starts from zeros."""
+        return np.asarray(np.rint(update[0] * self.shape.widths.unit) * update[1], dtype=np.float64)
+
+    @property
+    def conversation(self) -> list[Said]:
+        """Everything that the servers have said to each other, of all rounds."""
+        limits, said = self.shape.limits(self.shape.longest_payload), list[Said]()
+        asked = StepRequest(0, 0, b"", b"")
+        for sender, receiver, message in self.recorder.messages:
+            if (sender, receiver) == ("SP", "CSP"):
+                asked = StepRequest.from_bytes(message, limits)
+            elif (sender, receiver) == ("CSP", "SP"):
+                said.append(Said(asked.step, asked.payload, message))
+        return said
+
+    def said(self, step: int) -> Said:
+        """The last exchange of a step."""
+        return [said for said in self.conversation if said.step == step][-1]
+
+    @property
+    def sketch(self) -> Sketch:
+        """Of the round under way: both servers know it."""
+        first, limits, widths = self.said(1), self.shape.limits(), self.shape.widths
+        digest = RoundManifest.from_bytes(first.sp, limits).digest
+        seed = coins(digest, ManifestReply.from_bytes(first.csp, limits).nonce)
+        return Sketch(seed, widths.parameters, widths.rows, widths.buckets)
+
+    @property
+    def open_lanes(self) -> OpenLanes:
+        """What both servers saw of the lanes of the last round."""
+        widths, ring, said, count = self.shape.widths, self.shape.ring, self.said(LANES), len(PEOPLE)
+        length = count * widths.lanes * ring.bytes
+        own, other = (ring.decode(message[:length]).reshape(count, -1) for message in (said.sp, said.csp))
+        return opened(widths, list(range(count)), own, other)
 
 
-class WatchedProfile(SharesProfile):
-    """The profile with servers that can be bent; KGC's files are made once for both."""
+class TamperedProfile(SharesProfile):
+    """The profile with servers that can be made to deviate; KGC's files are made once for both."""
 
     def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
         return _files(spec, source, number)[role]
 
-    def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "BentSp":
+    def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "TamperedSp":
         own = SharesSpBundle.from_bytes(bundle, Limits.plain())
-        return BentSp(tools.party("SP"), SharesShape(spec), own.csp_signing, own.seed, own.fingerprint)
+        return TamperedSp(tools.party("SP"), SharesShape(spec), own.csp_signing, own.seed, own.fingerprint)
 
-    def csp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "BentCsp":
+    def csp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "TamperedCsp":
         own = SharesCspBundle.from_bytes(bundle, Limits.plain())
         audiences = {PARTICIPANTS: AudienceKey(own.participants), REQUESTER: AudienceKey(own.requester)}
         keys = CspKeys(SigningKey(own.signing), ReaderKey(own.sealing), audiences, own.seed)
-        return BentCsp(tools.party("CSP"), SharesShape(spec), keys, own.fingerprint)
+        return TamperedCsp(tools.party("CSP"), SharesShape(spec), keys, own.fingerprint)
 
     def participant(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "KnownPhone":
         own = SharesReaderBundle.from_bytes(bundle, Limits.plain())
@@ -91,59 +167,53 @@ def _files(spec: TaskSpec, source: bytes, number: int) -> Mapping[str, bytes]:
     return dealing.files(SharesShape(spec), source, number)
 
 
-@lru_cache(maxsize=4)
-def _shape(spec: TaskSpec) -> SharesShape:
-    return SharesShape(spec)
-
-
-def _as_it_is(step: int, message: bytes) -> bytes:
-    del step
+def _as_it_is(_step: int, message: bytes) -> bytes:
     return message
 
 
-class BentSp(SharesSp):
-    """SP, whose messages after the manifest can be bent."""
+class TamperedSp(SharesSp):
+    """SP, whose messages after the manifest can be tampered with."""
 
-    bend: Bend = staticmethod(_as_it_is)
+    tamper: Tamper = staticmethod(_as_it_is)
 
     def _begun(self) -> Generator[bytes, Reply, Any]:
         now = yield from super()._begun()
-        now.talk = _BentTalk(now.talk, self.bend)
+        now.talk = _TamperedTalk(now.talk, self.tamper)
         return now
 
 
-class _BentTalk(SpConversation):
-    def __init__(self, talk: SpConversation, bend: Bend) -> None:
-        self._party, self._place, self._said, self._bend = talk._party, talk._place, talk._said, bend
+class _TamperedTalk(SpConversation):
+    def __init__(self, talk: SpConversation, tamper: Tamper) -> None:
+        self._party, self._place, self._said, self._tamper = talk._party, talk._place, talk._said, tamper
 
     def ask(self, payload: bytes) -> Generator[bytes, Reply, bytes]:
         step = self._said.step + 1
-        reply = yield from super().ask(self._bend(step, payload))
-        return self._bend(step, reply)
+        reply = yield from super().ask(self._tamper(step, payload))
+        return self._tamper(step, reply)
 
 
-class BentCsp(SharesCsp):
-    """CSP, whose messages after the answer to the manifest can be bent."""
+class TamperedCsp(SharesCsp):
+    """CSP, whose messages after the answer to the manifest can be tampered with."""
 
-    bend: Bend = staticmethod(_as_it_is)
+    tamper: Tamper = staticmethod(_as_it_is)
 
     def _program(self, number: int, manifest: bytes) -> CspRound:
-        return cast(CspRound, _BentRound(super()._program(number, manifest), self.bend))
+        return cast(CspRound, _TamperedProgram(super()._program(number, manifest), self.tamper))
 
 
-class _BentRound:
-    """CSP's half of a round, of which both messages of each exchange are bent."""
+class _TamperedProgram:
+    """CSP's half of a round: both messages of each exchange are tampered with."""
 
-    def __init__(self, run: CspRound, bend: Bend) -> None:
-        self._run, self._bend, self._step = run, bend, 1
+    def __init__(self, run: CspRound, tamper: Tamper) -> None:
+        self._run, self._tamper, self._step = run, tamper, 1
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- the rest is that of the round
         return getattr(self._run, name)
 
     def answer(self, payload: bytes) -> CspAnswer:
         self._step += 1
-        answer = self._run.answer(self._bend(self._step, payload))
-        answer.payload = self._bend(self._step, answer.payload)
+        answer = self._run.answer(self._tamper(self._step, payload))
+        answer.payload = self._tamper(self._step, answer.payload)
         return answer
 
 
@@ -163,72 +233,11 @@ class KnownPhone(SharesParticipant):
         return np.asarray(self._followed().weights / self._shape.widths.unit, dtype=np.float64)
 
 
-def source_of(parties: LocalParties) -> bytes:
-    """What KGC keeps until both servers have all their files."""
-    return parties.dealer.dealing.source
-
-
-def server_sp(parties: LocalParties) -> BentSp:
-    return cast(BentSp, parties.sp)
-
-
-def server_csp(parties: LocalParties) -> BentCsp:
-    return cast(BentCsp, parties.csp)
-
-
-def phone(parties: LocalParties, who: str) -> KnownPhone:
-    return cast(KnownPhone, parties.participant(who))
-
-
-def shape_of(parties: LocalParties) -> SharesShape:
-    return _shape(parties.dealer.spec)
-
-
-def bend_server(parties: LocalParties, server: str, bend: Bend) -> None:
-    """From the exchange after the manifest on."""
-    if server == "SP":
-        server_sp(parties).bend = bend
-    else:
-        server_csp(parties).bend = bend
-
-
 def updates(seed: int = 7, parameters: int = SIZE) -> dict[str, tuple[Floats, int]]:
     """Models that go the same way, so that everyone is within the bounds and paid."""
     rng = np.random.default_rng(seed)
     common = rng.normal(size=parameters) * 0.4
     return {who: (np.round(common + rng.normal(size=parameters) * 0.1, 3), samples) for who, samples in PEOPLE.items()}
-
-
-def integers(parties: LocalParties, update: tuple[Floats, int]) -> Floats:
-    """What an honest phone shares in the first round, which starts from zeros."""
-    return np.asarray(np.rint(update[0] * shape_of(parties).widths.unit) * update[1], dtype=np.float64)
-
-
-def played(parties: LocalParties, number: int, trained: Mapping[str, tuple[Floats, int]]) -> PlayedRound:
-    """A round that everyone reads."""
-    payment = shape_of(parties).payment or None
-    return parties.play(number, parties.encrypt(trained, number), payment=payment, readers=None)
-
-
-@dataclass(frozen=True)
-class Said:
-    """An exchange between the servers, as it went over the wire."""
-
-    step: int
-    sp: bytes = field(repr=False)
-    csp: bytes = field(repr=False)
-
-
-def conversation(parties: LocalParties) -> list[Said]:
-    """Everything that the servers have said to each other, of all rounds."""
-    limits = shape_of(parties).limits(shape_of(parties).longest_payload)
-    said, asked = [], StepRequest(0, 0, b"", b"")
-    for sender, receiver, message in cast(RoundRecorder, parties.observer).messages:
-        if (sender, receiver) == ("SP", "CSP"):
-            asked = StepRequest.from_bytes(message, limits)
-        elif (sender, receiver) == ("CSP", "SP"):
-            said.append(Said(asked.step, asked.payload, message))
-    return said
 
 
 def added_to(message: bytes, place: int, bits: int, number: int) -> bytes:
@@ -238,41 +247,14 @@ def added_to(message: bytes, place: int, bits: int, number: int) -> bytes:
     return message[:place] + value.to_bytes(bits // 8, "little") + message[end:]
 
 
-def _forget() -> None:
-    for kept in (_files, _shape, rule_widths_of):
-        kept.cache_clear()
-
-
 @contextmanager
 def switched(owner: object, name: str, value: Any) -> Iterator[None]:  # noqa: ANN401 -- any mechanism
-    """A mechanism replaced on purpose, for as long as a demonstration takes."""
+    """A mechanism replaced on purpose, for as long as a demonstration takes; widths that were kept are computed anew."""
     built = getattr(owner, name) if not isinstance(owner, type) else owner.__dict__[name]
     setattr(owner, name, value)
-    _forget()
+    rule_widths_of.cache_clear()
     try:
         yield
     finally:
         setattr(owner, name, built)
-        _forget()
-
-
-def coins_of(parties: LocalParties) -> bytes:
-    """What the sketch of the round under way is drawn from: both servers know it."""
-    first = [said for said in conversation(parties) if said.step == 1][-1]
-    limits = shape_of(parties).limits()
-    digest = RoundManifest.from_bytes(first.sp, limits).digest
-    return coins(digest, ManifestReply.from_bytes(first.csp, limits).nonce)
-
-
-def sketch_of(parties: LocalParties) -> Sketch:
-    widths = shape_of(parties).widths
-    return Sketch(coins_of(parties), widths.parameters, widths.rows, widths.buckets)
-
-
-def lanes_opened(parties: LocalParties, slots: list[int]) -> OpenLanes:
-    """What both servers saw of the lanes of the last round, by slots."""
-    widths, ring = shape_of(parties).widths, shape_of(parties).ring
-    said = [said for said in conversation(parties) if said.step == LANES][-1]
-    length = len(slots) * widths.lanes * ring.bytes
-    own, other = (ring.decode(message[:length]).reshape(len(slots), -1) for message in (said.sp, said.csp))
-    return opened(widths, slots, own, other)
+        rule_widths_of.cache_clear()

@@ -139,7 +139,7 @@ class HardenedPoint(RoundPoint):
     def measured(self) -> ScalePoint:
         point, budget = super().measured(), self.budget
         sizes = {"ciphertexts": budget.ciphertexts + 1, "buckets": budget.buckets, "slots": budget.slots}
-        return ScalePoint(self.axis, self.x, self.crowd, point.counts | sizes, point.figures)
+        return ScalePoint(self.axis, self.x, self.crowd, {**point.counts, **sizes}, point.figures)
 
     def prepare(self, folder: Path) -> dict[str, Figure]:
         """A participant's own cost does not depend on how many there are."""

@@ -3,17 +3,17 @@
 Of `shares` to 100,000 participants, measured; of either profile to a million, on paper.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from crowdfl.crypto.paillier import pctd
-from crowdfl_lab.bench.scale import growth, plan
+from crowdfl_lab.bench.scale import growth
 from crowdfl_lab.bench.scale.growth import Axes, ScalePoint
-from crowdfl_lab.bench.scale.plan import bare_task, paying_task
+from crowdfl_lab.bench.scale.plan import bare_task, hardened_plan, paying_task, shares_plan
 from crowdfl_lab.bench.scale.points import FEWEST, HardenedPoint, RoundPoint, SharesPoint
 from crowdfl_lab.bench.workload import Say
-from crowdfl_lab.report.results import Result, ResultTable
+from crowdfl_lab.report.results import Result
 from crowdfl_lab.timing import machine
 
 _SERVERS_MEMORY = "SP: memory, working", "CSP: memory, working"
@@ -63,7 +63,6 @@ class ScaleSettings:
         "seconds of one core, uploads": ("participants", ("SP: add", "SP: publish", "CSP: publish")),
         "seconds of one core, rewards": ("rewarded", ("SP: reward", "CSP: reward")),
     }
-    plan: ClassVar[Callable[[Sequence[ScalePoint]], ResultTable]] = staticmethod(plan.hardened_plan)
 
     @classmethod
     def quick(cls) -> "ScaleSettings":
@@ -131,7 +130,6 @@ class SharesScaleSettings:
         "seconds of one core, rewards": ("rewarded", ("KGC: deal", "SP: reward", "CSP: round")),
         "memory (bytes)": ("rewarded", _SERVERS_MEMORY),
     }
-    plan: ClassVar[Callable[[Sequence[ScalePoint]], ResultTable]] = staticmethod(plan.shares_plan)
 
     @classmethod
     def quick(cls) -> "SharesScaleSettings":
@@ -144,10 +142,11 @@ class SharesScaleSettings:
             yield SharesPoint("parameters", parameters, parameters, few, bare_task(few, 2))
         for crowd in self.crowds:
             yield SharesPoint("participants", crowd, small, crowd, bare_task(most, 2))
-        pay = {"rounds": 2, "rule": "gate"}
         for crowd in self.rewarded:
-            yield SharesPoint("rewarded", crowd, small, crowd, paying_task(crowd, self.lanes, 1.0, **pay))
-        yield SharesPoint("sketched", longest, longest, few, paying_task(few, self.lanes, 1.0, **pay))
+            yield SharesPoint(
+                "rewarded", crowd, small, crowd, paying_task(crowd, self.lanes, 1.0, rounds=2, rule="gate")
+            )
+        yield SharesPoint("sketched", longest, longest, few, paying_task(few, self.lanes, 1.0, rounds=2, rule="gate"))
 
 
 def bench_scale(settings: ScaleSettings | SharesScaleSettings, *, say: Say = lambda _: None) -> Result:
@@ -167,10 +166,11 @@ def measure_points(settings: ScaleSettings | SharesScaleSettings, *, say: Say = 
 def scale_result(
     where: Mapping[str, str | int], settings: ScaleSettings | SharesScaleSettings, points: Sequence[ScalePoint]
 ) -> Result:
-    sizes, axes, planned = asdict(settings), settings.axes, settings.plan(points)
+    shares = isinstance(settings, SharesScaleSettings)
+    sizes, axes, planned = asdict(settings), settings.axes, (shares_plan if shares else hardened_plan)(points)
     tables = [growth.growth_table(points, axis, settings.title, sizes, axes) for axis in axes]
-    shares = isinstance(settings, SharesScaleSettings)  # its samples are means: no part of a batch
-    samples = dict.fromkeys(f.sample for point in points for f in point.figures.values() if f.sample and not shares)
+    figures = [] if shares else [f for point in points for f in point.figures.values()]  # of shares, samples are means
+    samples = dict.fromkeys(figure.sample for figure in figures if figure.sample)
     rest = "of each batch, the rest by proportion; everything else is done in full"
     return Result(
         settings.name,

@@ -6,12 +6,12 @@
  */
 export function onBlocked(tell, where = document) {
   /** @type {Set<string>} */
-  const told = new Set();
+  const known = new Set();
   where.addEventListener("securitypolicyviolation", (event) => {
     const { effectiveDirective, blockedURI } = /** @type {SecurityPolicyViolationEvent} */ (event);
     const place = originOf(blockedURI);
-    if (effectiveDirective !== "connect-src" || told.has(place)) return;
-    told.add(place);
+    if (effectiveDirective !== "connect-src" || known.has(place)) return;
+    known.add(place);
     tell(place);
   });
 }

@@ -28,8 +28,7 @@ export function h(tag, properties, ...children) {
 
 /**
  * A table that a screen reader can read. Cells are text or nodes; columns that hold numbers are aligned.
- * @param {string} caption
- * @param {readonly string[]} columns
+ * @param {string} caption @param {readonly string[]} columns
  * @param {readonly (readonly (Node | string | number)[])[]} rows
  * @param {{ numbers?: readonly number[], empty?: string }} [options]
  */

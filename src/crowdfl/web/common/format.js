@@ -25,14 +25,14 @@ const SECONDS = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyl
 const FIRST_MILLISECONDS = 1e11; // as seconds this would be the year 5138
 
 /** A point in time, from seconds or milliseconds since 1970. @param {Maybe} when */
-export function moment(when, format = MOMENTS) {
+export function formatTime(when, format = MOMENTS) {
   if (!known(when)) return NONE;
   const date = new Date(Math.abs(when) < FIRST_MILLISECONDS ? when * 1000 : when);
   return Number.isNaN(date.getTime()) ? NONE : format.format(date); // a stranger's number may be no moment
 }
 
 /** The same to the second, for what happens one after the other. @param {Maybe} when */
-export const momentToTheSecond = (when) => moment(when, SECONDS);
+export const formatSeconds = (when) => formatTime(when, SECONDS);
 
 /** @type {readonly [number, string, string][]} How many seconds, one of them, several. */
 const UNITS = [[86_400, "day", "days"], [3_600, "h", "h"], [60, "min", "min"], [1, "s", "s"]];

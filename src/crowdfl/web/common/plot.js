@@ -22,9 +22,7 @@ const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100
 
 /**
  * A figure that fits its width and follows light and dark. It lets go of everything when it leaves the page.
- * @param {string} title
- * @param {readonly number[]} x Rising.
- * @param {readonly Series[]} series
+ * @param {string} title @param {readonly number[]} x Rising. @param {readonly Series[]} series
  * @param {PlotOptions} [options]
  */
 export function plot(title, x, series, options = {}) {
@@ -84,7 +82,7 @@ function keepDrawn(picture, x, series, options) {
     chart = null;
   };
   const draw = () => {
-    chart = new uPlot({ ...looks(picture, x, series, options), ...sizeOf(picture) }, aligned(x, series), picture);
+    chart = new uPlot({ ...optionsOf(picture, x, series, options), ...sizeOf(picture) }, aligned(x, series), picture);
     dark.addEventListener("change", redraw);
   };
   const redraw = () => {
@@ -111,7 +109,7 @@ const widest = (_, values) => 20 + 8 * Math.max(2, ...(values ?? []).map((text) 
  * @param {HTMLElement} picture @param {readonly number[]} x @param {readonly Series[]} series @param {PlotOptions} options
  * @returns {Omit<uPlot.Options, "width" | "height">}
  */
-function looks(picture, x, series, { xLabel, yLabel, yRange, xFormat = PLAIN.format, yFormat = PLAIN.format }) {
+function optionsOf(picture, x, series, { xLabel, yLabel, yRange, xFormat = PLAIN.format, yFormat = PLAIN.format }) {
   const colour = (/** @type {string} */ name) => () => getComputedStyle(picture).getPropertyValue(name).trim();
   const line = (/** @type {Series} */ { name }, /** @type {number} */ place) => ({
     label: name,

@@ -1,6 +1,6 @@
 // Deposits to confirm, and payouts.
 import { h, table } from "../web/common/dom.js";
-import { moment, money } from "../web/common/format.js";
+import { formatTime, money } from "../web/common/format.js";
 import { ask, button, stateTag } from "../web/common/parts.js";
 import { post, taskPath } from "./api.js";
 import { taskName } from "./tasks.js";
@@ -31,14 +31,14 @@ function deposits(live) {
 /** @param {string} caption @param {Row[]} rows @param {Live} live @param {string} empty */
 export function depositTable(caption, rows, live, empty) {
   return table(caption, ["name", "amount", "state", "task", "announced"],
-    rows.map((row) => [row.name, money(row.amount), decision(row), taskName(row.task, live), moment(row.announced_at)]),
+    rows.map((row) => [row.name, money(row.amount), decision(row), taskName(row.task, live), formatTime(row.announced_at)]),
     { numbers: [1], empty });
 }
 
 /** What was decided, or the buttons for it: near the amount, where a phone shows them. @param {Row} row */
 function decision(row) {
   if (row.state === "pending") return buttons(row);
-  return h("span", null, stateTag(row.state), ` ${moment(row.decided_at)}`);
+  return h("span", null, stateTag(row.state), ` ${formatTime(row.decided_at)}`);
 }
 
 /** @param {Row} row */
@@ -73,7 +73,7 @@ function payouts(live) {
 export function paymentTable(caption, rows, live) {
   return table(caption, ["amount", "state", "participant", "why", "attempts", "task", "since"],
     rows.map((row) => [money(row.amount), h("span", null, stateTag(row.state), " ", resolution(row)),
-      h("code", null, row.who), row.error ?? "", row.attempts, taskName(row.task, live), moment(row.since)]),
+      h("code", null, row.who), row.error ?? "", row.attempts, taskName(row.task, live), formatTime(row.since)]),
     { numbers: [0, 4], empty: "none" });
 }
 

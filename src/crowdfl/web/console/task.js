@@ -1,6 +1,6 @@
 // One task: its rounds as a timeline, uploads, rejections, books; cancel and purge.
 import { h, table } from "../web/common/dom.js";
-import { duration, moment, momentToTheSecond, money, plural } from "../web/common/format.js";
+import { duration, formatTime, formatSeconds, money, plural } from "../web/common/format.js";
 import { ask, button, facts, stateTag } from "../web/common/parts.js";
 import { BY_PAGE, get, post, taskPath } from "./api.js";
 import { depositTable, paymentTable } from "./money.js";
@@ -58,8 +58,8 @@ function aboutTask(about) {
     ["Profile", about.profile],
     ["This SP learns", about.learns],
     ["It does not learn", about.hidden],
-    about.ended && ["Ended", `${about.ended}, on ${moment(about.ended_at)}`],
-    about.claims_until && ["Claims until", moment(about.claims_until)],
+    about.ended && ["Ended", `${about.ended}, on ${formatTime(about.ended_at)}`],
+    about.claims_until && ["Claims until", formatTime(about.claims_until)],
     about.state === "settled" && about.not_told.length && ["Have not heard of its end", about.not_told.join(", ")],
     ["Task", h("code", null, about.task)],
     ["Requester's key", h("code", null, about.requester)],
@@ -104,7 +104,7 @@ function timeline(about, data, reload) {
   const more = () => { data.rounds = ALL_ROUNDS; reload(); };
   return [
     h("h2", null, "Rounds"),
-    h("p.soft", null, `Times of steps are known since ${moment(about.watched_since)}, when this process of SP began. When a round opened is always known.`),
+    h("p.soft", null, `Times of steps are known since ${formatTime(about.watched_since)}, when this process of SP began. When a round opened is always known.`),
     about.timeline.length ? h("ol.rounds", null, ...about.timeline.map(roundCard)) : h("p", null, `None yet: the task waits for ${about.waits_for}.`),
     ...(hidden > 0 ? [button(`Show ${plural(hidden, "earlier round")}`, more, { id: "more-rounds" })] : []),
   ];
@@ -124,14 +124,14 @@ function roundCard(round) {
 /** @param {Row} step @param {boolean} next */
 function stepItem(step, next) {
   const look = step.name === "aborted" ? "li.done.aborted" : step.done ? "li.done" : next ? "li.now" : "li";
-  const when = step.done ? (step.at ? momentToTheSecond(step.at) : "done, time not kept") : next ? "next" : "not yet";
+  const when = step.done ? (step.at ? formatSeconds(step.at) : "done, time not kept") : next ? "next" : "not yet";
   return h(look, next ? { "aria-current": "step" } : null, h("strong", null, step.name), h("small", null, when));
 }
 
 /** @param {Row} about @param {Row[]} rows */
 function uploads(about, rows) {
   return table(about.round ? `Uploads to round ${about.round}, the newest first` : "Uploads", ["when", "participant", "in time"],
-    rows.map((row) => [row.at ? momentToTheSecond(row.at) : "before this process began", h("code", null, row.who), row.late ? "late" : "yes"]));
+    rows.map((row) => [row.at ? formatSeconds(row.at) : "before this process began", h("code", null, row.who), row.late ? "late" : "yes"]));
 }
 
 /** @param {Row} about */

@@ -1,6 +1,6 @@
 // The first view: how SP and its peers are, every task, and what has just happened.
 import { h, table } from "../web/common/dom.js";
-import { moment, momentToTheSecond, plural } from "../web/common/format.js";
+import { formatTime, formatSeconds, plural } from "../web/common/format.js";
 import { stateTag } from "../web/common/parts.js";
 import { eventText } from "./messages.js";
 
@@ -25,7 +25,7 @@ export function tasksPanels(live) {
 
 /** @param {Row[]} rows */
 function health(rows) {
-  const word = (/** @type {Row} */ row) => `${row.name}: ${row.words}${row.since ? `, since ${moment(row.since)}` : ""}`;
+  const word = (/** @type {Row} */ row) => `${row.name}: ${row.words}${row.since ? `, since ${formatTime(row.since)}` : ""}`;
   return [
     h("h2.for-readers", null, "Health"),
     h("ul.health", null, ...rows.map((row) => h(row.well ? "li" : "li.ill", null, row.well ? "" : "⚠ ", word(row)))),
@@ -47,7 +47,7 @@ function taskCard(row) {
   return h("li", null, h("article.card", null,
     h("h3", null, taskLink(row.task, row)),
     h("p.row", null, stateTag(row.state), h("code", null, short(row.task)), h("span.soft", null, `round ${row.round} of ${row.rounds}`)),
-    open && h("p", null, `${row.uploads} of ${row.enrolled} have uploaded, until ${moment(row.until)}`),
+    open && h("p", null, `${row.uploads} of ${row.enrolled} have uploaded, until ${formatTime(row.until)}`),
     open && h("progress", { max: all, value: row.uploads, "aria-label": `Uploads to round ${row.round}` }),
     h("p.soft", null, `waits for ${row.waits_for}`)));
 }
@@ -66,21 +66,21 @@ export function taskName(task, live) {
 function arrivals(live) {
   const rows = newestFirst(live.rows("arrivals"));
   return table("Uploads as they come", ["when", "task", "round", "participant"],
-    rows.map((row) => [momentToTheSecond(row.at), taskName(row.task, live), row.number, h("code", null, row.who)]),
+    rows.map((row) => [formatSeconds(row.at), taskName(row.task, live), row.number, h("code", null, row.who)]),
     { numbers: [2], empty: "none since this process began" });
 }
 
 /** @param {Row[]} rows @param {Live} live */
 export function refusals(rows, live) {
   return table("Uploads refused at the door", ["last time", "task", "round", "participant", "why", "times"],
-    newestFirst(rows).map((row) => [momentToTheSecond(row.at), taskName(row.task, live), row.number, h("code", null, row.who), row.reason ?? row.error, row.times]),
+    newestFirst(rows).map((row) => [formatSeconds(row.at), taskName(row.task, live), row.number, h("code", null, row.who), row.reason ?? row.error, row.times]),
     { numbers: [2, 5], empty: "none since this process began" });
 }
 
 /** @param {Live} live */
 function news(live) {
   return table("What happened", ["when", "what", "task"],
-    newestFirst(live.rows("news")).map((row) => [momentToTheSecond(row.at), eventText(row), taskName(row.task, live)]),
+    newestFirst(live.rows("news")).map((row) => [formatSeconds(row.at), eventText(row), taskName(row.task, live)]),
     { empty: "nothing since this process began" });
 }
 

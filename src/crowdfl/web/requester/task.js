@@ -1,6 +1,6 @@
 // One task: where it stands, its money, its people, what it learnt, and the orders it can be given.
 import { h, table } from "../web/common/dom.js";
-import { duration, moment } from "../web/common/format.js";
+import { duration, formatTime } from "../web/common/format.js";
 import { actionButton, ask, button, card, messageOf, notice, stateTag } from "../web/common/parts.js";
 import { Refusal } from "../web/common/api.js";
 import { follow, get, post } from "./api.js";
@@ -30,15 +30,15 @@ export async function taskView(signal, id) {
   const place = h("div", null, h("p.soft", null, "asking SP …"));
   const money = moneyCard(task, signal);
   const invite = inviteCard(task, signal);
-  const learned = accuracyCard(task, signal);
+  const accuracy = accuracyCard(task, signal);
   const learnt = learntCard(task, signal);
   const orders = orderCard(task);
   const element = h("div", null,
     h("h1", null, task.purpose || "(no purpose)"),
     h("p.soft", null, `Profile ${task.profile}, ${task.key}, ${task.parameters.toLocaleString("en")} parameters, ${task.rounds} rounds, ${task.least} to ${task.most} people. Task `, h("code", null, task.task)),
-    place, money.element, invite.element, learned.element, modelCard(task, signal), learnt, orders.element,
+    place, money.element, invite.element, accuracy.element, modelCard(task, signal), learnt, orders.element,
     h("p", null, h("a", { href: `#/new/${task.task}` }, "Start another task from this one")));
-  void watch(task, place, [money.show, invite.show, learned.show, orders.show], signal);
+  void watch(task, place, [money.show, invite.show, accuracy.show, orders.show], signal);
   return { title: task.purpose || "Task", element };
 }
 
@@ -70,7 +70,7 @@ async function watch(task, place, listeners, signal) {
 /** @param {Task} task @param {Standing} standing */
 function standingCard(task, { status, waits, now }) {
   const rows = status.rounds.map(({ number, state, uploads, last_call }) => [
-    number, stateTag(state), uploads, state === "open" ? `until ${moment(last_call)} (${last_call > now ? duration(last_call - now) : "over"})` : ""]);
+    number, stateTag(state), uploads, state === "open" ? `until ${formatTime(last_call)} (${last_call > now ? duration(last_call - now) : "over"})` : ""]);
   const left = status.claim_seconds_left;
   return card("Where it stands",
     h("p.headline", { role: "status" }, stateTag(status.state), ` ${status.enrolled} of at most ${task.most} people have joined.`),

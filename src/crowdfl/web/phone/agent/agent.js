@@ -80,8 +80,7 @@ export class Agent {
   /**
    * Take part until the task has ended and is paid for; after an interruption, continue where it stopped. While another tab
    * runs, wait for its end. What does not pass by itself is thrown.
-   * @param {AbortSignal} [signal] Ends it.
-   * @returns {Promise<Outcome>}
+   * @param {AbortSignal} [signal] Ends it. @returns {Promise<Outcome>}
    */
   run(signal) {
     if (!this._running) {
@@ -246,8 +245,7 @@ export class Agent {
    * Repeat what may pass: a platform that is away, fails, has no room or no database. A refusal is final. A platform that was
    * restored may not know this participant until it enrols again: that is waited for a few minutes. Someone who has not joined
    * yet gets the error at once: the address may be wrong.
-   * @template T
-   * @param {() => Promise<T>} act @param {AbortSignal} stop
+   * @template T @param {() => Promise<T>} act @param {AbortSignal} stop
    */
   _patiently(act, stop) {
     let unknown = 0;
@@ -288,8 +286,7 @@ export class Agent {
 
 /**
  * A listener whose mistakes end nothing; they are reported as any error of the page.
- * @param {import("./participant_context.js").OnEvent} onEvent
- * @returns {import("./participant_context.js").OnEvent}
+ * @param {import("./participant_context.js").OnEvent} onEvent @returns {import("./participant_context.js").OnEvent}
  */
 function unbroken(onEvent) {
   return (what, details) => {

@@ -31,9 +31,7 @@ const RESTARTS = 5;
 
 export class Platform {
   /**
-   * @param {string} sp URL
-   * @param {string} kgc URL
-   * @param {typeof globalThis.fetch} [fetch]
+   * @param {string} sp URL @param {string} kgc URL @param {typeof globalThis.fetch} [fetch]
    * @param {import("./transport.js").TransportOptions & PlatformOptions} [options]
    */
   constructor(sp, kgc, fetch = globalThis.fetch.bind(globalThis), options = {}) {

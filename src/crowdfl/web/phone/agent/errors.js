@@ -15,10 +15,7 @@ export function isPlatforms(error) {
   return error instanceof ServiceError || passes(error);
 }
 
-/**
- * Whether the same may succeed later by itself.
- * @param {unknown} error
- */
+/** Whether the same may succeed later by itself. @param {unknown} error */
 export function passes(error) {
   return error instanceof CrowdFLError && error.passes;
 }

@@ -92,9 +92,7 @@ export class ParticipantContext {
 
   /**
    * Work that may take minutes: whoever stops the agent does not wait for it, and what it comes to is dropped.
-   * @template T
-   * @param {Promise<T>} work
-   * @returns {Promise<T>}
+   * @template T @param {Promise<T>} work @returns {Promise<T>}
    */
   unlessStopped(work) {
     const { signal } = this;

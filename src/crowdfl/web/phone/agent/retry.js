@@ -81,8 +81,7 @@ export class Attempts {
 
   /**
    * Count a failure and sleep; false, at once, where that would go past the deadline.
-   * @param {number} [atLeast]
-   * @param {(seconds: number) => void} [tell] Hears how long.
+   * @param {number} [atLeast] @param {(seconds: number) => void} [tell] Hears how long.
    */
   async wait(atLeast = 0, tell = () => {}) {
     const { clock, deadline, sleep: rest, signal } = this.backoff;
@@ -96,12 +95,9 @@ export class Attempts {
 
 /**
  * The call's result. An error that `passes` says yes to is waited out, until the deadline; others are thrown.
- * @template T
- * @param {() => Promise<T>} call
- * @param {Backoff} backoff
+ * @template T @param {() => Promise<T>} call @param {Backoff} backoff
  * @param {(error: unknown) => boolean | Promise<boolean>} passes
- * @param {(error: unknown, seconds: number) => void} [tell]
- * @returns {Promise<T>}
+ * @param {(error: unknown, seconds: number) => void} [tell] @returns {Promise<T>}
  */
 export async function retry(call, backoff, passes, tell = () => {}) {
   const attempts = backoff.start();

@@ -64,7 +64,7 @@ export class Rewards {
   }
 }
 
-/** That a reward is out of range, this device finds by itself: SP's word for it gives up nothing. @param {unknown} said @returns {never} */
-function hearsay(said) {
-  throw said instanceof RewardOutOfRange ? new NotReady(said.message) : said;
+/** That a reward is out of range, this device finds by itself: SP's word for it gives up nothing. @param {unknown} error @returns {never} */
+function hearsay(error) {
+  throw error instanceof RewardOutOfRange ? new NotReady(error.message) : error;
 }

@@ -79,21 +79,21 @@ async function roundsOf(kept, status) {
 }
 
 /**
- * @param {Holdings} kept @param {number} number @param {{state: string, deadline: number}} [said]
+ * @param {Holdings} kept @param {number} number @param {{state: string, deadline: number}} [known]
  * @returns {Promise<RoundView>}
  */
-async function roundOf(kept, number, said) {
+async function roundOf(kept, number, known) {
   const [before, average, reward, trained, receipt, lost, refused, nothing, noReward, givenUp, started] = await Promise.all(
     /** @type {const} */ (["before", "average", "reward", "trained", "receipt", "lost-receipt", "refused", "nothing", "no-reward",
       "given-up", "started"]).map((key) => kept.of(number, key)));
-  const state = said?.state ?? "unknown";
+  const state = known?.state ?? "unknown";
   const sending = (await kept.hasAny(number, "upload")) ? "sending" : "none";
   const training = started !== undefined && state === "open" ? "training" : "none";
   const without = refused ? "refused" : nothing ? "nothing" : sending === "none" ? training : sending;
   return {
     number,
     state,
-    deadline: said?.deadline ?? null,
+    deadline: known?.deadline ?? null,
     mine: receipt === undefined ? without : isLate(receipt) ? "late" : "arrived",
     accuracyBefore: before?.accuracy ?? null,
     accuracyAfter: average?.accuracy ?? null,

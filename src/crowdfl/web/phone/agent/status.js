@@ -8,9 +8,7 @@ import { unusable } from "./transport.js";
 const LONGEST_WORD = 2000; // characters
 
 /**
- * @param {Status} status
- * @param {number} rounds How many the task has, as its requester signed it.
- * @returns {Status}
+ * @param {Status} status @param {number} rounds How many the task has, as its requester signed it. @returns {Status}
  */
 export function requireStatus(status, rounds) {
   if (!isShort(status.state) || !isOptional(status.ended, isShort)) throw impossible("its state");

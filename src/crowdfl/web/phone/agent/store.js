@@ -80,10 +80,7 @@ export class Store {
     if (!(await this._write(task, put, remove))) throw forgotten();
   }
 
-  /**
-   * A task begins with its invitation; the first one stays.
-   * @param {string} task @param {object} invitation
-   */
+  /** A task begins with its invitation; the first one stays. @param {string} task @param {object} invitation */
   async open(task, invitation) {
     const place = /** @type {Place} */ (["blobs", task, INVITATION]);
     const put = /** @type {const} */ ([[place, invitation], [["blobs", task, "opened"], Date.now()]]);

@@ -11,10 +11,7 @@ export class OneTab {
 
   /**
    * As soon as no other tab has it.
-   * @template T
-   * @param {() => Promise<T>} act
-   * @param {AbortSignal} stop Ends the wait.
-   * @param {() => void} onWait
+   * @template T @param {() => Promise<T>} act @param {AbortSignal} stop Ends the wait. @param {() => void} onWait
    * @returns {Promise<T>}
    */
   async whenFree(act, stop, onWait) {
@@ -24,23 +21,14 @@ export class OneTab {
     return /** @type {LockManager} */ (this._locks).request(this._name, { signal: stop }, act);
   }
 
-  /**
-   * Now, or not at all.
-   * @template T
-   * @param {() => Promise<T>} act
-   * @returns {Promise<T>}
-   */
+  /** Now, or not at all. @template T @param {() => Promise<T>} act @returns {Promise<T>} */
   async now(act) {
     const done = await this._ifFree(act);
     if (done) return done.value;
     throw new Conflict("another tab of this browser takes part in this campaign: go on there, or close it");
   }
 
-  /**
-   * @template T
-   * @param {() => Promise<T>} act
-   * @returns {Promise<{value: T} | null>} null while another tab has it.
-   */
+  /** @template T @param {() => Promise<T>} act @returns {Promise<{value: T} | null>} null while another tab has it. */
   async _ifFree(act) {
     if (!this._locks) return { value: await act() };
     const only = async (/** @type {Lock | null} */ lock) => (lock ? { value: await act() } : null);

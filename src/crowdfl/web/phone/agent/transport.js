@@ -89,9 +89,7 @@ export class Service {
 
   /**
    * A reply, or a failure that may pass and how long the service asks to wait; what does not pass is thrown.
-   * @param {Request} request
-   * @param {boolean} [retimed]
-   * @returns {Promise<Reply | [Error, number]>}
+   * @param {Request} request @param {boolean} [retimed] @returns {Promise<Reply | [Error, number]>}
    */
   async _try(request, retimed = false) {
     /** @type {Reply} */

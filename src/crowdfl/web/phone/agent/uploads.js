@@ -89,9 +89,9 @@ export class Uploads {
   async encrypt(number, weights, samples) {
     const [task, bundle, keys] = [await this._context.shares(), await this._context.bundle(), await this._context.keys()];
     const made = await this._context.protocol.makeUpload(task, bundle, keys, await this._model.chain(), weights, samples, number);
-    const told = { samples, clipped: made.clipped, scaled: made.scaled };
-    if (await this._kept.add(named(number, "upload"), made.bytes, { [named(number, "trained")]: told })) {
-      this._context.tell("trained", { round: number, ...told });
+    const figures = { samples, clipped: made.clipped, scaled: made.scaled };
+    if (await this._kept.add(named(number, "upload"), made.bytes, { [named(number, "trained")]: figures })) {
+      this._context.tell("trained", { round: number, ...figures });
     }
   }
 

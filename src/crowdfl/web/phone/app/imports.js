@@ -10,9 +10,7 @@ import { DataMalformed } from "../protocol/errors.js";
 /** @typedef {import("../learning/csv.js").CsvTable} CsvTable */
 
 /**
- * @param {string} name
- * @param {string} text
- * @param {Recipe} recipe
+ * @param {string} name @param {string} text @param {Recipe} recipe
  * @returns {{ recordings: Recording[], words: string }} or DataMalformed with what to change.
  */
 export function importable(name, text, recipe) {

@@ -24,8 +24,7 @@ export function takeInvitation() {
 
 /**
  * The part of a pasted link that holds the invitation.
- * @param {string} pasted
- * @param {{ origin: string, host: string }} page
+ * @param {string} pasted @param {{ origin: string, host: string }} page
  */
 export function fragmentOf(pasted, page) {
   const text = pasted.trim();

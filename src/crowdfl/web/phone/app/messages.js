@@ -48,10 +48,7 @@ function isAway(wrong) {
   return wrong instanceof Error && /** @type {{ passes?: boolean }} */ (wrong).passes === true;
 }
 
-/**
- * What happened, and what to do.
- * @param {unknown} wrong
- */
+/** What happened, and what to do. @param {unknown} wrong */
 export function explain(wrong) {
   if (isAway(wrong) && !navigator.onLine) return "Your phone is offline. Connect it, then try again.";
   const error = wrong instanceof Error ? wrong : new Error(String(wrong));
@@ -62,8 +59,8 @@ export function explain(wrong) {
 /** The same of a link that cannot be read: only what is said about a link is for people. @param {unknown} wrong */
 export function explainLink(wrong) {
   const isBytes = wrong instanceof Error && BYTES.includes(wrong.name) && !wrong.message.startsWith("this link");
-  const said = isBytes ? "The link is damaged, perhaps a part of it is missing." : explain(wrong);
-  return `${said} Open it again from the message that you got, or scan the code once more.`;
+  const text = isBytes ? "The link is damaged, perhaps a part of it is missing." : explain(wrong);
+  return `${text} Open it again from the message that you got, or scan the code once more.`;
 }
 
 const BYTES = ["FormatError", "Truncated", "TrailingBytes", "LimitExceeded"]; // errors about them
@@ -75,9 +72,9 @@ export const plainly = (text) => text.replace(TURNING, "");
 
 /** @param {string} text */
 export function sentence(text) {
-  const said = plainly(text).trim();
-  if (!said) return "";
-  const whole = said[0].toUpperCase() + said.slice(1);
+  const plain = plainly(text).trim();
+  if (!plain) return "";
+  const whole = plain[0].toUpperCase() + plain.slice(1);
   return /[.!?]$/.test(whole) ? whole : `${whole}.`;
 }
 

@@ -3,9 +3,7 @@
 const SPACE = "http://www.w3.org/2000/svg";
 
 /**
- * @param {string} tag
- * @param {Record<string, string | number>} [attributes]
- * @param {...(Node | string)} children
+ * @param {string} tag @param {Record<string, string | number>} [attributes] @param {...(Node | string)} children
  * @returns {SVGElement}
  */
 function draw(tag, attributes = {}, ...children) {
@@ -45,9 +43,7 @@ function noise(x, y) {
   return draw("g", {}, ...dots);
 }
 
-/**
- * @param {number} fewest The least number of people in an average.
- */
+/** @param {number} fewest The least number of people in an average. */
 export function picture(fewest) {
   const described = draw("desc", { id: "picture-words" }, pictureWords(fewest));
   const named = draw("title", { id: "picture-title" }, "What leaves your phone");

@@ -11,10 +11,7 @@ export const CAMPAIGN_VIEWS = /** @type {const} */ ({
   settings: "Leave",
 });
 
-/**
- * @param {string} hash
- * @returns {Place} The list of campaigns where the words say nothing else.
- */
+/** @param {string} hash @returns {Place} The list of campaigns where the words say nothing else. */
 export function placeOf(hash) {
   const [mark, name = "", task = ""] = hash.split("/");
   const known = mark === "#" && Object.hasOwn(CAMPAIGN_VIEWS, name) && /^[0-9a-f]{1,64}$/.test(task);

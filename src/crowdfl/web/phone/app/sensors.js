@@ -33,8 +33,7 @@ export async function askForSensors() {
 
 /**
  * One event as numbers, or null where the device has no such sensor.
- * @param {DeviceMotionEvent} event
- * @param {number} channels 3: acceleration; 6: rotation too.
+ * @param {DeviceMotionEvent} event @param {number} channels 3: acceleration; 6: rotation too.
  * @returns {number[] | null}
  */
 export function sampleOf(event, channels) {

@@ -29,7 +29,7 @@ export class RecordingSession {
     this.label = "";
     this.id = "";
     this.saved = 0;
-    this.said = 0;
+    this.spokenAt = 0;
     this.busy = false;
     this.closed = false;
     this.saving = Promise.resolve();
@@ -72,7 +72,7 @@ export class RecordingSession {
     });
     this.label = label;
     this.id = `${new Date().toISOString()} ${crypto.randomUUID().slice(0, 8)}`;
-    this.saved = this.said = 0;
+    this.saved = this.spokenAt = 0;
     await recorder.start();
     if (this.closed) return recorder.stop(); // while the sensors woke up
     this.recorder = recorder;
@@ -113,8 +113,8 @@ export class RecordingSession {
       this.saved = seconds;
       this.save(this.recorder).catch((wrong) => this.trouble.replaceChildren(notice("bad", explain(wrong))));
     }
-    if (seconds - this.said >= SAID_EVERY) {
-      this.said = seconds;
+    if (seconds - this.spokenAt >= SAID_EVERY) {
+      this.spokenAt = seconds;
       this.say(this.words(this.recorder));
     }
   }

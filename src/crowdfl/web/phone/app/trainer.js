@@ -14,11 +14,7 @@ import { ENOUGH, notRecorded, waitingWords } from "./enough.js";
 /** @typedef {Awaited<ReturnType<PhoneTrainer["data"]>>} Data */
 
 export class PhoneTrainer {
-  /**
-   * @param {Store} store
-   * @param {string} task
-   * @param {(round: number, done: number, of: number) => void} onProgress
-   */
+  /** @param {Store} store @param {string} task @param {(round: number, done: number, of: number) => void} onProgress */
   constructor(store, task, onProgress) {
     this.store = store;
     this.task = task;
@@ -87,10 +83,7 @@ export class PhoneTrainer {
     return this.known;
   }
 
-  /**
-   * @template T
-   * @param {() => Promise<T>} act
-   */
+  /** @template T @param {() => Promise<T>} act */
   async orNothing(act) {
     try {
       return await act();

@@ -47,8 +47,7 @@ export function readCsv(text, fileName) {
 
 /**
  * Stretches of one label without a gap, in g and 2 rad/s.
- * @param {CsvTable} table @param {number} hertz The rate that they will be resampled to.
- * @param {() => string} [newId]
+ * @param {CsvTable} table @param {number} hertz The rate that they will be resampled to. @param {() => string} [newId]
  * @returns {Recording[]}
  */
 export function toRecordings({ times, signal, labels, channels }, hertz, newId = () => crypto.randomUUID()) {

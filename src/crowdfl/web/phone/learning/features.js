@@ -21,11 +21,7 @@ export function featuresPerWindow(name, length, channels) {
 /** @param {number} most @param {number} length */
 const frequencies = (most, length) => Math.min(most, length >> 1);
 
-/**
- * @param {FeatureName} name
- * @param {Windows} windows
- * @returns {Float32Array} A row of inputs per window.
- */
+/** @param {FeatureName} name @param {Windows} windows @returns {Float32Array} A row of inputs per window. */
 export function features(name, windows) {
   if (name === "flat") return windows.values;
   const { length } = windows;

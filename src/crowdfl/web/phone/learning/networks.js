@@ -14,8 +14,7 @@ export const noConvolutions = () =>
 /**
  * The layers of a recipe, or why they cannot be built. Softmax regression has none.
  * @param {{ learner: string, hidden: readonly (number | bigint)[], layers: readonly string[], labels: readonly string[] }} recipe
- * @param {number} inputs
- * @returns {Layer[]}
+ * @param {number} inputs @returns {Layer[]}
  */
 export function stackOf({ learner, hidden, layers, labels }, inputs) {
   if (learner === "softmax") return [];

@@ -123,8 +123,7 @@ export function permutation(seed, n) {
 
 /**
  * The seed of a round and a participant, as Python's `Training.at` derives it.
- * @param {number | bigint} seed @param {number} round @param {string} name
- * @returns {Promise<number>}
+ * @param {number | bigint} seed @param {number} round @param {string} name @returns {Promise<number>}
  */
 export async function trainingSeed(seed, round, name) {
   const text = new TextEncoder().encode(`${seed}/${round}/${name}`);

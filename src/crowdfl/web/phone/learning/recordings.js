@@ -34,8 +34,7 @@ export function roundToEven(value) {
 export const folded = (label) => label.toLowerCase().replaceAll("ß", "ss").replaceAll("ς", "σ");
 
 /**
- * @param {readonly Recording[]} recordings In the order that decides the order of the windows.
- * @param {Recipe} recipe
+ * @param {readonly Recording[]} recordings In the order that decides the order of the windows. @param {Recipe} recipe
  * @returns {Split} or NothingToContribute when no window is left to train on.
  */
 export function splitRecordings(recordings, recipe) {

@@ -31,11 +31,7 @@ const WIDE = 1n << BigInt(8 * SAMPLES_BYTES);
 const NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round";
 
 /**
- * @param {SharesTask} task
- * @param {Bundle} bundle
- * @param {Chain} chain
- * @param {Bytes} publication
- * @param {number} round
+ * @param {SharesTask} task @param {Bundle} bundle @param {Chain} chain @param {Bytes} publication @param {number} round
  * @returns {Promise<Opened>}
  */
 export async function readPublication(task, bundle, chain, publication, round) {
@@ -59,29 +55,19 @@ export async function readPublication(task, bundle, chain, publication, round) {
 
 /**
  * Why one's own upload was left out, by CSP's signed word; null if it was not.
- * @param {Opened} opened
- * @param {string} who
+ * @param {Opened} opened @param {string} who
  */
 export function standing(opened, who) {
   return opened.accepted.includes(who) ? null : (opened.rejected.get(who) ?? NOT_PASSED_ON);
 }
 
-/**
- * @param {Bytes} bytes
- * @param {Limit} limit
- * @returns {Publication}
- */
+/** @param {Bytes} bytes @param {Limit} limit @returns {Publication} */
 function parsePublication(bytes, limit) {
   const [sums, total, sealed, , record] = decode(PUBLICATION, ["bytes", "bytes", "bytes", "bytes", "bytes"], bytes, limit);
   return { sums, total, sealed, record };
 }
 
-/**
- * @param {Bytes} bytes
- * @param {Limit} limit
- * @param {Bytes} cspKey
- * @returns {Promise<RoundRecord>}
- */
+/** @param {Bytes} bytes @param {Limit} limit @param {Bytes} cspKey @returns {Promise<RoundRecord>} */
 async function parseRecord(bytes, limit, cspKey) {
   /** @type {import("./messages.js").FieldType[]} */
   const types = ["text", "number", "bytes", "list of text", "list of text", "list of text", "bytes", "bytes"];
@@ -96,12 +82,7 @@ async function parseRecord(bytes, limit, cspKey) {
   return { task, number, base, accepted, rejected: new Map(why) };
 }
 
-/**
- * @param {RoundRecord} record
- * @param {SharesTask} task
- * @param {number} round
- * @param {Chain} chain
- */
+/** @param {RoundRecord} record @param {SharesTask} task @param {number} round @param {Chain} chain */
 function checkRecord(record, task, round, chain) {
   if (record.task !== task.task || record.number !== BigInt(round)) {
     throw new ChainBroken(`what was published for round ${round} is of another round or task`);
@@ -115,22 +96,14 @@ function checkRecord(record, task, round, chain) {
   }
 }
 
-/**
- * @param {Publication} message
- * @param {SharesTask} task
- * @param {Bundle} bundle
- */
+/** @param {Publication} message @param {SharesTask} task @param {Bundle} bundle */
 function requireLengths({ sums, total }, task, bundle) {
   if (sums.length !== task.parameters * elementBytes(bundle.ringBits) || total.length !== SAMPLES_BYTES) {
     throw new LengthMismatch(`sums of ${sums.length} and a total of ${total.length} bytes: not those of this task`);
   }
 }
 
-/**
- * @param {Publication} message
- * @param {Place} place
- * @param {Bundle} bundle
- */
+/** @param {Publication} message @param {Place} place @param {Bundle} bundle */
 async function unmasked(message, place, bundle) {
   const context = place("crowdfl mask seed 1", utf8("participants"));
   const t = await openAudience(bundle.audience, message.sealed, context);

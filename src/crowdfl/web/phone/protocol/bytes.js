@@ -7,10 +7,7 @@ import { FormatError } from "./errors.js";
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/**
- * @param {...Uint8Array} parts
- * @returns {Bytes}
- */
+/** @param {...Uint8Array} parts @returns {Bytes} */
 export function concat(...parts) {
   const whole = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
   let place = 0;
@@ -26,19 +23,13 @@ export function hex(bytes) {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/**
- * @param {string} digits
- * @returns {Bytes}
- */
+/** @param {string} digits @returns {Bytes} */
 export function fromHex(digits) {
   if (!/^(?:[0-9a-fA-F]{2})*$/.test(digits)) throw new FormatError("expected hexadecimal digits");
   return Uint8Array.from({ length: digits.length / 2 }, (_, i) => parseInt(digits.slice(2 * i, 2 * i + 2), 16));
 }
 
-/**
- * @param {string} characters
- * @returns {Bytes}
- */
+/** @param {string} characters @returns {Bytes} */
 export function utf8(characters) {
   return /** @type {Bytes} */ (encoder.encode(characters));
 }
@@ -61,10 +52,7 @@ export function base64(bytes) {
   return btoa(characters);
 }
 
-/**
- * @param {string} digits With padding, and nothing else.
- * @returns {Bytes}
- */
+/** @param {string} digits With padding, and nothing else. @returns {Bytes} */
 export function fromBase64(digits) {
   if (digits.length % 4 || !/^[A-Za-z0-9+/]*={0,2}$/.test(digits)) throw new FormatError("a field is not valid base64");
   const characters = atob(digits);
@@ -76,21 +64,14 @@ export function base64url(bytes) {
   return base64(bytes).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 }
 
-/**
- * @param {string} digits Without padding.
- * @returns {Bytes}
- */
+/** @param {string} digits Without padding. @returns {Bytes} */
 export function fromBase64url(digits) {
   if (!/^[A-Za-z0-9_-]*$/.test(digits) || digits.length % 4 === 1) throw new FormatError("a field is not valid base64url");
   const padding = "=".repeat((4 - (digits.length % 4)) % 4);
   return fromBase64(digits.replaceAll("-", "+").replaceAll("_", "/") + padding);
 }
 
-/**
- * Four bytes, big-endian.
- * @param {number} number
- * @returns {Bytes}
- */
+/** Four bytes, big-endian. @param {number} number @returns {Bytes} */
 export function u32(number) {
   if (!Number.isInteger(number) || number < 0 || number > 0xffffffff) {
     throw new FormatError("a number does not fit into four bytes");
@@ -98,42 +79,31 @@ export function u32(number) {
   return Uint8Array.of(number >>> 24, number >>> 16, number >>> 8, number);
 }
 
-/**
- * @param {Uint8Array} a
- * @param {Uint8Array} b
- */
+/** @param {Uint8Array} a @param {Uint8Array} b */
 export function equal(a, b) {
   return a.length === b.length && a.every((byte, i) => byte === b[i]);
 }
 
-/**
- * @param {Bytes} bytes
- * @returns {Promise<Bytes>}
- */
+/** @param {Bytes} bytes @returns {Promise<Bytes>} */
 export async function sha256(bytes) {
   return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
 }
 
 /**
  * A label and parts that cannot be taken for other parts: each stands behind its length.
- * @param {string} label
- * @param {...Uint8Array} parts
+ * @param {string} label @param {...Uint8Array} parts
  */
 export function bind(label, ...parts) {
   return concat(utf8(label), ...parts.flatMap((part) => [u32(part.length), part]));
 }
 
-/**
- * @param {Uint8Array} bytes Big-endian.
- * @returns {bigint}
- */
+/** @param {Uint8Array} bytes Big-endian. @returns {bigint} */
 export function toNumber(bytes) {
   return bytes.length ? BigInt("0x" + hex(bytes)) : 0n;
 }
 
 /**
- * @param {bigint} number Not negative.
- * @param {number} [length] Without one: no leading zero bytes, and nothing for 0.
+ * @param {bigint} number Not negative. @param {number} [length] Without one: no leading zero bytes, and nothing for 0.
  * @returns {Bytes}
  */
 export function fromNumber(number, length) {

@@ -22,11 +22,7 @@ const ROUND_BYTES = 4;
 const HEAD = ROUND_BYTES + HASH_BYTES;
 const LARGEST = 2n ** 62n; // of a weight in units: two of them can still be added
 
-/**
- * @param {SharesTask} task
- * @param {Float64Array} initial
- * @returns {Promise<Chain>}
- */
+/** @param {SharesTask} task @param {Float64Array} initial @returns {Promise<Chain>} */
 export async function startChain(task, initial) {
   if (initial.length !== task.parameters) {
     throw new LengthMismatch(`${initial.length} weights where the model has ${task.parameters}`);
@@ -36,11 +32,7 @@ export async function startChain(task, initial) {
   return { number: 0, base, weights: inUnits(initial, task.unit), moments };
 }
 
-/**
- * @param {Float64Array} initial
- * @param {number} unit
- * @returns {Integers}
- */
+/** @param {Float64Array} initial @param {number} unit @returns {Integers} */
 function inUnits(initial, unit) {
   const weights = new BigInt64Array(initial.length);
   initial.forEach((weight, i) => {
@@ -59,11 +51,7 @@ function inRange(weight) {
 
 /**
  * The next model: `change` is what the round's average is from this one.
- * @param {SharesTask} task
- * @param {Chain} chain
- * @param {number} number
- * @param {Bytes} base
- * @param {Integers} change
+ * @param {SharesTask} task @param {Chain} chain @param {number} number @param {Bytes} base @param {Integers} change
  * @returns {Chain}
  */
 export function after(task, chain, number, base, change) {
@@ -76,37 +64,24 @@ export function after(task, chain, number, base, change) {
   return { number, base, weights: moved(chain, step.change), moments: step.moments };
 }
 
-/**
- * @param {Chain} chain
- * @param {Integers} change
- * @returns {Integers}
- */
+/** @param {Chain} chain @param {Integers} change @returns {Integers} */
 function moved({ weights }, change) {
   return weights.map((weight, i) => inRange(weight + change[i]));
 }
 
-/**
- * The same on every device that has read the same rounds, and on no other.
- * @param {Chain} chain
- */
+/** The same on every device that has read the same rounds, and on no other. @param {Chain} chain */
 export async function stateDigest(chain) {
   return hex(await sha256(concat(utf8("crowdfl state 1"), chainToBytes(chain))));
 }
 
-/**
- * @param {Bytes} base
- * @param {Bytes} record
- * @param {Bytes} publication
- */
+/** @param {Bytes} base @param {Bytes} record @param {Bytes} publication */
 export async function nextBase(base, record, publication) {
   return sha256(concat(utf8("crowdfl next base 1"), base, await sha256(record), await sha256(publication)));
 }
 
 /**
  * What everything of one round is bound to: the task, the round, the model that it starts from.
- * @param {SharesTask} task
- * @param {number} round
- * @param {Bytes} base
+ * @param {SharesTask} task @param {number} round @param {Bytes} base
  * @returns {(label: string, ...parts: Uint8Array[]) => Bytes}
  */
 export function placeOf(task, round, base) {
@@ -116,18 +91,14 @@ export function placeOf(task, round, base) {
 }
 
 /**
- * @param {Integers} sums
- * @param {bigint} total
+ * @param {Integers} sums @param {bigint} total
  * @returns {Integers} sums / total, to the nearest integer, halves to the even one.
  */
 export function roundedQuotient(sums, total) {
   return sums.map((sum) => nearest(sum, total));
 }
 
-/**
- * @param {bigint} sum
- * @param {bigint} total
- */
+/** @param {bigint} sum @param {bigint} total */
 function nearest(sum, total) {
   let quotient = sum / total;
   let rest = sum - quotient * total;
@@ -138,19 +109,12 @@ function nearest(sum, total) {
   return 2n * rest + (quotient & 1n) > total ? quotient + 1n : quotient;
 }
 
-/**
- * @param {Chain} chain
- * @returns {Bytes}
- */
+/** @param {Chain} chain @returns {Bytes} */
 export function chainToBytes(chain) {
   return concat(u32(chain.number), chain.base, littleEndian(chain.weights), ...chain.moments.map(littleEndian));
 }
 
-/**
- * @param {Bytes} bytes
- * @param {Pick<SharesTask, "parameters" | "step">} task
- * @returns {Chain}
- */
+/** @param {Bytes} bytes @param {Pick<SharesTask, "parameters" | "step">} task @returns {Chain} */
 export function chainFromBytes(bytes, { parameters, step }) {
   const [width, count] = [8 * parameters, momentCount(step)];
   if (bytes.length !== HEAD + width * (1 + count)) {
@@ -165,10 +129,7 @@ export function chainFromBytes(bytes, { parameters, step }) {
   return { number, base: bytes.slice(ROUND_BYTES, HEAD), weights: new BigInt64Array(part(0)), moments };
 }
 
-/**
- * @param {Chain} chain
- * @param {number} unit
- */
+/** @param {Chain} chain @param {number} unit */
 export function chainWeights(chain, unit) {
   const weights = new Float64Array(chain.weights.length);
   for (let i = 0; i < weights.length; i += 1) weights[i] = Number(chain.weights[i]) / unit;

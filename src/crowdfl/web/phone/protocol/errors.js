@@ -1,5 +1,5 @@
-// Every error that this page raises on purpose: the names and the tree of crowdfl/errors.py, so that a service's refusal is the
-// same error here as there. What only servers and files raise is left out.
+// Every error that this page raises or asks about: names of crowdfl/errors.py, below the same kinds, so that a service's refusal is
+// the same error here as there. Another refusal is a ServiceError with the service's words.
 
 import * as known from "./errors.js";
 
@@ -18,47 +18,20 @@ export class CrowdFLError extends Error {
 /** A task that this page cannot take part in: of another profile, with a learner that it lacks, or the browser is too old. */
 export class UnsupportedTask extends CrowdFLError {}
 
-/** Something is wrong with a key. */
-export class KeyMaterialError extends CrowdFLError {}
-
 /** The numbers given do not form a key. */
-export class InvalidKey extends KeyMaterialError {}
+export class InvalidKey extends CrowdFLError {}
 
 /** Two values belong to different keys. */
-export class KeyMismatch extends KeyMaterialError {}
-
-/** A number is not a ciphertext under this key. */
-export class CiphertextError extends CrowdFLError {}
-
-/** A ciphertext is zero, negative, or not below N^2. */
-export class CiphertextOutOfRange extends CiphertextError {}
-
-/** A ciphertext shares a factor with N. */
-export class NotAUnit extends CiphertextError {}
-
-/** A plaintext or scalar is outside (-N/2, N/2). */
-export class PlaintextOutOfRange extends CrowdFLError {}
-
-/** A float, a text or a truth value was given where an integer is expected. */
-export class NotAnInteger extends CrowdFLError {}
-
-/** A model cannot be encoded as integers. */
-export class EncodingError extends CrowdFLError {}
+export class KeyMismatch extends CrowdFLError {}
 
 /** A weight is NaN or infinite. */
-export class NotFinite extends EncodingError {}
+export class NotFinite extends CrowdFLError {}
 
 /** A number does not fit the place meant for it. */
 export class WidthError extends CrowdFLError {}
 
-/** The bounds of a task cannot be packed under its key. */
-export class WidthBudgetExceeded extends WidthError {}
-
 /** A value is outside the bound of its slot. */
 export class SlotOverflow extends WidthError {}
-
-/** More uploads than the width budget allows. */
-export class TooManyUploads extends WidthError {}
 
 /** Two vectors that must be equally long are not. */
 export class LengthMismatch extends CrowdFLError {}
@@ -77,9 +50,6 @@ export class UnsupportedVersion extends FormatError {}
 
 /** The bytes announce more than the receiver allows. */
 export class LimitExceeded extends FormatError {}
-
-/** The file of an upload is missing, or does not hold what was acknowledged. */
-export class UploadDamaged extends FormatError {}
 
 /** A sealed message is not for this reader or this place, or was altered. */
 export class SealBroken extends CrowdFLError {}
@@ -102,12 +72,6 @@ export class NothingToContribute extends ProtocolError {}
 /** A result of so few participants would reveal one of them. */
 export class TooFewParticipants extends ProtocolError {}
 
-/** A mask seed would serve a second sum. */
-export class SeedReused extends ProtocolError {}
-
-/** More rounds than the task's bounds were computed for. */
-export class RoundsExhausted extends ProtocolError {}
-
 /** The task was made without rewards. */
 export class RewardsOff extends ProtocolError {}
 
@@ -116,21 +80,6 @@ export class ModelMismatch extends ProtocolError {}
 
 /** This participant has another upload in the round already, or the same bytes were uploaded before. */
 export class AlreadyCounted extends ProtocolError {}
-
-/** A request that is not the next step of its round, or not the one that this step was answered for. */
-export class OutOfTurn extends ProtocolError {}
-
-/** CSP answers this round no more: the round is void. */
-export class RoundEnded extends ProtocolError {}
-
-/** A reply of CSP that a round was computed with is missing or altered: no other may take its place, the round is void. */
-export class ReplyLost extends RoundEnded {}
-
-/** What KGC dealt for a round is missing, truncated, altered, or was used before: the round cannot be computed. */
-export class DealtMaterialDamaged extends RoundEnded {}
-
-/** A sum of updates to this very model was opened before: a second one could single somebody out. */
-export class BaseSpent extends RoundEnded {}
 
 /** An update to another model than the one that this round starts from. */
 export class WrongBase extends ProtocolError {}
@@ -165,9 +114,6 @@ export class DocumentError extends CampaignError {}
 /** There is no such task here. */
 export class UnknownTask extends CampaignError {}
 
-/** A task asks for more than this service grants, or its requester has too many. */
-export class QuotaExceeded extends CampaignError {}
-
 /** Nobody of that name is enrolled in the task. */
 export class UnknownParticipant extends CampaignError {}
 
@@ -189,9 +135,6 @@ export class NotReady extends CampaignError {}
 /** The same name was used with other contents. */
 export class Conflict extends CampaignError {}
 
-/** A movement of that name was made with other contents. */
-export class LedgerConflict extends Conflict {}
-
 /** This is not for this caller. */
 export class Forbidden extends CampaignError {}
 
@@ -201,73 +144,22 @@ export class RoundNotOpen extends CampaignError {}
 /** The upload missed its round. */
 export class TooLate extends CampaignError {}
 
-/** The task is not over, or rewards can still be claimed: nothing of it is erased. */
-export class TaskNotEnded extends CampaignError {}
-
-/** An account does not hold enough money. */
-export class NotEnoughMoney extends CampaignError {}
-
-/** The task has no deposit of that name. */
-export class UnknownDeposit extends CampaignError {}
-
-/** The deposit was announced with another amount, or was decided otherwise before. */
-export class DepositRefused extends CampaignError {}
-
-/** The task has no payment to that participant. */
-export class UnknownPayment extends CampaignError {}
-
-/** A payment was not made, or nobody knows whether it was. */
-export class PaymentError extends CampaignError {}
-
-/** The payout program says that it did not pay: it can be run again. */
-export class PaymentFailed extends PaymentError {}
-
-/** The payout program may have paid or not: check with your bank before it is run again. */
-export class PaymentUnknown extends PaymentError {}
-
 /** Data or models cannot be used for training. */
 export class LearningError extends CrowdFLError {}
-
-/** A data set, or a person in it, is not there. */
-export class DataMissing extends LearningError {}
-
-/** A data file is not the one it should be. */
-export class DataAltered extends LearningError {}
 
 /** Windows and labels do not fit together. */
 export class DataMalformed extends LearningError {}
 
-/** A package that training needs is not installed. */
-export class LearningUnavailable extends LearningError {}
-
-/** A database cannot be used. */
-export class StoreError extends CrowdFLError {}
-
 /** The database cannot be reached, or stays locked for too long. */
-export class StoreUnavailable extends StoreError {
+export class StoreUnavailable extends CrowdFLError {
   passes = true;
 }
-
-/** Someone other than the owner could read the database's file, which holds secrets. */
-export class StoreExposed extends StoreError {}
-
-/** The database lacks tables or columns that this program needs: migrate it. */
-export class StoreOutdated extends StoreError {}
-
-/** A newer program has changed the database: update this one. */
-export class StoreTooNew extends StoreError {}
 
 /** A service refuses, or cannot be used. */
 export class ServiceError extends CrowdFLError {}
 
 /** The request carries no credential, or none that is known here. */
 export class NotAuthenticated extends ServiceError {}
-
-/** The token was good until a time that has passed. */
-export class TokenExpired extends NotAuthenticated {}
-
-/** The connection does not prove the key that this service knows of the token's role. */
-export class KeyNotProven extends NotAuthenticated {}
 
 /** The other side speaks another version of the protocol between roles. */
 export class WrongProtocol extends ServiceError {}
@@ -277,11 +169,6 @@ export class PlainHttpRefused extends ServiceError {}
 
 /** The service has no room left on its disk. */
 export class StorageFull extends ServiceError {
-  passes = true;
-}
-
-/** The request came in too slowly: send it faster, or in smaller pieces. */
-export class TooSlow extends ServiceError {
   passes = true;
 }
 
@@ -299,18 +186,14 @@ export class Cancelled extends CrowdFLError {}
 const PROBLEM_TYPE = "urn:crowdfl:problem:";
 const LATER = [408, 425, 429]; // refusals that pass; so does every 5xx
 
-/**
- * `TooLate` as `too-late`.
- * @param {string} name
- */
+/** `TooLate` as `too-late`. @param {string} name */
 function slugOf(name) {
   return name.replace(/(?<=[a-z])(?=[A-Z])/g, "-").toLowerCase();
 }
 
 /**
  * Text of another party, as one line: what could forge a line or turn it around is replaced, and the rest is cut off.
- * @param {string} text
- * @param {number} [most]
+ * @param {string} text @param {number} [most]
  */
 export function printable(text, most = 2000) {
   const cut = Array.from(text).slice(0, most).join("");
@@ -329,19 +212,18 @@ function namedBy(slug) {
 
 /**
  * The error that a service raised, from its answer; one that may pass by itself says so, whatever its name.
- * @param {number} status
- * @param {unknown} problem The answer's JSON (RFC 9457), or anything else.
+ * @param {number} status @param {unknown} problem The answer's JSON (RFC 9457), or anything else.
  */
 export function errorFrom(status, problem) {
   const fields = /** @type {Record<string, unknown>} */ (problem && typeof problem === "object" ? problem : {});
   const type = String(fields.type ?? "");
   const own = type.startsWith(PROBLEM_TYPE);
   const slug = own ? type.slice(PROBLEM_TYPE.length) : type;
-  const told = printable(String(fields.detail || fields.title || `the service answered with status ${status}`));
-  if (slug === "invalid-request") return new FormatError(printable(`${told} ${JSON.stringify(fields.errors ?? "")}`));
+  const words = printable(String(fields.detail || fields.title || `the service answered with status ${status}`));
+  if (slug === "invalid-request") return new FormatError(printable(`${words} ${JSON.stringify(fields.errors ?? "")}`));
   const later = status >= 500 || LATER.includes(status);
   // A refusal of the service's own by a name that is not known here is final; a proxy in between has no name for it.
-  const error = new (namedBy(slug) ?? (own && !later ? ServiceError : ServiceUnavailable))(told);
+  const error = new (namedBy(slug) ?? (own && !later ? ServiceError : ServiceUnavailable))(words);
   error.passes = error.passes || later;
   return error;
 }

@@ -19,20 +19,13 @@ const LONGEST_NUMBER = 4096; // bytes
 /** For messages that hold no model. */
 export const SMALL = { field: 100_000, entries: 10_000 };
 
-/**
- * @param {number} kind
- * @param {readonly Field[]} fields
- * @returns {Bytes}
- */
+/** @param {number} kind @param {readonly Field[]} fields @returns {Bytes} */
 export function encode(kind, fields) {
   const bodies = fields.map(encodeField);
   return concat(utf8(MAGIC), Uint8Array.of(VERSION, kind), ...bodies.flatMap((body) => [u32(body.length), body]));
 }
 
-/**
- * @param {Field} value
- * @returns {Uint8Array}
- */
+/** @param {Field} value @returns {Uint8Array} */
 function encodeField(value) {
   if (value instanceof Uint8Array) return value;
   if (typeof value === "string") return utf8(value);
@@ -43,10 +36,7 @@ function encodeField(value) {
 
 /**
  * The fields of a message: bytes, text as strings, numbers as bigint, lists as arrays.
- * @param {number} kind
- * @param {readonly FieldType[]} types
- * @param {Uint8Array} bytes
- * @param {Limit} [limit]
+ * @param {number} kind @param {readonly FieldType[]} types @param {Uint8Array} bytes @param {Limit} [limit]
  * @returns {any[]} As `types` says: whoever calls knows.
  */
 export function decode(kind, types, bytes, limit = SMALL) {
@@ -57,10 +47,7 @@ export function decode(kind, types, bytes, limit = SMALL) {
   return fields;
 }
 
-/**
- * @param {number} kind
- * @param {Uint8Array} bytes
- */
+/** @param {number} kind @param {Uint8Array} bytes */
 function checkHeader(kind, bytes) {
   if (bytes.length < HEADER) throw new Truncated(`${bytes.length} bytes are not a message`);
   if (String.fromCharCode(...bytes.subarray(0, 4)) !== MAGIC) throw new FormatError("these bytes are not a CrowdFL message");
@@ -72,11 +59,7 @@ function checkHeader(kind, bytes) {
 
 /** Fields behind their lengths, one after the other. */
 class Reader {
-  /**
-   * @param {Uint8Array} bytes
-   * @param {number} place
-   * @param {number} longest
-   */
+  /** @param {Uint8Array} bytes @param {number} place @param {number} longest */
   constructor(bytes, place, longest) {
     this.bytes = bytes;
     this.place = place;
@@ -101,12 +84,7 @@ class Reader {
   }
 }
 
-/**
- * @param {Uint8Array} body
- * @param {FieldType} type
- * @param {Limit} limit
- * @returns {unknown}
- */
+/** @param {Uint8Array} body @param {FieldType} type @param {Limit} limit @returns {unknown} */
 function decodeField(body, type, limit) {
   if (type === "bytes") return body;
   if (type === "text") return text(body);
@@ -120,11 +98,7 @@ function decodeNumber(body) {
   return toNumber(body);
 }
 
-/**
- * @param {Uint8Array} body
- * @param {Type} type
- * @param {Limit} limit
- */
+/** @param {Uint8Array} body @param {Type} type @param {Limit} limit */
 function decodeList(body, type, limit) {
   const reader = new Reader(body, 0, limit.field);
   const entries = [];

@@ -12,9 +12,7 @@ export const PROTOCOL_HEADER = "X-CrowdFL-Protocol";
 export const DIGEST_HEADER = "X-Content-SHA256";
 
 /**
- * @param {Keys} keys
- * @param {string} method In capitals.
- * @param {string} target The path with its query, as SP sees it.
+ * @param {Keys} keys @param {string} method In capitals. @param {string} target The path with its query, as SP sees it.
  * @param {Bytes} body Empty where there is none.
  * @param {number} seconds Now, since 1970, by SP's clock; at most five minutes off.
  * @returns {Promise<Record<string, string>>}

@@ -20,11 +20,7 @@ const MODULUS = 1n << BigInt(8 * AMOUNT_BYTES);
 
 /**
  * Millionths; a reward outside the round's budget is refused.
- * @param {SharesTask} task
- * @param {Bundle} bundle
- * @param {Keys} keys
- * @param {Bytes} envelope
- * @param {number} round
+ * @param {SharesTask} task @param {Bundle} bundle @param {Keys} keys @param {Bytes} envelope @param {number} round
  * @returns {Promise<bigint>}
  */
 export async function openReward(task, bundle, keys, envelope, round) {
@@ -40,30 +36,19 @@ export async function openReward(task, bundle, keys, envelope, round) {
   return payable((((toNumber(v) - message.mask) % MODULUS) + MODULUS) % MODULUS, task.payment);
 }
 
-/**
- * @param {SharesTask} task
- * @param {Bundle} bundle
- * @param {Bytes} bytes
- * @returns {Envelope}
- */
+/** @param {SharesTask} task @param {Bundle} bundle @param {Bytes} bytes @returns {Envelope} */
 function parseEnvelope(task, bundle, bytes) {
   const [mask, salt, sealed] = decode(ENVELOPE, ["number", "bytes", "bytes"], bytes, limitsOf(task, bundle));
   return { mask, salt, sealed };
 }
 
-/**
- * @param {bigint} amount
- * @param {bigint} budget
- */
+/** @param {bigint} amount @param {bigint} budget */
 function payable(amount, budget) {
   if (amount <= budget) return amount;
   throw new RewardOutOfRange("this reward is below zero or above the round's budget: somebody in that round has cheated");
 }
 
-/**
- * @param {bigint} mask
- * @param {Bytes} salt
- */
+/** @param {bigint} mask @param {Bytes} salt */
 function commit(mask, salt) {
   const length = Uint8Array.of(salt.length >>> 8, salt.length);
   return sha256(concat(utf8("crowdfl commitment 1"), length, salt, fromNumber(mask)));
@@ -71,11 +56,8 @@ function commit(mask, salt) {
 
 /**
  * The signed claim for these rewards; each is opened and checked again. A claim is paid once.
- * @param {SharesTask} task
- * @param {Keys} keys
- * @param {readonly { round: number, envelope: Bytes }[]} rewards
- * @param {Bundle} bundle
- * @returns {Promise<Bytes>}
+ * @param {SharesTask} task @param {Keys} keys @param {readonly { round: number, envelope: Bytes }[]} rewards
+ * @param {Bundle} bundle @returns {Promise<Bytes>}
  */
 export async function makeClaim(task, keys, rewards, bundle) {
   requireRewards(task);

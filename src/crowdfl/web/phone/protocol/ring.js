@@ -9,10 +9,7 @@ const WORD = 8;
 
 /**
  * The first bytes of the stream of a seed and a context. A seed and a context serve one purpose ever.
- * @param {Bytes} seed
- * @param {Bytes} context
- * @param {number} length
- * @returns {Promise<Bytes>}
+ * @param {Bytes} seed @param {Bytes} context @param {number} length @returns {Promise<Bytes>}
  */
 export async function expand(seed, context, length) {
   if (seed.length !== SEED_BYTES) throw new LengthMismatch(`a seed has ${SEED_BYTES} bytes, not ${seed.length}`);
@@ -23,10 +20,7 @@ export async function expand(seed, context, length) {
   return new Uint8Array(await crypto.subtle.encrypt(counter, key, new Uint8Array(length)));
 }
 
-/**
- * Bytes of an element.
- * @param {number} bits 8, 16, ... 64.
- */
+/** Bytes of an element. @param {number} bits 8, 16, ... 64. */
 export function elementBytes(bits) {
   if (!Number.isInteger(bits) || bits % 8 || bits < 8 || bits > 64) {
     throw new WidthError(`a ring has 8, 16, ... or 64 bits, not ${bits}`);
@@ -36,10 +30,7 @@ export function elementBytes(bits) {
 
 /**
  * Numbers minus elements, as elements: what is left of an update for SP.
- * @param {BigInt64Array<ArrayBuffer>} numbers
- * @param {Uint8Array} elements
- * @param {number} bits
- * @returns {Bytes}
+ * @param {BigInt64Array<ArrayBuffer>} numbers @param {Uint8Array} elements @param {number} bits @returns {Bytes}
  */
 export function minusElements(numbers, elements, bits) {
   const width = elementBytes(bits);
@@ -59,10 +50,7 @@ export function minusElements(numbers, elements, bits) {
 
 /**
  * Elements minus elements, as the numbers in [-2^(bits-1), 2^(bits-1)).
- * @param {Uint8Array} a
- * @param {Uint8Array} b
- * @param {number} bits
- * @returns {BigInt64Array<ArrayBuffer>}
+ * @param {Uint8Array} a @param {Uint8Array} b @param {number} bits @returns {BigInt64Array<ArrayBuffer>}
  */
 export function signedDifference(a, b, bits) {
   const width = elementBytes(bits);
@@ -90,11 +78,7 @@ export class Integers64 {
     this.halves = new Int32Array(this.values.buffer);
   }
 
-  /**
-   * @param {number} place
-   * @param {number} a Both are whole numbers.
-   * @param {number} b
-   */
+  /** @param {number} place @param {number} a Both are whole numbers. @param {number} b */
   setProduct(place, a, b) {
     const product = a * b;
     if (Number.isSafeInteger(product)) {
@@ -114,27 +98,17 @@ export function littleEndian(numbers) {
   return new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength);
 }
 
-/**
- * @param {Uint8Array} bytes
- * @param {number} expected
- */
+/** @param {Uint8Array} bytes @param {number} expected */
 function requireLength(bytes, expected) {
   if (bytes.length !== expected) throw new LengthMismatch(`${bytes.length} bytes where ${expected} are expected`);
 }
 
-/**
- * A little-endian number of any length.
- * @param {Uint8Array} bytes
- */
+/** A little-endian number of any length. @param {Uint8Array} bytes */
 export function fromLittleEndian(bytes) {
   return bytes.reduceRight((number, byte) => (number << 8n) | BigInt(byte), 0n);
 }
 
-/**
- * @param {bigint} number Taken modulo 2^(8 length).
- * @param {number} length
- * @returns {Bytes}
- */
+/** @param {bigint} number Taken modulo 2^(8 length). @param {number} length @returns {Bytes} */
 export function toLittleEndian(number, length) {
   return Uint8Array.from({ length }, (_, i) => Number((number >> BigInt(8 * i)) & 255n));
 }

@@ -18,22 +18,15 @@ const suite = new CipherSuite({
 
 /**
  * HPKE to whoever owns this X25519 public key: 32 bytes of encapsulated key, then the ciphertext.
- * @param {Bytes} reader
- * @param {Bytes} plaintext
- * @param {Bytes} context
- * @param {CryptoKeyPair} [ephemeral] For vectors only: a fresh one is drawn for each seal.
- * @returns {Promise<Bytes>}
+ * @param {Bytes} reader @param {Bytes} plaintext @param {Bytes} context
+ * @param {CryptoKeyPair} [ephemeral] For vectors only: a fresh one is drawn for each seal. @returns {Promise<Bytes>}
  */
 export async function sealTo(reader, plaintext, context, ephemeral) {
   const sender = await senderTo(reader, context, ephemeral);
   return concat(new Uint8Array(sender.enc), new Uint8Array(await sender.seal(plaintext)));
 }
 
-/**
- * @param {Bytes} reader
- * @param {Bytes} info
- * @param {CryptoKeyPair} [ekm]
- */
+/** @param {Bytes} reader @param {Bytes} info @param {CryptoKeyPair} [ekm] */
 async function senderTo(reader, info, ekm) {
   try {
     const recipientPublicKey = await suite.kem.deserializePublicKey(reader);
@@ -44,9 +37,7 @@ async function senderTo(reader, info, ekm) {
 }
 
 /**
- * @param {CryptoKeyPair} reading The private half never leaves WebCrypto.
- * @param {Bytes} sealed
- * @param {Bytes} context
+ * @param {CryptoKeyPair} reading The private half never leaves WebCrypto. @param {Bytes} sealed @param {Bytes} context
  * @returns {Promise<Bytes>}
  */
 export async function openSealed(reading, sealed, context) {
@@ -60,10 +51,8 @@ export async function openSealed(reading, sealed, context) {
 }
 
 /**
- * @param {Bytes} key What the members of an audience share.
- * @param {Bytes} sealed A salt, then the ciphertext.
- * @param {Bytes} context
- * @returns {Promise<Bytes>}
+ * @param {Bytes} key What the members of an audience share. @param {Bytes} sealed A salt, then the ciphertext.
+ * @param {Bytes} context @returns {Promise<Bytes>}
  */
 export async function openAudience(key, sealed, context) {
   if (key.length !== KEY_BYTES) throw new InvalidKey(`an audience key has ${KEY_BYTES} bytes, not ${key.length}`);
@@ -76,11 +65,7 @@ export async function openAudience(key, sealed, context) {
   }
 }
 
-/**
- * @param {Bytes} input
- * @param {Bytes} salt
- * @param {Bytes} info
- */
+/** @param {Bytes} input @param {Bytes} salt @param {Bytes} info */
 async function hkdf(input, salt, info) {
   const key = await crypto.subtle.importKey("raw", input, "HKDF", false, ["deriveBits"]);
   return crypto.subtle.deriveBits({ name: "HKDF", hash: "SHA-256", salt, info }, key, 8 * KEY_BYTES);
@@ -88,9 +73,7 @@ async function hkdf(input, salt, info) {
 
 /**
  * Throws `BadSignature` unless the owner of `key` signed this message.
- * @param {Bytes} key
- * @param {Bytes} message
- * @param {Bytes} signature
+ * @param {Bytes} key @param {Bytes} message @param {Bytes} signature
  */
 export async function verify(key, message, signature) {
   if (!(await isSigned(key, message, signature))) {
@@ -98,11 +81,7 @@ export async function verify(key, message, signature) {
   }
 }
 
-/**
- * @param {Bytes} key
- * @param {Bytes} message
- * @param {Bytes} signature
- */
+/** @param {Bytes} key @param {Bytes} message @param {Bytes} signature */
 async function isSigned(key, message, signature) {
   try {
     const signer = await crypto.subtle.importKey("raw", key, SIGNING, false, ["verify"]);
@@ -112,11 +91,7 @@ async function isSigned(key, message, signature) {
   }
 }
 
-/**
- * @param {{ signing: CryptoKeyPair }} keys
- * @param {Bytes} message
- * @returns {Promise<Bytes>}
- */
+/** @param {{ signing: CryptoKeyPair }} keys @param {Bytes} message @returns {Promise<Bytes>} */
 export async function sign(keys, message) {
   return new Uint8Array(await crypto.subtle.sign(SIGNING, keys.signing.privateKey, message));
 }

@@ -10,20 +10,14 @@ import { SlotOverflow } from "./errors.js";
 const TINY = 2 ** -256; // less is 0: some programs' doubles have no subnormal numbers
 const LARGEST = 2 ** 62; // units
 
-/**
- * How many arrays of doubles a reader carries from round to round.
- * @param {ServerStep | null} step
- */
+/** How many arrays of doubles a reader carries from round to round. @param {ServerStep | null} step */
 export function momentCount(step) {
   return step === null ? 0 : step.kind === "fedadam" ? 2 : 1;
 }
 
 /**
  * What is added to the model, in units, from what the average would add; and the moments after it.
- * @param {ServerStep} step
- * @param {number} unit
- * @param {Integers} change
- * @param {readonly Floats[]} moments
+ * @param {ServerStep} step @param {number} unit @param {Integers} change @param {readonly Floats[]} moments
  * @returns {{ change: Integers, moments: Floats[] }}
  */
 export function applyStep(step, unit, change, moments) {
@@ -37,10 +31,7 @@ export function applyStep(step, unit, change, moments) {
 }
 
 /**
- * @param {ServerStep} step
- * @param {number} g
- * @param {readonly Floats[]} before
- * @param {readonly Floats[]} after
+ * @param {ServerStep} step @param {number} g @param {readonly Floats[]} before @param {readonly Floats[]} after
  * @param {number} i
  */
 function momentum({ rate, momentum: keep }, g, [m], [next], i) {
@@ -49,10 +40,7 @@ function momentum({ rate, momentum: keep }, g, [m], [next], i) {
 }
 
 /**
- * @param {ServerStep} step
- * @param {number} g
- * @param {readonly Floats[]} before
- * @param {readonly Floats[]} after
+ * @param {ServerStep} step @param {number} g @param {readonly Floats[]} before @param {readonly Floats[]} after
  * @param {number} i
  */
 function adam({ rate, momentum: keep, squares, floor }, g, [m, v], [mean, square], i) {
@@ -72,10 +60,7 @@ function whole(step) {
   throw new SlotOverflow("the server step takes a weight out of range: this task's `server_rate` is too large; tell the requester");
 }
 
-/**
- * The nearest integer, halves to the even one: NumPy's rint.
- * @param {number} value
- */
+/** The nearest integer, halves to the even one: NumPy's rint. @param {number} value */
 export function rint(value) {
   const up = Math.round(value);
   return up - value === 0.5 && up % 2 !== 0 ? up - 1 : up;

@@ -26,16 +26,9 @@ export const SAMPLES_BYTES = 16;
 
 /**
  * The upload of a trained model. Its seed serves one upload ever: the bytes are kept and sent again, never made again.
- * @param {SharesTask} task
- * @param {Bundle} bundle
- * @param {Keys} keys
- * @param {Chain} chain
- * @param {Float64Array} weights
- * @param {number} samples
- * @param {number} round
- * @param {Bytes} [seed] For vectors only, as the next.
- * @param {CryptoKeyPair} [ephemeral]
- * @returns {Promise<{ bytes: Bytes, clipped: number, scaled: number | null }>}
+ * @param {SharesTask} task @param {Bundle} bundle @param {Keys} keys @param {Chain} chain @param {Float64Array} weights
+ * @param {number} samples @param {number} round @param {Bytes} [seed] For vectors only, as the next.
+ * @param {CryptoKeyPair} [ephemeral] @returns {Promise<{ bytes: Bytes, clipped: number, scaled: number | null }>}
  */
 export async function makeUpload(task, bundle, keys, chain, weights, samples, round, seed, ephemeral) {
   requireRing(task, bundle);
@@ -57,11 +50,7 @@ export async function makeUpload(task, bundle, keys, chain, weights, samples, ro
 
 /**
  * A trained model as integers: the change since the base, in units of 10^-L, times the samples.
- * @param {SharesTask} task
- * @param {Chain} chain
- * @param {Float64Array} weights
- * @param {number} samples
- * @returns {Update}
+ * @param {SharesTask} task @param {Chain} chain @param {Float64Array} weights @param {number} samples @returns {Update}
  */
 export function encodeUpdate(task, chain, weights, samples) {
   requireSamples(task, samples);
@@ -80,21 +69,14 @@ export function encodeUpdate(task, chain, weights, samples) {
   return { integers: integers.values, clipped, scaled };
 }
 
-/**
- * @param {Chain} chain
- * @param {Float64Array} weights
- * @param {number} unit
- */
+/** @param {Chain} chain @param {Float64Array} weights @param {number} unit */
 function changeSince(chain, weights, unit) {
   const change = chainWeights(chain, unit);
   for (let i = 0; i < change.length; i += 1) change[i] = weights[i] - change[i];
   return change;
 }
 
-/**
- * @param {SharesTask} task
- * @param {number} samples
- */
+/** @param {SharesTask} task @param {number} samples */
 function requireSamples(task, samples) {
   if (!Number.isInteger(samples)) throw new SlotOverflow("samples are counted in whole numbers");
   if (samples === 0) {
@@ -105,10 +87,7 @@ function requireSamples(task, samples) {
   }
 }
 
-/**
- * @param {Float64Array} change
- * @param {number | null} bound
- */
+/** @param {Float64Array} change @param {number | null} bound */
 function scaleOf(change, bound) {
   const short = Math.sqrt(pairwiseSum(change.map((entry) => entry * entry)));
   const norm = Number.isFinite(short) ? short : longNorm(change);
@@ -124,8 +103,7 @@ function longNorm(change) {
 
 /**
  * In the order in which NumPy adds, so that the last digit is the same.
- * @param {Float64Array} values
- * @returns {number}
+ * @param {Float64Array} values @returns {number}
  */
 export function pairwiseSum(values) {
   if (values.length < 8) return values.reduce((sum, value) => sum + value, -0);

@@ -1,7 +1,7 @@
 // The invitation: who asks, for what, what leaves the phone, what is paid. Join, or not.
 
 import { h } from "../../../web/common/dom.js";
-import { moment } from "../../../web/common/format.js";
+import { formatTime } from "../../../web/common/format.js";
 import * as about from "../about.js";
 import { LEARNT, WEAK } from "../disclosures.js";
 import { actionButton, ask, button, facts, notice, part, title } from "../../../web/common/parts.js";
@@ -13,10 +13,7 @@ import { grouped, plainly, sentence } from "../messages.js";
 /** @typedef {import("../types.js").Campaign} Campaign */
 /** @typedef {import("../types.js").DefinitionBody} DefinitionBody */
 
-/**
- * @param {Model} model
- * @param {string} task
- */
+/** @param {Model} model @param {string} task */
 export function aboutView(model, task) {
   const trouble = h("div");
   const answer = part("div", null, (/** @type {Answer} */ shown) => shown ? [answering(model, shown, trouble)] : []);
@@ -56,7 +53,7 @@ function papers(model, campaign) {
   if (refused) return [refused, campaign.phase === "invited" && deleting(model, campaign.task)];
   if (!campaign.definition) return [waiting(model, campaign), campaign.problem && deleting(model, campaign.task)];
   return [
-    h("div.card", null, h("p.headline", null, plainly(campaign.definition.purpose)), told(campaign, campaign.definition)),
+    h("div.card", null, h("p.headline", null, plainly(campaign.definition.purpose)), factsOf(campaign, campaign.definition)),
     leaving(campaign.definition),
     h("div.card", null, h("h2", null, "Pay and terms"), paid(campaign.definition)),
     served(),
@@ -73,10 +70,10 @@ function waiting(model, { task, problem, sp }) {
 }
 
 /** @param {string[]} words */
-const lines = (words) => words.map((said) => h("p", null, said));
+const lines = (words) => words.map((text) => h("p", null, text));
 
 /** @param {Shown} campaign @param {DefinitionBody} definition */
-function told(campaign, definition) {
+function factsOf(campaign, definition) {
   const labels = (definition.training.labels ?? []).join(", ");
   const least = about.leastSeconds(definition);
   return facts([
@@ -92,7 +89,7 @@ function told(campaign, definition) {
 
 /** @param {number} expires Seconds. */
 function invitationWords(expires) {
-  const when = moment(expires);
+  const when = formatTime(expires);
   return expires * 1000 > Date.now() ? `It can be used until ${when}.` : `It could be used until ${when}. Ask for a new one.`;
 }
 
@@ -118,11 +115,7 @@ function served() {
   return h("details.card", null, h("summary", null, "Can I trust this page?"), ...lines(about.SERVED_CODE));
 }
 
-/**
- * @param {Model} model
- * @param {NonNullable<Answer>} answer
- * @param {HTMLElement} trouble
- */
+/** @param {Model} model @param {NonNullable<Answer>} answer @param {HTMLElement} trouble */
 function answering(model, { task, fewest, small, back }, trouble) {
   const accepted = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", id: "accept-few" }));
   const join = actionButton(back ? "Join again" : "Join", trouble, async () => {

@@ -1,7 +1,7 @@
 // Recording: choose the activity, start, stop; see it, delete it; or import a CSV file.
 
 import { h, table } from "../../../web/common/dom.js";
-import { duration, moment } from "../../../web/common/format.js";
+import { duration, formatTime } from "../../../web/common/format.js";
 import { leastSeconds, recordsWithSensors, sensorsOf } from "../about.js";
 import { notRecorded } from "../enough.js";
 import { ask, button, notice, part, title } from "../../../web/common/parts.js";
@@ -14,10 +14,7 @@ import { explain } from "../messages.js";
 /** @typedef {import("../types.js").RecordingView} RecordingView */
 /** @typedef {import("../types.js").DefinitionBody} DefinitionBody */
 
-/**
- * @param {Model} model
- * @param {string} task
- */
+/** @param {Model} model @param {string} task */
 export function recordView(model, task) {
   const definition = model.get(task)?.definition;
   if (!definition) return { element: h("div", null, title("Record"), notice("bad", "Open the campaign's page first.")), update() {} };
@@ -56,12 +53,7 @@ function introduction(definition) {
   return h("p", null, `Choose what you will do, start, put the phone where you usually carry it, and do it. At least ${least} seconds of each; some minutes are better. Keep this page open and in front.`);
 }
 
-/**
- * @param {Model} model
- * @param {string} task
- * @param {DefinitionBody} definition
- * @param {() => Promise<void>} refresh
- */
+/** @param {Model} model @param {string} task @param {DefinitionBody} definition @param {() => Promise<void>} refresh */
 function recording(model, task, definition, refresh) {
   const labels = /** @type {string[]} */ (definition.training.labels ?? []);
   const choices = labels.map((label, place) => activity(label, place === 0));
@@ -87,10 +79,7 @@ function activity(label, first) {
 }
 
 /**
- * @param {Model} model
- * @param {string} task
- * @param {DefinitionBody} definition
- * @param {RecordingView[]} found
+ * @param {Model} model @param {string} task @param {DefinitionBody} definition @param {RecordingView[]} found
  * @param {() => Promise<void>} refresh
  */
 function recordings(model, task, definition, found, refresh) {
@@ -135,27 +124,23 @@ function waitingFor(model, task, missing) {
 function described({ label, seconds, samples, at }, short) {
   const rate = seconds > 0 ? `, ${Math.round((samples - 1) / seconds)} samples a second` : "";
   return h("div", null, h("strong", null, label), ` ${duration(seconds)}${rate}`, h("br"),
-    h("span.soft", null, at === null ? "from a file" : moment(at)),
+    h("span.soft", null, at === null ? "from a file" : formatTime(at)),
     seconds < short && h("span.warn", null, " Too short to test the model with."));
 }
 
-/**
- * @param {Model} model
- * @param {string} task
- * @param {() => Promise<void>} refresh
- */
+/** @param {Model} model @param {string} task @param {() => Promise<void>} refresh */
 function importing(model, task, refresh) {
-  const said = h("div", { role: "status" });
+  const results = h("div", { role: "status" });
   const input = /** @type {HTMLInputElement} */ (h("input", { type: "file", id: "csv", accept: ".csv,text/csv", multiple: true }));
   input.addEventListener("change", async () => {
-    said.replaceChildren();
-    for (const file of input.files ?? []) said.append(await imported(model, task, file));
+    results.replaceChildren();
+    for (const file of input.files ?? []) results.append(await imported(model, task, file));
     input.value = "";
     await refresh();
   });
   return h("details.card", null, h("summary", null, "No sensors? Import a CSV file"),
     h("p", null, "A sensor app can export what it recorded: a time and x, y, z in each row. The activity is in a column named label, or in the file's name: walking.csv."),
-    h("label", { for: "csv" }, "CSV files"), input, said);
+    h("label", { for: "csv" }, "CSV files"), input, results);
 }
 
 /** @param {Model} model @param {string} task @param {File} file */

@@ -1,7 +1,7 @@
 // Rewards: by round, the one claim at the end, and until when.
 
 import { h, table } from "../../../web/common/dom.js";
-import { duration, moment, money } from "../../../web/common/format.js";
+import { duration, formatTime, money } from "../../../web/common/format.js";
 import { nothingEarnedWords } from "../about.js";
 import { actionButton, ask, button, notice, part, title } from "../../../web/common/parts.js";
 import { sentence } from "../messages.js";
@@ -11,10 +11,7 @@ import { sentence } from "../messages.js";
 /** @typedef {import("../types.js").RoundView} RoundView */
 /** @typedef {import("../types.js").ClaimView} ClaimView */
 
-/**
- * @param {Model} model
- * @param {string} task
- */
+/** @param {Model} model @param {string} task */
 export function rewardsView(model, task) {
   const total = part("p.headline", null, (/** @type {bigint} */ earned) => [`You have earned ${money(earned)}.`]);
   const claim = part("section.card", { "aria-label": "Claim" }, (/** @type {{ claim: ClaimView, window: number }} */ shown) =>
@@ -39,12 +36,7 @@ function byRound(rounds, nothing) {
   return table("Rewards by round", ["Round", "Reward", "Why"], rows, { numbers: [0, 1], empty: "No round yet." });
 }
 
-/**
- * @param {Model} model
- * @param {string} task
- * @param {ClaimView} claim
- * @param {number} window
- */
+/** @param {Model} model @param {string} task @param {ClaimView} claim @param {number} window */
 function claiming(model, task, claim, window) {
   const trouble = h("div");
   const question = { title: "Claim without them?", text: ["A claim is paid once. What is missing now is then lost."], action: "Claim the rest" };
@@ -64,7 +56,7 @@ function claiming(model, task, claim, window) {
 
 /** @param {ClaimView} claim @param {number} window */
 function words({ state, amount, until }, window) {
-  const end = until === null ? "" : ` You can claim until ${moment(until)}.`;
+  const end = until === null ? "" : ` You can claim until ${formatTime(until)}.`;
   switch (state) {
     case "none": return "There is nothing to claim.";
     case "later": return `You claim once, after the last round, and have ${duration(window)} for it. The page does it by itself if it is open then.`;

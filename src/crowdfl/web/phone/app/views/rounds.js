@@ -1,7 +1,7 @@
 // Rounds: what happens now, whether the update arrived, and how the model does on the owner's own recordings.
 
 import { h, table } from "../../../web/common/dom.js";
-import { moment, money, percent } from "../../../web/common/format.js";
+import { formatTime, money, percent } from "../../../web/common/format.js";
 import { plot } from "../../../web/common/plot.js";
 import { button, notice, part, title } from "../../../web/common/parts.js";
 import { hashOf } from "../router.js";
@@ -13,14 +13,11 @@ import { grouped, mineWord, roundWord, sentence } from "../messages.js";
 
 const SHOWN = 16; // digits of a digest, as the Python program shows them
 
-/**
- * @param {Model} model
- * @param {string} task
- */
+/** @param {Model} model @param {string} task */
 export function roundsView(model, task) {
   const bar = part("div", null, (/** @type {Campaign["now"]} */ now) => progress(now));
   const now = part("div", null, (/** @type {Happening} */ campaign) => [happening(model, campaign)]);
-  const words = part("p.headline", { role: "status", "aria-live": "polite" }, (/** @type {string} */ said) => [said]);
+  const words = part("p.headline", { role: "status", "aria-live": "polite" }, (/** @type {string} */ text) => [text]);
   const results = part("div", null, (/** @type {RoundView[]} */ rounds) => outcome(rounds));
   const receipts = part("div", null, (/** @type {Campaign["receipts"]} */ found) => found.length ? [proofs(found)] : []);
   const element = h("div", null, title("Rounds"), h("section.card", { "aria-label": "Now" }, words.element, bar.element, now.element),
@@ -75,7 +72,7 @@ const pick = ({ task, phase, now, problem, rounds }) => ({
 function openUntil(rounds) {
   const last = rounds.at(-1);
   if (last?.state !== "open" || last.deadline === null) return null;
-  return `Round ${last.number} takes updates until ${moment(last.deadline)}, or until everyone has sent one.`;
+  return `Round ${last.number} takes updates until ${formatTime(last.deadline)}, or until everyone has sent one.`;
 }
 
 /** @param {Model} model @param {Happening} campaign */

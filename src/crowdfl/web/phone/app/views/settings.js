@@ -8,10 +8,7 @@ import { go } from "../router.js";
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
 
-/**
- * @param {Model} model
- * @param {string} task
- */
+/** @param {Model} model @param {string} task */
 export function settingsView(model, task) {
   const shown = part("div", null, (/** @type {Shown} */ campaign) => campaign ? [leaving(model, campaign), forgetting(model, campaign), names(campaign)] : []);
   const element = h("div", null, title("Leave this campaign"), shown.element);

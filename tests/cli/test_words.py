@@ -1,20 +1,28 @@
-"""What a requester is told: what a task waits for, what an order did, which tasks there are."""
+"""What commands say: about tasks, what is dealt, states; and what another party says steers no terminal."""
 
+import contextlib
 import json
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from rich.table import Table
+from rich.text import Text
+from typer.testing import CliRunner
 
+from crowdfl.cli.main import run
+from crowdfl.cli.output import show
 from crowdfl.cli.participant import say
 from crowdfl.cli.task import commands
-from crowdfl.cli.task.views import status_words
-from crowdfl.errors import ServiceUnavailable
+from crowdfl.cli.task.views import status_words, template
+from crowdfl.errors import ServiceUnavailable, TaskEnded
 from crowdfl.roles.campaign import Campaign
 from crowdfl.roles.waiting import amount_words, waits_for
+from crowdfl.services.http.wire import PROBLEM_TYPE, error_from
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalHost
-from crowdfl.text import span_words
+from crowdfl.text import printable, span_words
 from tests.cli.program import call
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, ManualClock, small_definition, test_tools
 
@@ -31,7 +39,6 @@ class MemoryDesk(LocalHost):
         self.task = self.create(small_definition(TaskSettings.of(**(SMALL_TASK | settings))), INITIAL_MODEL)
 
     def invite(self, count):
-        """So many people join."""
         for number in range(count):
             self.join(self.task, str(number))
 
@@ -232,3 +239,152 @@ def test_a_participant_is_told_scores_in_words(capsys):
 )
 def test_time_in_words(seconds, words):
     assert span_words(seconds) == words
+
+
+@pytest.fixture
+def created(tmp_path, monkeypatch):
+    """The command with these settings in its task file; nothing is sent anywhere."""
+
+    @contextlib.contextmanager
+    def requester(_own):
+        yield SimpleNamespace(create=lambda _definition, _initial: "the-task")
+
+    own = SimpleNamespace(settings=SimpleNamespace(min_claim_window=0.0))
+    monkeypatch.setattr(commands, "open_requester", requester)
+    monkeypatch.setattr(commands.RequesterFile, "read", lambda _path: own)
+
+    def run(profile, *options):
+        file = tmp_path / "task.toml"
+        text = template.replace('learner = "network"', 'learner = "softmax"')
+        file.write_text(text.replace('profile = "hardened"', f'profile = "{profile}"'))
+        return CliRunner().invoke(commands.app, ["create", str(file), *options], catch_exceptions=False)
+
+    return run
+
+
+def test_a_task_of_shares_is_created_with_what_it_is_dealt(created):
+    """For each server, by the round and in all; the id stays alone on standard output."""
+    found = created("shares")
+    assert found.stdout == "the-task\n"
+    assert any(line.startswith("dealt by KGC: SP ") for line in found.stderr.splitlines())
+    assert all(part in found.stderr for part in ("a round", "in all", "CSP "))
+    assert "CSP" in json.loads(created("shares", "--json").stdout)["dealt"]
+
+
+def test_of_a_task_that_is_dealt_nothing_nothing_is_said(created):
+    found = created("hardened")
+    assert found.stdout == "the-task\n"
+    assert "dealt" not in found.stderr
+    assert json.loads(created("hardened", "--json").stdout).keys() == {"task", "parameters", "tried"}
+
+
+STATES = {1: "ab" * 32, 2: "0123456789abcdef" * 4}
+
+
+@pytest.fixture
+def fetched(tmp_path, monkeypatch):
+    """The command for a requester whose task has these states."""
+
+    def run(states, *options):
+        @contextlib.contextmanager
+        def requester(_own):
+            yield SimpleNamespace(
+                definition=lambda _task: None, model=lambda _task: [np.zeros(1)], states=lambda _task: states
+            )
+
+        monkeypatch.setattr(commands, "open_requester", requester)
+        monkeypatch.setattr(commands.RequesterFile, "read", lambda _path: None)
+        monkeypatch.setattr(commands, "write_model", lambda *_: None)
+        called = ["fetch", "the-task", str(tmp_path / "model.npz"), *options]
+        return CliRunner().invoke(commands.app, called, catch_exceptions=False).stdout
+
+    return run
+
+
+def test_the_requester_is_shown_the_state_after_each_round(fetched, tmp_path):
+    first, *rest = fetched(STATES).splitlines()
+    assert first == str(tmp_path / "model.npz")
+    assert rest == ["state after round 1: abababababababab", "state after round 2: 0123456789abcdef"]
+    assert json.loads(fetched(STATES, "--json"))["states"] == {"1": STATES[1], "2": STATES[2]}
+
+
+def test_without_a_step_nothing_is_said_of_a_state(fetched, tmp_path):
+    assert fetched({}) == f"{tmp_path / 'model.npz'}\n"
+    assert json.loads(fetched({}, "--json")).keys() == {"model"}
+
+
+def test_a_participant_is_shown_its_state(capsys):
+    say("read", {"round": 2, "accuracy": 0.5, "state": STATES[2]})
+    say("read", {"round": 3, "accuracy": 0.5})
+    said = capsys.readouterr().out.splitlines()
+    assert said == [
+        "round 2: the average is read: accuracy 0.5; its state is 0123456789abcdef",
+        "round 3: the average is read: accuracy 0.5",
+    ]
+
+
+def test_a_campaign_that_is_run_shows_the_states_with_the_model(capsys):
+    tell = commands._Teller()
+    tell("fetched", {"model": "m.npz", "states": STATES})
+    tell("fetched", {"model": "m.npz"})
+    first, *states, last = capsys.readouterr().out.splitlines()
+    assert (first, last) == ("fetched: model m.npz",) * 2
+    assert [line.split()[-1] for line in states] == ["abababababababab", "0123456789abcdef"]
+
+
+EVIL = "a\x1b]0;owned\x07\x1b[2J\r\x9bb\u202e"
+SHOWN = "a?]0;owned??[2J ?b?"
+
+
+def table() -> Table:
+    found = Table("said")
+    found.add_row(EVIL)
+    return found
+
+
+@pytest.mark.parametrize("told", [f"first\n{EVIL}", Text(f"first\n{EVIL}"), table()])
+def test_a_status_is_shown_without_escapes(told, capsys):
+    """In words, with colours and in a table; lines stay lines."""
+    show({}, told, as_json=False)
+    out = capsys.readouterr().out
+    assert "?]0;owned" in out
+    assert "b?" in out
+    assert all(line.isprintable() for line in out.split("\n"))
+
+
+def test_an_event_is_told_without_escapes(capsys):
+    """As the person at the device sees it."""
+    say("refused", {"round": 1, "why": EVIL})
+    assert capsys.readouterr().out == f"round 1: the upload was not taken: {SHOWN}\n"
+
+
+def test_json_keeps_what_was_said(capsys):
+    """It is escaped there anyway."""
+    show({"said": EVIL}, as_json=True)
+    out = capsys.readouterr().out
+    assert (json.loads(out), out.strip().isprintable()) == ({"said": EVIL}, True)
+
+
+def test_an_error_of_another_party_is_one_printable_line_of_bounded_length():
+    """Where it comes in, so that logs and stores get no other."""
+    problem = {"type": f"{PROBLEM_TYPE}task-ended", "detail": f"{EVIL}\n{'x' * 10_000}"}
+    error = error_from(410, problem)
+    assert isinstance(error, TaskEnded)
+    assert str(error).startswith(SHOWN)
+    assert len(str(error)) == 2000
+    assert str(error).isprintable()
+    wrong = error_from(422, {"type": f"{PROBLEM_TYPE}invalid-request", "detail": "no", "errors": [EVIL]})
+    assert str(wrong).isprintable()
+    assert printable("") == ""
+
+
+def test_the_command_line_prints_an_error_without_escapes(monkeypatch, capsys):
+    def fail() -> None:
+        raise TaskEnded(EVIL)
+
+    monkeypatch.setattr("crowdfl.cli.main.app", fail)
+    with pytest.raises(SystemExit):
+        run()
+    said = capsys.readouterr().err
+    assert SHOWN in said
+    assert said.strip().isprintable()

@@ -1,0 +1,482 @@
+"""Services as they are deployed: all three over TLS on loopback, or SP as a process.
+
+Of SP as a process, `Site` has peers that a test can let hang, talk nonsense or go away; `LiveService` measures what it costs.
+"""
+
+import contextlib
+import json
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import psutil
+
+from crowdfl.errors import NotReady
+from crowdfl.protocols.exchange import Observer
+from crowdfl.retry import Backoff
+from crowdfl.roles.participant.participant import Participant
+from crowdfl.roles.requester import Requester, own_key
+from crowdfl.services.client.peers import KgcClient, SpClient
+from crowdfl.services.client.transport import Bearer, Link, Service, SystemClock
+from crowdfl.services.http import tls
+from crowdfl.services.http.auth import Tokens
+from crowdfl.services.run import open_csp, open_kgc, open_sp
+from crowdfl.services.server import running
+from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings, TaskSettings
+from crowdfl.storage import migrations
+from crowdfl.storage.atomic import write_private
+from crowdfl.storage.memory import MemoryBlobs
+from crowdfl.storage.signing import signing_key
+from crowdfl.web.console_app import add_pages
+from tests import subprocesses
+from tests.hosts import INITIAL_MODEL, SMALL_TASK, Desk, small_definition, test_tools
+
+_Found = TypeVar("_Found")
+
+
+@dataclass
+class Loopback:
+    """Three services, and whoever calls them."""
+
+    urls: dict[str, str]
+    ca: Path
+    kgc_key: bytes
+    tokens: dict[str, str]
+    closing: contextlib.ExitStack
+    tools = test_tools()
+
+    def requester(self) -> Requester:
+        """One with tokens and a key of its own."""
+        blobs = MemoryBlobs()
+        kgc, sp = (
+            self._kept(self._link(name).as_requester(self.tokens[f"{name} for requester"], own_key(blobs)))
+            for name in ("kgc", "sp")
+        )
+        return Requester(blobs, SystemClock(), KgcClient(kgc), SpClient(sp), self.kgc_key, self.tools)
+
+    def impatient(self, requester: Requester) -> Requester:
+        """The same, who takes the first answer."""
+        sp = requester.sp
+        assert isinstance(sp, SpClient)
+        return replace(requester, sp=replace(sp, service=replace(sp.service, retries=Backoff(deadline=0.0))))
+
+    def join(self, requester: Requester, task: str, whole: int = 2**18) -> Participant:
+        """Somebody whose uploads of more than `whole` bytes go in pieces."""
+        kgc, sp = KgcClient(self._kept(self._link("kgc").open())), SpClient(self._kept(self._link("sp").open()), whole)
+        blobs, own = MemoryBlobs(), {"sp_key": sp.key(), "least_participants": 1}
+        person = Participant(task, blobs, kgc, sp, self.kgc_key, self.tools, **own)
+        person.join(*requester.invite(task, 1, 60.0))
+        return person
+
+    def confirm(self, task: str, name: str, amount: int) -> None:
+        """As the operator's bank does."""
+        bank = self._kept(self._link("sp").open(Bearer(self.tokens["sp for bank"])))
+        SpClient(bank).confirm_deposit(task, name, amount)
+
+    def metrics(self, name: str) -> str:
+        operator = self._kept(self._link(name).open(Bearer(self.tokens[f"{name} for operator"])))
+        return operator.call("GET", "/metrics").body.decode()
+
+    def _link(self, name: str) -> Link:
+        return Link(self.urls[name], self.ca)
+
+    def _kept(self, service: Service) -> Service:
+        self.closing.callback(service.close)
+        return service
+
+
+@contextlib.contextmanager
+def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback]:
+    """KGC, CSP and SP, each with its folder, certificate and tokens; `observer` watches both servers."""
+    ca = tls.make_ca(folder)
+    tokens: dict[str, str] = {}
+
+    made = {name: tls.make_server_certificate(folder, ca, name) for name in ("kgc", "sp", "csp")}
+    pins = {name: (tls.key_pin(tls.require_usable(files)),) for name, files in made.items()}
+
+    def prepare(name: str, *roles: str) -> dict[str, Any]:
+        (folder / name).mkdir(mode=0o700, exist_ok=True)
+        for role in roles:
+            tokens[f"{name} for {role}"] = Tokens(folder / name / "tokens.json").add(role, role)
+        where = {"data": folder / name, "host": "127.0.0.1", "port": 0}
+        return where | {**vars(made[name]), "ca": ca.certificate, "insecure_test_key": True}
+
+    def peer(url: str, given: str, role: str) -> PeerSettings:
+        path = folder / role / f"{given}.token"
+        write_private(path, tokens[f"{given} for {role}"].encode())
+        return PeerSettings(url=url, token=path)
+
+    with contextlib.ExitStack() as stack:
+        (folder / "sp").mkdir(mode=0o700)
+        sp_key, known = signing_key(folder / "sp" / "signing.key").public, {"sp": pins["sp"], "csp": pins["csp"]}
+        own = prepare("kgc", "requester", "sp", "csp", "operator")
+        kgc_settings = KgcSettings(**own, pins=known, sp_key=sp_key)
+        kgc = stack.enter_context(running(open_kgc(kgc_settings), kgc_settings))
+        key = signing_key(folder / "kgc" / "signing.key").public
+        own = prepare("csp", "sp", "operator") | {"kgc": peer(kgc, "kgc", "csp"), "kgc_key": key}
+        csp_settings = CspSettings(**own, pins={"sp": pins["sp"]}, sp_key=sp_key)
+        csp = stack.enter_context(running(open_csp(csp_settings, observer), csp_settings))
+        own = prepare("sp", "requester", "bank", "operator") | {
+            "kgc": peer(kgc, "kgc", "sp"),
+            "csp": peer(csp, "csp", "sp"),
+        }
+        sp_settings = SpSettings(**own, kgc_key=key, tick_seconds=0.05, min_claim_window=0.0)
+        sp_app = open_sp(sp_settings, observer)
+        add_pages(sp_app, sp_settings)  # as the command line does
+        sp = stack.enter_context(running(sp_app, sp_settings))
+        with contextlib.ExitStack() as closing:
+            yield Loopback({"kgc": kgc, "csp": csp, "sp": sp}, ca.certificate, key, tokens, closing)
+
+
+def wait_for(read: Callable[[], _Found]) -> _Found:
+    """What is not there yet."""
+    until = time.monotonic() + 40
+    while time.monotonic() < until:
+        try:
+            return read()
+        except NotReady:
+            time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+def wait_for_round(sp: SpClient, task: str, *states: str) -> None:
+    """Until its last round is in one of these states."""
+
+    def look() -> None:
+        rounds = sp.status(task)["rounds"]
+        if not rounds or rounds[-1]["state"] not in states:
+            raise NotReady("not yet")
+
+    wait_for(look)
+
+
+PATIENCE = 60.0  # of a test on a busy machine
+GARBAGE = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 9\r\n\r\nnot gzip!"
+SERVE = """
+import json, sys
+from pathlib import Path
+from crowdfl.services.server import serve_sp
+from crowdfl.settings import SpSettings
+{before}
+settings = json.loads(sys.argv[1])
+serve_sp(SpSettings(**settings | {{"data": Path(settings["data"])}}))
+"""
+
+
+def until(look: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not look():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
+
+
+class Gate:
+    """A port in front of a server. `mode`: pass, hang (whoever comes is let in and hears nothing), garbage, or closed."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._target = parts.hostname, parts.port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.mode, self.url = "pass", f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.came = 0
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def set(self, mode: str) -> None:
+        """From now on, connections that are open included."""
+        self.mode = mode
+        while self._open:
+            _hang_up(self._open.pop())
+
+    def close(self) -> None:
+        self.set("closed")
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                caller, _ = self._listener.accept()
+                self.came += 1
+                self._open.append(caller)
+                {"pass": self._forward, "garbage": self._babble, "closed": _hang_up}.get(self.mode, _nothing)(caller)
+
+    def _forward(self, caller: socket.socket) -> None:
+        server = socket.create_connection(self._target)
+        self._open.append(server)
+        for here, there in ((caller, server), (server, caller)):
+            threading.Thread(target=_pump, args=(here, there), daemon=True).start()
+
+    def _babble(self, caller: socket.socket) -> None:
+        def answer() -> None:
+            with contextlib.suppress(OSError):
+                while caller.recv(65536):
+                    caller.sendall(GARBAGE)
+
+        threading.Thread(target=answer, daemon=True).start()
+
+
+def _nothing(_caller: socket.socket) -> None: ...
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
+
+
+def _pump(here: socket.socket, there: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := here.recv(65536):
+            there.sendall(data)
+    _hang_up(there)
+
+
+class Site:
+    """Three services on loopback: KGC and CSP in this process, CSP behind a gate, SP as a process of its own."""
+
+    def __init__(self, folder: Path, closing: contextlib.ExitStack) -> None:
+        self._folder, self._closing = folder, closing
+        self._tokens: dict[str, str] = {}
+        kgc_settings = KgcSettings(**self._prepare("kgc", "requester", "sp", "csp"))
+        self.kgc = closing.enter_context(running(open_kgc(kgc_settings), kgc_settings))
+        self.kgc_key = signing_key(folder / "kgc" / "signing.key").public
+        own = self._prepare("csp", "sp") | {"kgc": PeerSettings(**self._peer(self.kgc, "kgc", "csp"))}
+        csp_settings = CspSettings(**own, kgc_key=self.kgc_key)
+        self.gate = Gate(closing.enter_context(running(open_csp(csp_settings), csp_settings)))
+        closing.callback(self.gate.close)
+        self._sp = self._prepare("sp", "requester", "bank", "operator")
+        self._sp |= {"kgc": self._peer(self.kgc, "kgc", "sp"), "csp": self._peer(self.gate.url, "csp", "sp")}
+        self._sp |= {"kgc_key": self.kgc_key.hex(), "tick_seconds": 0.05, "min_claim_window": 0.0, "lease_seconds": 3.0}
+        self._blobs = MemoryBlobs()
+
+    def start(self, before: str = "", **settings: Any) -> None:
+        """SP, with what is done `before` it serves."""
+        command = [sys.executable, "-c", SERVE.format(before=before), json.dumps(self._sp | settings, default=str)]
+        self.process = subprocesses.start(command, stderr=subprocess.PIPE, text=True)
+        self._closing.callback(self._end)
+        self.log: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read, args=(self.process.stderr, self.log), daemon=True)
+        self._reader.start()
+        until(lambda: self.events("listening") or self.process.poll() is not None)
+        (listening,) = self.events("listening")
+        self.url = listening["url"]
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """What SP has logged under this name."""
+        return [entry for entry in list(self.log) if entry.get("event") == name]
+
+    def wait(self) -> int:
+        return self.process.wait(PATIENCE)
+
+    def read_all(self) -> None:
+        self._reader.join(PATIENCE)
+
+    def _end(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+    def _read(self, stderr: IO[str], log: list[dict[str, Any]]) -> None:
+        with stderr:
+            for line in stderr:
+                log.append(json.loads(line) if line.startswith("{") else {"text": line})
+
+    # Whoever calls it.
+
+    def service(self, role: str | None = None, url: str | None = None, retries: Backoff | None = None) -> Service:
+        """SP or another, as this role."""
+        credential = None if role is None else Bearer(self._tokens[f"sp for {role}"])
+        link = Link(url or self.url, plain_http=True)
+        service = link.open(credential, retries or Backoff(deadline=0.0))
+        self._closing.callback(service.close)
+        return service
+
+    def requester(self) -> Requester:
+        """One with a key of its own."""
+        kgc, sp = (
+            Link(url, plain_http=True).as_requester(self._tokens[f"{name} for requester"], own_key(self._blobs))
+            for name, url in (("kgc", self.kgc), ("sp", self.url))
+        )
+        for service in (kgc, sp):
+            self._closing.callback(service.close)
+        return Requester(self._blobs, SystemClock(), KgcClient(kgc), SpClient(sp), self.kgc_key, test_tools())
+
+    def post(self, **settings: Any) -> str:
+        requester, made = self.requester(), TaskSettings.of(**(SMALL_TASK | {"rounds": 1} | settings))
+        task = requester.create(small_definition(made, claim_window=10_000.0), INITIAL_MODEL)
+        requester.fund(task, 72_000_000, "all")
+        SpClient(self.service("bank")).confirm_deposit(task, "all", 72_000_000)
+        return task
+
+    def person(self, task: str) -> Participant:
+        """Somebody who has not joined yet."""
+        kgc, sp = KgcClient(self.service(url=self.kgc)), SpClient(self.service())
+        return Participant(task, MemoryBlobs(), kgc, sp, self.kgc_key, test_tools(), least_participants=1)
+
+    def join(self, task: str) -> Participant:
+        person = self.person(task)
+        person.join(*self.requester().invite(task, 1, 600.0))
+        return person
+
+    def state(self, task: str) -> str:
+        rounds = SpClient(self.service()).status(task)["rounds"]
+        return str(rounds[-1]["state"]) if rounds else "none"
+
+    def _prepare(self, name: str, *roles: str) -> dict[str, Any]:
+        folder = self._folder / name
+        folder.mkdir(mode=0o700)
+        for role in roles:
+            self._tokens[f"{name} for {role}"] = Tokens(folder / "tokens.json").add(role, role)
+        return {"data": folder, "host": "127.0.0.1", "port": 0, "plain_http": True, "insecure_test_key": True}
+
+    def _peer(self, url: str, given: str, role: str) -> dict[str, Any]:
+        path = self._folder / f"{given}-{role}.token"
+        write_private(path, self._tokens[f"{given} for {role}"].encode())
+        return {"url": url, "token": path}
+
+
+@contextlib.contextmanager
+def site(folder: Path) -> Iterator[Site]:
+    """A site that is taken down."""
+    with contextlib.ExitStack() as closing:
+        yield Site(folder, closing)
+
+
+_SERVE = """
+import json, sys
+from pathlib import Path
+from crowdfl.services.server import serve_sp
+from crowdfl.settings import PeerSettings, SpSettings
+given = json.loads(sys.argv[1])
+data = Path(given.pop("data"))
+peer = PeerSettings(url="http://127.0.0.1:9", token=data / "peer.token")
+own = {name: Path(value) if name in ("certificate", "key") else value for name, value in given.items()}
+own["kgc_key"] = bytes.fromhex(own["kgc_key"])
+serve_sp(SpSettings(data=data, host="127.0.0.1", port=0, insecure_test_key=True, kgc=peer, csp=peer, **own))
+"""
+
+
+@dataclass
+class LiveService:
+    """A running service, and what it has cost so far."""
+
+    process: "subprocess.Popen[bytes]"
+    url: str
+    log: Path
+    tokens: dict[str, str] = field(repr=False)
+
+    @property
+    def place(self) -> tuple[str, int]:
+        parts = urlsplit(self.url)
+        return str(parts.hostname), int(parts.port or 0)
+
+    def memory(self) -> int:
+        """Bytes that the process has in memory now; the helpers that it started do not count."""
+        return int(psutil.Process(self.process.pid).memory_info().rss)
+
+    def seconds(self) -> float:
+        """Of processor time so far."""
+        times = psutil.Process(self.process.pid).cpu_times()
+        return float(times.user + times.system)
+
+    def leave_descriptors(self, count: int) -> None:
+        """Let the process open so many more, and no more than that."""
+        most = psutil.Process(self.process.pid).num_fds() + count
+        resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (most, most))
+
+    def lines(self) -> list[str]:
+        return self.log.read_text().splitlines()
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        """What was logged under this name."""
+        return [found for found in map(json.loads, self.lines()) if found.get("event") == event]
+
+    def connect(self, source: str = "127.0.0.1") -> socket.socket:
+        """A bare connection from this address."""
+        return socket.create_connection(self.place, timeout=20, source_address=(source, 0))
+
+    def get(self, path: str, source: str = "127.0.0.1", **how: Any) -> httpx.Response:
+        """A whole request over a connection of its own, from this address."""
+        with httpx.Client(transport=httpx.HTTPTransport(local_address=source), base_url=self.url, timeout=20) as client:
+            return client.get(path, **how)
+
+    def metric(self, name: str) -> dict[str, float]:
+        """A metric's values, by its name with the labels."""
+        page = self.get("/metrics", "127.0.0.9", headers={"Authorization": f"Bearer {self.tokens['operator']}"}).text
+        lines = (line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+        return {where: float(value) for where, value in lines if where.partition("{")[0] == name}
+
+
+def finished_desk(folder: Path, rounds: int = 2) -> Desk:
+    """A task that three people took part in to its end; claims are open, and nobody has claimed."""
+    (folder / "sp").mkdir(mode=0o700)
+    migrations.upgrade(f"sqlite:///{folder}/sp/state.db")  # as the process will expect it
+    desk = Desk(folder, rounds=rounds)
+    desk.clock.time = time.time()
+    desk.requester.fund(desk.task, 36_000_000 * rounds, "all")
+    desk.invite(3)
+    desk.run()
+    for number in range(1, rounds + 1):
+        for person in desk.crowd:
+            person.encrypt(number, desk.initial, 5)
+            person.send(number)
+        desk.run()
+    for person in desk.crowd:
+        for number in range(1, rounds + 1):
+            person.open_reward(number)
+    assert desk.sp.store.task(desk.task).state == "finished"
+    return desk
+
+
+@contextlib.contextmanager
+def serving_sp(desk: Desk, descriptors: int | None = None, **settings: Any) -> Iterator[LiveService]:
+    """A process of SP over a desk's files; its peers are away. `descriptors`: how many it may have open."""
+    data = desk.folder / "sp"
+    (data / "tokens.json").unlink(missing_ok=True)
+    tokens = {role: Tokens(data / "tokens.json").add(role, role) for role in ("requester", "operator")}
+    write_private(data / "peer.token", b"crowdfl_of_nobody", overwrite=True)
+    given = {"data": str(data), "kgc_key": desk.signing.public.hex(), "plain_http": True, "tick_seconds": 60.0}
+    log = desk.folder / "sp.log"
+    command = [sys.executable, "-c", _SERVE, json.dumps(given | settings)]
+    limit = _limiting(descriptors)
+    with log.open("wb") as errors, subprocesses.running(command, stderr=errors, preexec_fn=limit) as process:
+        yield LiveService(process, _listening(process, log), log, tokens)
+
+
+def _limiting(descriptors: int | None) -> Callable[[], None]:
+    def limit() -> None:
+        if descriptors is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
+    return limit
+
+
+def _listening(process: "subprocess.Popen[bytes]", log: Path) -> str:
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None:
+        for line in log.read_text().splitlines():
+            if '"listening"' in line:
+                return str(json.loads(line)["url"])
+        time.sleep(0.05)
+    raise AssertionError(f"SP did not start: {log.read_text()}")
+
+
+def room_for(count: int) -> None:
+    """Let this test itself open so many connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 200
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard) if hard >= 0 else wanted, hard))
+
+
+def close_all(connections: Sequence[socket.socket]) -> None:
+    for connection in connections:
+        connection.close()
