@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 _PLACES = {
     "CrowdFLMod": "mod",
     "CrowdFLStrategy": "strategy",
-    "PreparedTask": "owner",
+    "PreparedTask": "task_owner",
     "crowdfl_mod": "mod",
-    "open_model": "owner",
-    "prepare": "owner",
+    "open_model": "task_owner",
+    "prepare": "task_owner",
 }
 
 
