@@ -2,8 +2,9 @@
 // The signature is checked over the bytes that came. KGC appoints no task whose JSON two readers could take for two things.
 
 import { base64url, concat, equal, fromBase64url, fromHex, hex, sha256, text, utf8 } from "./bytes.js";
-import { DocumentError, KeyMismatch, Truncated } from "./errors.js";
+import { DocumentError, KeyMismatch } from "./errors.js";
 import { nameOf } from "./keys.js";
+import { decode } from "./messages.js";
 import { openSealed, sign, verify } from "./seal.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
@@ -17,7 +18,7 @@ import { openSealed, sign, verify } from "./seal.js";
 /** @typedef {(value: any) => boolean} Fits */
 
 const LONGEST = 1_000_000; // characters
-const LENGTH_BYTES = 4; // of a certificate's length in KGC's answer
+const ENROLLED = 71; // the kind of the message in KGC's answer
 const HEADER = /^crowdfl ([a-z-]{1,40}) ([A-Za-z0-9_-]{86}) /;
 
 /** @type {Fits} */
@@ -176,20 +177,12 @@ export async function enrolmentRequest(task, invitation, keys) {
  * @returns {Promise<{ certificate: string, bundle: Bytes }>}
  */
 export async function openEnrolled(sealed, info, keys, kgcKey) {
-  const enrolled = splitEnrolled(await openSealed(keys.reading, sealed, info.context));
-  const { task, signing, reading } = await openCertificate(enrolled.certificate, kgcKey);
+  const [certificate, bundle] = decode(ENROLLED, ["text", "bytes"], await openSealed(keys.reading, sealed, info.context));
+  const { task, signing, reading } = await openCertificate(certificate, kgcKey);
   if (task !== info.task || !equal(signing, keys.signingPublic) || !equal(reading, keys.readingPublic)) {
     throw new DocumentError("KGC certified another task or other keys than it was asked to: tell the requester");
   }
-  return enrolled;
-}
-
-/** @param {Bytes} opened */
-export function splitEnrolled(opened) {
-  const length = opened.length < LENGTH_BYTES ? 0 : new DataView(opened.buffer, opened.byteOffset).getUint32(0);
-  const end = LENGTH_BYTES + length;
-  if (opened.length < end) throw new Truncated("KGC's answer ends inside the certificate: join again");
-  return { certificate: text(opened.subarray(LENGTH_BYTES, end)), bundle: opened.slice(end) };
+  return { certificate, bundle };
 }
 
 /**
