@@ -76,17 +76,8 @@ class FileDisk:
 
 def small_definition(settings: TaskSettings, *, claim_window: float = 500.0) -> Definition:
     """A model of eight numbers."""
-    return Definition(
-        purpose="which exercise",
-        terms="none",
-        readers="the requester",
-        shape=ModelShape(("w", "b"), ((2, 3), (2,))),
-        initial="",
-        settings=settings,
-        claim_window=claim_window,
-        requester=b"",
-        training={"epochs": 1},
-    )
+    shape = ModelShape(("w", "b"), ((2, 3), (2,)))
+    return Definition("which exercise", "none", "the requester", shape, settings, claim_window, {"epochs": 1})
 
 
 class Desk(LocalHost):

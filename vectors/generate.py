@@ -425,6 +425,10 @@ def _request(signer: str, signing: str, reading: str, *, kind: str = "enrolment-
         "signing": _raw_keys(signing)[0].public_key().public_bytes_raw().hex(),
         "reading": _raw_keys(reading)[1].public_key().public_bytes_raw().hex(),
     }
+    return _document(kind, body, signer)
+
+
+def _document(kind: str, body: dict[str, str], signer: str) -> str:
     payload, name = json.dumps(body, separators=(",", ":")), f"application/vnd.crowdfl.{kind}+json"
     signature = _raw_keys(signer)[0].sign(f"DSSEv1 {len(name)} {name} {len(payload)} {payload}".encode())
     return f"crowdfl {kind} {urlsafe_b64encode(signature).decode().rstrip('=')} {payload}"
@@ -434,14 +438,19 @@ def enrolment() -> Json:
     """Requests to enrol, right and wrong, and what KGC's answer holds."""
     mine = _raw_keys("mine")
     signing, reading = (key.public_key().public_bytes_raw().hex() for key in mine)
-    digest, certificate, bundle = hashlib.sha256(INVITATION.encode()).hexdigest(), b"{certificate}", stream("bundle", 9)
+    who = hashlib.sha256(b"crowdfl participant 1" + bytes.fromhex(signing)).hexdigest()[:20]
+    digest, bundle = hashlib.sha256(INVITATION.encode()).hexdigest(), stream("bundle", 9)
+    keys = {"task": TASK, "who": who, "signing": signing, "reading": reading}
+    certificate = _document("certificate", keys, "kgc")
+    opened = b"CFLM\2\x47"  # version 2, kind 71
+    for field in (certificate.encode(), bundle):
+        opened += struct.pack(">I", len(field)) + field
     bad = [
         ("the signing key of another", _request("mine", "another's", "mine"), "BadSignature"),
         ("signed for another purpose", _request("mine", "mine", "mine", kind="order"), "DocumentError"),
         ("for another task", _request("mine", "mine", "mine", task="f" * 32), "InvitationRefused"),
     ]
     refused: list[Json] = [{"name": name, "request": request, "error": error} for name, request, error in bad]
-    ends = [b"", b"\0\0\0", b"\0\0\0\1", b"\xff\xff\xff\xffcertificate"]
     return {
         "about": "A request is a signed document, to the byte as CrowdFL writes it. The answer is sealed to the "
         "reading key with `context` (HPKE: X25519, HKDF-SHA256, ChaCha20-Poly1305); `opened` is its plaintext. "
@@ -449,14 +458,15 @@ def enrolment() -> Json:
         "task": TASK,
         "invitation": INVITATION,
         "private": {"signing": mine[0].private_bytes_raw().hex(), "reading": mine[1].private_bytes_raw().hex()},
-        "who": hashlib.sha256(b"crowdfl participant 1" + bytes.fromhex(signing)).hexdigest()[:20],
+        "who": who,
+        "kgc": _raw_keys("kgc")[0].public_key().public_bytes_raw().hex(),
         "request": _request("mine", "mine", "mine"),
         "context": f"crowdfl enrolment 2 {TASK} {digest} {signing} {reading}",
-        "opened": (struct.pack(">I", len(certificate)) + certificate + bundle).hex(),
-        "certificate": certificate.decode(),
+        "opened": opened.hex(),
+        "certificate": certificate,
         "bundle": bundle.hex(),
         "bad": refused,
-        "cut short": [{"opened": opened.hex(), "error": "Truncated"} for opened in ends],
+        "cut short": [{"opened": opened[:end].hex(), "error": "Truncated"} for end in (0, 5, 8, 20, -10, -1)],
     }
 
 

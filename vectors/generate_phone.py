@@ -152,7 +152,7 @@ def bad_definitions() -> list[Json]:
         ("no signature", f"crowdfl definition {payload}", "DocumentError"),
         ("a signature with padding", fine[:end] + "==" + fine[end:], "DocumentError"),
         ("a short signature", fine[: end - 1] + fine[end:], "DocumentError"),
-        ("a signature with a last letter that none has", fine[: end - 1] + "_" + fine[end:], "DocumentError"),
+        ("a signature with a last letter that none has", fine[: end - 1] + "_" + fine[end:], "FormatError"),
         ("another signature", envelope("definition", payload, bytes(64)), "BadSignature"),
         ("signed by another", signed("definition", payload, "somebody"), "BadSignature"),
         ("signed as another kind", "crowdfl definition" + signed("order", payload, "requester")[13:], "BadSignature"),

@@ -61,7 +61,7 @@ class Crowd(LocalHost):
         super().__init__(test_tools(), clock=ManualClock(1000.0), **(host or {}))
         self.initial = np.round(np.linspace(-1.0, 1.0, parameters), 3)
         model = ModelShape(("w",), ((parameters,),))
-        definition = Definition("purpose", "terms", "readers", model, "", self.settings, 500.0, b"", {})
+        definition = Definition("purpose", "terms", "readers", model, self.settings, 500.0, {})
         self.task = self.create(definition, [self.initial])
         self.shape = SharesShape(self.sp.definition(self.task).spec)
         if self.settings.budget is not None:

@@ -124,18 +124,8 @@ class World:
     # What people do.
 
     def _create(self) -> None:
-        definition = Definition(
-            "purpose",
-            "terms",
-            "readers",
-            ModelShape(("w",), ((1,),)),
-            hashlib.sha256(INITIAL).hexdigest(),
-            self.settings,
-            CLAIMS,
-            _signing("requester").public,
-            {},
-        )
-        text = definition.sign(_signing("requester"))
+        key, shape, digest = _signing("requester"), ModelShape(("w",), ((1,),)), hashlib.sha256(INITIAL).hexdigest()
+        text = Definition("purpose", "terms", "readers", shape, self.settings, CLAIMS, {}, digest, key.public).sign(key)
         self.about = Definition.open(text).spec
         self.created = self.kgc.create_task(text)
         self.task = self.sps[0].create_task(text, self.created.appointment, INITIAL)

@@ -66,7 +66,7 @@ def _isolate(subject: str, settings: TaskSettings, least: int) -> Finding:
 
 def _post(host: LocalHost, settings: TaskSettings) -> str:
     words, shape = "a task of the audit", ModelShape(("w",), ((len(_WEIGHTS),),))
-    definition = Definition(words, words, words, shape, "", settings, _FOREVER, b"", {})
+    definition = Definition(words, words, words, shape, settings, _FOREVER, {})
     return host.create(definition, [np.zeros(len(_WEIGHTS))])
 
 

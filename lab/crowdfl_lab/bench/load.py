@@ -133,7 +133,7 @@ class Platform:
     def _definition(self) -> Definition:
         crowd, clip = self.settings.participants, float(np.ceil(np.abs(self.weights).max()))
         task = self.settings.task(min_participants=crowd, rounds=1, window=_DAY, max_samples=1000, clip=clip)
-        return Definition("load", "none", "nobody", ModelShape.of({"w": self.weights}), "", task, 60.0, b"", {})
+        return Definition("load", "none", "nobody", ModelShape.of({"w": self.weights}), task, 60.0, {})
 
     def _join(self, own: RequesterFile) -> tuple[list[ParticipantKeys], bytes]:
         kgc, sp = KgcClient(own.link(own.settings.kgc).open()), SpClient(own.link(own.settings.sp).open())

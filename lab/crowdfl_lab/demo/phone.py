@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.padding import Padding
 
 from crowdfl.cli.task.views import code_in_letters
-from crowdfl.documents.links import link_of, phone_page
+from crowdfl.documents.links import phone_page
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
-from crowdfl.services.client.opening import RequesterFile
+from crowdfl.services.client.opening import RequesterFile, link_of
 from crowdfl.services.http.tls import is_loopback
 from crowdfl.settings import from_millionths
 from crowdfl_lab.demo.motion import ACTIVITIES, write_recordings

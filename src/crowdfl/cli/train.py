@@ -124,7 +124,7 @@ def _cut(chosen: dict[str, Any]) -> Cut | None:
 def _save(path: Path, model: Learner, training: dict[str, Any]) -> None:
     """With the definition that `crowdfl evaluate` and `predict` need, though there is no task."""
     about = "tried on one person's data, without encryption"
-    definition = Definition(about, "none", "whoever has the file", model.shape, "", TaskSettings(), 0.0, b"", training)
+    definition = Definition(about, "none", "whoever has the file", model.shape, TaskSettings(), 0.0, training)
     try:
         write_model(path, definition, model.weights())
     except OSError as error:

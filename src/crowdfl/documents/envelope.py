@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from crowdfl.crypto.sealing import SigningKey, verify
-from crowdfl.errors import DocumentError
+from crowdfl.errors import DocumentError, FormatError
 
 _LONGEST = 1_000_000  # characters
 _LONGEST_NUMBER = 30  # of characters too
@@ -47,15 +47,11 @@ class Envelope:
             raise DocumentError(f"this is not a {kind}: it must be `crowdfl {kind} SIGNATURE`, then JSON")
         if header[1] != kind:
             raise DocumentError(f"a {header[1]} where a {kind} is expected")
-        found = cls(kind, text[header.end() :], urlsafe_b64decode(header[2] + "=="))
-        if found.text != text:  # bits of the last letter that are not used
-            raise DocumentError(f"the signature of this {kind} ends with a letter that no signature ends with")
-        return found
+        return cls(kind, text[header.end() :], from_base64url(header[2]))
 
     @property
     def text(self) -> str:
-        signature = urlsafe_b64encode(self.signature).rstrip(b"=").decode()
-        return f"crowdfl {self.kind} {signature} {self.payload}"
+        return f"crowdfl {self.kind} {to_base64url(self.signature)} {self.payload}"
 
     @property
     def digest(self) -> str:
@@ -68,13 +64,7 @@ class Envelope:
     def body(self) -> dict[str, Any]:
         """The payload, if every reader finds the same in it: no name twice, no number that only some can hold."""
         try:
-            body = json.loads(
-                self.payload,
-                object_pairs_hook=_with_names_once,
-                parse_constant=_plain_number,
-                parse_float=_plain_number,
-                parse_int=_plain_number,
-            )
+            body = json.loads(self.payload, object_pairs_hook=_with_names_once, **_NUMBERS)
         except (ValueError, RecursionError):
             raise DocumentError(f"the payload of this {self.kind} is not JSON of plain values") from None
         if not isinstance(body, dict):
@@ -90,6 +80,19 @@ def encode_for_signing(kind: str, payload: str) -> bytes:
         raise DocumentError(f"this {kind} holds half of a character, which UTF-8 cannot hold") from None
     name = f"application/vnd.crowdfl.{kind}+json".encode()
     return b"DSSEv1 %d %b %d %b" % (len(name), name, len(body), body)
+
+
+def to_base64url(data: bytes) -> str:
+    """Without padding."""
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def from_base64url(letters: str) -> bytes:
+    """Refused: other letters, padding, and bits of the last letter that are not used."""
+    data = urlsafe_b64decode(letters + "==") if letters.isascii() and len(letters) % 4 != 1 else b""
+    if to_base64url(data) != letters:
+        raise FormatError("a field is not valid base64url: a part of it is missing or altered")
+    return data
 
 
 def refusal(kind: str, wrong: ValidationError) -> DocumentError:
@@ -148,3 +151,6 @@ def _plain_number(written: str) -> int | float:
     if len(written) > _LONGEST_NUMBER or not math.isfinite(float(written)):
         raise ValueError("a number is too long, or none")
     return int(written) if written.lstrip("-").isdecimal() else float(written)
+
+
+_NUMBERS: dict[str, Any] = dict.fromkeys(("parse_constant", "parse_float", "parse_int"), _plain_number)

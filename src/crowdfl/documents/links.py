@@ -3,13 +3,9 @@
 Whoever has the link can join once: it is as secret as the invitation file. docs/formats.md has the form.
 """
 
-import json
 import re
-from base64 import b64decode, urlsafe_b64encode
-from binascii import Error as _NotBase64
-from pathlib import Path
 
-from crowdfl.documents.envelope import Envelope
+from crowdfl.documents.envelope import Envelope, from_base64url, to_base64url
 from crowdfl.documents.signed import Invitation
 from crowdfl.errors import FormatError, LimitExceeded, PlainHttpRefused
 from crowdfl.protocols.messages import Limits, Message
@@ -17,7 +13,6 @@ from crowdfl.settings import ParticipantSettings, RequesterSettings, origin_of
 
 _LONGEST = 4096  # characters of a fragment: an invitation has about 400, and a QR code at most 2,953
 _LIMITS = Limits(None, 0, max_entries=0)
-_LETTERS = re.compile(r"[A-Za-z0-9_-]*")
 _TASK = re.compile(r"[0-9a-f]{32}")
 _PLACE = re.compile(r"https?://[A-Za-z0-9._:\[\]/-]+")
 _SAFE = re.compile(r"https://.*|http://(localhost|127(\.[0-9]{1,3}){3}|\[::1\])([:/].*)?")
@@ -54,21 +49,12 @@ def invitation_link(page: str, contents: ParticipantSettings) -> str:
     Invitation.read(found)  # whatever is wrong with it is told by its name
     sp = "" if origin_of(page) == origin_of(contents.sp) else contents.sp
     link = InvitationLink(found.payload, found.signature, contents.kgc, sp, contents.kgc_key, contents.sp_key)
-    return f"{page}#{urlsafe_b64encode(link.to_bytes()).rstrip(b'=').decode()}"
+    return f"{page}#{to_base64url(link.to_bytes())}"
 
 
 def phone_page(settings: RequesterSettings) -> str:
     """Where people open their links."""
     return settings.phone or f"{settings.sp.rstrip('/')}/join/"
-
-
-def link_of(invitation: Path, page: str) -> str:
-    """The link to a page with what an invitation file holds."""
-    try:
-        found = json.loads(invitation.read_bytes())
-    except ValueError:
-        raise FormatError(f"{invitation} is not an invitation: `crowdfl task invite` writes JSON") from None
-    return invitation_link(page, ParticipantSettings.parse(found, invitation))
 
 
 def read_link(link: str) -> InvitationLink:
@@ -95,12 +81,4 @@ def _require_place(address: str) -> None:
 def _decoded(fragment: str) -> InvitationLink:
     if len(fragment) > _LONGEST:
         raise LimitExceeded(f"a link of {len(fragment)} characters; at most {_LONGEST} are read")
-    if not _LETTERS.fullmatch(fragment):
-        raise FormatError("this link is damaged: it has letters that no invitation has")
-    try:
-        data = b64decode(fragment + "=" * (-len(fragment) % 4), altchars=b"-_", validate=True)
-    except (_NotBase64, ValueError):
-        raise FormatError("this link is damaged: a part of it is missing") from None
-    if urlsafe_b64encode(data).rstrip(b"=").decode() != fragment:
-        raise FormatError("this link is damaged: its last letter is not one that an invitation ends with")
-    return InvitationLink.from_bytes(data, _LIMITS)
+    return InvitationLink.from_bytes(from_base64url(fragment), _LIMITS)

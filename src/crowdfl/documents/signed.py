@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.envelope import Document, Envelope, refusal
 from crowdfl.errors import CrowdFLError, DocumentError, InvitationRefused, KeyMismatch
-from crowdfl.learning.models.shape import ModelShape
+from crowdfl.learning.models.forms import from_safetensors
+from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.profile import Identity, TaskSpec
 from crowdfl.settings import TaskSettings
 
@@ -36,18 +37,22 @@ class Definition:
     terms: str
     readers: str
     shape: ModelShape
-    initial: str  # SHA-256 of the initial weights, in hex
     settings: TaskSettings
     claim_window: float  # seconds after the end of the task in which rewards can be claimed
-    requester: bytes
     training: Mapping[str, Any]  # what a participant's learner is told; the platform does not look inside
-    task: str = field(
-        default="", init=False
-    )  # its id, of what was signed: a definition that nobody has signed has none
+    initial: str = ""  # SHA-256 of the initial weights, in hex; known, as the requester's key, when it is signed
+    requester: bytes = b""
+    task: str = field(default="", init=False)  # its id, of what was signed
 
     @property
     def spec(self) -> TaskSpec:
         return TaskSpec(self.task, self.settings, self.shape.parameters)
+
+    def initial_weights(self, data: bytes) -> Weights:
+        """What everyone starts from, if these are the bytes that the requester meant."""
+        if hashlib.sha256(data).hexdigest() != self.initial:
+            raise DocumentError("the platform's initial weights are not those that the task's definition names")
+        return from_safetensors(self.shape, data)
 
     def body(self) -> dict[str, Any]:
         return {

@@ -79,20 +79,12 @@ def task_settings(rounds: int, settings: Mapping[str, Any]) -> TaskSettings:
 def make_definition(
     settings: TaskSettings, shape: ModelShape, training: Mapping[str, Any], texts: Mapping[str, str]
 ) -> Definition:
-    words = {
+    words: dict[str, Any] = {
         "purpose": "A model that is trained with Flower",
         "terms": "Data stays at the client. Its update leaves in two shares that show nothing alone.",
         "readers": "Every client reads the averages, and so does the owner of the task.",
     }
-    return Definition(
-        **{**words, **texts},
-        shape=shape,
-        initial="",
-        settings=settings,
-        claim_window=_YEAR,
-        requester=b"",
-        training=training,
-    )
+    return Definition(**{**words, **texts}, shape=shape, settings=settings, claim_window=_YEAR, training=training)
 
 
 def create(

@@ -72,18 +72,8 @@ def defined(
         )
     else:
         shape, weights = _made(recipe.make_learner(module, learner=learner, loss=loss), initial)
-    definition = Definition(
-        purpose=task.purpose,
-        terms=task.terms,
-        readers=task.readers,
-        shape=shape,
-        initial="",
-        settings=settings,
-        claim_window=float(task.claim_window),
-        requester=b"",
-        training=task.training,
-    )
-    return definition, weights
+    words = task.purpose, task.terms, task.readers
+    return Definition(*words, shape, settings, float(task.claim_window), task.training), weights
 
 
 def _made(model: Learner, initial: Mapping[str, npt.NDArray[np.float64]] | None) -> tuple[ModelShape, Weights]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Appointment, Definition, EnrolmentEnd, Invitation, Order
 from crowdfl.errors import DocumentError, FormatError, NotReady, UnknownTask
-from crowdfl.learning.models.forms import from_safetensors, to_safetensors
+from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Average, RequesterProtocol, Tools
 from crowdfl.protocols.registry import profile_named
@@ -148,9 +148,7 @@ class Requester:
         definition = self.definition(task)
         kept = f"{task}/initial"
         found = self.blobs.get(kept) if self.blobs.has(kept) else self.sp.initial_weights(task)
-        if hashlib.sha256(found).hexdigest() != definition.initial:
-            raise DocumentError("the platform's initial weights are not those that the task's definition names")
-        return from_safetensors(definition.shape, found)
+        return definition.initial_weights(found)
 
     def model(self, task: str) -> Weights:
         definition = self.definition(task)
@@ -174,12 +172,9 @@ class Requester:
         if profile_named(definition.settings.profile).chained:
             if chain.last() >= number:
                 chain.forget()
-            side.resume(chain.get(), definition.shape.flat(self._initial(definition)))
+            side.resume(chain.get(), definition.shape.flat(self.initial(task)))
             chain.catch_up(side, number, partial(self.sp.status, task), fetch)
         return chain.read(side, number, fetch(number))
-
-    def _initial(self, definition: Definition) -> Weights:
-        return from_safetensors(definition.shape, self.blobs.get(f"{definition.task}/initial"))
 
     def _chain(self, definition: Definition) -> KeptChain:
         return KeptChain(self.blobs, f"{definition.task}/rounds", definition.settings.rounds)

@@ -371,7 +371,7 @@ class LocalFederation:
         """The task; it is posted, and KGC deals its keys, once the model's shapes are known."""
         if self.task is None:
             shape, words = self._shape or ModelShape((), ()), "a task in one process"
-            definition = Definition(words, words, words, shape, "", self.settings, _FOREVER, b"", {})
+            definition = Definition(words, words, words, shape, self.settings, _FOREVER, {})
             self.task = self.host.create(definition, [np.zeros(sides) for sides in shape.shapes])
         return self.task
 

@@ -233,7 +233,7 @@ class _Simulation:
         samples = [trainer.weight for trainer in trainers.values()]
         settings = settings_for(self.asked, form.shape, start, trained, samples)
         words = "a simulation in one process"
-        definition = Definition(words, words, words, form.shape, "", settings, _CLAIM_WINDOW, b"", {})
+        definition = Definition(words, words, words, form.shape, settings, _CLAIM_WINDOW, {})
 
         def on_change(crowd: SimulatedCrowd) -> None:
             self._tell(crowd, told)

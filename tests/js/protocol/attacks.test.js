@@ -244,9 +244,8 @@ test("KGC's answer is for this request alone", async () => {
   const certificate = { task: id, who: own.who, signing: hex(own.signingPublic), reading: hex(own.readingPublic) };
   const info = await enrolmentRequest(id, "an invitation", own);
   const answered = async (/** @type {Record<string, string>} */ body, { signer = kgc, context = info.context } = {}) => {
-    const text = utf8(await signDocument("certificate", body, signer.signing));
-    const length = Uint8Array.of(0, 0, text.length >> 8, text.length);
-    return sealTo(own.readingPublic, concat(length, text, utf8("bundle")), context);
+    const text = await signDocument("certificate", body, signer.signing);
+    return sealTo(own.readingPublic, encode(71, [text, utf8("bundle")]), context);
   };
   const open = async (/** @type {Bytes} */ sealed) => openEnrolled(sealed, info, own, kgc.signingPublic);
   assert.deepEqual((await open(await answered(certificate))).bundle, utf8("bundle"));

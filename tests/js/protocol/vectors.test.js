@@ -6,7 +6,7 @@ import { readPublication } from "#web/phone/protocol/average.js";
 import { openBundle } from "#web/phone/protocol/bundle.js";
 import { fromHex, hex, sha256, utf8 } from "#web/phone/protocol/bytes.js";
 import { chainToBytes, placeOf, startChain } from "#web/phone/protocol/chain.js";
-import { enrolmentRequest, openEnrolled, splitEnrolled } from "#web/phone/protocol/documents.js";
+import { enrolmentRequest, openEnrolled } from "#web/phone/protocol/documents.js";
 import { encode } from "#web/phone/protocol/messages.js";
 import { makeClaim, openReward } from "#web/phone/protocol/rewards.js";
 import { elementBytes, expand, littleEndian, minusElements, signedDifference } from "#web/phone/protocol/ring.js";
@@ -145,10 +145,10 @@ test("the request to enrol is the one of the vectors", async () => {
 });
 
 test("KGC's answer is taken apart as it was put together", async () => {
-  const { private: own, context, opened, certificate, bundle: dealt } = ENROLMENT;
+  const { task: name, invitation, private: own, kgc, opened, certificate, bundle: dealt } = ENROLMENT;
   const keys = await keysFrom(own.signing, own.reading);
-  const sealed = await sealTo(keys.readingPublic, fromHex(opened), utf8(context));
-  const found = splitEnrolled(await openSealed(keys.reading, sealed, utf8(context)));
+  const info = await enrolmentRequest(name, invitation, keys);
+  const found = await openEnrolled(await sealTo(keys.readingPublic, fromHex(opened), info.context), info, keys, fromHex(kgc));
   assert.deepEqual([found.certificate, hex(found.bundle)], [certificate, dealt]);
 });
 

@@ -39,7 +39,7 @@ from crowdfl.cli.task.views import (
     write_codes,
     write_links,
 )
-from crowdfl.documents.links import link_of, phone_page
+from crowdfl.documents.links import phone_page
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.models.shape import Weights
@@ -49,7 +49,7 @@ from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.defining import defined, explained, warnings
 from crowdfl.roles.participant.messages import short_state
 from crowdfl.roles.phone_support import require_for_phones
-from crowdfl.services.client.opening import RequesterFile, open_requester, write_invitations
+from crowdfl.services.client.opening import RequesterFile, link_of, open_requester, write_invitations
 from crowdfl.settings import from_millionths, to_millionths
 from crowdfl.storage.model_files import FORMATS, read_initial, require_model_path, write_model
 from crowdfl.storage.settings_file import read_settings

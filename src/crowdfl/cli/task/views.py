@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from crowdfl.cli.output import clean, waiting
-from crowdfl.documents.links import link_of
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, PackageMissing, ServiceUnavailable
 from crowdfl.learning.models.shape import Weights
@@ -19,6 +18,7 @@ from crowdfl.roles.recipe_check import NOT_TRIED, RecipeTrial, try_recipe
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.waiting import amount_words, waits_for
 from crowdfl.schema import SettingsTable, settable
+from crowdfl.services.client.opening import link_of
 from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.settings_file import template_text

@@ -4,39 +4,27 @@ The request is signed, so the signing key is the asker's. The answer is sealed t
 whoever cannot open it has no certificate. Both name the task, the invitation and both keys, so neither serves in another place.
 """
 
-import struct
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from crowdfl.crypto.sealing import ReaderKey, seal_to
 from crowdfl.documents.signed import Certificate, EnrolmentRequest
-from crowdfl.errors import DocumentError, Truncated
+from crowdfl.errors import DocumentError
+from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import ParticipantKeys
 
-_LENGTH = struct.Struct(">I")
 
-
-@dataclass(frozen=True)
-class Enrolled:
+class Enrolled(Message, kind=71, repr=False):
     """What a participant gets for an invitation. It leaves KGC sealed, never in the clear."""
 
     certificate: str
-    bundle: bytes = field(repr=False)
+    bundle: bytes
 
     def seal(self, request: EnrolmentRequest) -> bytes:
-        certificate = self.certificate.encode()
-        return seal_to(
-            request.reading, _LENGTH.pack(len(certificate)) + certificate + self.bundle, enrolment_context(request)
-        )
+        return seal_to(request.reading, self.to_bytes(), enrolment_context(request))
 
     @classmethod
     def open(cls, sealed: bytes, request: EnrolmentRequest, reader: ReaderKey) -> "Enrolled":
-        opened = reader.open(sealed, enrolment_context(request))
-        start = _LENGTH.size
-        end = start + int.from_bytes(opened[:start], "big")
-        if len(opened) < end or len(opened) < start:
-            raise Truncated("KGC's answer ends inside the certificate: join again")
-        return cls(opened[start:end].decode("utf-8", "replace"), opened[end:])
+        return cls.from_bytes(reader.open(sealed, enrolment_context(request)), Limits.plain())
 
 
 class EnrollingKgc(Protocol):

@@ -451,14 +451,10 @@ class Participant:
 
     def _initial_weights(self) -> Weights:
         if not self.blobs.has("initial"):
-            self.blobs.put("initial", self._initial())
-        return from_safetensors(self._definition.shape, self.blobs.get("initial"))
-
-    def _initial(self) -> bytes:
-        initial = self.sp.initial_weights(self.task)
-        if hashlib.sha256(initial).hexdigest() != self._definition.initial:
-            raise DocumentError("the platform's initial weights are not those that the task's definition names")
-        return initial
+            initial = self.sp.initial_weights(self.task)
+            self._definition.initial_weights(initial)
+            self.blobs.put("initial", initial)
+        return self._definition.initial_weights(self.blobs.get("initial"))
 
     @property
     def side(self) -> ParticipantProtocol:

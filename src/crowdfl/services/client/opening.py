@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from crowdfl.documents.envelope import Envelope
+from crowdfl.documents.links import invitation_link
 from crowdfl.documents.signed import Certificate
 from crowdfl.errors import KeyMismatch, SettingsError
 from crowdfl.protocols.profile import Tools
@@ -137,6 +138,11 @@ def read_invitation(path: Path) -> ParticipantSettings:
     if not isinstance(found, dict):
         raise SettingsError(f"{path} is not an invitation: expected a JSON object, as `crowdfl task invite` writes it")
     return ParticipantSettings.parse(found, path)
+
+
+def link_of(path: Path, page: str) -> str:
+    """The link to a page with what an invitation file holds."""
+    return invitation_link(page, read_invitation(path))
 
 
 @contextmanager

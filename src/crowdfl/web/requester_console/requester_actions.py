@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from crowdfl.disclosures import learnt_in, weaknesses_of
-from crowdfl.documents.links import link_of, phone_page
+from crowdfl.documents.links import phone_page
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import CampaignError, CrowdFLError, NotReady, QuotaExceeded, SettingsError
 from crowdfl.learning.models.shape import Weights
@@ -23,6 +23,7 @@ from crowdfl.roles.defining import defined
 from crowdfl.roles.phone_support import phone_obstacle
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.waiting import unannounced, waits_for
+from crowdfl.services.client.opening import link_of
 from crowdfl.settings import RequesterSettings, to_millionths
 from crowdfl.text import printable
 from crowdfl.web.qr import qr_svg

@@ -64,11 +64,12 @@ export function base64url(bytes) {
   return base64(bytes).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 }
 
-/** @param {string} digits Without padding. @returns {Bytes} */
+/** @param {string} digits Without padding, and without bits of the last one that are not used. @returns {Bytes} */
 export function fromBase64url(digits) {
-  if (!/^[A-Za-z0-9_-]*$/.test(digits) || digits.length % 4 === 1) throw new FormatError("a field is not valid base64url");
   const padding = "=".repeat((4 - (digits.length % 4)) % 4);
-  return fromBase64(digits.replaceAll("-", "+").replaceAll("_", "/") + padding);
+  const bytes = fromBase64(digits.replaceAll("-", "+").replaceAll("_", "/") + padding);
+  if (base64url(bytes) !== digits) throw new FormatError("a field is not valid base64url: a part of it is missing or altered");
+  return bytes;
 }
 
 /** Four bytes, big-endian. @param {number} number @returns {Bytes} */

@@ -2,8 +2,9 @@
 // The signature is checked over the bytes that came. KGC appoints no task whose JSON two readers could take for two things.
 
 import { base64url, concat, equal, fromBase64url, fromHex, hex, sha256, text, utf8 } from "./bytes.js";
-import { DocumentError, KeyMismatch, Truncated } from "./errors.js";
+import { DocumentError, KeyMismatch } from "./errors.js";
 import { nameOf } from "./keys.js";
+import { decode } from "./messages.js";
 import { openSealed, sign, verify } from "./seal.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
@@ -17,7 +18,7 @@ import { openSealed, sign, verify } from "./seal.js";
 /** @typedef {(value: any) => boolean} Fits */
 
 const LONGEST = 1_000_000; // characters
-const LENGTH_BYTES = 4; // of a certificate's length in KGC's answer
+const ENROLLED = 71; // the kind of the message in KGC's answer
 const HEADER = /^crowdfl ([a-z-]{1,40}) ([A-Za-z0-9_-]{86}) /;
 
 /** @type {Fits} */
@@ -70,9 +71,7 @@ function parts(document, kind) {
   const header = HEADER.exec(document);
   if (!header) throw new DocumentError(`this is not a ${kind}: it must be its kind and signature, then JSON`);
   if (header[1] !== kind) throw new DocumentError(`another document where a ${kind} is expected`);
-  const signature = fromBase64url(header[2]);
-  if (base64url(signature) !== header[2]) throw new DocumentError(`the signature of this ${kind} is damaged`);
-  return { payload: utf8(document.slice(header[0].length)), signature };
+  return { payload: utf8(document.slice(header[0].length)), signature: fromBase64url(header[2]) };
 }
 
 /** What a signature is over: DSSE's encoding of type and payload. @param {string} kind @param {Bytes} payload */
@@ -178,20 +177,12 @@ export async function enrolmentRequest(task, invitation, keys) {
  * @returns {Promise<{ certificate: string, bundle: Bytes }>}
  */
 export async function openEnrolled(sealed, info, keys, kgcKey) {
-  const enrolled = splitEnrolled(await openSealed(keys.reading, sealed, info.context));
-  const { task, signing, reading } = await openCertificate(enrolled.certificate, kgcKey);
+  const [certificate, bundle] = decode(ENROLLED, ["text", "bytes"], await openSealed(keys.reading, sealed, info.context));
+  const { task, signing, reading } = await openCertificate(certificate, kgcKey);
   if (task !== info.task || !equal(signing, keys.signingPublic) || !equal(reading, keys.readingPublic)) {
     throw new DocumentError("KGC certified another task or other keys than it was asked to: tell the requester");
   }
-  return enrolled;
-}
-
-/** @param {Bytes} opened */
-export function splitEnrolled(opened) {
-  const length = opened.length < LENGTH_BYTES ? 0 : new DataView(opened.buffer, opened.byteOffset).getUint32(0);
-  const end = LENGTH_BYTES + length;
-  if (opened.length < end) throw new Truncated("KGC's answer ends inside the certificate: join again");
-  return { certificate: text(opened.subarray(LENGTH_BYTES, end)), bundle: opened.slice(end) };
+  return { certificate, bundle };
 }
 
 /**

@@ -1,6 +1,6 @@
 // An invitation from its link. All of it is in the fragment, which a browser never sends; documents/links.py writes it.
 
-import { base64url, fromBase64url, utf8 } from "./bytes.js";
+import { fromBase64url, utf8 } from "./bytes.js";
 import { documentText, readPayload } from "./documents.js";
 import { FormatError, LimitExceeded, PlainHttpRefused } from "./errors.js";
 import { decode } from "./messages.js";
@@ -34,7 +34,7 @@ export function parseLink(fragment, pageOrigin) {
   if (digits.length > LONGEST) throw new LimitExceeded("this link is too long: it is not an invitation");
   /** @type {import("./messages.js").FieldType[]} */
   const types = ["text", "bytes", "text", "text", "bytes", "bytes"];
-  const [payload, signature, kgc, sp, kgcKey, spKey] = decode(KIND, types, decoded(digits), LIMIT);
+  const [payload, signature, kgc, sp, kgcKey, spKey] = decode(KIND, types, fromBase64url(digits), LIMIT);
   if (signature.length !== 64 || kgcKey.length !== 32 || spKey.length !== 32) {
     throw new FormatError("this link is damaged: a key or a signature in it has another length");
   }
@@ -42,13 +42,6 @@ export function parseLink(fragment, pageOrigin) {
   if (!TASK.test(task)) throw new FormatError("this link is damaged: it does not name a task");
   const invitation = documentText("invitation", payload, signature);
   return { task, invitation, kgc: address(kgc), sp: address(sp || pageOrigin), kgcKey, spKey, expires };
-}
-
-/** @param {string} digits */
-function decoded(digits) {
-  const bytes = fromBase64url(digits);
-  if (base64url(bytes) !== digits) throw new FormatError("this link is damaged: a part of it is missing");
-  return bytes;
 }
 
 /** @param {string} text */
