@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from crowdfl.cli.task.views import template
 from rich.console import Console
 
+from crowdfl.cli.task.views import template
 from crowdfl.errors import SettingsError
 from crowdfl.retry import Backoff
 from crowdfl_lab.demo.finished import FinishedCampaign, Plain, plain_fedavg
