@@ -87,13 +87,13 @@ def incentives(
     server_rate: Annotated[float, typer.Option(help="The step's rate.")] = 1.0,
 ) -> None:
     """Let people cheat under every rule of payment: their part of the budget, and who goes unpaid."""
-    from crowdfl_lab.audit.incentives import campaign, report
+    from crowdfl_lab.audit import incentives as cheating
 
     if quick and network:
         raise typer.BadParameter("--quick and --network exclude each other")
-    missing = [] if quick else campaign.missing_files(data)
+    missing = [] if quick else cheating.missing_files(data)
     made_up = quick or bool(missing)
-    made = campaign.IncentiveSettings
+    made = cheating.IncentiveSettings
     settings = made.quick() if made_up else made.network() if network else made()
     step = TaskSettings.of(profile="shares", server_step=server_step, server_rate=server_rate)  # refuses what it would
     settings = replace(settings, server_step=step.server_step, server_rate=server_rate)
@@ -101,7 +101,7 @@ def incentives(
     command = "crowdfl audit incentives" + " --quick" * quick + " --network" * network
     command += f" --server-step {server_step} --server-rate {server_rate:g}" * (server_step != "none")
     folder = None if made_up else data
-    deliver(report.audit_incentives(settings, folder, progress_to_stderr(), notes, command), as_json=as_json, out=out)
+    deliver(cheating.audit_incentives(settings, folder, progress_to_stderr(), notes, command), as_json=as_json, out=out)
 
 
 def _how_to_get(missing: Sequence[str]) -> str:

@@ -1,7 +1,5 @@
-"""FedAvg in the clear, on the same data and with the same people in each round: what a demo campaign is compared with.
-
-A finished demo campaign, as its processes told it and as their files show it.
-"""
+"""A finished demo campaign, as its processes told it and as their files show it; and FedAvg in the clear, on the same data and
+with the same people in each round, which it is compared with."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -20,28 +18,21 @@ from crowdfl.learning.training import LocalTrainer
 from crowdfl.storage.model_files import read_model
 from crowdfl_lab.demo.servers import KeySight, Row, Sight, look_at
 
+ROUNDS = 3
 Heard = Sequence[tuple[str, Mapping[str, Any]]]  # who said what
-Scores = Mapping[int, Mapping[str, float]]  # by person: accuracy, loss, windows
 
 
 @dataclass(frozen=True)
 class Plain:
-    """The average of each round (0: the model that it starts from), and how it does on the held-out windows of each person
-    who was ever in."""
+    """The average of each round (0: the model that it starts from)."""
 
     averages: Mapping[int, Weights] = field(default_factory=dict)
-    accuracy: Mapping[int, Scores] = field(default_factory=dict)
-    trainers: Mapping[int, LocalTrainer] = field(default_factory=dict)
+    trainers: Mapping[int, LocalTrainer] = field(default_factory=dict)  # of each person who was ever in
     people: Mapping[int, Sequence[int]] = field(default_factory=dict)  # whose uploads each round has
     training: Mapping[str, Any] = field(default_factory=dict)
 
-    def over(self, number: int, people: Sequence[int] | None = None) -> float:
-        """The accuracy after a round, over all windows of these people, or of everyone."""
-        return weighted(
-            [self.accuracy[number][person] for person in self.trainers if people is None or person in people]
-        )
-
     def measure(self, model: Weights) -> float:
+        """The accuracy over everyone's held-out windows."""
         return weighted([trainer.evaluate(model) for trainer in self.trainers.values()])
 
     def round_from(self, model: Weights, number: int) -> Weights:
@@ -60,15 +51,10 @@ def plain_fedavg(task_file: Path, heard: Heard) -> Plain:
     if not trainers:
         return Plain()
     averages = {0: next(iter(trainers.values())).learner.weights()}
-    plain = Plain(averages, {}, trainers, rounds, training)
+    plain = Plain(averages, trainers, rounds, training)
     for number in rounds:
         averages[number] = plain.round_from(averages[max(averages)], number)
-    scores = {number: _scores(trainers, model) for number, model in averages.items()}
-    return Plain(averages, scores, trainers, rounds, training)
-
-
-def _scores(trainers: Mapping[int, LocalTrainer], model: Weights) -> Scores:
-    return {person: trainer.evaluate(model) for person, trainer in trainers.items()}
+    return plain
 
 
 def uploads(heard: Heard) -> dict[int, list[int]]:
@@ -90,17 +76,13 @@ def weighted(rows: Sequence[Mapping[str, float]]) -> float:
     return float(np.average([row["accuracy"] for row in rows], weights=[row["windows"] for row in rows]))
 
 
-def apart(one: Weights, other: Weights) -> float:
-    """The largest difference of any weight."""
-    return max(float(np.abs(np.asarray(a, np.float64) - b).max()) for a, b in zip(one, other, strict=True))
-
-
-ROUNDS = 3
+def row_of(arrays: Weights) -> Row:
+    return np.concatenate([np.asarray(array, dtype=np.float64).reshape(-1) for array in arrays])
 
 
 @dataclass
 class FinishedCampaign:
-    """A finished campaign, as its processes told it and as their files show it."""
+    """A finished campaign."""
 
     folder: Path
     task: str
@@ -110,7 +92,6 @@ class FinishedCampaign:
     keys: KeySight = field(repr=False)
     profile: str
     seconds: float = 0.0
-    _apart: dict[int, tuple[float | None, float | None]] = field(default_factory=dict, init=False, repr=False)
 
     def said(self, event: str) -> Heard:
         return [(name, details) for name, details in self.heard if details.get("event") == event]
@@ -136,49 +117,30 @@ class FinishedCampaign:
         return self.folder / "model.npz"
 
     @cached_property
-    def initial(self) -> Weights:
-        """What everyone starts from; it is public."""
-        path = self.folder / "roles" / "sp" / "blobs" / self.task / "initial"
-        if self.definition is None:  # no model was fetched, and nothing is computed from this one
-            return list(read_arrays(path.read_bytes(), ".safetensors").values())
-        return from_safetensors(self.definition.shape, path.read_bytes())
-
-    @cached_property
-    def averages(self) -> dict[int, Weights]:
-        """What readers hold of each round: a participant's copy, and the requester's of the last."""
-        if self.definition is None:
-            return {}
-        found = {ROUNDS: read_model(self._model)[1]}
+    def models(self) -> dict[int, Weights]:
+        """What readers hold of each round: a participant's copy, and the requester's of the last. 0 is what everyone starts
+        from; it is public."""
+        initial = (self.folder / "roles/sp/blobs" / self.task / "initial").read_bytes()
+        if self.definition is None:  # no model was fetched, and nothing is computed from the first one
+            return {0: list(read_arrays(initial, ".safetensors").values())}
+        found = {0: from_safetensors(self.definition.shape, initial), ROUNDS: read_model(self._model)[1]}
         for number in range(1, ROUNDS):
             for path in sorted(self.folder.glob(f"person-*/rounds/{number}/average"))[:1]:
                 found[number] = from_safetensors(self.definition.shape, path.read_bytes())
         return dict(sorted(found.items()))
 
+    @property
+    def averages(self) -> list[Row]:
+        """Of all rounds, each in a row."""
+        return [row_of(model) for number, model in self.models.items() if number]
+
     @cached_property
-    def models(self) -> dict[int, Weights]:
-        """With the initial one, as round 0."""
-        return {0: self.initial} | self.averages
-
-    def apart(self, number: int) -> tuple[float | None, float | None]:
-        """The largest difference of any weight, and what is left of it if FedAvg starts from CrowdFL's last model."""
-        if number not in self._apart:
-            self._apart[number] = self._measured_apart(number)
-        return self._apart[number]
-
-    def _measured_apart(self, number: int) -> tuple[float | None, float | None]:
-        models, plain = self.models, self.plain
-        if number not in models or number not in plain.averages:
-            return None, None
-        whole = apart(models[number], plain.averages[number])
-        if number < 2 or number - 1 not in models:
-            return whole, whole if number == 1 else None
-        return whole, apart(models[number], plain.round_from(models[number - 1], number))
+    def apart(self) -> dict[int, float]:
+        """By round, the largest difference of any weight to FedAvg from the same model: what this round alone made."""
+        before = [number for number in self.plain.people if {number, number - 1} <= self.models.keys()]
+        clear = {number: self.plain.round_from(self.models[number - 1], number) for number in before}
+        return {number: float(np.abs(row_of(self.models[number]) - row_of(clear[number])).max()) for number in clear}
 
     @cached_property
     def sights(self) -> list[Sight]:
-        averages = [row_of(model) for model in self.averages.values()]
-        return look_at(self.folder / "roles", self.task, self.keys, averages, row_of(self.initial))
-
-
-def row_of(arrays: Weights) -> Row:
-    return np.concatenate([np.asarray(array, dtype=np.float64).reshape(-1) for array in arrays])
+        return look_at(self.folder / "roles", self.task, self.keys, self.averages, row_of(self.models[0]))

@@ -10,7 +10,7 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ from crowdfl.services.client.opening import RequesterFile, link_of
 from crowdfl.services.http.tls import is_loopback
 from crowdfl.settings import from_millionths
 from crowdfl_lab.demo.motion import ACTIVITIES, write_recordings
-from crowdfl_lab.demo.processes import CampaignProcesses, allow_short_claims, do, port_options
+from crowdfl_lab.demo.processes import CampaignProcesses, port_options
 from crowdfl_lab.demo.trust import certificate_page, fingerprint, share_authority, trust_steps
 
 _ELSEWHERE = ("192.0.2.1", 9)  # an address for documentation: nothing is sent to it
@@ -89,13 +89,13 @@ class _PhoneCampaign(CampaignProcesses):
 
     def _show_status(self, status: dict[str, Any]) -> None:
         self.status = status
-        told = _told(status, _MADE_UP + self.phones)
-        if told != self.said:
-            self.say(told)
-            self.said = told
+        text = _where_it_stands(status, _MADE_UP + self.phones)
+        if text != self.said:
+            self.say(text)
+            self.said = text
 
 
-def _told(status: dict[str, Any], people: int) -> str:
+def _where_it_stands(status: dict[str, Any], people: int) -> str:
     """Where the campaign stands, in words."""
     if status["state"] == "finished":
         return "all rounds are through: rewards can be claimed now"
@@ -131,16 +131,21 @@ def demo_phone(
     folder = Path(tempfile.mkdtemp(prefix="crowdfl-demo-phone-"))
     campaign = _PhoneCampaign(folder, Console(), names_processes=False, phones=phones)
     try:
-        with _ending_on_signals(), contextlib.ExitStack() as stack:
+        with _on_signals(_interrupt), contextlib.ExitStack() as stack:
             task = task_text(rounds, minutes * 60, claim_minutes * 60, _MADE_UP + phones)
             _run(campaign, place, task, stack if page else None)
     except KeyboardInterrupt:
         campaign.say("interrupted")
     except CrowdFLError:
-        _show_logs(campaign)
+        for path in sorted(folder.glob("*.log")):  # the last line of each: the folder is about to go
+            for line in path.read_text().splitlines()[-1:]:
+                campaign.console.out(f"{path.stem}: {line}")
         raise
     finally:
-        _remove(campaign)
+        with _on_signals(signal.SIG_IGN):  # a second Ctrl-C must not leave processes behind
+            campaign.stop()
+            shutil.rmtree(folder)
+            campaign.say("every process has ended, and the demo's folder is removed")
 
 
 def lan_address() -> str:
@@ -158,23 +163,15 @@ def lan_address() -> str:
 
 def _run(campaign: _PhoneCampaign, host: str, task: str, pages: contextlib.ExitStack | None) -> None:
     """Until the money is settled. The certificate is offered as long as `pages` is open, if it is given."""
-    folder, people = campaign.folder, _MADE_UP + campaign.phones
     phones = "1 phone" if campaign.phones == 1 else f"{campaign.phones} phones"
     campaign.say(f"a campaign for {phones} and {_MADE_UP} made-up people on {host}; the link comes in about a minute")
-    do("init", str(folder / "roles"), "--host", host, *port_options(host))
-    certificate = share_authority(folder / "roles", host)
-    for role in ("sp", "requester"):
-        allow_short_claims(folder / "roles" / role / "settings.toml")
-    for role in ("kgc", "csp", "sp"):
-        campaign.start(role, role, "serve", str(folder / "roles" / role / "settings.toml"))
-    (folder / "task.toml").write_text(task)
-    places = (str(folder / "task.toml"), str(folder / "invitations"), str(folder / "model.npz"))
-    settings = str(folder / "roles/requester/settings.toml")
-    campaign.start("requester", "task", "run", *places, "--people", str(people), "--json", "--settings", settings)
-    campaign.say(f"the requester posted task {campaign.wait_for('created')['task']}")
-    campaign.wait_for("invited")
+    campaign.set_up("--host", host, *port_options(host))
+    certificate = share_authority(campaign.roles, host)
+    campaign.post_task(task, _MADE_UP + campaign.phones)
     for person in range(_MADE_UP):
-        _start_person(campaign, person)
+        data = campaign.folder / f"recordings-{person}"
+        write_recordings(data, person)
+        campaign.start_person(person, f"csv:{data}")
     if campaign.phones:
         found = pages.enter_context(certificate_page(host, certificate)) if pages is not None else None
         _invite(campaign, found, fingerprint(certificate))
@@ -189,18 +186,9 @@ def task_text(rounds: int, window: float, claim: float, people: int) -> str:
     return _TASK.format(rounds=rounds, window=window, claim=claim, labels=labels, **sizes)
 
 
-def _start_person(campaign: _PhoneCampaign, person: int) -> None:
-    invitation, home = campaign.folder / f"invitations/invitation-{person}.json", campaign.folder / f"person-{person}"
-    data = campaign.folder / f"recordings-{person}"
-    write_recordings(data, person)
-    options = ("--data", f"csv:{data}", "--home", str(home), "--yes", "--json")
-    campaign.start(f"person {person}", "participant", "run", str(invitation), *options)
-
-
 def _invite(campaign: _PhoneCampaign, page: str | None, digits: str) -> None:
     """Two codes: the certificate, which comes first, and the link of each phone."""
-    roles = campaign.folder / "roles"
-    show = campaign.console.out
+    roles, show = campaign.roles, campaign.console.out
     show(f"\n1. The phone must trust this demo's certificate: {roles / 'sp/authority/ca.pem'}")
     show(f"   SHA-256: {digits}")
     if page is not None:
@@ -210,7 +198,8 @@ def _invite(campaign: _PhoneCampaign, page: str | None, digits: str) -> None:
         campaign.console.print(Padding(f"[bold]{who}[/bold]: {what}", (0, 0, 0, 3)), highlight=False)
     show("\n2. Open the link on the phone. A link lets one phone join, the first that opens it.")
     for number in range(_MADE_UP, _MADE_UP + campaign.phones):
-        link = link_of(campaign.folder / f"invitations/invitation-{number}.json", _page(roles))
+        home = phone_page(RequesterFile.read(roles / "requester/settings.toml").settings)
+        link = link_of(campaign.folder / f"invitations/invitation-{number}.json", home)
         show(f"\n   Phone {number - _MADE_UP + 1}:")
         show(link)
         _show_code(campaign.console, link)
@@ -219,46 +208,21 @@ def _invite(campaign: _PhoneCampaign, page: str | None, digits: str) -> None:
     show("   Ctrl-C here ends the demo and removes everything it has made.\n")
 
 
-def _page(roles: Path) -> str:
-    return phone_page(RequesterFile.read(roles / "requester/settings.toml").settings)
-
-
 def _show_code(console: Console, link: str) -> None:
     if console.is_terminal:
         print(code_in_letters(link))  # noqa: T201 -- with colours of its own
 
 
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
 @contextlib.contextmanager
-def _ending_on_signals() -> Iterator[None]:
+def _on_signals(handler: Callable[[int, Any], None] | signal.Handlers) -> Iterator[None]:
     """Whoever ends this process ends what it started: a signal is as good as Ctrl-C."""
-
-    def end(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    before = {number: signal.signal(number, handler) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _show_logs(campaign: _PhoneCampaign) -> None:
-    """The last line of each: the folder is about to go."""
-    for path in sorted(campaign.folder.glob("*.log")):
-        for line in path.read_text().splitlines()[-1:]:
-            campaign.console.out(f"{path.stem}: {line}")
-
-
-def _remove(campaign: _PhoneCampaign) -> None:
-    """A second Ctrl-C must not leave processes behind."""
-    impatient = {
-        number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        campaign.stop()
-        shutil.rmtree(campaign.folder)
-        campaign.say("every process has ended, and the demo's folder is removed")
-    finally:
-        for number, handler in impatient.items():
-            signal.signal(number, handler)
+        for number, handled in before.items():
+            signal.signal(number, handled)

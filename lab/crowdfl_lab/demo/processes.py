@@ -36,6 +36,10 @@ class CampaignProcesses:
     _running: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict, repr=False)
     _events: "queue.Queue[tuple[str, dict[str, Any]]]" = field(default_factory=queue.Queue, repr=False)
 
+    @property
+    def roles(self) -> Path:
+        return self.folder / "roles"
+
     def react(self, name: str, event: dict[str, Any]) -> None:
         """Whoever says something; for a demo to fill in."""
 
@@ -46,9 +50,34 @@ class CampaignProcesses:
         passed = f"[dim]{time.monotonic() - self.started:6.1f} s[/dim]"
         self.console.print(f"{passed}  {what}", highlight=False, soft_wrap=True)
 
+    def set_up(self, *options: str) -> None:
+        """Every role's folder; nobody waits a day for the end of a demo."""
+        _do("init", str(self.roles), *options)
+        for role in ("sp", "requester"):
+            settings = self.roles / role / "settings.toml"
+            settings.write_text(settings.read_text().replace("# min_claim_window = 86400.0", "min_claim_window = 0.0"))
+
+    def post_task(self, task: str, people: int) -> str:
+        """Start the servers and the requester; the task's id, once everyone is invited."""
+        for role in ("kgc", "csp", "sp"):
+            self.start(role, role, "serve", str(self.roles / role / "settings.toml"))
+        (self.folder / "task.toml").write_text(task)
+        places = (str(self.folder / name) for name in ("task.toml", "invitations", "model.npz"))
+        options = ("--people", str(people), "--json", "--settings", str(self.roles / "requester/settings.toml"))
+        self.start("requester", "task", "run", *places, *options)
+        name = str(self.wait_for("created")["task"])
+        self.say(f"the requester posted task {name}")
+        self.wait_for("invited")
+        return name
+
+    def start_person(self, person: int, data: str, *options: str) -> None:
+        invitation, home = self.folder / f"invitations/invitation-{person}.json", self.folder / f"person-{person}"
+        options = ("--data", data, "--home", str(home), "--yes", "--json", *options)
+        self.start(f"person {person}", "participant", "run", str(invitation), *options)
+
     def start(self, name: str, *command: str) -> None:
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-        with self.log(name).open("a") as log:
+        with self._log(name).open("a") as log:
             process = subprocess.Popen(  # noqa: S603 -- this very program
                 [*_PROGRAM, *command], stdout=subprocess.PIPE, stderr=log, text=True, env=environment
             )
@@ -75,7 +104,8 @@ class CampaignProcesses:
                     f"nothing like {event!r} within {self.patience:.0f} s; see the logs in {self.folder}"
                 )
             for name in ("kgc", "sp", "csp", "requester"):
-                self.require_alive(name)
+                if (failure := self.failure_of(name)) is not None:
+                    raise ServiceUnavailable(failure)
             self.look()
             try:
                 heard = self._events.get(timeout=_LOOK_SECONDS)
@@ -86,30 +116,26 @@ class CampaignProcesses:
             if heard[0] == "requester" and heard[1]["event"] == event:
                 return heard[1]
 
-    def require_alive(self, name: str) -> None:
-        if (failure := self.failure_of(name)) is not None:
-            raise ServiceUnavailable(failure)
-
     def failure_of(self, name: str) -> str | None:
         """How a process has failed, with the last line of its log; None if it has not."""
         process = self._running.get(name)
         if process is None or process.poll() in (None, 0):
             return None
-        last = self.log(name).read_text().strip().splitlines()[-1:]
+        last = self._log(name).read_text().strip().splitlines()[-1:]
         return f"{name} has ended with {process.returncode}: {' '.join(last)}"
 
     def kill(self, name: str) -> None:
         self._running[name].kill()
         self._running[name].wait()
 
-    def log(self, name: str) -> Path:
-        return self.folder / f"{name.replace(' ', '-')}.log"
-
     def confirm(self, funded: dict[str, Any]) -> None:
         """As SP's operator, whose money it is in this demo too."""
-        sp, task = self.folder / "roles/sp/settings.toml", self.status["task"]
-        do("sp", "deposit", "confirm", str(sp), task, funded["deposit"], funded["amount"])
+        sp, task = self.roles / "sp/settings.toml", self.status["task"]
+        _do("sp", "deposit", "confirm", str(sp), task, funded["deposit"], funded["amount"])
         self.say(f"the operator of SP has confirmed the deposit of {funded['amount']}")
+
+    def _log(self, name: str) -> Path:
+        return self.folder / f"{name.replace(' ', '-')}.log"
 
     def _listen(self, name: str, process: "subprocess.Popen[str]") -> None:
         for line in process.stdout or ():
@@ -121,16 +147,10 @@ class CampaignProcesses:
                 self._events.put((name, event))
 
 
-def do(*command: str) -> None:
+def _do(*command: str) -> None:
     done = subprocess.run([*_PROGRAM, *command], capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         raise ServiceUnavailable(f"crowdfl {' '.join(command)}: {done.stderr.strip()}")
-
-
-def allow_short_claims(settings: Path) -> None:
-    """Nobody waits a day for the end of a demo."""
-    text = settings.read_text()
-    settings.write_text(text.replace("# min_claim_window = 86400.0", "min_claim_window = 0.0"))
 
 
 def port_options(host: str = "127.0.0.1") -> list[str]:

@@ -14,7 +14,7 @@ from crowdfl.cli.task.views import template
 from crowdfl.errors import SettingsError
 from crowdfl.retry import Backoff
 from crowdfl_lab.demo.finished import FinishedCampaign, Plain, plain_fedavg
-from crowdfl_lab.demo.processes import CampaignProcesses, allow_short_claims, do, port_options
+from crowdfl_lab.demo.processes import CampaignProcesses, port_options
 from crowdfl_lab.demo.report import DROPS, VANISHES, campaign_result, write_page
 from crowdfl_lab.demo.servers import SERVERS, KeySight, are_erased
 from crowdfl_lab.report.output import print_result
@@ -37,19 +37,6 @@ class _RunningCampaign(CampaignProcesses):
     plain: "Future[Plain] | None" = None
     keys: KeySight | None = None
 
-    def start_person(self, person: int, hold: int = 0) -> None:
-        invitation, home = self.folder / "invitations" / f"invitation-{person}.json", self.folder / f"person-{person}"
-        options = ("--data", f"watch:{person}", "--home", str(home), "--yes", "--json", "--hold-upload", str(hold))
-        self.start(f"person {person}", "participant", "run", str(invitation), *options)
-
-    def wait_until_erased(self, task: str) -> None:
-        """SP tells the others that the task has ended; what is left after a minute, the report shows."""
-        looks = Backoff.steady(0.2, deadline=60.0).start()
-        while not are_erased(self.folder / "roles", task):
-            if not looks.wait():
-                return
-        self.say("the task has ended: SP and CSP have erased their secrets")
-
     def react(self, name: str, event: dict[str, Any]) -> None:
         what = event["event"]
         if what == "status":
@@ -71,7 +58,7 @@ class _RunningCampaign(CampaignProcesses):
         self.say(f"{status['state']}; {', '.join(rounds[-2:]) or str(status['enrolled']) + ' have joined'}")
         self.status = status
         if self.keys is None and status["rounds"]:  # dealt, and not erased yet
-            self.keys = KeySight.of(self.folder / "roles", status["task"], self.profile)
+            self.keys = KeySight.of(self.roles, status["task"], self.profile)
         if status["state"] == "finished" and self.plain is None:
             # The servers have nothing left to compute: the comparison does not slow the campaign.
             self.plain = ThreadPoolExecutor(1).submit(plain_fedavg, self.folder / "task.toml", list(self.heard))
@@ -84,7 +71,25 @@ class _RunningCampaign(CampaignProcesses):
         if time.time() > deadlines.get(self.held, inf):
             self.say(f"person {DROPS} is back and sends its upload again, late")
             self.held = None
-            self.start_person(DROPS)
+            self.start_person(DROPS, f"watch:{DROPS}")
+
+    def play(self) -> FinishedCampaign:
+        self.say(f"a campaign in {self.folder}")
+        self.set_up(*port_options())
+        task = self.post_task(_task_file(time.monotonic() - self.started, self.profile), _PEOPLE)
+        for person in range(_PEOPLE):
+            hold = _DROP_ROUND if person == DROPS else 0
+            self.start_person(person, f"watch:{person}", "--hold-upload", str(hold))
+        report = self.wait_for("report")
+        plain = self.plain.result() if self.plain is not None else Plain()
+        # SP tells the others that the task has ended; what is left after a minute, the report shows.
+        looks = Backoff.steady(0.2, deadline=60.0).start()
+        while not are_erased(self.roles, task) and looks.wait():
+            pass
+        if are_erased(self.roles, task):
+            self.say("the task has ended: SP and CSP have erased their secrets")
+        keys = self.keys or KeySight({}, dict.fromkeys(SERVERS, ()))  # no round was opened
+        return FinishedCampaign(self.folder, task, self.heard, report, plain, keys, self.profile)
 
 
 def demo(
@@ -101,7 +106,7 @@ def demo(
     folder.mkdir(parents=True, mode=0o700)
     campaign = _RunningCampaign(folder, console, _PATIENCE, profile=profile)
     try:
-        finished = _run(campaign)
+        finished = campaign.play()
     finally:
         campaign.stop()
     finished.seconds = time.monotonic() - campaign.started
@@ -109,31 +114,6 @@ def demo(
     path = write_page(finished, result)
     print_result(result, console)
     console.print(f"{time.monotonic() - campaign.started:.0f} s in all. Report: {path}", soft_wrap=True)
-
-
-def _run(campaign: _RunningCampaign) -> FinishedCampaign:
-    folder = campaign.folder
-    campaign.say(f"a campaign in {folder}")
-    do("init", str(folder / "roles"), *port_options())
-    for role in ("sp", "requester"):
-        allow_short_claims(folder / "roles" / role / "settings.toml")
-    unit = time.monotonic() - campaign.started
-    for role in ("kgc", "csp", "sp"):
-        campaign.start(role, role, "serve", str(folder / "roles" / role / "settings.toml"))
-    (folder / "task.toml").write_text(_task_file(unit, campaign.profile))
-    places = (str(folder / "task.toml"), str(folder / "invitations"), str(folder / "model.npz"))
-    settings = str(folder / "roles" / "requester" / "settings.toml")
-    campaign.start("requester", "task", "run", *places, "--people", str(_PEOPLE), "--json", "--settings", settings)
-    task = campaign.wait_for("created")["task"]
-    campaign.say(f"the requester posted task {task}")
-    campaign.wait_for("invited")
-    for person in range(_PEOPLE):
-        campaign.start_person(person, hold=_DROP_ROUND if person == DROPS else 0)
-    report = campaign.wait_for("report")
-    plain = campaign.plain.result() if campaign.plain is not None else Plain()
-    campaign.wait_until_erased(task)
-    keys = campaign.keys or KeySight({}, dict.fromkeys(SERVERS, ()))  # no round was opened
-    return FinishedCampaign(folder, task, campaign.heard, report, plain, keys, campaign.profile)
 
 
 def _task_file(unit: float, profile: str) -> str:

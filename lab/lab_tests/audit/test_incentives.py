@@ -11,18 +11,20 @@ from typer.testing import CliRunner
 
 from crowdfl.cli.main import app
 from crowdfl.errors import DataMissing
-from crowdfl_lab.audit.incentives.campaign import (
+from crowdfl_lab.audit.incentives import (
     CHEATS,
     FILES,
     MADE_UP,
-    RAW,
-    SPECTRAL,
+    NOBODY,
+    REFERENCE,
+    RULES,
     CheatedCampaign,
     CheaterView,
     IncentiveSettings,
     load_crowds,
+    outcomes,
+    percent,
 )
-from crowdfl_lab.audit.incentives.report import NOBODY, REFERENCE, RULES, Outcome, conclusions, outcomes, percent
 
 QUICK = IncentiveSettings.quick()
 BY_NAME = {cheat.name: cheat for cheat in CHEATS}
@@ -41,13 +43,17 @@ def campaign(crowd):
     return CheatedCampaign(crowd, QUICK, 0)
 
 
+@pytest.fixture(scope="module")
+def found(crowd):
+    """All outcomes of made-up people."""
+    return list(outcomes(crowd, QUICK, lambda _: None))
+
+
 def view(place: int = 1, rounds: int = 3) -> CheaterView:
     """A cheater after some rounds: averages (0, 0), (1, 0), (1, 2), ..."""
     averages = [np.array(average) for average in ([0.0, 0.0], [1.0, 0.0], [1.0, 2.0])][:rounds]
     own, common = np.random.default_rng([7, place]), np.random.default_rng([7, 0])
-    return CheaterView(
-        averages, BOUND, own, common, lambda flip: np.array([-1.0, 0.0]) if flip else np.array([2.0, 0.0])
-    )
+    return CheaterView(averages, BOUND, own, common, lambda flip: np.array([-1.0 if flip else 2.0, 0.0]))
 
 
 @pytest.mark.parametrize(
@@ -63,51 +69,31 @@ def view(place: int = 1, rounds: int = 3) -> CheaterView:
     ],
 )
 def test_a_cheat_uploads_what_it_says(name, change):
-    """From averages whose steps were (1, 0) and then (0, 2)."""
+    """From averages whose steps were (1, 0) and then (0, 2); in the first round there is nothing to repeat."""
     assert BY_NAME[name].change(view()).tolist() == change
+    if "replay" in name or "echo" in name:
+        assert BY_NAME[name].change(view(rounds=1)).tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("name", ["replay", "older replay", "noisy replay", "replay at the bound", "faint echo"])
-def test_there_is_nothing_to_repeat_in_the_first_round(name):
-    """An echo is what is left."""
-    assert BY_NAME[name].change(view(rounds=1)).tolist() == [0.0, 0.0]
-
-
-@pytest.mark.parametrize(("name", "norm"), [("noise", BOUND / 2), ("collusion", BOUND)])
-def test_noise_has_the_norm_that_it_says(name, norm):
-    """Noise as an honest update; a group as long as allowed."""
-    assert np.linalg.norm(BY_NAME[name].change(view())) == pytest.approx(norm)
-
-
-def test_those_who_collude_agree_and_others_do_not():
-    """On one upload; noise makers have random numbers of their own."""
-    agreed, alone = (
-        [BY_NAME[name].change(view(place)).tolist() for place in (1, 2)] for name in ("collusion", "noise")
-    )
-    assert agreed[0] == agreed[1]
-    assert alone[0] != alone[1]
-
-
-def test_noise_of_a_replay_is_as_long_as_the_replay():
-    """So that the gate cannot tell it by its direction: about half of it is new."""
-    noise = BY_NAME["noisy replay"].change(view()) - np.array([0.0, 2.0])
-    assert np.linalg.norm(noise) == pytest.approx(2.0)
+def test_noise_has_the_norm_that_it_says():
+    """As an honest update; as the replay that it is added to; a group agrees on one, as long as allowed."""
+    noise, common = ([BY_NAME[name].change(view(place)) for place in (1, 2)] for name in ("noise", "collusion"))
+    replay = BY_NAME["noisy replay"].change(view()) - np.array([0.0, 2.0])
+    norms = [float(np.linalg.norm(each)) for each in (noise[0], replay, common[0])]
+    assert norms == pytest.approx([BOUND / 2, 2.0, BOUND])
+    assert common[0].tolist() == common[1].tolist()
+    assert noise[0].tolist() != noise[1].tolist()
 
 
 def test_no_upload_is_above_the_bound(campaign):
-    """Whatever a cheat does: uploads over it would be left out. Some are at it."""
+    """Whatever a cheat does: uploads over it would be left out. Some are at it. Cheaters declare as much as anyone has."""
     for cheat in CHEATS:
         for uploads in campaign.play(cheat, 2):
             norms = np.linalg.norm(uploads.updates, axis=1) / uploads.samples
             assert norms.max() <= campaign.bound * (1 + 1e-9)
+            assert uploads.samples[-2:] == (max(uploads.samples[:-2]),) * 2
     (last,) = campaign.play(BY_NAME["boosting"], 1)[-1:]
     assert np.linalg.norm(last.updates[-1]) / last.samples[-1] == pytest.approx(campaign.bound)
-
-
-def test_cheaters_declare_as_many_samples_as_anyone_has(campaign):
-    """And honest people what they have."""
-    samples = campaign.play(BY_NAME["echo"], 2)[0].samples
-    assert samples[-2:] == (max(samples[:-2]),) * 2
 
 
 def test_the_sum_before_is_that_of_the_round_before(campaign):
@@ -121,86 +107,35 @@ def test_the_sum_before_is_that_of_the_round_before(campaign):
         assert cosine == pytest.approx(1.0)
 
 
-def test_a_campaign_without_cheaters_is_plain_averaging(campaign):
-    """Same people, same numbers, whatever a group of cheaters would have done."""
+def test_a_campaign_without_cheaters_is_plain_averaging(crowd, campaign):
+    """Same people, same numbers; another draw has others. Too few people are named."""
     first, again = campaign.play(None), campaign.play(None)
-    assert len(first) == QUICK.rounds
-    assert all(len(uploads.samples) == QUICK.honest for uploads in first)
+    assert [len(uploads.samples) for uploads in first] == [QUICK.honest] * QUICK.rounds
     assert [one.updates.tobytes() for one in first] == [one.updates.tobytes() for one in again]
-
-
-def test_another_draw_has_other_people(crowd, campaign):
-    """Their updates differ."""
-    other = CheatedCampaign(crowd, QUICK, 1).play(None)
-    assert other[0].updates.tobytes() != campaign.play(None)[0].updates.tobytes()
-
-
-@pytest.fixture(scope="module")
-def found(crowd):
-    """All outcomes of made-up people."""
-    return list(outcomes(crowd, QUICK, lambda _: None))
+    assert CheatedCampaign(crowd, QUICK, 1).play(None)[0].updates.tobytes() != first[0].updates.tobytes()
+    with pytest.raises(DataMissing, match="8 people; 9 are needed"):
+        CheatedCampaign(crowd, replace(QUICK, honest=7), 0)
 
 
 def test_every_cheat_meets_every_rule(found):
-    """With each size of group that it makes sense for; nobody colludes alone."""
+    """With each size of group that it makes sense for: nobody colludes alone. Cheaters' part is a part."""
     lines = {(one.cheat, one.group) for one in found}
     wanted = {(cheat.name, size) for cheat in CHEATS for size in QUICK.groups if size >= cheat.least}
     assert lines == wanted | {(NOBODY, 0)}
     assert len(found) == len(lines) * len(RULES)
-    assert ("collusion", 1) not in lines
+    assert all(0 <= one.share <= 1 + 1e-9 for one in found)
 
 
-def test_pay_by_count_pays_a_cheater_like_anyone(found):
-    """Made-up people have equal counts: one of seven, two of eight; nobody goes unpaid."""
+def test_pay_by_count_pays_a_cheater_like_anyone_and_the_gate_pays_no_replay(found):
+    """Made-up people have equal counts: one of seven, two of eight; nobody goes unpaid. An echo has no direction."""
     paid = {one.group: one for one in found if one.rule == REFERENCE}
     assert [paid[size].share for size in (0, 1, 2)] == pytest.approx([0, 1 / 7, 1 / 4])
     assert {one.unpaid for one in found if one.rule == REFERENCE} == {0.0}
-
-
-@pytest.mark.parametrize("rule", ["agreement", "gate"])
-def test_an_echo_earns_nothing_by_direction(found, rule):
-    """It has none."""
-    assert [one.share for one in found if (one.cheat, one.rule) == ("echo", rule)] == [0.0, 0.0]
-
-
-@pytest.mark.parametrize("cheat", ["replay", "replay at the bound", "faint echo"])
-def test_the_gate_pays_no_replay(found, cheat):
-    """However long or short it is."""
-    assert [one.share for one in found if (one.cheat, one.rule) == (cheat, "gate")] == [0.0, 0.0]
-
-
-def test_no_more_than_the_budget_is_paid(found):
-    """And cheaters' part is a part of it; the mean of draws lies between the least and the most."""
-    for one in found:
-        assert 0 <= one.share <= one.paid <= 1 + 1e-9
-        assert one.least <= one.share <= one.most
-
-
-def outcome(inputs: str, rule: str, share: float, cheat: str = "echo", unpaid: float = 0.0) -> Outcome:
-    """One line of WISDM."""
-    return Outcome("WISDM", inputs, cheat, 1 if share else 0, rule, share, share, share, unpaid, 1.0)
-
-
-def test_the_conclusion_follows_from_the_worst_cases():
-    """The least of the rules that look at uploads; a warning where pay by count is better than all of them."""
-    spectral = {"count": 0.2, "distance": 0.6, "agreement": 0.7, "gate": 0.21}
-    raw = {"count": 0.2, "distance": 0.9, "agreement": 0.4, "gate": 0.5}
-    worst = [
-        outcome(kind, rule, share) for kind, of in ((SPECTRAL, spectral), (RAW, raw)) for rule, share in of.items()
+    nothing = [
+        ("echo", "agreement"),
+        *((cheat, "gate") for cheat in BY_NAME if cheat in ("echo", "replay", "faint echo")),
     ]
-    calm = [outcome(kind, rule, 0.0, NOBODY, 0.034) for kind in (SPECTRAL, RAW) for rule in RULES]
-    said = list(conclusions([*worst, *calm]))
-    assert said[0] == f"{SPECTRAL}: the most that cheaters take is count 20%, distance 60%, agreement 70%, gate 21%"
-    assert said[1].startswith(f"{SPECTRAL}: gate has the least worst case")
-    assert "3.4 to 3.4% of honest people go unpaid" in said[1]
-    assert said[3].startswith(f"{RAW}: agreement has the least worst case")
-    assert said[4].startswith(f"{RAW}: pay by declared count has a better worst case")
-    assert len(said) == 5
-
-
-def test_nothing_follows_from_made_up_people(found):
-    """Said in so many words."""
-    assert list(conclusions(found)) == ["made-up people show that the audit runs; no rule follows from them"]
+    assert {one.share for one in found if (one.cheat, one.rule) in nothing} == {0.0}
 
 
 @pytest.mark.parametrize(("part", "text"), [(0.0, "0"), (0.0004, "0.0"), (0.059, "5.9"), (0.0996, "10"), (1.0, "100")])
@@ -209,49 +144,23 @@ def test_percent_has_two_digits(part, text):
     assert percent(part) == text
 
 
-def test_the_command_tells_the_same_as_the_outcomes(found):
-    """Quick: made-up people, a table for each kind of inputs between the summary and the one about training."""
-    done = CliRunner().invoke(app, ["audit", "incentives", "--quick", "--json"])
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
-    assert result["outcomes"][: len(found)] == [one.to_dict() for one in found]
-    assert {one["source"] for one in result["outcomes"]} == {MADE_UP}
-    assert [table["title"].partition(":")[0] for table in result["tables"][1:3]] == [
-        f"{MADE_UP}, {kind}" for kind in (SPECTRAL, RAW)
-    ]
-    assert {one["pace"] for one in result["paces"]} == {"little", "as elsewhere", "much"}
-
-
-@pytest.mark.second
-def test_files_and_pictures_are_written_and_missing_data_is_told(tmp_path):
-    """Without the data sets, a few made-up people show that it runs, and the names of the files are told."""
-    words = ["audit", "incentives", "--data", str(tmp_path), "--out", str(tmp_path / "out")]
+def test_the_command_tells_the_same_as_the_outcomes(found, crowd, tmp_path):
+    """Without the data sets: made-up people, which the names of the files that are missing explain. Files are written."""
+    words = ["audit", "incentives", "--data", str(tmp_path), "--out", str(tmp_path / "out"), "--json"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    assert f"MADE-UP PEOPLE: {FILES['WISDM']}" in done.stdout
-    wanted = {"incentives.json", "incentives.md", "incentives-1.csv"}
-    assert wanted <= {path.name for path in (tmp_path / "out").iterdir()}
-
-
-def test_options_before_the_subcommand_are_refused():
-    """They would be those of the other audit."""
-    done = CliRunner().invoke(app, ["audit", "--quick", "incentives"])
-    assert done.exit_code == 2
-
-
-def test_real_data_that_is_not_there_is_an_error_of_the_loader(tmp_path):
-    """The command falls back to made-up people and says so; whoever asks for files gets the name."""
+    result = json.loads(done.stdout)
+    assert [one["share"] for one in result["outcomes"]][: len(found)] == [one.share for one in found]
+    assert {one["source"] for one in result["outcomes"]} == {MADE_UP}
+    assert result["tables"][1]["title"].startswith(crowd.name)
+    assert [row[1] for row in result["tables"][-1]["rows"][:3]] == ["little", "as elsewhere", "much"]
+    assert result["notes"][0].startswith(f"MADE-UP PEOPLE: {FILES['WISDM']}")
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"incentives.json", "incentives.md", "incentives-1.csv"} <= written
     with pytest.raises(DataMissing, match=FILES["WISDM"]):
         list(load_crowds(QUICK, tmp_path))
 
 
-def test_too_few_people_are_named(crowd):
-    """The data set has so many."""
-    with pytest.raises(DataMissing, match="8 people; 9 are needed"):
-        CheatedCampaign(crowd, replace(QUICK, honest=7), 0)
-
-
-@pytest.mark.second
 def test_the_default_rule_follows_from_real_data():
     """One draw and one cheater alone or four of WISDM: the gate's worst case is that of pay by count, Eq. 10's is far above."""
     folder = shared_file(FILES["WISDM"]).parent
@@ -277,10 +186,8 @@ def test_with_a_server_step_everyone_goes_on_from_the_stepped_model(crowd, step,
     assert not np.any([one.updates[-1] for one in plain.play(again, 1)])
 
 
-@pytest.mark.second
-def test_the_command_takes_a_server_step_and_refuses_another():
-    shown = CliRunner().invoke(app, ["audit", "incentives", "--quick", "--json", "--server-step", "fedavgm"])
-    found = json.loads(shown.stdout)
-    assert "average again" in {one["cheat"] for one in found["outcomes"]}
+def test_wrong_usage_is_refused():
+    """Options before the subcommand would be those of the other audit; an unknown server step is named."""
+    assert CliRunner().invoke(app, ["audit", "--quick", "incentives"]).exit_code == 2
     wrong = CliRunner().invoke(app, ["audit", "incentives", "--quick", "--server-step", "fedyogi"])
     assert "server_step" in str(wrong.exception)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crowdfl_lab.audit.incentives.report import RULES
+from crowdfl_lab.audit.incentives import RULES
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "incentives.md").read_text(encoding="utf-8")

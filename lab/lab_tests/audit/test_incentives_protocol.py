@@ -11,17 +11,8 @@ from tests.protocols.shares.parties import Parties
 
 from crowdfl.learning.datasets.data import Cut
 from crowdfl.learning.datasets.supplied import Watch
-from crowdfl.learning.features import features
 from crowdfl.learning.oracle import gate_weights, rewards_from
-from crowdfl_lab.audit.incentives.campaign import (
-    CHEATS,
-    SPECTRAL,
-    CheatedCampaign,
-    CrowdData,
-    IncentiveSettings,
-    Pupil,
-    RoundUploads,
-)
+from crowdfl_lab.audit.incentives import CHEATS, CheatedCampaign, CrowdData, IncentiveSettings, RoundUploads
 
 LANES, SIGMAS = 16384, 12.0
 SETTINGS = IncentiveSettings(honest=6, groups=(1, 2), rounds=3, draws=1, epochs=10, lanes=LANES)
@@ -33,9 +24,7 @@ pytestmark = pytest.mark.second
 def campaign():
     """Six honest people and two cheaters of the ten that there are."""
     source = Watch(cut=Cut(length=100, step=100, held_out=0.3, gap=100))
-    people = [source.load_person(index).train for index in range(len(source.people))]
-    pupils = tuple(Pupil(one.name, features("motion", one.windows), one.labels) for one in people)
-    return CheatedCampaign(CrowdData("watch", SPECTRAL, pupils, len(source.label_names)), SETTINGS, 0)
+    return CheatedCampaign(CrowdData.of("watch", source, "spectral features"), SETTINGS, 0)
 
 
 def paid(campaign: CheatedCampaign, rounds: list[RoundUploads]) -> list[list[int]]:

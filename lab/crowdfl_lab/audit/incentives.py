@@ -1,0 +1,373 @@
+"""`crowdfl audit incentives`: what people who cheat would earn under each rule of payment, on real data.
+
+Campaigns in the clear: honest people train, cheaters upload what their cheat says, each declaring as many samples as it may. A
+cheater knows what every participant knows: all averages so far, the task's norm bound, its own data. Those of a group also
+share random numbers, so that they can agree on an upload. All uploads enter the average, as they would in a campaign, and
+everyone goes on from there. No rule changes that: it decides who is paid. That is why one campaign serves all rules.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdfl.errors import DataMissing
+from crowdfl.learning.datasets.data import Cut, Labels, Source
+from crowdfl.learning.datasets.npz_files import MotionSense, WindowFile
+from crowdfl.learning.datasets.supplied import Synthetic
+from crowdfl.learning.features import Inputs, features
+from crowdfl.learning.models.learner import Learner, SoftmaxLearner, Training
+from crowdfl.learning.models.torch_models import TorchLearner, mlp
+from crowdfl.learning.oracle import (
+    PlainStep,
+    agreement_weights,
+    count_weights,
+    distance_weights,
+    fedavg,
+    gate_weights,
+    rewards_from,
+    updates_of,
+)
+from crowdfl_lab.report.results import Result, ResultTable
+from crowdfl_lab.timing import machine
+from crowdfl_lab.wisdm_set import SET_FILE
+
+Flat = npt.NDArray[np.float64]
+FILES: Mapping[str, str] = MappingProxyType({"WISDM": SET_FILE, "MotionSense": "motionsense_24subj_acc50hz.npz"})
+MADE_UP, NOBODY = "made-up people", "nobody cheats"
+_FEATURES = {"spectral features": "motion", "raw windows": "flat"}
+_APART = Cut(length=100, step=100, held_out=0.3, gap=100)  # MotionSense, two seconds each, none twice
+_SECONDS = Cut(length=16, step=16, held_out=0.3, gap=16, hertz=8.0)  # of made-up people
+_FAINT = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class CheaterView:
+    """What a cheater has when it makes its upload. `averages` ends with the base; `train` takes whether labels are flipped.
+
+    In a task with a server step they are the models that rounds started from, and `last` is the last average.
+    """
+
+    averages: Sequence[Flat]
+    bound: float
+    own: np.random.Generator
+    common: np.random.Generator
+    train: Callable[[bool], Flat]
+    last: Flat | None = None
+
+    def step(self, ago: int) -> Flat:
+        """By what an average differed from the one before; 1 is the last. Zero where there were not that many rounds."""
+        if len(self.averages) <= ago:
+            return np.zeros_like(self.averages[-1])
+        return self.averages[-ago] - self.averages[-ago - 1]
+
+
+@dataclass(frozen=True)
+class Cheat:
+    """A way to cheat: the change of the base that it uploads. `least` is the smallest group that it makes sense for."""
+
+    name: str
+    does: str
+    change: Callable[[CheaterView], Flat]
+    least: int = 1
+
+
+def _scaled(change: Flat, norm: float) -> Flat:
+    """The same direction with this norm; zero stays zero."""
+    length = float(np.linalg.norm(change))
+    return change * (norm / length) if length > 0 else change
+
+
+def _noise(generator: np.random.Generator, like: Flat, norm: float) -> Flat:
+    return _scaled(generator.normal(size=like.shape), norm)
+
+
+def _noisy_replay(view: CheaterView) -> Flat:
+    last = view.step(1)
+    return last + _noise(view.own, last, float(np.linalg.norm(last)))
+
+
+CHEATS = (
+    Cheat("echo", "uploads the last average unchanged", lambda view: np.zeros_like(view.averages[-1])),
+    Cheat("faint echo", "moves it by a hundredth of the last step of the average", lambda view: _FAINT * view.step(1)),
+    Cheat("replay", "repeats the last step of the average", lambda view: view.step(1)),
+    Cheat("older replay", "repeats the step before the last", lambda view: view.step(2)),
+    Cheat("noisy replay", "repeats the last step with as much noise", _noisy_replay),
+    Cheat("replay at the bound", "repeats the last step, as long as allowed", lambda v: _scaled(v.step(1), v.bound)),
+    Cheat("noise", "uploads noise as long as an honest update", lambda v: _noise(v.own, v.averages[-1], v.bound / 2)),
+    Cheat("flipped labels", "trains on its data with the labels in reverse order", lambda view: view.train(True)),
+    Cheat("boosting", "trains, and scales up as far as allowed", lambda view: _scaled(view.train(False), view.bound)),
+    Cheat(
+        "collusion",
+        "all upload one common noise, as long as allowed",
+        lambda view: _noise(view.common, view.averages[-1], view.bound),
+        least=2,
+    ),
+)
+_STEP_CHEAT = Cheat(  # without a server step the last average is the base, and this is an echo
+    "average again",
+    "uploads the last average",
+    lambda v: (v.averages[-1] if v.last is None else v.last) - v.averages[-1],
+)
+
+
+@dataclass(frozen=True)
+class IncentiveSettings:
+    """Of all campaigns. `draws`: how often other people are drawn from the data set. `hidden` 0: softmax regression."""
+
+    honest: int = 16
+    groups: tuple[int, ...] = (1, 2, 4)
+    rounds: int = 5
+    draws: int = 3
+    hidden: int = 0
+    epochs: int = 5
+    batch: int = 32
+    rate: float = 0.05
+    lanes: int = 4096
+    seed: int = 0
+    server_step: str = "none"
+    server_rate: float = 1.0
+
+    @classmethod
+    def quick(cls) -> "IncentiveSettings":
+        return cls(honest=6, groups=(1, 2), rounds=3, draws=1)
+
+    @classmethod
+    def network(cls) -> "IncentiveSettings":
+        """One hidden layer, by torch; fewer draws, for it takes longer."""
+        return cls(draws=1, hidden=64, epochs=10, rate=0.005)
+
+    @property
+    def cheats(self) -> tuple[Cheat, ...]:
+        return CHEATS if self.server_step == "none" else (*CHEATS, _STEP_CHEAT)
+
+    @property
+    def people(self) -> int:
+        """So many are drawn: cheaters have data, too, which some cheats use."""
+        return self.honest + max(self.groups)
+
+
+@dataclass(frozen=True, eq=False)
+class CrowdData:
+    """Everyone of a data set under one kind of features: names, inputs and labels to train on."""
+
+    source: str
+    inputs: str
+    pupils: tuple[tuple[str, Inputs, Labels], ...]
+    label_count: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}, {self.inputs}"
+
+    @classmethod
+    def of(cls, name: str, source: Source, inputs: str) -> "CrowdData":
+        people = [source.load_person(index).train for index in range(len(source.people))]
+        pupils = tuple((one.name, features(_FEATURES[inputs], one.windows), one.labels) for one in people)
+        return cls(name, inputs, pupils, len(source.label_names), source.notes)
+
+
+def load_crowds(settings: IncentiveSettings, folder: Path | None) -> Iterator[CrowdData]:
+    """Both data sets with both kinds of features. Without a folder, made-up people; a file that is not there is an error."""
+    sources: dict[str, Source] = {MADE_UP: Synthetic(settings.people, seed=settings.seed, cut=_SECONDS)}
+    if folder is not None:
+        if missing := missing_files(folder):
+            raise DataMissing(f"{', '.join(missing)} not found in {folder}: name the folder with --data")
+        wisdm, motion = (folder / name for name in FILES.values())
+        sources = {"WISDM": WindowFile(wisdm), "MotionSense": MotionSense(motion, _APART)}
+    for name, source in sources.items():
+        yield from (CrowdData.of(name, source, inputs) for inputs in _FEATURES)
+
+
+def missing_files(folder: Path) -> list[str]:
+    return [file for file in FILES.values() if not (folder / file).exists()]
+
+
+@dataclass(frozen=True, eq=False)
+class RoundUploads:
+    """A round's updates D_i, cheaters last, with declared samples, and the sum of the round before (None in the first)."""
+
+    updates: Flat
+    samples: tuple[int, ...]
+    previous_sum: Flat | None
+
+
+class CheatedCampaign:
+    """One draw of people, honest ones first, and the norm bound that a trial of them suggests: twice the largest update."""
+
+    def __init__(self, crowd: CrowdData, settings: IncentiveSettings, draw: int) -> None:
+        if len(crowd.pupils) < settings.people:
+            raise DataMissing(f"{crowd.source} has {len(crowd.pupils)} people; {settings.people} are needed")
+        self._settings, self._draw, self._labels = settings, draw, crowd.label_count
+        order = np.random.default_rng([settings.seed, draw]).permutation(len(crowd.pupils))[: settings.people]
+        self._drawn = [crowd.pupils[place] for place in order]
+        inputs = self._drawn[0][1].shape[1]
+        self._learner: Learner = SoftmaxLearner(inputs, crowd.label_count)
+        if settings.hidden:
+            self._learner = TorchLearner(inputs, mlp([settings.hidden], crowd.label_count), seed=settings.seed)
+        self._start = self._learner.shape.flat(self._learner.weights())
+        self._training = Training(settings.epochs, settings.batch, settings.rate, settings.seed)
+        # A trial, and at the same time everyone's first round, whoever cheats.
+        self._first = [self._train(self._start, 1, place) for place in range(settings.honest)]
+        self.bound = 2 * max(float(np.linalg.norm(change)) for change in self._first)
+
+    def play(self, cheat: Cheat | None, group: int = 0) -> list[RoundUploads]:
+        """Every round with the first `group` cheaters; none of them without a cheat."""
+        averages, previous, rounds = [self._start], None, list[RoundUploads]()
+        step, last = PlainStep(self._settings.server_step, self._settings.server_rate), self._start
+        counts = [len(labels) for _, _, labels in self._drawn[: self._settings.honest]]
+        samples = [*counts, *[max(counts)] * group]
+        for number in range(1, self._settings.rounds + 1):
+            models = self._models(averages, last, number, cheat, group)
+            updates = updates_of(models, samples, averages[-1])
+            rounds.append(RoundUploads(updates, tuple(samples), previous))
+            previous = updates.sum(axis=0)
+            last = fedavg(models, samples)
+            averages.append(step.next_model(averages[-1], last))
+        return rounds
+
+    def _models(self, averages: Sequence[Flat], last: Flat, number: int, cheat: Cheat | None, group: int) -> list[Flat]:
+        base, honest = averages[-1], self._settings.honest
+        changes = list(self._first) if number == 1 else [self._train(base, number, place) for place in range(honest)]
+        for place in range(group if cheat is not None else 0):
+            seed = self._settings.seed, self._draw, number
+            own, common = np.random.default_rng([*seed, place + 1]), np.random.default_rng([*seed, 0])
+
+            def train(flip: bool, place: int = place) -> Flat:
+                return self._train(base, number, honest + place, flip=flip)
+
+            if cheat is not None:
+                changes.append(cheat.change(CheaterView(averages, self.bound, own, common, train, last)))
+        # A phone scales its update down to the bound; an upload that is larger would be left out.
+        return [base + _scaled(change, min(self.bound, float(np.linalg.norm(change)))) for change in changes]
+
+    def _train(self, base: Flat, number: int, place: int, *, flip: bool = False) -> Flat:
+        shape, (name, inputs, labels) = self._learner.shape, self._drawn[place]
+        self._learner.load(shape.arrays(base))
+        self._learner.train(inputs, self._labels - 1 - labels if flip else labels, self._training.at(number, name))
+        return shape.flat(self._learner.weights()) - base
+
+
+REFERENCE = "count"  # pay by declared samples: no rule of the protocol, but what the others are measured by
+RULES: Mapping[str, Callable[[RoundUploads, int], Flat]] = MappingProxyType(
+    {
+        REFERENCE: lambda uploads, _: count_weights(uploads.samples),
+        "distance": lambda uploads, _: distance_weights(uploads.updates, uploads.samples),
+        "agreement": lambda uploads, _: agreement_weights(uploads.updates),
+        "gate": lambda uploads, lanes: gate_weights(uploads.updates, uploads.samples, uploads.previous_sum, lanes),
+    }
+)
+_WITHHOLDING = ("agreement", "gate")  # the rules that can leave people unpaid
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one cheat by one group under one rule, over all rounds and draws; all values are parts of one.
+
+    `share` is the cheaters' part of the budget of all rounds; `unpaid` how often an honest person got nothing in a round.
+    """
+
+    source: str
+    inputs: str
+    cheat: str
+    group: int
+    rule: str
+    share: float
+    unpaid: float
+
+
+def outcomes(crowd: CrowdData, settings: IncentiveSettings, say: Callable[[str], None]) -> Iterator[Outcome]:
+    """First without cheaters, then each cheat with each size of group."""
+    say(f"{crowd.name}: {settings.draws} draws of people")
+    campaigns = [CheatedCampaign(crowd, settings, draw) for draw in range(settings.draws)]
+    for cheat in (None, *settings.cheats):
+        name = NOBODY if cheat is None else cheat.name
+        say(f"{crowd.name}: {name}")
+        for group in [0] if cheat is None else [size for size in settings.groups if size >= cheat.least]:
+            played = [campaign.play(cheat, group) for campaign in campaigns]
+            for rule, weigh in RULES.items():
+                pay = [[rewards_from(weigh(one, settings.lanes), 1.0) for one in rounds] for rounds in played]
+                earned = np.array(pay)  # draw, round, participant
+                honest, cheating = earned[..., : settings.honest], earned[..., settings.honest :]
+                share, unpaid = float(cheating.sum(axis=2).mean()), float((honest == 0).mean())
+                yield Outcome(crowd.source, crowd.inputs, name, group, rule, share, unpaid)
+
+
+def paces(crowd: CrowdData, settings: IncentiveSettings) -> Iterator[tuple[str | float, ...]]:
+    """Honest people whom the gate leaves unpaid although nobody cheats, by how much is trained in a round: a tenth of the rate
+    and one epoch; as in all other campaigns; four times the epochs."""
+    slow = replace(settings, epochs=1, rate=settings.rate / 10)
+    long = replace(settings, epochs=4 * settings.epochs)
+    for pace, chosen in {"little": slow, "as elsewhere": settings, "much": long}.items():
+        played = [one for draw in range(chosen.draws) for one in CheatedCampaign(crowd, chosen, draw).play(None)]
+        aside = float(np.mean([gate_weights(one.updates, one.samples, None, chosen.lanes) == 0 for one in played]))
+        unpaid = float(np.mean([RULES["gate"](one, chosen.lanes) == 0 for one in played]))
+        yield crowd.name, pace, chosen.epochs, chosen.rate, percent(aside), percent(unpaid - aside)
+
+
+def audit_incentives(
+    settings: IncentiveSettings, folder: Path | None, say: Callable[[str], None], notes: Sequence[str], command: str
+) -> Result:
+    """Without a folder of data sets, on made-up people."""
+    where, found, trained, said = machine(), dict[str, list[Outcome]](), list[tuple[str | float, ...]](), list(notes)
+    for crowd in load_crowds(settings, folder):
+        found[crowd.name] = list(outcomes(crowd, settings, say))
+        say(f"{crowd.name}: trained little and much")
+        trained += paces(crowd, settings)
+        said += crowd.notes
+    columns = ("data", "trained in a round", "epochs", "rate", "aside", "as a replay")
+    how = "aside: no direction in common with the others; as a replay: too much the direction of the last round"
+    unpaid = "Honest people unpaid under gate, in percent, nobody cheats"
+    return Result(
+        "incentives-network" if settings.hidden else "incentives",
+        "What cheaters earn",
+        where,
+        asdict(settings),
+        tables=(_summary(found), *_details(found, settings), ResultTable(unpaid, columns, tuple(trained), how)),
+        notes=(*dict.fromkeys(said), *(f"{cheat.name}: {cheat.does}" for cheat in settings.cheats)),
+        data={"outcomes": [asdict(one) for of in found.values() for one in of]},
+        command=command,
+    )
+
+
+def percent(part: float) -> str:
+    """Of a hundred, in two digits at most: 0, 0.4, 5.9, 47."""
+    value = 100 * part
+    return f"{value:.0f}" if value >= 9.95 or value == 0 else f"{value:.1f}"
+
+
+def _summary(found: Mapping[str, Sequence[Outcome]]) -> ResultTable:
+    rows = []
+    for name, of in found.items():
+        for rule in RULES:
+            own = [one for one in of if one.rule == rule]
+            cheated = [one for one in own if one.group]
+            worst = max(cheated, key=lambda one: one.share)
+            by = f"{worst.cheat}, {worst.group}" if rule != REFERENCE else f"any {worst.group}"
+            parts = float(np.mean([one.share for one in cheated])), own[0].unpaid, max(one.unpaid for one in own)
+            rows.append((name, rule, percent(worst.share), by, *map(percent, parts)))
+    lost = ("honest unpaid, nobody cheats", "honest unpaid, at most")
+    title = "Cheaters' part of the budget, and honest people who get nothing in a round, in percent"
+    return ResultTable(title, ("data", "rule", "most", "by", "mean over cheats", *lost), tuple(rows))
+
+
+def _details(found: Mapping[str, Sequence[Outcome]], settings: IncentiveSettings) -> Iterator[ResultTable]:
+    """A row for each cheat, with a part for each size of group."""
+
+    def cell(parts: Iterable[float]) -> str:
+        return " / ".join(map(percent, parts))
+
+    sizes = ", ".join(map(str, settings.groups))
+    columns = ("cheat", *RULES, *(f"honest unpaid, {rule}" for rule in _WITHHOLDING))
+    for name, of in found.items():
+        rows = []
+        for cheat in dict.fromkeys(one.cheat for one in of):
+            own = {rule: [one for one in of if (one.cheat, one.rule) == (cheat, rule)] for rule in RULES}
+            earned = ["-" if cheat == NOBODY else cell(one.share for one in own[rule]) for rule in RULES]
+            rows.append((cheat, *earned, *(cell(one.unpaid for one in own[rule]) for rule in _WITHHOLDING)))
+        title = f"{name}: percent with {sizes} cheaters beside {settings.honest} honest people"
+        yield ResultTable(title, columns, tuple(rows))
