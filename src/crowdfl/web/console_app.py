@@ -94,7 +94,7 @@ def add_console(app: FastAPI, parts: SpParts) -> Console:
     sp = parts.sp
     history = EventHistory(sp.clock.now)
     _watch(app, parts, history)
-    actions = OperatorActions(parts.ends.holdings, sp.clock, sp.sure_books, sp.steps.abort)
+    actions = OperatorActions(parts.retention, sp.clock, sp.sure_books, sp.steps.abort)
     overview = Overview(parts, actions, history)
     streams = Streams(Snapshots(overview.sections))
     console = Console(parts, actions, overview, streams, SessionGuard(Sessions(parts.tokens)))

@@ -25,7 +25,6 @@ from crowdfl.roles.records import (
     TaskState,
 )
 from crowdfl.roles.sp.core import ENDED
-from crowdfl.roles.sp.ends import claims_until
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger
 from crowdfl.roles.sp.operator_actions import OperatorActions
 from crowdfl.roles.sp.waiting import waits_for
@@ -87,7 +86,7 @@ class Overview:
             "window": definition.settings.window,
             "least": definition.settings.min_participants,
             "ended": self._actions.ended(task),
-            "claims_until": claims_until(stored) if stored.state in ENDED else None,
+            "claims_until": stored.claims_until if stored.state in ENDED else None,
             "not_told": self._actions.not_told(stored),
             "timeline": self._timeline(task, rounds),
             "watched_since": self.history.since,

@@ -14,7 +14,7 @@ from pathlib import Path
 from cryptography import x509
 
 from crowdfl.cli.doctor.command import DoctorCheck, fail, ok, warn
-from crowdfl.cli.doctor.held import held_checks
+from crowdfl.cli.doctor.retention import held_checks
 from crowdfl.cli.role_folder import in_url
 from crowdfl.errors import CrowdFLError, KeyNotProven, NotAuthenticated, ServiceUnavailable, StoreError, TokenExpired
 from crowdfl.retry import Backoff

@@ -8,8 +8,8 @@ from typing import Any
 from crowdfl.documents.signed import Appointment, Certificate, Definition, Order
 from crowdfl.errors import DocumentError, UnknownParticipant, UnknownTask
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.ends import ended
 from crowdfl.roles.records import Round, StoredParticipant, StoredTask, TaskState, Tombstone
+from crowdfl.roles.retention import ended
 from crowdfl.roles.sp.cancel import cancel_task, give_time_back
 from crowdfl.roles.sp.core import ENDED, SpCore, require_running
 from crowdfl.roles.sp.ledger import Ledger

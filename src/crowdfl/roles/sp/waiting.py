@@ -5,7 +5,6 @@ import datetime
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import Round, RoundState, StoredTask, TaskState
 from crowdfl.roles.sp.core import UNDER_WAY
-from crowdfl.roles.sp.ends import claims_until
 from crowdfl.roles.sp.ledger import ESCROW, Ledger
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
 
@@ -30,7 +29,7 @@ def waits_for(store: SpStore, stored: StoredTask, settings: TaskSettings | None 
     if last is not None and last.state in UNDER_WAY:
         return _computing(stored, last)
     if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
-        return f"claims, until {format_time(claims_until(stored))}"
+        return f"claims, until {format_time(stored.claims_until)}"
     if stored.state == TaskState.PAUSED:
         since = stored.paused_at
         return "its requester, who paused it" + (f" on {format_time(since)}" if since is not None else "")
