@@ -63,7 +63,7 @@ test-slow: $(VENV)/.ready
 
 # Fifty times as many examples as `make test`, other ones each time: more than 100,000 of decoders and routes alone.
 fuzz: $(VENV)/.ready
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto $(PATIENT) -vv tests/fuzz tests/property tests/simulation
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto $(PATIENT) -vv tests/fuzz tests/crypto/test_{pctd,packing,integers}.py tests/simulation
 
 bench: $(VENV)/.ready $(PEERS)/.ready
 	$(BIN)/crowdfl bench crypto

@@ -1,5 +1,5 @@
-import hashlib
 import math
+import secrets
 
 import gmpy2
 import pytest
@@ -7,9 +7,19 @@ from gmpy2 import mpz
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crowdfl.crypto import blocks
+from crowdfl.crypto.compute import Progress
 from crowdfl.crypto.paillier import pctd
-from crowdfl.crypto.paillier.pctd import Ciphertext, KeyShare, PartialDecryption, PrivateKey, PublicKey
+from crowdfl.crypto.paillier.pctd import (
+    Ciphertext,
+    FreshRandomizers,
+    KeyShare,
+    PartialDecryption,
+    PrivateKey,
+    PublicKey,
+)
 from crowdfl.errors import (
+    Cancelled,
     CiphertextOutOfRange,
     InsecureKeyRefused,
     InvalidKey,
@@ -34,13 +44,6 @@ def fresh_pair(request):
     return pctd.keygen(request.param, insecure_test_key=True), request.param
 
 
-def test_n_has_exactly_twice_the_bits_of_a_prime(fresh_pair):
-    """|N| = 2*zeta, never one bit less."""
-    pair, prime_bits = fresh_pair
-    assert pair.public.bits == 2 * prime_bits
-    assert pair.public.n.bit_length() == 2 * prime_bits
-
-
 def test_primes_are_what_the_base_of_randomizers_needs(fresh_pair):
     """P and q are primes, 3 mod 4, of equal length, with gcd(p-1, q-1) = 2 and gcd(N, lambda) = 1."""
     pair, prime_bits = fresh_pair
@@ -49,7 +52,7 @@ def test_primes_are_what_the_base_of_randomizers_needs(fresh_pair):
     assert gmpy2.is_prime(p)
     assert gmpy2.is_prime(q)
     assert (p % 4, q % 4) == (3, 3)
-    assert (p.bit_length(), q.bit_length()) == (prime_bits, prime_bits)
+    assert (p.bit_length(), q.bit_length(), pair.public.bits) == (prime_bits, prime_bits, 2 * prime_bits)
     assert math.gcd(p - 1, q - 1) == 2
     assert math.gcd(p * q, (p - 1) * (q - 1)) == 1
 
@@ -175,13 +178,6 @@ def test_no_repr_shows_a_secret(keys):
         assert f"{secret:x}" not in shown
 
 
-def test_fingerprint_is_the_documented_hash(keys):
-    """SHA-256 over a label, N and h_s, each as wide as a ciphertext."""
-    n, h_s, width = int(keys.public.n), int(keys.public.h_s), 32
-    expected = hashlib.sha256(b"crowdfl public key 1" + n.to_bytes(width, "big") + h_s.to_bytes(width, "big")).digest()
-    assert keys.public.fingerprint == expected
-
-
 def test_fingerprint_covers_the_base_of_randomizers(keys):
     """Two keys that differ in h_s alone have two names."""
     twin = PublicKey(keys.public.n, keys.public.h_s + keys.public.n, insecure_test_key=True)
@@ -210,12 +206,6 @@ def test_residue_and_signed_are_inverse_at_the_bound(keys):
     assert keys.public.signed(most + 1) == -most
 
 
-def test_encryption_is_the_papers_formula(keys):
-    """[[m]] = (1 + m*N) * randomizer mod N^2."""
-    n = int(keys.public.n)
-    assert keys.public.encrypt(-7, randomizer=mpz(12345)).value == (1 - 7 * n) * 12345 % n**2
-
-
 def test_encryption_is_randomized(keys):
     """The same plaintext never gives the same ciphertext."""
     assert len({int(keys.public.encrypt(1).value) for _ in range(50)}) == 50
@@ -227,12 +217,6 @@ def test_randomizers_hide_and_vanish(keys):
         made = [int(make()) for _ in range(20)]
         assert len(set(made)) == 20
         assert all(pow(r, int(keys.private.lambda_), int(keys.public.n_squared)) == 1 for r in made)
-
-
-def test_printed_randomizer_encrypts(keys):
-    """The paper's r^N is a randomizer like the other."""
-    c = keys.public.encrypt(-99, randomizer=keys.public.printed_randomizer())
-    assert keys.private.decrypt(c) == -99
 
 
 @given(value=st.integers(max_value=0) | st.just(2**256))
@@ -420,3 +404,123 @@ def test_real_key_decrypts_by_both_ways_at_the_bound(real_keys):
         c = real_keys.public.encrypt(m)
         assert real_keys.private.decrypt(c, constant_time=True) == m
         assert pctd.combine(*(share.partial_decrypt(c) for share in real_keys.shares)) == m
+
+
+def reduced(m: int, n: int) -> int:
+    """The number in (-N/2, N/2) that is congruent to m."""
+    m %= n
+    return m if 2 * m < n else m - n
+
+
+plaintexts = st.integers(-(2**126) + 1, 2**126 - 1) | st.integers(-3, 3)  # inside (-N/2, N/2) for every 128-bit N
+small = st.integers(-(10**9), 10**9)
+
+
+@given(m=plaintexts)
+def test_what_is_encrypted_is_decrypted(keys, m):
+    """By Dec and by TDec, the sign included."""
+    c = keys.public.encrypt(m)
+    assert keys.private.decrypt(c) == m
+    assert pctd.combine(*(share.partial_decrypt(c) for share in keys.shares)) == m
+
+
+@given(m=st.integers())
+def test_every_integer_has_one_signed_form(keys, m):
+    """signed(m mod N) lies in (-N/2, N/2) and is congruent to m."""
+    n = int(keys.public.n)
+    signed = keys.public.signed(m % n)
+    assert -n < 2 * signed < n
+    assert (signed - m) % n == 0
+    assert keys.public.residue(signed) == m % n
+
+
+@given(a=plaintexts, b=plaintexts)
+def test_sums_and_differences_of_ciphertexts(keys, a, b):
+    """Modulo N, into the signed range."""
+    n = int(keys.public.n)
+    x, y = keys.public.encrypt(a), keys.public.encrypt(b)
+    assert keys.private.decrypt(x + y) == reduced(a + b, n)
+    assert keys.private.decrypt(x - y) == reduced(a - b, n)
+    assert keys.private.decrypt(-x) == -a
+
+
+@given(a=plaintexts, k=plaintexts)
+def test_multiples_of_a_ciphertext(keys, a, k):
+    """By any signed scalar, from either side."""
+    n = int(keys.public.n)
+    c = keys.public.encrypt(a)
+    assert keys.private.decrypt(c * k) == keys.private.decrypt(k * c) == reduced(a * k, n)
+
+
+@given(a=small, b=small, c=small, k=small)
+def test_the_laws_of_arithmetic_hold(keys, a, b, c, k):
+    """Associative, commutative and distributive, as ciphertexts bit for bit."""
+    x, y, z = (keys.public.encrypt(m) for m in (a, b, c))
+    assert x + y == y + x
+    assert (x + y) + z == x + (y + z)
+    assert (x + y) * k == x * k + y * k
+    assert keys.private.decrypt((x + y) * k - z) == (a + b) * k - c
+
+
+def test_randomizers_vanish_under_lambda(keys):
+    """Each is an N-th power, below N^2."""
+    block = FreshRandomizers(keys.public).take(20)
+    assert block.shape == (20, keys.public.ciphertext_bytes)
+    for r in blocks.to_ints(block):
+        assert pow(int(r), int(keys.private.lambda_), int(keys.public.n_squared)) == 1
+
+
+def test_no_randomizer_is_given_twice(keys):
+    """Within one call and between calls."""
+    randomizers = FreshRandomizers(keys.public)
+    taken = blocks.to_ints(randomizers.take(100)) + blocks.to_ints(randomizers.take(100))
+    assert len(set(taken)) == 200
+
+
+def test_none_may_be_taken(keys):
+    """An empty vector needs no randomizers."""
+    assert FreshRandomizers(keys.public).take(0).shape == (0, keys.public.ciphertext_bytes)
+
+
+@pytest.mark.parametrize("window", range(1, 13))
+def test_fresh_randomizers_are_powers_of_h_s(keys, window):
+    """h_s to the exponent that the bytes drawn spell, for every window."""
+    exponents = [1, 2**64 - 1, 0x0123456789ABCDEF]
+    drawn = b"".join(e.to_bytes(8, "big") for e in exponents)
+    randomizers = FreshRandomizers(keys.public, window, entropy=lambda size: drawn[:size])
+    taken = blocks.to_ints(randomizers.take(3))
+    assert taken == [pow(int(keys.public.h_s), e, int(keys.public.n_squared)) for e in exponents]
+
+
+def test_fresh_exponents_have_half_the_bits_of_n(keys):
+    """As much randomness is drawn as the assumption asks for."""
+    asked = []
+
+    def draw(size: int) -> bytes:
+        asked.append(size)
+        return bytes(size)
+
+    FreshRandomizers(keys.public, entropy=draw).take(5)
+    assert asked == [5 * 128 // 2 // 8]
+
+
+def test_the_operating_system_gives_the_exponents_by_default(keys):
+    """Nothing weaker is used unless it is passed in."""
+    assert FreshRandomizers(keys.public).entropy is secrets.token_bytes
+
+
+def test_sources_for_one_key_share_a_table(keys):
+    """One per key and window in a process, however many encrypt."""
+    assert FreshRandomizers(keys.public, 3).fixed is FreshRandomizers(keys.public, 3).fixed
+    assert FreshRandomizers(keys.public, 3).fixed is not FreshRandomizers(keys.public, 4).fixed
+
+
+def test_taking_can_be_watched_and_cancelled(keys):
+    """Making many randomizers is long work."""
+    seen = []
+    FreshRandomizers(keys.public).take(9, progress=Progress(lambda done, total: seen.append((done, total))))
+    assert seen[-1] == (9, 9)
+    cancelled = Progress()
+    cancelled.cancel()
+    with pytest.raises(Cancelled):
+        FreshRandomizers(keys.public).take(9, progress=cancelled)

@@ -1,16 +1,11 @@
 """Distributed comparison: together the parties know whether t < alpha, apart nothing."""
 
-import hashlib
-
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers.algorithms import AES
-from cryptography.hazmat.primitives.ciphers.modes import ECB
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdfl.crypto.shares.dcf import corrections_bytes, evaluate, generate
+from crowdfl.crypto.shares.dcf import evaluate, generate
 from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import LengthMismatch
 
@@ -106,51 +101,6 @@ def test_with_a_wrong_key_the_outputs_are_garbage(wrong):
         others = generate([100] * 2000, 8, *seeds_of(2000, "others"))
         mine = evaluate(0, sp, others, np.arange(2000), [99] * 2000, 8)
     assert 843 <= int((mine ^ theirs).sum()) <= 1157
-
-
-class Plain:
-    """The same by the definition, one key at a time, on Python's integers (little endian)."""
-
-    def __init__(self) -> None:
-        keys = [hashlib.sha256(f"crowdfl comparison 1 {side}".encode()).digest()[:16] for side in ("left", "right")]
-        self.ciphers = [Cipher(AES(key), ECB()).encryptor() for key in keys]  # noqa: S305
-
-    def half(self, seed: int, side: int) -> tuple[int, int, int]:
-        """Seed, control bit and output bit of one half."""
-        data = int.from_bytes(self.ciphers[side].update(seed.to_bytes(16, "little")), "little") ^ seed
-        return data & ~3, data & 1, data >> 1 & 1
-
-    def generate(self, alpha: int, bits: int, seeds: tuple[bytes, bytes]) -> bytes:
-        """Figure 1 of the paper, for one bit of output."""
-        s = [int.from_bytes(seed, "little") & ~3 for seed in seeds]
-        t, value, words, outputs = [0, 1], 0, b"", 0
-        for level in range(bits):
-            keep = alpha >> (bits - 1 - level) & 1
-            halves = [[self.half(s[b], side) for side in (0, 1)] for b in (0, 1)]
-            lost = [halves[b][1 - keep] for b in (0, 1)]
-            word = lost[0][0] ^ lost[1][0]
-            output = lost[0][2] ^ lost[1][2] ^ value ^ keep
-            controls = [halves[0][0][1] ^ halves[1][0][1] ^ keep ^ 1, halves[0][1][1] ^ halves[1][1][1] ^ keep]
-            kept = [halves[b][keep] for b in (0, 1)]
-            value ^= kept[0][2] ^ kept[1][2] ^ output
-            s = [kept[b][0] ^ t[b] * word for b in (0, 1)]
-            t = [kept[b][1] ^ t[b] * controls[keep] for b in (0, 1)]
-            words += (word | controls[0] | controls[1] << 1).to_bytes(16, "little")
-            outputs |= output << level
-        outputs |= (value ^ s[0] >> 2 & 1 ^ s[1] >> 2 & 1) << bits
-        return words + outputs.to_bytes(bits // 8 + 1, "little")
-
-
-@pytest.mark.parametrize("bits", [1, 7, 8, 20])
-def test_the_corrections_are_laid_out_as_written(bits):
-    """Instance after instance: 16 bytes per level, then the output bits and the last one."""
-    alphas = [0, 2**bits - 1, 2**bits // 3]
-    sp, csp = seeds_of(3)
-    pairs = [(sp[16 * i : 16 * i + 16], csp[16 * i : 16 * i + 16]) for i in range(3)]
-    expected = b"".join(Plain().generate(alpha, bits, pair) for alpha, pair in zip(alphas, pairs, strict=True))
-    corrections = generate(alphas, bits, sp, csp)
-    assert corrections == expected
-    assert len(corrections) == corrections_bytes(3, bits) == 3 * (16 * bits + bits // 8 + 1)
 
 
 @pytest.mark.parametrize("number", [-1, 256])

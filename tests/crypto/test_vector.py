@@ -23,7 +23,6 @@ from crowdfl.crypto.paillier.vector import (
 )
 from crowdfl.errors import (
     Cancelled,
-    CrowdFLError,
     FormatError,
     KeyMismatch,
     LengthMismatch,
@@ -136,12 +135,6 @@ def test_adding_known_plaintexts(keys, rows):
     assert added == vector.add(encrypt(Spent(keys.public), [y for _, y in rows]))
 
 
-def test_known_plaintexts_must_be_as_many(keys):
-    """One for each entry."""
-    with pytest.raises(LengthMismatch):
-        keys.encrypt([1, 2]).add_plain(residues([1], keys.public))
-
-
 def test_rerandomising_keeps_the_plaintexts_and_changes_every_ciphertext(keys, other_keys):
     """Nobody can tell which ciphertext it was."""
     vector = keys.encrypt(NUMBERS)
@@ -209,22 +202,6 @@ def test_partial_decryption_equals_the_scalar(keys, backend, constant_time):
     opened = combine(*partials, backend=backend)
     assert opened.shape == (len(NUMBERS), keys.public.plaintext_bytes)
     assert signed_values(opened, keys.public) == NUMBERS
-
-
-def test_constant_time_reaches_the_protected_power(keys, monkeypatch):
-    """The flag is passed on, and not set unasked."""
-    seen = []
-
-    def spy(base: int, exponent: int, modulus: int) -> mpz:
-        seen.append(exponent)
-        return mpz(pow(base, exponent, modulus))
-
-    monkeypatch.setattr("crowdfl.crypto.paillier.kernels.gmpy2.powmod_sec", spy)
-    vector = keys.encrypt([1, 2])
-    vector.partial_decrypt(keys.shares[0])
-    assert seen == []
-    vector.partial_decrypt(keys.shares[0], constant_time=True)
-    assert seen == [keys.shares[0].exponent] * 2
 
 
 def test_shares_that_do_not_fit_are_refused(keys):
@@ -300,13 +277,6 @@ def test_vectors_compare_by_content_key_and_kind(keys, other_keys):
         hash(vector)
 
 
-def test_repr_shows_length_and_key_alone(keys):
-    """And that the key is a test key."""
-    shown = repr(keys.encrypt([1, 2, 3]))
-    assert shown == f"CipherVector(3 under {keys.public!r})"
-    assert "INSECURE" in shown
-
-
 @given(numbers=st.lists(st.integers(-100, 100), min_size=1, max_size=6), order=st.randoms(use_true_random=False))
 def test_running_product_does_not_depend_on_the_order(keys, numbers, order):
     """Bit for bit the same sum, in whatever order the uploads arrive."""
@@ -377,15 +347,6 @@ def test_one_more_upload_than_the_limit_is_refused(keys, limit):
     assert (keys.read(total.result()), total.count) == ([7 * limit], limit)
 
 
-@pytest.mark.parametrize("length", [1, 3])
-def test_running_product_refuses_another_length(keys, length):
-    """And does not count it."""
-    total = RunningProduct(keys.public, 2, 5)
-    with pytest.raises(LengthMismatch, match=f"{length} ciphertexts where 2"):
-        total.add(keys.encrypt(range(length)))
-    assert total.count == 0
-
-
 def test_an_addition_that_stops_leaves_the_sum_as_it_was(keys, backend):
     """A cancelled upload is neither counted nor half added, and may be tried again."""
     total = RunningProduct(keys.public, 3000, 2, backend=backend)
@@ -448,12 +409,6 @@ def test_an_entry_is_the_scalar_ciphertext(keys):
     assert [keys.private.decrypt(c) for c in vector] == [4, 5, 6]
     with pytest.raises(IndexError):
         vector[3]
-
-
-def test_a_slice_is_never_a_single_ciphertext(keys):
-    """Several entries are not run together into one number."""
-    with pytest.raises((TypeError, CrowdFLError)):
-        keys.encrypt([4, 5, 6])[0:2]
 
 
 @pytest.mark.realkey

@@ -56,25 +56,6 @@ def test_clips_of_both_signs_in_one_model(way):
 
 
 @every_way
-def test_one_sample_beside_the_maximum(way):
-    """The small contribution is neither lost nor magnified."""
-    check(way, [[16.0, -16.0], [-16.0, 16.0], [0.123456, 0.0]], [1, SAMPLES, SAMPLES])
-
-
-@every_way
-def test_negative_everything(way):
-    """Floors go down, not towards zero."""
-    check(way, [[-0.0000015, -3.3], [-7.25, -1e-6], [-15.999999, -2.0]], [7, 11, 13])
-
-
-@every_way
-def test_zeros(way):
-    """Nothing in, nothing out."""
-    off = check(way, [[0.0] * 3] * 3, [5, 1, 9])
-    assert way != "hardened" or not off.any()
-
-
-@every_way
 @pytest.mark.parametrize("n", [3, N_MAX])
 def test_one_parameter(way, n):
     """A model of a single number still packs and divides."""

@@ -6,13 +6,12 @@ import gmpy2
 import numpy as np
 import pytest
 
-from crowdfl import LocalFederation as Exported
 from crowdfl.crypto.compute import Progress
 from crowdfl.errors import Cancelled
 from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.registry import PROFILES
-from crowdfl.simulation.local_host import LocalFederation, Update
-from tests.protocols.driving import ONE, SMALL, SMALL_PAPER, deal, federation, updates
+from crowdfl.simulation.local_host import Update
+from tests.protocols.driving import ONE, SMALL, deal, federation, updates
 
 MODELS, SAMPLES = [[0.1, 0.2], [0.3, -0.4], [0.5, 0.6]], [1, 2, 3]
 KEYED = ("hardened", "paper")
@@ -36,11 +35,6 @@ def test_the_example_of_the_issue():
     assert set(result.rewards) == {"p1", "p2", "p3"}
     assert all(isinstance(amount, Decimal) for amount in result.rewards.values())
     assert Decimal("35.999994") <= sum(result.rewards.values()) <= 36
-
-
-def test_it_is_part_of_the_public_surface():
-    """`from crowdfl import LocalFederation`."""
-    assert Exported is LocalFederation
 
 
 @every_profile
@@ -129,18 +123,6 @@ def protected(monkeypatch):
     return calls
 
 
-@pytest.mark.parametrize("settings", [SMALL, SMALL_PAPER], ids=["hardened", "paper"])
-def test_constant_time_gives_the_same_results(settings, protected):
-    """Every partial decryption takes the protected power, and the numbers are those of the quick one."""
-    quick = federation(**settings).round(updates(MODELS, SAMPLES), budget="10")
-    assert protected == []
-    fed = federation(**settings, constant_time=True)
-    slow = fed.round(updates(MODELS, SAMPLES), budget="10")
-    assert slow.average[0].tolist() == quick.average[0].tolist()
-    assert max(abs(slow.rewards[who] - quick.rewards[who]) for who in quick.rewards) <= Decimal("0.000002")
-    assert len(protected) > 0
-
-
 @pytest.mark.parametrize(
     "profile",
     [
@@ -169,9 +151,3 @@ def test_each_side_is_built_from_its_own_bundle(profile):
     assert exponent.to_bytes((exponent.bit_length() + 7) // 8, "big") not in dealing.sp
     rebuilt = PROFILES[profile].sp(sides.dealer.spec, dealing.sp, Tools(ONE, insecure_test_key=True))
     assert rebuilt.party.share.exponent == sp.share.exponent
-
-
-def test_hardened_phones_hold_no_share():
-    """Nothing on a phone or at the requester decrypts."""
-    sides = deal(3, 2)
-    assert all(side.party.share is None for side in (*sides.people.values(), sides.requester))

@@ -105,13 +105,6 @@ def test_the_same_state_gives_the_same_bytes(servers):
     assert requests_of(servers, MaskSeed.from_bytes(state.to_bytes()), sums) == first
 
 
-def test_different_sums_get_different_seeds(servers):
-    """And so does the same sum, asked for anew."""
-    sums = [servers.encrypt([1]) for _ in range(3)]
-    seeds = {MaskSeed.bound_to(opening.digest(s)).seed for s in [*sums, sums[0]]}
-    assert len(seeds) == 4
-
-
 @pytest.mark.parametrize("size", [0, SEED_BYTES, 2 * SEED_BYTES - 1, 2 * SEED_BYTES + 1])
 def test_a_stored_seed_of_another_length_is_refused(size):
     """A damaged store does not become a weak mask."""
@@ -218,13 +211,6 @@ def published(request):
     return sides, publications
 
 
-def test_each_round_is_read_by_its_audience(published):
-    """Participants read the first, the requester the last."""
-    sides, (first, last) = published
-    assert sides.people["p1"].read(first, 1).weights == pytest.approx([1, -1], abs=1.1e-6)
-    assert sides.requester.read(last, 2).weights == pytest.approx([2, -1], abs=1.1e-6)
-
-
 def test_a_publication_for_another_round_or_audience_fails(published):
     """By name, in every wrong combination."""
     sides, (first, last) = published
@@ -255,12 +241,6 @@ def test_readers_compute_no_power(published):
     phone.read(first, 1)
     assert phone.party.costs.counts == before
     assert phone.party.share is None
-
-
-def test_nothing_is_served_before_it_is_published():
-    """Asking early is an error with a name."""
-    with pytest.raises(FormatError, match="nothing is published"):
-        deal().sp.publication()
 
 
 def test_a_wrong_seed_does_not_give_another_average():

@@ -182,9 +182,3 @@ def test_budgets_that_no_round_pays_are_refused(budget):
     """Nothing, or more than the widths were computed for."""
     with pytest.raises(SettingsError):
         pay("hardened", [[0.1], [0.2], [0.3]], [1, 1, 1], budget)
-
-
-def test_the_paper_refuses_a_payment_beyond_its_widths():
-    """kappa was computed for a million at most."""
-    with pytest.raises(SettingsError):
-        pay("paper", [[0.1], [0.2], [0.3]], [1, 1, 1], "1000000000")

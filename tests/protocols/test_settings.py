@@ -17,11 +17,9 @@ from crowdfl.errors import (
     NothingToContribute,
     RewardsOff,
     RoundEnded,
-    RoundsExhausted,
     SettingsError,
     SlotOverflow,
     TooFewParticipants,
-    TooManyUploads,
     WidthBudgetExceeded,
 )
 from crowdfl.protocols.registry import PROFILES
@@ -32,78 +30,34 @@ from tests.protocols.driving import converse, deal, empty_uploads, federation, u
 NAN, INF = float("nan"), float("inf")
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("total", "secret"),
-        ("total", None),
-        ("strategy", "retry"),
-        ("max_participants", 0),
-        ("max_participants", 2),
-        ("max_participants", 3.0),
-        ("max_samples", 0),
-        ("max_samples", -5),
-        ("rounds", 0),
-        ("rounds", 1.5),
-        ("key_bits", 0),
-        ("key_bits", "2048"),
-        ("min_participants", 2),
-        ("min_participants", 37),
-        ("lanes", -1),
-        ("sigma", 19),
-        ("sigma", 257),
-        ("window", 0),
-        ("window", -1),
-        ("grace", -1),
-        ("epsilon", 0.0),
-        ("epsilon", -1.0),
-        ("epsilon", 1e-13),
-        ("budget", "a lot"),
-        ("budget", 36.0),
-        ("budget", "-1"),
-        ("key_bits", 2047),
-        ("min_participants", 3.5),
-        ("min_participants", "3"),
-        ("lanes", 1.5),
-        ("lanes", "all"),
-        ("sigma", 40.5),
-        ("sigma", "40"),
-        ("rounds", True),
-        ("window", NAN),
-        ("window", "1h"),
-        ("grace", NAN),
-        ("epsilon", NAN),
-        ("epsilon", INF),
-        ("epsilon", "small"),
-    ],
-)
+BAD = {
+    "total": ["secret", None],
+    "strategy": ["retry"],
+    "max_participants": [0, 2, 3.0],
+    "max_samples": [0, -5],
+    "rounds": [0, 1.5, True],
+    "key_bits": [0, "2048", 2047],
+    "min_participants": [2, 37, 3.5, "3"],
+    "lanes": [-1, 1.5, "all"],
+    "sigma": [19, 257, 40.5, "40"],
+    "window": [0, -1, NAN, "1h"],
+    "grace": [-1, NAN],
+    "epsilon": [0.0, -1.0, 1e-13, NAN, INF, "small"],
+    "budget": ["a lot", 36.0, "-1"],
+    "decimals": [-1, 13, 2.5, "6"],
+    "clip": [0.0, -16.0, NAN, INF, 1e12, "16"],
+    "rule": ["best"],
+    "check": [True, "all"],
+    "max_norm": [0, "5"],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
 def test_a_bad_setting_is_refused_by_name(name, value):
-    """With what was given and what is expected."""
-    with pytest.raises(
-        SettingsError, match=rf"^`{name}` is {re.escape(repr(value).replace('True', 'true'))}; expected "
-    ):
-        TaskSettings(**{name: value})
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("decimals", -1),
-        ("decimals", 13),
-        ("clip", 0.0),
-        ("clip", -16.0),
-        ("clip", NAN),
-        ("clip", INF),
-        ("clip", 1e12),
-        ("decimals", 2.5),
-        ("decimals", "6"),
-        ("clip", "16"),
-    ],
-)
-def test_a_bad_encoding_is_refused_by_name(name, value):
-    """What the encoding would refuse, the settings refuse first."""
-    with pytest.raises(SettingsError, match=f"^`{name}` is .*; expected "):
-        TaskSettings(**{name: value})
+    """With what was given and what is expected; what the encoding would refuse, the settings refuse first."""
+    given = re.escape(repr(value).replace("True", "true"))
+    with pytest.raises(SettingsError, match=rf"^`{name}` is {given}.*; expected "):
+        TaskSettings(profile="shares", **{name: value})
 
 
 def test_unknown_settings_are_named():
@@ -140,15 +94,6 @@ def test_what_only_the_profile_shares_has_is_refused_by_the_others(profile, sett
     PROFILES[profile].check(TaskSettings(profile=profile, rule="distance"), 10)
     with pytest.raises(SettingsError, match=f"the profile {profile} has no {named}"):
         PROFILES[profile].check(TaskSettings(profile=profile, **{setting: value}), 10)
-
-
-@pytest.mark.parametrize(
-    ("setting", "value"), [("rule", "best"), ("check", True), ("check", "all"), ("max_norm", 0), ("max_norm", "5")]
-)
-def test_a_rule_a_check_and_a_norm_are_bounded(setting, value):
-    """By name."""
-    with pytest.raises(SettingsError, match=f"^`{setting}` is .*; expected "):
-        TaskSettings(profile="shares", **{setting: value})
 
 
 def test_defaults_are_those_of_the_design():
@@ -190,20 +135,8 @@ def test_money_of_another_type_is_refused(amount):
 @pytest.mark.parametrize(
     "amount",
     [
-        "0.0000001",
-        "1.2345678",
-        "-1",
-        "-0.000001",
-        "1000000000.000001",
-        "inf",
-        "nan",
-        "sNaN",
-        "",
-        "ten",
-        "1,5",
-        "0x10",
-        "1.0000000000000000000000000000000001",
-        "1e999999",
+        *("0.0000001", "1.2345678", "-1", "-0.000001", "1000000000.000001", "inf", "nan", "sNaN", "", "ten", "1,5"),
+        *("0x10", "1.0000000000000000000000000000000001", "1e999999"),
     ],
 )
 def test_amounts_that_are_none_are_refused(amount):
@@ -292,14 +225,6 @@ def test_shapes_are_learnt_then_enforced_by_name():
             fed.round({"p0": good, "p1": Update(weights, 1), "p2": good})
 
 
-def test_an_update_that_does_not_match_costs_no_round():
-    """Shapes are looked at before the round begins."""
-    fed = federation(rounds=1)
-    with pytest.raises(ModelMismatch):
-        fed.round({"p0": Update([[1.0]], 1), "p1": Update([[1.0, 2.0]], 1), "p2": Update([[1.0]], 1)})
-    assert fed.round(updates([[1.0]] * 3, [1] * 3)).average[0].tolist() == [1.0]
-
-
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
 @pytest.mark.parametrize("value", [NAN, INF, -INF])
 def test_what_is_not_finite_is_refused_before_it_is_encrypted(profile, value):
@@ -345,24 +270,12 @@ def test_weights_beyond_the_clip_are_clipped_and_counted():
     assert result.average[0] == pytest.approx([1.0, 4 / 3, -4 / 3])
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [0, 1, 2])
 def test_too_few_participants_are_refused(count):
     """A floor of three, whatever the profile."""
     for profile in PROFILES:
         with pytest.raises(TooFewParticipants):
             federation(profile=profile).round(updates([[1.0]] * count, [1] * count))
-
-
-def test_no_participants_are_too_few():
-    """By the same name."""
-    with pytest.raises(TooFewParticipants):
-        federation().round({})
-
-
-def test_too_many_participants_are_refused():
-    """One more than max_participants."""
-    with pytest.raises(TooManyUploads):
-        federation(max_participants=3).round(updates([[1.0]] * 4, [1] * 4))
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
@@ -390,14 +303,6 @@ def test_nobody_with_a_sample_makes_a_round_void_with_the_total_hidden():
             sides.sp.add(who, sides.upload([1.0], 0, who))
     with pytest.raises(RoundEnded, match="void"):
         converse(sides.sp.publish(final=False), sides.csp.answer)
-
-
-def test_rounds_run_out():
-    """The statistical masks were sized for so many."""
-    fed = federation(rounds=1)
-    fed.round(updates([[1.0]] * 3, [1] * 3))
-    with pytest.raises(RoundsExhausted):
-        fed.round(updates([[1.0]] * 3, [1] * 3))
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])

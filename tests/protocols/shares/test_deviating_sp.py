@@ -39,7 +39,7 @@ def recorded(kind, number=1, parties=None):
     parties.keeping = Keeping(parties.new_csp(), dict(before))
     parties.play(number, uploads)
     requests, parties.asked, parties.left = parties.asked, [], left
-    seed = f"round {number} seed"
+    seed = number, "", "seed"
     parties.coins = parties.coins | {seed: parties.keeping.memory[seed]}
     parties.keeping = parties.fresh_csp(before)
     return parties, requests
