@@ -45,8 +45,7 @@ from crowdfl.services.retention import add_held_metrics
 from crowdfl.services.run import open_csp, open_kgc
 from crowdfl.services.server import make_server, running
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
-from crowdfl.storage.atomic import read_secret
-from crowdfl.storage.signing import signing_key
+from crowdfl.storage.atomic import read_secret, signing_key
 from tests import subprocesses
 from tests.hosts import INITIAL_MODEL
 from tests.http.processes import serving, wait_for

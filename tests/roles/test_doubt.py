@@ -10,10 +10,10 @@ from crowdfl.roles.participant.claims import ClaimTime
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import Tombstone
-from crowdfl.roles.sp.cancel import cancel_task
 from crowdfl.roles.sp.core import TrustedLedgerPorts
 from crowdfl.roles.sp.retention import SpRetention
-from crowdfl.roles.sp.round_steps import rewards_name
+from crowdfl.roles.sp.rounds import rewards_name
+from crowdfl.roles.sp.tasks import cancel_task
 from crowdfl.roles.sp.time import OperatorClock, confirm_clock
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from tests.roles.test_clock import BOUND, WatchingDesk

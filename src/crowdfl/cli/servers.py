@@ -26,8 +26,8 @@ from crowdfl.roles.restored import forgotten_payments
 from crowdfl.roles.restored import reconcile as reconcile_payments
 from crowdfl.roles.retention import OVER, CspRetention, KgcRetention
 from crowdfl.roles.sp.core import TrustedLedgerPorts
-from crowdfl.roles.sp.deposits import Deposits
-from crowdfl.roles.sp.operator_actions import (
+from crowdfl.roles.sp.money import Deposits, resolve_payment
+from crowdfl.roles.sp.operator import (
     PAYMENT_COLUMNS,
     OperatorActions,
     Row,
@@ -36,10 +36,9 @@ from crowdfl.roles.sp.operator_actions import (
     payment_row,
     require_reason,
 )
-from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.time import OperatorClock, confirm_clock
-from crowdfl.roles.sp.waiting import format_time
+from crowdfl.roles.waiting import format_time
 from crowdfl.services.client.transport import SystemClock
 from crowdfl.services.http.auth import ROLES, TokenEntry, Tokens
 from crowdfl.services.run import open_books, open_retention

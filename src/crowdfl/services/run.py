@@ -62,11 +62,9 @@ from crowdfl.settings import (
     SpSettings,
 )
 from crowdfl.storage import migrations
-from crowdfl.storage.atomic import read_secret
-from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.sealed_blobs import SealedBlobs, require_open
+from crowdfl.storage.atomic import read_secret, signing_key
+from crowdfl.storage.blobs import FileBlobs, SealedBlobs, require_open
 from crowdfl.storage.settings_file import role_of
-from crowdfl.storage.signing import signing_key
 from crowdfl.storage.sql import SqlStore
 
 Prepare = Callable[[Any], Callable[[], None]]

@@ -14,8 +14,8 @@ from pydantic import Field
 from starlette.responses import StreamingResponse
 
 from crowdfl.errors import CrowdFLError, SettingsError
-from crowdfl.roles.sp.operator_actions import OperatorActions, require_reason
-from crowdfl.roles.sp.payments import resolve_payment
+from crowdfl.roles.sp.money import resolve_payment
+from crowdfl.roles.sp.operator import OperatorActions, require_reason
 from crowdfl.services.http import logs
 from crowdfl.services.http.bodies import SMALL_LIMIT, Form, Number, TaskId, Who, json_body
 from crowdfl.services.run import SpParts

@@ -26,8 +26,8 @@ from crowdfl.roles.records import (
 )
 from crowdfl.roles.sp.core import ENDED
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger
-from crowdfl.roles.sp.operator_actions import OperatorActions
-from crowdfl.roles.sp.waiting import waits_for
+from crowdfl.roles.sp.operator import OperatorActions
+from crowdfl.roles.waiting import operator_waits_for
 from crowdfl.services.client.breaker import Breaker, BreakerState
 from crowdfl.services.run import SpParts
 from crowdfl.text import printable
@@ -127,7 +127,7 @@ class Overview:
             "enrolled": store.turnout(stored.task, 0)[1] if last else missing,
             "until": last.last_call(definition.settings) if last and last.state is RoundState.OPEN else None,
             "ended_at": stored.ended_at,
-            "waits_for": waits_for(store, stored, definition.settings),
+            "waits_for": operator_waits_for(store, stored, definition.settings),
         }
 
     def _deposits(self) -> Iterable[StoredDeposit]:

@@ -8,7 +8,7 @@ from crowdfl.cli.doctor.command import DoctorCheck, ok, warn
 from crowdfl.roles.records import TaskState
 from crowdfl.roles.retention import Held, Retention, secrets_of
 from crowdfl.roles.sp.retention import SpRetention
-from crowdfl.roles.sp.waiting import PEERS, format_time
+from crowdfl.roles.waiting import PEERS, format_time
 from crowdfl.services.run import open_retention
 from crowdfl.settings import ServiceSettings
 

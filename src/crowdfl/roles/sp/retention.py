@@ -20,9 +20,9 @@ from crowdfl.roles.dealt import DealtFiles, is_dealt_file
 from crowdfl.roles.ports import Blobs, EndPeer, SpStore
 from crowdfl.roles.records import StoredTask, TaskState, Tombstone
 from crowdfl.roles.retention import RESULTS, Held, Retention, key_shares
-from crowdfl.roles.sp.aggregators import left_name
-from crowdfl.roles.sp.cancel import cancel_task
 from crowdfl.roles.sp.csp_link import forget_replies
+from crowdfl.roles.sp.tasks import cancel_task
+from crowdfl.roles.sp.uploads import left_name
 
 _RESTS = Backoff(first=10.0, longest=3600.0)
 _KINDS = {"uploads": "uploads", "replies": "replies"}  # by the folder of a round

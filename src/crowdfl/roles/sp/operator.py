@@ -9,11 +9,11 @@ from crowdfl.errors import SettingsError, TaskNotEnded
 from crowdfl.roles.ports import Clock, SpStore
 from crowdfl.roles.records import LONGEST_REASON, PaymentState, StoredPayment, StoredTask, TaskState, Tombstone
 from crowdfl.roles.retention import Held
-from crowdfl.roles.sp.cancel import Abort, cancel_task
 from crowdfl.roles.sp.core import ENDED, TrustedLedgerPorts
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.settlement import PAID_BEFORE
-from crowdfl.roles.sp.waiting import PEERS, format_time, waits_for
+from crowdfl.roles.sp.tasks import Abort, cancel_task
+from crowdfl.roles.waiting import PEERS, format_time, operator_waits_for
 from crowdfl.settings import from_millionths
 
 Row = dict[str, Any]
@@ -51,7 +51,7 @@ class OperatorActions:
             "round": number,
             "enrolled": store.turnout(stored.task, 0)[1],
             "since": None if since is None else format_time(since),
-            "waits_for": waits_for(store, stored),
+            "waits_for": operator_waits_for(store, stored),
         }
 
     def details(self, stored: StoredTask) -> Row:
@@ -100,7 +100,7 @@ class OperatorActions:
         if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
             until = format_time(stored.claims_until)
             return f"claims for task {stored.task} are open until {until}: what people earned would be lost"
-        words = waits_for(self.store, stored)
+        words = operator_waits_for(self.store, stored)
         return f"task {stored.task} is {stored.state} and waits for {words}: cancel it first, or wait for its end"
 
 
