@@ -25,8 +25,8 @@ ANY = "any"
 _AS_TIME_GOES = (
     "sql.lease<platform._attempt",
     "sql.release<platform._attempt",
-    "sql.__setitem__<time.note",
-    "sql.__setitem__<introductions._tell_some",
+    "sql.note_clock<time.note",
+    "sql.change_task<csp_enrolment._tell_some",
 )
 _SKIPPED = ("crowdfl.storage.database", "crowdfl.storage.atomic", "crowdfl.crypto", "crowdfl.errors")
 

@@ -12,10 +12,10 @@ from tests.faults.supervisor import Campaign
 TWO_SPS = ("kgc", "csp", "sp", "sp+2")
 TWO_CSPS = ("kgc", "csp", "csp+2", "sp")
 DEATHS = [
-    "lease<core.renew_lease<csp_link.ask<exchange.run_exchange<round.reward",
-    "put_seed<",
-    "transaction<steps._weigh",
-    "transaction<steps._publish",
+    "sql.lease<core.renew_lease<csp_link.ask<exchange.run_exchange<round.reward",
+    "sql.put_seed<",
+    "round_steps._weigh<",
+    "round_steps._publish<",
 ]
 
 
@@ -36,7 +36,7 @@ def work(campaign: Campaign, *roles: str) -> Counter[str]:
 
 def dying_once(folder: Path, undisturbed: Campaign, role: str, where: str, time: int) -> dict[str, list[Kill]]:
     """A death for whichever of two processes gets there first."""
-    name = next(name for name in undisturbed.steps(role) if where in name)
+    name = next(name for name in undisturbed.steps(role) if name.startswith(where))
     token = folder / "token"
     token.touch()
     return {each: [Kill(name, time, True, token)] for each in (role, f"{role}+2")}
@@ -72,7 +72,7 @@ def test_an_sp_that_dies_for_good_leaves_its_work_to_the_other(where: str, undis
 @pytest.mark.parametrize("time", [5, *(pytest.param(time, marks=pytest.mark.slow) for time in (1, 2, 3, 4, 6, 7, 8))])
 def test_a_csp_that_dies_for_good_leaves_its_memory_to_the_other(time: int, undisturbed: Campaign, tmp_path: Path):
     """In the middle of a round's rewards: what one has answered and remembers, the other knows."""
-    kills = dying_once(tmp_path, undisturbed, "csp", "transaction<csp._keep", time)
+    kills = dying_once(tmp_path, undisturbed, "csp", "csp._keep<", time)
     campaign = Campaign(tmp_path / "campaign", kills, servers=TWO_CSPS, restarts=False)
     finish(campaign, undisturbed)
     assert len(campaign.deaths) == 1

@@ -107,7 +107,7 @@ def test_a_restored_sp_that_has_lost_a_round_opens_nothing_again(crowd: Crowd, w
     assert crowd.states[2:] == ["aborted"]
     assert crowd.sp.status(crowd.task)["state"] == "cancelled"
     assert wire.requests == before  # other lanes behind the same masks would show their difference to CSP
-    assert crowd.sp.status(crowd.task)["balances"]["requester"] == -2 * BUDGET  # of two rounds; the rest is back
+    assert crowd.sp.ledger(crowd.task).balance("requester") == -2 * BUDGET  # of two rounds; the rest is back
     assert crowd.units(2) == base
     reconcile(crowd.sp.ports, crowd.task)
     paid = [person.claim(without_missing=True) for person in crowd.people.values()]
