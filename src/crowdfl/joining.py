@@ -22,8 +22,7 @@ from crowdfl.learning.functions import (
     require_functions,
 )
 from crowdfl.learning.models.forms import ModelForm, dictionary_form
-from crowdfl.roles.participant.agent import Agent
-from crowdfl.roles.participant.messages import event_words
+from crowdfl.roles.participant.agent import Agent, event_words
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.settings import ParticipantSettings, from_millionths
 from crowdfl.text import html_table, in_notebook, printable_lines, text_table

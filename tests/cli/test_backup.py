@@ -10,7 +10,7 @@ import pytest
 from crowdfl.roles.records import PaymentState, StoredPayment, StoredTask, payment_key
 from crowdfl.services.http.auth import Tokens
 from crowdfl.storage import migrations
-from crowdfl.storage.database_copy import url_words
+from crowdfl.storage.backup import url_words
 from crowdfl.storage.sql import SqlStore
 from tests.cli.program import call
 

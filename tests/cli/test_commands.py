@@ -18,9 +18,9 @@ from crowdfl.errors import FormatError, SettingsError
 from crowdfl.learning.datasets.sources import load_split
 from crowdfl.roles.defining import defined
 from crowdfl.services.http.tls import CertificateFiles, require_usable
+from crowdfl.storage.atomic import signing_key
 from crowdfl.storage.model_files import read_model, write_model
 from crowdfl.storage.settings_file import SERVICES, read_service
-from crowdfl.storage.signing import signing_key
 from tests import subprocesses
 from tests.cli.program import call
 from tests.learning.test_csv_files import samples, write

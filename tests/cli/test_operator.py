@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crowdfl.cli.doctor.role import role_checks
-from crowdfl.roles.sp.waiting import format_time
+from crowdfl.roles.waiting import format_time
 from crowdfl.services.client.transport import SystemClock
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalHost

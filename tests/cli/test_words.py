@@ -17,7 +17,7 @@ from crowdfl.cli.participant import say
 from crowdfl.cli.task import commands
 from crowdfl.cli.task.views import status_words, template
 from crowdfl.errors import ServiceUnavailable, TaskEnded
-from crowdfl.roles.campaign import Campaign
+from crowdfl.roles.requester import Campaign
 from crowdfl.roles.waiting import amount_words, waits_for
 from crowdfl.services.http.wire import PROBLEM_TYPE, error_from
 from crowdfl.settings import TaskSettings

@@ -29,14 +29,13 @@ from crowdfl.roles.csp import Csp
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.records import DepositState, PaymentState, StoredPayment, TaskState
 from crowdfl.roles.requester import Requester, own_key
-from crowdfl.roles.sp.deposits import Deposits
-from crowdfl.roles.sp.payments import resolve_payment
+from crowdfl.roles.sp.money import Deposits, resolve_payment
 from crowdfl.services import run, server
 from crowdfl.services.apps import sp_uploads as batches
 from crowdfl.services.apps.sp_uploads import Batches
-from crowdfl.services.background.sweeper import Sweeper
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link
+from crowdfl.services.retention import Sweeper
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, ServiceSettings, SpSettings, TaskSettings
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore

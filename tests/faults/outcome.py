@@ -22,8 +22,8 @@ from crowdfl.protocols.hardened.shape import CspBundle
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.roles.dealt import is_dealt_file
+from crowdfl.storage.atomic import signing_key
 from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.signing import signing_key
 from crowdfl.storage.sql import SqlStore
 from tests.faults.child import BUDGET, PEOPLE, SHARES, shared_update, update
 from tests.hosts import INITIAL_MODEL

@@ -16,8 +16,7 @@ from typing import Any
 
 from crowdfl.roles.records import TaskState
 from crowdfl.services.http.auth import Tokens
-from crowdfl.storage.atomic import write_private
-from crowdfl.storage.signing import signing_key
+from crowdfl.storage.atomic import signing_key, write_private
 from crowdfl.storage.sql import SqlStore
 from tests.faults.child import CLAIM_WINDOW, PEOPLE, Life, live
 from tests.faults.durable import Kill

@@ -21,9 +21,9 @@ from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import error_from
 from crowdfl.settings import SpSettings, TaskSettings, to_millionths
+from crowdfl.storage.atomic import signing_key
 from crowdfl.storage.pools import RandomizerPool
 from crowdfl.storage.settings_file import read_service, read_settings
-from crowdfl.storage.signing import signing_key
 from tests.cli.program import call
 from tests.fuzz.trial import JSON, attempt, changed_body, mutated, refused, scaled
 

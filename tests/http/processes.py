@@ -33,9 +33,8 @@ from crowdfl.services.run import open_csp, open_kgc, open_sp
 from crowdfl.services.server import running
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings, TaskSettings
 from crowdfl.storage import migrations
-from crowdfl.storage.atomic import write_private
+from crowdfl.storage.atomic import signing_key, write_private
 from crowdfl.storage.blobs import MemoryBlobs
-from crowdfl.storage.signing import signing_key
 from crowdfl.web.console_app import add_pages
 from tests import subprocesses
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, Desk, small_definition, test_tools

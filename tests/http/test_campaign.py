@@ -32,8 +32,8 @@ from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.round.upload import UploadBody, make_upload, upload_statement
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.roles.dealt import DEALT_FILES, is_dealt_file
-from crowdfl.roles.holdings import CspHoldings, key_shares
 from crowdfl.roles.requester import own_key
+from crowdfl.roles.retention import CspRetention, key_shares
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.simulation.local_host import Recorder
 from tests.hosts import INITIAL_MODEL, ONE
@@ -229,7 +229,7 @@ def test_a_campaign_takes_fifteen_exchanges_a_round_at_most_and_leaves_nothing_t
     rewards = [[person.participant.open_reward(number) for number in (1, 2)] for person in people]
     assert all(BUDGET - 6 <= sum(of_round) <= BUDGET for of_round in zip(*rewards, strict=True))
     assert [person.participant.claim() for person in people] == [sum(own) for own in rewards]
-    held = CspHoldings(world.csp.store, world.csp.blobs, world.csp.bundles, world.csp.drop).held()
+    held = CspRetention(world.csp.store, world.csp.bundles, world.clock, world.csp.blobs).held()
     assert held[task][DEALT_FILES] == key_shares(world.disk.blobs("sp/keys"))[task][DEALT_FILES] == 0
 
 

@@ -19,9 +19,8 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.retry import Backoff
-from crowdfl.roles.ends import TaskEnds
-from crowdfl.roles.holdings import KgcHoldings
 from crowdfl.roles.records import Tombstone
+from crowdfl.roles.retention import KgcRetention
 from crowdfl.services.apps.csp import Preparations
 from crowdfl.services.client.breaker import PeerPatience, allow, seconds_left
 from crowdfl.services.client.peers import CspClient, KgcClient
@@ -97,7 +96,7 @@ def test_there_is_no_file_of_another_round_nor_after_the_acknowledgement(world):
 def test_there_is_no_file_of_a_task_that_has_ended(world):
     """And its source is erased."""
     task = undealt(world)
-    TaskEnds(KgcHoldings(world.kgc.store, world.kgc.bundles), world.clock).close(task, Tombstone("cancelled", "SP"))
+    KgcRetention(world.kgc.store, world.kgc.bundles, world.clock).close(task, Tombstone("cancelled", "SP"))
     with pytest.raises(TaskEnded):
         world.kgc_for("csp").dealt(task, 1)
     assert not world.kgc.bundles.has(f"{task}.source")

@@ -21,7 +21,7 @@ from crowdfl.errors import (
 from crowdfl.protocols.profile import Identity, ParticipantKeys
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.participant.enrolment import Enrolled, enrol
-from crowdfl.roles.sp.csp_enrolment import CspEnrolment
+from crowdfl.roles.sp.csp_link import CspEnrolment
 from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
 from tests.hosts import SMALL_TASK
 from tests.http.world import INITIAL_MODEL, task_definition

@@ -36,17 +36,16 @@ from crowdfl.errors import (
 )
 from crowdfl.retry import Backoff
 from crowdfl.roles.ports import ManualClock
-from crowdfl.services.apps.ends import Survey
 from crowdfl.services.background.workers import Ticker
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Link
 from crowdfl.services.http import tls
 from crowdfl.services.http.wire import PROTOCOL, PROTOCOL_HEADER
+from crowdfl.services.retention import add_held_metrics
 from crowdfl.services.run import open_csp, open_kgc
 from crowdfl.services.server import make_server, running
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
-from crowdfl.storage.atomic import read_secret
-from crowdfl.storage.signing import signing_key
+from crowdfl.storage.atomic import read_secret, signing_key
 from tests import subprocesses
 from tests.hosts import INITIAL_MODEL
 from tests.http.processes import serving, wait_for
@@ -338,19 +337,27 @@ def test_an_older_peer_is_unavailable_for_this_and_no_more(world):
 
 def test_held_things_are_counted_once_a_minute():
     """Counting files takes time, and anyone who may scrape could ask for it again and again."""
-    clock, looks = ManualClock(), []
+    clock, looks, gauges = ManualClock(), [], {}
 
-    def held():
-        looks.append(1)
-        return {"a": Counter({"seeds": 2, "uploads": 1}), "b": Counter({"seeds": 1})}
+    class Holding:
+        def held(self):
+            looks.append(1)
+            return {"a": Counter({"seeds": 2, "uploads": 1}), "b": Counter({"seeds": 1})}
 
-    survey = Survey(held, lambda task, _counts: {"a": "running", "b": "claims open"}[task], clock.now)
+        def why_held(self, task, _counts):
+            return {"a": "running", "b": "claims open"}[task]
+
+    class Metrics:
+        def gauge(self, name, _about, _label, read):
+            gauges[name] = read
+
+    add_held_metrics(Metrics(), Holding(), clock.now)
     for _ in range(3):
-        assert survey.by_kind() == {"seeds": 3, "uploads": 1}
-        assert survey.by_reason() == {"running": 1, "claims open": 1}
+        assert gauges["crowdfl_held"]() == {"seeds": 3, "uploads": 1}
+        assert gauges["crowdfl_tasks_held"]() == {"running": 1, "claims open": 1}
     assert len(looks) == 1
     clock.time += 61
-    assert survey.by_kind() == {"seeds": 3, "uploads": 1}
+    assert gauges["crowdfl_held"]() == {"seeds": 3, "uploads": 1}
     assert len(looks) == 2
 
 

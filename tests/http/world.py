@@ -18,11 +18,10 @@ from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol
 from crowdfl.retry import Backoff
-from crowdfl.roles.ends import TaskEnds
-from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import Blobs, ManualClock
 from crowdfl.roles.requester import Requester, own_key
+from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
@@ -148,8 +147,9 @@ class World(LocalHost):
         """The roles and their apps."""
         super().restart()
         tokens, folder = {name: given for name, (given, _) in self.tokens.items()}, self.folder
+        retention = KgcRetention(self.kgc.store, self.kgc.bundles, self.clock, sp_key=self.receipts.public)
         self.apps = {
-            "kgc": kgc_app.create_app(self.kgc, tokens["kgc"], folder=folder / "kgc", ends=self._kgc_ends()),
+            "kgc": kgc_app.create_app(self.kgc, tokens["kgc"], folder=folder / "kgc", retention=retention),
             "sp": sp_app.create_app(self.sp, tokens["sp"], folder=folder / "sp", signing=self.receipts),
         }
         self.start_csp()
@@ -157,12 +157,9 @@ class World(LocalHost):
     def start_csp(self) -> None:
         """CSP's app, afresh: what it was computing is forgotten."""
         tokens, folder = self.tokens["csp"][0], self.folder / "csp"
-        holdings = CspHoldings(self.csp.store, self.csp.blobs, self.csp.bundles, self.csp.drop)
-        ends = TaskEnds(holdings, self.clock, self.receipts.public)
-        self.apps["csp"] = csp_app.create_app(self.csp, tokens, folder=folder, patience=self.patience, ends=ends)
-
-    def _kgc_ends(self) -> TaskEnds:
-        return TaskEnds(KgcHoldings(self.kgc.store, self.kgc.bundles), self.clock, self.receipts.public)
+        csp, key = self.csp, self.receipts.public
+        retention = CspRetention(csp.store, csp.bundles, self.clock, csp.blobs, sp_key=key, forget=csp.drop)
+        self.apps["csp"] = csp_app.create_app(csp, tokens, folder=folder, patience=self.patience, retention=retention)
 
     def kgc_for(self, role: str) -> KgcClient:
         return KgcClient(self.peer("kgc", role))

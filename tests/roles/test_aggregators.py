@@ -3,7 +3,7 @@
 import pytest
 
 from crowdfl.protocols.hardened.profile import HardenedSp
-from crowdfl.roles.sp import aggregators
+from crowdfl.roles.sp import uploads as aggregators
 from tests.hosts import Desk
 
 

@@ -31,8 +31,7 @@ from crowdfl.roles.participant.enrolment import enrol
 from crowdfl.roles.records import TaskState
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, earned_account
 from crowdfl.settings import TaskSettings
-from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.sealed_blobs import SealedBlobs
+from crowdfl.storage.blobs import FileBlobs, SealedBlobs
 from tests.hosts import Desk
 
 BUDGET = 36_000_000

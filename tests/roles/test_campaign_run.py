@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import NotReady, SettingsError
-from crowdfl.roles.campaign import Campaign
+from crowdfl.roles.requester import Campaign
 from crowdfl.settings import TaskSettings
 from tests.hosts import Desk, small_definition
 

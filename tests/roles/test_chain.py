@@ -8,7 +8,7 @@ import pytest
 
 from crowdfl.errors import BadSignature, ChainBroken, NotReady, UnknownParticipant, UploadRejected, WrongBase
 from crowdfl.protocols.registry import PROFILES
-from crowdfl.roles.sp.round_steps import rewards_name
+from crowdfl.roles.sp.rounds import rewards_name
 from crowdfl.simulation.local_host import LocalFederation, Update
 from crowdfl.storage.blobs import FileBlobs
 from tests.chained import TOO_MANY, ChainedProfile, ChainedReader

@@ -7,7 +7,7 @@ import pytest
 
 from crowdfl.errors import ServiceUnavailable, UnknownParticipant
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.sp.aggregators import upload_name
+from crowdfl.roles.sp.uploads import upload_name
 from tests.attacks.cheating import honest_uploads, weighted_upload
 from tests.hosts import Desk
 from tests.roles.test_recovery import Failing

@@ -5,9 +5,9 @@ import pytest
 from crowdfl.errors import DealtMaterialDamaged, Forbidden, NotReady, RoundsExhausted, TaskEnded
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.dealt import DealtFiles, dealt_sizes, dealt_words
-from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.restored import mark_restored_csp
-from crowdfl.roles.sp.holdings import SpHoldings
+from crowdfl.roles.retention import CspRetention, KgcRetention
+from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import MemoryBlobs
 from tests.chained import DEALT, ChainedProfile
@@ -52,9 +52,9 @@ class NoParts:
         return 0
 
 
-def sp_holdings(desk) -> SpHoldings:
+def sp_retention(desk) -> SpRetention:
     """What SP has on its disk."""
-    return SpHoldings(desk.sp.store, desk.sp.blobs, desk.sp.ports.bundles, NoParts())
+    return SpRetention(desk.sp.store, desk.sp.ports.bundles, desk.clock, desk.sp.blobs, NoParts())
 
 
 def files_of(desk, role):
@@ -189,20 +189,20 @@ def test_a_lost_or_altered_file_costs_its_round_and_no_money(desk, role, damage)
 def test_what_is_dealt_is_counted_and_erased_with_the_task(desk):
     """On both servers, and what a round left to the next at SP too."""
     play_round(desk)
-    csp = CspHoldings(desk.csp.store, desk.csp.blobs, desk.csp.bundles)
-    held = sp_holdings(desk).held()[desk.task]
+    csp = CspRetention(desk.csp.store, desk.csp.bundles, desk.clock, desk.csp.blobs)
+    held = sp_retention(desk).held()[desk.task]
     assert (held["dealt files"], held["left-overs"]) == (2, 1)
     assert csp.held()[desk.task]["dealt files"] == 2
     csp.erase(desk.task)
-    sp_holdings(desk).erase(desk.task)
+    sp_retention(desk).erase(desk.task)
     assert "dealt files" not in csp.held().get(desk.task, {})
-    left = sp_holdings(desk).held()[desk.task]
+    left = sp_retention(desk).held()[desk.task]
     assert {kind for kind, count in left.items() if count} == {"results"}
 
 
 def test_the_source_is_counted_and_erased_with_the_task(desk):
     """A task that nobody takes over keeps it until its end, or until it is swept."""
-    holdings = KgcHoldings(desk.kgc.store, desk.kgc.bundles)
+    holdings = KgcRetention(desk.kgc.store, desk.kgc.bundles, desk.clock)
     other = small_definition(TaskSettings.of(**SMALL_TASK | TASK | {"rounds": 2}))
     task = desk.kgc.create_task(desk.requester._signed(other, b"")).task
     assert holdings.held()[task]["key shares"] == 5
@@ -245,7 +245,7 @@ def test_the_sweep_removes_files_of_rounds_that_are_over(desk):
     kept = desk.sp.ports.bundles.get(f"{desk.task}.dealt.1")
     play_round(desk)
     desk.sp.ports.bundles.put(f"{desk.task}.dealt.1", kept)
-    sp_holdings(desk).remove_unfinished(0.0)
+    sp_retention(desk).remove_unfinished(0.0)
     assert files_of(desk, "sp") == [2, 3]
 
 

@@ -10,11 +10,10 @@ from crowdfl.roles.participant.claims import ClaimTime
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import Tombstone
-from crowdfl.roles.sp.cancel import cancel_task
 from crowdfl.roles.sp.core import TrustedLedgerPorts
-from crowdfl.roles.sp.ends import SpEnds
-from crowdfl.roles.sp.holdings import SpHoldings
-from crowdfl.roles.sp.round_steps import rewards_name
+from crowdfl.roles.sp.retention import SpRetention
+from crowdfl.roles.sp.rounds import rewards_name
+from crowdfl.roles.sp.tasks import cancel_task
 from crowdfl.roles.sp.time import OperatorClock, confirm_clock
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from tests.roles.test_clock import BOUND, WatchingDesk
@@ -70,15 +69,16 @@ def test_an_operators_cancel_goes_by_a_clock_that_is_confirmed_or_was_noted(desk
 
 def test_a_sweep_in_doubt_finds_nothing_too_old(desk, tmp_path: Path):
     """A day of sightings of a clock that nobody believes ends no task; of one that is right, it does."""
-    holdings = SpHoldings(desk.sp.store, desk.sp.blobs, desk.sp.ports.bundles, UnfinishedUploads(tmp_path / "incoming"))
-    ends = SpEnds(holdings, desk.clock, SigningKey.fresh(), {}, is_sure=desk.sp.clock_is_sure)
-    ends.sweep(desk.clock.now(), counting=True)
+    parts, ports = UnfinishedUploads(tmp_path / "incoming"), desk.sp.ports
+    own = ports.store, ports.bundles, desk.clock, ports.blobs, parts
+    retention = SpRetention(*own, signing=SigningKey.fresh(), is_sure=desk.sp.clock_is_sure)
+    retention.sweep(desk.clock.now(), counting=True)
 
     def day() -> str:
         for _ in range(26):
             desk.clock.time += TO_THE_HOUR
             desk.steady.time += TO_THE_HOUR
-            ends.sweep(desk.clock.now(), counting=True)
+            retention.sweep(desk.clock.now(), counting=True)
         return desk.sp.store.task(desk.task).state
 
     desk.clock.time += 365 * 86400.0

@@ -17,8 +17,7 @@ from crowdfl.errors import (
     UnknownTask,
 )
 from crowdfl.roles.records import RoundState, TaskState
-from crowdfl.roles.sp.aggregators import upload_name
-from crowdfl.roles.sp.uploads import PendingUpload
+from crowdfl.roles.sp.uploads import PendingUpload, upload_name
 from tests.hosts import Desk
 
 

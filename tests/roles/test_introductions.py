@@ -7,7 +7,7 @@ import pytest
 from crowdfl.errors import ServiceUnavailable, TaskFull
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.sp.core import SpOptions
-from crowdfl.roles.sp.csp_enrolment import CspEnrolment
+from crowdfl.roles.sp.csp_link import CspEnrolment
 from tests.chained import ChainedProfile
 from tests.hosts import Desk, FileDisk
 

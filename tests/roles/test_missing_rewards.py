@@ -8,7 +8,7 @@ import pytest
 from crowdfl.errors import NotAuthenticated, NotReady, RewardOutOfRange, ServiceUnavailable, UnknownParticipant
 from crowdfl.retry import no_jitter
 from crowdfl.roles.participant.agent import Agent
-from crowdfl.roles.sp.round_steps import rewards_name
+from crowdfl.roles.sp.rounds import rewards_name
 from tests.hosts import Desk
 from tests.roles.test_agent import Trainer
 

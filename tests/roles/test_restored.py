@@ -11,10 +11,10 @@ from crowdfl.errors import AlreadyPaid, NotReady, OutOfTurn, RoundEnded, TooLate
 from crowdfl.roles.records import PaymentState, RoundState, StoredPayment, StoredTask
 from crowdfl.roles.restored import mark_restored_csp, mark_restored_sp, reconcile
 from crowdfl.roles.sp.core import SpOptions
-from crowdfl.roles.sp.payments import resolve_payment
+from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.storage import tables
+from crowdfl.storage.backup import copy_database
 from crowdfl.storage.database import writing
-from crowdfl.storage.database_copy import copy_database
 from tests.hosts import Desk, FileDisk, test_tools
 
 BUDGET = 36_000_000

@@ -3,6 +3,7 @@
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,13 @@ from crowdfl.documents.signed import Definition, TaskEnd
 from crowdfl.errors import BadSignature, DocumentError, Forbidden, ServiceUnavailable, TaskEnded, UnknownTask
 from crowdfl.retry import Backoff, no_jitter
 from crowdfl.roles.csp import Csp, refuse_task
-from crowdfl.roles.ends import TaskEnds
-from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import StoredTask
-from crowdfl.roles.sp.ends import SpEnds
-from crowdfl.roles.sp.holdings import SpHoldings, secrets_of
+from crowdfl.roles.retention import CspRetention, KgcRetention, secrets_of
+from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
-from crowdfl.services.background.sweeper import Sweeper
+from crowdfl.services.retention import Sweeper
 from tests.hosts import FileDisk, test_tools
 from tests.simulation.faults import Crash, Fragile, Life
 from tests.simulation.world import World, closing
@@ -50,14 +49,14 @@ class Roles:
         )
         self.parts = UnfinishedUploads(folder / "sp/incoming", lambda: NOW)
         parts: Any = Fragile(self.parts, self._life) if server == "sp" else self.parts
-        self.holdings = SpHoldings(self._own("sp"), self._blobs("sp/blobs"), self._blobs("sp/keys"), parts)
         self.kgc_role, self.csp_role = kgc, csp
-        self.kgc = TaskEnds(KgcHoldings(kgc.store, kgc.bundles), self.clock, SP_KEY.public)
-        self.csp = TaskEnds(CspHoldings(csp.store, csp.blobs, csp.bundles, csp.drop), self.clock, SP_KEY.public)
+        self.kgc = KgcRetention(kgc.store, kgc.bundles, self.clock, sp_key=SP_KEY.public)
+        self.csp = csp_retention(csp, self.clock)
         peers: Any = {"kgc": self.kgc, "csp": self.csp}
         self.rests = ManualClock()
         rests = Backoff(10.0, 3600.0, jitter=no_jitter, clock=self.rests.now)
-        self.sp = SpEnds(self.holdings, self.clock, SP_KEY, peers, rests=rests)
+        own = self._own("sp"), self._blobs("sp/keys"), self.clock, self._blobs("sp/blobs"), parts
+        self.sp = SpRetention(*own, signing=SP_KEY, peers=peers, rests=rests)
 
     def _own(self, role: str) -> Any:
         return Fragile(self.stores[role], self._life) if role == self._server else self.stores[role]
@@ -68,15 +67,15 @@ class Roles:
 
     def secrets(self) -> dict[str, dict[str, int]]:
         """What each still holds of the task and must not keep."""
-        held = {"kgc": self.kgc.holder.held(), "csp": self.csp.holder.held(), "sp": self.holdings.held()}
+        held = {"kgc": self.kgc.held(), "csp": self.csp.held(), "sp": self.sp.held()}
         return {role: dict(secrets_of(found[self.task])) for role, found in held.items() if self.task in found}
 
     def sweep(self, hours: int = 1, machine_time: float = NOW) -> None:
         """By everyone."""
         for _ in range(hours):
             self.clock.time += 3600
-            for ends in (self.kgc, self.csp, self.sp):
-                ends.sweep(machine_time, counting=True)  # type: ignore[attr-defined]
+            for retention in (self.kgc, self.csp, self.sp):
+                retention.sweep(machine_time, counting=True)  # type: ignore[attr-defined]
 
     def end(self) -> str:
         """The document that SP sends."""
@@ -85,6 +84,11 @@ class Roles:
     def marker(self) -> list[Path]:
         """Files that hold what was planted."""
         return [path for path in self.folder.rglob("*") if path.is_file() and b"SECRET" in path.read_bytes()]
+
+
+def csp_retention(csp: Csp, clock: ManualClock) -> CspRetention:
+    """Of a CSP that hears SP."""
+    return CspRetention(csp.store, csp.bundles, clock, csp.blobs, sp_key=SP_KEY.public, forget=csp.drop)
 
 
 def _plant(world: World, folder: Path) -> None:
@@ -168,7 +172,7 @@ def test_all_that_a_task_needed_is_erased_when_it_has_ended(ended, copies: Copie
     assert roles.secrets() == {"sp": {}}
     assert roles.marker() == []
     assert roles.stores["sp"].movements(roles.task) == books
-    assert roles.holdings.held()[roles.task]["results"] > 0
+    assert roles.sp.held()[roles.task]["results"] > 0
     for role in ("kgc", "csp"):
         assert roles.stores[role].task(roles.task).state == "ended"
         document = roles.stores[role].task(roles.task).end
@@ -210,18 +214,18 @@ def test_only_sp_itself_ends_a_task(ended, copies: Copies):
     """Whose word it is, and of which task, is checked before anything is touched."""
     roles = copies(ended)
     before, forged = roles.secrets(), TaskEnd(roles.task, "settled", 1.0).sign(SigningKey.fresh())
-    for ends in (roles.kgc, roles.csp):
+    for retention in (roles.kgc, roles.csp):
         with pytest.raises(BadSignature):
-            ends.end(roles.task, forged)
+            retention.end(roles.task, forged)
         with pytest.raises(DocumentError, match="another task"):
-            ends.end(roles.task, TaskEnd("0" * 32, "settled", 1.0).sign(SP_KEY))
+            retention.end(roles.task, TaskEnd("0" * 32, "settled", 1.0).sign(SP_KEY))
         with pytest.raises(DocumentError, match="why"):
-            ends.end(roles.task, TaskEnd(roles.task, "because", 1.0).sign(SP_KEY))  # type: ignore[arg-type]
+            retention.end(roles.task, TaskEnd(roles.task, "because", 1.0).sign(SP_KEY))  # type: ignore[arg-type]
         with pytest.raises(UnknownTask):
-            ends.end("0" * 32, TaskEnd("0" * 32, "settled", 1.0).sign(SP_KEY))
-        ends.sp_key = None
+            retention.end("0" * 32, TaskEnd("0" * 32, "settled", 1.0).sign(SP_KEY))
+        retention.sp_key = None
         with pytest.raises(Forbidden, match="sp_key"):
-            ends.end(roles.task, roles.end())
+            retention.end(roles.task, roles.end())
     assert roles.secrets() == before
 
 
@@ -265,8 +269,7 @@ def test_csp_gives_no_answer_after_the_end_that_it_gave_before(tmp_path: Path):
             world.upload(person)
         world.run()
         csp, before = world._live_csp(), [sent for sent in world.wire.sent if sent[0] == "answer"]
-        holdings = CspHoldings(csp.store, csp.blobs, csp.bundles, csp.drop)
-        ends = TaskEnds(holdings, world.clock, SP_KEY.public)
+        retention = csp_retention(csp, world.clock)
         side = csp._side(csp.store.task(world.task), 0)
         computed = []
 
@@ -275,7 +278,7 @@ def test_csp_gives_no_answer_after_the_end_that_it_gave_before(tmp_path: Path):
 
             def answer(self, request: bytes) -> bytes:
                 computed.append(request)
-                ends.end(world.task, TaskEnd(world.task, "cancelled", 1.0).sign(SP_KEY))
+                retention.end(world.task, TaskEnd(world.task, "cancelled", 1.0).sign(SP_KEY))
                 csp.store.remember(world.task, {(1, "", "kept late"): b"SECRET"})
                 return b"SECRET reply"
 
@@ -289,14 +292,14 @@ def test_csp_gives_no_answer_after_the_end_that_it_gave_before(tmp_path: Path):
         with pytest.raises(TaskEnded):
             csp.answer(*before[0][1])
         assert world.task not in csp._sides
-        ends.sweep(NOW, counting=False)
-        assert holdings.held() == {}
+        retention.sweep(NOW, counting=False)
+        assert retention.held() == {}
 
 
 def _open_for(roles: Roles) -> float:
     """Seconds from now to the end of the longest life of the task on KGC and CSP."""
     stored = roles.stores["csp"].task(roles.task)
-    return roles.csp.lifetimes.until(stored, claims=True) - roles.clock.time
+    return roles.csp.lives_until(stored) - roles.clock.time
 
 
 def test_where_sp_says_nothing_a_task_ends_with_its_longest_life(running, copies: Copies):
@@ -309,15 +312,15 @@ def test_where_sp_says_nothing_a_task_ends_with_its_longest_life(running, copies
     before, roles.clock.time = roles.secrets(), roles.clock.time + life - 1 - 2 * HOURS * 3600
     for _ in range(2 * HOURS):
         roles.clock.time += 3600
-        for ends in (roles.kgc, roles.csp):
-            ends.sweep(NOW, counting=True)
+        for retention in (roles.kgc, roles.csp):
+            retention.sweep(NOW, counting=True)
     assert roles.secrets() == before
     for _ in range(HOURS):
         assert {roles.stores[role].task(roles.task).state for role in ("kgc", "csp")} == {"open"}
         roles.clock.time += 3600
-        for ends in (roles.kgc, roles.csp):
+        for retention in (roles.kgc, roles.csp):
             for _ in range(3):  # by several processes
-                ends.sweep(NOW, counting=True)
+                retention.sweep(NOW, counting=True)
     assert roles.secrets().keys() == {"sp"}
     with pytest.raises(TaskEnded, match="expired"):
         roles.csp_role.prepare(roles.task)
@@ -330,9 +333,9 @@ def test_a_clock_that_is_wrong_for_a_while_ends_nothing(running, copies: Copies)
     before, now = roles.secrets(), roles.clock.time
     roles.clock.time += 100 * _open_for(roles)
     roles.sweep(HOURS - 1)
-    for ends in (roles.kgc, roles.csp, roles.sp):
+    for retention in (roles.kgc, roles.csp, roles.sp):
         for _ in range(2 * HOURS):
-            ends.sweep(NOW, counting=False)  # type: ignore[attr-defined]
+            retention.sweep(NOW, counting=False)  # type: ignore[attr-defined]
     roles.clock.time = now
     roles.sweep()
     roles.clock.time += 100 * _open_for(roles)
@@ -345,7 +348,7 @@ def test_sp_cancels_a_task_past_its_life_and_returns_its_money(running, copies: 
     """Then people can claim as after any cancellation, and everyone can read why."""
     roles = copies(running)
     roles.sweep()
-    roles.clock.time += roles.sp.lifetimes.until(roles.stores["sp"].task(roles.task), claims=False)
+    roles.clock.time += roles.sp.lives_until(roles.stores["sp"].task(roles.task))
     roles.sweep(HOURS)
     store = roles.stores["sp"]
     assert store.task(roles.task).state == "cancelled"
@@ -363,13 +366,13 @@ def test_files_of_unknown_tasks_are_swept_when_they_are_old(running, copies: Cop
     for role, name in (("kgc", "sp"), ("kgc", "dealt"), ("csp", "csp"), ("sp", "sp")):
         roles.disk.blobs(f"{role}/keys").put(f"{unknown}.{name}", b"SECRET share")
     roles.disk.blobs("sp/blobs").put(f"{unknown}/initial", b"weights")
-    kgc, csp, sp = (dict(found) for found in (roles.kgc.holder.held(), roles.csp.holder.held(), roles.holdings.held()))
-    roles.sweep(2 * HOURS, machine_time=max(roles.kgc.holder.written().values()) + 6 * 86400)
-    assert (roles.kgc.holder.held(), roles.csp.holder.held(), roles.holdings.held()) == (kgc, csp, sp)
+    kgc, csp, sp = (dict(found) for found in (roles.kgc.held(), roles.csp.held(), roles.sp.held()))
+    roles.sweep(2 * HOURS, machine_time=max(roles.kgc._written().values()) + 6 * 86400)
+    assert (roles.kgc.held(), roles.csp.held(), roles.sp.held()) == (kgc, csp, sp)
     roles.sweep(HOURS - 1, machine_time=OLD)
-    assert unknown in roles.csp.holder.held()
+    assert unknown in roles.csp.held()
     roles.sweep(1, machine_time=OLD)
-    for held in (roles.kgc.holder.held(), roles.csp.holder.held(), roles.holdings.held()):
+    for held in (roles.kgc.held(), roles.csp.held(), roles.sp.held()):
         assert held.keys() == {roles.task}
     assert not roles.disk.blobs("kgc/keys").has(f"{unknown}.dealt")  # or whoever asks again would be dealt nothing
 
@@ -378,9 +381,9 @@ def test_a_store_that_knows_no_task_may_be_the_wrong_one(running, copies: Copies
     """Then no key is an orphan."""
     roles = copies(running)
     csp = roles.csp_role
-    ends = TaskEnds(CspHoldings(roles.disk.store("another"), csp.blobs, csp.bundles), roles.clock, SP_KEY.public)
+    retention = CspRetention(roles.disk.store("another"), csp.bundles, roles.clock, csp.blobs)
     for _ in range(2 * HOURS):
-        ends.sweep(OLD, counting=True)
+        retention.sweep(OLD, counting=True)
     assert csp.bundles.has(f"{roles.task}.csp")
 
 
@@ -425,7 +428,7 @@ def test_a_peer_that_is_away_is_told_when_it_is_back(ended, copies: Copies):
         roles.rests.time += 60
         roles.sp.tick()
     assert 8 < len(away.asked) < 16  # soon again at first, then about once an hour, and of one task at a time
-    roles.sp = SpEnds(roles.holdings, roles.clock, SP_KEY, {"kgc": roles.kgc, "csp": away}, rests=roles.sp.rests)
+    roles.sp = replace(roles.sp, peers={"kgc": roles.kgc, "csp": away})
     away.failure, away.asked = None, []
     for _ in range(3):
         roles.sp.tick()

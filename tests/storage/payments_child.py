@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import PaymentState
 from crowdfl.roles.sp.core import SpOptions
-from crowdfl.roles.sp.payments import Payments
+from crowdfl.roles.sp.money import Payments
 from crowdfl.services.background.workers import PayoutCommand
 from crowdfl.services.client.transport import SystemClock
 from crowdfl.storage.sql import SqlStore

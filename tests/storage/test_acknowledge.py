@@ -6,7 +6,8 @@ import pytest
 
 from crowdfl.errors import AlreadyCounted, RoundNotOpen
 from crowdfl.roles.records import Round, RoundState, StoredTask, Upload
-from crowdfl.storage.sql import SqlStore, _alike
+from crowdfl.storage.sql import SqlStore
+from crowdfl.storage.statements import alike
 
 
 def upload(number: int, who: str | None = None) -> Upload:
@@ -76,7 +77,7 @@ def test_what_could_be_confused_is_found_by_indexes(sql_store: SqlStore):
         pytest.skip("SQLite's plan")
     wanted = {"this_task": "t", "this_round": 1, "who_0": "p1", "who_1": "p2", "digest_0": "d1", "digest_1": "d2"}
     with sql_store.engine.connect() as c:
-        text = _alike(2).params(wanted).compile(sql_store.engine, compile_kwargs={"literal_binds": True})
+        text = alike(2).params(wanted).compile(sql_store.engine, compile_kwargs={"literal_binds": True})
         steps = [row[3] for row in c.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")]
     searches = [step.partition("(")[2] for step in steps if step.startswith(("SEARCH", "SCAN"))]
     assert searches == ["task=? AND number=? AND who=?)", "task=? AND digest=?)"]

@@ -23,8 +23,9 @@ from crowdfl.errors import (
     StoreTooNew,
 )
 from crowdfl.roles.records import Round, StoredTask, Upload
-from crowdfl.roles.sp.aggregators import upload_name
-from crowdfl.storage import database_copy, migrations
+from crowdfl.roles.sp.uploads import upload_name
+from crowdfl.storage import backup as database_copy
+from crowdfl.storage import migrations
 from crowdfl.storage.archive import Manifest
 from crowdfl.storage.backup import BackupSource, restoring, write_backup
 from crowdfl.storage.blobs import FileBlobs

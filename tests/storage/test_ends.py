@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from crowdfl.roles.records import StoredTask
-from crowdfl.storage.blobs import FileBlobs, MemoryBlobs
-from crowdfl.storage.sealed_blobs import SealedBlobs
+from crowdfl.storage.blobs import FileBlobs, MemoryBlobs, SealedBlobs
 from crowdfl.storage.sql import SqlStore
 
 SECRET = b"a mask seed that nobody must find"

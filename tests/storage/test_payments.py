@@ -16,7 +16,7 @@ from crowdfl.errors import Conflict, PaymentFailed, PaymentUnknown, SettingsErro
 from crowdfl.roles.ports import ManualClock, SpStore
 from crowdfl.roles.records import PaymentState, StoredPayment
 from crowdfl.roles.sp.core import SpOptions
-from crowdfl.roles.sp.payments import Payments, resolve_payment
+from crowdfl.roles.sp.money import Payments, resolve_payment
 from crowdfl.services.background.workers import PayoutCommand
 from crowdfl.storage.sql import SqlStore
 

@@ -18,8 +18,7 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.roles.defining import defined
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.sp.ends import SpEnds
-from crowdfl.roles.sp.holdings import SpHoldings
+from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.client import opening as requester_file
 from crowdfl.services.client.breaker import Breaker
@@ -75,9 +74,9 @@ class ConsoleWorld(ObservedWorld):
         )
         sp = self.sp
         parts = UnfinishedUploads(data / "incoming")
-        holdings = SpHoldings(sp.store, sp.blobs, sp.ports.bundles, parts, forget=sp.aggregators.drop)
-        ends = SpEnds(holdings, self.clock, self.receipts, {})
-        given = SpParts(sp, ends, self.tokens["sp"][0], self.breakers, data, self.settings)
+        own = sp.store, sp.ports.bundles, self.clock, sp.blobs, parts
+        retention = SpRetention(*own, signing=self.receipts, forget=sp.aggregators.drop)
+        given = SpParts(sp, retention, self.tokens["sp"][0], self.breakers, data, self.settings)
         for place, assets in reversed(page_assets("console", "/console").items()):
             if place != "/console":
                 add_static(self.apps["sp"], place, assets)

@@ -17,8 +17,7 @@ from crowdfl.roles.restored import mark_restored_csp, mark_restored_sp
 from crowdfl.services.http.auth import Tokens
 from crowdfl.settings import PeerSettings, ServiceSettings
 from crowdfl.storage import migrations
-from crowdfl.storage.backup import BackupSource, restoring, write_backup
-from crowdfl.storage.database_copy import url_words
+from crowdfl.storage.backup import BackupSource, restoring, url_words, write_backup
 from crowdfl.storage.settings_file import SERVICES, read_service, read_settings, role_in
 from crowdfl.storage.sql import SqlStore
 

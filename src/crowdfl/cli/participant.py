@@ -14,8 +14,7 @@ from crowdfl.documents.signed import Definition
 from crowdfl.documents.task_summary import task_summary
 from crowdfl.errors import SettingsError
 from crowdfl.learning.training import LocalTrainer
-from crowdfl.roles.participant.agent import Agent
-from crowdfl.roles.participant.messages import event_words
+from crowdfl.roles.participant.agent import Agent, event_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.services.client.opening import invited, read_invitation
 from crowdfl.settings import from_millionths

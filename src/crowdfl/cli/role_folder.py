@@ -23,9 +23,8 @@ from crowdfl.schema import Expected, Settings
 from crowdfl.services.http.tls import CertificateFiles, below, key_pin, require_usable
 from crowdfl.services.http.wire import token_digest
 from crowdfl.settings import RequesterSettings, origin_of
-from crowdfl.storage.atomic import read_secret, write_private
+from crowdfl.storage.atomic import read_secret, signing_key, write_private
 from crowdfl.storage.settings_file import SERVICES, put_settings, read_settings
-from crowdfl.storage.signing import signing_key
 
 SERVERS = ("kgc", "sp", "csp")
 PEERS = {"kgc": ("sp", "csp", "requester"), "sp": ("kgc", "csp", "requester"), "csp": ("kgc", "sp")}

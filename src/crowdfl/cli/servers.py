@@ -21,15 +21,13 @@ from crowdfl.cli.output import Json, SettingsPath, show
 from crowdfl.crypto.compute import BACKENDS
 from crowdfl.errors import SettingsError, TaskNotEnded
 from crowdfl.roles.csp import REFUSED, refuse_task
-from crowdfl.roles.ends import OVER, TaskEnds
-from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.records import StoredTask, Tombstone
 from crowdfl.roles.restored import forgotten_payments
 from crowdfl.roles.restored import reconcile as reconcile_payments
+from crowdfl.roles.retention import OVER, CspRetention, KgcRetention
 from crowdfl.roles.sp.core import TrustedLedgerPorts
-from crowdfl.roles.sp.deposits import Deposits
-from crowdfl.roles.sp.holdings import SpHoldings
-from crowdfl.roles.sp.operator_actions import (
+from crowdfl.roles.sp.money import Deposits, resolve_payment
+from crowdfl.roles.sp.operator import (
     PAYMENT_COLUMNS,
     OperatorActions,
     Row,
@@ -38,12 +36,12 @@ from crowdfl.roles.sp.operator_actions import (
     payment_row,
     require_reason,
 )
-from crowdfl.roles.sp.payments import resolve_payment
+from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.time import OperatorClock, confirm_clock
-from crowdfl.roles.sp.waiting import format_time
+from crowdfl.roles.waiting import format_time
 from crowdfl.services.client.transport import SystemClock
 from crowdfl.services.http.auth import ROLES, TokenEntry, Tokens
-from crowdfl.services.run import open_books, open_holdings
+from crowdfl.services.run import open_books, open_retention
 from crowdfl.services.server import serve_csp, serve_kgc, serve_sp
 from crowdfl.settings import (
     ComputingSettings,
@@ -70,20 +68,20 @@ def task_app(model: type[ServiceSettings]) -> typer.Typer:
     @app.command("list", help="Show every task, its state, and what it waits for.")
     def _list(settings: SettingsPath, as_json: Json = False) -> None:
         with _opened(model, settings) as desk:
-            rows = [desk.row(stored) for stored in desk.holdings.store.tasks()]
+            rows = [desk.row(stored) for stored in desk.retention.store.tasks()]
         if as_json or rows:
             show(rows, "\n".join("\t".join(map(_plain, row.values())) for row in rows), as_json=as_json)
 
     @app.command("show", help="Show all about one task that is not secret.")
     def _show(settings: SettingsPath, task: _Task, as_json: Json = False) -> None:
         with _opened(model, settings) as desk:
-            found = desk.details(desk.holdings.store.task(task))
+            found = desk.details(desk.retention.store.task(task))
         show(found, "\n".join(f"{name}: {_plain(value)}" for name, value in found.items()), as_json=as_json)
 
     @app.command("purge", help="Erase at once what is held of a task that has ended. Safe to repeat.")
     def _purge(settings: SettingsPath, task: _Task, results: _Results = False) -> None:
         with _opened(model, settings) as desk:
-            desk.purge(desk.holdings.store.task(task), results=results)
+            desk.purge(desk.retention.store.task(task), results=results)
 
     if model is not KgcSettings:
 
@@ -99,17 +97,17 @@ def task_app(model: type[ServiceSettings]) -> typer.Typer:
 @contextmanager
 def _opened(model: type[ServiceSettings], path: Path) -> Iterator["OperatorActions | PeerDesk"]:
     settings = read_service(model, path)
-    with open_holdings(settings) as holdings:
-        if isinstance(holdings, SpHoldings) and isinstance(settings, SpSettings):
-            yield _sp_desk(holdings, settings.max_clock_jump)
-        elif not isinstance(holdings, SpHoldings):
-            yield PeerDesk(holdings, settings)
+    with open_retention(settings) as retention:
+        if isinstance(retention, SpRetention) and isinstance(settings, SpSettings):
+            yield _sp_desk(retention, settings.max_clock_jump)
+        elif not isinstance(retention, SpRetention):
+            yield PeerDesk(retention)
 
 
-def _sp_desk(holdings: SpHoldings, max_clock_jump: float) -> OperatorActions:
-    clock, store = SystemClock(), holdings.store
+def _sp_desk(retention: SpRetention, max_clock_jump: float) -> OperatorActions:
+    clock, store = SystemClock(), retention.store
     return OperatorActions(
-        holdings, clock, TrustedLedgerPorts(store, OperatorClock(clock, time.monotonic, store, max_clock_jump))
+        retention, clock, TrustedLedgerPorts(store, OperatorClock(clock, time.monotonic, store, max_clock_jump))
     )
 
 
@@ -124,9 +122,8 @@ def _plain(value: object) -> str:
 class PeerDesk:
     """What the operator of KGC or CSP can do."""
 
-    def __init__(self, holdings: KgcHoldings | CspHoldings, settings: ServiceSettings) -> None:
-        self.holdings = holdings
-        self._ends = TaskEnds(holdings, SystemClock(), margin=settings.lifetime_margin)
+    def __init__(self, retention: KgcRetention | CspRetention) -> None:
+        self.retention = retention
 
     def row(self, stored: StoredTask) -> Row:
         since = None if stored.ended_at is None else format_time(stored.ended_at)
@@ -135,42 +132,37 @@ class PeerDesk:
     def details(self, stored: StoredTask) -> Row:
         definition, how = stored.opened, stored.end
         found: Row = {"purpose": definition.purpose, "requester": definition.requester.hex()}
-        if isinstance(self.holdings, CspHoldings):
+        if isinstance(self.retention, CspRetention):
             found |= {
-                "participants": len(self.holdings.store.participants(stored.task)),
-                "rounds_answered": _rounds_answered(self.holdings, stored.task),
+                "participants": len(self.retention.store.participants(stored.task)),
+                "rounds_answered": self.retention.store.remembered_rounds(stored.task),
             }
-        held = held_of(self.holdings.held(), stored.task)
+        held = held_of(self.retention.held(), stored.task)
         return self.row(stored) | found | {"ended": None if how is None else how.words(), "held": held}
 
     def cancel(self, task: str, reason: str) -> None:
-        if isinstance(self.holdings, CspHoldings):
-            refuse_task(self.holdings.store, task, reason)
+        if isinstance(self.retention, CspRetention):
+            refuse_task(self.retention.store, task, reason)
 
     def purge(self, stored: StoredTask, *, results: bool) -> None:
         """Of one that the operator has refused, or that is past its life, this is the end."""
         del results  # SP alone has any
-        past = self._ends.lifetimes.is_past(stored, claims=True)
-        if stored.state not in (OVER, REFUSED) and not past:
-            until = format_time(self._ends.lifetimes.until(stored, claims=True))
+        until = self.retention.lives_until(stored)
+        if stored.state not in (OVER, REFUSED) and self.retention.clock.now() <= until:
             raise TaskNotEnded(
-                f"SP has not said that task {stored.task} is over, and it may go on until {until}: nothing is erased"
+                f"SP has not said that task {stored.task} is over, and it may go on until {format_time(until)}: "
+                "nothing is erased"
             )
         why = "was refused" if stored.state == REFUSED else "is past its lifetime"
-        self._ends.close(stored.task, Tombstone("expired", "the operator", f"it {why}"))
+        self.retention.close(stored.task, Tombstone("expired", "the operator", f"it {why}"))
 
     def _waits_for(self, stored: StoredTask) -> str:
         if stored.state == OVER:
             return "nothing"
         if stored.state == REFUSED:
             return "SP to say that it is over, or `purge`"
-        until = self._ends.lifetimes.until(stored, claims=True)
-        return f"SP to say that it is over; by itself it ends after {format_time(until)}"
-
-
-def _rounds_answered(holdings: CspHoldings, task: str) -> list[int]:
-    """Of which anything is remembered; erased when the task has ended."""
-    return holdings.store.remembered_rounds(task)
+        until = format_time(self.retention.lives_until(stored))
+        return f"SP to say that it is over; by itself it ends after {until}"
 
 
 deposit_app = typer.Typer(help="What requesters say to have paid in: confirm or reject it.", no_args_is_help=True)

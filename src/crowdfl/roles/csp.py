@@ -15,9 +15,9 @@ from crowdfl.errors import CrowdFLError, DocumentError, TaskEnded, UnknownTask
 from crowdfl.protocols.profile import CspProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
-from crowdfl.roles.ends import OVER, ended
 from crowdfl.roles.ports import Blobs, CspStore, KgcPeer, Place
 from crowdfl.roles.records import StoredParticipant, StoredTask, Tombstone
+from crowdfl.roles.retention import OVER, ended
 
 _SHORT, _FEW = 4096, 64  # bytes and values that are read at once
 REFUSED = "refused"  # the state of a task that the operator answers no more

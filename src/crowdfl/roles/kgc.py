@@ -16,12 +16,11 @@ from crowdfl.documents.signed import (
 )
 from crowdfl.errors import Forbidden, InvitationRefused, NotReady, RoundsExhausted, TaskNotRunning, UnknownTask
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.ends import OVER, require_not_ended
-from crowdfl.roles.holdings import BUNDLES, SOURCE
 from crowdfl.roles.limits import TaskBounds
 from crowdfl.roles.participant.enrolment import Enrolled
 from crowdfl.roles.ports import Blobs, Clock, KgcStore
 from crowdfl.roles.records import StoredTask
+from crowdfl.roles.retention import BUNDLES, OVER, SOURCE, require_not_ended
 
 _DEALT = ("sp", "csp")
 

@@ -78,6 +78,11 @@ class StoredTask:
         """The definition, with its signature checked."""
         return _opened(self.definition)
 
+    @property
+    def claims_until(self) -> float:
+        """When the books of a task that has ended can be closed."""
+        return (self.ended_at or 0.0) + self.opened.claim_window
+
     def unnotified(self, peers: Collection[str]) -> list[str]:
         """Which of these, `kgc` and `csp`, have not acknowledged the end."""
         told = {"kgc": self.kgc_told_end, "csp": self.csp_told_end}

@@ -18,10 +18,10 @@ from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import CspStore, ManualClock, SpStore
 from crowdfl.roles.records import PaymentState, RoundState, StoredTask, TaskState, Tombstone, payment_key
-from crowdfl.roles.sp.cancel import cancel_task, give_up_round
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, MoneyPorts, TrustedLedgerPorts
-from crowdfl.roles.sp.payments import resolve_payment
+from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.roles.sp.settlement import RESTORED
+from crowdfl.roles.sp.tasks import cancel_task, give_up_round
 
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING)
 _MASKS_IN_DOUBT = "SP was restored from a backup, and the masks of this task's rounds may have been used since"

@@ -26,16 +26,14 @@ from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.profile import Tools
 from crowdfl.retry import Backoff
 from crowdfl.roles.csp import Csp
-from crowdfl.roles.ends import TaskEnds
-from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.limits import SpQuotas, TaskBounds
 from crowdfl.roles.ports import Blobs, Clock, EndPeer, SpStore
+from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.roles.sp.core import SpOptions, SpPorts
-from crowdfl.roles.sp.ends import SpEnds
-from crowdfl.roles.sp.holdings import SpHoldings
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.platform import Sp
+from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.time import ClockWatch
 from crowdfl.services import tracing
 from crowdfl.services.apps import csp as csp_app
@@ -43,7 +41,6 @@ from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.background.checker import Checker
-from crowdfl.services.background.sweeper import Sweep, Sweeper, SweepTicker
 from crowdfl.services.background.workers import FailureBackoff, PayoutCommand, Payouts, Ticker
 from crowdfl.services.client.breaker import Breaker
 from crowdfl.services.client.peer_link import PeerAccess, PeerCalls, PeerLink, calls_to, tell_doubt
@@ -54,6 +51,7 @@ from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
 from crowdfl.services.http.auth import Pins, Tokens
 from crowdfl.services.http.tls import CertificateFiles
+from crowdfl.services.retention import Sweep, Sweeper, SweepTicker
 from crowdfl.settings import (
     BrowserSettings,
     ComputingSettings,
@@ -64,11 +62,9 @@ from crowdfl.settings import (
     SpSettings,
 )
 from crowdfl.storage import migrations
-from crowdfl.storage.atomic import read_secret
-from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.sealed_blobs import SealedBlobs, require_open
+from crowdfl.storage.atomic import read_secret, signing_key
+from crowdfl.storage.blobs import FileBlobs, SealedBlobs, require_open
 from crowdfl.storage.settings_file import role_of
-from crowdfl.storage.signing import signing_key
 from crowdfl.storage.sql import SqlStore
 
 Prepare = Callable[[Any], Callable[[], None]]
@@ -156,7 +152,7 @@ class SpParts:
     """What pages that SP serves besides its API are made from: `app.state.parts`."""
 
     sp: Sp
-    ends: SpEnds
+    retention: SpRetention
     tokens: Tokens
     peers: Sequence[Breaker]
     folder: Path
@@ -179,10 +175,12 @@ def open_kgc(settings: KgcSettings) -> FastAPI:
     store = _store(settings)
     insecure, bounds = settings.insecure_test_key, TaskBounds.of(settings)
     kgc = Kgc(store, bundles, SystemClock(), signing, insecure_test_key=insecure, bounds=bounds)
-    ends = TaskEnds(KgcHoldings(store, bundles), kgc.clock, settings.sp_key, settings.lifetime_margin)
+    retention = KgcRetention(store, bundles, kgc.clock, sp_key=settings.sp_key, margin=settings.lifetime_margin)
     reloads = Reloads(logs.get("kgc"), settings)
-    pins, background = _pins(settings, reloads), (_Resources(store.close), reloads, _sweeping("kgc", ends.sweep))
-    app = kgc_app.create_app(kgc, _tokens(settings), folder=folder, pins=pins, ends=ends, background=background)
+    pins, background = _pins(settings, reloads), (_Resources(store.close), reloads, _sweeping("kgc", retention.sweep))
+    app = kgc_app.create_app(
+        kgc, _tokens(settings), folder=folder, pins=pins, retention=retention, background=background
+    )
     app.state.reloads = reloads
     _let_pages_in(app, settings)
     return app
@@ -203,12 +201,25 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
         settings.kgc_key,
         _tools(settings, backend, observer),
     )
-    holdings = CspHoldings(store, csp.blobs, keys, csp.drop)
-    ends = TaskEnds(holdings, SystemClock(), settings.sp_key, settings.lifetime_margin)
-    background = (_Resources(store.close, kgc.service.close, close), reloads, _sweeping("csp", ends.sweep), peers)
+    retention = CspRetention(
+        store,
+        keys,
+        SystemClock(),
+        csp.blobs,
+        sp_key=settings.sp_key,
+        margin=settings.lifetime_margin,
+        forget=csp.drop,
+    )
+    background = (_Resources(store.close, kgc.service.close, close), reloads, _sweeping("csp", retention.sweep), peers)
     pins = _pins(settings, reloads)
     app = csp_app.create_app(
-        csp, _tokens(settings), folder=folder, pins=pins, ends=ends, background=background, peers=peers.breakers
+        csp,
+        _tokens(settings),
+        folder=folder,
+        pins=pins,
+        retention=retention,
+        background=background,
+        peers=peers.breakers,
     )
     app.state.reloads = reloads
     return app
@@ -244,17 +255,20 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     )
     sp = Sp(ports, options)
     signing = signing_key(folder / "signing.key")
-    holdings = SpHoldings(store, ports.blobs, keys, UnfinishedUploads(folder / "incoming"), forget=sp.aggregators.drop)
     hearing: dict[str, EndPeer] = {
         "kgc": KgcClient(replace(kgc, retries=_ONCE)),
         "csp": CspClient(replace(csp, retries=_ONCE)),
     }
-    ends = SpEnds(
-        holdings,
+    retention = SpRetention(
+        store,
+        keys,
         ports.clock,
-        signing,
-        hearing,
-        settings.lifetime_margin,
+        ports.blobs,
+        UnfinishedUploads(folder / "incoming"),
+        signing=signing,
+        peers=hearing,
+        margin=settings.lifetime_margin,
+        forget=sp.aggregators.drop,
         on_failure=_log_not_told,
         is_sure=watch.is_sure,
     )
@@ -271,15 +285,15 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         reloads,
         Payouts(log, sp.payments.run_one, settings.tick_seconds, sp.payments.abandon),
         Ticker(log, sp.tick, settings.tick_seconds),
-        _sweeping("sp", ends.sweep, ends.tick, 10 * settings.tick_seconds),
+        _sweeping("sp", retention.sweep, retention.tick, 10 * settings.tick_seconds),
         peers,
     )
     tokens = _tokens(settings)
     app = sp_app.create_app(
-        sp, tokens, folder=folder, signing=signing, ends=ends, background=background, peers=peers.breakers
+        sp, tokens, folder=folder, signing=signing, retention=retention, background=background, peers=peers.breakers
     )
     app.state.reloads = reloads
-    app.state.parts = SpParts(sp, ends, tokens, peers.breakers, folder, settings)
+    app.state.parts = SpParts(sp, retention, tokens, peers.breakers, folder, settings)
     _let_pages_in(app, settings)
     return app
 
@@ -341,20 +355,21 @@ def open_books(settings: ServiceSettings, task: str | None = None) -> Iterator[O
 
 
 @contextlib.contextmanager
-def open_holdings(
+def open_retention(
     settings: ServiceSettings, *, upgrade: bool = True
-) -> Iterator[SpHoldings | CspHoldings | KgcHoldings]:
+) -> Iterator[SpRetention | CspRetention | KgcRetention]:
     """What a role holds, beside its running service: names and counts, so that no passphrase is needed."""
     with contextlib.closing(SqlStore(_database(settings, upgrade=upgrade))) as store:
-        keys = FileBlobs(settings.data / "keys")
+        keys, clock, margin = FileBlobs(settings.data / "keys"), SystemClock(), settings.lifetime_margin
         if isinstance(settings, KgcSettings):
-            yield KgcHoldings(store, keys)
+            yield KgcRetention(store, keys, clock, margin=margin)
             return
         blobs = FileBlobs(settings.data / "blobs")
         if isinstance(settings, SpSettings):
-            yield SpHoldings(store, blobs, keys, UnfinishedUploads(settings.data / "incoming"))
+            parts = UnfinishedUploads(settings.data / "incoming")
+            yield SpRetention(store, keys, clock, blobs, parts, margin=margin)
         else:
-            yield CspHoldings(store, blobs, keys)
+            yield CspRetention(store, keys, clock, blobs, margin=margin)
 
 
 def read_ledger(settings: ServiceSettings, task: str) -> Ledger:

@@ -6,6 +6,7 @@ import secrets
 import stat
 from pathlib import Path
 
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import CrowdFLError, KeyFileDamaged, KeyFileMissing, KeyFilePermissions
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -82,3 +83,19 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def signing_key(path: Path) -> SigningKey:
+    """The one that is there, or a new one."""
+    with contextlib.suppress(FileExistsError):
+        write_private(path, SigningKey.fresh().private)
+    return read_signing_key(path)
+
+
+def read_signing_key(path: Path) -> SigningKey:
+    with open(path, "rb") as file:
+        require_owner_only(file.fileno(), path, KeyFilePermissions)
+        private = file.read(100)
+    if len(private) != 32:
+        raise KeyFileDamaged(f"{path} is not a signing key; restore it from a backup")
+    return SigningKey(private)

@@ -3,11 +3,10 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import cache
 from typing import Any, Unpack
 
 import sqlalchemy as sa
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import func, select
 
 from crowdfl.errors import (
     AlreadyCounted,
@@ -36,122 +35,34 @@ from crowdfl.roles.records import (
 )
 from crowdfl.storage import tables as t
 from crowdfl.storage.sql_money import MoneyTables
-from crowdfl.storage.tables import add, add_new, change, find, put, put_once, remove
+from crowdfl.storage.statements import (
+    ADD_UPLOADS,
+    ALL_TASKS,
+    ANSWER_CONTEXT,
+    MEMORIES,
+    NEWCOMERS,
+    PEOPLE,
+    ROUND,
+    STATUS,
+    TASK,
+    TURNOUT,
+    UPLOAD,
+    UPLOADS_BY_ROUND,
+    add,
+    add_new,
+    alike,
+    change,
+    find,
+    joining,
+    leasing,
+    named,
+    put,
+    put_once,
+    remove,
+    standing,
+)
 
 _LONGEST_LEASE = 3600.0  # seconds
-_END = [t.tasks.c[f"end_{field.name}"] for field in fields(Tombstone)]
-_TASK = [*(t.tasks.c[field.name] for field in fields(StoredTask) if field.name != "end"), *_END]
-_ROUND = [t.rounds.c[field.name] for field in fields(Round)]
-_THIS_TASK, _THIS_ROUND = (
-    bindparam("this_task", type_=t.tasks.c.task.type),
-    bindparam("this_round", type_=t.rounds.c.number.type),
-)
-
-
-@cache  # by how many: a list of any length would be written into the statement each time
-def _standing(count: int) -> sa.Select[*tuple[Any, ...]]:
-    """A row for each participant, or one that names nobody; each with the task and the round."""
-    task, p, r, u = t.tasks.c.task, t.participants.c, t.rounds.c, t.uploads.c
-    joined = (
-        t.tasks.outerjoin(t.participants, (p.task == task) & p.who.in_(_several("who", count)))
-        .outerjoin(t.rounds, (r.task == task) & (r.number == _THIS_ROUND))
-        .outerjoin(t.uploads, (u.task == task) & (u.number == _THIS_ROUND) & (u.who == p.who))
-    )
-    columns = (t.tasks.c.state, p.who, p.left, u.digest, u.late, *_ROUND)
-    return select(*columns).select_from(joined).where(task == _THIS_TASK)
-
-
-@cache
-def _alike(count: int) -> sa.CompoundSelect[*tuple[Any, ...]]:
-    """What uploads could be confused with: their participants' in the round, or their bytes anywhere in the task."""
-    u = t.uploads.c
-    found = select(u.number, u.who, u.digest).where(u.task == _THIS_TASK)
-    own = found.where(u.number == _THIS_ROUND)
-    # Two queries in one: joined by an "or", SQLite would look through all uploads of the task.
-    return sa.union_all(
-        own.where(u.who.in_(_several("who", count))), found.where(u.digest.in_(_several("digest", count)))
-    )
-
-
-def _several(name: str, count: int) -> list[sa.BindParameter[str]]:
-    column = t.uploads.c[name]
-    return [bindparam(f"{name}_{place}", type_=column.type) for place in range(count)]
-
-
-def _named(name: str, values: Sequence[str]) -> dict[str, Any]:
-    return {f"{name}_{place}": value for place, value in enumerate(values)}
-
-
-def _turnout() -> sa.Select[*tuple[Any, ...]]:
-    p, u = t.participants.c, t.uploads.c
-    theirs = select(u.who).where(u.task == _THIS_TASK, u.number == _THIS_ROUND)
-    uploaded = select(func.count()).select_from(theirs.subquery()).scalar_subquery()
-    missing = select(func.count()).where(p.task == _THIS_TASK, p.left.is_(False), p.who.not_in(theirs))
-    return select(uploaded, missing.scalar_subquery())
-
-
-def _status() -> sa.Select[*tuple[Any, ...]]:
-    """A row for each round, or one without; each with the task."""
-    p, u, r = t.participants.c, t.uploads.c, t.rounds.c
-    active = select(func.count()).where(p.task == _THIS_TASK, p.left.is_(False)).scalar_subquery()
-    uploads = select(func.count()).where(u.task == r.task, u.number == r.number).scalar_subquery()
-    joined = t.tasks.outerjoin(t.rounds, r.task == t.tasks.c.task)
-    about = (t.tasks.c[name] for name in ("state", "ended_at", "epoch", "dropped"))
-    columns = (*about, active, *_END, uploads, *_ROUND)
-    return select(*columns).select_from(joined).where(t.tasks.c.task == _THIS_TASK).order_by(r.number)
-
-
-def _uploads_by_round() -> sa.Select[*tuple[Any, ...]]:
-    u = t.uploads.c
-    return select(u.number, func.count()).where(u.task == _THIS_TASK).group_by(u.number)
-
-
-@cache
-def _joining(dialect: str) -> Any:  # noqa: ANN401
-    """A place for somebody new, if there is one."""
-    columns = [column for column in t.participants.c if column.name != "position"]
-    taken = select(func.count()).where(t.participants.c.task == bindparam("task", type_=t.tasks.c.task.type))
-    free = taken.scalar_subquery() < bindparam("limit", type_=sa.Integer)
-    row = select(*(bindparam(column.name, type_=column.type) for column in columns)).where(free)
-    new = t.upsert(t.participants, dialect).from_select([column.name for column in columns], row)
-    return new.on_conflict_do_nothing()
-
-
-@cache
-def _leasing(dialect: str) -> Any:  # noqa: ANN401
-    new, held = t.upsert(t.leases, dialect), t.leases.c
-    free = (held.until <= bindparam("now", type_=sa.Float(53)), held.until > bindparam("far", type_=sa.Float(53)))
-    ours = sa.or_(held.owner == new.excluded.owner, *free)
-    changes = {"owner": new.excluded.owner, "until": new.excluded.until}
-    return new.on_conflict_do_update(index_elements=["task"], set_=changes, where=ours)
-
-
-def _memories() -> sa.Select[*tuple[Any, ...]]:
-    m = t.memories.c
-    short = sa.case((func.length(m.value) <= bindparam("longest", type_=sa.Integer), m.value))
-    asked = (m.task == _THIS_TASK, m.number.in_([0, _THIS_ROUND]), m.who == "")
-    return select(m.number, m.who, m.name, short).where(*asked).limit(bindparam("most", type_=sa.Integer))
-
-
-def _answer_context() -> sa.Select[*tuple[Any, ...]]:
-    task, a, request = t.tasks.c.task, t.answers.c, bindparam("request", type_=t.answers.c.request.type)
-    enrolled = select(func.count()).where(t.participants.c.task == task).scalar_subquery()
-    joined = t.tasks.outerjoin(t.answers, (a.task == task) & (a.request == request))
-    return select(enrolled, a.blob, *_TASK).select_from(joined).where(task == _THIS_TASK)
-
-
-# Made once, as those of `tables` are.
-_ANSWER_CONTEXT, _STATUS = _answer_context(), _status()
-_TURNOUT, _UPLOADS_BY_ROUND = _turnout(), _uploads_by_round()
-_MEMORIES, _ADD_UPLOADS, _ALL_TASKS = _memories(), sa.insert(t.uploads), select(*_TASK).order_by(t.tasks.c.task)
-_PEOPLE = [t.participants.c[name] for name in ("who", "signing", "reading", "certificate", "left", "refused")]
-_NEWCOMERS = (
-    select(*_PEOPLE)
-    .where(t.participants.c.task == _THIS_TASK)
-    .order_by(t.participants.c.position)
-    .offset(bindparam("since", type_=sa.Integer))
-)
-_UPLOAD = [t.uploads.c.who, t.uploads.c.digest, t.uploads.c.late]
 
 
 class SqlStore(MoneyTables):
@@ -171,14 +82,14 @@ class SqlStore(MoneyTables):
 
     def task(self, task: str) -> StoredTask:
         with self._read() as c:
-            row = find(c, _TASK, task=task).first()
+            row = find(c, TASK, task=task).first()
         if row is None:
             raise UnknownTask(f"there is no task {task} here")
         return _task(row)
 
     def tasks(self) -> list[StoredTask]:
         with self._read() as c:
-            return [_task(row) for row in c.execute(_ALL_TASKS)]
+            return [_task(row) for row in c.execute(ALL_TASKS)]
 
     def change_task(self, task: str, **changes: Unpack[TaskChanges]) -> None:
         values: dict[str, Any] = dict(changes)
@@ -198,7 +109,7 @@ class SqlStore(MoneyTables):
         identity = participant.identity
         row = {"task": task, **vars(identity), "certificate": participant.certificate, "left": participant.left}
         with self._write() as c:
-            if c.execute(_joining(c.dialect.name), {**row, "refused": False, "limit": limit}).rowcount == 1:
+            if c.execute(joining(c.dialect.name), {**row, "refused": False, "limit": limit}).rowcount == 1:
                 self._tell("participant joined", task=task, who=identity.who)
                 return
             known = self._person(c, task, identity.who)
@@ -212,7 +123,7 @@ class SqlStore(MoneyTables):
 
     def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
         with self._read() as c:
-            return [_participant(row) for row in c.execute(_NEWCOMERS, {"this_task": task, "since": since})]
+            return [_participant(row) for row in c.execute(NEWCOMERS, {"this_task": task, "since": since})]
 
     def participant(self, task: str, who: str) -> StoredParticipant:
         with self._read() as c:
@@ -226,7 +137,7 @@ class SqlStore(MoneyTables):
 
     def turnout(self, task: str, number: int) -> tuple[int, int]:
         with self._read() as c:
-            uploaded, missing = c.execute(_TURNOUT, {"this_task": task, "this_round": number}).one()
+            uploaded, missing = c.execute(TURNOUT, {"this_task": task, "this_round": number}).one()
         return uploaded, missing
 
     def leave(self, task: str, who: str) -> None:
@@ -243,7 +154,7 @@ class SqlStore(MoneyTables):
             return frozenset(find(c, [t.participants.c.who], task=task, refused=True).scalars())
 
     def _person(self, c: sa.Connection, task: str, who: str) -> StoredParticipant | None:
-        row = find(c, _PEOPLE, task=task, who=who).first()
+        row = find(c, PEOPLE, task=task, who=who).first()
         return None if row is None else _participant(row)
 
     def _set_person(self, c: sa.Connection, task: str, who: str, **values: bool) -> None:
@@ -254,7 +165,7 @@ class SqlStore(MoneyTables):
 
     def status(self, task: str) -> TaskStatus:
         with self._read() as c:
-            rows = c.execute(_STATUS, {"this_task": task}).all()
+            rows = c.execute(STATUS, {"this_task": task}).all()
         if not rows:
             raise UnknownTask(f"there is no task {task} here")
         state, ended_at, epoch, dropped, active, *end = rows[0][:9]
@@ -280,53 +191,53 @@ class SqlStore(MoneyTables):
 
     def rounds(self, task: str) -> list[Round]:
         with self._read() as c:
-            return sorted((_round(row) for row in find(c, _ROUND, task=task)), key=lambda one: one.number)
+            return sorted((_round(row) for row in find(c, ROUND, task=task)), key=lambda one: one.number)
 
     def round(self, task: str, number: int) -> Round:
         with self._read() as c:
-            row = find(c, _ROUND, task=task, number=number).first()
+            row = find(c, ROUND, task=task, number=number).first()
         if row is None:
             raise NotReady(f"round {number} has not opened yet")
         return _round(row)
 
     def upload(self, task: str, number: int, who: str) -> Upload | None:
         with self._read() as c:
-            row = find(c, _UPLOAD, task=task, number=number, who=who).first()
+            row = find(c, UPLOAD, task=task, number=number, who=who).first()
             return None if row is None else Upload(*row)
 
     def uploads(self, task: str, number: int) -> list[Upload]:
         with self._read() as c:
-            return [Upload(*row) for row in find(c, _UPLOAD, task=task, number=number)]
+            return [Upload(*row) for row in find(c, UPLOAD, task=task, number=number)]
 
     def last_uploads(self, task: str, number: int, most: int) -> list[Upload]:
         u = t.uploads.c
-        wanted = select(*_UPLOAD).where(u.task == task, u.number == number).order_by(u.position.desc())
+        wanted = select(*UPLOAD).where(u.task == task, u.number == number).order_by(u.position.desc())
         with self._read() as c:
             return [Upload(*row) for row in c.execute(wanted.limit(most))]
 
     def upload_counts(self, task: str) -> dict[int, int]:
         with self._read() as c:
-            return {int(number): int(count) for number, count in c.execute(_UPLOADS_BY_ROUND, {"this_task": task})}
+            return {int(number): int(count) for number, count in c.execute(UPLOADS_BY_ROUND, {"this_task": task})}
 
     def acknowledge(self, task: str, number: int, uploads: Sequence[Upload]) -> list[bool | CrowdFLError]:
         asked = {"this_task": task, "this_round": number}
-        asked |= _named("who", [upload.who for upload in uploads])
-        asked |= _named("digest", [upload.digest for upload in uploads])
+        asked |= named("who", [upload.who for upload in uploads])
+        asked |= named("digest", [upload.digest for upload in uploads])
         with self._write() as c:
             state = find(c, [t.rounds.c.state], task=task, number=number).scalar()
-            known = c.execute(_alike(len(uploads)), asked).all()
+            known = c.execute(alike(len(uploads)), asked).all()
             own = {who: digest for in_round, who, digest in known if in_round == number}
             outcomes = _judged(number, state, uploads, own, (digest for *_, digest in known))
             pairs = zip(uploads, outcomes, strict=True)
             new = [{"task": task, "number": number, **vars(upload)} for upload, outcome in pairs if outcome is True]
             if new:
-                c.execute(_ADD_UPLOADS, new)
+                c.execute(ADD_UPLOADS, new)
             return outcomes
 
     def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
         with self._read() as c:
-            asked = {"this_task": task, "this_round": number, **_named("who", people)}
-            rows = c.execute(_standing(len(people)), asked).all()
+            asked = {"this_task": task, "this_round": number, **named("who", people)}
+            rows = c.execute(standing(len(people)), asked).all()
         if not rows:
             raise UnknownTask(f"there is no task {task} here")
         state, round_ = rows[0][0], None if rows[0][5] is None else _round(rows[0][5:])
@@ -391,7 +302,7 @@ class SqlStore(MoneyTables):
         wanted = {"task": task, "owner": owner, "until": now + seconds}
         times = {"now": now, "far": now + max(_LONGEST_LEASE, 2 * seconds)}
         with self._write() as c:
-            return bool(c.execute(_leasing(c.dialect.name), wanted | times).rowcount == 1)
+            return bool(c.execute(leasing(c.dialect.name), wanted | times).rowcount == 1)
 
     def release(self, task: str, owner: str) -> None:
         with self._write() as c:
@@ -423,7 +334,7 @@ class SqlStore(MoneyTables):
 
     def answer_context(self, task: str, request: str) -> tuple[StoredTask | None, int, str | None]:
         with self._read() as c:
-            row = c.execute(_ANSWER_CONTEXT, {"this_task": task, "request": request}).first()
+            row = c.execute(ANSWER_CONTEXT, {"this_task": task, "request": request}).first()
         return (None, 0, None) if row is None else (_task(row[2:]), row[0], row[1])
 
     def answered(self, task: str, request: str) -> str | None:
@@ -440,7 +351,7 @@ class SqlStore(MoneyTables):
     def memories(self, task: str, number: int, longest: int, most: int) -> dict[Place, bytes | None] | None:
         wanted = {"this_task": task, "this_round": number, "longest": longest, "most": most + 1}
         with self._read() as c:
-            rows = c.execute(_MEMORIES, wanted).all()
+            rows = c.execute(MEMORIES, wanted).all()
         found: dict[Place, bytes | None] = {}
         for *place, value in rows:
             found[*place] = None if value is None else bytes(value)

@@ -11,7 +11,7 @@ from crowdfl.roles.records import DepositState, Movement, PaymentState, StoredDe
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.storage import tables as t
 from crowdfl.storage.database import Database
-from crowdfl.storage.tables import add, add_new, change, find
+from crowdfl.storage.statements import add, add_new, change, find
 
 _MOVEMENT = [t.movements.c[field.name] for field in fields(Movement)]
 _DEPOSIT = [t.deposits.c[field.name] for field in fields(StoredDeposit)]

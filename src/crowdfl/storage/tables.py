@@ -1,16 +1,10 @@
-"""The tables of the roles' stores, and statements by key. Changes come as migrations; these tables are the present state.
+"""The tables of the roles' stores. Changes come as migrations (`storage/migrations`); these are the present state.
 
-Names, numbers and amounts check themselves, so that both databases refuse the same values, by the same error. Statements are
-made once for each set of columns: making one costs more than SQLite needs to execute it.
+Names, numbers and amounts check themselves, so that both databases refuse the same values, by the same error.
 """
-
-from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, LargeBinary, Table, UniqueConstraint
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
@@ -264,83 +258,3 @@ clock = Table(
     Column("confirmed", Float(53)),
     Column("in_doubt", Boolean, nullable=False),
 )
-
-
-def find(c: sa.Connection, columns: Sequence[sa.Column[Any]], **key: object) -> sa.CursorResult[*tuple[Any, ...]]:
-    """These columns of the rows with this key, in the order they were added where the table knows it."""
-    return c.execute(_finding(tuple(columns), tuple(key)), {f"key_{name}": value for name, value in key.items()})
-
-
-def add(c: sa.Connection, table: Table, **row: object) -> None:
-    c.execute(_adding(table), row)
-
-
-def add_new(c: sa.Connection, table: Table, **row: object) -> bool:
-    """False if its key is taken."""
-    return bool(c.execute(_adding_new(table, c.dialect.name), row).rowcount == 1)
-
-
-def put_once(c: sa.Connection, table: Table, column: str, value: object, **key: object) -> Any:  # noqa: ANN401
-    """What stands under this key from now on: this value, unless another was there before."""
-    return value if add_new(c, table, **{column: value}, **key) else find(c, [table.c[column]], **key).scalar()
-
-
-def change(c: sa.Connection, table: Table, values: Mapping[str, object], **key: object) -> int:
-    """How many rows there were."""
-    named = {f"key_{name}": value for name, value in key.items()}
-    return int(c.execute(_changing(table, tuple(key)), {**values, **named}).rowcount)
-
-
-def remove(c: sa.Connection, table: Table, **key: object) -> int:
-    """How many rows there were."""
-    named = {f"key_{name}": value for name, value in key.items()}
-    return int(c.execute(_removing(table, tuple(key)), named).rowcount)
-
-
-def put(c: sa.Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
-    """Add them all, each in place of the one with its key."""
-    c.execute(_putting(table, c.dialect.name), rows)
-
-
-def upsert(table: Table, dialect: str) -> Any:  # noqa: ANN401 -- both databases offer the same
-    """An insertion that says what is done where the key is taken, and how many rows that were."""
-    new = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
-    return new.execution_options(preserve_rowcount=True)
-
-
-@cache
-def _finding(columns: tuple[sa.Column[Any], ...], key: tuple[str, ...]) -> sa.Select[*tuple[Any, ...]]:
-    table = columns[0].table
-    found = sa.select(*columns).where(*_at(table, key))
-    return found.order_by(table.c.position) if "position" in table.c else found
-
-
-@cache
-def _adding(table: Table) -> sa.Insert:
-    return sa.insert(table)
-
-
-@cache
-def _adding_new(table: Table, dialect: str) -> Any:  # noqa: ANN401
-    return upsert(table, dialect).on_conflict_do_nothing()
-
-
-@cache
-def _changing(table: Table, key: tuple[str, ...]) -> sa.Update:
-    return sa.update(table).where(*_at(table, key))
-
-
-@cache
-def _removing(table: Table, key: tuple[str, ...]) -> sa.Delete:
-    return sa.delete(table).where(*_at(table, key))
-
-
-@cache
-def _putting(table: Table, dialect: str) -> Any:  # noqa: ANN401
-    new, key = upsert(table, dialect), [column.name for column in table.primary_key]
-    rest = {column.name: new.excluded[column.name] for column in table.c if not column.primary_key}
-    return new.on_conflict_do_update(index_elements=key, set_=rest)
-
-
-def _at(table: sa.FromClause, key: tuple[str, ...]) -> list[sa.ColumnElement[bool]]:
-    return [table.c[name] == sa.bindparam(f"key_{name}", type_=table.c[name].type) for name in key]

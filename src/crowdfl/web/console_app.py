@@ -14,8 +14,8 @@ from pydantic import Field
 from starlette.responses import StreamingResponse
 
 from crowdfl.errors import CrowdFLError, SettingsError
-from crowdfl.roles.sp.operator_actions import OperatorActions, require_reason
-from crowdfl.roles.sp.payments import resolve_payment
+from crowdfl.roles.sp.money import resolve_payment
+from crowdfl.roles.sp.operator import OperatorActions, require_reason
 from crowdfl.services.http import logs
 from crowdfl.services.http.bodies import SMALL_LIMIT, Form, Number, TaskId, Who, json_body
 from crowdfl.services.run import SpParts
@@ -94,7 +94,7 @@ def add_console(app: FastAPI, parts: SpParts) -> Console:
     sp = parts.sp
     history = EventHistory(sp.clock.now)
     _watch(app, parts, history)
-    actions = OperatorActions(parts.ends.holdings, sp.clock, sp.sure_books, sp.steps.abort)
+    actions = OperatorActions(parts.retention, sp.clock, sp.sure_books, sp.steps.abort)
     overview = Overview(parts, actions, history)
     streams = Streams(Snapshots(overview.sections))
     console = Console(parts, actions, overview, streams, SessionGuard(Sessions(parts.tokens)))

@@ -25,10 +25,9 @@ from crowdfl.roles.records import (
     TaskState,
 )
 from crowdfl.roles.sp.core import ENDED
-from crowdfl.roles.sp.ends import claims_until
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger
-from crowdfl.roles.sp.operator_actions import OperatorActions
-from crowdfl.roles.sp.waiting import waits_for
+from crowdfl.roles.sp.operator import OperatorActions
+from crowdfl.roles.waiting import operator_waits_for
 from crowdfl.services.client.breaker import Breaker, BreakerState
 from crowdfl.services.run import SpParts
 from crowdfl.text import printable
@@ -87,7 +86,7 @@ class Overview:
             "window": definition.settings.window,
             "least": definition.settings.min_participants,
             "ended": self._actions.ended(task),
-            "claims_until": claims_until(stored) if stored.state in ENDED else None,
+            "claims_until": stored.claims_until if stored.state in ENDED else None,
             "not_told": self._actions.not_told(stored),
             "timeline": self._timeline(task, rounds),
             "watched_since": self.history.since,
@@ -128,7 +127,7 @@ class Overview:
             "enrolled": store.turnout(stored.task, 0)[1] if last else missing,
             "until": last.last_call(definition.settings) if last and last.state is RoundState.OPEN else None,
             "ended_at": stored.ended_at,
-            "waits_for": waits_for(store, stored, definition.settings),
+            "waits_for": operator_waits_for(store, stored, definition.settings),
         }
 
     def _deposits(self) -> Iterable[StoredDeposit]:

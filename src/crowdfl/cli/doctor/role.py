@@ -14,7 +14,7 @@ from pathlib import Path
 from cryptography import x509
 
 from crowdfl.cli.doctor.command import DoctorCheck, fail, ok, warn
-from crowdfl.cli.doctor.held import held_checks
+from crowdfl.cli.doctor.retention import held_checks
 from crowdfl.cli.role_folder import in_url
 from crowdfl.errors import CrowdFLError, KeyNotProven, NotAuthenticated, ServiceUnavailable, StoreError, TokenExpired
 from crowdfl.retry import Backoff
@@ -30,9 +30,8 @@ from crowdfl.services.run import certificate_files, open_keys, peer_access
 from crowdfl.services.server import bind
 from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
-from crowdfl.storage.atomic import read_secret
+from crowdfl.storage.atomic import read_secret, read_signing_key
 from crowdfl.storage.settings_file import SERVICES, read_service, read_settings, role_in, role_of
-from crowdfl.storage.signing import read_signing_key
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _ONCE = Backoff(deadline=0.0)

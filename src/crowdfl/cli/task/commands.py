@@ -44,11 +44,11 @@ from crowdfl.documents.signed import Definition
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.models.shape import Weights
 from crowdfl.retry import Backoff
-from crowdfl.roles.campaign import Campaign
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.defining import defined, explained, warnings
-from crowdfl.roles.participant.messages import short_state
-from crowdfl.roles.phone_support import require_for_phones
+from crowdfl.roles.participant.agent import short_state
+from crowdfl.roles.recipe_check import require_for_phones
+from crowdfl.roles.requester import Campaign
 from crowdfl.services.client.opening import RequesterFile, link_of, open_requester, write_invitations
 from crowdfl.settings import from_millionths, to_millionths
 from crowdfl.storage.model_files import FORMATS, read_initial, require_model_path, write_model

@@ -13,10 +13,10 @@ from crowdfl.errors import ClockInDoubt, Forbidden, TaskNotRunning
 from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
-from crowdfl.roles.ends import ended
 from crowdfl.roles.limits import SpQuotas
 from crowdfl.roles.ports import Blobs, Clock, CspPeer, Events, KgcPeer, SpStore, ignore_event
 from crowdfl.roles.records import Round, RoundState, StoredPayment, TaskState
+from crowdfl.roles.retention import ended
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.time import ClockWatch
 

@@ -11,14 +11,12 @@ from typing import Any, BinaryIO
 from crowdfl.errors import Cancelled, NotReady, UnknownParticipant, UploadRejected
 from crowdfl.roles.ports import Blobs, Clock, SpStore
 from crowdfl.roles.records import Round, RoundState, StoredParticipant, StoredTask, TaskState, UploadContext
-from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts, TrustedLedgerPorts
-from crowdfl.roles.sp.deposits import Deposits
-from crowdfl.roles.sp.payments import Payments
-from crowdfl.roles.sp.round_steps import RoundSteps, rejected_name, rewards_name
+from crowdfl.roles.sp.money import Deposits, Payments
+from crowdfl.roles.sp.rounds import RoundSteps, rejected_name, rewards_name
 from crowdfl.roles.sp.settlement import Claims, Settlement
 from crowdfl.roles.sp.tasks import Tasks
-from crowdfl.roles.sp.uploads import Uploads
+from crowdfl.roles.sp.uploads import RoundAggregators, Uploads
 
 
 class Sp:

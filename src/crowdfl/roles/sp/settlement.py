@@ -26,11 +26,11 @@ from crowdfl.roles.records import (
     StoredTask,
     TaskState,
 )
-from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import UNDER_WAY, SpCore
 from crowdfl.roles.sp.csp_link import forget_replies
 from crowdfl.roles.sp.ledger import ESCROW, earned_account
-from crowdfl.roles.sp.round_steps import RoundSteps
+from crowdfl.roles.sp.rounds import RoundSteps
+from crowdfl.roles.sp.uploads import RoundAggregators
 
 _ROOM = 4096
 RESTORED = "SP was restored from a backup and may have paid this before; check with your bank"

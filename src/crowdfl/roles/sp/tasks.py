@@ -1,19 +1,59 @@
-"""A task's life as its requester and its participants see it: create, fund, pause, resume, cancel, join, leave, look."""
+"""A task's life as its requester and its participants see it: create, fund, pause, resume, cancel, join, leave, look.
+
+It may end before its last round: by its requester, SP's operator, CSP, or because it took too long.
+"""
 
 import contextlib
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from crowdfl.documents.signed import Appointment, Certificate, Definition, Order
 from crowdfl.errors import DocumentError, UnknownParticipant, UnknownTask
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.ends import ended
-from crowdfl.roles.records import Round, StoredParticipant, StoredTask, TaskState, Tombstone
-from crowdfl.roles.sp.cancel import cancel_task, give_time_back
-from crowdfl.roles.sp.core import ENDED, SpCore, require_running
+from crowdfl.roles.ports import SpStore
+from crowdfl.roles.records import Round, RoundState, StoredParticipant, StoredTask, TaskState, Tombstone
+from crowdfl.roles.retention import ended
+from crowdfl.roles.sp.core import ENDED, UNDER_WAY, MoneyPorts, SpCore, require_running
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.settings import require_claim_window
+
+Abort = Callable[[str, Round], None]
+"""Give an open round up, in a transaction that its caller holds."""
+
+
+def cancel_task(ports: MoneyPorts, task: str, ending: Tombstone, abort: Abort | None = None) -> None:
+    """No further round; an open one is aborted, a closed one is finished, what is earned stays claimable. Idempotent."""
+    store = ports.store
+    with store.transaction():
+        state = store.task(task).state
+        if state == TaskState.CANCELLED:
+            return
+        require_running(state)
+        give_time_back(ports, task)
+        rounds = store.rounds(task)
+        if rounds and rounds[-1].state is RoundState.OPEN:
+            (abort or (lambda _task, last: give_up_round(store, task, last)))(task, rounds[-1])
+        store.change_task(task, state=TaskState.CANCELLED, ended_at=ports.clock.now(), end=ending)
+
+
+def give_up_round(store: SpStore, task: str, current: Round) -> None:
+    """For good: its money returns to escrow, and its seeds are erased. The caller holds a transaction."""
+    store.post(task, Ledger(store.movements(task)).abort_round(current.number))
+    store.put_round(task, replace(current, state=RoundState.ABORTED))
+    store.erase_seeds(task, current.number)
+
+
+def give_time_back(ports: MoneyPorts, task: str) -> None:
+    """A pause takes nothing from a round's window."""
+    store = ports.store
+    since, rounds = store.task(task).paused_at, store.rounds(task)
+    if since is not None:
+        store.change_task(task, paused_at=None)
+        if rounds and rounds[-1].state in (RoundState.OPEN, *UNDER_WAY):
+            lost = max(0.0, ports.clock.now() - since)
+            store.put_round(task, replace(rounds[-1], opened_at=rounds[-1].opened_at + lost))
 
 
 class Tasks:

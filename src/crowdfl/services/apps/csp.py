@@ -14,8 +14,7 @@ from fastapi import Depends, FastAPI, Request, Response
 
 from crowdfl.errors import NotReady, ServiceUnavailable
 from crowdfl.roles.csp import Csp
-from crowdfl.roles.ends import TaskEnds
-from crowdfl.services.apps.ends import Survey, add_end_route, add_held_metrics
+from crowdfl.roles.retention import CspRetention
 from crowdfl.services.client.breaker import Breaker, PeerPatience
 from crowdfl.services.http.app_factory import Background, ServiceMetrics, add_peer_gauge, between_roles, make_app
 from crowdfl.services.http.auth import CertifiedToken, Pins, Tokens
@@ -32,6 +31,7 @@ from crowdfl.services.http.bodies import (
     takes_bytes,
     takes_json,
 )
+from crowdfl.services.retention import add_end_route, add_held_metrics
 
 _AT_ONCE = 4
 
@@ -185,22 +185,22 @@ def create_app(
     folder: Path,
     patience: float = 5.0,
     pins: Pins | None = None,
-    ends: TaskEnds | None = None,
+    retention: CspRetention | None = None,
     background: Sequence[Background] = (),
     peers: Sequence[Breaker] = (),
 ) -> FastAPI:
     """CSP's app; `patience` is how long a request is held before its caller is sent to poll.
 
-    Without `ends` nobody can end a task here.
+    Without `retention` nobody can end a task here.
     """
     metrics, answers, preparations = ServiceMetrics(), Answers(csp, patience), Preparations(csp, patience)
     app = make_app("csp", tokens, metrics, csp.store.task, folder, (*background, answers, preparations), pins)
     asked = metrics.counter("crowdfl_csp_requests", "Requests of SP's by how they were answered", "how")
     add_peer_gauge(metrics, peers)
     for_sp = [Depends(CertifiedToken(tokens.require("sp"), pins)), Depends(between_roles)]
-    if ends is not None:
-        add_end_route(app, ends, for_sp, answers.forget)
-        add_held_metrics(metrics, Survey(ends.holder.held, ends.why_held))
+    if retention is not None:
+        add_end_route(app, retention, for_sp, answers.forget)
+        add_held_metrics(metrics, retention)
 
     @app.post("/v1/tasks/{task}/prepare", status_code=204, dependencies=for_sp, response_class=Response)
     def prepare(task: TaskId) -> Response:

@@ -15,9 +15,8 @@ from prometheus_client import Counter
 
 from crowdfl.documents.signed import Definition
 from crowdfl.roles.dealt import dealt_sizes
-from crowdfl.roles.ends import TaskEnds
 from crowdfl.roles.kgc import Kgc
-from crowdfl.services.apps.ends import Survey, add_end_route, add_held_metrics
+from crowdfl.roles.retention import KgcRetention
 from crowdfl.services.client.breaker import place_in
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background, ServiceMetrics, between_roles, make_app
@@ -38,6 +37,7 @@ from crowdfl.services.http.bodies import (
 )
 from crowdfl.services.http.signatures import ByOwner, ByRequester, Proof, signed_json_body
 from crowdfl.services.http.wire import DIGEST_HEADER, REQUESTER_HEADER
+from crowdfl.services.retention import add_end_route, add_held_metrics
 
 _MOST_WAITING = 4
 Making = Callable[[], AbstractContextManager[None]]
@@ -62,19 +62,19 @@ def create_app(
     *,
     folder: Path,
     pins: Pins | None = None,
-    ends: TaskEnds | None = None,
+    retention: KgcRetention | None = None,
     background: Sequence[Background] = (),
 ) -> FastAPI:
     """KGC's app; `pins` are the keys that SP and CSP must prove, None where connections prove nothing.
 
-    Without `ends` nobody can end a task here.
+    Without `retention` nobody can end a task here.
     """
     metrics = ServiceMetrics()
     app = make_app("kgc", tokens, metrics, kgc.store.task, folder, background, pins)
-    if ends is not None:
+    if retention is not None:
         for_sp = [Depends(CertifiedToken(tokens.require("sp"), pins)), Depends(between_roles)]
-        add_end_route(app, ends, for_sp)
-        add_held_metrics(metrics, Survey(ends.holder.held, ends.why_held))
+        add_end_route(app, retention, for_sp)
+        add_held_metrics(metrics, retention)
     dealt = metrics.counter("crowdfl_bundles_dealt", "Bundles handed to a server", "role")
     certified = metrics.counter("crowdfl_participants_certified", "Invitations honoured, repeats included")
     # What takes seconds to minutes, keys and files of rounds: those who wait must not take up every thread there is.

@@ -18,9 +18,8 @@ from pydantic import Field
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import Forbidden
 from crowdfl.roles.records import StoredDeposit, StoredPayment
-from crowdfl.roles.sp.ends import SpEnds
 from crowdfl.roles.sp.platform import Sp
-from crowdfl.services.apps.ends import Survey, add_held_metrics
+from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.services.apps.sp_uploads import add_upload_routes
 from crowdfl.services.client.breaker import Breaker, PeerPatience
 from crowdfl.services.http import logs
@@ -46,6 +45,7 @@ from crowdfl.services.http.bodies import (
 )
 from crowdfl.services.http.signatures import ByOwner, ByParticipant, ByRequester, Signed, signed_json_body
 from crowdfl.services.http.wire import OCTETS, REQUESTER_HEADER, from_base64
+from crowdfl.services.retention import add_held_metrics
 
 _AT_ONCE = 16  # claims that are looked at, of the forty threads: CSP is asked about each
 
@@ -101,11 +101,11 @@ def create_app(
     *,
     folder: Path,
     signing: SigningKey,
-    ends: SpEnds | None = None,
+    retention: SpRetention | None = None,
     background: Sequence[Background] = (),
     peers: Sequence[Breaker] = (),
 ) -> FastAPI:
-    """SP's app; `signing` signs receipts; `ends` counts what is held."""
+    """SP's app; `signing` signs receipts; `retention` counts what is held."""
     metrics = ServiceMetrics()
     app = make_app("sp", tokens, metrics, sp.store.task, folder, background)
     metrics.number("crowdfl_tasks_backing_off", "Tasks whose last step failed", sp.options.failures.count)
@@ -118,8 +118,8 @@ def create_app(
     metrics.gauge("crowdfl_clock_doubtful", doubt, "clock", lambda: {"system": int(not sp.clock_is_sure())})
     dropped = "Uploads whose file was missing or altered, since this process began"
     metrics.gauge("crowdfl_uploads_dropped", dropped, "why", lambda: {"damaged": sp.steps.dropped})
-    if ends is not None:
-        add_held_metrics(metrics, Survey(ends.holdings.held, ends.why_held))
+    if retention is not None:
+        add_held_metrics(metrics, retention)
 
     @app.get("/v1/key")
     def key() -> dict[str, str]:

@@ -16,7 +16,7 @@ from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.defining import WATCH_TASK, Explanation, defined, explained
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
-from crowdfl.roles.phone_support import phone_obstacle
+from crowdfl.roles.recipe_check import phone_obstacle
 from crowdfl.roles.waiting import amount_words
 from crowdfl.schema import Settings, expected, settable, types_of
 from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings, to_millionths

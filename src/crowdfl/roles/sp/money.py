@@ -1,9 +1,12 @@
-"""Payments: each is made once, by the operator's own program, beside the rounds.
+"""Deposits and payments.
 
-A payment is a row, made with the movements of its claim. A process takes it (pending -> running) before it runs the program,
-keeps its lease while the program runs, and finishes it after. A program that says no is run again later. Where nobody knows
-whether it paid, because it ran too long or its process died, the payment is `unknown`: it waits for the operator, who asks the
-bank.
+A requester announces a deposit, and it counts once whoever runs SP has seen the money and confirms it. Until then it funds no
+round and is never refunded. Every step can be repeated.
+
+A payment is made once, by the operator's own program, beside the rounds. It is a row, made with the movements of its claim. A
+process takes it (pending -> running) before it runs the program, keeps its lease while the program runs, and finishes it after.
+A program that says no is run again later. Where nobody knows whether it paid, because it ran too long or its process died, the
+payment is `unknown`: it waits for the operator, who asks the bank.
 """
 
 import contextlib
@@ -14,15 +17,75 @@ from dataclasses import replace
 from crowdfl.errors import (
     Conflict,
     CrowdFLError,
+    DepositRefused,
     PaymentFailed,
     PaymentUnknown,
     SettingsError,
     StoreUnavailable,
+    UnknownDeposit,
     UnknownPayment,
 )
 from crowdfl.retry import Backoff, no_jitter, retry
-from crowdfl.roles.records import PaymentState, StoredPayment
-from crowdfl.roles.sp.core import MoneyPorts, SpOptions
+from crowdfl.roles.records import DepositState, PaymentState, StoredDeposit, StoredPayment, TaskState
+from crowdfl.roles.sp.core import MoneyPorts, SpOptions, require_running
+from crowdfl.roles.sp.ledger import Ledger
+
+
+class Deposits:
+    """`announce` is the requester's; `confirm` and `reject` are the operator's, and nobody else's."""
+
+    def __init__(self, ports: MoneyPorts) -> None:
+        self._ports = ports
+
+    def announce(self, task: str, name: str, amount: int) -> None:
+        with self._ports.store.transaction():  # or the task could end in between
+            state = self._ports.store.task(task).state
+            try:
+                known = self._ports.store.deposit(task, name)
+            except UnknownDeposit:
+                require_running(state)
+                now = self._ports.clock.now()
+                self._ports.store.add_deposit(StoredDeposit(task, name, amount, DepositState.PENDING, now))
+                return
+            if known.amount != amount:
+                raise Conflict(f"deposit {name!r} was announced with another amount: choose another name")
+            if known.state is DepositState.REJECTED:
+                raise DepositRefused(f"deposit {name!r} was rejected by the platform: ask its operator why")
+
+    def confirm(self, task: str, name: str, amount: int) -> None:
+        """The money is there. The amount is the one that came in: another than was announced is refused."""
+        with self._ports.store.transaction():
+            known = self._ports.store.deposit(task, name)
+            if known.amount != amount:
+                raise DepositRefused(
+                    f"deposit {name!r} was announced as {known.amount} millionths, and {amount} are confirmed: "
+                    "reject it, and let the requester announce what it paid under another name"
+                )
+            if self._decide(known, DepositState.CONFIRMED):
+                self._credit(task, name, amount)
+
+    def reject(self, task: str, name: str) -> None:
+        """No such money came in."""
+        with self._ports.store.transaction():
+            self._decide(self._ports.store.deposit(task, name), DepositState.REJECTED)
+
+    def _decide(self, known: StoredDeposit, state: DepositState) -> bool:
+        """False if this was decided before."""
+        if known.state is state:
+            return False
+        if known.state is not DepositState.PENDING:
+            raise DepositRefused(f"deposit {known.name!r} was {known.state} before, and that is final")
+        self._ports.store.decide_deposit(replace(known, state=state, decided_at=self._ports.clock.now()))
+        return True
+
+    def _credit(self, task: str, name: str, amount: int) -> None:
+        """Into escrow; of a task whose books are closed, back to the requester at once."""
+        ledger = Ledger(self._ports.store.movements(task))
+        ledger.post(deposit := ledger.deposit(name, amount))
+        self._ports.store.post(task, deposit)
+        if self._ports.store.task(task).state == TaskState.SETTLED:
+            self._ports.store.post(task, ledger.refund(f"deposit {name}"))
+
 
 _RESTS = Backoff(first=60.0, longest=6 * 3600.0, jitter=no_jitter)
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING)

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from crowdfl.errors import SettingsError, TaskNotEnded
-from crowdfl.roles.ends import Held
 from crowdfl.roles.ports import Clock, SpStore
 from crowdfl.roles.records import LONGEST_REASON, PaymentState, StoredPayment, StoredTask, TaskState, Tombstone
-from crowdfl.roles.sp.cancel import Abort, cancel_task
+from crowdfl.roles.retention import Held
 from crowdfl.roles.sp.core import ENDED, TrustedLedgerPorts
-from crowdfl.roles.sp.ends import claims_until, tell_again
-from crowdfl.roles.sp.holdings import SpHoldings
+from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.settlement import PAID_BEFORE
-from crowdfl.roles.sp.waiting import PEERS, format_time, waits_for
+from crowdfl.roles.sp.tasks import Abort, cancel_task
+from crowdfl.roles.waiting import PEERS, format_time, operator_waits_for
 from crowdfl.settings import from_millionths
 
 Row = dict[str, Any]
@@ -33,14 +32,14 @@ def require_reason(reason: str) -> str:
 class OperatorActions:
     """`sure` has a clock that says nothing while it is in doubt; `abort` gives a round up in the process that runs it."""
 
-    holdings: SpHoldings
+    retention: SpRetention
     clock: Clock
     sure: TrustedLedgerPorts
     abort: Abort | None = None
 
     @property
     def store(self) -> SpStore:
-        return self.holdings.store
+        return self.retention.store
 
     def row(self, stored: StoredTask) -> Row:
         store, rounds = self.store, self.store.rounds(stored.task)
@@ -52,7 +51,7 @@ class OperatorActions:
             "round": number,
             "enrolled": store.turnout(stored.task, 0)[1],
             "since": None if since is None else format_time(since),
-            "waits_for": waits_for(store, stored),
+            "waits_for": operator_waits_for(store, stored),
         }
 
     def details(self, stored: StoredTask) -> Row:
@@ -67,7 +66,7 @@ class OperatorActions:
             "purpose": definition.purpose,
             "requester": definition.requester.hex(),
             "ended": self.ended(stored.task),
-            "claims_until": format_time(claims_until(stored)) if stored.state in ENDED else None,
+            "claims_until": format_time(stored.claims_until) if stored.state in ENDED else None,
             "rounds": rounds,
             "deposits": deposits,
             "payments": dict(Counter(str(one.state_at(self.clock.now())) for one in payments)),
@@ -86,7 +85,7 @@ class OperatorActions:
 
     def held(self, task: str) -> dict[str, int]:
         """What is held of a task; every file is looked at."""
-        return held_of(self.holdings.held(), task)
+        return held_of(self.retention.held(), task)
 
     def cancel(self, task: str, reason: str) -> None:
         cancel_task(self.sure, task, Tombstone("cancelled", "the operator of SP", reason), self.abort)
@@ -94,14 +93,14 @@ class OperatorActions:
     def purge(self, stored: StoredTask, *, results: bool) -> None:
         if stored.state != TaskState.SETTLED:
             raise TaskNotEnded(self._not_settled(stored))
-        (self.holdings.purge if results else self.holdings.erase)(stored.task)
-        tell_again(self.store, stored.task)
+        (self.retention.purge if results else self.retention.erase)(stored.task)
+        self.retention.tell_again(stored.task)
 
     def _not_settled(self, stored: StoredTask) -> str:
         if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
-            until = format_time(claims_until(stored))
+            until = format_time(stored.claims_until)
             return f"claims for task {stored.task} are open until {until}: what people earned would be lost"
-        words = waits_for(self.store, stored)
+        words = operator_waits_for(self.store, stored)
         return f"task {stored.task} is {stored.state} and waits for {words}: cancel it first, or wait for its end"
 
 

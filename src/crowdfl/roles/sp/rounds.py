@@ -26,12 +26,11 @@ from crowdfl.protocols.profile import SpProtocol
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.roles.dealt import dealt_sizes
 from crowdfl.roles.records import LONGEST_REASON, Round, RoundState, TaskState, Tombstone
-from crowdfl.roles.sp.aggregators import RoundAggregators, left_name, upload_name
-from crowdfl.roles.sp.cancel import cancel_task, give_up_round
 from crowdfl.roles.sp.core import UNDER_WAY, SpCore
-from crowdfl.roles.sp.csp_enrolment import CspEnrolment
-from crowdfl.roles.sp.csp_link import CspLink, forget_replies
+from crowdfl.roles.sp.csp_link import CspEnrolment, CspLink, forget_replies
 from crowdfl.roles.sp.ledger import ESCROW, Ledger, round_account
+from crowdfl.roles.sp.tasks import cancel_task, give_up_round
+from crowdfl.roles.sp.uploads import RoundAggregators, left_name, upload_name
 from crowdfl.settings import to_millionths
 from crowdfl.text import printable
 

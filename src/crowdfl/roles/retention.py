@@ -1,0 +1,297 @@
+"""What a role holds of its tasks, when that ends, and how it is erased.
+
+A role marks a task as ended, durably, before it erases anything: from then on nothing of it is computed, and the task can never
+be made again. Erasing can be repeated, and the sweep does so for as long as it finds something. SP knows by its own books that
+a task is over (`roles.sp.retention`); KGC and CSP by a document that SP signs, or, when SP is silent, by the task's longest
+life.
+"""
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Generic, Self, TypeVar
+
+from crowdfl.documents.signed import TaskEnd
+from crowdfl.errors import CrowdFLError, DocumentError, Forbidden, TaskEnded, UnknownTask
+from crowdfl.roles.dealt import DEALT_FILES, DealtFiles, is_dealt_file
+from crowdfl.roles.ports import Blobs, Clock, CspStore, KgcStore, TaskStore
+from crowdfl.roles.records import StoredTask, Tombstone
+from crowdfl.settings import TaskSettings
+
+Held = dict[str, Counter[str]]
+"""By task: how many things of each kind a role holds."""
+
+OVER = "ended"  # the state of an ended task on KGC and CSP
+KEY_SHARES = "key shares"
+RESULTS = "results"  # what a round made for its readers: they may stay after a task's end
+BUNDLES = ("sp", "csp", "requester", "participant")  # that KGC deals, by whom they are for
+SOURCE = "source"  # what KGC makes the files of rounds from, until both servers have theirs
+DAY = 86400.0
+MARGIN = 90 * DAY
+_WEEK = 7 * DAY
+_CONFIRMED = 24  # sightings, an hour apart: a clock that is wrong for a while erases nothing
+_APART = 3000.0  # seconds at least between two that count, whichever process saw them
+_PATIENCE = DAY  # that SP has with an absent CSP in each round
+_Store = TypeVar("_Store", bound=TaskStore)
+
+
+def longest_course(settings: TaskSettings) -> float:
+    """Seconds that the rounds of a task can take: each extended once, with its grace, and with a CSP that is away."""
+    return settings.rounds * (2 * settings.window + settings.grace + _PATIENCE)
+
+
+def require_not_ended(stored: StoredTask) -> None:
+    if stored.state == OVER:
+        raise ended(stored)
+
+
+def ended(stored: StoredTask) -> TaskEnded:
+    words = f" ({stored.end.words()})" if stored.end is not None else ""
+    return TaskEnded(f"task {stored.task} has ended{words}: its keys were erased; define another task to go on")
+
+
+def secrets_of(counts: Counter[str]) -> Counter[str]:
+    """What must not stay after a task's end."""
+    return Counter({kind: count for kind, count in counts.items() if count and kind != RESULTS})
+
+
+def key_shares(bundles: Blobs) -> defaultdict[str, Counter[str]]:
+    """How many of each task are in a folder of keys, what was dealt for rounds apart; KGC's has other files beside them."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for name in bundles.listing():
+        task = _task_of_key(name)
+        if task is not None and is_dealt_file(name):
+            found[task][DEALT_FILES] += 1
+        elif task is not None and name.endswith((*BUNDLES, SOURCE)):
+            found[task][KEY_SHARES] += 1
+    return found
+
+
+def _task_of_key(name: str) -> str | None:
+    """Of a file in a folder of keys: `TASK.ROLE`."""
+    task, dot, _ = name.partition(".")
+    return task if dot else None
+
+
+@dataclass
+class Retention(ABC, Generic[_Store]):
+    """One role's. A command beside the service uses it too; it has nothing in memory."""
+
+    store: _Store
+    bundles: Blobs
+    clock: Clock
+    margin: float = field(default=MARGIN, kw_only=True)  # seconds that a task may take longer than its settings say
+    forget: Callable[[str], None] = field(default=lambda _task: None, kw_only=True)  # what this process has in memory
+    _orphans: Counter[str] = field(default_factory=Counter, init=False, repr=False)  # sightings, by task
+
+    over: ClassVar[str] = OVER  # the state of a task of which nothing secret must stay
+    outlives_claims: ClassVar[bool] = True  # a task is past its life when nobody can claim, and SP had a week to say so
+
+    @abstractmethod
+    def held(self) -> Held:
+        """Of every task, known or not."""
+
+    @abstractmethod
+    def erase(self, task: str) -> None:
+        """All that must not stay. Idempotent."""
+
+    @abstractmethod
+    def forget_unknown(self, task: str) -> None:
+        """The same of a task that the store does not know."""
+
+    @abstractmethod
+    def _expire(self, stored: StoredTask) -> None:
+        """End a task past its life."""
+
+    def remove_unfinished(self, before: float) -> None:
+        """What a crash left of writes."""
+        self.bundles.remove_unfinished(before)
+
+    def _blobs_written(self) -> Mapping[str, float]:
+        return {}
+
+    def _is_under_way(self, stored: StoredTask) -> bool:
+        return stored.state != self.over
+
+    def _knows_the_time(self) -> bool:
+        return True
+
+    def sweep(self, machine_time: float, *, counting: bool) -> None:
+        """Erase what ended tasks still hold; end tasks past their life. `counting`: an hour has passed since the last one.
+
+        While the clock is in doubt, nothing is old.
+        """
+        held, sure = self.held(), self._knows_the_time()
+        with _Troubles() as troubles:
+            for stored in self.store.tasks():
+                with troubles.kept():
+                    if stored.state == self.over:
+                        self.erase_if_held(stored.task, held)
+                    elif counting and sure and self._is_under_way(stored) and self._confirm_past(stored):
+                        self._expire(stored)
+            if sure:
+                with troubles.kept():
+                    self.remove_unfinished(machine_time - DAY)
+            if counting and sure:
+                self._sweep_orphans(held, machine_time)
+
+    def erase_if_held(self, task: str, held: Held) -> None:
+        self.forget(task)  # another process may have been told
+        if secrets_of(held.get(task, Counter())):
+            self.erase(task)
+
+    def _sweep_orphans(self, held: Held, machine_time: float) -> None:
+        """Files of tasks that the store does not know: left by a creation that never ended, a week ago or longer.
+
+        A store that knows no task at all may be the wrong one, or new: then nothing is an orphan.
+        """
+        known, written = {stored.task for stored in self.store.tasks()}, self._written()
+        found = [task for task in held if task not in known and written.get(task, machine_time) < machine_time - _WEEK]
+        self._orphans = Counter({task: self._orphans[task] + 1 for task in found if known})
+        for task, count in self._orphans.items():
+            if count >= _CONFIRMED:
+                self.forget_unknown(task)
+
+    def _written(self) -> dict[str, float]:
+        """By task: when the last of its files was, by the machine's clock."""
+        found: dict[str, float] = {}
+        named = [(_task_of_key(name), when) for name, when in self.bundles.listing().items()]
+        for task, when in [*named, *((name.partition("/")[0], when) for name, when in self._blobs_written().items())]:
+            if task is not None:
+                found[task] = max(when, found.get(task, when))
+        return found
+
+    def lives_until(self, stored: StoredTask) -> float:
+        """Counted from when this role first saw the task."""
+        definition, first = stored.opened, self.clock.now() if stored.first_seen is None else stored.first_seen
+        claims = definition.claim_window + _WEEK if self.outlives_claims else 0.0
+        return first + longest_course(definition.settings) + self.margin + claims
+
+    def _is_past(self, stored: StoredTask) -> bool:
+        return self.clock.now() > self.lives_until(stored)
+
+    def _confirm_past(self, stored: StoredTask) -> bool:
+        """Count one sighting, an hour after the last; whether there were enough of them."""
+        now = self.clock.now()
+        if stored.first_seen is None:
+            self.store.change_task(stored.task, first_seen=now)
+        if not self._is_past(stored):
+            if stored.sightings:
+                self.store.change_task(stored.task, sightings=0, sighted_at=None)
+            return False
+        if stored.sighted_at is not None and abs(now - stored.sighted_at) < _APART:
+            return False
+        self.store.change_task(stored.task, sightings=stored.sightings + 1, sighted_at=now)
+        return stored.sightings + 1 >= _CONFIRMED
+
+    def why_held(self, task: str, counts: Counter[str]) -> str:
+        """Why these things of a task are still here, in words."""
+        try:
+            stored = self.store.task(task)
+        except UnknownTask:
+            return "unknown here"
+        if self._is_under_way(stored):
+            return "past its lifetime" if self._is_past(stored) else "running"
+        if stored.state != self.over:
+            return "claims open"
+        return "ended, to be erased" if secrets_of(counts) else "results, until they are purged"
+
+
+class _Troubles:
+    """What fails for one task keeps no other waiting: the first failure is raised at the end."""
+
+    def __init__(self) -> None:
+        self._first: Exception | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self._first is not None:
+            raise self._first
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        try:
+            yield
+        except (CrowdFLError, OSError) as failure:
+            self._first = self._first or failure
+
+
+@dataclass
+class PeerRetention(Retention[_Store]):
+    """KGC's or CSP's: how it hears that a task is over, and what it does if nobody says so."""
+
+    sp_key: bytes | None = field(default=None, kw_only=True)  # whose word counts; None: nobody's
+
+    def end(self, task: str, document: str) -> None:
+        """SP says that the task is over. Final, and idempotent: what it needed is erased when this returns."""
+        if self.sp_key is None:
+            raise Forbidden("this service does not know SP's key: its operator sets `sp_key` in the settings")
+        opened = TaskEnd.open(document, self.sp_key)
+        if opened.task != task:
+            raise DocumentError("this says the end of another task")
+        self.close(task, Tombstone(opened.why, "SP", document=document))
+
+    def close(self, task: str, ending: Tombstone) -> None:
+        with self.store.transaction():
+            stored = self.store.task(task)
+            if stored.state != OVER:
+                reason = ending.reason or (stored.end.reason if stored.end is not None else "")  # CSP's operator's
+                end = replace(ending, reason=reason)
+                self.store.change_task(task, state=OVER, ended_at=self.clock.now(), end=end)
+        self.erase(task)
+
+    def _expire(self, stored: StoredTask) -> None:
+        self.close(stored.task, Tombstone("expired", "the task's lifetime", "SP did not say that it is over"))
+
+
+class KgcRetention(PeerRetention[KgcStore]):
+    """Bundles that nobody has fetched yet, and the participants' until enrolment closes."""
+
+    def held(self) -> Held:
+        return dict(key_shares(self.bundles))
+
+    def erase(self, task: str) -> None:
+        """Every bundle; that keys were dealt, and which, stays known: they are never dealt again."""
+        for role in (*BUNDLES, SOURCE):
+            self.bundles.delete(f"{task}.{role}")
+
+    def forget_unknown(self, task: str) -> None:
+        """The mark first: without it whoever asks again is dealt fresh keys, and nobody has seen these."""
+        for name in ("dealt", *BUNDLES, SOURCE, "appointment"):
+            self.bundles.delete(f"{task}.{name}")
+
+
+@dataclass
+class CspRetention(PeerRetention[CspStore]):
+    """The share, what was dealt for rounds, every answer, and what the protocol remembers."""
+
+    blobs: Blobs
+
+    def held(self) -> Held:
+        found = key_shares(self.bundles)
+        for name in self.blobs.listing():
+            found[name.partition("/")[0]]["answers"] += 1
+        for task, counts in self.store.answer_counts().items():
+            found[task]["answers"] = max(found[task]["answers"], counts["answers"])
+            found[task]["memory"] = counts["memory"]
+        return {task: +counts for task, counts in found.items() if counts.total()}
+
+    def erase(self, task: str) -> None:
+        self.forget(task)
+        self.bundles.delete(f"{task}.csp")
+        DealtFiles(self.bundles, "csp").erase(task)
+        self.blobs.clear(task)
+        self.store.erase_answers(task)
+
+    forget_unknown = erase
+
+    def remove_unfinished(self, before: float) -> None:
+        super().remove_unfinished(before)
+        self.blobs.remove_unfinished(before)
+
+    def _blobs_written(self) -> Mapping[str, float]:
+        return self.blobs.listing()

@@ -1,0 +1,192 @@
+"""What SP holds of its tasks, on disk and in its database; how it is erased; how KGC and CSP are told that a task is over.
+
+Not needed after a task's end: the key share, what was dealt for rounds, what a round left to the next, mask seeds, uploads,
+CSP's replies, parts of uploads. What a round made for its readers (averages and rewards, sealed to them) and the initial
+weights are results: they stay until the operator purges them. Names, books and payments always stay.
+
+Settling (`settlement`) makes a task's end durable. From then on `tick` erases, and tells until both peers have acknowledged,
+across restarts; `sweep` finds what a crash left.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.signed import TaskEnd
+from crowdfl.errors import CrowdFLError, NotReady, ServiceError, UnknownTask
+from crowdfl.retry import Attempts, Backoff
+from crowdfl.roles.dealt import DealtFiles, is_dealt_file
+from crowdfl.roles.ports import Blobs, EndPeer, SpStore
+from crowdfl.roles.records import StoredTask, TaskState, Tombstone
+from crowdfl.roles.retention import RESULTS, Held, Retention, key_shares
+from crowdfl.roles.sp.csp_link import forget_replies
+from crowdfl.roles.sp.tasks import cancel_task
+from crowdfl.roles.sp.uploads import left_name
+
+_RESTS = Backoff(first=10.0, longest=3600.0)
+_KINDS = {"uploads": "uploads", "replies": "replies"}  # by the folder of a round
+
+
+class Parts(Protocol):
+    """Uploads that have not arrived whole, as the service keeps them."""
+
+    def places(self) -> list[tuple[str, int]]: ...  # whose, as `key` says, and of which round
+    def key(self, task: str, who: str) -> str: ...
+    def remove(self, key: str, number: int) -> None: ...
+    def sweep(self) -> int: ...  # what nobody has continued for long
+
+
+@dataclass
+class SpRetention(Retention[SpStore]):
+    """`peers` are KGC and CSP, by name; a command beside the service tells nobody."""
+
+    blobs: Blobs
+    parts: Parts
+    signing: SigningKey | None = field(default=None, kw_only=True, repr=False)
+    peers: Mapping[str, EndPeer] = field(default_factory=dict, kw_only=True)
+    rests: Backoff = field(default=_RESTS, kw_only=True)
+    on_failure: Callable[[str, str, Exception], None] = field(default=lambda _task, _peer, _failure: None, kw_only=True)
+    is_sure: Callable[[], bool] = field(default=lambda: True, kw_only=True)  # of the clock
+    _resting: dict[tuple[str, str], Attempts] = field(default_factory=dict, init=False, repr=False)
+    _erased: set[str] = field(default_factory=set, init=False, repr=False)  # by this process
+    _unnotified: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False)  # peers, by task
+
+    over = TaskState.SETTLED
+    outlives_claims = False
+
+    def held(self) -> Held:
+        found = key_shares(self.bundles)
+        for name in self.blobs.listing():
+            found[name.partition("/")[0]][_kind(name)] += 1
+        for task, count in self.store.seed_counts().items():
+            found[task]["seeds"] = count
+        for task, _key, _number in self._parts():
+            found[task]["parts"] += 1
+        return dict(found)
+
+    def erase(self, task: str) -> None:
+        """All but results."""
+        self.forget(task)
+        self.bundles.delete(f"{task}.sp")
+        DealtFiles(self.bundles, "sp").erase(task)
+        for round_ in self.store.rounds(task):
+            forget_replies(self.store, self.blobs, task, round_.number)
+            self.blobs.clear(f"{task}/rounds/{round_.number}/uploads")
+            self.blobs.delete(left_name(task, round_.number))
+        self.store.erase_seeds(task)
+        for owner, key, number in self._parts():
+            if owner == task:
+                self.parts.remove(key, number)
+
+    def purge(self, task: str) -> None:
+        """Results too."""
+        self.erase(task)
+        self.blobs.clear(task)
+
+    def forget_unknown(self, task: str) -> None:
+        self.bundles.delete(f"{task}.sp")
+        DealtFiles(self.bundles, "sp").erase(task)
+        self.blobs.clear(task)
+
+    def remove_unfinished(self, before: float) -> None:
+        """Of rounds that are over too: parts, for no such upload will ever be taken, and what was dealt for them."""
+        super().remove_unfinished(before)
+        self.blobs.remove_unfinished(before)
+        self.parts.sweep()
+        for task, key, number in self._parts():
+            if self._is_over(task, number):
+                self.parts.remove(key, number)
+        for name in filter(is_dealt_file, self.bundles.listing()):
+            task, _, number_text = name.partition(".dealt.")
+            if self._is_over(task, int(number_text)):
+                self.bundles.delete(name)
+
+    def sweep(self, machine_time: float, *, counting: bool) -> None:
+        self._unnotified.clear()  # the operator may want somebody to be told again
+        super().sweep(machine_time, counting=counting)
+
+    def tick(self) -> bool:
+        """Erase and tell for every task that has been settled since; True is never returned: nothing is urgent."""
+        settled = [stored for stored in self.store.tasks() if stored.state == self.over]
+        fresh = [stored.task for stored in settled if stored.task not in self._erased]
+        held = self.held() if fresh else {}
+        for task in fresh:
+            self.erase_if_held(task, held)
+            self._erased.add(task)
+        for stored in settled:
+            self._tell_everyone(stored)
+        return False
+
+    def tell_again(self, task: str) -> None:
+        """For a peer that was restored from a backup, and holds again what it had erased; within the hour, or at a restart."""
+        self.store.change_task(task, kgc_told_end=None, csp_told_end=None)
+
+    def document(self, stored: StoredTask) -> str:
+        """The end of a task, signed; the same words whenever it is sent."""
+        if self.signing is None:
+            raise NotReady("this process has no key to sign the end of a task with")
+        why = stored.end.why if stored.end is not None else "settled"
+        return TaskEnd(stored.task, why, stored.ended_at or 0.0).sign(self.signing)
+
+    def _tell_everyone(self, stored: StoredTask) -> None:
+        if stored.task not in self._unnotified:
+            self._unnotified[stored.task] = stored.unnotified(self.peers)
+        missing = self._unnotified[stored.task]
+        missing[:] = [name for name in missing if not self._tell(stored, name)]
+
+    def _tell(self, stored: StoredTask, name: str) -> bool:
+        """A peer that is away rests for all tasks; one that refuses this message, for this task."""
+        if any(key in self._resting and self._resting[key].is_resting for key in (("", name), (stored.task, name))):
+            return False
+        try:
+            self.peers[name].end(stored.task, self.document(stored))
+        except UnknownTask:  # restored from a backup of before, or never told: it has nothing to erase
+            pass
+        except (CrowdFLError, OSError) as failure:
+            key = ("" if isinstance(failure, ServiceError | OSError) else stored.task, name)
+            self._resting.setdefault(key, self.rests.start()).fail()
+            self.on_failure(stored.task, name, failure)
+            return False
+        self._resting.pop(("", name), None)
+        now = self.clock.now()
+        if name == "kgc":
+            self.store.change_task(stored.task, kgc_told_end=now)
+        else:
+            self.store.change_task(stored.task, csp_told_end=now)
+        return True
+
+    def _expire(self, stored: StoredTask) -> None:
+        cancel_task(self, stored.task, Tombstone("expired", "the task's lifetime", "it took too long"))
+
+    def _is_under_way(self, stored: StoredTask) -> bool:
+        return stored.state in (TaskState.RUNNING, TaskState.PAUSED)
+
+    def _knows_the_time(self) -> bool:
+        return self.is_sure()
+
+    def _blobs_written(self) -> Mapping[str, float]:
+        return self.blobs.listing()
+
+    def _parts(self) -> Iterator[tuple[str, str, int]]:
+        """Task, key and round of each; those of nobody who is enrolled wait for `Parts.sweep`."""
+        places = self.parts.places()
+        if not places:
+            return
+        tasks = [stored.task for stored in self.store.tasks()]
+        owners = {self.parts.key(task, who): task for task in tasks for who in self.store.signing_keys(task, 0)}
+        yield from ((owners[key], key, number) for key, number in places if key in owners)
+
+    def _is_over(self, task: str, number: int) -> bool:
+        try:
+            return self.store.round(task, number).is_over
+        except NotReady:
+            return False
+
+
+def _kind(name: str) -> str:
+    """Of `TASK/rounds/NUMBER/FOLDER/...`; everything else of a task is a result, but for what a round left to the next."""
+    parts = name.split("/")
+    if parts[3:] == ["left"]:
+        return "left-overs"
+    return _KINDS.get(parts[3], RESULTS) if len(parts) > 4 else RESULTS

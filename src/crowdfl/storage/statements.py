@@ -1,0 +1,208 @@
+"""Statements of the store, each made once: making one costs more than SQLite needs to execute it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Table, bindparam, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from crowdfl.roles.records import Round, StoredTask, Tombstone
+from crowdfl.storage import tables as t
+
+
+def find(c: sa.Connection, columns: Sequence[sa.Column[Any]], **key: object) -> sa.CursorResult[*tuple[Any, ...]]:
+    """These columns of the rows with this key, in the order they were added where the table knows it."""
+    return c.execute(_finding(tuple(columns), tuple(key)), {f"key_{name}": value for name, value in key.items()})
+
+
+def add(c: sa.Connection, table: Table, **row: object) -> None:
+    c.execute(_adding(table), row)
+
+
+def add_new(c: sa.Connection, table: Table, **row: object) -> bool:
+    """False if its key is taken."""
+    return bool(c.execute(_adding_new(table, c.dialect.name), row).rowcount == 1)
+
+
+def put_once(c: sa.Connection, table: Table, column: str, value: object, **key: object) -> Any:  # noqa: ANN401
+    """What stands under this key from now on: this value, unless another was there before."""
+    return value if add_new(c, table, **{column: value}, **key) else find(c, [table.c[column]], **key).scalar()
+
+
+def change(c: sa.Connection, table: Table, values: Mapping[str, object], **key: object) -> int:
+    """How many rows there were."""
+    named = {f"key_{name}": value for name, value in key.items()}
+    return int(c.execute(_changing(table, tuple(key)), {**values, **named}).rowcount)
+
+
+def remove(c: sa.Connection, table: Table, **key: object) -> int:
+    """How many rows there were."""
+    named = {f"key_{name}": value for name, value in key.items()}
+    return int(c.execute(_removing(table, tuple(key)), named).rowcount)
+
+
+def put(c: sa.Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+    """Add them all, each in place of the one with its key."""
+    c.execute(_putting(table, c.dialect.name), rows)
+
+
+def upsert(table: Table, dialect: str) -> Any:  # noqa: ANN401 -- both databases offer the same
+    """An insertion that says what is done where the key is taken, and how many rows that were."""
+    new = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+    return new.execution_options(preserve_rowcount=True)
+
+
+@cache
+def _finding(columns: tuple[sa.Column[Any], ...], key: tuple[str, ...]) -> sa.Select[*tuple[Any, ...]]:
+    table = columns[0].table
+    found = sa.select(*columns).where(*_at(table, key))
+    return found.order_by(table.c.position) if "position" in table.c else found
+
+
+@cache
+def _adding(table: Table) -> sa.Insert:
+    return sa.insert(table)
+
+
+@cache
+def _adding_new(table: Table, dialect: str) -> Any:  # noqa: ANN401
+    return upsert(table, dialect).on_conflict_do_nothing()
+
+
+@cache
+def _changing(table: Table, key: tuple[str, ...]) -> sa.Update:
+    return sa.update(table).where(*_at(table, key))
+
+
+@cache
+def _removing(table: Table, key: tuple[str, ...]) -> sa.Delete:
+    return sa.delete(table).where(*_at(table, key))
+
+
+@cache
+def _putting(table: Table, dialect: str) -> Any:  # noqa: ANN401
+    new, key = upsert(table, dialect), [column.name for column in table.primary_key]
+    rest = {column.name: new.excluded[column.name] for column in table.c if not column.primary_key}
+    return new.on_conflict_do_update(index_elements=key, set_=rest)
+
+
+def _at(table: sa.FromClause, key: tuple[str, ...]) -> list[sa.ColumnElement[bool]]:
+    return [table.c[name] == sa.bindparam(f"key_{name}", type_=table.c[name].type) for name in key]
+
+
+END = [t.tasks.c[f"end_{field.name}"] for field in fields(Tombstone)]
+TASK = [*(t.tasks.c[field.name] for field in fields(StoredTask) if field.name != "end"), *END]
+ROUND = [t.rounds.c[field.name] for field in fields(Round)]
+_THIS_TASK, _THIS_ROUND = (
+    bindparam("this_task", type_=t.tasks.c.task.type),
+    bindparam("this_round", type_=t.rounds.c.number.type),
+)
+
+
+@cache  # by how many: a list of any length would be written into the statement each time
+def standing(count: int) -> sa.Select[*tuple[Any, ...]]:
+    """A row for each participant, or one that names nobody; each with the task and the round."""
+    task, p, r, u = t.tasks.c.task, t.participants.c, t.rounds.c, t.uploads.c
+    joined = (
+        t.tasks.outerjoin(t.participants, (p.task == task) & p.who.in_(_several("who", count)))
+        .outerjoin(t.rounds, (r.task == task) & (r.number == _THIS_ROUND))
+        .outerjoin(t.uploads, (u.task == task) & (u.number == _THIS_ROUND) & (u.who == p.who))
+    )
+    columns = (t.tasks.c.state, p.who, p.left, u.digest, u.late, *ROUND)
+    return select(*columns).select_from(joined).where(task == _THIS_TASK)
+
+
+@cache
+def alike(count: int) -> sa.CompoundSelect[*tuple[Any, ...]]:
+    """What uploads could be confused with: their participants' in the round, or their bytes anywhere in the task."""
+    u = t.uploads.c
+    found = select(u.number, u.who, u.digest).where(u.task == _THIS_TASK)
+    own = found.where(u.number == _THIS_ROUND)
+    # Two queries in one: joined by an "or", SQLite would look through all uploads of the task.
+    return sa.union_all(
+        own.where(u.who.in_(_several("who", count))), found.where(u.digest.in_(_several("digest", count)))
+    )
+
+
+def _several(name: str, count: int) -> list[sa.BindParameter[str]]:
+    column = t.uploads.c[name]
+    return [bindparam(f"{name}_{place}", type_=column.type) for place in range(count)]
+
+
+def named(name: str, values: Sequence[str]) -> dict[str, Any]:
+    return {f"{name}_{place}": value for place, value in enumerate(values)}
+
+
+def _turnout() -> sa.Select[*tuple[Any, ...]]:
+    p, u = t.participants.c, t.uploads.c
+    theirs = select(u.who).where(u.task == _THIS_TASK, u.number == _THIS_ROUND)
+    uploaded = select(func.count()).select_from(theirs.subquery()).scalar_subquery()
+    missing = select(func.count()).where(p.task == _THIS_TASK, p.left.is_(False), p.who.not_in(theirs))
+    return select(uploaded, missing.scalar_subquery())
+
+
+def _status() -> sa.Select[*tuple[Any, ...]]:
+    """A row for each round, or one without; each with the task."""
+    p, u, r = t.participants.c, t.uploads.c, t.rounds.c
+    active = select(func.count()).where(p.task == _THIS_TASK, p.left.is_(False)).scalar_subquery()
+    uploads = select(func.count()).where(u.task == r.task, u.number == r.number).scalar_subquery()
+    joined = t.tasks.outerjoin(t.rounds, r.task == t.tasks.c.task)
+    about = (t.tasks.c[name] for name in ("state", "ended_at", "epoch", "dropped"))
+    columns = (*about, active, *END, uploads, *ROUND)
+    return select(*columns).select_from(joined).where(t.tasks.c.task == _THIS_TASK).order_by(r.number)
+
+
+def _uploads_by_round() -> sa.Select[*tuple[Any, ...]]:
+    u = t.uploads.c
+    return select(u.number, func.count()).where(u.task == _THIS_TASK).group_by(u.number)
+
+
+@cache
+def joining(dialect: str) -> Any:  # noqa: ANN401
+    """A place for somebody new, if there is one."""
+    columns = [column for column in t.participants.c if column.name != "position"]
+    taken = select(func.count()).where(t.participants.c.task == bindparam("task", type_=t.tasks.c.task.type))
+    free = taken.scalar_subquery() < bindparam("limit", type_=sa.Integer)
+    row = select(*(bindparam(column.name, type_=column.type) for column in columns)).where(free)
+    new = upsert(t.participants, dialect).from_select([column.name for column in columns], row)
+    return new.on_conflict_do_nothing()
+
+
+@cache
+def leasing(dialect: str) -> Any:  # noqa: ANN401
+    new, held = upsert(t.leases, dialect), t.leases.c
+    free = (held.until <= bindparam("now", type_=sa.Float(53)), held.until > bindparam("far", type_=sa.Float(53)))
+    ours = sa.or_(held.owner == new.excluded.owner, *free)
+    changes = {"owner": new.excluded.owner, "until": new.excluded.until}
+    return new.on_conflict_do_update(index_elements=["task"], set_=changes, where=ours)
+
+
+def _memories() -> sa.Select[*tuple[Any, ...]]:
+    m = t.memories.c
+    short = sa.case((func.length(m.value) <= bindparam("longest", type_=sa.Integer), m.value))
+    asked = (m.task == _THIS_TASK, m.number.in_([0, _THIS_ROUND]), m.who == "")
+    return select(m.number, m.who, m.name, short).where(*asked).limit(bindparam("most", type_=sa.Integer))
+
+
+def _answer_context() -> sa.Select[*tuple[Any, ...]]:
+    task, a, request = t.tasks.c.task, t.answers.c, bindparam("request", type_=t.answers.c.request.type)
+    enrolled = select(func.count()).where(t.participants.c.task == task).scalar_subquery()
+    joined = t.tasks.outerjoin(t.answers, (a.task == task) & (a.request == request))
+    return select(enrolled, a.blob, *TASK).select_from(joined).where(task == _THIS_TASK)
+
+
+# Made once, as those of `tables` are.
+ANSWER_CONTEXT, STATUS = _answer_context(), _status()
+TURNOUT, UPLOADS_BY_ROUND = _turnout(), _uploads_by_round()
+MEMORIES, ADD_UPLOADS, ALL_TASKS = _memories(), sa.insert(t.uploads), select(*TASK).order_by(t.tasks.c.task)
+PEOPLE = [t.participants.c[name] for name in ("who", "signing", "reading", "certificate", "left", "refused")]
+NEWCOMERS = (
+    select(*PEOPLE)
+    .where(t.participants.c.task == _THIS_TASK)
+    .order_by(t.participants.c.position)
+    .offset(bindparam("since", type_=sa.Integer))
+)
+UPLOAD = [t.uploads.c.who, t.uploads.c.digest, t.uploads.c.late]
