@@ -31,7 +31,7 @@ _OPEN = (PaymentState.PENDING, PaymentState.RUNNING)
 _MASKS_IN_DOUBT = "SP was restored from a backup, and the masks of this task's rounds may have been used since"
 
 
-class _CspBooks(Protocol):
+class _CspState(Protocol):
     def tasks(self) -> Sequence[StoredTask]: ...
     def memory(self, task: str) -> MutableMapping[str, bytes]: ...
 
@@ -113,7 +113,7 @@ def forgotten_payments(store: SpStore, task: str) -> dict[str, str | None]:
     return {key: enrolled.get(key) for key in sorted(marked) if key not in booked}
 
 
-def mark_restored_csp(store: _CspBooks) -> None:
+def mark_restored_csp(store: _CspState) -> None:
     """Mark CSP's store: no task that is in it has another step answered."""
     for stored in store.tasks():
         store.memory(stored.task)[CSP_RESTORED] = b""

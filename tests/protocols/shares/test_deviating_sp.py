@@ -22,7 +22,7 @@ from crowdfl.errors import (
 from crowdfl.protocols.exchange import run_exchange
 from crowdfl.protocols.shares.chain import next_base
 from crowdfl.protocols.shares.round import rewards
-from crowdfl.protocols.shares.round.csp_state import CspBooks
+from crowdfl.protocols.shares.round.csp_state import CspState
 from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest, Transcript
 from tests.protocols.driving import Draft, Keeping
 from tests.protocols.shares.parties import PAYING, PAYMENT, UNCHECKED, Parties, name_of
@@ -222,7 +222,7 @@ def test_one_publication_of_a_round_is_named():
 
 
 def _forked_base(parties, publication):
-    last = CspBooks(parties.spec.name, Draft(parties.keeping.memory)).last()
+    last = CspState(parties.spec.name, Draft(parties.keeping.memory)).last()
     return next_base(last.base, last.record, publication)
 
 
