@@ -24,7 +24,6 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.exchange import Exchange
 from crowdfl.protocols.profile import (
-    RESTORED,
     Average,
     CspMemory,
     Dealing,
@@ -201,7 +200,7 @@ class ChainedCsp(_Side):
         body = json.loads(request)
         if body["kind"] == "claim":
             return self._attest(body)
-        if self._memory.get(RESTORED) is not None:
+        if self._memory.restored:
             raise RoundEnded("CSP was restored")
         asked = _digest(request).encode()
         if self._memory.reserve(f"asked {body['round']} {body['kind']}", asked) != asked:

@@ -12,10 +12,10 @@ from crowdfl.documents.signed import Definition
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.participant.participant import Participant
+from crowdfl.roles.ports import ManualClock
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalHost
 from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.memory import ManualClock
 from crowdfl.storage.sql import SqlStore
 
 __all__ = ["INITIAL_MODEL", "ONE", "SMALL_TASK", "Desk", "FileDisk", "small_definition", "test_tools"]

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from crowdfl.roles.ports import PaymentState
-from crowdfl.roles.sp.rounds import RoundState, TaskState
+from crowdfl.roles.records import PaymentState, RoundState, TaskState
 from tests.http.processes import serving
 
 ROOT = Path(__file__).parents[1]

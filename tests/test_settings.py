@@ -12,12 +12,10 @@ import crowdfl
 from crowdfl.cli.task.views import template
 from crowdfl.crypto.compute import BACKENDS
 from crowdfl.crypto.encoding import FixedPoint
-from crowdfl.documents.signed import Definition
 from crowdfl.errors import EncodingError, SettingsError
 from crowdfl.learning.datasets import supplied as watch
 from crowdfl.learning.features import FEATURES
 from crowdfl.learning.models.learner import Training
-from crowdfl.learning.models.shape import ModelShape
 from crowdfl.roles.defining import defined
 from crowdfl.schema import expected, settable, table_of
 from crowdfl.settings import (
@@ -72,29 +70,6 @@ def test_a_task_file_to_start_from_makes_a_task():
     definition, _ = defined(Path("task.toml"), found)
     assert definition.settings == TaskSettings(**found["settings"])
     assert found["settings"].keys() == settable(TaskSettings).keys() - {"sigma", "epsilon", "rule", "max_norm"}
-
-
-@pytest.mark.parametrize(
-    ("settings", "task"),
-    [
-        ({}, "a3be71b8fa46377cf74a37cd3f818fba"),
-        (
-            {"clip": 16, "window": 60, "epsilon": 1, "budget": "36.00", "sigma": 40, "lanes": None},
-            "503f38f60983aad6a37d3fe4243e227a",
-        ),
-        (
-            {"window": 60.0, "epsilon": 1e-6, "budget": 36, "total": "hidden", "lanes": 0, "key_bits": 512},
-            "10bc2af9dfdee6b63144bdae99ccd410",
-        ),
-    ],
-)
-def test_a_task_keeps_its_id(settings, task):
-    """Ids of tasks that exist: settings go into them as they were written, 16 and 16.0 apart."""
-    arrays = ModelShape(("w",), ((2, 3),))
-    made = TaskSettings(**settings)
-    definition = Definition("p", "t", "r", arrays, "ab" * 32, made, 60.0, bytes(32), {"labels": ["a"]})
-    assert definition.task == task
-    assert Definition.from_body(definition.body()) == definition
 
 
 def test_values_are_kept_as_given():

@@ -9,6 +9,7 @@ import hmac
 import json
 import math
 import struct
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -416,17 +417,17 @@ def _raw_keys(label: str) -> tuple[Ed25519PrivateKey, X25519PrivateKey]:
     return signing, X25519PrivateKey.from_private_bytes(stream(f"{label} reading", 32))
 
 
-def _request(signer: str, signing: str, reading: str, *, kind: str = "request to enrol", task: str = TASK) -> Json:
+def _request(signer: str, signing: str, reading: str, *, kind: str = "enrolment-request", task: str = TASK) -> str:
     """A request to certify two keys, each named by whose it is, signed by one who may own neither."""
-    body: dict[str, Json] = {
+    body = {
         "task": task,
         "invitation": hashlib.sha256(INVITATION.encode()).hexdigest(),
         "signing": _raw_keys(signing)[0].public_key().public_bytes_raw().hex(),
         "reading": _raw_keys(reading)[1].public_key().public_bytes_raw().hex(),
     }
-    signed = f"crowdfl {kind} 1 ".encode() + json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
-    signature = _raw_keys(signer)[0].sign(signed).hex()
-    return {"signed": signed.hex(), "document": {"kind": kind, "body": body, "signature": signature}}
+    payload, name = json.dumps(body, separators=(",", ":")), f"application/vnd.crowdfl.{kind}+json"
+    signature = _raw_keys(signer)[0].sign(f"DSSEv1 {len(name)} {name} {len(payload)} {payload}".encode())
+    return f"crowdfl {kind} {urlsafe_b64encode(signature).decode().rstrip('=')} {payload}"
 
 
 def enrolment() -> Json:
@@ -442,9 +443,9 @@ def enrolment() -> Json:
     refused: list[Json] = [{"name": name, "request": request, "error": error} for name, request, error in bad]
     ends = [b"", b"\0\0\0", b"\0\0\0\1", b"\xff\xff\xff\xffcertificate"]
     return {
-        "about": "A request is JSON with kind, body and signature; `signed` is what the Ed25519 signature is over. The answer "
-        "is sealed to the reading key with `context` (HPKE: X25519, HKDF-SHA256, ChaCha20-Poly1305); `opened` is its "
-        "plaintext. In the bad cases the receiver expects `task` and `invitation`.",
+        "about": "A request is a signed document, to the byte as CrowdFL writes it. The answer is sealed to the "
+        "reading key with `context` (HPKE: X25519, HKDF-SHA256, ChaCha20-Poly1305); `opened` is its plaintext. "
+        "In the bad cases the receiver expects `task` and `invitation`.",
         "task": TASK,
         "invitation": INVITATION,
         "private": {"signing": mine[0].private_bytes_raw().hex(), "reading": mine[1].private_bytes_raw().hex()},

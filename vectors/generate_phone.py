@@ -1,13 +1,13 @@
 """Writes phone_documents.json beside this file: documents that a phone in a browser must read as Python does.
 
 As `generate.py`: everything follows from fixed labels, the standard library and Ed25519 of the package `cryptography`.
-Nothing of CrowdFL is imported. Documents are signed over what `json.dumps` makes of them, so that the file says how Python
-writes numbers and characters. The keys are public: never use them.
+Nothing of CrowdFL is imported. The keys are public: never use them.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -38,6 +38,11 @@ SETTINGS: Body = {
     "rounds": 3,
     "budget": "36.00",
     "key_bits": 2048,
+    "server_step": "none",
+    "server_rate": 1.0,
+    "server_momentum": 0.9,
+    "server_squares": 0.99,
+    "server_floor": 0.001,
 }
 TRAINING: Body = {"learner": "network", "hidden": [32], "labels": ["sitting", "walking"], "rate": 0.005, "epochs": 20}
 
@@ -55,16 +60,20 @@ def public(label: str) -> str:
     return signing(label).public_key().public_bytes_raw().hex()
 
 
-def canonical(kind: str, body: Body) -> bytes:
-    return f"crowdfl {kind} 1 ".encode() + json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+def encoded(kind: str, payload: str) -> bytes:
+    """What a signature is over: DSSE's encoding of type and payload."""
+    name, body = f"application/vnd.crowdfl.{kind}+json".encode(), payload.encode()
+    return b" ".join([b"DSSEv1", str(len(name)).encode(), name, str(len(body)).encode(), body])
 
 
-def signed(kind: str, body: Body, signer: str) -> Body:
-    return {"kind": kind, "body": body, "signature": signing(signer).sign(canonical(kind, body)).hex()}
+def envelope(kind: str, payload: str, signature: bytes) -> str:
+    return f"crowdfl {kind} {urlsafe_b64encode(signature).decode().rstrip('=')} {payload}"
 
 
-def written(document: Body) -> str:
-    return json.dumps(document, sort_keys=True)
+def signed(kind: str, payload: Body | str, signer: str) -> str:
+    """A document; a payload that is given as text is signed as it is."""
+    text = payload if isinstance(payload, str) else json.dumps(payload)
+    return envelope(kind, text, signing(signer).sign(encoded(kind, text)))
 
 
 def name_of(label: str) -> str:
@@ -90,120 +99,78 @@ def definition(**changes: Json) -> Body:
     return body | changes
 
 
-def task_of(body: Body) -> str:
-    return hashlib.sha256(canonical("definition", body)).hexdigest()[:32]
-
-
-def good(name: str, body: Body, write: Callable[[Body], str] = written, known: Body | None = None) -> Body:
-    """A definition, how it is written, and the task that it is; `known` where readers give it another form first."""
-    text = write(signed("definition", body, "requester"))
-    return {
-        "name": name,
-        "text": text,
-        "signed": canonical("definition", body).decode(),
-        "task": task_of(known or body),
-    }
-
-
-FLOATS = [0.0, -0.0, 0.1, 1.0, 1.5, -2.5, 100.0, 0.0001, 0.00001, 1e-7, 123456.789, 1e15, 1e16, 1e21, 1e22, 1.5e300]
-FLOATS += [5e-324, 1.7976931348623157e308, 0.1 + 0.2, 1 / 3, 2.0**53, 123456789012345680.0, 9007199254740993.0, 1e100]
-INTEGERS = [0, -1, 7, 2**31, 2**53, 2**53 + 1, 2**64, -(10**30)]
 CHARACTERS = "plain, \u00e9\u4e2d\u0627, \u007f\u0080\u00a0\u2028\ufeff\uffff, \U0001f600\U0010ffff, "
 CHARACTERS += '"quoted\\" / \b\f\n\r\t\u0000\u001f'
-NAMES = [
-    "z",
-    "\U0001f600",
-    "\uffee",
-    "\ud83d",
-    "\u00e9",
-    "a",
-    "A",
-    "",
-    "10",
-    "9",
-    "__proto__",
-    "constructor",
-    "\U00010000",
-]
+ODD_NAMES = {"z": 1, "\U0001f600": 1, "": 1, "10": 1, "__proto__": 1, "constructor": 1}
 
 
-def spaced(document: Body) -> str:
-    """The same values in another form: spaces, line ends, characters as they are, keys in another order."""
-    return json.dumps(dict(reversed(document.items())), indent=1, ensure_ascii=False)
-
-
-def rewritten(document: Body) -> str:
-    """Numbers in other forms, which Python reads as the same values."""
-    text = written(document)
-    for one, other in (
-        ("0.005", "5e-3"),
-        ("604800.0", "6.0480E+5"),
-        ("[32]", "[ 32\t]"),
-        ('"epochs": 20', '"epochs":20'),
-    ):
-        assert one in text  # noqa: S101 -- else the case would say nothing
-        text = text.replace(one, other)
-    return text
-
-
-def doubled(document: Body) -> str:
-    """A name that stands twice: the last one counts."""
-    return written(document).replace('{"body": {', '{"body": {"purpose": "another", ', 1)
+def good(name: str, payload: str) -> Body:
+    """A definition, what its signature is over, and the task that it is: a hash of that."""
+    whole = encoded("definition", payload)
+    return {
+        "name": name,
+        "text": signed("definition", payload, "requester"),
+        "signed": whole.hex(),
+        "task": hashlib.sha256(whole).hexdigest()[:32],
+    }
 
 
 def definitions() -> list[Json]:
-    numbers: Body = {
-        "floats": FLOATS,
-        "integers": INTEGERS,
-        "nested": [[], {}, [[1, 1.0, [True, None]]], {"b": {"a": []}}],
-    }
-    whole = definition(claim_window=604800)
+    """The same values in any form: whoever reads them signs nothing again."""
+    usual = json.dumps(definition())
+    numbers = {"floats": [0.0, -0.0, 1e-7, 1e22, 1.7976931348623157e308, 5e-324], "integers": [0, -1, 2**53 - 1]}
     return [
-        good("as usual", definition()),
-        good("numbers of every form", definition(training=TRAINING | numbers)),
-        good(
-            "characters of every kind",
-            definition(purpose=CHARACTERS, terms="\ud83d alone", training={"labels": [CHARACTERS]}),
-        ),
-        good("names in the order of code points", definition(training=dict.fromkeys(NAMES, 1))),
-        good("with spaces", definition(purpose="\u00e9 \U0001f600"), spaced),
-        good("numbers written otherwise", definition(), rewritten),
-        good("a name twice", definition(), doubled),
-        good("a whole number of seconds", whole, known=definition()),
-        good("a field more", definition(more="is not looked at"), known=definition()),
-        good("no budget", definition(settings=SETTINGS | {"budget": None, "max_norm": None})),
+        good("as usual", usual),
+        good("without spaces, in order", json.dumps(definition(), separators=(",", ":"), sort_keys=True)),
+        good("on many lines", json.dumps(definition(), indent=2) + "\r\n"),
+        good("numbers of every form", json.dumps(definition(training=TRAINING | numbers))),
+        good("numbers written otherwise", usual.replace("0.005", "5e-3").replace("604800.0", "6.0480E+5")),
+        good("a whole number of seconds", json.dumps(definition(claim_window=604800))),
+        good("characters as they are", json.dumps(definition(purpose=CHARACTERS), ensure_ascii=False)),
+        good("characters escaped", json.dumps(definition(purpose=CHARACTERS, training=ODD_NAMES))),
+        good("no budget", json.dumps(definition(settings=SETTINGS | {"budget": None, "max_norm": None}))),
         good(
             "whole numbers where fractions may be",
-            definition(settings=SETTINGS | {"clip": 2, "max_norm": 5, "budget": 7}),
+            json.dumps(definition(settings=SETTINGS | {"clip": 2, "max_norm": 5, "budget": 7})),
         ),
     ]
 
 
 def bad_definitions() -> list[Json]:
     """What `open` refuses, and by which name."""
-    fine = signed("definition", definition(), "requester")
+    payload = json.dumps(definition())
+    fine = signed("definition", payload, "requester")
+    end = fine.index("{") - 1  # of the signature
     cases: list[tuple[str, str, str]] = [
         ("nothing", "", "DocumentError"),
-        ("no JSON", "{", "DocumentError"),
-        ("a list", "[]", "DocumentError"),
-        ("a number", "7", "DocumentError"),
-        ("words after it", written(fine) + " more", "DocumentError"),
-        ("a raw control character", written(fine).replace("Tell", "Te\nll"), "DocumentError"),
-        (
-            "nested too deeply",
-            written(fine).replace('"rate": 0.005', '"rate": ' + "[" * 5000 + "]" * 5000),
-            "DocumentError",
-        ),
-        ("another kind", written(signed("order", definition(), "requester")), "DocumentError"),
-        ("no signature", written({"kind": "definition", "body": definition()}), "DocumentError"),
-        ("a signature that is no text", written(fine | {"signature": 7}), "DocumentError"),
-        ("a signature of odd digits", written(fine | {"signature": "abc"}), "DocumentError"),
-        ("a short signature", written(fine | {"signature": "ab" * 63}), "BadSignature"),
-        ("another signature", written(fine | {"signature": "00" * 64}), "BadSignature"),
-        ("signed by another", written(signed("definition", definition(), "somebody")), "BadSignature"),
-        ("another purpose", written(fine).replace("Tell", "Sell"), "BadSignature"),
-        ("a number in another form", written(fine).replace("604800.0", "604800"), "BadSignature"),
-        ("a body that is no table", written(fine | {"body": []}), "DocumentError"),
+        ("no header", payload, "DocumentError"),
+        ("no payload", fine[: end + 1], "DocumentError"),
+        ("a line end before its payload", fine[:end] + "\n" + fine[end + 1 :], "DocumentError"),
+        ("another header", fine.replace("crowdfl", "Crowdfl", 1), "DocumentError"),
+        ("a space before it", " " + fine, "DocumentError"),
+        ("another kind", signed("order", payload, "requester"), "DocumentError"),
+        ("no signature", f"crowdfl definition {payload}", "DocumentError"),
+        ("a signature with padding", fine[:end] + "==" + fine[end:], "DocumentError"),
+        ("a short signature", fine[: end - 1] + fine[end:], "DocumentError"),
+        ("a signature with a last letter that none has", fine[: end - 1] + "_" + fine[end:], "DocumentError"),
+        ("another signature", envelope("definition", payload, bytes(64)), "BadSignature"),
+        ("signed by another", signed("definition", payload, "somebody"), "BadSignature"),
+        ("signed as another kind", "crowdfl definition" + signed("order", payload, "requester")[13:], "BadSignature"),
+        ("another purpose", fine.replace("Tell", "Sell"), "BadSignature"),
+        ("a number in another form", fine.replace("604800.0", "604800"), "BadSignature"),
+        ("a space more", fine.replace(", ", ",  ", 1), "BadSignature"),
+        ("a space after it", fine + " ", "BadSignature"),
+    ]
+    payloads = [
+        ("no JSON", payload[:-1]),
+        ("words after it", payload + "more"),
+        ("a list", "[]"),
+        ("a number", "7"),
+        ("a byte order mark", "\ufeff" + payload),
+        ("a raw control character", payload.replace("Tell", "Te\nll")),
+        ("a number that is none", payload.replace("0.005", "NaN")),
+        ("a field more", json.dumps(definition(more="is refused"))),
+        ("a field less", json.dumps({name: value for name, value in definition().items() if name != "terms"})),
     ]
     wrong: list[tuple[str, Json]] = [
         ("purpose", 7),
@@ -218,14 +185,13 @@ def bad_definitions() -> list[Json]:
         ("claim_window", True),
         ("requester", "xyz"),
         ("arrays", [["w", [0]]]),
-        ("arrays", [["w", [2.0]]]),
+        ("arrays", [["w", [2.5]]]),
         ("arrays", [["w", [2]], ["w", [3]]]),
         ("arrays", [["w"]]),
         ("arrays", {"w": [2]}),
     ]
-    for name, value in wrong:
-        text = written(signed("definition", definition(**{name: value}), "requester"))
-        cases.append((f"{name} {json.dumps(value)}", text, "DocumentError"))
+    payloads += [(f"{name} {json.dumps(value)}", json.dumps(definition(**{name: value}))) for name, value in wrong]
+    cases += [(name, signed("definition", text, "requester"), "DocumentError") for name, text in payloads]
     return [{"name": name, "text": text, "error": error} for name, text, error in cases]
 
 
@@ -268,15 +234,16 @@ def cases(kind: str, body: Body, signer: str, changes: Iterable[tuple[str, Json]
     """A document, and what must be refused in its place."""
     fine = signed(kind, body, signer)
     bad = [
-        (f"{name} {json.dumps(value)}", written(signed(kind, body | {name: value}, signer)), "DocumentError")
+        (f"{name} {json.dumps(value)}", signed(kind, body | {name: value}, signer), "DocumentError")
         for name, value in changes
     ]
     bad += [
-        ("signed by another", written(signed(kind, body, "somebody")), "BadSignature"),
-        ("another task", written(fine).replace("0123", "3210", 1), "BadSignature"),
-        ("another kind", written(signed(f"{kind} 1", body, signer)), "DocumentError"),
+        ("a field more", signed(kind, body | {"more": 1}, signer), "DocumentError"),
+        ("signed by another", signed(kind, body, "somebody"), "BadSignature"),
+        ("another task", fine.replace("0123", "3210", 1), "BadSignature"),
+        ("another kind", signed(f"{kind}-", body, signer), "DocumentError"),
     ]
-    return {"text": written(fine), "bad": [{"name": name, "text": text, "error": error} for name, text, error in bad]}
+    return {"text": fine, "bad": [{"name": name, "text": text, "error": error} for name, text, error in bad]}
 
 
 MONEY = [
@@ -355,8 +322,9 @@ def problems() -> list[Json]:
 def document() -> Json:
     names = ("requester", "kgc", "sp", "participant", "somebody")
     return {
-        "about": "Documents as a participant reads them. `signed` is what the signature of a definition is over, `task` its "
-        "id. Keys are private Ed25519 keys; KGC signs appointments and certificates, SP receipts. docs/formats.md defines all.",
+        "about": "Documents as a participant reads them. `signed` is what the signature of a definition is over, in hex, and "
+        "`task` its id. Keys are private Ed25519 keys; KGC signs appointments and certificates, SP receipts. docs/formats.md "
+        "defines all.",
         "keys": {name: signing(name).private_bytes_raw().hex() for name in names},
         "definitions": definitions(),
         "bad": bad_definitions(),

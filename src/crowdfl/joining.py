@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdfl.documents.signed import Definition
+from crowdfl.documents.task_summary import task_summary
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.functions import (
     NOT_METRICS,
@@ -24,7 +25,6 @@ from crowdfl.learning.models.forms import ModelForm, dictionary_form
 from crowdfl.roles.participant.agent import Agent
 from crowdfl.roles.participant.messages import event_words
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.task_summary import described
 from crowdfl.settings import ParticipantSettings, from_millionths
 from crowdfl.text import html_table, in_notebook, printable_lines, text_table
 
@@ -152,7 +152,7 @@ class AcceptedInvitation:
     def look(self) -> str:
         """What the task is for, its terms, and who will read the model. Sends nothing about you."""
         with _opened(self) as person:
-            return printable_lines(described(person.look(), person.least_participants))
+            return printable_lines(task_summary(person.look(), person.least_participants))
 
 
 def join(
@@ -196,7 +196,7 @@ def _ask(person: Participant, path: Path, *, yes: bool) -> None:
     person.require_company(definition)  # no question about what is then refused
     if yes:
         return
-    words = printable_lines(described(definition, person.least_participants))
+    words = printable_lines(task_summary(definition, person.least_participants))
     if in_notebook() or sys.stdin is None or not sys.stdin.isatty():
         raise SettingsError(f'{words}\nIf you agree, write crowdfl.join("{path}", yes=True)')
     sys.stdout.write(f"{words}\n")

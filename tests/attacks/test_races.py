@@ -12,7 +12,7 @@ import pytest
 
 from crowdfl.errors import Conflict, CrowdFLError, DepositRefused, PaymentFailed
 from crowdfl.protocols.hardened.prirwd import LanesRequest, NonceRequest, rows_a_message
-from crowdfl.roles.ports import PaidClaim, PaymentState
+from crowdfl.roles.records import PaidClaim, PaymentState
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.payments import resolve_payment
 from tests.attacks.cheating import BUDGET, WEIGHTS, honest_uploads, paid_desk, sp_side

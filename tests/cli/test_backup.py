@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crowdfl.roles.ports import PaymentState, StoredPayment, StoredTask, payment_key
+from crowdfl.roles.records import PaymentState, StoredPayment, StoredTask, payment_key
 from crowdfl.services.http.auth import Tokens
 from crowdfl.storage import migrations
 from crowdfl.storage.database_copy import url_words
@@ -67,9 +67,9 @@ def test_a_payment_is_in_doubt_unless_the_role_has_not_run_since(
     assert (row["state"], row["key"]) == (state, WAITS.key)
     assert ("restored from a backup" in row["note"]) is (state == "unknown")
     store = opened(tmp_path / "again")
-    assert ("unreconciled" in store.memory(TASK)) is (state == "unknown")
+    assert store.task(TASK).unreconciled is (state == "unknown")
     assert call("sp", "reconcile", tmp_path / "again/settings.toml", TASK).code == 0
-    assert "unreconciled" not in store.memory(TASK)
+    assert not store.task(TASK).unreconciled
     store.close()
 
 
@@ -97,7 +97,7 @@ def test_a_restored_csp_is_sealed_unless_it_has_not_run_since(
     call("backup", made / "csp/settings.toml", tmp_path / "csp.backup")
     assert call("restore", tmp_path / "csp.backup", tmp_path / "again", *options).code == 0
     store = opened(tmp_path / "again")
-    assert ("restored" in store.memory(TASK)) is sealed
+    assert store.task(TASK).restored is sealed
     store.close()
 
 

@@ -12,8 +12,9 @@ import pytest
 from cryptography import x509
 
 from crowdfl.cli.task.views import template
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import PlainHttpRefused, ServiceUnavailable
-from crowdfl.roles.ports import DepositState, PaymentState, StoredDeposit, StoredPayment, StoredTask
+from crowdfl.roles.records import DepositState, PaymentState, StoredDeposit, StoredPayment, StoredTask
 from crowdfl.roles.requester import own_key
 from crowdfl.services import run as services
 from crowdfl.services.client import opening as requester_file
@@ -385,11 +386,12 @@ def posted(workspace, monkeypatch):
     """A requester's settings and a task that it has posted, with an SP that tells its key."""
     settings = workspace / "requester/settings.toml"
     blobs = FileBlobs(RequesterFile.read(settings).folder / "state")
-    definition = definition_of(own_key(blobs))
-    blobs.put(f"{definition.task}/definition", definition.sign(own_key(blobs)).encode())
+    text = definition_of(own_key(blobs)).sign(own_key(blobs))
+    task = Definition.open(text).task
+    blobs.put(f"{task}/definition", text.encode())
     told = RequesterFile.read(settings).settings.sp_key
     monkeypatch.setattr(requester_file, "SpClient", lambda _service: Sp(told))
-    return settings, definition.task
+    return settings, task
 
 
 class Sp:

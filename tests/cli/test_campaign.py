@@ -244,8 +244,7 @@ def test_everyone_took_part_in_every_round(campaign: Campaign):
         earned = [event["millionths"] for event in events(campaign, person, "rewarded")]
         assert events(campaign, person, "paid") == [{"event": "paid", "millionths": sum(earned)}]
         assert all(amount > 0 for amount in earned)
-        kept = json.loads((campaign.folder / f"person-{person}/rounds/1/receipt").read_text())
-        assert kept["kind"] == "receipt"
+        assert (campaign.folder / f"person-{person}/rounds/1/receipt").read_text().startswith("crowdfl receipt ")
 
 
 def test_what_a_participant_asks_later(campaign: Campaign):

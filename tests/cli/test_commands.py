@@ -75,7 +75,7 @@ sys.argv = ["crowdfl", *{words}]
 from crowdfl.cli.main import run
 run()
 """
-SERVERS = {"alembic", "fastapi", "prometheus_client", "psycopg", "sqlalchemy", "starlette", "structlog", "uvicorn"}
+SERVERS = {"alembic", "fastapi", "prometheus_client", "psycopg", "starlette", "structlog", "uvicorn"}
 
 
 @pytest.mark.second

@@ -8,7 +8,7 @@ import pytest
 import segno
 
 from crowdfl.documents.links import read_link
-from crowdfl.documents.signed import Invitation
+from crowdfl.documents.signed import Definition, Invitation
 from crowdfl.roles.requester import own_key
 from crowdfl.services.client import opening as requester_file
 from crowdfl.services.client.opening import RequesterFile
@@ -34,10 +34,11 @@ class Posted:
         self.shares, self.hardened = self.post(**SHARES), self.post(max_participants=6)
 
     def post(self, **settings) -> str:
-        definition = definition_of(self.key, **settings)
-        blobs = FileBlobs(self.own.folder / "state")
-        blobs.put(f"{definition.task}/definition", definition.sign(self.key).encode())
-        return definition.task
+        """A task's id."""
+        text = definition_of(self.key, **settings).sign(self.key)
+        task = Definition.open(text).task
+        FileBlobs(self.own.folder / "state").put(f"{task}/definition", text.encode())
+        return task
 
     def invite(self, task, folder, *more):
         """As a requester types it."""

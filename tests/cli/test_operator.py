@@ -148,7 +148,7 @@ def test_an_operator_cancels_a_task_and_everyone_can_read_why(office):
     assert [line[0] for line in office.doctor("sp")] == ["warn", "warn", "warn"]
     assert office("sp", "purge", task).code == 0
     assert office.about("sp")["held"].keys() == {"results"}
-    host.sp.store.memory(task)["end told kgc"] = b"1.0"
+    host.sp.store.change_task(task, kgc_told_end=1.0)
     assert office.about("sp")["not_told"] == ["CSP"]
     assert ("ok", "nothing secret of any task", "") in office.doctor("sp")
     assert office("sp", "purge", task, "--results").code == 0
@@ -182,7 +182,7 @@ def test_operators_of_csp_and_kgc_see_what_is_held_and_can_refuse(office):
 
 def test_doctor_says_what_is_past_its_life_or_of_unknown_tasks(office):
     """With what to do about it; looking changes nothing."""
-    office.disk.store("csp").memory(office.task)["first seen"] = b"0.0"
+    office.disk.store("csp").change_task(office.task, first_seen=0.0)
     office.disk.blobs("csp/keys").put("f" * 32 + ".csp", b"share")
     found = office.doctor("csp")
     assert [(verdict, said) for verdict, said, _ in found] == [

@@ -10,8 +10,8 @@ import pytest
 
 from crowdfl.cli.task import commands
 from crowdfl.cli.task.views import template
+from crowdfl.documents.task_summary import task_summary
 from crowdfl.roles.defining import defined
-from crowdfl.roles.task_summary import described
 from crowdfl.schema import settable
 from crowdfl.settings import TrainingSettings
 from tests.cli.program import call
@@ -138,7 +138,7 @@ class TestLook:
     """What whoever is invited is shown."""
 
     def test_sensors_windows_training_rounds_and_time_to_claim_are_said(self):
-        told = described(defined("task", tomllib.loads(SOFTMAX))[0], 5)
+        told = task_summary(defined("task", tomllib.loads(SOFTMAX))[0], 5)
         assert "Recorded: 6 channels (acceleration and rotation, three axes each), 50 samples a second" in told
         assert "a window is 100 samples, 2 s; labels: PEN, ABD, FEL, IR, ER, TRAP, ROW" in told
         assert (
@@ -164,8 +164,8 @@ class TestLook:
     def test_a_strangers_recipe_is_put_into_words(self, training, said):
         found = defined("task", tomllib.loads(SOFTMAX))[0]
         object.__setattr__(found, "training", {**found.training, **training})
-        assert said in described(found, 5)
+        assert said in task_summary(found, 5)
 
     def test_a_task_without_rewards_says_so(self):
         text = SOFTMAX.replace('budget = "36.00"', '# budget = "36.00"')
-        assert "Rewards: none" in described(defined("task", tomllib.loads(text))[0], 5)
+        assert "Rewards: none" in task_summary(defined("task", tomllib.loads(text))[0], 5)

@@ -27,11 +27,10 @@ from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.ports import DepositState, PaymentState, StoredPayment
+from crowdfl.roles.records import DepositState, PaymentState, StoredPayment, TaskState
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.roles.sp.deposits import Deposits
 from crowdfl.roles.sp.payments import resolve_payment
-from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.services import run, server
 from crowdfl.services.apps import sp_uploads as batches
 from crowdfl.services.apps.sp_uploads import Batches

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from safetensors import numpy as safetensors_numpy
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.documents.signed import open_document, participant_name
+from crowdfl.documents.signed import Receipt, participant_name
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.common.paid import MaskSeed
 from crowdfl.protocols.hardened.opening import CHUNK, OpenRequest
@@ -156,9 +156,9 @@ class Outcome:
                 counted = [(upload.who, upload.digest) for upload in store.uploads(self.task, number)]
                 assert sorted(self.names[who] for who, _ in counted) == sorted(self.names.values())
                 for person in self.people:
-                    receipt = open_document(person.get(f"rounds/{number}/receipt").decode(), "receipt", key)
-                    assert (receipt["who"], receipt["digest"]) in counted
-                    assert receipt["digest"] == hashlib.sha256(person.get(f"rounds/{number}/upload")).hexdigest()
+                    receipt = Receipt.open(person.get(f"rounds/{number}/receipt").decode(), key)
+                    assert (receipt.who, receipt.digest) in counted
+                    assert receipt.digest == hashlib.sha256(person.get(f"rounds/{number}/upload")).hexdigest()
                     assert not person.has(f"rounds/{number}/refused")
 
     def _check_money(self) -> None:

@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from crowdfl.roles.sp.rounds import TaskState
+from crowdfl.roles.records import TaskState
 from crowdfl.services.http.auth import Tokens
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.signing import signing_key

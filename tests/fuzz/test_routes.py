@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdfl.documents.signed import EnrolmentRequest, Invitation, sign_document
+from crowdfl.documents.envelope import Envelope
+from crowdfl.documents.signed import EnrolmentEnd, EnrolmentRequest, Invitation, Order
 from crowdfl.services.http.auth import ROLES
 from tests.fuzz.platform import SERVICES, Ask, digest
 from tests.fuzz.trial import JSON, NAMES, Form, changed_body, mutated, scaled
@@ -48,8 +49,8 @@ def good_bodies(platform):
     invitation = Invitation(task, "0", world.clock.now() + 1000).sign(world.requester.signing)
     request = EnrolmentRequest.of(task, invitation, person.keys.identity).sign(person.keys.signing)
     stranger = definition_of(world.receipts, window=7).sign(world.receipts)
-    order = sign_document("order", {"task": task, "action": "nothing", "at": 0}, world.requester.signing)
-    close = sign_document("close enrolment", {"task": "0" * 32}, world.requester.signing)
+    order = Order(task, "nothing", 0.0).sign(world.requester.signing)
+    close = EnrolmentEnd("0" * 32).sign(world.requester.signing)
     papers = {
         "definition": stored.definition,
         "appointment": stored.appointment,
@@ -98,27 +99,28 @@ def bodies(draw, platform, path):
 def signed_nonsense(draw, platform, body):
     """A form whose document says anything under a signature that stands: its owner's, or that of a broken KGC."""
     name = draw(st.sampled_from(sorted(body)))
-    if not isinstance(body[name], str) or not body[name].startswith("{"):
+    if not isinstance(body[name], str) or not body[name].startswith("crowdfl "):
         return draw(changed_body(body))
-    document = json.loads(body[name])
-    said = draw(changed_body(document["body"]))
+    _, usual, _, payload = body[name].split(" ", 3)
+    said = draw(changed_body(json.loads(payload)))
     if said.get("action") in ("cancel", "pause"):  # random text does not say so; a later example needs the round
         return body
     keys = {
         "certificate": platform.world.kgc.signing,
-        "request to enrol": platform.people[platform.open][0].keys.signing,
+        EnrolmentRequest.kind: platform.people[platform.open][0].keys.signing,
     }
-    key = keys.get(document["kind"], platform.world.requester.signing)
-    kind = draw(st.sampled_from([document["kind"]] * 4 + ["order"]) | NAMES)
+    key = keys.get(usual, platform.world.requester.signing)
+    kind = draw(st.sampled_from([usual] * 4 + ["order"]) | NAMES)
     return body | {name: _signed(kind, said, key)}
 
 
 def _signed(kind, body, key):
-    """A document; of a kind that cannot be written, with a signature that does not stand."""
+    """A document; of what cannot be signed, with a signature that does not stand."""
+    payload = json.dumps(body)
     try:
-        return sign_document(kind, body, key)
+        return Envelope.sign(kind, payload, key).text
     except UnicodeEncodeError:
-        return json.dumps({"kind": kind, "body": body, "signature": "00"})
+        return Envelope(kind, payload, bytes(64)).text
 
 
 @st.composite

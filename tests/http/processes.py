@@ -34,7 +34,7 @@ from crowdfl.services.server import running
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings, TaskSettings
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import write_private
-from crowdfl.storage.memory import MemoryBlobs
+from crowdfl.storage.blobs import MemoryBlobs
 from crowdfl.storage.signing import signing_key
 from crowdfl.web.console_app import add_pages
 from tests import subprocesses

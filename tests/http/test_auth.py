@@ -17,11 +17,11 @@ from crowdfl.errors import (
     SettingsError,
     TokenExpired,
 )
+from crowdfl.roles.ports import ManualClock
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Owner, Signer
 from crowdfl.services.http.auth import ROLES, Tokens
 from crowdfl.services.http.wire import new_token, token_digest
-from crowdfl.storage.memory import ManualClock
 from tests.http.world import definition_of
 
 PUBLIC = "public"

@@ -16,7 +16,7 @@ from crowdfl import LocalFederation, Update
 from crowdfl.crypto.blocks import from_ints, to_ints
 from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct, Unchecked
-from crowdfl.documents.signed import open_document
+from crowdfl.documents.signed import Receipt
 from crowdfl.errors import (
     BadSignature,
     Forbidden,
@@ -65,8 +65,8 @@ def test_a_campaign_over_tls_ends_with_the_model_and_paid_claims(platform):
         person.encrypt(1, update, 10)
         upload = person.blobs.get("rounds/1/upload")
         assert person.send(1)
-        receipt = open_document(person.blobs.get("rounds/1/receipt").decode(), "receipt", person.sp.key())
-        assert receipt["digest"] == hashlib.sha256(upload).hexdigest()
+        receipt = Receipt.open(person.blobs.get("rounds/1/receipt").decode(), person.sp.key())
+        assert receipt.digest == hashlib.sha256(upload).hexdigest()
 
     rewards = [wait_for(partial(person.open_reward, 1)) for person in people]
     assert PAID - 3 <= sum(rewards) <= PAID

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
-from crowdfl.documents.signed import sign_document
+from crowdfl.documents.signed import EnrolmentEnd, Order
 from crowdfl.errors import (
     Conflict,
     NotAuthenticated,
@@ -217,10 +217,7 @@ def test_a_requester_pauses_reads_the_books_and_cancels(world):
     sp = world.for_requester()
 
     def order(action):
-        sp.order(
-            task,
-            sign_document("order", {"task": task, "action": action, "at": world.clock.now()}, world.requester.signing),
-        )
+        sp.order(task, Order(task, action, world.clock.now()).sign(world.requester.signing))
         return sp.about(task)["status"]["state"]
 
     assert [order("pause"), order("resume"), order("cancel")] == ["paused", "running", "cancelled"]
@@ -244,7 +241,7 @@ def test_a_participant_leaves(world):
 def test_enrolment_closes_by_order(world):
     """The participants' bundle is gone: nobody else can join."""
     task = world.post()
-    order = sign_document("close enrolment", {"task": task}, world.requester.signing)
+    order = EnrolmentEnd(task).sign(world.requester.signing)
     kgc = KgcClient(world.service("kgc", world.owner("kgc")))
     kgc.close_enrolment(task, order)
     with pytest.raises(Exception, match="enrolment is closed"):

@@ -12,13 +12,13 @@ import httpx
 import pytest
 from structlog.testing import CapturingLogger
 
+from crowdfl.roles.ports import ManualClock
 from crowdfl.services.http import connections, tls
 from crowdfl.services.http.connections import ConnectionGate, LimitedListener, address_of, room_for
 from crowdfl.services.http.logs import Seldom
 from crowdfl.services.run import open_kgc
 from crowdfl.services.server import running
 from crowdfl.settings import KgcSettings
-from crowdfl.storage.memory import ManualClock
 
 
 class Listening:

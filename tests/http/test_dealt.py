@@ -19,8 +19,9 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.retry import Backoff
-from crowdfl.roles.ends import TaskEnds, Tombstone
+from crowdfl.roles.ends import TaskEnds
 from crowdfl.roles.holdings import KgcHoldings
+from crowdfl.roles.records import Tombstone
 from crowdfl.services.apps.csp import Preparations
 from crowdfl.services.client.breaker import PeerPatience, allow, seconds_left
 from crowdfl.services.client.peers import CspClient, KgcClient

@@ -14,14 +14,14 @@ import pytest
 import structlog
 
 from crowdfl.errors import Conflict, ServiceUnavailable, SettingsError
-from crowdfl.roles.ports import DepositState, StoredDeposit, StoredTask
+from crowdfl.roles.records import DepositState, StoredDeposit, StoredTask
 from crowdfl.roles.requester import own_key
 from crowdfl.services import tracing
 from crowdfl.services.client.peers import CspClient
 from crowdfl.services.http import logs
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import REQUEST_ID_HEADER, outgoing
-from crowdfl.storage.observed import ObservedStore
+from crowdfl.storage.sql import SqlStore
 from tests import subprocesses
 from tests.hosts import INITIAL_MODEL
 from tests.http.processes import serving, wait_for_round
@@ -49,8 +49,8 @@ def seen(tmp_path_factory, portal):
         secrets += [person.keys.signing.private, person.keys.reader.private, person.participant.blobs.get("bundle")]
         secrets += [person.participant.blobs.get("claim"), person.participant.blobs.get("rounds/1/reward")]
     secrets += [*bundles.values(), *uploads, *world.sp.store.seeds(task, 1).values()]
-    memory = world.csp.store.memory(task)
-    secrets += [memory[name] for name in memory if len(memory[name]) >= 16]
+    memories = world.csp.store.memories(task, 1, 2**30, 999) | world.csp.store.memories(task, 2, 2**30, 999)
+    secrets += [value for value in memories.values() if len(value) >= 16]
     amounts = [str(payment.amount) for payment in world.sp.store.payments(task)]
     secrets += [amount for amount in amounts if len(amount) >= 7]  # shorter ones are in any text
     yield _Seen(task, list(entries), records.lines, [one for one in secrets if one])
@@ -126,7 +126,7 @@ def test_no_secret_is_in_any_line(seen):
 def test_what_is_rolled_back_is_not_told(tmp_path):
     """An event is of something durable: neither of a transaction that failed, nor of a part of one that was undone."""
     told = []
-    store = ObservedStore(f"sqlite:///{tmp_path}/state.db", lambda event, **fields: told.append((event, fields)))
+    store = SqlStore(f"sqlite:///{tmp_path}/state.db", lambda event, **fields: told.append((event, fields)))
     store.create_tables()
     deposit = StoredDeposit("t", "first", 5, DepositState.PENDING, 0.0)
 
@@ -144,12 +144,12 @@ def test_what_is_rolled_back_is_not_told(tmp_path):
         with pytest.raises(Conflict):
             undone(lambda: store.add_deposit(deposit))
     store.add_task(StoredTask("t", "d", "a", "running"))  # again: it is there
-    store.set_state("t", "running")
-    store.set_state("t", "paused")
+    store.change_task("t", state="running")
+    store.change_task("t", state="paused")
     assert told == [("task added", {"task": "t"}), ("task paused", {"task": "t", "before": "running"})]
     heard: list[str] = []
     store.listeners.append(lambda event, **_: heard.append(event))
-    store.set_state("t", "running")
+    store.change_task("t", state="running")
     assert (heard, told[2:]) == (["task running"], [("task running", {"task": "t", "before": "paused"})])
     store.close()
 

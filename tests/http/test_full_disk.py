@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event, text
 
-from crowdfl.documents.signed import Invitation, participant_name
+from crowdfl.documents.signed import Definition, Invitation, participant_name
 from crowdfl.errors import StorageFull
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.participant.enrolment import enrol
@@ -140,7 +140,8 @@ def test_a_full_disk_stops_money_keys_and_enrolment_between_two_commits(disk, sm
     disk.free()
     sp.deposit(task, f"more-{made}", 1)
     assert len(small.sp.store.deposits(task)) == 2 + made
-    assert kgc.create_task(other.sign(small.requester.signing)).task == other.task
+    signed = other.sign(small.requester.signing)
+    assert kgc.create_task(signed).task == Definition.open(signed).task
     assert enrol(kgc_link, task, invited[used], keys, small.signing.public).certificate
     assert small.add_person(task)
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.documents.signed import Certificate, EnrolmentRequest, Invitation, sign_document
+from crowdfl.documents.signed import Certificate, EnrolmentRequest, Invitation, Order
 from crowdfl.protocols.claims import Claim
 from crowdfl.services.client.transport import Signer
 from tests.fuzz.platform import Answer, check_problem
@@ -144,7 +144,7 @@ def test_a_task_that_is_not_there(campaign, person):
 def test_papers_of_another_task_are_refused(campaign, person, other):
     """A certificate, an invitation and an order, each where it does not belong; each signed by whom it should."""
     world, (task, somebody, _) = campaign.world, other
-    certificate = Certificate(task, world.sp.participant(task, somebody.who).identity).sign(world.kgc.signing)
+    certificate = Certificate.of(task, world.sp.participant(task, somebody.who).identity).sign(world.kgc.signing)
     body = json.dumps({"certificate": certificate}).encode()
     assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/participants", body, None) == (400, "document-error")
     invitation = Invitation(task, "new", world.clock.now() + 10).sign(world.requester.signing)
@@ -152,7 +152,7 @@ def test_papers_of_another_task_are_refused(campaign, person, other):
     body = json.dumps({"invitation": invitation, "request": request}).encode()
     there = f"/v1/tasks/{campaign.task}/participants"
     assert refused(campaign, "POST", there, body, None, "kgc") == (403, "invitation-refused")
-    order = sign_document("order", {"task": task, "action": "cancel", "at": 0.0}, world.requester.signing)
+    order = Order(task, "cancel", 0.0).sign(world.requester.signing)
     body = json.dumps({"order": order}).encode()
     requester = world.owner("sp")
     assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/orders", body, requester) == (400, "document-error")
@@ -161,10 +161,10 @@ def test_papers_of_another_task_are_refused(campaign, person, other):
 def test_papers_signed_by_another_key_are_refused(campaign, person):
     """A certificate that KGC did not sign, an order that the requester did not."""
     world, stranger = campaign.world, SigningKey.fresh()
-    certificate = Certificate(campaign.task, world.sp.participant(campaign.task, person.who).identity).sign(stranger)
+    certificate = Certificate.of(campaign.task, world.sp.participant(campaign.task, person.who).identity).sign(stranger)
     body = json.dumps({"certificate": certificate}).encode()
     assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/participants", body, None) == (403, "bad-signature")
-    order = sign_document("order", {"task": campaign.task, "action": "cancel", "at": 0.0}, stranger)
+    order = Order(campaign.task, "cancel", 0.0).sign(stranger)
     body = json.dumps({"order": order}).encode()
     requester = world.owner("sp")
     assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/orders", body, requester) == (403, "bad-signature")

@@ -19,7 +19,7 @@ from crowdfl.errors import (
     UnknownTask,
 )
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.ports import PaymentState, StoredPayment
+from crowdfl.roles.records import PaymentState, StoredPayment
 from crowdfl.services.background.workers import Payouts
 from crowdfl.services.client.peers import SpClient
 from crowdfl.services.client.transport import Bearer, Signer

@@ -35,6 +35,7 @@ from crowdfl.errors import (
     TaskEnded,
 )
 from crowdfl.retry import Backoff
+from crowdfl.roles.ports import ManualClock
 from crowdfl.services.apps.ends import Survey
 from crowdfl.services.background.workers import Ticker
 from crowdfl.services.client.peers import CspClient, KgcClient
@@ -45,7 +46,6 @@ from crowdfl.services.run import open_csp, open_kgc
 from crowdfl.services.server import make_server, running
 from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings
 from crowdfl.storage.atomic import read_secret
-from crowdfl.storage.memory import ManualClock
 from crowdfl.storage.signing import signing_key
 from tests import subprocesses
 from tests.hosts import INITIAL_MODEL

@@ -3,12 +3,13 @@
 import pytest
 
 from crowdfl.errors import UnknownParticipant
+from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.sp.time import ClockWatch
 from crowdfl.services.client.transport import Signer
 from crowdfl.services.http import signatures
 from crowdfl.services.http.signatures import SKEW_SECONDS, ByParticipant
 from crowdfl.services.http.wire import DIGEST_HEADER
-from crowdfl.storage.memory import ManualClock, MemoryStore
+from crowdfl.storage.sql import SqlStore
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_a_clock_may_be_five_minutes_off(campaign, signer, away, status):
 def test_while_the_clock_is_in_doubt_nobody_is_refused_for_its_time(campaign, signer, away, status, monkeypatch):
     """By the right time, or by the wrong one that this service shows; whoever has another waits."""
     clock, target = campaign.world.clock, offset_of(campaign, "/offset")
-    watch = ClockWatch(clock, ManualClock().now, MemoryStore(), 300.0)
+    watch = ClockWatch(clock, ManualClock().now, SqlStore.in_memory(), 300.0)
     monkeypatch.setattr(campaign.world.sp.options, "watch", watch)
     assert watch.is_sure()
     headers = signer.headers("GET", target, b"", clock.now() + away)

@@ -14,13 +14,13 @@ import pytest
 
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.retry import Backoff
-from crowdfl.roles.ports import PaymentState
+from crowdfl.roles.ports import ManualClock
+from crowdfl.roles.records import PaymentState
 from crowdfl.roles.sp.time import confirm_clock
 from crowdfl.services.client.peers import CspClient, SpClient
 from crowdfl.services.client.transport import Bearer, Link
 from crowdfl.services.http.auth import Tokens
 from crowdfl.storage.atomic import write_private
-from crowdfl.storage.memory import ManualClock
 from crowdfl.storage.sql import SqlStore
 from tests import subprocesses
 from tests.http.processes import PATIENCE, Site, site, until

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.documents.signed import open_document
+from crowdfl.documents.signed import Receipt
 from crowdfl.errors import (
     AlreadyCounted,
     BadSignature,
@@ -44,16 +44,10 @@ def test_a_receipt_says_what_was_taken_and_is_signed_by_sp(campaign, person):
     task = campaign.task
     upload = person.update()
     receipt = person.sp.upload(task, 1, upload)
-    expected = {
-        "task": task,
-        "round": 1,
-        "who": person.who,
-        "digest": hashlib.sha256(upload).hexdigest(),
-        "late": False,
-    }
-    assert open_document(receipt, "receipt", person.sp.key()) == expected
+    expected = Receipt(task, 1, person.who, hashlib.sha256(upload).hexdigest(), late=False)
+    assert Receipt.open(receipt, person.sp.key()) == expected
     with pytest.raises(BadSignature):
-        open_document(receipt, "receipt", SigningKey.fresh().public)
+        Receipt.open(receipt, SigningKey.fresh().public)
 
 
 def test_other_bytes_of_the_same_participant_are_refused(campaign, person):
@@ -189,8 +183,8 @@ def test_uploads_at_once_share_batches_and_each_gets_its_own_receipt(campaign):
         if number == 3:
             assert isinstance(future.exception(), Truncated)
         else:
-            receipt = open_document(future.result(), "receipt", person.sp.key())
-            assert (receipt["who"], receipt["digest"]) == (person.who, hashlib.sha256(upload).hexdigest())
+            receipt = Receipt.open(future.result(), person.sp.key())
+            assert (receipt.who, receipt.digest) == (person.who, hashlib.sha256(upload).hexdigest())
     assert sum(groups) == 8
     assert max(groups) > 1
 

@@ -21,7 +21,7 @@ from crowdfl.retry import Backoff
 from crowdfl.roles.ends import TaskEnds
 from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.ports import Blobs
+from crowdfl.roles.ports import Blobs, ManualClock
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
@@ -35,8 +35,7 @@ from crowdfl.services.run import around_step
 from crowdfl.services.tracing import TracedRounds
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalHost
-from crowdfl.storage.memory import ManualClock, MemoryBlobs
-from crowdfl.storage.observed import ObservedStore
+from crowdfl.storage.blobs import MemoryBlobs
 from crowdfl.storage.sql import SqlStore
 from tests.hosts import INITIAL_MODEL, FileDisk, small_definition, test_tools
 
@@ -250,7 +249,7 @@ class ObservedDisk(ServersDisk):
 
     def open_store(self, role: str, url: str) -> SqlStore:
         """As `open_sp` and the others do it."""
-        return ObservedStore(url, logs.events(role))
+        return SqlStore(url, logs.events(role))
 
 
 class ObservedWorld(World):

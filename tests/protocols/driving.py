@@ -74,6 +74,10 @@ def converse(step: Generator[bytes, Reply, Any], answer: Callable[[bytes], bytes
     return run_exchange(step, ask_directly(answer))
 
 
+Memory = dict[tuple[int, str, str], bytes]
+"""What CSP remembers, by round, participant and name."""
+
+
 class Answering(Protocol):
     """Whoever answers requests."""
 
@@ -85,7 +89,7 @@ class Keeping:
     """CSP with its replies kept, as the role keeps them: the same request gets the same bytes."""
 
     csp: CspProtocol
-    memory: dict[str, bytes] = field(default_factory=dict)
+    memory: Memory = field(default_factory=dict)
     kept: dict[bytes, bytes] = field(default_factory=dict)
 
     def answer(self, request: bytes) -> bytes:
@@ -102,20 +106,19 @@ class Keeping:
 class Draft:
     """CSP's memory during one request: what is reserved is durable at once, what is kept only with the reply."""
 
-    memory: dict[str, bytes]
-    kept: dict[str, bytes] = field(default_factory=dict)
+    memory: Memory
+    kept: Memory = field(default_factory=dict)
+    restored: bool = False
 
-    def get(self, name: str) -> bytes | None:
-        """What is known by this name."""
-        return self.kept.get(name, self.memory.get(name))
+    def get(self, name: str, number: int = 0, who: str = "") -> bytes | None:
+        key = number, who, name
+        return self.kept.get(key, self.memory.get(key))
 
-    def keep(self, name: str, value: bytes) -> None:
-        """With the reply."""
-        self.kept[name] = value
+    def keep(self, name: str, value: bytes, number: int = 0, who: str = "") -> None:
+        self.kept[number, who, name] = value
 
-    def reserve(self, name: str, value: bytes) -> bytes:
-        """At once."""
-        return self.memory.setdefault(name, value)
+    def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
+        return self.memory.setdefault((number, who, name), value)
 
 
 @dataclass

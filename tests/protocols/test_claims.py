@@ -222,11 +222,10 @@ def test_an_attestation_of_another_claim_is_refused(sides):
 def test_a_reward_outside_its_budget_is_not_attested(sides, amount):
     """Whatever CSP has kept, and though the mask makes that amount; the budget itself is."""
     own, fraction = claim_of(sides, "p0"), sides.sp._shape.widths().fraction
-    n, name = int(sides.dealer.task.public.n), "round 1 reward p0"
-    kept = sides.csp._memory.get(name)
+    n, kept = int(sides.dealer.task.public.n), sides.csp._memory.get("reward", 1, "p0")
     width = sides.sp.party.public.plaintext_bytes
     masked = ((amount << fraction) + own.masks[0]) % n
-    sides.csp._memory.keep(name, kept[:-width] + masked.to_bytes(width, "big"))
+    sides.csp._memory.keep("reward", kept[:-width] + masked.to_bytes(width, "big"), 1, "p0")
     for claimed in {max(0, amount), 0, own.amounts[0]} - {BUDGET}:
         with pytest.raises(WrongAmount):
             sides.csp.answer(signed(sides, "p0", amounts=(claimed, own.amounts[1])))

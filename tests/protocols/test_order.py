@@ -121,7 +121,7 @@ def test_a_round_that_has_ended_or_does_not_exist_is_answered_no_more(round_, to
         request = replace(round_.message(place), round_number=number).to_bytes()
         refused(round_.csp_at(place), request, RoundsExhausted)
     csp = round_.csp_at(place)
-    csp.memory["round 1 ended"] = b""
+    csp.memory[1, "", "ended"] = b""
     refused(csp, round_.requests[place], RoundEnded, "CSP has ended round 1")
     assert csp.answer(replace(round_.message(0), round_number=2).to_bytes())
 
@@ -282,7 +282,7 @@ def test_a_failure_after_an_opening_ends_the_round(hidden, failing, name):
         assert str(refusal.value) == ENDED
         assert refusal.value.__context__ is None or refusal.value.__suppress_context__
     fresh = sorted(set(csp.memory) - set(hidden.before[place]))
-    assert [name.split()[2] for name in fresh] == ["asked", "ended"]
+    assert [name.split()[0] for _, _, name in fresh] == ["asked", "ended"]
     for message in map(hidden.message, range(4)):
         assert csp.answer(replace(message, round_number=2).to_bytes())
 

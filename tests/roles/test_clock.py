@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from crowdfl.errors import ClockInDoubt, CrowdFLError
+from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.sp.time import ClockWatch, confirm_clock
-from crowdfl.storage.memory import ManualClock, MemoryStore
+from crowdfl.storage.sql import SqlStore
 from tests.hosts import Desk
 
 BOUND = 300.0
@@ -19,7 +20,7 @@ class Machine:
 
     clock: ManualClock = field(default_factory=lambda: ManualClock(10.0**9))
     steady: ManualClock = field(default_factory=lambda: ManualClock(17.0))
-    store: MemoryStore = field(default_factory=MemoryStore)
+    store: SqlStore = field(default_factory=SqlStore.in_memory)
     told: list[bool] = field(default_factory=list)
     peers: dict[str, float] = field(default_factory=dict)  # what time each says that it is, when it is asked
     running: list[ClockWatch] = field(default_factory=list)
@@ -195,7 +196,7 @@ def test_the_time_is_noted_now_and_then():
     watch, notes = machine.watch(), set()
     for _ in range(100):
         watch.note()
-        notes.add(machine.store.memory("clock")["seen"])
+        notes.add(machine.store.clock_notes().seen)
         machine.wait(1.0)
     assert len(notes) == 2
 

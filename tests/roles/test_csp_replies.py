@@ -65,14 +65,12 @@ def test_a_request_that_nothing_was_computed_with_is_repeated(desk):
     twice = {request for request in desk.away.asked if desk.away.asked.count(request) > 1}
     assert len(twice) == 1
     assert is_about_distances(twice.pop())
-    assert not any(name.startswith("used reply") for name in desk.sp.store.memory(desk.task))
+    assert desk.sp.store.replies(desk.task, 1) == {}
 
 
 def test_a_reply_that_was_kept_and_not_used_is_used(desk):
-    """As after a crash in between, and after an update from a version that recorded nothing."""
-    memory = desk.sp.store.memory(desk.task)
-    for name in [name for name in memory if name.startswith("used reply")]:
-        del memory[name]
+    """As after a crash in between."""
+    desk.sp.store.forget_replies(desk.task, 1)
     before = len(desk.away.asked)
     desk.sp = desk.new_sp()
     desk.run()

@@ -9,7 +9,7 @@ from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.restored import mark_restored_csp
 from crowdfl.roles.sp.holdings import SpHoldings
 from crowdfl.settings import TaskSettings
-from crowdfl.storage.memory import MemoryBlobs
+from crowdfl.storage.blobs import MemoryBlobs
 from tests.chained import DEALT, ChainedProfile
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, Desk, small_definition
 
@@ -85,8 +85,7 @@ def test_kgc_deals_a_file_to_its_own_server_and_for_rounds_that_there_are(tmp_pa
     """The source stays until both have theirs."""
     desk = Desk(tmp_path, **TASK)
     other = small_definition(TaskSettings.of(**SMALL_TASK | TASK | {"rounds": 2}))
-    signed = desk.requester._complete(other, b"")
-    task = desk.kgc.create_task(signed.sign(desk.requester.signing)).task
+    task = desk.kgc.create_task(desk.requester._signed(other, b"")).task
     assert (len(desk.kgc.dealt(task, "sp", 1)), len(desk.kgc.dealt(task, "csp", 2))) == (DEALT["sp"], DEALT["csp"])
     assert desk.kgc.dealt(task, "csp", 1) == desk.kgc.dealt(task, "csp", 1) != desk.kgc.dealt(task, "csp", 2)
     for number in (0, 3, -1):
@@ -204,8 +203,8 @@ def test_what_is_dealt_is_counted_and_erased_with_the_task(desk):
 def test_the_source_is_counted_and_erased_with_the_task(desk):
     """A task that nobody takes over keeps it until its end, or until it is swept."""
     holdings = KgcHoldings(desk.kgc.store, desk.kgc.bundles)
-    definition = desk.requester._complete(small_definition(TaskSettings.of(**SMALL_TASK | TASK | {"rounds": 2})), b"")
-    task = desk.kgc.create_task(definition.sign(desk.requester.signing)).task
+    other = small_definition(TaskSettings.of(**SMALL_TASK | TASK | {"rounds": 2}))
+    task = desk.kgc.create_task(desk.requester._signed(other, b"")).task
     assert holdings.held()[task]["key shares"] == 5
     holdings.erase(task)
     assert task not in holdings.held()
@@ -219,7 +218,7 @@ def test_a_task_that_ends_while_csp_fetches_leaves_nothing_there(tmp_path, profi
     """The last file may have come after the end was heard."""
     desk = Desk(tmp_path, **TASK)
     task, bundles = desk.task, desk.csp.bundles
-    desk.csp.store.memory(task).pop("sole holder")
+    desk.csp.store.change_task(task, sole_holder=False)
     for number in (1, 2, 3):
         bundles.delete(f"{task}.dealt.{number}")
 
@@ -228,7 +227,7 @@ def test_a_task_that_ends_while_csp_fetches_leaves_nothing_there(tmp_path, profi
 
         def dealt(self, _task, number):
             """As if it were dealt."""
-            desk.csp.store.set_state(task, "ended")
+            desk.csp.store.change_task(task, state="ended")
             return bytes(DEALT["csp"])
 
         def acknowledge(self, _task):

@@ -1,38 +1,82 @@
-"""What a task's id covers: settings of one profile change no other profile's tasks."""
+"""A task's id is a hash of what its requester signed: whatever it names makes another task."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.signed import Definition
+from crowdfl.errors import BadSignature, DocumentError
 from crowdfl.settings import TaskSettings
 from tests.hosts import small_definition
 
-NEW = {"rule", "check", "max_norm"}
+KEY = SigningKey.fresh()
 
 
-@pytest.mark.parametrize("profile", ["hardened", "paper"])
-def test_the_id_of_a_task_does_not_know_the_settings_of_shares(profile):
-    """It is what it was before there were any."""
-    definition = small_definition(TaskSettings(profile=profile))
-    assert not NEW & definition.body()["settings"].keys()
-    assert small_definition(TaskSettings(profile=profile, rule="distance")).task == definition.task
+def definition(**settings) -> Definition:
+    return replace(small_definition(TaskSettings(**settings)), requester=KEY.public)
 
 
-def test_the_id_of_a_task_of_shares_covers_them():
-    """Each of them makes another task."""
-    plain = TaskSettings(profile="shares")
-    others = [plain.changed(rule="gate"), plain.changed(check="none"), plain.changed(max_norm=3.0)]
-    assert small_definition(plain).body()["settings"].keys() >= NEW
-    assert len({small_definition(settings).task for settings in (plain, *others)}) == 4
+def opened(body: dict) -> Definition:
+    """Whatever a requester signs."""
+    return Definition.open(Envelope.sign("definition", json.dumps(body), KEY).text)
 
 
-@pytest.mark.parametrize("settings", [{"profile": "hardened"}, {"profile": "shares", "rule": "none", "max_norm": 4.5}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"profile": "hardened", "clip": 16, "window": 60, "budget": "36.00", "lanes": None},
+        {"profile": "shares", "rule": "none", "max_norm": 4.5, "server_step": "fedadam", "budget": 36},
+    ],
+)
 def test_a_signed_definition_is_read_as_it_was_written(settings):
-    """With the same id."""
-    key = SigningKey.fresh()
-    definition = replace(small_definition(TaskSettings(**settings)), requester=key.public)
-    found = Definition.open(definition.sign(key))
-    assert found == definition
-    assert found.task == definition.task
+    """And made twice, it is the same task."""
+    found = Definition.open(definition(**settings).sign(KEY))
+    assert replace(found) == definition(**settings)
+    assert found.task == Definition.open(definition(**settings).sign(KEY)).task
+    assert (definition().task, replace(found, purpose="another").task) == ("", "")
+
+
+def test_every_setting_makes_another_task():
+    """Also one that says what would have been the default."""
+    adam = {"profile": "shares", "server_step": "fedadam"}
+    changes = [{"rule": "gate"}, {"check": "none"}, {"max_norm": 3.0}, {"clip": 16}, {"server_rate": 0.5}]
+    ids = {Definition.open(definition(**adam, **change).sign(KEY)).task for change in ({}, *changes)}
+    assert len(ids) == 1 + len(changes)
+
+
+def test_a_definition_names_every_setting():
+    """No reader fills in what another would not."""
+    body = definition().body()
+    del body["settings"]["server_floor"]
+    with pytest.raises(DocumentError, match="does not say server_floor"):
+        opened(body)
+
+
+def test_settings_out_of_bounds_are_refused_by_name():
+    body = definition(profile="shares", server_step="fedavgm").body()
+    body["settings"]["server_rate"] = 1e9
+    with pytest.raises(DocumentError, match="server_rate"):
+        opened(body)
+
+
+def test_what_json_cannot_hold_is_not_signed():
+    """Two readers might take it for two things."""
+    for training in ({"rate": float("nan")}, {"rate": 1j}, {"name": "\ud800"}):
+        with pytest.raises(DocumentError):
+            replace(definition(), training=training).sign(KEY)
+
+
+@pytest.mark.parametrize("payload", ['{"rate": 1, "rate": 2}', '{"rate": 1e999}', '{"rate": 7%s}' % ("0" * 40), "NaN"])
+def test_what_two_readers_could_take_for_two_things_is_refused(payload):
+    body = definition().body() | {"training": "here"}
+    text = json.dumps(body).replace('"here"', payload)
+    with pytest.raises(DocumentError, match="JSON of plain values"):
+        Definition.open(Envelope.sign("definition", text, KEY).text)
+
+
+def test_a_definition_of_another_s_key_is_refused():
+    with pytest.raises(BadSignature):
+        Definition.open(definition().sign(SigningKey.fresh()))

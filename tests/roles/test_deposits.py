@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from crowdfl.errors import Conflict, DepositRefused, SettingsError, TaskNotRunning, UnknownDeposit, UnknownTask
-from crowdfl.roles.ports import DepositState
+from crowdfl.roles.records import DepositState
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER
 from tests.hosts import Desk, small_definition
 

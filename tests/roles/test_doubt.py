@@ -6,17 +6,17 @@ import pytest
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import ClockInDoubt, NotAuthenticated, NotReady, UnknownParticipant
-from crowdfl.roles.ends import Tombstone
 from crowdfl.roles.participant.claims import ClaimTime
 from crowdfl.roles.participant.participant import Participant
+from crowdfl.roles.ports import ManualClock
+from crowdfl.roles.records import Tombstone
 from crowdfl.roles.sp.cancel import cancel_task
-from crowdfl.roles.sp.core import EPOCH, TrustedLedgerPorts
+from crowdfl.roles.sp.core import TrustedLedgerPorts
 from crowdfl.roles.sp.ends import SpEnds
 from crowdfl.roles.sp.holdings import SpHoldings
 from crowdfl.roles.sp.round_steps import rewards_name
 from crowdfl.roles.sp.time import OperatorClock, confirm_clock
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
-from crowdfl.storage.memory import ManualClock
 from tests.roles.test_clock import BOUND, WatchingDesk
 from tests.roles.test_clock import desk as desk  # noqa: PLC0414 -- a fixture
 
@@ -174,7 +174,7 @@ def test_an_sp_that_was_restored_during_the_training_gets_the_upload(desk, refus
     monkeypatch.setattr(desk.sp_link, "send", sending, raising=False)
 
     def training(arrays, _settings, _round=0):
-        desk.sp.store.memory(desk.task)[EPOCH] = b"another"
+        desk.sp.store.change_task(desk.task, epoch="another")
         return arrays, 5
 
     assert person.step(training) is True

@@ -1,12 +1,12 @@
 """Enrolment: nobody gets a certificate that binds a key they do not own, and no request serves where it was not signed for."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to
-from crowdfl.documents.signed import Certificate, EnrolmentRequest, participant_name, sign_document
+from crowdfl.documents.envelope import Envelope
+from crowdfl.documents.signed import Certificate, EnrolmentRequest, participant_name
 from crowdfl.errors import BadSignature, DocumentError, InvalidKey, InvitationRefused, SealBroken, Truncated
 from crowdfl.protocols.profile import Identity, ParticipantKeys
 from crowdfl.roles.participant.enrolment import Enrolled, enrol, enrolment_context
@@ -92,24 +92,22 @@ def test_a_request_of_one_task_does_not_serve_in_another(desk, invitation, victi
 def test_a_signature_for_another_purpose_is_not_a_request(desk, invitation):
     """Phones sign other documents too."""
     me = new_keys()
-    body = json.loads(EnrolmentRequest.of(desk.task, invitation, me.identity).sign(me.signing))["body"]
-    for kind in ("enrolment", "receipt", "certificate"):
-        with pytest.raises(DocumentError, match="where a request to enrol is expected"):
-            desk.kgc.enrol(desk.task, invitation, sign_document(kind, body, me.signing))
-    signature = json.loads(sign_document("order", body, me.signing))["signature"]
+    *_, payload = EnrolmentRequest.of(desk.task, invitation, me.identity).sign(me.signing).split(" ", 3)
+    for kind in ("receipt", "certificate"):
+        with pytest.raises(DocumentError, match="where a enrolment-request is expected"):
+            desk.kgc.enrol(desk.task, invitation, Envelope.sign(kind, payload, me.signing).text)
+    signature = Envelope.sign("order", payload, me.signing).signature
     with pytest.raises(BadSignature):
-        desk.kgc.enrol(
-            desk.task, invitation, json.dumps({"kind": "request to enrol", "body": body, "signature": signature})
-        )
+        desk.kgc.enrol(desk.task, invitation, Envelope(EnrolmentRequest.kind, payload, signature).text)
     assert can_be_used(desk, invitation)
 
 
 def test_a_key_that_nothing_can_be_sealed_to_uses_no_invitation_up(desk, invitation):
     """Of low order, or not a key."""
     me = new_keys()
-    for reading in (bytes(32), b"short"):
+    for reading, error in ((bytes(32), InvalidKey), (b"short", DocumentError)):
         request = request_for(desk, invitation, me.signing.public, reading).sign(me.signing)
-        with pytest.raises(InvalidKey):
+        with pytest.raises(error):
             desk.kgc.enrol(desk.task, invitation, request)
     assert can_be_used(desk, invitation)
 
@@ -130,17 +128,17 @@ class Lying:
 
     def enrol(self, task, invitation, request):
         """Sealed as it should be."""
-        return self._answer.seal(EnrolmentRequest.open(request))
+        return self._answer.seal(EnrolmentRequest.open_own(request))
 
 
 def test_a_participant_refuses_a_certificate_that_is_not_its_own(desk, invitation):
     """Of other keys, of another task, or of another KGC."""
     me = new_keys()
     other = replace(me.identity, reading=ReaderKey.fresh().public)
-    for certificate in (Certificate(desk.task, other), Certificate("0" * 32, me.identity)):
+    for certificate in (Certificate.of(desk.task, other), Certificate.of("0" * 32, me.identity)):
         with pytest.raises(DocumentError, match="than it was asked to"):
             enrol(Lying(certificate, desk.signing), desk.task, invitation, me, desk.signing.public)
-    lying = Lying(Certificate(desk.task, me.identity), SigningKey.fresh())
+    lying = Lying(Certificate.of(desk.task, me.identity), SigningKey.fresh())
     with pytest.raises(BadSignature):
         enrol(lying, desk.task, invitation, me, desk.signing.public)
 
@@ -158,7 +156,7 @@ def test_an_answer_that_ends_early_is_named(desk, invitation, opened):
 def test_a_certificate_under_another_name_is_refused(desk, server):
     """A name follows from the signing key, whatever KGC was made to sign."""
     me, taken = new_keys(), desk.crowd[0].keys.who
-    certificate = Certificate(desk.task, replace(me.identity, who=taken)).sign(desk.signing)
+    certificate = Certificate.of(desk.task, replace(me.identity, who=taken)).sign(desk.signing)
     with pytest.raises(DocumentError, match="somebody else than the owner of its signing key"):
         getattr(desk, server).enrol(desk.task, certificate)
     desk.run()  # CSP is told of those who joined

@@ -16,8 +16,8 @@ from crowdfl.errors import (
     UnknownParticipant,
     UnknownTask,
 )
+from crowdfl.roles.records import RoundState, TaskState
 from crowdfl.roles.sp.aggregators import upload_name
-from crowdfl.roles.sp.rounds import RoundState, TaskState
 from crowdfl.roles.sp.uploads import PendingUpload
 from tests.hosts import Desk
 
@@ -82,7 +82,7 @@ def test_what_holds_for_all_is_told_to_all(desk):
     assert {type(outcome) for outcome in sp.receive_all(desk.task, 2, everyone)} == {NotReady}
     sp.store.put_round(desk.task, replace(sp.store.round(desk.task, 1), state=RoundState.CLOSED))
     assert {type(outcome) for outcome in sp.receive_all(desk.task, 1, everyone)} == {RoundNotOpen}
-    sp.store.set_state(desk.task, TaskState.CANCELLED)
+    sp.store.change_task(desk.task, state=TaskState.CANCELLED)
     assert {type(outcome) for outcome in sp.receive_all(desk.task, 1, everyone)} == {TaskNotRunning}
     assert sp.store.uploads(desk.task, 1) == []
     with pytest.raises(UnknownTask):

@@ -3,12 +3,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.errors import LedgerConflict, NotEnoughMoney, SettingsError
+from crowdfl.roles.records import Movement
 from crowdfl.roles.sp.ledger import (
     ESCROW,
     REQUESTER,
     REWARDS,
     Ledger,
-    Movement,
     earned_account,
     participant_account,
     round_account,

@@ -13,7 +13,7 @@ from crowdfl.roles.limits import SpQuotas, TaskBounds
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalHost
-from crowdfl.storage.memory import MemoryBlobs
+from crowdfl.storage.blobs import MemoryBlobs
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
 
 BOUNDS = TaskBounds(rounds=10, claim_window=1000.0, days=1.0)

@@ -1,13 +1,13 @@
 """A participant's own affairs: randomizers made while idle, receipts that prove something, deadlines told."""
 
 import hashlib
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.documents.signed import sign_document
+from crowdfl.documents.signed import Receipt
 from crowdfl.errors import (
     BadSignature,
     DocumentError,
@@ -44,8 +44,8 @@ class Signing:
     def send(self, task, number, keys, upload):
         """SP's, with a receipt."""
         entry = self._desk.sp.upload(task, number, keys.who, upload)
-        body = {"task": task, "round": number, "who": entry.who, "digest": entry.digest, "late": entry.late}
-        return sign_document("receipt", body | self._change, self._key)
+        receipt = Receipt(task, number, entry.who, entry.digest, entry.late)
+        return replace(receipt, **self._change).sign(self._key)
 
     def __getattr__(self, name):
         return getattr(self._desk.sp_link, name)
@@ -125,8 +125,8 @@ def test_a_signed_receipt_is_checked_and_kept(desk):
     person.on_event = lambda what, details: said.append((what, dict(details)))
     desk.run()
     person.step(train)
-    kept = json.loads(person.blobs.get("rounds/1/receipt"))["body"]
-    assert kept["digest"] == hashlib.sha256(person.blobs.get("rounds/1/upload")).hexdigest()
+    kept = Receipt.open(person.blobs.get("rounds/1/receipt").decode(), key.public)
+    assert kept.digest == hashlib.sha256(person.blobs.get("rounds/1/upload")).hexdigest()
     assert ("uploaded", {"round": 1, "bytes": len(person.blobs.get("rounds/1/upload")), "late": False}) in said
 
 

@@ -78,7 +78,7 @@ def test_a_round_that_csp_has_ended_is_given_up_at_once(desk: Desk, monkeypatch)
     ended_round(desk, monkeypatch)
     status = desk.sp.status(desk.task)
     assert [entry["state"] for entry in status["rounds"]] == ["aborted", "open"]
-    assert status["balances"]["round 1"] == 0
+    assert desk.sp.ledger(desk.task).balance("round 1") == 0
     for who in (None, desk.crowd[0].keys.who):
         with pytest.raises(NotReady):
             desk.sp.publication(desk.task, 1, who)

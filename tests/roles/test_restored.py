@@ -8,11 +8,10 @@ import pytest
 from sqlalchemy import delete
 
 from crowdfl.errors import AlreadyPaid, NotReady, OutOfTurn, RoundEnded, TooLate
-from crowdfl.roles.ports import PaymentState, StoredPayment
+from crowdfl.roles.records import PaymentState, RoundState, StoredPayment, StoredTask
 from crowdfl.roles.restored import mark_restored_csp, mark_restored_sp, reconcile
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.payments import resolve_payment
-from crowdfl.roles.sp.rounds import RoundState
 from crowdfl.storage import tables
 from crowdfl.storage.database import writing
 from crowdfl.storage.database_copy import copy_database
@@ -355,9 +354,7 @@ def test_without_the_mark_a_csp_would_answer_again(desk: Desk):
     play(desk)
     first = answer(desk.task, shown[0])
     backup.restore()
-    for name in list(desk.csp.store.memory(desk.task)):
-        if name == "restored":
-            del desk.csp.store.memory(desk.task)[name]
+    desk.csp.store.change_task(desk.task, restored=False)
     assert desk.csp.answer(desk.task, shown[0]) != first
 
 
@@ -389,5 +386,5 @@ def test_rewards_that_a_restored_csp_still_holds_stay_claimable(desk: Desk):
 def test_a_task_made_after_the_restore_is_as_any_other(desk: Desk):
     """The marks are of the tasks in the backup."""
     Backup(desk, "csp").restore()
-    assert desk.csp.store.memory("b" * 32).get("restored") is None
-    assert desk.csp.store.memory(desk.task).get("restored") == b""
+    desk.csp.store.add_task(StoredTask("b" * 32, "definition", "appointment", "open"))
+    assert {stored.task for stored in desk.csp.store.tasks() if stored.restored} == {desk.task}

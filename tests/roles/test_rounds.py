@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.errors import RoundNotOpen, TooLate
-from crowdfl.roles.sp.rounds import Round, RoundState
+from crowdfl.roles.records import Round, RoundState
 from crowdfl.settings import TaskSettings
 
 DISCARD = TaskSettings(window=100, grace=50, strategy="discard", max_participants=5)

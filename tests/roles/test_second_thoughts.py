@@ -9,7 +9,8 @@ import pytest
 
 from crowdfl.errors import MasksDoNotFit, NotReady, SettingsError, TooLate
 from crowdfl.roles.csp import Csp
-from crowdfl.roles.ports import KgcPeer, PaymentState, StoredPayment, payment_key
+from crowdfl.roles.ports import KgcPeer
+from crowdfl.roles.records import PaymentState, StoredPayment, payment_key
 from crowdfl.roles.restored import forgotten_payments, mark_restored_csp, reconcile
 from tests.attacks.cheating import honest_uploads
 from tests.hosts import Desk, FileDisk

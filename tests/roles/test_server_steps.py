@@ -3,11 +3,7 @@
 import numpy as np
 import pytest
 
-from crowdfl.documents.signed import Definition
-from crowdfl.errors import DocumentError
-from crowdfl.learning.models.shape import ModelShape
 from crowdfl.learning.oracle import PlainStep
-from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalFederation, Update
 from tests.hosts import ONE, Desk
 
@@ -99,29 +95,3 @@ def test_without_a_step_the_model_is_the_average():
     assert result.model[0].tolist() == result.average[0].tolist()
     assert result.state is None
     assert fed.host.requester.states(fed.task) == {}
-
-
-def definition(**settings):
-    arrays, made = ModelShape(("w",), ((2, 3),)), TaskSettings(profile="shares", **settings)
-    return Definition("p", "t", "r", arrays, "ab" * 32, made, 60.0, bytes(32), {"labels": ["a"]})
-
-
-def test_the_id_of_a_task_covers_its_step_and_no_others():
-    """Ids of tasks that were there before steps are what they were; each setting of a step makes another task."""
-    assert definition().task == "86bb7f144804f6104122eb78708a9e72"
-    assert not [name for name in definition().body()["settings"] if name.startswith("server_")]
-    adam = {"server_step": "fedadam"}
-    changes = [{"server_rate": 0.5}, {"server_momentum": 0.8}, {"server_squares": 0.95}, {"server_floor": 0.1}]
-    ids = {
-        definition(**given).task for given in ({}, {"server_step": "fedavgm"}, adam, *(adam | one for one in changes))
-    }
-    assert len(ids) == 3 + len(changes)
-    whole = definition(**adam)
-    assert Definition.from_body(whole.body()) == whole
-
-
-def test_a_definition_with_a_step_out_of_bounds_is_refused():
-    body = definition(server_step="fedavgm").body()
-    body["settings"]["server_rate"] = 1e9
-    with pytest.raises(DocumentError, match="server_rate"):
-        Definition.from_body(body)

@@ -13,9 +13,9 @@ from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.round.upload import make_upload
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.roles.participant.participant import Participant
+from crowdfl.roles.ports import ManualClock
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalHost
-from crowdfl.storage.memory import ManualClock
 from tests.hosts import test_tools
 
 __all__ = ["BUDGET", "SETTINGS", "Crowd", "along", "next_model"]

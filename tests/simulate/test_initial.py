@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from crowdfl.documents.task_summary import task_summary
 from crowdfl.errors import EncodingError, FormatError, ModelMismatch, NotFinite, SettingsError
 from crowdfl.learning.models.forms import ModelForm, dictionary_form
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.defining import defined
-from crowdfl.roles.task_summary import described
 from crowdfl.storage.model_files import read_initial
 from tests.cli.program import call
 from tests.simulate.test_join import TASK
@@ -25,8 +25,8 @@ def test_a_file_says_what_the_model_is(tmp_path):
     definition, weights = defined("task", tomllib.loads(TASK), initial=read_initial(tmp_path / "start.npz"))
     assert (definition.shape.names, definition.shape.shapes) == (("w", "b"), ((2, 3), (2,)))
     assert [array.tolist() for array in weights] == [[[1.0] * 3] * 2, [0.0] * 2]
-    assert "by a function of your own" in described(definition, 5)
-    assert "channels" not in described(definition, 5)
+    assert "by a function of your own" in task_summary(definition, 5)
+    assert "channels" not in task_summary(definition, 5)
 
 
 def test_arrays_that_were_saved_without_names_are_a_list(tmp_path):

@@ -13,7 +13,7 @@ import pytest
 
 import crowdfl
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.documents.signed import sign_document
+from crowdfl.documents.signed import Certificate, participant_name
 from crowdfl.errors import PackageMissing, SettingsError, TooFewParticipants
 from crowdfl.joining import AcceptedInvitation, JoinedRound, JoinResult
 from crowdfl.services.client.opening import kept_least
@@ -207,7 +207,9 @@ def test_the_home_of_another_task_is_named(tmp_path):
     keys = {"kgc_key": key.public.hex(), "sp_key": key.public.hex()}
     (tmp_path / "mine.json").write_text(json.dumps({"task": "b" * 32, "invitation": "{}", **places, **keys}))
     (tmp_path / "me").mkdir()
-    (tmp_path / "me/certificate").write_text(sign_document("certificate", {"task": "a" * 32}, key))
+    (tmp_path / "me/certificate").write_text(
+        Certificate("a" * 32, participant_name(key.public), key.public, bytes(32)).sign(key)
+    )
     with pytest.raises(SettingsError, match="me is the home of another task: name another folder"):
         crowdfl.join(tmp_path / "mine.json", home=tmp_path / "me", yes=True)
 

@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crowdfl.errors import CrowdFLError
-from crowdfl.storage.memory import ManualClock
+from crowdfl.roles.ports import ManualClock
 
 __all__ = ["Between", "Crash", "Fragile", "FragileDisk", "Life", "Wire"]
 
-_TASKS = {"add_task", "set_state", "add_participant", "leave", "use_invitation", "lease", "release", "post"}
-_MONEY = {"add_deposit", "decide_deposit", "add_payment", "change_payment"}
-_ROUNDS = {"put_round", "acknowledge", "drop_upload", "put_seed", "put_answer"}
+_TASKS = {"add_task", "change_task", "add_participant", "leave", "use_invitation", "lease", "release", "post"}
+_MONEY = {"add_deposit", "decide_deposit", "add_payment", "change_payment", "mark_paid_before"}
+_ROUNDS = {"put_round", "mark_asked", "acknowledge", "drop_uploads", "put_seed", "use_reply", "forget_replies"}
+_CSP = {"mark_refused", "put_answer", "remember", "reserve"}
 _ENDS = {"erase_seeds", "erase_answers", "remove"}
-_DURABLE = _TASKS | _MONEY | _ROUNDS | _ENDS | {"put", "put_all", "delete", "clear"}
+_DURABLE = _TASKS | _MONEY | _ROUNDS | _CSP | _ENDS | {"put", "put_all", "delete", "clear"}
 
 
 class Crash(BaseException):

@@ -16,14 +16,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from crowdfl.errors import CrowdFLError, PaymentFailed, PaymentUnknown
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.protocols.registry import PROFILES
-from crowdfl.roles.ports import DepositState, PaymentState, StoredPayment
+from crowdfl.roles.ports import ManualClock
+from crowdfl.roles.records import DepositState, PaymentState, RoundState, StoredPayment, TaskState
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.ledger import REQUESTER, Ledger, participant_account
 from crowdfl.roles.sp.payments import resolve_payment
-from crowdfl.roles.sp.rounds import RoundState, TaskState
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import Disk, LocalHost, MemoryDisk
-from crowdfl.storage.memory import ManualClock
 from tests.hosts import INITIAL_MODEL, FileDisk, small_definition, test_tools
 from tests.simulation.clear import ClearCsp, ClearProfile
 

@@ -13,15 +13,15 @@ from crowdfl.documents.signed import Definition, TaskEnd
 from crowdfl.errors import BadSignature, DocumentError, Forbidden, ServiceUnavailable, TaskEnded, UnknownTask
 from crowdfl.retry import Backoff, no_jitter
 from crowdfl.roles.csp import Csp, refuse_task
-from crowdfl.roles.ends import TaskEnds, Tombstone
+from crowdfl.roles.ends import TaskEnds
 from crowdfl.roles.holdings import CspHoldings, KgcHoldings
 from crowdfl.roles.kgc import Kgc
-from crowdfl.roles.ports import StoredTask
+from crowdfl.roles.ports import ManualClock
+from crowdfl.roles.records import StoredTask
 from crowdfl.roles.sp.ends import SpEnds
 from crowdfl.roles.sp.holdings import SpHoldings, secrets_of
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.background.sweeper import Sweeper
-from crowdfl.storage.memory import ManualClock
 from tests.hosts import FileDisk, test_tools
 from tests.simulation.faults import Crash, Fragile, Life
 from tests.simulation.world import World, closing
@@ -30,26 +30,6 @@ SP_KEY, KGC_KEY = SigningKey.fresh(), SigningKey.fresh()
 NOW = 1e9  # as the file system's clock says
 OLD = NOW + 10**9  # long after every file was written
 HOURS = 24
-
-
-class _Memory(dict[str, bytes]):
-    """What is remembered of a task, in the hands of a process that may die."""
-
-    def __init__(self, target: Any, life: Life) -> None:
-        super().__init__(target)
-        self._target, self._life = target, life
-
-    def __setitem__(self, name: str, value: bytes) -> None:
-        self._life.step()
-        self._target[name] = value
-        self._life.step()
-
-
-class _Fragile(Fragile):
-    def memory(self, task: str) -> _Memory:
-        """Every write is a step."""
-        self._life.check()
-        return _Memory(self._target.memory(task), self._life)
 
 
 class Roles:
@@ -80,7 +60,7 @@ class Roles:
         self.sp = SpEnds(self.holdings, self.clock, SP_KEY, peers, rests=rests)
 
     def _own(self, role: str) -> Any:
-        return _Fragile(self.stores[role], self._life) if role == self._server else self.stores[role]
+        return Fragile(self.stores[role], self._life) if role == self._server else self.stores[role]
 
     def _blobs(self, name: str) -> Any:
         blobs = self.disk.blobs(name)
@@ -112,7 +92,7 @@ def _plant(world: World, folder: Path) -> None:
     task = world.task
     world.truth.put_seed(task, 1, "test", b"SECRET seed")
     csp = world.disk.store("csp")
-    csp.memory(task)["test"] = b"SECRET memory"
+    csp.remember(task, {(1, "", "test"): b"SECRET memory"})
     csp.put_answer(task, "0" * 64, f"{task}/answers/x/y")
     world.disk.blobs("csp/blobs").put(f"{task}/answers/x/y", b"SECRET answer")
     for blob in ("uploads/x", "replies/x"):
@@ -191,7 +171,7 @@ def test_all_that_a_task_needed_is_erased_when_it_has_ended(ended, copies: Copie
     assert roles.holdings.held()[roles.task]["results"] > 0
     for role in ("kgc", "csp"):
         assert roles.stores[role].task(roles.task).state == "ended"
-        document = Tombstone.of(roles.stores[role], roles.task)
+        document = roles.stores[role].task(roles.task).end
         assert document is not None
         assert TaskEnd.open(document.document, SP_KEY.public).why == "settled"
 
@@ -216,10 +196,10 @@ def test_whatever_step_a_server_dies_at_all_is_erased_in_the_end(server: str, en
         left = (
             fresh.secrets(),
             fresh.marker(),
-            [key for key in fresh.stores["sp"].memory(fresh.task) if key.startswith("end told")],
+            fresh.stores["sp"].task(fresh.task).unnotified(["kgc", "csp"]),
         )
         fresh.disk.close()
-        assert left == ({"sp": {}}, [], ["end told csp", "end told kgc"])
+        assert left == ({"sp": {}}, [], [])
         if not died:
             assert step > 5
             return
@@ -287,7 +267,7 @@ def test_csp_gives_no_answer_after_the_end_that_it_gave_before(tmp_path: Path):
         csp, before = world._live_csp(), [sent for sent in world.wire.sent if sent[0] == "answer"]
         holdings = CspHoldings(csp.store, csp.blobs, csp.bundles, csp.drop)
         ends = TaskEnds(holdings, world.clock, SP_KEY.public)
-        side = csp._side(world.task, None)  # type: ignore[arg-type]
+        side = csp._side(csp.store.task(world.task), 0)
         computed = []
 
         class Slow:
@@ -296,7 +276,7 @@ def test_csp_gives_no_answer_after_the_end_that_it_gave_before(tmp_path: Path):
             def answer(self, request: bytes) -> bytes:
                 computed.append(request)
                 ends.end(world.task, TaskEnd(world.task, "cancelled", 1.0).sign(SP_KEY))
-                csp.store.memory(world.task)["kept late"] = b"SECRET"
+                csp.store.remember(world.task, {(1, "", "kept late"): b"SECRET"})
                 return b"SECRET reply"
 
             def __getattr__(self, name: str) -> Any:
@@ -371,7 +351,7 @@ def test_sp_cancels_a_task_past_its_life_and_returns_its_money(running, copies: 
     assert store.task(roles.task).state == "cancelled"
     assert [str(round_.state) for round_ in store.rounds(roles.task)] == ["aborted"]
     assert [m.name for m in store.movements(roles.task)][-1] == "abort round 1"
-    how = Tombstone.of(store, roles.task)
+    how = store.task(roles.task).end
     assert how is not None
     assert how.why == "expired"
     assert roles.secrets()["sp"]["key shares"] == 1
@@ -460,8 +440,7 @@ def test_one_task_that_a_peer_refuses_keeps_no_other_waiting(ended, copies: Copi
     roles.sp.peers = {"kgc": roles.kgc, "csp": refusing}
     roles.sp.tick()
     assert sorted(refusing.asked) == sorted(["0" * 32, roles.task])
-    assert "end told kgc" in roles.stores["sp"].memory("0" * 32)
-    assert "end told csp" not in roles.stores["sp"].memory("0" * 32)
+    assert roles.stores["sp"].task("0" * 32).unnotified(["kgc", "csp"]) == ["csp"]
 
 
 def test_a_csp_whose_operator_refuses_a_task_ends_it_at_once(tmp_path: Path):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.documents.signed import Definition, Invitation, participant_name, sign_document
+from crowdfl.documents.signed import Definition, Invitation, Order, participant_name
 from crowdfl.errors import ChainBroken, CrowdFLError
 from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import ModelShape
@@ -19,15 +19,14 @@ from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.participant.enrolment import enrol
-from crowdfl.roles.ports import DepositState, PaymentState, StoredPayment
+from crowdfl.roles.ports import ManualClock
+from crowdfl.roles.records import DepositState, PaymentState, RoundState, StoredPayment, TaskState
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger, earned_account, participant_account, round_account
 from crowdfl.roles.sp.payments import resolve_payment
 from crowdfl.roles.sp.platform import Sp
-from crowdfl.roles.sp.rounds import RoundState, TaskState
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl.simulation.local_host import LocalHost
-from crowdfl.storage.memory import ManualClock
 from crowdfl.storage.sql import SqlStore
 from tests.hosts import FileDisk, test_tools
 from tests.simulation.clear import ClearProfile
@@ -136,7 +135,8 @@ class World:
             _signing("requester").public,
             {},
         )
-        self.about, text = definition.spec, definition.sign(_signing("requester"))
+        text = definition.sign(_signing("requester"))
+        self.about = Definition.open(text).spec
         self.created = self.kgc.create_task(text)
         self.task = self.sps[0].create_task(text, self.created.appointment, INITIAL)
 
@@ -193,8 +193,8 @@ class World:
 
     def order(self, action: str, which: int = 0) -> None:
         """The requester's."""
-        body = {"task": self.task, "action": action, "at": self.clock.now()}
-        self.on_sp(which, lambda sp: sp.order(self.task, sign_document("order", body, _signing("requester"))))
+        order = Order(self.task, action, self.clock.now()).sign(_signing("requester"))
+        self.on_sp(which, lambda sp: sp.order(self.task, order))
 
     def deposit(self, name: str, amount: int) -> None:
         """The requester's; until it is confirmed it is nobody's money."""

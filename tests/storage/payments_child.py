@@ -9,7 +9,8 @@ import sys
 import time
 from dataclasses import dataclass
 
-from crowdfl.roles.ports import PaymentState, SpStore
+from crowdfl.roles.ports import SpStore
+from crowdfl.roles.records import PaymentState
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.payments import Payments
 from crowdfl.services.background.workers import PayoutCommand

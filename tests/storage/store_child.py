@@ -16,9 +16,8 @@ from sqlalchemy import event
 
 from crowdfl.errors import NotEnoughMoney, TaskFull
 from crowdfl.protocols.profile import Identity
-from crowdfl.roles.ports import StoredParticipant, StoredTask, Upload
-from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Movement
-from crowdfl.roles.sp.rounds import Round
+from crowdfl.roles.records import Movement, Round, StoredParticipant, StoredTask, Upload
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER
 from crowdfl.storage.sql import SqlStore
 
 KILLED = -signal.SIGKILL
@@ -69,7 +68,7 @@ def campaign(store: SqlStore, task: str) -> None:
         store.put_seed(task, 1, "opening", b"seed")
         with store.transaction():
             store.put_round(task, Round(1, 1.0))
-        store.memory(task)["a"] = b"b"
+        store.remember(task, {(1, "", "a"): b"b"})
     tell("done", task)
 
 

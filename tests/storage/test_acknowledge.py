@@ -5,10 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from crowdfl.errors import AlreadyCounted, RoundNotOpen
-from crowdfl.roles.ports import Upload
-from crowdfl.roles.sp.rounds import Round, RoundState
-from crowdfl.simulation.local_host import Store
-from crowdfl.storage.sql import _ALIKE, SqlStore
+from crowdfl.roles.records import Round, RoundState, StoredTask, Upload
+from crowdfl.storage.sql import SqlStore, _alike
 
 
 def upload(number: int, who: str | None = None) -> Upload:
@@ -16,7 +14,7 @@ def upload(number: int, who: str | None = None) -> Upload:
     return Upload(who or f"p{number}", f"{number:064x}", late=False)
 
 
-def test_each_of_a_group_is_judged_by_itself(store: Store):
+def test_each_of_a_group_is_judged_by_itself(store: SqlStore):
     """A replay, a second upload, the same again and new ones at once, on a real database."""
     store.put_round("t", Round(1, 0.0))
     store.put_round("t", Round(2, 0.0))
@@ -33,7 +31,7 @@ def test_each_of_a_group_is_judged_by_itself(store: Store):
     assert [u.who for u in store.uploads("t", 2)] == ["p1", "p2", *(u.who for u in new)]
 
 
-def test_the_same_bytes_at_once_are_new_once(store: Store):
+def test_the_same_bytes_at_once_are_new_once(store: SqlStore):
     """Within one group, and in groups side by side, whoever brings them."""
     store.put_round("t", Round(1, 0.0))
     within = store.acknowledge("t", 1, [upload(6, "p1"), upload(6, "p2"), upload(6, "p1")])
@@ -48,7 +46,7 @@ def test_the_same_bytes_at_once_are_new_once(store: Store):
     assert len(store.uploads("t", 1)) == 10
 
 
-def test_a_round_that_is_not_open_takes_nothing(store: Store):
+def test_a_round_that_is_not_open_takes_nothing(store: SqlStore):
     """Closed meanwhile, or never opened."""
     store.put_round("t", Round(1, 0.0, RoundState.CLOSED))
     for number in (1, 2):
@@ -58,7 +56,7 @@ def test_a_round_that_is_not_open_takes_nothing(store: Store):
     assert store.uploads("t", 1) == store.uploads("t", 2) == []
 
 
-def test_inside_a_transaction_it_is_a_part_of_it(store: Store):
+def test_inside_a_transaction_it_is_a_part_of_it(store: SqlStore):
     """It goes with the transaction that it is in."""
     store.put_round("t", Round(1, 0.0))
 
@@ -76,32 +74,34 @@ def test_what_could_be_confused_is_found_by_indexes(sql_store: SqlStore):
     """However many uploads a task has: neither arm looks through all of them."""
     if sql_store.engine.dialect.name != "sqlite":
         pytest.skip("SQLite's plan")
-    wanted = {"of_task": "t", "of_number": 1, "of_people": ["p1", "p2"], "of_digests": ["d1", "d2"]}
+    wanted = {"this_task": "t", "this_round": 1, "who_0": "p1", "who_1": "p2", "digest_0": "d1", "digest_1": "d2"}
     with sql_store.engine.connect() as c:
-        text = _ALIKE.params(wanted).compile(sql_store.engine, compile_kwargs={"literal_binds": True})
+        text = _alike(2).params(wanted).compile(sql_store.engine, compile_kwargs={"literal_binds": True})
         steps = [row[3] for row in c.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")]
     searches = [step.partition("(")[2] for step in steps if step.startswith(("SEARCH", "SCAN"))]
     assert searches == ["task=? AND number=? AND who=?)", "task=? AND digest=?)"]
 
 
-def test_one_that_is_dropped_may_come_again_with_the_same_bytes(store: Store):
+def test_one_that_is_dropped_may_come_again_with_the_same_bytes(store: SqlStore):
     """As if it had never come; the others stay, and to drop it once more changes nothing."""
+    store.add_task(StoredTask("t", "definition", "appointment", "running"))
     store.put_round("t", Round(1, 0.0))
     store.acknowledge("t", 1, [upload(1), upload(2)])
     for _ in range(2):
-        store.drop_upload("t", 1, "p1")
+        store.drop_uploads("t", 1, [upload(1)])
     assert store.uploads("t", 1) == [upload(2)]
+    assert (store.dropped_uploads("t"), store.task("t").dropped) == ({1: ["p1"]}, 1)
     assert store.acknowledge("t", 1, [upload(1), upload(2)]) == [True, False]
 
 
-def test_a_lease_of_the_future_keeps_nobody_waiting(store: Store):
+def test_a_lease_of_the_future_keeps_nobody_waiting(store: SqlStore):
     """Its owner died while the clock was a day ahead; since then it was set right."""
     assert store.lease("t", "dead", 87_400.0, 30.0)
     assert store.lease("t", "next", 1000.0, 30.0)
     assert not store.lease("t", "third", 1000.0, 30.0)
 
 
-def test_the_last_uploads_and_their_counts_are_read_without_the_rest(store: Store):
+def test_the_last_uploads_and_their_counts_are_read_without_the_rest(store: SqlStore):
     """The newest first; a round without any is not counted."""
     for number in (1, 2, 3):
         store.put_round("t", Round(number, 0.0))

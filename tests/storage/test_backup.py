@@ -22,9 +22,8 @@ from crowdfl.errors import (
     NotReady,
     StoreTooNew,
 )
-from crowdfl.roles.ports import StoredTask, Upload
+from crowdfl.roles.records import Round, StoredTask, Upload
 from crowdfl.roles.sp.aggregators import upload_name
-from crowdfl.roles.sp.rounds import Round
 from crowdfl.storage import database_copy, migrations
 from crowdfl.storage.archive import Manifest
 from crowdfl.storage.backup import BackupSource, restoring, write_backup

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from crowdfl.errors import Conflict, FormatError, NotReady
-from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.memory import MemoryBlobs
+from crowdfl.storage.blobs import FileBlobs, MemoryBlobs
 
 BAD_NAMES = {
     "up": "../x",

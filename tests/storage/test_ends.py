@@ -6,55 +6,51 @@ from pathlib import Path
 
 import pytest
 
-from crowdfl.roles.ports import StoredTask
-from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.memory import MemoryBlobs, MemoryStore
+from crowdfl.roles.records import StoredTask
+from crowdfl.storage.blobs import FileBlobs, MemoryBlobs
 from crowdfl.storage.sealed_blobs import SealedBlobs
 from crowdfl.storage.sql import SqlStore
 
-Store = MemoryStore | SqlStore
 SECRET = b"a mask seed that nobody must find"
 
 
-def _fill(store: Store, task: str) -> None:
+def _fill(store: SqlStore, task: str) -> None:
     store.add_task(StoredTask(task, "definition", "appointment", "open"))
     for number in (1, 2):
         store.put_seed(task, number, "sum", SECRET + task.encode() + bytes([number]))
         store.put_answer(task, f"request {number}", f"{task}/answers/{number}")
-        store.memory(task)[f"round {number}"] = SECRET + task.encode()
-    store.memory(task)["end"] = b"tombstone"
+        store.remember(task, {(number, "", "seed"): SECRET + task.encode()})
 
 
-def test_one_task_is_forgotten_and_no_other(store: Store):
-    """Seeds, answers, and what is remembered but for some names; each can be repeated."""
+def test_one_task_is_forgotten_and_no_other(store: SqlStore):
+    """Seeds, answers, and what is remembered; each can be repeated."""
     for task in ("a", "b"):
         _fill(store, task)
     assert store.seed_counts() == {"a": 2, "b": 2}
-    assert store.answer_counts(["end"]) == {task: Counter(answers=2, memory=2) for task in ("a", "b")}
+    assert store.answer_counts() == {task: Counter(answers=2, memory=2) for task in ("a", "b")}
     for _ in range(2):
         store.erase_seeds("a")
-        store.erase_answers("a", ["end"])
+        store.erase_answers("a")
     assert store.seed_counts() == {"b": 2}
-    assert store.answer_counts(["end"]) == {"b": Counter(answers=2, memory=2)}
-    assert dict(store.memory("a")) == {"end": b"tombstone"}
+    assert store.answer_counts() == {"b": Counter(answers=2, memory=2)}
     assert (store.seeds("a", 1), store.answered("a", "request 1")) == ({}, None)
     assert (len(store.seeds("b", 1)), store.answered("b", "request 1")) == (1, "b/answers/1")
     assert store.task("a").definition == "definition"
 
 
-def test_erasing_inside_a_transaction_stands_or_falls_with_it(store: Store):
+def test_erasing_inside_a_transaction_stands_or_falls_with_it(store: SqlStore):
     """Nothing is gone if the rest fails."""
     _fill(store, "a")
 
     def fail() -> None:
         with store.transaction():
             store.erase_seeds("a")
-            store.erase_answers("a", [])
+            store.erase_answers("a")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert (store.seed_counts(), len(store.memory("a"))) == ({"a": 2}, 3)
+    assert (store.seed_counts(), store.remembered_rounds("a")) == ({"a": 2}, [1, 2])
 
 
 def test_sqlite_keeps_no_copy_of_what_was_erased(tmp_path: Path):
@@ -64,7 +60,7 @@ def test_sqlite_keeps_no_copy_of_what_was_erased(tmp_path: Path):
     _fill(store, "a")
     assert any(SECRET in path.read_bytes() for path in tmp_path.iterdir())
     store.erase_seeds("a")
-    store.erase_answers("a", ["end"])
+    store.erase_answers("a")
     found = [path.name for path in tmp_path.iterdir() if SECRET in path.read_bytes()]
     store.close()
     assert found == []
@@ -82,7 +78,7 @@ def test_somebody_who_reads_does_not_keep_sqlite_from_erasing(tmp_path: Path):
         assert store.seed_counts() == {"b": 2}
     for task in ("a", "b"):
         store.erase_seeds(task)
-        store.erase_answers(task, [])
+        store.erase_answers(task)
     found = [path.name for path in tmp_path.iterdir() if SECRET in path.read_bytes()]
     store.close()
     assert found == []

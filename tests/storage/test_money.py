@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from crowdfl.errors import CrowdFLError, NotEnoughMoney, UnknownDeposit
-from crowdfl.roles.ports import DepositState, PaymentState, SpStore, StoredDeposit, StoredPayment
-from crowdfl.roles.sp.ledger import Movement, earned_account
+from crowdfl.roles.ports import SpStore
+from crowdfl.roles.records import DepositState, Movement, PaymentState, StoredDeposit, StoredPayment
+from crowdfl.roles.sp.ledger import earned_account
 
 DEPOSIT = StoredDeposit("t", "a", 5, DepositState.PENDING, 1.5)
 PAYMENT = StoredPayment("t", "ada", 7, "c" * 64, '{"1": 7}', PaymentState.PENDING, 1.5)

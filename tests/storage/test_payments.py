@@ -13,11 +13,11 @@ import pytest
 from tests import subprocesses
 
 from crowdfl.errors import Conflict, PaymentFailed, PaymentUnknown, SettingsError, UnknownPayment
-from crowdfl.roles.ports import PaymentState, SpStore, StoredPayment
+from crowdfl.roles.ports import ManualClock, SpStore
+from crowdfl.roles.records import PaymentState, StoredPayment
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.payments import Payments, resolve_payment
 from crowdfl.services.background.workers import PayoutCommand
-from crowdfl.storage.memory import ManualClock
 from crowdfl.storage.sql import SqlStore
 
 CHILD = Path(__file__).with_name("payments_child.py")

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from crowdfl.errors import StoreExposed, StoreUnavailable
-from crowdfl.roles.ports import StoredTask
+from crowdfl.roles.records import StoredTask
 from crowdfl.storage import migrations
 from crowdfl.storage.sql import SqlStore
 

@@ -1,6 +1,7 @@
-"""Each method of the stores does what `roles.ports` says, in memory and on both databases."""
+"""Each method of the store does what `roles.ports` says, in memory and on PostgreSQL; SQLite's files are tested by others."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -16,10 +17,17 @@ from crowdfl.errors import (
     UnknownTask,
 )
 from crowdfl.protocols.profile import Identity
-from crowdfl.roles.ports import StoredParticipant, StoredTask, Upload
-from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Movement
-from crowdfl.roles.sp.rounds import Round, RoundState
-from crowdfl.simulation.local_host import Store
+from crowdfl.roles.records import (
+    ClockNotes,
+    Movement,
+    Round,
+    RoundState,
+    StoredParticipant,
+    StoredTask,
+    Tombstone,
+    Upload,
+)
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER
 from crowdfl.storage.sql import SqlStore
 
 TASK = StoredTask("t", "definition", "appointment", "running")
@@ -42,23 +50,23 @@ def test_postgresql_is_tested_too(url: str):
     assert url.startswith(("sqlite", "postgresql"))
 
 
-def test_a_task_comes_back_as_it_went_in(store: Store):
+def test_a_task_comes_back_as_it_went_in(store: SqlStore):
     """All fields, after which it is in the list of tasks."""
     store.add_task(TASK)
     assert store.task("t") == TASK
     assert store.tasks() == [TASK]
 
 
-def test_a_task_added_again_keeps_its_state(store: Store):
+def test_a_task_added_again_keeps_its_state(store: SqlStore):
     """A retry of the creation must not reopen a cancelled task."""
     store.add_task(TASK)
-    store.set_state("t", "cancelled", 12.5)
+    store.change_task("t", state="cancelled", ended_at=12.5)
     store.add_task(TASK)
     assert store.task("t") == StoredTask("t", "definition", "appointment", "cancelled", 12.5)
 
 
 @pytest.mark.parametrize("other", [("t", "other", "appointment"), ("t", "definition", "other")])
-def test_a_task_with_other_papers_is_a_conflict(store: Store, other: tuple[str, str, str]):
+def test_a_task_with_other_papers_is_a_conflict(store: SqlStore, other: tuple[str, str, str]):
     """Neither the definition nor the appointment can be exchanged."""
     store.add_task(TASK)
     with pytest.raises(Conflict):
@@ -66,23 +74,23 @@ def test_a_task_with_other_papers_is_a_conflict(store: Store, other: tuple[str, 
     assert store.task("t") == TASK
 
 
-def test_the_end_of_a_task_is_kept_when_its_state_changes_again(store: Store):
+def test_the_end_of_a_task_is_kept_when_its_state_changes_again(store: SqlStore):
     """Settling later does not move the claims' deadline."""
     store.add_task(TASK)
-    store.set_state("t", "finished", 1_700_000_000.123456)
-    store.set_state("t", "settled")
+    store.change_task("t", state="finished", ended_at=1_700_000_000.123456)
+    store.change_task("t", state="settled")
     assert store.task("t").ended_at == 1_700_000_000.123456
 
 
-def test_an_unknown_task_is_named(store: Store):
+def test_an_unknown_task_is_named(store: SqlStore):
     """Reading it, and changing it."""
     with pytest.raises(UnknownTask):
         store.task("t")
     with pytest.raises(UnknownTask):
-        store.set_state("t", "running")
+        store.change_task("t", state="running")
 
 
-def test_participants_come_in_the_order_they_joined(store: Store):
+def test_participants_come_in_the_order_they_joined(store: SqlStore):
     """Not in that of their names, with every byte of their keys, apart from other tasks'."""
     people = [person(3), person(1), person(2)]
     for one in people:
@@ -91,7 +99,7 @@ def test_participants_come_in_the_order_they_joined(store: Store):
     assert store.participants("t") == people
 
 
-def test_a_participant_joins_once(store: Store):
+def test_a_participant_joins_once(store: SqlStore):
     """Again is fine even when the task is full; with other keys it is a conflict."""
     store.add_participant("t", person(1), 1)
     store.add_participant("t", person(1), 1)
@@ -100,7 +108,7 @@ def test_a_participant_joins_once(store: Store):
     assert store.participants("t") == [person(1)]
 
 
-def test_a_full_task_refuses_the_next(store: Store):
+def test_a_full_task_refuses_the_next(store: SqlStore):
     """Someone who left still holds a place: the width budget counted on it."""
     store.add_participant("t", person(1), 2)
     store.add_participant("t", person(2), 2)
@@ -109,7 +117,7 @@ def test_a_full_task_refuses_the_next(store: Store):
         store.add_participant("t", person(3), 2)
 
 
-def test_who_leaves_is_marked(store: Store):
+def test_who_leaves_is_marked(store: SqlStore):
     """Twice is fine; someone unknown is named."""
     store.add_participant("t", person(1), 2)
     store.leave("t", "p1")
@@ -119,7 +127,7 @@ def test_who_leaves_is_marked(store: Store):
         store.leave("t", "p2")
 
 
-def test_rounds_are_inserted_updated_and_in_order(store: Store):
+def test_rounds_are_inserted_updated_and_in_order(store: SqlStore):
     """The second put of a number replaces the first."""
     store.put_round("t", Round(2, 20.5))
     store.put_round("t", Round(1, 1_700_000_000.25))
@@ -127,7 +135,7 @@ def test_rounds_are_inserted_updated_and_in_order(store: Store):
     assert store.rounds("t") == [Round(1, 1_700_000_000.25), Round(2, 20.5, RoundState.CLOSED, extended=True)]
 
 
-def test_an_upload_is_in_once(store: Store):
+def test_an_upload_is_in_once(store: SqlStore):
     """New, known, or another one of the same participant's; each round by itself."""
     store.put_round("t", Round(1, 0.0))
     store.put_round("t", Round(2, 0.0))
@@ -140,7 +148,7 @@ def test_an_upload_is_in_once(store: Store):
     assert store.uploads("t", 1) == [Upload("p1", "a" * 64, late=False), Upload("p0", "c" * 64, late=True)]
 
 
-def test_a_seed_is_kept_once(store: Store):
+def test_a_seed_is_kept_once(store: SqlStore):
     """The same bytes again are fine, other bytes are a conflict and change nothing."""
     store.put_seed("t", 1, "opening", b"\x00\xff")
     store.put_seed("t", 1, "opening", b"\x00\xff")
@@ -151,7 +159,7 @@ def test_a_seed_is_kept_once(store: Store):
     assert store.seeds("t", 2) == {}
 
 
-def test_a_movement_is_made_once(store: Store):
+def test_a_movement_is_made_once(store: SqlStore):
     """The same again is no second movement; other contents under its name are refused."""
     assert store.post("t", DEPOSIT)
     assert not store.post("t", DEPOSIT)
@@ -160,7 +168,7 @@ def test_a_movement_is_made_once(store: Store):
     assert store.movements("t") == [DEPOSIT]
 
 
-def test_money_that_is_not_there_does_not_move(store: Store):
+def test_money_that_is_not_there_does_not_move(store: SqlStore):
     """Nor does another task's."""
     store.post("other", DEPOSIT)
     with pytest.raises(NotEnoughMoney):
@@ -176,7 +184,7 @@ def test_amounts_go_up_to_63_bits_and_not_beyond(sql_store: SqlStore):
         sql_store.post("t", Movement("deposit 2", REQUESTER, ESCROW, 2**63))
 
 
-def test_a_lease_has_one_owner_until_it_ends(store: Store):
+def test_a_lease_has_one_owner_until_it_ends(store: SqlStore):
     """Its owner renews it; another gets it once it has run out; the first has lost it then."""
     assert store.lease("t", "a", 0.0, 60.0)
     assert not store.lease("t", "b", 59.9, 60.0)
@@ -186,7 +194,7 @@ def test_a_lease_has_one_owner_until_it_ends(store: Store):
     assert not store.lease("t", "a", 120.0, 60.0)
 
 
-def test_a_released_lease_is_free_and_only_its_owner_releases_it(store: Store):
+def test_a_released_lease_is_free_and_only_its_owner_releases_it(store: SqlStore):
     """A process that lost its lease must not free its successor's."""
     store.lease("t", "a", 0.0, 60.0)
     store.release("t", "b")
@@ -195,7 +203,7 @@ def test_a_released_lease_is_free_and_only_its_owner_releases_it(store: Store):
     assert store.lease("t", "b", 1.0, 60.0)
 
 
-def test_an_invitation_serves_one_holder(store: Store):
+def test_an_invitation_serves_one_holder(store: SqlStore):
     """The same holder again is fine."""
     store.use_invitation("t", "7", "p1")
     store.use_invitation("t", "7", "p1")
@@ -204,55 +212,81 @@ def test_an_invitation_serves_one_holder(store: Store):
     store.use_invitation("other", "7", "p2")
 
 
-def test_a_request_has_one_answer(store: Store):
-    """The same again is fine, another is a conflict."""
-    assert store.answered("t", "r") is None
-    store.put_answer("t", "r", "blob")
-    store.put_answer("t", "r", "blob")
-    with pytest.raises(Conflict):
-        store.put_answer("t", "r", "other")
+def test_a_request_has_one_answer(store: SqlStore):
+    """Whoever comes second is told the first one's; the task is seen in the same look."""
+    store.add_task(TASK)
+    store.add_participant("t", person(1), 2)
+    assert store.answer_context("t", "r") == (TASK, 1, None)
+    assert store.put_answer("t", "r", "blob") == "blob"
+    assert store.put_answer("t", "r", "other") == "blob"
     assert store.answered("t", "r") == "blob"
+    assert store.answer_context("t", "r") == (TASK, 1, "blob")
+    assert store.answer_context("u", "r") == (None, 0, None)
 
 
-def test_memory_is_a_mapping_that_lasts(sql_store: SqlStore, open_store):
-    """Read by another sql_store, apart from other tasks', with the manners of a dict."""
-    memory = sql_store.memory("t")
-    memory["a"] = b"\x00\xff"
-    memory["a"] = b"2"
-    assert memory.setdefault("a", b"3") == b"2"
-    assert memory.setdefault("b", b"3") == b"3"
-    sql_store.memory("other")["c"] = b"4"
-    again = open_store().memory("t")
-    assert dict(again) == {"a": b"2", "b": b"3"}
-    assert len(again) == 2
-    del again["a"]
-    assert "a" not in memory
-    with pytest.raises(KeyError):
-        memory["a"]
-    with pytest.raises(KeyError):
-        del memory["a"]
+def test_what_csp_remembers_is_read_by_round(store: SqlStore):
+    """With what is the task's; long values and those of participants are left to be asked for; what is reserved stands."""
+    store.remember("t", {(0, "", "a"): b"\x00\xff", (1, "", "a"): b"long" * 9, (2, "", "a"): b"2", (2, "p", "a"): b"3"})
+    store.remember("t", {(0, "", "a"): b"1", (2, "", "b"): b""})
+    store.remember("u", {(1, "", "c"): b"4"})
+    assert store.memories("t", 2, 8, 2) is None
+    assert store.memories("t", 1, 8, 2) == {(0, "", "a"): b"1", (1, "", "a"): None}
+    assert store.memories("t", 2, 8, 3) == {(0, "", "a"): b"1", (2, "", "a"): b"2", (2, "", "b"): b""}
+    found = [store.remembered("t", *place) for place in ((1, "", "a"), (2, "p", "a"), (1, "", "b"))]
+    assert found == [b"long" * 9, b"3", None]
+    assert store.reserve("t", (1, "p", "b"), b"5") == store.reserve("t", (1, "p", "b"), b"6") == b"5"
+    assert store.remembered_rounds("t") == [1, 2]
 
 
-def test_memory_is_what_the_transaction_left(store: Store):
-    """A mapping taken before sees what came later, and nothing of what was undone."""
-    memory = store.memory("t")
-    with store.transaction():
-        memory["a"] = b"1"
-        store.memory("t")["b"] = b"2"
-
-    def fail() -> None:
-        with store.transaction():
-            memory["a"] = b"3"
-            del memory["b"]
-            del memory["c"]
-
-    with pytest.raises(KeyError):
-        fail()
-    assert dict(memory) == dict(store.memory("t")) == {"a": b"1", "b": b"2"}
-    assert len(memory) == 2
+def test_of_a_task_single_columns_change(store: SqlStore):
+    """The others stay, and each comes back as it went in."""
+    store.add_task(TASK)
+    end = Tombstone("cancelled", "the requester", "enough", "signed")
+    changes = {"end": end, "paused_at": 0.1, "epoch": "e", "unreconciled": True, "csp_told": 7, "sole_holder": True}
+    store.change_task("t", **changes)
+    assert store.task("t") == replace(TASK, **changes)
+    store.change_task("t", paused_at=None, restored=True, kgc_told_end=2.5)
+    changed = replace(TASK, **changes | {"paused_at": None, "restored": True, "kgc_told_end": 2.5})
+    assert store.tasks() == [changed]
+    assert changed.unnotified(["kgc", "csp"]) == ["csp"]
 
 
-def test_where_uploads_stand_is_told_in_one_look(store: Store):
+def test_what_csp_was_asked_is_settled_whatever_becomes_of_the_round(store: SqlStore):
+    """The mark is no part of what a step compares, and no step takes it away."""
+    store.put_round("t", Round(1, 0.0, final=True))
+    store.mark_asked("t", 1)
+    store.put_round("t", Round(1, 0.0, RoundState.CLOSED, final=True))
+    assert store.round("t", 1) == Round(1, 0.0, RoundState.CLOSED, final=True)
+    assert store.round("t", 1).asked
+
+
+def test_a_reply_is_used_once(store: SqlStore):
+    """Another digest is told the one that counts, until the round is forgotten."""
+    assert store.use_reply("t", 1, "r", b"1") == store.use_reply("t", 1, "r", b"2") == b"1"
+    assert (store.replies("t", 1), store.replies("t", 2)) == ({"r": b"1"}, {})
+    store.forget_replies("t", 1)
+    assert store.replies("t", 1) == {}
+
+
+def test_whom_csp_refused_is_known(store: SqlStore):
+    """Until it takes them."""
+    store.add_participant("t", person(1), 2)
+    store.mark_refused("t", "p1", refused=True)
+    assert store.refused("t") == {"p1"}
+    store.mark_refused("t", "p1", refused=False)
+    assert store.refused("t") == frozenset()
+
+
+def test_the_clock_is_noted_bit_by_bit(store: SqlStore):
+    """What is not given stays."""
+    assert store.clock_notes() == ClockNotes()
+    store.note_clock(seen=1.5)
+    store.note_clock(in_doubt=True)
+    store.note_clock(confirmed=2.5)
+    assert store.clock_notes() == ClockNotes(1.5, 2.5, in_doubt=True)
+
+
+def test_where_uploads_stand_is_told_in_one_look(store: SqlStore):
     """Those who were asked about, and nobody else; a round that has not opened is None."""
     store.add_task(TASK)
     for number in (1, 2, 3):
@@ -272,7 +306,7 @@ def test_where_uploads_stand_is_told_in_one_look(store: Store):
 
 
 @pytest.mark.parametrize("name", ["x" * 65, "a\0b", "\ud800"], ids=["long", "NUL", "half a character"])
-def test_names_that_one_database_could_not_hold_are_refused_by_all(store: Store, name: str):
+def test_names_that_one_database_could_not_hold_are_refused_by_all(store: SqlStore, name: str):
     """As a named error, whether asked for or written."""
     with pytest.raises(FormatError):
         store.task(name)
@@ -284,7 +318,7 @@ def test_names_that_one_database_could_not_hold_are_refused_by_all(store: Store,
 
 
 @pytest.mark.parametrize("number", [-1, 2**31, 10**30])
-def test_rounds_that_cannot_be_are_refused_by_all(store: Store, number: int):
+def test_rounds_that_cannot_be_are_refused_by_all(store: SqlStore, number: int):
     """They come from paths of requests, so no driver's overflow may surface."""
     with pytest.raises(FormatError):
         store.uploads("t", number)

@@ -14,10 +14,8 @@ from tests import subprocesses
 
 from crowdfl.errors import Conflict, NotEnoughMoney, TaskFull
 from crowdfl.protocols.profile import Identity
-from crowdfl.roles.ports import StoredParticipant, Upload
-from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Movement
-from crowdfl.roles.sp.rounds import Round
-from crowdfl.simulation.local_host import Store
+from crowdfl.roles.records import Movement, Round, StoredParticipant, Upload
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER
 from crowdfl.storage.sql import SqlStore
 
 CHILD = Path(__file__).with_name("store_child.py")
@@ -57,73 +55,73 @@ def person(number: int) -> StoredParticipant:
     return StoredParticipant(Identity(f"p{number}", b"s", b"r"), "c")
 
 
-def test_one_more_than_the_places_race_and_all_but_one_get_in(store: Store):
+def test_one_more_than_the_places_race_and_all_but_one_get_in(sql_store: SqlStore):
     """n_max + 1 threads; exactly one is refused, by name."""
 
     def enrol(number: int) -> bool:
         try:
-            store.add_participant("t", person(number), 7)
+            sql_store.add_participant("t", person(number), 7)
         except TaskFull:
             return False
         return True
 
     assert sorted(at_once(8, enrol)) == [False] + [True] * 7
-    assert len(store.participants("t")) == 7
+    assert len(sql_store.participants("t")) == 7
 
 
-def test_the_same_upload_at_once_is_new_once(store: Store):
+def test_the_same_upload_at_once_is_new_once(sql_store: SqlStore):
     """Whoever comes second is told that it is in."""
     for number in range(1, 6):
-        store.put_round("t", Round(number, 0.0))
+        sql_store.put_round("t", Round(number, 0.0))
         mine = [Upload("p", f"{number:064x}", late=False)]
-        new = at_once(4, lambda _, n=number, mine=mine: store.acknowledge("t", n, mine)[0])
+        new = at_once(4, lambda _, n=number, mine=mine: sql_store.acknowledge("t", n, mine)[0])
         assert sorted(new) == [False, False, False, True]
-        assert len(store.uploads("t", number)) == 1
+        assert len(sql_store.uploads("t", number)) == 1
 
 
-def test_of_different_uploads_at_once_one_is_counted(store: Store):
+def test_of_different_uploads_at_once_one_is_counted(sql_store: SqlStore):
     """The others are refused by name, not by a broken constraint."""
-    store.put_round("t", Round(1, 0.0))
+    sql_store.put_round("t", Round(1, 0.0))
 
     def upload(number: int) -> str:
-        return type(store.acknowledge("t", 1, [Upload("p", str(number) * 64, late=False)])[0]).__name__
+        return type(sql_store.acknowledge("t", 1, [Upload("p", str(number) * 64, late=False)])[0]).__name__
 
     assert sorted(at_once(4, upload)) == ["AlreadyCounted"] * 3 + ["bool"]
 
 
-def test_of_two_seeds_at_once_one_is_kept(store: Store):
+def test_of_two_seeds_at_once_one_is_kept(sql_store: SqlStore):
     """So that no process masks with a seed that is not the durable one."""
 
     def keep(number: int) -> bool:
         try:
-            store.put_seed("t", 1, "opening", bytes([number]))
+            sql_store.put_seed("t", 1, "opening", bytes([number]))
         except Conflict:
             return False
         return True
 
     kept = at_once(4, keep)
     assert kept.count(True) == 1
-    assert store.seeds("t", 1) == {"opening": bytes([kept.index(True)])}
+    assert sql_store.seeds("t", 1) == {"opening": bytes([kept.index(True)])}
 
 
-def test_payments_at_once_never_overdraw(store: Store):
+def test_payments_at_once_never_overdraw(sql_store: SqlStore):
     """Twelve claims on ten millionths: two are refused, and the books still balance."""
-    store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 10))
+    sql_store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 10))
 
     def pay(number: int) -> bool:
         try:
-            return store.post("t", Movement(f"pay {number}", ESCROW, f"participant {number}", 1))
+            return sql_store.post("t", Movement(f"pay {number}", ESCROW, f"participant {number}", 1))
         except NotEnoughMoney:
             return False
 
     assert at_once(12, pay).count(True) == 10
-    assert len(store.movements("t")) == 11
+    assert len(sql_store.movements("t")) == 11
 
 
-def test_one_of_several_owners_gets_a_lease(store: Store):
+def test_one_of_several_owners_gets_a_lease(sql_store: SqlStore):
     """A free one, and one that has run out."""
     for now in (0.0, 60.0, 120.0):
-        assert at_once(4, lambda number, now=now: store.lease("t", f"{number} {now}", now, 60.0)).count(True) == 1
+        assert at_once(4, lambda number, now=now: sql_store.lease("t", f"{number} {now}", now, 60.0)).count(True) == 1
 
 
 def test_two_processes_on_one_database_keep_every_promise(sql_store: SqlStore, url: str):
@@ -151,7 +149,7 @@ def test_a_process_killed_at_any_call_leaves_all_of_a_transaction_or_nothing(sql
     for step in ended:
         name = f"t{step}"
         made = len(sql_store.movements(name))
-        second = (bool(sql_store.rounds(name)), bool(sql_store.seeds(name, 1)), bool(sql_store.memory(name)))
+        second = (bool(sql_store.rounds(name)), bool(sql_store.seeds(name, 1)), bool(sql_store.remembered_rounds(name)))
         assert made == {(False, False): 0, (True, False): 1, (True, True): 2}[name in tasks, all(second)]
         assert len(set(second)) == 1
         assert all(second) or name not in done

@@ -15,12 +15,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import QueuePool
 
 from crowdfl.errors import AlreadyCounted, NotEnoughMoney, StoreUnavailable
-from crowdfl.roles.ports import StoredTask, Upload
-from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Movement
-from crowdfl.roles.sp.rounds import Round
-from crowdfl.simulation.local_host import Store
+from crowdfl.roles.records import Movement, Round, StoredTask, Upload
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER
 from crowdfl.storage import database
-from crowdfl.storage.memory import MemoryStore
 from crowdfl.storage.sql import SqlStore
 from crowdfl.storage.tables import seeds
 
@@ -33,44 +30,42 @@ class Interrupted(BaseException):
     """What a signal raises, past every `except Exception`."""
 
 
-def run(store: Store, *calls: Callable[[], object]) -> None:
+def run(store: SqlStore, *calls: Callable[[], object]) -> None:
     """All of them as one transaction."""
     with store.transaction():
         for call in calls:
             call()
 
 
-def connections_out(store: Store) -> int:
+def connections_out(store: SqlStore) -> int:
     """Connections that were not given back."""
-    if isinstance(store, MemoryStore):
-        return 0
     assert isinstance(store.engine.pool, QueuePool)
     return store.engine.pool.checkedout()
 
 
-def test_a_failing_call_takes_all_others_with_it(store: Store):
+def test_a_failing_call_takes_all_others_with_it(sql_store: SqlStore):
     """And the connection goes back; the next transaction is a fresh one."""
-    put = partial(store.put_round, "t", Round(1, 1.0))
+    put = partial(sql_store.put_round, "t", Round(1, 1.0))
     with pytest.raises(NotEnoughMoney):
-        run(store, partial(store.add_task, TASK), put, partial(store.post, "t", OVERDRAFT))
-    assert store.tasks() == []
-    assert store.rounds("t") == []
-    assert connections_out(store) == 0
-    store.add_task(TASK)
-    assert store.tasks() == [TASK]
+        run(sql_store, partial(sql_store.add_task, TASK), put, partial(sql_store.post, "t", OVERDRAFT))
+    assert sql_store.tasks() == []
+    assert sql_store.rounds("t") == []
+    assert connections_out(sql_store) == 0
+    sql_store.add_task(TASK)
+    assert sql_store.tasks() == [TASK]
 
 
 @pytest.mark.parametrize("stop", [Interrupted, ValueError, KeyboardInterrupt])
-def test_whatever_ends_a_transaction_early_undoes_it(store: Store, stop: type[BaseException]):
-    """Errors that are not the store's, and those that nobody catches."""
+def test_whatever_ends_a_transaction_early_undoes_it(sql_store: SqlStore, stop: type[BaseException]):
+    """Errors that are not the sql_store's, and those that nobody catches."""
 
     def give_up() -> None:
         raise stop
 
     with pytest.raises(stop):
-        run(store, partial(store.add_task, TASK), give_up)
-    assert store.tasks() == []
-    assert connections_out(store) == 0
+        run(sql_store, partial(sql_store.add_task, TASK), give_up)
+    assert sql_store.tasks() == []
+    assert connections_out(sql_store) == 0
 
 
 def test_calls_inside_see_each_other_and_others_see_them_at_the_end(sql_store: SqlStore, open_store: Opener):
@@ -83,40 +78,40 @@ def test_calls_inside_see_each_other_and_others_see_them_at_the_end(sql_store: S
     assert other.tasks() == [TASK]
 
 
-def test_another_thread_of_the_same_store_is_not_inside(store: Store):
+def test_another_thread_of_the_same_store_is_not_inside(sql_store: SqlStore):
     """It reads what was committed, and gets a transaction of its own."""
     seen: list[list[StoredTask]] = []
-    with store.transaction():
-        store.add_task(TASK)
-        thread = threading.Thread(target=lambda: seen.append(store.tasks()))
+    with sql_store.transaction():
+        sql_store.add_task(TASK)
+        thread = threading.Thread(target=lambda: seen.append(sql_store.tasks()))
         thread.start()
         thread.join(10)
     assert seen == [[]]
 
 
-def test_a_transaction_inside_another_falls_alone_and_ends_with_it(store: Store):
+def test_a_transaction_inside_another_falls_alone_and_ends_with_it(sql_store: SqlStore):
     """A failure that was caught undoes the inner one only; one that was not, both."""
-    with store.transaction():
-        store.add_task(TASK)
+    with sql_store.transaction():
+        sql_store.add_task(TASK)
         with pytest.raises(NotEnoughMoney):
-            run(store, partial(store.put_round, "t", Round(1, 1.0)), partial(store.post, "t", OVERDRAFT))
-        with store.transaction():
-            store.put_round("t", Round(2, 1.0))
-    assert [r.number for r in store.rounds("t")] == [2]
-    inner = partial(run, store, partial(store.put_round, "t", Round(3, 1.0)))
+            run(sql_store, partial(sql_store.put_round, "t", Round(1, 1.0)), partial(sql_store.post, "t", OVERDRAFT))
+        with sql_store.transaction():
+            sql_store.put_round("t", Round(2, 1.0))
+    assert [r.number for r in sql_store.rounds("t")] == [2]
+    inner = partial(run, sql_store, partial(sql_store.put_round, "t", Round(3, 1.0)))
     with pytest.raises(NotEnoughMoney):
-        run(store, inner, partial(store.post, "t", OVERDRAFT))
-    assert [r.number for r in store.rounds("t")] == [2]
+        run(sql_store, inner, partial(sql_store.post, "t", OVERDRAFT))
+    assert [r.number for r in sql_store.rounds("t")] == [2]
 
 
-def test_a_refusal_that_was_caught_leaves_the_transaction_usable(store: Store):
+def test_a_refusal_that_was_caught_leaves_the_transaction_usable(sql_store: SqlStore):
     """No statement had failed, so that PostgreSQL too goes on."""
-    store.put_round("t", Round(1, 0.0))
-    store.acknowledge("t", 1, [Upload("p", "a", late=False)])
-    with store.transaction():
-        assert isinstance(store.acknowledge("t", 1, [Upload("p", "b", late=False)])[0], AlreadyCounted)
-        store.add_task(TASK)
-    assert store.tasks() == [TASK]
+    sql_store.put_round("t", Round(1, 0.0))
+    sql_store.acknowledge("t", 1, [Upload("p", "a", late=False)])
+    with sql_store.transaction():
+        assert isinstance(sql_store.acknowledge("t", 1, [Upload("p", "b", late=False)])[0], AlreadyCounted)
+        sql_store.add_task(TASK)
+    assert sql_store.tasks() == [TASK]
 
 
 def test_readers_do_not_wait_for_a_writer_and_writers_do(sql_store: SqlStore, open_store: Opener):

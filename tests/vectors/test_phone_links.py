@@ -34,7 +34,7 @@ def test_a_link_brings_the_invitation_back_to_the_letter(case):
     """So that the requester's signature still holds, and KGC finds the one that it was."""
     found = read_link(case["link"])
     assert found.to_bytes().hex() == case["message"]
-    assert found.invitation == case["invitation"]
+    assert (found.invitation, found.task) == (case["invitation"], case["task"])
     opened = Invitation.open(found.invitation, bytes.fromhex(VECTORS["requester"]))
     assert (opened.task, opened.expires) == (case["task"], case["expires"])
     assert (found.kgc, found.sp or case["page"].removesuffix("/join/")) == (case["kgc"], case["sp"])
@@ -59,13 +59,12 @@ def test_a_link_does_not_show_what_it_holds():
     """It is as secret as the invitation."""
     case = VECTORS["good"][0]
     found = read_link(case["link"])
-    assert found.signature.hex() not in repr(found)
-    assert found.number not in repr(found)
+    assert "signature" not in repr(found)
+    assert "number" not in repr(found) + repr(found.envelope) + repr(Invitation.read(found.envelope))
 
 
-def test_an_invitation_that_a_link_would_change_is_refused():
-    """One more field, or another way to write it, would break the signature on the way."""
+def test_what_is_no_invitation_gets_no_link():
     case = VECTORS["good"][0]
-    for text in (case["invitation"].replace(", ", ","), case["invitation"].replace('"body": {', '"body": {"a": 1, ')):
+    for text in ("{}", case["invitation"].replace("invitation", "order"), case["invitation"] + "x"):
         with pytest.raises(DocumentError):
             invitation_link(case["page"], contents(case | {"invitation": text}))

@@ -10,7 +10,8 @@ import pytest
 
 from crowdfl import errors
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.documents.signed import Appointment, Certificate, Definition, open_document, participant_name
+from crowdfl.documents.envelope import Envelope, encode_for_signing
+from crowdfl.documents.signed import Appointment, Certificate, Definition, Receipt, participant_name
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.learning.models.forms import from_safetensors
 from crowdfl.learning.models.shape import ModelShape
@@ -38,6 +39,8 @@ def each(cases: list[dict]):
 def test_definitions(case):
     found = Definition.open(case["text"])
     assert found.task == case["task"]
+    envelope = Envelope.parse(case["text"], "definition")
+    assert encode_for_signing("definition", envelope.payload).hex() == case["signed"]
     assert found.requester == KEYS["requester"].public
 
 
@@ -51,12 +54,12 @@ def test_definitions_that_are_refused(case):
 @pytest.mark.parametrize("case", OTHERS["receipt"]["bad"], ids=lambda case: case["name"])
 def test_receipts_that_are_refused(case):
     """By the signature, or because they are for something else than the upload."""
-    fine = open_document(OTHERS["receipt"]["text"], "receipt", KEYS["sp"].public)
-    if case["name"] in ("signed by another", "another task", "another kind"):
+    fine = Receipt.open(OTHERS["receipt"]["text"], KEYS["sp"].public)
+    if case["name"] in ("signed by another", "another task", "another kind", "a field more", 'round "2"'):
         with pytest.raises(getattr(errors, case["error"])):
-            open_document(case["text"], "receipt", KEYS["sp"].public)
+            Receipt.open(case["text"], KEYS["sp"].public)
     else:
-        assert open_document(case["text"], "receipt", KEYS["sp"].public) != fine
+        assert Receipt.open(case["text"], KEYS["sp"].public) != fine
 
 
 @pytest.mark.parametrize("document", [Appointment, Certificate])

@@ -77,7 +77,7 @@ ENDED = [
     task_round(4, "nothing", reward=None, accuracyBefore=None, accuracyAfter=None),
     task_round(5, accuracyAfter=None),
 ]
-RECEIPTS = [{"round": number, "text": f'{{"kind": "receipt", "round": {number}}}'} for number in (1, 2)]
+RECEIPTS = [{"round": number, "text": f'crowdfl receipt S {{"round": {number}}}'} for number in (1, 2)]
 JOINED = campaign(phase="joined", who="5ab0c1d2e3f405162738", rounds=UNDER_WAY, rewards="3500000n")
 TRAINING = JOINED | {"now": {"kind": "training", "round": 3, "done": 7, "of": 20, "why": None}}
 OVER = JOINED | {"phase": "ended", "rounds": ENDED, "rewards": "8750000n", "receipts": RECEIPTS}

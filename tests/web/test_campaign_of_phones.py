@@ -280,7 +280,7 @@ def test_a_killed_upload_went_on_where_it_stopped(campaign: PhoneCampaign):
     """With the same bytes: the first piece was not sent again."""
     offsets = campaign.phones[KILLED].offsets
     assert offsets[0] == 256 * 1024
-    digest = json.loads(campaign.phones[KILLED].kept("rounds/1/receipt"))["body"]["digest"]
+    digest = json.loads(campaign.phones[KILLED].kept("rounds/1/receipt").split(" ", 3)[3])["digest"]
     upload = campaign.phones[KILLED].upload(1)
     assert upload is not None
     assert hashlib.sha256(upload).hexdigest() == digest
@@ -315,7 +315,7 @@ def test_no_invitation_was_logged(campaign: PhoneCampaign):
     for number in range(PHONES):
         place = campaign.folder / f"invitations/invitation-{number}"
         secret = place.with_suffix(".txt").read_text().strip().partition("#")[2]
-        signature = json.loads(json.loads(place.with_suffix(".json").read_text())["invitation"])["signature"]
-        assert min(len(secret), len(signature)) > 100
+        signature = json.loads(place.with_suffix(".json").read_text())["invitation"].split()[2]
+        assert min(len(secret), len(signature)) > 80
         assert secret not in logs
         assert signature not in logs

@@ -10,9 +10,8 @@ import httpx
 import pytest
 
 from crowdfl.errors import Forbidden, StoreUnavailable
-from crowdfl.roles.ports import PaymentState, StoredPayment
+from crowdfl.roles.records import PaymentState, Round, RoundState, StoredPayment
 from crowdfl.roles.sp.ledger import Ledger
-from crowdfl.roles.sp.rounds import Round, RoundState
 from crowdfl.services.http.wire import PROTOCOL_HEADER
 from crowdfl.services.server import running
 from crowdfl.web import events, overview
@@ -315,7 +314,7 @@ def test_a_stream_begins_with_everything_and_goes_on_with_what_changes(world, wa
         assert arrival["who"] == people[0].who
         command = world.disk.open_store("sp", f"sqlite:///{world.folder}/sp/state.db")
         with contextlib.closing(command):
-            command.set_state(task, "paused")
+            command.change_task(task, state="paused")
         assert heard.until("tasks")[task]["state"] == "paused"
     with watching.watch() as heard:
         event, everything = heard.next()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 from playwright.sync_api import Page, expect
 
-from crowdfl.roles.ports import PaymentState, StoredPayment
+from crowdfl.roles.records import PaymentState, StoredPayment
 from tests.hosts import INITIAL_MODEL
 from tests.http import conftest as http
 from tests.http.world import DEPOSIT, SHORT, Person, task_definition

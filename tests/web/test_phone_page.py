@@ -241,7 +241,7 @@ def test_training_shows_its_progress_and_then_that_the_update_arrived(show):
     change(page, now=phone_states.IDLE, rounds=phone_states.ARRIVED, receipts=phone_states.RECEIPTS)
     expect(page.locator("[aria-live=polite].headline")).to_have_text("Round 3 of 5: your update arrived.")
     page.get_by_text("Receipt of round 2").click()
-    expect(page.get_by_label("Receipt of round 2")).to_contain_text('"kind": "receipt"')
+    expect(page.get_by_label("Receipt of round 2")).to_contain_text("crowdfl receipt")
 
 
 HEADLINES = {

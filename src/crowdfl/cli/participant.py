@@ -11,12 +11,12 @@ import typer
 
 from crowdfl.cli.output import JsonLines, Module, OwnLearnerName, OwnLossName, clean, show, show_event, tell_code
 from crowdfl.documents.signed import Definition
+from crowdfl.documents.task_summary import task_summary
 from crowdfl.errors import SettingsError
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.roles.participant.agent import Agent
 from crowdfl.roles.participant.messages import event_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
-from crowdfl.roles.task_summary import described
 from crowdfl.services.client.opening import invited, read_invitation
 from crowdfl.settings import from_millionths
 
@@ -41,7 +41,7 @@ def look(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = Fals
     with open_participant(invitation, home, as_json=as_json) as person:
         person.on_event = beside
         definition = person.look()
-    show(definition.body(), described(definition, person.least_participants), as_json=as_json)
+    show(definition.body(), task_summary(definition, person.least_participants), as_json=as_json)
     if not as_json:
         typer.echo(f"to take part: crowdfl participant run {invitation} --data DATA --home FOLDER", err=True)
 
@@ -131,7 +131,7 @@ def _ask(person: Participant, definition: Definition, *, agreed: bool, as_json: 
         return
     if as_json:
         raise SettingsError("--json asks no questions: read `crowdfl participant look`, then add --yes")
-    typer.echo(clean(described(definition, person.least_participants)))
+    typer.echo(clean(task_summary(definition, person.least_participants)))
     person.require_company(definition)  # no question about what is then refused
     typer.confirm("Join?", abort=True)
 

@@ -19,12 +19,11 @@ import typer
 
 from crowdfl.cli.output import Json, SettingsPath, show
 from crowdfl.crypto.compute import BACKENDS
-from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError, TaskNotEnded
 from crowdfl.roles.csp import REFUSED, refuse_task
-from crowdfl.roles.ends import OVER, TaskEnds, Tombstone
+from crowdfl.roles.ends import OVER, TaskEnds
 from crowdfl.roles.holdings import CspHoldings, KgcHoldings
-from crowdfl.roles.ports import StoredTask
+from crowdfl.roles.records import StoredTask, Tombstone
 from crowdfl.roles.restored import forgotten_payments
 from crowdfl.roles.restored import reconcile as reconcile_payments
 from crowdfl.roles.sp.core import TrustedLedgerPorts
@@ -134,7 +133,7 @@ class PeerDesk:
         return {"task": stored.task, "state": stored.state, "since": since, "waits_for": self._waits_for(stored)}
 
     def details(self, stored: StoredTask) -> Row:
-        definition, how = Definition.open(stored.definition), Tombstone.of(self.holdings.store, stored.task)
+        definition, how = stored.opened, stored.end
         found: Row = {"purpose": definition.purpose, "requester": definition.requester.hex()}
         if isinstance(self.holdings, CspHoldings):
             found |= {
@@ -170,9 +169,8 @@ class PeerDesk:
 
 
 def _rounds_answered(holdings: CspHoldings, task: str) -> list[int]:
-    """As protocols name what they remember of a round: "round 2 ..."; erased when the task has ended."""
-    words = [name.split() for name in holdings.store.memory(task) if name.startswith("round ")]
-    return sorted({int(found[1]) for found in words if found[1].isdecimal()})
+    """Of which anything is remembered; erased when the task has ended."""
+    return holdings.store.remembered_rounds(task)
 
 
 deposit_app = typer.Typer(help="What requesters say to have paid in: confirm or reject it.", no_args_is_help=True)

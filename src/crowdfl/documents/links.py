@@ -8,17 +8,16 @@ import re
 from base64 import b64decode, urlsafe_b64encode
 from binascii import Error as _NotBase64
 from pathlib import Path
-from typing import Any
 
-from crowdfl.documents.signed import open_document
-from crowdfl.errors import DocumentError, FormatError, LimitExceeded, PlainHttpRefused
+from crowdfl.documents.envelope import Envelope
+from crowdfl.documents.signed import Invitation
+from crowdfl.errors import FormatError, LimitExceeded, PlainHttpRefused
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.settings import ParticipantSettings, RequesterSettings, origin_of
 
-_LONGEST = 4096  # characters of a fragment: an invitation has about 500, and a QR code at most 2,953
+_LONGEST = 4096  # characters of a fragment: an invitation has about 400, and a QR code at most 2,953
 _LIMITS = Limits(None, 0, max_entries=0)
 _LETTERS = re.compile(r"[A-Za-z0-9_-]*")
-_TOKEN = re.compile(r"(0|[1-9][0-9]{0,15})(\.[0-9]{1,20})?")  # a time as json.dumps writes it
 _TASK = re.compile(r"[0-9a-f]{32}")
 _PLACE = re.compile(r"https?://[A-Za-z0-9._:\[\]/-]+")
 _SAFE = re.compile(r"https://.*|http://(localhost|127(\.[0-9]{1,3}){3}|\[::1\])([:/].*)?")
@@ -26,11 +25,9 @@ _SIGNATURE, _KEY = 64, 32
 
 
 class InvitationLink(Message, kind=70, repr=False):
-    """What a link holds: an invitation without what can be rebuilt, and where to go with it."""
+    """What a link holds: an invitation in its two parts, and where to go with it."""
 
-    task: str
-    number: str
-    expires: str  # the number's own digits, since the signature is over them
+    payload: str
     signature: bytes
     kgc: str
     sp: str  # empty: where the page is
@@ -38,29 +35,25 @@ class InvitationLink(Message, kind=70, repr=False):
     sp_key: bytes
 
     @property
+    def envelope(self) -> Envelope:
+        return Envelope(Invitation.kind, self.payload, self.signature)
+
+    @property
     def invitation(self) -> str:
         """The document as its requester signed it."""
-        number, task = json.dumps(self.number), json.dumps(self.task)
-        body = f'{{"expires": {self.expires}, "number": {number}, "task": {task}}}'
-        return f'{{"body": {body}, "kind": "invitation", "signature": "{self.signature.hex()}"}}'
+        return self.envelope.text
+
+    @property
+    def task(self) -> str:
+        return Invitation.read(self.envelope).task
 
 
 def invitation_link(page: str, contents: ParticipantSettings) -> str:
     """The link to a page, such as https://sp/join/, with what an invitation file holds."""
-    document = _parts(contents.invitation)
+    found = Envelope.parse(contents.invitation, Invitation.kind)
+    Invitation.read(found)  # whatever is wrong with it is told by its name
     sp = "" if origin_of(page) == origin_of(contents.sp) else contents.sp
-    link = InvitationLink(
-        contents.task,
-        document["body"]["number"],
-        json.dumps(document["body"]["expires"]),
-        bytes.fromhex(document["signature"]),
-        contents.kgc,
-        sp,
-        contents.kgc_key,
-        contents.sp_key,
-    )
-    if link.invitation != contents.invitation:
-        raise DocumentError("this invitation has a form that a link cannot carry: give out its file instead")
+    link = InvitationLink(found.payload, found.signature, contents.kgc, sp, contents.kgc_key, contents.sp_key)
     return f"{page}#{urlsafe_b64encode(link.to_bytes()).rstrip(b'=').decode()}"
 
 
@@ -81,13 +74,10 @@ def link_of(invitation: Path, page: str) -> str:
 def read_link(link: str) -> InvitationLink:
     """What a link holds, as a phone would read it; nothing says yet who signed it."""
     found = _decoded(link.partition("#")[2])
-    sizes = len(found.signature), len(found.kgc_key), len(found.sp_key)
-    if sizes != (_SIGNATURE, _KEY, _KEY):
+    if (len(found.signature), len(found.kgc_key), len(found.sp_key)) != (_SIGNATURE, _KEY, _KEY):
         raise FormatError("this link's signature or keys are not of the right length")
     if not _TASK.fullmatch(found.task):
         raise FormatError("this link does not name a task")
-    if not _TOKEN.fullmatch(found.expires):
-        raise FormatError("this link does not say until when it is good")
     for place in (found.kgc, found.sp or found.kgc):
         _require_place(place)
     return found
@@ -114,9 +104,3 @@ def _decoded(fragment: str) -> InvitationLink:
     if urlsafe_b64encode(data).rstrip(b"=").decode() != fragment:
         raise FormatError("this link is damaged: its last letter is not one that an invitation ends with")
     return InvitationLink.from_bytes(data, _LIMITS)
-
-
-def _parts(invitation: str) -> dict[str, Any]:
-    open_document(invitation, "invitation")  # whatever is wrong with it is told by its name
-    found: dict[str, Any] = json.loads(invitation)
-    return found

@@ -1,61 +1,26 @@
-"""Signed documents: what the requester defines, what KGC appoints and certifies, whom the requester invites, who asks to join.
-
-A document is JSON text with a kind, a body and an Ed25519 signature over both in canonical form; people can read one, any
-language can check one, and one kind never passes for another.
-"""
+"""What people sign: a requester its task, invitations and orders; KGC keys and certificates; a participant its request to join;
+SP receipts and the end of a task."""
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from crowdfl.crypto.sealing import SigningKey, verify
+from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.envelope import Document, Envelope, refusal
 from crowdfl.errors import CrowdFLError, DocumentError, InvitationRefused, KeyMismatch
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import Identity, TaskSpec
 from crowdfl.settings import TaskSettings
 
-_LONGEST = 1_000_000
-_ENROLMENT = "request to enrol"
-_STRICT = ConfigDict(strict=True)  # true is not 1, and "3" is not 3
-_Text = Annotated[str, Field(strict=True)]
-_Seconds = Annotated[float, Field(strict=True, ge=0, le=1e12)]
+_KEY_BYTES = 32
+_Seconds = Annotated[float, Field(ge=0, le=1e12)]
 _Side = Annotated[int, Field(ge=1, le=10**9)]
-_SERVER_STEP = {"server_step", "server_rate", "server_momentum", "server_squares", "server_floor"}
+_Key = Annotated[bytes, Field(min_length=_KEY_BYTES, max_length=_KEY_BYTES)]
 EndReason = Literal["settled", "cancelled", "expired"]
-
-
-def _from_hex(text: object) -> bytes:
-    if not isinstance(text, str):
-        raise ValueError("expected hexadecimal digits")
-    return bytes.fromhex(text)
-
-
-_Hex = Annotated[bytes, BeforeValidator(_from_hex)]
-
-
-def sign_document(kind: str, body: Mapping[str, Any], key: SigningKey) -> str:
-    signature = key.sign(_canonical(kind, body)).hex()
-    return json.dumps({"kind": kind, "body": body, "signature": signature}, sort_keys=True)
-
-
-def open_document(text: str, kind: str, public: bytes | None = None) -> dict[str, Any]:
-    """The body of a document of this kind; with `public`, only if its owner signed it."""
-    if len(text) > _LONGEST:
-        raise DocumentError(f"a {kind} of {len(text)} characters; at most {_LONGEST} are read")
-    try:
-        document = json.loads(text)
-        found, body, signature = document["kind"], document["body"], bytes.fromhex(document["signature"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise DocumentError(f"this is not a {kind}: it must be JSON with kind, body and signature") from None
-    if found != kind or not isinstance(body, dict):
-        raise DocumentError(f"a {found} where a {kind} is expected")
-    if public is not None:
-        verify(public, _canonical(kind, body), signature)
-    return body
 
 
 def participant_name(signing: bytes) -> str:
@@ -76,11 +41,9 @@ class Definition:
     claim_window: float  # seconds after the end of the task in which rewards can be claimed
     requester: bytes
     training: Mapping[str, Any]  # what a participant's learner is told; the platform does not look inside
-
-    @property
-    def task(self) -> str:
-        """The task's id: a definition made twice is the same task."""
-        return hashlib.sha256(_canonical("definition", self.body())).hexdigest()[:32]
+    task: str = field(
+        default="", init=False
+    )  # its id, of what was signed: a definition that nobody has signed has none
 
     @property
     def spec(self) -> TaskSpec:
@@ -93,20 +56,26 @@ class Definition:
             "readers": self.readers,
             "arrays": [[name, list(sides)] for name, sides in zip(self.shape.names, self.shape.shapes, strict=True)],
             "initial": self.initial,
-            "settings": self.settings.model_dump(exclude=_unnamed(self.settings)),
+            "settings": self.settings.model_dump(mode="json"),
             "claim_window": self.claim_window,
             "requester": self.requester.hex(),
             "training": dict(self.training),
         }
 
     def sign(self, key: SigningKey) -> str:
-        return sign_document("definition", self.body(), key)
+        try:
+            payload = json.dumps(self.body(), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        except (TypeError, ValueError, RecursionError) as wrong:
+            raise DocumentError(f"this definition holds what JSON cannot: {wrong}") from None
+        return Envelope.sign("definition", payload, key).text
 
     @classmethod
     def open(cls, text: str) -> "Definition":
-        """A definition, signed by the requester it names."""
-        definition = cls.from_body(open_document(text, "definition"))
-        open_document(text, "definition", definition.requester)
+        """A definition, signed by the requester it names; made twice, it is the same task."""
+        envelope = Envelope.parse(text, "definition")
+        definition = cls.from_body(envelope.body())
+        envelope.verify(definition.requester)
+        object.__setattr__(definition, "task", envelope.digest[:32])
         return definition
 
     @classmethod
@@ -115,21 +84,23 @@ class Definition:
             found = dict(_DefinitionBody.model_validate(body))
             arrays = found.pop("arrays")
             shape = ModelShape(tuple(name for name, _ in arrays), tuple(tuple(sides) for _, sides in arrays))
-            return cls(**found | {"shape": shape, "settings": TaskSettings.of(**found["settings"])})
+            settings, requester = _all_settings(found["settings"]), bytes.fromhex(found["requester"])
+            return cls(**found | {"shape": shape, "settings": settings, "requester": requester})
         except ValidationError as wrong:
-            raise _refusal("definition", wrong) from None
+            raise refusal("definition", wrong) from None
         except CrowdFLError as wrong:
             raise DocumentError(f"this definition does not stand: {wrong}") from None
 
 
-def _unnamed(settings: TaskSettings) -> set[str]:
-    """Settings that came later stay out of the ids of tasks that do not use them: those are what they were before."""
-    unused = set() if settings.profile == "shares" else {"rule", "check", "max_norm"}
-    return unused | (_SERVER_STEP if settings.server_step == "none" else set())
+def _all_settings(found: dict[str, Any]) -> TaskSettings:
+    """A definition names every setting: nobody fills in a default that another does not have."""
+    if missing := sorted(TaskSettings.model_fields.keys() - found.keys()):
+        raise DocumentError(f"it does not say {', '.join(missing)}")
+    return TaskSettings.of(**found)
 
 
 class _DefinitionBody(BaseModel):
-    model_config = _STRICT
+    model_config = ConfigDict(strict=True, extra="forbid")  # true is not 1, and "3" is not 3
 
     purpose: str
     terms: str
@@ -138,41 +109,16 @@ class _DefinitionBody(BaseModel):
     initial: str
     settings: dict[str, Any]
     claim_window: _Seconds
-    requester: _Hex
+    requester: Annotated[str, Field(pattern="^([0-9a-f]{2})*$")]
     training: dict[str, Any]
 
 
 @dataclass(frozen=True)
-class _Signed:
-    """A document that somebody else than its subject signs; `open` takes that one's public key."""
-
-    kind: ClassVar[str]
-    task: _Text
-
-    def body(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def sign(self, key: SigningKey) -> str:
-        return sign_document(self.kind, self.body(), key)
-
-    @classmethod
-    def open(cls, text: str, signer: bytes) -> Self:
-        try:
-            return cls.from_body(open_document(text, cls.kind, signer))
-        except ValidationError as wrong:
-            raise _refusal(cls.kind, wrong) from None
-
-    @classmethod
-    def from_body(cls, body: dict[str, Any]) -> Self:
-        return TypeAdapter(cls).validate_python(body)
-
-
-@dataclass(frozen=True)
-class Appointment(_Signed):
+class Appointment(Document):
     """KGC's word that this task has this key."""
 
     kind = "appointment"
-    fingerprint: _Text
+    fingerprint: str
 
     def require_key(self, fingerprint: bytes) -> None:
         """Whoever is given a key for this task makes sure that it is this one, before it keeps or uses it."""
@@ -184,76 +130,69 @@ class Appointment(_Signed):
 
 
 @dataclass(frozen=True)
-class Invitation(_Signed):
-    """The requester lets one person join."""
+class Order(Document):
+    """The requester pauses, resumes or cancels its task."""
 
-    kind = "invitation"
-    number: _Text
-    expires: _Seconds
+    kind = "order"
+    action: str
+    at: _Seconds
 
 
 @dataclass(frozen=True)
-class TaskEnd(_Signed):
+class EnrolmentEnd(Document):
+    """The requester lets nobody else join."""
+
+    kind = "enrolment-end"
+
+
+@dataclass(frozen=True)
+class TaskEnd(Document):
     """SP's word that a task is over: nobody will ask for anything of it, and what it needed can be erased."""
 
-    kind = "end of task"
+    kind = "task-end"
     why: EndReason
     at: _Seconds
 
 
 @dataclass(frozen=True)
-class Certificate(_Signed):
-    """KGC's word that these are a participant's keys, and that it was invited."""
+class Receipt(Document):
+    """SP's word that it has an upload."""
 
-    kind = "certificate"
-    identity: Identity
-
-    def body(self) -> dict[str, Any]:
-        who = self.identity
-        return {"task": self.task, "who": who.who, "signing": who.signing.hex(), "reading": who.reading.hex()}
-
-    @classmethod
-    def from_body(cls, body: dict[str, Any]) -> Self:
-        found = _CertificateBody.model_validate(body)
-        if found.who != participant_name(found.signing):
-            raise DocumentError("this certificate names somebody else than the owner of its signing key")
-        return cls(found.task, Identity(found.who, found.signing, found.reading))
-
-
-class _CertificateBody(BaseModel):
-    model_config = _STRICT
-
-    task: str
+    kind = "receipt"
+    round: int
     who: str
-    signing: _Hex
-    reading: _Hex
+    digest: str  # SHA-256 of the upload, in hex
+    late: bool
 
 
 @dataclass(frozen=True)
-class EnrolmentRequest:
+class Invitation(Document):
+    """The requester lets one person join."""
+
+    kind = "invitation"
+    number: str = field(repr=False)
+    expires: _Seconds
+
+
+@dataclass(frozen=True)
+class EnrolmentRequest(Document):
     """A participant asks for a certificate of its keys under one invitation; signed by the key that it names."""
 
-    task: str
+    kind = "enrolment-request"
     invitation: str  # SHA-256 of its text, in hex
-    signing: bytes
-    reading: bytes
+    signing: _Key
+    reading: _Key
 
     @classmethod
     def of(cls, task: str, invitation: str, identity: Identity) -> "EnrolmentRequest":
         return cls(task, _digest(invitation), identity.signing, identity.reading)
 
-    def sign(self, key: SigningKey) -> str:
-        keys = {"signing": self.signing.hex(), "reading": self.reading.hex()}
-        return sign_document(_ENROLMENT, {"task": self.task, "invitation": self.invitation} | keys, key)
-
     @classmethod
-    def open(cls, text: str) -> "EnrolmentRequest":
+    def open_own(cls, text: str) -> "EnrolmentRequest":
         """A request that the owner of its signing key has signed."""
-        try:
-            found = cls(**dict(_EnrolmentBody.model_validate(open_document(text, _ENROLMENT))))
-        except ValidationError as wrong:
-            raise _refusal(_ENROLMENT, wrong) from None
-        open_document(text, _ENROLMENT, found.signing)
+        envelope = Envelope.parse(text, cls.kind)
+        found = cls.read(envelope)
+        envelope.verify(found.signing)
         return found
 
     def require(self, task: str, invitation: str) -> None:
@@ -261,26 +200,30 @@ class EnrolmentRequest:
             raise InvitationRefused("this request was signed for another task or invitation: sign one for this")
 
 
-class _EnrolmentBody(BaseModel):
-    model_config = _STRICT
+@dataclass(frozen=True)
+class Certificate(Document):
+    """KGC's word that these are a participant's keys, and that it was invited."""
 
-    task: str
-    invitation: str
-    signing: _Hex
-    reading: _Hex
+    kind = "certificate"
+    who: str
+    signing: _Key
+    reading: _Key
+
+    @classmethod
+    def of(cls, task: str, identity: Identity) -> "Certificate":
+        return cls(task, identity.who, identity.signing, identity.reading)
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.who, self.signing, self.reading)
+
+    @classmethod
+    def read(cls, envelope: Envelope) -> Self:
+        found = super().read(envelope)
+        if found.who != participant_name(found.signing):
+            raise DocumentError("this certificate names somebody else than the owner of its signing key")
+        return found
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _refusal(kind: str, wrong: ValidationError) -> DocumentError:
-    """Where the first wrong field is and what was expected; never what it held."""
-    first = wrong.errors(include_url=False, include_input=False)[0]
-    return DocumentError(
-        f"this {kind} has a missing or wrong field: {'.'.join(map(str, first['loc']))}: {first['msg']}"
-    )
-
-
-def _canonical(kind: str, body: Mapping[str, Any]) -> bytes:
-    return b"crowdfl " + kind.encode() + b" 1 " + json.dumps(body, sort_keys=True, separators=(",", ":")).encode()

@@ -16,16 +16,16 @@ from crowdfl.flower.task_owner import PreparedTask, PublishedRounds
 from crowdfl.flower.wire import ENROL, READ, WORK, ClientAnswer, Instruction, states_text
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Tools
-from crowdfl.roles.ports import Blobs
+from crowdfl.roles.ports import Blobs, ManualClock
+from crowdfl.roles.records import RoundState
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.platform import Sp
-from crowdfl.roles.sp.rounds import RoundState
 from crowdfl.roles.sp.uploads import PendingUpload
 from crowdfl.settings import to_millionths
 from crowdfl.simulation.local_host import LocalHost, MemoryDisk
-from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.memory import ManualClock, MemoryBlobs, MemoryStore
+from crowdfl.storage.blobs import FileBlobs, MemoryBlobs
+from crowdfl.storage.sql import SqlStore
 
 LOCAL = "local"
 REQUESTER = "requester"  # the owner's folder, below its home
@@ -106,7 +106,9 @@ class ServiceServers:
         access = peer_access(found, found.kgc, "KGC")
         kgc, csp = PeerLink(access), PeerLink(peer_access(found, found.csp, "CSP"))
         blobs = MemoryBlobs(), MemoryBlobs()
-        ports = SpPorts(MemoryStore(), *blobs, clock, KgcClient(kgc.service), CspClient(csp.service), found.kgc_key)
+        ports = SpPorts(
+            SqlStore.in_memory(), *blobs, clock, KgcClient(kgc.service), CspClient(csp.service), found.kgc_key
+        )
         anyone = KgcClient(access.link.open())  # an enrolment needs no token
         return cls(Sp(ports, _options(Tools.unwatched())), found.kgc_key, clock, anyone.enrol)
 
@@ -195,7 +197,7 @@ class Federation:
             return
         if not client.invitation:
             raise InvitationRefused("there is no invitation left for this node: the task's owner must give it one")
-        who = participant_name(EnrolmentRequest.open(answer.request).signing)
+        who = participant_name(EnrolmentRequest.open_own(answer.request).signing)
         self._require_own(node, who)
         client.sealed = self.servers.enrol(self.task, client.invitation, answer.request)
         client.who = who

@@ -4,7 +4,6 @@ SP and KGC are reached through the records of the message that is being answered
 """
 
 import hashlib
-import json
 import logging
 import sys
 from collections.abc import Mapping
@@ -29,7 +28,8 @@ from crowdfl.flower.wire import ENROL, READ, RECORD, WEIGHT_KEY, ClientAnswer, I
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.ports import Blobs, PaidClaim
+from crowdfl.roles.ports import Blobs
+from crowdfl.roles.records import PaidClaim
 
 
 class AskedToEnrol(Exception):
@@ -378,8 +378,7 @@ class _Client:
         return message
 
     def _template(self) -> Template:
-        body = json.loads(self.blobs.get("definition"))
-        return Template.from_training(Definition.from_body(body).training)
+        return Template.from_training(Definition.open(self.blobs.get("definition").decode()).training)
 
     def _trained(self, content: RecordDict) -> tuple[Weights, int]:
         if len(content.array_records) != 1 or len(content.metric_records) != 1:

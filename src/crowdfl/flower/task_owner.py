@@ -15,12 +15,11 @@ from crowdfl.flower.client_state import NodeInvitation
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.ports import Blobs
+from crowdfl.roles.ports import Blobs, ManualClock
 from crowdfl.roles.requester import Requester
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.memory import ManualClock
 
 if TYPE_CHECKING:
     from flwr.app import ArrayRecord

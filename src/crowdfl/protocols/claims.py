@@ -154,7 +154,7 @@ class ClaimsCsp:
         for number, amount, mask, salt in zip(claim.rounds, claim.amounts, claim.masks, claim.salts, strict=True):
             self._check(claim.participant, number, amount, mask, salt)
         name = _digest(claim)
-        if memory.reserve(f"attested {claim.participant}", name) != name:
+        if memory.reserve("attested", name, who=claim.participant) != name:
             raise ClaimRefused(f"another claim of {claim.participant} was attested already: send that one again")
         return Attestation(name, self.signing.sign(_attested(name)))
 

@@ -21,34 +21,42 @@ from crowdfl.protocols.exchange import Exchange, Observer, Silent
 from crowdfl.protocols.party import KeyedParty, Party
 from crowdfl.settings import TaskSettings
 
-RESTORED = "restored"
-"""In a CSP's memory: its store comes from a backup. Which steps were answered since, nobody knows: none is answered again."""
-
 
 class CspMemory(Protocol):
-    """What a CSP must remember across requests, and across its crashes."""
+    """What a CSP must remember across requests, and across its crashes.
 
-    def get(self, name: str) -> bytes | None: ...
-    def keep(self, name: str, value: bytes) -> None: ...  # together with the answer to this request, or not at all
+    By name, of a round or (0) of the whole task, and where it is about one participant, of that one.
+    """
 
-    def reserve(self, name: str, value: bytes) -> bytes:
+    @property
+    def restored(self) -> bool:
+        """CSP's store comes from a backup. Which steps were answered since, nobody knows: none is answered again."""
+
+    def get(self, name: str, number: int = 0, who: str = "") -> bytes | None: ...
+
+    def keep(self, name: str, value: bytes, number: int = 0, who: str = "") -> None:
+        """Together with the answer to this request, or not at all."""
+
+    def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
         """Write at once what nobody has written under this name; what stands there now. Kept even if the request fails."""
 
 
 class InProcessMemory:
     """A memory that lasts as long as the process."""
 
+    restored = False
+
     def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}
+        self._kept: dict[tuple[int, str, str], bytes] = {}
 
-    def get(self, name: str) -> bytes | None:
-        return self._kept.get(name)
+    def get(self, name: str, number: int = 0, who: str = "") -> bytes | None:
+        return self._kept.get((number, who, name))
 
-    def keep(self, name: str, value: bytes) -> None:
-        self._kept[name] = value
+    def keep(self, name: str, value: bytes, number: int = 0, who: str = "") -> None:
+        self._kept[number, who, name] = value
 
-    def reserve(self, name: str, value: bytes) -> bytes:
-        return self._kept.setdefault(name, value)
+    def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
+        return self._kept.setdefault((number, who, name), value)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,14 @@ from functools import partial
 
 from crowdfl.documents.signed import Appointment, Certificate, Definition
 from crowdfl.errors import CrowdFLError, DocumentError, TaskEnded, UnknownTask
-from crowdfl.protocols.profile import CspMemory, CspProtocol, Tools
+from crowdfl.protocols.profile import CspProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
-from crowdfl.roles.ends import END, OVER, SOLE, Tombstone, ended
-from crowdfl.roles.ports import Blobs, CspStore, KgcPeer, StoredParticipant, StoredTask
+from crowdfl.roles.ends import OVER, ended
+from crowdfl.roles.ports import Blobs, CspStore, KgcPeer, Place
+from crowdfl.roles.records import StoredParticipant, StoredTask, Tombstone
 
+_SHORT, _FEW = 4096, 64  # bytes and values that are read at once
 REFUSED = "refused"  # the state of a task that the operator answers no more
 
 
@@ -26,10 +28,9 @@ def refuse_task(store: CspStore, task: str, reason: str) -> None:
     with store.transaction():
         state = store.task(task).state
         if state == OVER:
-            raise ended(store, task)
+            raise ended(store.task(task))
         if state != REFUSED:
-            store.memory(task)[END] = Tombstone("cancelled", "CSP's operator", reason).encode()
-            store.set_state(task, REFUSED)
+            store.change_task(task, state=REFUSED, end=Tombstone("cancelled", "CSP's operator", reason))
 
 
 @dataclass
@@ -60,7 +61,7 @@ class Csp:
             self.bundles.put(f"{task}.csp", bundle)
             if self.store.task(task).state == OVER:  # meanwhile
                 self.bundles.delete(f"{task}.csp")
-                raise ended(self.store, task)
+                raise ended(self.store.task(task))
         self._become_sole_holder(task)
 
     def _knows(self, task: str) -> bool:
@@ -73,17 +74,17 @@ class Csp:
 
         Else a CSP that is restored from a backup of before the task could fetch the share again, and answer a second time.
         """
-        if SOLE not in self.store.memory(task):
+        if not self.store.task(task).sole_holder:
             self._fetch_dealt(task)
             self.kgc.acknowledge(task)
-            self.store.memory(task)[SOLE] = b""
+            self.store.change_task(task, sole_holder=True)
 
     def _fetch_dealt(self, task: str) -> None:
         """Resumable: what is here is not fetched again."""
-        self.dealt.fetch(Definition.open(self.store.task(task).definition), self.kgc)
+        self.dealt.fetch(self.store.task(task).opened, self.kgc)
         if self.store.task(task).state == OVER:  # meanwhile
             self.dealt.erase(task)
-            raise ended(self.store, task)
+            raise ended(self.store.task(task))
 
     @property
     def dealt(self) -> DealtFiles:
@@ -91,24 +92,26 @@ class Csp:
 
     def enrol(self, task: str, certificate: str) -> None:
         """A participant that KGC has certified: rewards are sealed to its key, claims checked with it."""
-        definition = Definition.open(self.store.task(task).definition)
-        self.require_answering(task)
+        stored = self.store.task(task)
+        _require_answering(stored)
         opened = Certificate.open(certificate, self.kgc_key)
         if opened.task != task:
             raise DocumentError("this certificate is for another task")
         participant = StoredParticipant(opened.identity, certificate)
-        self.store.add_participant(task, participant, definition.settings.max_participants)
+        self.store.add_participant(task, participant, stored.opened.settings.max_participants)
 
     def answer(self, task: str, request: bytes) -> bytes:
         """Compute, keep the answer, give it. Whoever keeps an answer first, that one is given."""
-        self.require_answering(task)
         name = hashlib.sha256(request).hexdigest()
-        known = self.store.answered(task, name)
+        stored, enrolled, known = self.store.answer_context(task, name)
+        if stored is None:
+            raise UnknownTask(f"there is no task {task} here")
+        _require_answering(stored)
         if known is not None:
             return self.blobs.get(known)
         with self._locks.setdefault(task, threading.Lock()):  # a side remembers for one request at a time
             try:
-                return self._computed(task, name, request)
+                return self._computed(stored, enrolled, name, request)
             except CrowdFLError:  # the same request was answered while this one waited, and its step is done
                 self.require_answering(task)
                 known = self.store.answered(task, name)
@@ -116,13 +119,14 @@ class Csp:
                     raise
                 return self.blobs.get(known)
 
-    def _computed(self, task: str, name: str, request: bytes) -> bytes:
-        draft = _Draft(self.store, task)
+    def _computed(self, stored: StoredTask, enrolled: int, name: str, request: bytes) -> bytes:
+        draft = _Draft(self.store, stored.task, stored.restored)
         with self.tools.observer.working("CSP"):
-            side = self._side(task, draft)
+            side = self._side(stored, enrolled)
+            side.remember(draft)
             reply = side.answer(request)
-        kept = self._keep(task, name, reply, draft)
-        self.dealt.burn(task, side.spent_rounds())  # after a crash before this, the next answer does it
+        kept = self._keep(stored.task, name, reply, draft)
+        self.dealt.burn(stored.task, side.spent_rounds())  # after a crash before this, the next answer does it
         return kept
 
     def _keep(self, task: str, name: str, reply: bytes, draft: "_Draft") -> bytes:
@@ -131,44 +135,48 @@ class Csp:
         try:
             with self.store.transaction():  # what the side remembers and the answer stand or fall together
                 self.require_answering(task)
-                kept = self.store.answered(task, name)
-                if kept is None:
-                    self.store.memory(task).update(draft.kept)
-                    self.store.put_answer(task, name, blob)
+                kept = self.store.put_answer(task, name, blob)
+                if kept == blob:
+                    self.store.remember(task, draft.kept)
         except TaskEnded:  # while this was computed
             self.blobs.delete(blob)
             raise
-        return reply if kept is None else self.blobs.get(kept)
+        return reply if kept == blob else self.blobs.get(kept)
 
-    def _side(self, task: str, memory: CspMemory) -> CspProtocol:
+    def _side(self, stored: StoredTask, enrolled: int) -> CspProtocol:
+        task = stored.task
         if task not in self._sides:
-            definition = Definition.open(self.store.task(task).definition)
+            definition = stored.opened
             self._become_sole_holder(task)
             bundle = self.bundles.get(f"{task}.csp")
             side = profile_named(definition.settings.profile).csp(definition.spec, bundle, self.tools)
             side.set_dealt_loader(partial(self.dealt.load, definition))
             self._sides[task] = side
-        side = self._sides[task]
-        for participant in self.store.participants(task, self._enrolled[task]):  # whichever process was told of them
-            side.enrol(participant.identity)
-            self._enrolled[task] += 1
-        side.remember(memory)
-        return side
+        if enrolled > self._enrolled[task]:
+            for participant in self.store.participants(
+                task, self._enrolled[task]
+            ):  # whichever process was told of them
+                self._sides[task].enrol(participant.identity)
+                self._enrolled[task] += 1
+        return self._sides[task]
 
     def require_answering(self, task: str) -> None:
         """A task that has ended, or that the operator refuses, gets no answer, not even one that was given before."""
         with contextlib.suppress(UnknownTask):
-            state = self.store.task(task).state
-            if state == OVER:
-                raise ended(self.store, task)
-            if state == REFUSED:
-                how = Tombstone.of(self.store, task)
-                raise TaskEnded(f"CSP answers task {task} no more ({how.words() if how else 'its operator'})")
+            _require_answering(self.store.task(task))
 
     def drop(self, task: str) -> None:
         """What this process has of a task in memory: the share among it."""
         self._sides.pop(task, None)
         self._enrolled.pop(task, None)
+
+
+def _require_answering(stored: StoredTask) -> None:
+    if stored.state == OVER:
+        raise ended(stored)
+    if stored.state == REFUSED:
+        words = stored.end.words() if stored.end else "its operator"
+        raise TaskEnded(f"CSP answers task {stored.task} no more ({words})")
 
 
 @dataclass
@@ -180,14 +188,31 @@ class _Draft:
 
     store: CspStore
     task: str
-    kept: dict[str, bytes] = field(default_factory=dict, repr=False)
+    restored: bool
+    kept: dict[Place, bytes] = field(default_factory=dict, repr=False)
+    _read: dict[Place, bytes | None] = field(default_factory=dict, repr=False)
+    _rounds: set[int] = field(default_factory=set, repr=False)  # that were read; 0 is the task's
+    _last: int = field(default=0, repr=False)  # round that was asked for: read again with the task's
+    _are_few: bool = field(default=True, repr=False)
 
-    def get(self, name: str) -> bytes | None:
-        return self.kept[name] if name in self.kept else self.store.memory(self.task).get(name)
+    def get(self, name: str, number: int = 0, who: str = "") -> bytes | None:
+        """What is about no participant is read together, once, where it is little: a request is of one round."""
+        place = number, who, name
+        if place in self.kept:
+            return self.kept[place]
+        self._last = number or self._last
+        if number not in self._rounds and self._are_few and not who:
+            found = self.store.memories(self.task, self._last, _SHORT, _FEW)
+            self._are_few, self._read = found is not None, self._read | (found or {})
+            self._rounds |= {0, self._last}
+        if self._are_few and not who and (place not in self._read or self._read[place] is not None):
+            return self._read.get(place)
+        return self.store.remembered(self.task, *place)
 
-    def keep(self, name: str, value: bytes) -> None:
-        self.kept[name] = value
+    def keep(self, name: str, value: bytes, number: int = 0, who: str = "") -> None:
+        self.kept[number, who, name] = value
 
-    def reserve(self, name: str, value: bytes) -> bytes:
-        with self.store.transaction():
-            return self.store.memory(self.task).setdefault(name, value)
+    def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
+        # Another request may have reserved something since: of the two, one sees the other.
+        self._read, self._rounds = {}, set()
+        return self.store.reserve(self.task, (number, who, name), value)

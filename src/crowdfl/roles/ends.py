@@ -6,27 +6,22 @@ a task is over (`roles.sp.ends`); KGC and CSP by a document that SP signs, or, w
 """
 
 import contextlib
-import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
-from crowdfl.documents.signed import Definition, EndReason, TaskEnd
+from crowdfl.documents.signed import TaskEnd
 from crowdfl.errors import CrowdFLError, DocumentError, Forbidden, TaskEnded, UnknownTask
-from crowdfl.roles.ports import Clock, StoredTask, TaskStore
+from crowdfl.roles.ports import Clock, TaskStore
+from crowdfl.roles.records import StoredTask, Tombstone
 from crowdfl.settings import TaskSettings
-from crowdfl.text import printable
 
 Held = dict[str, Counter[str]]
 """By task: how many things of each kind a role holds."""
 
 OVER = "ended"  # the state of an ended task on KGC and CSP
-END, FIRST_SEEN, SIGHTINGS = "end", "first seen", "past lifetime"  # what is remembered of a task
-SOLE = "sole holder"  # of CSP's share: KGC has destroyed its copy
-REMEMBERED = (END, FIRST_SEEN, SIGHTINGS, SOLE)  # stays when a task is erased
 KEY_SHARES = "key shares"
-LONGEST_REASON = 500  # characters that everyone who knows the task can read
 DAY = 86400.0
 MARGIN = 90 * DAY
 _WEEK = 7 * DAY
@@ -35,47 +30,19 @@ _APART = 3000.0  # seconds at least between two that count, whichever process sa
 _PATIENCE = DAY  # that SP has with an absent CSP in each round
 
 
-@dataclass(frozen=True)
-class Tombstone:
-    """What stays of how a task ended: a tombstone."""
-
-    why: EndReason
-    by: str  # SP, the requester, the operator, the task's lifetime
-    reason: str = ""  # in words, for everyone
-    document: str = ""  # SP's, where it was SP who said so
-
-    def encode(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
-
-    @classmethod
-    def of(cls, store: TaskStore, task: str) -> "Tombstone | None":
-        found = store.memory(task).get(END)
-        return None if found is None else cls(**json.loads(found))
-
-    def words(self) -> str:
-        said = f": {printable(self.reason, LONGEST_REASON)}" if self.reason else ""
-        return f"{self.why} by {self.by}{said}"
-
-
 def longest_course(settings: TaskSettings) -> float:
     """Seconds that the rounds of a task can take: each extended once, with its grace, and with a CSP that is away."""
     return settings.rounds * (2 * settings.window + settings.grace + _PATIENCE)
 
 
-def require_not_ended(store: TaskStore, task: str) -> None:
-    """Of a task that is not known here, nothing is required."""
-    try:
-        stored = store.task(task)
-    except UnknownTask:
-        return
+def require_not_ended(stored: StoredTask) -> None:
     if stored.state == OVER:
-        raise ended(store, task)
+        raise ended(stored)
 
 
-def ended(store: TaskStore, task: str) -> TaskEnded:
-    how = Tombstone.of(store, task)
-    words = f" ({how.words()})" if how is not None else ""
-    return TaskEnded(f"task {task} has ended{words}: its keys were erased; define another task to go on")
+def ended(stored: StoredTask) -> TaskEnded:
+    words = f" ({stored.end.words()})" if stored.end is not None else ""
+    return TaskEnded(f"task {stored.task} has ended{words}: its keys were erased; define another task to go on")
 
 
 @dataclass
@@ -88,28 +55,29 @@ class Lifetimes:
 
     def until(self, stored: StoredTask, *, claims: bool) -> float:
         """With `claims`, until nobody can claim any more and SP has had a week to say so."""
-        definition = Definition.open(stored.definition)
+        definition = stored.opened
         life = longest_course(definition.settings) + self.margin
-        return float(self._first_seen(stored.task)) + life + (definition.claim_window + _WEEK if claims else 0.0)
+        return self._first_seen(stored) + life + (definition.claim_window + _WEEK if claims else 0.0)
 
     def is_past(self, stored: StoredTask, *, claims: bool) -> bool:
         return self.clock.now() > self.until(stored, claims=claims)
 
     def confirm(self, stored: StoredTask, *, claims: bool) -> bool:
         """Count one sighting; whether there were enough of them."""
-        memory = self.store.memory(stored.task)
-        memory.setdefault(FIRST_SEEN, self._first_seen(stored.task))
+        now = self.clock.now()
+        if stored.first_seen is None:
+            self.store.change_task(stored.task, first_seen=now)
         if not self.is_past(stored, claims=claims):
-            memory.pop(SIGHTINGS, None)
+            if stored.sightings:
+                self.store.change_task(stored.task, sightings=0, sighted_at=None)
             return False
-        before, last = map(float, memory.get(SIGHTINGS, b"0 -inf").split())
-        if abs(self.clock.now() - last) < _APART:
+        if stored.sighted_at is not None and abs(now - stored.sighted_at) < _APART:
             return False
-        memory[SIGHTINGS] = f"{before + 1} {self.clock.now()!r}".encode()
-        return before + 1 >= _CONFIRMED
+        self.store.change_task(stored.task, sightings=stored.sightings + 1, sighted_at=now)
+        return stored.sightings + 1 >= _CONFIRMED
 
-    def _first_seen(self, task: str) -> bytes:
-        return self.store.memory(task).get(FIRST_SEEN) or repr(self.clock.now()).encode()
+    def _first_seen(self, stored: StoredTask) -> float:
+        return self.clock.now() if stored.first_seen is None else stored.first_seen
 
 
 class Troubles:
@@ -178,11 +146,11 @@ class TaskEnds:
 
     def close(self, task: str, ending: Tombstone) -> None:
         with self.store.transaction():
-            if self.store.task(task).state != OVER:
-                known = Tombstone.of(self.store, task)  # CSP's operator may have said why
-                reason = ending.reason or (known.reason if known is not None else "")
-                self.store.memory(task)[END] = replace(ending, reason=reason).encode()
-                self.store.set_state(task, OVER, self.clock.now())
+            stored = self.store.task(task)
+            if stored.state != OVER:
+                reason = ending.reason or (stored.end.reason if stored.end is not None else "")  # CSP's operator's
+                end = replace(ending, reason=reason)
+                self.store.change_task(task, state=OVER, ended_at=self.clock.now(), end=end)
         self.holder.erase(task)
 
     def sweep(self, machine_time: float, *, counting: bool) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from crowdfl.roles.dealt import DEALT_FILES, DealtFiles, is_dealt_file
-from crowdfl.roles.ends import KEY_SHARES, REMEMBERED, Held
+from crowdfl.roles.ends import KEY_SHARES, Held
 from crowdfl.roles.ports import Blobs, CspStore, KgcStore
 
 BUNDLES = ("sp", "csp", "requester", "participant")  # that KGC deals, by whom they are for
@@ -83,7 +83,7 @@ class CspHoldings:
         found = key_shares(self.bundles)
         for name in self.blobs.listing():
             found[name.partition("/")[0]]["answers"] += 1
-        for task, counts in self.store.answer_counts(REMEMBERED).items():
+        for task, counts in self.store.answer_counts().items():
             found[task]["answers"] = max(found[task]["answers"], counts["answers"])
             found[task]["memory"] = counts["memory"]
         return {task: +counts for task, counts in found.items() if counts.total()}
@@ -97,7 +97,7 @@ class CspHoldings:
         self.bundles.delete(f"{task}.csp")
         DealtFiles(self.bundles, "csp").erase(task)
         self.blobs.clear(task)
-        self.store.erase_answers(task, REMEMBERED)
+        self.store.erase_answers(task)
 
     forget_unknown = erase
 

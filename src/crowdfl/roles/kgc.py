@@ -1,5 +1,6 @@
 """KGC: makes a task's keys, deals each role its bundle, certifies invited participants, destroys what it need not keep."""
 
+import contextlib
 import threading
 from dataclasses import dataclass, field
 
@@ -8,19 +9,19 @@ from crowdfl.documents.signed import (
     Appointment,
     Certificate,
     Definition,
+    EnrolmentEnd,
     EnrolmentRequest,
     Invitation,
-    open_document,
     participant_name,
 )
-from crowdfl.errors import Forbidden, InvitationRefused, NotReady, RoundsExhausted, TaskNotRunning
-from crowdfl.protocols.profile import Identity
+from crowdfl.errors import Forbidden, InvitationRefused, NotReady, RoundsExhausted, TaskNotRunning, UnknownTask
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ends import OVER, require_not_ended
 from crowdfl.roles.holdings import BUNDLES, SOURCE
 from crowdfl.roles.limits import TaskBounds
 from crowdfl.roles.participant.enrolment import Enrolled
-from crowdfl.roles.ports import Blobs, Clock, KgcStore, StoredTask
+from crowdfl.roles.ports import Blobs, Clock, KgcStore
+from crowdfl.roles.records import StoredTask
 
 _DEALT = ("sp", "csp")
 
@@ -52,7 +53,8 @@ class Kgc:
         task = opened.task
         profile_named(opened.settings.profile)  # refused here, an unknown one gets no appointment, and so no further
         with self._dealing:  # a retry may come while keys are made
-            require_not_ended(self.store, task)  # or other keys would be made under the same name
+            with contextlib.suppress(UnknownTask):
+                require_not_ended(self.store.task(task))  # or other keys would be made under the same name
             if not self.bundles.has(f"{task}.dealt"):
                 self.bounds.require(opened)  # before keys are made, which takes long
                 self._deal(opened)
@@ -76,13 +78,14 @@ class Kgc:
     def bundle(self, task: str, role: str) -> tuple[str, str, bytes]:
         """A server's bundle, for that server alone; gone once acknowledged."""
         stored = self.store.task(task)
-        self._require_undealt(task, role)
+        self._require_undealt(stored, role)
         return stored.definition, stored.appointment, self.bundles.get(f"{task}.{role}")
 
     def dealt(self, task: str, role: str, number: int) -> bytes:
         """A server's file of one round, made for this answer: the same until that server has acknowledged, then never again."""
-        definition = Definition.open(self.store.task(task).definition)
-        self._require_undealt(task, role)
+        stored = self.store.task(task)
+        definition = stored.opened
+        self._require_undealt(stored, role)
         if not 1 <= number <= definition.settings.rounds:
             raise RoundsExhausted(f"round {number} of {definition.settings.rounds}: nothing is dealt for it")
         profile = profile_named(definition.settings.profile)
@@ -90,11 +93,11 @@ class Kgc:
             raise NotReady(f"the profile {profile.name} deals {role} nothing but its bundle")
         return profile.dealt(definition.spec, self.bundles.get(f"{task}.{SOURCE}"), role, number)
 
-    def _require_undealt(self, task: str, role: str) -> None:
+    def _require_undealt(self, stored: StoredTask, role: str) -> None:
         if role not in _DEALT:
             raise Forbidden(f"{role} is dealt no bundle of its own")
-        require_not_ended(self.store, task)
-        if not self.bundles.has(f"{task}.{role}"):
+        require_not_ended(stored)
+        if not self.bundles.has(f"{stored.task}.{role}"):
             raise NotReady(f"the bundle of {role} was handed over and destroyed; restore it from that role's backup")
 
     def acknowledge(self, task: str, role: str) -> None:
@@ -109,19 +112,19 @@ class Kgc:
     def enrol(self, task: str, invitation: str, request: str) -> bytes:
         """Certify the keys of an invitation's holder, once per invitation; an `Enrolled`, sealed to the reading key."""
         stored = self.store.task(task)
-        definition = Definition.open(stored.definition)
+        definition = stored.opened
         opened = Invitation.open(invitation, definition.requester)
         if opened.task != task:
             raise InvitationRefused("this invitation is for another task")
-        require_not_ended(self.store, task)
+        require_not_ended(stored)
         if stored.state != "open":
             raise TaskNotRunning("enrolment is closed")
         if self.clock.now() > opened.expires:
             raise InvitationRefused("this invitation has expired; ask the requester for another")
-        asked = EnrolmentRequest.open(request)  # the signing key is the asker's own
+        asked = EnrolmentRequest.open_own(request)  # the signing key is the asker's own
         asked.require(task, invitation)
         who = participant_name(asked.signing)
-        certificate = Certificate(task, Identity(who, asked.signing, asked.reading)).sign(self.signing)
+        certificate = Certificate(task, who, asked.signing, asked.reading).sign(self.signing)
         sealed = Enrolled(certificate, self.bundles.get(f"{task}.participant")).seal(asked)
         # Last: keys that cannot be used do not use an invitation up.
         self.store.use_invitation(task, opened.number, who)
@@ -129,10 +132,10 @@ class Kgc:
 
     def close_enrolment(self, task: str, order: str) -> None:
         """The requester closes enrolment by a signed order: the participants' bundle is destroyed."""
-        definition = Definition.open(self.store.task(task).definition)
-        if open_document(order, "close enrolment", definition.requester).get("task") != task:
+        definition = self.store.task(task).opened
+        if EnrolmentEnd.open(order, definition.requester).task != task:
             raise Forbidden("this order is for another task")
         with self.store.transaction():  # a task that has ended meanwhile stays so
             if self.store.task(task).state != OVER:
-                self.store.set_state(task, "closed")
+                self.store.change_task(task, state="closed")
         self.bundles.delete(f"{task}.participant")

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import LimitExceeded, QuotaExceeded
 from crowdfl.learning.models.forms import from_safetensors
-from crowdfl.roles.ports import StoredTask
-from crowdfl.roles.sp.rounds import TaskState
+from crowdfl.roles.records import StoredTask, TaskState
 from crowdfl.settings import SpSettings, TaskLimits
 
 _DAY = 86400.0
@@ -62,7 +61,7 @@ class SpQuotas:
         held = [one for one in stored if one.state != TaskState.SETTLED]
         if len(held) < self.tasks:
             return
-        theirs = sum(Definition.open(one.definition).requester == definition.requester for one in held)
+        theirs = sum(one.opened.requester == definition.requester for one in held)
         if theirs >= self.tasks:
             raise QuotaExceeded(
                 f"this requester has {theirs} tasks here that are not settled, and {self.tasks} are the most: wait until "

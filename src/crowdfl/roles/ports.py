@@ -1,24 +1,42 @@
 """What the roles need from outside: a clock, durable stores, peers. Implemented by `storage` and `services`, and by tests."""
 
-import hashlib
 from collections import Counter
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, Unpack
 
 from crowdfl.crypto.paillier.pctd import RandomizerSource
 from crowdfl.errors import CrowdFLError
-from crowdfl.protocols.profile import Identity
-from crowdfl.roles.sp.ledger import Movement
-from crowdfl.roles.sp.rounds import Round
+from crowdfl.roles.records import (
+    ClockNotes,
+    Movement,
+    Round,
+    StoredDeposit,
+    StoredParticipant,
+    StoredPayment,
+    StoredTask,
+    TaskChanges,
+    TaskStatus,
+    Upload,
+    UploadContext,
+)
 
 
 class Clock(Protocol):
     """Time in seconds since the epoch."""
 
     def now(self) -> float: ...
+
+
+@dataclass
+class ManualClock:
+    """Time as its owner says."""
+
+    time: float = 0.0
+
+    def now(self) -> float:
+        return self.time
 
 
 class Events(Protocol):
@@ -63,134 +81,14 @@ class Stock(RandomizerSource, Protocol):
     def fill(self, count: int, source: RandomizerSource) -> None: ...
 
 
-@dataclass(frozen=True)
-class StoredTask:
-    """A task as a role keeps it."""
-
-    task: str
-    definition: str
-    appointment: str
-    state: str
-    ended_at: float | None = None
-
-
-@dataclass(frozen=True)
-class StoredParticipant:
-    """An enrolled participant."""
-
-    identity: Identity
-    certificate: str
-    left: bool = False
-
-
-@dataclass(frozen=True)
-class Upload:
-    """An acknowledged upload."""
-
-    who: str
-    digest: str
-    late: bool
-
-
-@dataclass(frozen=True)
-class UploadContext:
-    """Where some participants stand in a round: all that their uploads are judged by."""
-
-    state: str  # of the task
-    round: Round | None
-    enrolled: frozenset[str]
-    left: frozenset[str]  # of those
-    uploads: Mapping[str, Upload]  # by participant
-
-
-class DepositState(StrEnum):
-    """A deposit is announced by the requester and decided, once, by whoever runs SP."""
-
-    PENDING = "pending"
-    CONFIRMED = "confirmed"
-    REJECTED = "rejected"
-
-
-@dataclass(frozen=True)
-class StoredDeposit:
-    """Millionths that a requester says to have paid in, and what the operator says about it."""
-
-    task: str
-    name: str
-    amount: int
-    state: DepositState
-    announced_at: float
-    decided_at: float | None = None
-
-
-class PaymentState(StrEnum):
-    """`unknown`: a program was run and nobody knows whether it paid; it is never run again by itself."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    PAID = "paid"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class StoredPayment:
-    """What a participant is owed for its claim: one for each task and participant."""
-
-    task: str
-    who: str
-    amount: int
-    claim: str  # the digest of the claim
-    claimed: str  # JSON: millionths by round, as CSP attested them
-    state: PaymentState
-    since: float  # when this state began
-    until: float | None = None  # running: its owner's lease; pending after a failure: the rest before the next attempt
-    owner: str | None = None  # the process that runs it, or ran it last
-    attempts: int = 0
-    error: str | None = None  # why the last attempt did not end well
-
-    def state_at(self, now: float) -> PaymentState:
-        """As everyone sees it: of a running one whose process no longer renews its lease, nobody knows."""
-        lost = self.state is PaymentState.RUNNING and (self.until is None or self.until <= now)
-        return PaymentState.UNKNOWN if lost else self.state
-
-    @property
-    def key(self) -> str:
-        """Names this payment to the bank, whoever asks and however often: the same task and participant, the same key."""
-        return payment_key(self.task, self.who)
-
-
-def payment_key(task: str, who: str) -> str:
-    return hashlib.sha256(f"crowdfl payment {task} {who}".encode()).hexdigest()[:32]
-
-
-@dataclass(frozen=True)
-class PaidClaim:
-    """What became of a claim: millionths by round."""
-
-    paid: Mapping[int, int]
-    claimed: Mapping[int, int]
-
-    @property
-    def amount(self) -> int:
-        return sum(self.paid.values())
-
-    @property
-    def short(self) -> dict[int, int]:
-        """What is missing, by round: somebody had claimed more of that round than was theirs."""
-        return {
-            n: claimed - self.paid.get(n, 0) for n, claimed in self.claimed.items() if self.paid.get(n, 0) < claimed
-        }
-
-
 class TaskStore(Protocol):
     """What every role keeps of its tasks. Every method is one transaction, unless called inside `transaction`."""
 
     def transaction(self) -> AbstractContextManager[None]: ...  # several calls as one
-    def add_task(self, task: StoredTask) -> None: ...  # idempotent; other contents are a Conflict
+    def add_task(self, task: StoredTask) -> None: ...  # idempotent; other papers are a Conflict
     def task(self, task: str) -> StoredTask: ...  # or UnknownTask
     def tasks(self) -> list[StoredTask]: ...
-    def set_state(self, task: str, state: str, ended_at: float | None = None) -> None: ...
-    def memory(self, task: str) -> MutableMapping[str, bytes]: ...  # small things to remember about a task
+    def change_task(self, task: str, **changes: Unpack[TaskChanges]) -> None: ...  # or UnknownTask
 
 
 class CrowdStore(TaskStore, Protocol):
@@ -207,26 +105,20 @@ class SpStore(CrowdStore, Protocol):
 
     def participant(self, task: str, who: str) -> StoredParticipant: ...  # or UnknownParticipant
     def leave(self, task: str, who: str) -> None: ...
-    def put_round(self, task: str, round_: Round) -> None: ...  # insert or update
+    def mark_refused(self, task: str, who: str, *, refused: bool) -> None: ...  # by CSP
+    def refused(self, task: str) -> frozenset[str]: ...
+    def signing_keys(self, task: str, since: int) -> dict[str, bytes]: ...  # by name, as they joined, from `since` on
+
+    def status(self, task: str) -> TaskStatus: ...  # or UnknownTask
+    def put_round(self, task: str, round_: Round) -> None: ...  # insert or update; `asked` stays as it is
+    def mark_asked(self, task: str, number: int) -> None: ...
     def rounds(self, task: str) -> list[Round]: ...  # in order
     def round(self, task: str, number: int) -> Round: ...  # or NotReady
     def upload(self, task: str, number: int, who: str) -> Upload | None: ...
     def uploads(self, task: str, number: int) -> list[Upload]: ...  # in the order they came
     def last_uploads(self, task: str, number: int, most: int) -> list[Upload]: ...  # the newest first
     def upload_counts(self, task: str) -> dict[int, int]: ...  # by round, of those that have any
-    def seeds(self, task: str, number: int) -> dict[str, bytes]: ...  # by purpose
-    def erase_seeds(self, task: str, number: int | None = None) -> None: ...  # of a round, or all; no copy stays
-    def seed_counts(self) -> dict[str, int]: ...  # by task, of those that have any
-    def post(self, task: str, movement: Movement) -> bool: ...  # as Ledger.post
-    def movements(self, task: str) -> list[Movement]: ...  # in order
-    def add_deposit(self, deposit: StoredDeposit) -> None: ...  # a new one
-    def deposit(self, task: str, name: str) -> StoredDeposit: ...  # or UnknownDeposit
-    def deposits(self, task: str | None = None) -> list[StoredDeposit]: ...  # of a task or of all, in order
-    def decide_deposit(self, deposit: StoredDeposit) -> None: ...  # its new state
-    def add_payment(self, payment: StoredPayment) -> None: ...  # a new one
-    def payment(self, task: str, who: str) -> StoredPayment | None: ...
-    def release(self, task: str, owner: str) -> None: ...
-    def signing_keys(self, task: str, since: int) -> dict[str, bytes]: ...  # by name, as they joined, from `since` on
+    def dropped_uploads(self, task: str) -> dict[int, list[str]]: ...  # whose, by round
 
     def turnout(self, task: str, number: int) -> tuple[int, int]:
         """How many have uploaded in a round, and how many more are enrolled and have not left."""
@@ -235,8 +127,8 @@ class SpStore(CrowdStore, Protocol):
         """Add each to a round that is open, else `RoundNotOpen`, in one commit. True if new; False if this very upload is in;
         `AlreadyCounted` if another one of this participant's is, or if these very bytes were uploaded to this task before."""
 
-    def drop_upload(self, task: str, number: int, who: str) -> None:
-        """As if it had never come: the same bytes may come again. Idempotent."""
+    def drop_uploads(self, task: str, number: int, uploads: Sequence[Upload]) -> None:
+        """As if they had never come: the same bytes may come again. That they were dropped stays known. Idempotent."""
 
     def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
         """Task, round, participants and their uploads in one look, or `UnknownTask`."""
@@ -244,27 +136,68 @@ class SpStore(CrowdStore, Protocol):
     def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
         """Once, durably, before anything masked by it leaves; other contents are a `Conflict`."""
 
+    def seeds(self, task: str, number: int) -> dict[str, bytes]: ...  # by purpose
+    def erase_seeds(self, task: str, number: int | None = None) -> None: ...  # of a round, or all; no copy stays
+    def seed_counts(self) -> dict[str, int]: ...  # by task, of those that have any
+    def replies(self, task: str, number: int) -> dict[str, bytes]: ...  # digests of CSP's that were used, by request
+    def use_reply(self, task: str, number: int, request: str, digest: bytes) -> bytes: ...  # once; the one that counts
+    def forget_replies(self, task: str, number: int) -> None: ...
+
+    def post(self, task: str, *movements: Movement) -> bool: ...  # as Ledger.post; True if any is new
+    def movements(self, task: str) -> list[Movement]: ...  # in order
+    def add_deposit(self, deposit: StoredDeposit) -> None: ...  # a new one
+    def deposit(self, task: str, name: str) -> StoredDeposit: ...  # or UnknownDeposit
+    def deposits(self, task: str | None = None) -> list[StoredDeposit]: ...  # of a task or of all, in order
+    def decide_deposit(self, deposit: StoredDeposit) -> None: ...  # its new state
+    def add_payment(self, payment: StoredPayment) -> None: ...  # a new one
+    def payment(self, task: str, who: str) -> StoredPayment | None: ...
+
     def payments(self, task: str | None = None, states: Sequence[str] | None = None) -> list[StoredPayment]:
         """Of a task or of all, in these states or in any, in the order they were made."""
 
     def change_payment(self, known: StoredPayment, changed: StoredPayment) -> bool:
         """Compare and set: False, and nothing is changed, unless the payment is still as it is known."""
 
+    def mark_paid_before(self, task: str, keys: Sequence[str]) -> None:
+        """Payments that the bank has made, and that SP forgot when it was restored from a backup. Idempotent."""
+
+    def paid_before(self, task: str) -> frozenset[str]: ...  # their keys
+
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
         """Take or renew the right to work on a task; False while another owner's holds."""
 
+    def release(self, task: str, owner: str) -> None: ...
+    def clock_notes(self) -> ClockNotes: ...
+
+    def note_clock(
+        self, *, seen: float | None = None, confirmed: float | None = None, in_doubt: bool | None = None
+    ) -> None:
+        """What is not given stays as it is."""
+
+
+Place = tuple[int, str, str]
+"""Where CSP's side of a protocol keeps something: round or 0, participant or "", name."""
+
 
 class CspStore(CrowdStore, Protocol):
-    """CSP's durable state: the name of the blob that answers each request."""
+    """CSP's durable state: the name of the blob that answers each request, and what its side of the protocol remembers."""
+
+    def answer_context(self, task: str, request: str) -> tuple[StoredTask | None, int, str | None]:
+        """The task, how many take part in it, and the blob that answers a request, in one look."""
 
     def answered(self, task: str, request: str) -> str | None: ...
-    def put_answer(self, task: str, request: str, blob: str) -> None: ...  # once
+    def put_answer(self, task: str, request: str, blob: str) -> str: ...  # once; the blob that counts
 
-    def erase_answers(self, task: str, keep: Collection[str]) -> None:
-        """Delete the names of answers, and all that is remembered of a task but for these names."""
+    def memories(self, task: str, number: int, longest: int, most: int) -> dict[Place, bytes | None] | None:
+        """What is remembered of the task (0) and of a round, and of no participant: None in place of longer values, and
+        None where there are more than `most`."""
 
-    def answer_counts(self, keep: Collection[str]) -> dict[str, Counter[str]]:
-        """By task: how many `answers` are named, how many other things are remembered (`memory`)."""
+    def remembered(self, task: str, number: int, who: str, name: str) -> bytes | None: ...
+    def remember(self, task: str, values: Mapping[Place, bytes]) -> None: ...
+    def reserve(self, task: str, place: Place, value: bytes) -> bytes: ...  # once; what stands there
+    def remembered_rounds(self, task: str) -> list[int]: ...  # in order
+    def erase_answers(self, task: str) -> None: ...  # and all that is remembered; no copy stays
+    def answer_counts(self) -> dict[str, Counter[str]]: ...  # by task: of `answers` and of `memory`
 
 
 class KgcStore(TaskStore, Protocol):

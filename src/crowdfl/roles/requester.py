@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.documents.signed import Appointment, Definition, Invitation, sign_document
+from crowdfl.documents.signed import Appointment, Definition, EnrolmentEnd, Invitation, Order
 from crowdfl.errors import DocumentError, FormatError, NotReady, UnknownTask
 from crowdfl.learning.models.forms import from_safetensors, to_safetensors
 from crowdfl.learning.models.shape import Weights
@@ -74,9 +74,10 @@ class Requester:
     def create(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
         """Have keys made, post the task. Idempotent for the same definition."""
         weights = to_safetensors(definition.shape, initial)
-        complete = self._complete(definition, weights)
-        profile_named(complete.settings.profile).check(complete.settings, complete.spec.parameters)
-        text, task = complete.sign(self.signing), complete.task
+        profile_named(definition.settings.profile).check(definition.settings, definition.spec.parameters)
+        text = self._signed(definition, weights)
+        complete = Definition.open(text)
+        task = complete.task
         self.blobs.put(f"{task}/definition", text.encode())
         if not self.blobs.has(f"{task}/bundle"):
             created = self.kgc.create_task(text)
@@ -91,11 +92,12 @@ class Requester:
 
     def posted(self, definition: Definition, initial: Sequence[npt.NDArray[np.float64]]) -> str:
         """The id of a task that this requester has posted before."""
-        complete = self._complete(definition, to_safetensors(definition.shape, initial))
-        return self.definition(complete.task).task
+        text = self._signed(definition, to_safetensors(definition.shape, initial))
+        return self.definition(Definition.open(text).task).task
 
-    def _complete(self, definition: Definition, weights: bytes) -> Definition:
-        return replace(definition, initial=hashlib.sha256(weights).hexdigest(), requester=self.signing.public)
+    def _signed(self, definition: Definition, weights: bytes) -> str:
+        complete = replace(definition, initial=hashlib.sha256(weights).hexdigest(), requester=self.signing.public)
+        return complete.sign(self.signing)
 
     def _check_key(self, definition: Definition, created: Created) -> None:
         appointment = Appointment.open(created.appointment, self.kgc_key)
@@ -117,15 +119,15 @@ class Requester:
         return [Invitation(task, secrets.token_hex(16), expires).sign(self.signing) for _ in range(count)]
 
     def order(self, task: str, action: str) -> None:
-        body = {"task": task, "action": action, "at": self.clock.now()}
+        order = Order(task, action, self.clock.now())
         if action == "cancel":
             # First, so that a repeat does both: what KGC kept for newcomers serves nobody now.
             self.close_enrolment(task)
-        self.sp.order(task, sign_document("order", body, self.signing))
+        self.sp.order(task, order.sign(self.signing))
 
     def close_enrolment(self, task: str) -> None:
         """Nobody else can join; KGC destroys what it kept for that."""
-        self.kgc.close_enrolment(task, sign_document("close enrolment", {"task": task}, self.signing))
+        self.kgc.close_enrolment(task, EnrolmentEnd(task).sign(self.signing))
 
     def definition(self, task: str) -> Definition:
         try:
@@ -173,7 +175,7 @@ class Requester:
             if chain.last() >= number:
                 chain.forget()
             side.resume(chain.get(), definition.shape.flat(self._initial(definition)))
-            chain.catch_up(side, number, self.sp.status(task), fetch)
+            chain.catch_up(side, number, partial(self.sp.status, task), fetch)
         return chain.read(side, number, fetch(number))
 
     def _initial(self, definition: Definition) -> Weights:

@@ -11,29 +11,20 @@ kept stays claimable.
 
 import re
 import secrets
-from collections.abc import MutableMapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import replace
 
-from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, SettingsError
-from crowdfl.protocols.profile import RESTORED as CSP_RESTORED
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.ends import Tombstone
-from crowdfl.roles.ports import PaymentState, SpStore, StoredTask, payment_key
+from crowdfl.roles.ports import CspStore, ManualClock, SpStore
+from crowdfl.roles.records import PaymentState, RoundState, StoredTask, TaskState, Tombstone, payment_key
 from crowdfl.roles.sp.cancel import cancel_task, give_up_round
-from crowdfl.roles.sp.core import ENDED, EPOCH, UNDER_WAY, UNRECONCILED, MoneyPorts, TrustedLedgerPorts
+from crowdfl.roles.sp.core import ENDED, UNDER_WAY, MoneyPorts, TrustedLedgerPorts
 from crowdfl.roles.sp.payments import resolve_payment
-from crowdfl.roles.sp.rounds import RoundState, TaskState
-from crowdfl.roles.sp.settlement import RESTORED, paid_before
+from crowdfl.roles.sp.settlement import RESTORED
 
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING)
 _MASKS_IN_DOUBT = "SP was restored from a backup, and the masks of this task's rounds may have been used since"
-
-
-class _CspState(Protocol):
-    def tasks(self) -> Sequence[StoredTask]: ...
-    def memory(self, task: str) -> MutableMapping[str, bytes]: ...
 
 
 def mark_restored_sp(store: SpStore, now: float) -> None:
@@ -47,35 +38,24 @@ def mark_restored_sp(store: SpStore, now: float) -> None:
 
 
 def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
-    memory = store.memory(stored.task)
-    memory[EPOCH] = secrets.token_hex(8).encode()
-    if stored.state != TaskState.SETTLED:
-        memory[UNRECONCILED] = b""
+    unreconciled = stored.unreconciled or stored.state != TaskState.SETTLED
+    store.change_task(stored.task, epoch=secrets.token_hex(8), unreconciled=unreconciled)
     for round_ in store.rounds(stored.task):
         if round_.state in UNDER_WAY or (not round_.is_over and store.seeds(stored.task, round_.number)):
             give_up_round(store, stored.task, round_)
         elif round_.state is RoundState.OPEN and stored.state not in ENDED:
             store.put_round(stored.task, replace(round_, opened_at=max(now, round_.opened_at)))
     if stored.state not in ENDED and _is_chained(stored):
-        cancel_task(TrustedLedgerPorts(store, _At(now)), stored.task, Tombstone("cancelled", "SP", _MASKS_IN_DOUBT))
+        still = TrustedLedgerPorts(store, ManualClock(now))
+        cancel_task(still, stored.task, Tombstone("cancelled", "SP", _MASKS_IN_DOUBT))
 
 
 def _is_chained(stored: StoredTask) -> bool:
     """A definition that this program cannot read has no rounds to come either: it keeps no other task from being restored."""
     try:
-        return profile_named(Definition.open(stored.definition).settings.profile).chained
+        return profile_named(stored.opened.settings.profile).chained
     except CrowdFLError:
         return False
-
-
-@dataclass(frozen=True)
-class _At:
-    """A clock that stands still."""
-
-    time: float
-
-    def now(self) -> float:
-        return self.time
 
 
 def reconcile(ports: MoneyPorts, task: str, paid: Sequence[str] = ()) -> None:
@@ -86,12 +66,11 @@ def reconcile(ports: MoneyPorts, task: str, paid: Sequence[str] = ()) -> None:
     store, keys = ports.store, [_key(task, one) for one in paid]
     with store.transaction():
         store.task(task)
-        for key in keys:
-            store.memory(task)[paid_before(key)] = b""
+        store.mark_paid_before(task, keys)
         for payment in store.payments(task):
             if payment.key in keys:
                 resolve_payment(ports, task, payment.who, "paid")
-        store.memory(task).pop(UNRECONCILED, None)
+        store.change_task(task, unreconciled=False)
 
 
 def _key(task: str, named: str) -> str:
@@ -107,13 +86,12 @@ def _key(task: str, named: str) -> str:
 
 def forgotten_payments(store: SpStore, task: str) -> dict[str, str | None]:
     """Payments that the bank has made and the books lack, by key; the participant, where it is enrolled."""
-    memory, booked = store.memory(task), {payment.key for payment in store.payments(task)}
+    booked = {payment.key for payment in store.payments(task)}
     enrolled = {payment_key(task, one.identity.who): one.identity.who for one in store.participants(task)}
-    marked = [name.removeprefix(paid_before("")) for name in memory if name.startswith(paid_before(""))]
-    return {key: enrolled.get(key) for key in sorted(marked) if key not in booked}
+    return {key: enrolled.get(key) for key in sorted(store.paid_before(task) - booked)}
 
 
-def mark_restored_csp(store: _CspState) -> None:
+def mark_restored_csp(store: CspStore) -> None:
     """Mark CSP's store: no task that is in it has another step answered."""
     for stored in store.tasks():
-        store.memory(stored.task)[CSP_RESTORED] = b""
+        store.change_task(stored.task, restored=True)

@@ -66,7 +66,6 @@ from crowdfl.settings import (
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import read_secret
 from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.observed import ObservedStore
 from crowdfl.storage.sealed_blobs import SealedBlobs, require_open
 from crowdfl.storage.settings_file import role_of
 from crowdfl.storage.signing import signing_key
@@ -365,7 +364,7 @@ def read_ledger(settings: ServiceSettings, task: str) -> Ledger:
 
 def _store(settings: ServiceSettings) -> SqlStore:
     """A service's, which logs what becomes of its tasks; an operator's command says so itself."""
-    return ObservedStore(_database(settings), logs.events(role_of(settings)))
+    return SqlStore(_database(settings), logs.events(role_of(settings)))
 
 
 def _database(settings: ServiceSettings, *, upgrade: bool = True) -> str:

@@ -20,10 +20,11 @@ from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.retry import no_jitter
 from crowdfl.roles.participant.agent import Agent, Waits
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.sp.rounds import Round, RoundState
+from crowdfl.roles.ports import ManualClock
+from crowdfl.roles.records import Round, RoundState
 from crowdfl.settings import to_millionths
 from crowdfl.simulation.local_host import LocalHost, MemoryDisk, costs_by_role
-from crowdfl.storage.memory import ManualClock, MemoryBlobs
+from crowdfl.storage.blobs import MemoryBlobs
 
 Dropouts = float | Mapping[str, int | Collection[int]] | Callable[[int, str], bool]
 """A share of the people, drawn anew in each round; by name, the rounds that somebody misses; or a function (round, name)."""
@@ -200,7 +201,7 @@ class SimulatedCrowd:
         self.settings, self.counters, self.log = definition.settings, Counters(), SimulationLog()
         self.trainers, self.away, self._away_in, self._on_change = trainers, frozenset[str](), away_in, on_change
         tools = Tools(default_backend(), None, insecure_test_key, False, self.counters)
-        self.clock = ManualClock(1.0)
+        self.clock, self._rounds = ManualClock(1.0), list[Round]()
         self.host = LocalHost(tools, disk=_LeanDisk(), clock=self.clock)
         self.task = self.host.create(definition, initial)
         invitations = self.host.requester.invite(self.task, len(trainers), _FOREVER)
@@ -241,7 +242,8 @@ class SimulatedCrowd:
     def _go_on(self) -> None:
         """The servers do what is due; then a round that is new has its dropouts, and one that is over lets them come back."""
         self.host.run()
-        for round_ in self.rounds():
+        self._look()
+        for round_ in self._rounds:
             self.log.began.setdefault(round_.number, time.perf_counter())
             if round_.is_over and round_.number not in self.log.ended:
                 self.log.ended[round_.number] = time.perf_counter()
@@ -270,6 +272,7 @@ class SimulatedCrowd:
 
     def _pass_time(self) -> None:
         """To the end of the round's window, then to that of its grace; without an open round, an hour."""
+        self._look()
         last, now = self._last_round(), self.clock.now()
         if last is None or last.state is not RoundState.OPEN:
             self.clock.time = now + _WAIT
@@ -285,11 +288,15 @@ class SimulatedCrowd:
         done = sum(person.is_done for person in self._people)
         return done, store.task(self.task).state, store.rounds(self.task), store.upload_counts(self.task)
 
+    def _look(self) -> None:
+        self._rounds = self.host.sp.store.rounds(self.task)
+
     def rounds(self) -> list[Round]:
-        return self.host.sp.store.rounds(self.task)
+        """As the servers left them."""
+        return self._rounds
 
     def _last_round(self) -> Round | None:
-        return next(iter(self.rounds()[::-1]), None)
+        return self._rounds[-1] if self._rounds else None
 
     def _tidy(self, number: int) -> None:
         """A round that is over is never computed again: its uploads, the largest things there are, need not stay."""
@@ -310,7 +317,10 @@ class SimulatedCrowd:
 
     def note_upload(self, name: str, number: int, size: int) -> None:
         self.log.up[number] += size
-        if self.host.sp.store.round(self.task, number).is_late(self.settings, self.clock.now()):
+        now, known = self.clock.now(), self._rounds[number - 1].is_late(self.settings, self.clock.now())
+        if known and self.host.sp.store.round(self.task, number).is_late(
+            self.settings, now
+        ):  # or it was extended just now
             self.log.late[number].append(name)
 
     def _note(self, name: str, what: str, details: Mapping[str, Any]) -> None:

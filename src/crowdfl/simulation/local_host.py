@@ -35,25 +35,22 @@ from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.participant.claims import ClaimTime
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.roles.ports import Blobs, Clock, CspPeer, CspStore, DepositState, KgcPeer, KgcStore, PaidClaim, SpStore
+from crowdfl.roles.ports import Blobs, Clock, CspPeer, KgcPeer, ManualClock
+from crowdfl.roles.records import DepositState, PaidClaim, RoundState
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.platform import Sp
-from crowdfl.roles.sp.rounds import RoundState
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
-from crowdfl.storage.memory import ManualClock, MemoryBlobs, MemoryStore
+from crowdfl.storage.blobs import MemoryBlobs
+from crowdfl.storage.sql import SqlStore
 
 _FOREVER = 10.0**9  # seconds: nothing in one process waits for a deadline
-
-
-class Store(SpStore, CspStore, KgcStore, Protocol):
-    """One class serves every role; each uses its part."""
 
 
 class Disk(Protocol):
     """Where the roles of a host keep what must survive: a store and blobs by name."""
 
-    def store(self, role: str) -> Store: ...
+    def store(self, role: str) -> SqlStore: ...
     def blobs(self, name: str) -> Blobs: ...
 
 
@@ -61,11 +58,13 @@ class MemoryDisk:
     """Nothing survives the process; a role that is built again finds what it had."""
 
     def __init__(self) -> None:
-        self._stores: dict[str, MemoryStore] = {}
+        self._stores: dict[str, SqlStore] = {}
         self._blobs: dict[str, MemoryBlobs] = {}
 
-    def store(self, role: str) -> MemoryStore:
-        return self._stores.setdefault(role, MemoryStore())
+    def store(self, role: str) -> SqlStore:
+        if role not in self._stores:
+            self._stores[role] = SqlStore.in_memory()
+        return self._stores[role]
 
     def blobs(self, name: str) -> MemoryBlobs:
         return self._blobs.setdefault(name, MemoryBlobs())

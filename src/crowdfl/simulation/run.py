@@ -34,7 +34,7 @@ from crowdfl.learning.models.forms import ModelForm
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.learning.training import rounded_up
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.sp.rounds import Round, RoundState
+from crowdfl.roles.records import Round, RoundState
 from crowdfl.settings import TaskOptions, TaskSettings, from_millionths, option_words, to_millionths
 from crowdfl.simulation.crowd import Away, Dropouts, SimulatedCrowd, away_in
 from crowdfl.simulation.result import Shown, SimulatedRound, SimulationResult, shown

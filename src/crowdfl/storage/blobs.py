@@ -1,9 +1,12 @@
-"""Blobs: bytes under a name, one file each, written with fsync and an atomic link, owner-only."""
+"""Blobs: bytes under a name, one file each, written with fsync and an atomic link, owner-only; or in memory."""
 
 import contextlib
+import io
 import shutil
+import threading
+import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from crowdfl.errors import Conflict, FormatError, NotReady
@@ -106,6 +109,64 @@ class FileBlobs:
 
     def _path(self, name: str) -> Path:
         return self.folder / require_blob_name(name)
+
+
+class MemoryBlobs:
+    """Blobs in a dictionary, under the names that `FileBlobs` takes."""
+
+    def __init__(self) -> None:
+        self._blobs: dict[str, bytes] = {}
+        self._written: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def put(self, name: str, data: bytes) -> None:
+        self.put_all({name: data})
+
+    def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        for name in blobs:
+            require_blob_name(name)
+        with self._lock:
+            for name, data in blobs.items():
+                # As in a file system, a blob is not a folder.
+                if self._below(name) or any(str(folder) in self._blobs for folder in PurePosixPath(name).parents):
+                    raise Conflict(f"{name} cannot be stored: it is a part of a blob's name, or a part of it is a blob")
+                if self._blobs.setdefault(name, data) != data:
+                    raise Conflict(f"{name} exists already, with other contents")
+                self._written.setdefault(name, time.time())
+
+    def get(self, name: str) -> bytes:
+        if not self.has(name):
+            raise NotReady(f"{name} does not exist (yet)")
+        return self._blobs[name]
+
+    def open(self, name: str) -> BinaryIO:
+        return io.BytesIO(self.get(name))
+
+    def has(self, name: str) -> bool:
+        return require_blob_name(name) in self._blobs
+
+    def delete(self, name: str) -> None:
+        self._blobs.pop(require_blob_name(name), None)
+        self._written.pop(name, None)
+
+    def clear(self, folder: str) -> None:
+        with self._lock:
+            for name in self._below(require_blob_name(folder)):
+                del self._blobs[name], self._written[name]
+
+    def names(self) -> Iterator[str]:
+        return iter(sorted(self._blobs))
+
+    def listing(self) -> dict[str, float]:
+        return dict(self._written)
+
+    def remove_unfinished(self, before: float) -> int:
+        """A dictionary holds nothing that is half written."""
+        del before
+        return 0
+
+    def _below(self, folder: str) -> list[str]:
+        return [name for name in self._blobs if name.startswith(f"{folder}/")]
 
 
 def require_blob_name(name: str) -> str:

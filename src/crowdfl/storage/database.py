@@ -1,20 +1,29 @@
-"""How a database is opened, and what its failures are called here. SQLite (WAL) by default, PostgreSQL by URL."""
+"""How a database is opened, and what its failures are called here. SQLite (WAL) by default, PostgreSQL by URL.
+
+`Database` opens transactions. Every method of a store is one; inside `transaction` several are. Writers take the writers' lock
+at once, so that what a transaction read is still true when it writes; a read outside `transaction` waits for nobody. A database
+in memory has one connection, which threads take in turn.
+"""
 
 import contextlib
 import errno
 import os
 import sqlite3
+import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from sqlalchemy import URL, Connection, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, StaticPool, create_engine, event, make_url, text
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import ArgumentError, DataError, NoSuchModuleError, SQLAlchemyError, StatementError
 
 from crowdfl.errors import CrowdFLError, FormatError, StoreExposed, StoreOutdated, StoreUnavailable
 from crowdfl.retry import Backoff, retry
+from crowdfl.roles.ports import Events, ignore_event
 from crowdfl.storage.atomic import require_owner_only
+from crowdfl.storage.tables import metadata
 
 _PATIENCE = 30  # seconds to wait for another writer
 _SHORT_PATIENCE = 1  # seconds to wait for readers where a later try does as well
@@ -22,6 +31,138 @@ _CONNECTIONS = 20  # kept open, and as many again in a rush: a service answers o
 _WRITERS_LOCK = 0x43464C  # PostgreSQL advisory lock: one writer at a time, as SQLite has it
 _READING = "crowdfl_reading"
 _PG_FULL, _PG_NO_TABLE, _PG_NO_COLUMN = "53100", "42P01", "42703"
+
+
+class Database:
+    """Transactions, and the events of what became durable in them.
+
+    Threads and processes may share one database, each process with an object of its own.
+    """
+
+    def __init__(self, url: str | None, events: Events = ignore_event) -> None:
+        """Without a URL: in memory."""
+        self.engine: Engine = open_engine(url) if url is not None else _open_in_memory()
+        self.listeners: list[Events] = [events]  # who is told of each change, after its commit; none of them raises
+        self._local = threading.local()
+        self._process = os.getpid()
+        self._memory = _MemoryConnection(self.engine) if url is None else None
+        # One that nobody closed lets go when it is collected; at the very end the system does that anyway.
+        weakref.finalize(self, _let_go, self.engine, self._process).atexit = False
+
+    @classmethod
+    def in_memory(cls) -> Self:
+        """One that is lost with the process, with its tables."""
+        made = cls(None)
+        made.create_tables()
+        return made
+
+    def create_tables(self) -> None:
+        """For tests and temporary stores; `migrations.upgrade` makes the others."""
+        with self._write() as c:
+            metadata.create_all(c)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Several calls of this thread as one transaction. A nested one is a savepoint of the outer one."""
+        open_one = self._open_one()
+        if open_one is None:
+            with self._write():
+                yield
+            return
+        outer, self._local.events = self._local.events, []
+        try:
+            with open_one.begin_nested():
+                yield
+            outer += self._local.events
+        finally:
+            self._local.events = outer
+
+    @contextlib.contextmanager
+    def _write(self) -> Iterator[Connection]:
+        """Events wait for the commit: what is rolled back was never there."""
+        open_one = self._open_one()
+        if open_one is not None:
+            yield open_one
+            return
+        events: list[tuple[str, dict[str, object]]] = []
+        with writing(self.engine) if self._memory is None else self._memory.writing() as connection:
+            self._local.connection, self._local.events = connection, events
+            try:
+                yield connection
+            finally:
+                self._local.connection = None
+        for name, fields in events:
+            for listener in self.listeners:
+                listener(name, **fields)
+
+    def _read(self) -> contextlib.AbstractContextManager[Connection]:
+        open_one = self._open_one()
+        if open_one is not None:
+            return contextlib.nullcontext(open_one)
+        return reading(self.engine) if self._memory is None else self._memory
+
+    def _tell(self, event: str, **fields: object) -> None:
+        """Inside `_write`."""
+        self._local.events.append((event, fields))
+
+    def _open_one(self) -> Connection | None:
+        if self._process != os.getpid():  # forked: the parent's connections are not ours to use, nor to close
+            self.engine.dispose(close=False)
+            self._local, self._process = threading.local(), os.getpid()
+        connection: Connection | None = getattr(self._local, "connection", None)
+        return connection
+
+    def _overwrite_log(self) -> None:
+        """What was deleted leaves the log of writes too; inside a transaction, whoever commits next does that."""
+        if self._open_one() is None and self._memory is None:
+            truncate_log(self.engine)
+
+
+class _MemoryConnection:
+    """The one connection to a database in memory; as a context manager, for reading.
+
+    SQLAlchemy sees one transaction without an end. The driver commits by itself, but inside `writing`.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._connection, self._lock = engine, engine.connect(), threading.RLock()
+        self._driver: Any = self._connection.connection
+
+    def __enter__(self) -> Connection:
+        self._lock.acquire()
+        return self._connection
+
+    def __exit__(self, _kind: object, problem: BaseException | None, _where: object) -> None:
+        self._lock.release()
+        if isinstance(problem, SQLAlchemyError):
+            raise _named(problem, "the database in memory") from None
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Connection]:
+        with self as connection:
+            self._driver.execute("BEGIN")
+            try:
+                yield connection
+            except BaseException:
+                self._driver.execute("ROLLBACK")
+                raise
+            self._driver.execute("COMMIT")
+
+
+def _let_go(engine: Engine, process: int) -> None:
+    """A forked child closes none of its parent's connections: that would drop the parent's locks."""
+    engine.dispose(close=os.getpid() == process)
+
+
+def _open_in_memory() -> Engine:
+    engine = create_engine(
+        "sqlite://", poolclass=StaticPool, hide_parameters=True, connect_args={"check_same_thread": False}
+    )
+    event.listen(engine, "connect", lambda connection, _record: setattr(connection, "isolation_level", None))
+    return engine
 
 
 def open_engine(url: str) -> Engine:

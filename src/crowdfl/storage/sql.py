@@ -1,449 +1,541 @@
-"""The roles' stores in SQL: SQLite (WAL) by default, PostgreSQL by URL. One class serves every role.
+"""The roles' stores in SQL. One class serves every role; `roles.ports` says what each method promises."""
 
-Every method is one transaction; inside `transaction` several are. Writers take the writers' lock at once, so that what a
-transaction read is still true when it writes; a read outside `transaction` waits for nobody.
-"""
-
-import contextlib
-import os
-import threading
-import weakref
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from typing import Any, Unpack
 
 import sqlalchemy as sa
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import bindparam, func, select
 
-from crowdfl.errors import Conflict, CrowdFLError, InvitationRefused, NotReady, UnknownParticipant, UnknownTask
+from crowdfl.errors import (
+    AlreadyCounted,
+    Conflict,
+    CrowdFLError,
+    InvitationRefused,
+    NotReady,
+    RoundNotOpen,
+    TaskFull,
+    UnknownParticipant,
+    UnknownTask,
+)
 from crowdfl.protocols.profile import Identity
-from crowdfl.roles.ports import StoredDeposit, StoredParticipant, StoredPayment, StoredTask, Upload, UploadContext
-from crowdfl.roles.sp.ledger import Movement
-from crowdfl.roles.sp.rounds import Round, RoundState
-from crowdfl.storage import sql_ends as ends
-from crowdfl.storage import sql_money as money
+from crowdfl.roles.ports import Place
+from crowdfl.roles.records import (
+    ClockNotes,
+    Round,
+    RoundState,
+    StoredParticipant,
+    StoredTask,
+    TaskChanges,
+    TaskStatus,
+    Tombstone,
+    Upload,
+    UploadContext,
+)
 from crowdfl.storage import tables as t
-from crowdfl.storage.database import open_engine, reading, truncate_log, writing
-from crowdfl.storage.rules import admit, is_leased_to_another, judge_uploads
+from crowdfl.storage.sql_money import MoneyTables
+from crowdfl.storage.tables import add, add_new, change, find, put, put_once, remove
+
+_LONGEST_LEASE = 3600.0  # seconds
+_END = [t.tasks.c[f"end_{field.name}"] for field in fields(Tombstone)]
+_TASK = [*(t.tasks.c[field.name] for field in fields(StoredTask) if field.name != "end"), *_END]
+_ROUND = [t.rounds.c[field.name] for field in fields(Round)]
+_THIS_TASK, _THIS_ROUND = (
+    bindparam("this_task", type_=t.tasks.c.task.type),
+    bindparam("this_round", type_=t.rounds.c.number.type),
+)
 
 
-def _standing() -> sa.Select[*tuple[Any, ...]]:
+@cache  # by how many: a list of any length would be written into the statement each time
+def _standing(count: int) -> sa.Select[*tuple[Any, ...]]:
     """A row for each participant, or one that names nobody; each with the task and the round."""
     task, p, r, u = t.tasks.c.task, t.participants.c, t.rounds.c, t.uploads.c
-    number = bindparam("of_number", type_=r.number.type)
     joined = (
-        t.tasks.outerjoin(t.participants, (p.task == task) & p.who.in_(bindparam("of_people", expanding=True)))
-        .outerjoin(t.rounds, (r.task == task) & (r.number == number))
-        .outerjoin(t.uploads, (u.task == task) & (u.number == number) & (u.who == p.who))
+        t.tasks.outerjoin(t.participants, (p.task == task) & p.who.in_(_several("who", count)))
+        .outerjoin(t.rounds, (r.task == task) & (r.number == _THIS_ROUND))
+        .outerjoin(t.uploads, (u.task == task) & (u.number == _THIS_ROUND) & (u.who == p.who))
     )
-    columns = (t.tasks.c.state, r.opened_at, r.state, r.extended, p.left, p.who, u.digest, u.late)
-    return select(*columns).select_from(joined).where(task == bindparam("of_task"))
+    columns = (t.tasks.c.state, p.who, p.left, u.digest, u.late, *_ROUND)
+    return select(*columns).select_from(joined).where(task == _THIS_TASK)
 
 
-def _alike() -> sa.CompoundSelect[*tuple[Any, ...]]:
+@cache
+def _alike(count: int) -> sa.CompoundSelect[*tuple[Any, ...]]:
     """What uploads could be confused with: their participants' in the round, or their bytes anywhere in the task."""
     u = t.uploads.c
-    found = select(u.number, u.who, u.digest).where(u.task == bindparam("of_task", type_=u.task.type))
-    own = found.where(u.number == bindparam("of_number", type_=u.number.type))
+    found = select(u.number, u.who, u.digest).where(u.task == _THIS_TASK)
+    own = found.where(u.number == _THIS_ROUND)
     # Two queries in one: joined by an "or", SQLite would look through all uploads of the task.
     return sa.union_all(
-        own.where(u.who.in_(bindparam("of_people", expanding=True))),
-        found.where(u.digest.in_(bindparam("of_digests", expanding=True))),
+        own.where(u.who.in_(_several("who", count))), found.where(u.digest.in_(_several("digest", count)))
     )
 
 
-def _round_state() -> sa.Select[*tuple[Any, ...]]:
-    r = t.rounds.c
-    return select(r.state).where(r.task == bindparam("of_task"), r.number == bindparam("of_number"))
+def _several(name: str, count: int) -> list[sa.BindParameter[str]]:
+    column = t.uploads.c[name]
+    return [bindparam(f"{name}_{place}", type_=column.type) for place in range(count)]
 
 
-# Compiled once: every group of uploads needs them.
-_STANDING, _ALIKE, _ROUND_STATE, _ADD_UPLOAD = _standing(), _alike(), _round_state(), insert(t.uploads)
+def _named(name: str, values: Sequence[str]) -> dict[str, Any]:
+    return {f"{name}_{place}": value for place, value in enumerate(values)}
 
 
-def _let_go(engine: sa.Engine, process: int) -> None:
-    """A forked child closes none of its parent's connections: that would drop the parent's locks."""
-    engine.dispose(close=os.getpid() == process)
+def _turnout() -> sa.Select[*tuple[Any, ...]]:
+    p, u = t.participants.c, t.uploads.c
+    theirs = select(u.who).where(u.task == _THIS_TASK, u.number == _THIS_ROUND)
+    uploaded = select(func.count()).select_from(theirs.subquery()).scalar_subquery()
+    missing = select(func.count()).where(p.task == _THIS_TASK, p.left.is_(False), p.who.not_in(theirs))
+    return select(uploaded, missing.scalar_subquery())
 
 
-class SqlStore:
-    """A role's durable state; `roles.ports` says what each method promises.
+def _status() -> sa.Select[*tuple[Any, ...]]:
+    """A row for each round, or one without; each with the task."""
+    p, u, r = t.participants.c, t.uploads.c, t.rounds.c
+    active = select(func.count()).where(p.task == _THIS_TASK, p.left.is_(False)).scalar_subquery()
+    uploads = select(func.count()).where(u.task == r.task, u.number == r.number).scalar_subquery()
+    joined = t.tasks.outerjoin(t.rounds, r.task == t.tasks.c.task)
+    about = (t.tasks.c[name] for name in ("state", "ended_at", "epoch", "dropped"))
+    columns = (*about, active, *_END, uploads, *_ROUND)
+    return select(*columns).select_from(joined).where(t.tasks.c.task == _THIS_TASK).order_by(r.number)
 
-    Threads and processes may share one database, each process with a store of its own.
-    """
 
-    def __init__(self, url: str) -> None:
-        self.engine: sa.Engine = open_engine(url)
-        self._local = threading.local()
-        self._process = os.getpid()
-        # One that nobody closed lets go when it is collected; at the very end the system does that anyway.
-        weakref.finalize(self, _let_go, self.engine, self._process).atexit = False
+def _uploads_by_round() -> sa.Select[*tuple[Any, ...]]:
+    u = t.uploads.c
+    return select(u.number, func.count()).where(u.task == _THIS_TASK).group_by(u.number)
 
-    def create_tables(self) -> None:
-        """For tests and temporary stores; `migrations.upgrade` makes the others."""
-        with self._write() as c:
-            t.metadata.create_all(c)
 
-    def close(self) -> None:
-        self.engine.dispose()
+@cache
+def _joining(dialect: str) -> Any:  # noqa: ANN401
+    """A place for somebody new, if there is one."""
+    columns = [column for column in t.participants.c if column.name != "position"]
+    taken = select(func.count()).where(t.participants.c.task == bindparam("task", type_=t.tasks.c.task.type))
+    free = taken.scalar_subquery() < bindparam("limit", type_=sa.Integer)
+    row = select(*(bindparam(column.name, type_=column.type) for column in columns)).where(free)
+    new = t.upsert(t.participants, dialect).from_select([column.name for column in columns], row)
+    return new.on_conflict_do_nothing()
 
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Several calls of this thread as one transaction. A nested one is a savepoint of the outer one."""
-        open_one = self._open_one()
-        if open_one is not None:
-            with open_one.begin_nested():
-                yield
-            return
-        with self._write() as connection:
-            self._local.connection = connection
-            try:
-                yield
-            finally:
-                self._local.connection = None
 
-    def _write(self) -> contextlib.AbstractContextManager[sa.Connection]:
-        open_one = self._open_one()
-        return writing(self.engine) if open_one is None else contextlib.nullcontext(open_one)
+@cache
+def _leasing(dialect: str) -> Any:  # noqa: ANN401
+    new, held = t.upsert(t.leases, dialect), t.leases.c
+    free = (held.until <= bindparam("now", type_=sa.Float(53)), held.until > bindparam("far", type_=sa.Float(53)))
+    ours = sa.or_(held.owner == new.excluded.owner, *free)
+    changes = {"owner": new.excluded.owner, "until": new.excluded.until}
+    return new.on_conflict_do_update(index_elements=["task"], set_=changes, where=ours)
 
-    def _read(self) -> contextlib.AbstractContextManager[sa.Connection]:
-        open_one = self._open_one()
-        return reading(self.engine) if open_one is None else contextlib.nullcontext(open_one)
 
-    def _open_one(self) -> sa.Connection | None:
-        if self._process != os.getpid():  # forked: the parent's connections are not ours to use, nor to close
-            self.engine.dispose(close=False)
-            self._local, self._process = threading.local(), os.getpid()
-        connection: sa.Connection | None = getattr(self._local, "connection", None)
-        return connection
+def _memories() -> sa.Select[*tuple[Any, ...]]:
+    m = t.memories.c
+    short = sa.case((func.length(m.value) <= bindparam("longest", type_=sa.Integer), m.value))
+    asked = (m.task == _THIS_TASK, m.number.in_([0, _THIS_ROUND]), m.who == "")
+    return select(m.number, m.who, m.name, short).where(*asked).limit(bindparam("most", type_=sa.Integer))
+
+
+def _answer_context() -> sa.Select[*tuple[Any, ...]]:
+    task, a, request = t.tasks.c.task, t.answers.c, bindparam("request", type_=t.answers.c.request.type)
+    enrolled = select(func.count()).where(t.participants.c.task == task).scalar_subquery()
+    joined = t.tasks.outerjoin(t.answers, (a.task == task) & (a.request == request))
+    return select(enrolled, a.blob, *_TASK).select_from(joined).where(task == _THIS_TASK)
+
+
+# Made once, as those of `tables` are.
+_ANSWER_CONTEXT, _STATUS = _answer_context(), _status()
+_TURNOUT, _UPLOADS_BY_ROUND = _turnout(), _uploads_by_round()
+_MEMORIES, _ADD_UPLOADS, _ALL_TASKS = _memories(), sa.insert(t.uploads), select(*_TASK).order_by(t.tasks.c.task)
+_PEOPLE = [t.participants.c[name] for name in ("who", "signing", "reading", "certificate", "left", "refused")]
+_NEWCOMERS = (
+    select(*_PEOPLE)
+    .where(t.participants.c.task == _THIS_TASK)
+    .order_by(t.participants.c.position)
+    .offset(bindparam("since", type_=sa.Integer))
+)
+_UPLOAD = [t.uploads.c.who, t.uploads.c.digest, t.uploads.c.late]
+
+
+class SqlStore(MoneyTables):
+    """A role's durable state."""
 
     # Tasks.
 
     def add_task(self, task: StoredTask) -> None:
+        row = {name: value for name, value in vars(task).items() if name != "end"} | _end_columns(task.end)
         with self._write() as c:
-            documents = select(t.tasks.c.definition, t.tasks.c.appointment).where(t.tasks.c.task == task.task)
-            known = c.execute(documents).first()
-            if known is None:
-                c.execute(insert(t.tasks).values(**vars(task)))
-            elif tuple(known) != (task.definition, task.appointment):
+            if add_new(c, t.tasks, **row):
+                self._tell("task added", task=task.task)
+                return
+            known = self.task(task.task)
+            if (known.definition, known.appointment) != (task.definition, task.appointment):
                 raise Conflict(f"task {task.task} exists already, with another definition or appointment")
 
     def task(self, task: str) -> StoredTask:
         with self._read() as c:
-            row = c.execute(select(t.tasks).where(t.tasks.c.task == task)).mappings().first()
+            row = find(c, _TASK, task=task).first()
         if row is None:
             raise UnknownTask(f"there is no task {task} here")
-        return StoredTask(**row)
+        return _task(row)
 
     def tasks(self) -> list[StoredTask]:
         with self._read() as c:
-            return [StoredTask(**row) for row in c.execute(select(t.tasks).order_by(t.tasks.c.task)).mappings()]
+            return [_task(row) for row in c.execute(_ALL_TASKS)]
 
-    def set_state(self, task: str, state: str, ended_at: float | None = None) -> None:
-        """Without `ended_at` the time that was set before stays."""
-        values: dict[str, Any] = {"state": state} | ({"ended_at": ended_at} if ended_at is not None else {})
+    def change_task(self, task: str, **changes: Unpack[TaskChanges]) -> None:
+        values: dict[str, Any] = dict(changes)
+        if "end" in values:
+            values |= _end_columns(values.pop("end"))
+        state = changes.get("state")
         with self._write() as c:
-            if c.execute(update(t.tasks).where(t.tasks.c.task == task).values(**values)).rowcount == 0:
+            before = None if state is None else find(c, [t.tasks.c.state], task=task).scalar()
+            if not change(c, t.tasks, values, task=task):
                 raise UnknownTask(f"there is no task {task} here")
+            if before != state:
+                self._tell(f"task {state}", task=task, before=before)
 
     # Participants.
 
     def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
-        p, identity = t.participants.c, participant.identity
+        identity = participant.identity
+        row = {"task": task, **vars(identity), "certificate": participant.certificate, "left": participant.left}
         with self._write() as c:
-            known = next(iter(self._participants(c, task, p.who == identity.who)), None)
-            count = c.execute(select(func.count()).where(p.task == task)).scalar() or 0
-            kept = admit(known, participant, count, limit)
+            if c.execute(_joining(c.dialect.name), {**row, "refused": False, "limit": limit}).rowcount == 1:
+                self._tell("participant joined", task=task, who=identity.who)
+                return
+            known = self._person(c, task, identity.who)
             if known is None:
-                row = {"task": task, **vars(identity), "certificate": kept.certificate, "left": kept.left}
-                c.execute(insert(t.participants).values(**row))
-            elif kept != known:
-                mine = update(t.participants).where(p.task == task, p.who == identity.who)
-                c.execute(mine.values(left=kept.left))
+                raise TaskFull(f"all {limit} places of this task are taken")
+            if known.identity != identity:
+                raise Conflict(f"{identity.who} is enrolled with other keys")
+            if known.left and not participant.left:  # who has left may come back
+                self._set_person(c, task, identity.who, left=False)
+                self._tell("participant joined", task=task, who=identity.who)
 
     def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
         with self._read() as c:
-            return self._participants(c, task, since=since)
+            return [_participant(row) for row in c.execute(_NEWCOMERS, {"this_task": task, "since": since})]
 
     def participant(self, task: str, who: str) -> StoredParticipant:
         with self._read() as c:
-            found = self._participants(c, task, t.participants.c.who == who)
-        if not found:
-            raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
-        return found[0]
+            found = self._person(c, task, who)
+        if found is None:
+            raise _unknown(who)
+        return found
 
     def signing_keys(self, task: str, since: int) -> dict[str, bytes]:
-        p = t.participants.c
-        wanted = select(p.who, p.signing).where(p.task == task).order_by(p.position).offset(since)
-        with self._read() as c:
-            return {who: bytes(signing) for who, signing in c.execute(wanted)}
+        return {one.identity.who: one.identity.signing for one in self.participants(task, since)}
 
     def turnout(self, task: str, number: int) -> tuple[int, int]:
-        p, u = t.participants.c, t.uploads.c
-        theirs = select(u.who).where(u.task == task, u.number == number)
         with self._read() as c:
-            uploaded = c.execute(select(func.count()).select_from(theirs.subquery())).scalar() or 0
-            active = (p.task == task, p.left.is_(False), p.who.not_in(theirs))
-            missing = c.execute(select(func.count()).select_from(t.participants).where(*active)).scalar() or 0
+            uploaded, missing = c.execute(_TURNOUT, {"this_task": task, "this_round": number}).one()
         return uploaded, missing
 
     def leave(self, task: str, who: str) -> None:
-        p = t.participants.c
         with self._write() as c:
-            done = c.execute(update(t.participants).where(p.task == task, p.who == who).values(left=True))
-            if done.rowcount == 0:
-                raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
+            self._set_person(c, task, who, left=True)
+            self._tell("participant left", task=task, who=who)
 
-    def _participants(
-        self, c: sa.Connection, task: str, *which: sa.ColumnElement[bool], since: int = 0
-    ) -> list[StoredParticipant]:
-        p = t.participants.c
-        people = select(p.who, p.signing, p.reading, p.certificate, p.left).where(p.task == task, *which)
-        rows = c.execute(people.order_by(p.position).offset(since))
-        return [StoredParticipant(Identity(*identity), certificate, left) for *identity, certificate, left in rows]
+    def mark_refused(self, task: str, who: str, *, refused: bool) -> None:
+        with self._write() as c:
+            self._set_person(c, task, who, refused=refused)
 
-    # Rounds, uploads, seeds.
+    def refused(self, task: str) -> frozenset[str]:
+        with self._read() as c:
+            return frozenset(find(c, [t.participants.c.who], task=task, refused=True).scalars())
+
+    def _person(self, c: sa.Connection, task: str, who: str) -> StoredParticipant | None:
+        row = find(c, _PEOPLE, task=task, who=who).first()
+        return None if row is None else _participant(row)
+
+    def _set_person(self, c: sa.Connection, task: str, who: str, **values: bool) -> None:
+        if not change(c, t.participants, values, task=task, who=who):
+            raise _unknown(who)
+
+    # Rounds, uploads, seeds, replies.
+
+    def status(self, task: str) -> TaskStatus:
+        with self._read() as c:
+            rows = c.execute(_STATUS, {"this_task": task}).all()
+        if not rows:
+            raise UnknownTask(f"there is no task {task} here")
+        state, ended_at, epoch, dropped, active, *end = rows[0][:9]
+        rounds = [(_round(row[10:]), row[9]) for row in rows if row[10] is not None]
+        return TaskStatus(state, ended_at, _tombstone(end), epoch, dropped, active, rounds)
 
     def put_round(self, task: str, round_: Round) -> None:
-        values = {"opened_at": round_.opened_at, "state": str(round_.state), "extended": round_.extended}
+        values = {name: value for name, value in vars(round_).items() if name != "asked"}
         with self._write() as c:
-            _put(c, t.rounds, {"task": task, "number": round_.number}, values)
+            known = find(c, [t.rounds.c.state, t.rounds.c.extended], task=task, number=round_.number).first()
+            if known is None:
+                add(c, t.rounds, task=task, asked=False, **values)
+            else:
+                change(c, t.rounds, values, task=task, number=round_.number)
+            if known is None or known.state != round_.state:
+                self._tell(f"round {round_.state}", task=task, number=round_.number)
+            elif round_.extended and not known.extended:
+                self._tell("round extended", task=task, number=round_.number)
+
+    def mark_asked(self, task: str, number: int) -> None:
+        with self._write() as c:
+            change(c, t.rounds, {"asked": True}, task=task, number=number)
 
     def rounds(self, task: str) -> list[Round]:
         with self._read() as c:
-            return self._rounds(c, task)
+            return sorted((_round(row) for row in find(c, _ROUND, task=task)), key=lambda one: one.number)
 
     def round(self, task: str, number: int) -> Round:
         with self._read() as c:
-            found = self._rounds(c, task, t.rounds.c.number == number)
-        if not found:
+            row = find(c, _ROUND, task=task, number=number).first()
+        if row is None:
             raise NotReady(f"round {number} has not opened yet")
-        return found[0]
+        return _round(row)
 
-    def _rounds(self, c: sa.Connection, task: str, *which: sa.ColumnElement[bool]) -> list[Round]:
-        rows = c.execute(select(t.rounds).where(t.rounds.c.task == task, *which).order_by(t.rounds.c.number)).mappings()
-        return [Round(r["number"], r["opened_at"], RoundState(r["state"]), r["extended"]) for r in rows]
+    def upload(self, task: str, number: int, who: str) -> Upload | None:
+        with self._read() as c:
+            row = find(c, _UPLOAD, task=task, number=number, who=who).first()
+            return None if row is None else Upload(*row)
 
     def uploads(self, task: str, number: int) -> list[Upload]:
-        return self._uploads(task, number)
+        with self._read() as c:
+            return [Upload(*row) for row in find(c, _UPLOAD, task=task, number=number)]
 
     def last_uploads(self, task: str, number: int, most: int) -> list[Upload]:
         u = t.uploads.c
-        wanted = select(u.who, u.digest, u.late).where(u.task == task, u.number == number)
+        wanted = select(*_UPLOAD).where(u.task == task, u.number == number).order_by(u.position.desc())
         with self._read() as c:
-            return [Upload(*row) for row in c.execute(wanted.order_by(u.position.desc()).limit(most))]
+            return [Upload(*row) for row in c.execute(wanted.limit(most))]
 
     def upload_counts(self, task: str) -> dict[int, int]:
-        u = t.uploads.c
         with self._read() as c:
-            rows = c.execute(select(u.number, func.count()).where(u.task == task).group_by(u.number))
-            return {int(number): int(count) for number, count in rows}
+            return {int(number): int(count) for number, count in c.execute(_UPLOADS_BY_ROUND, {"this_task": task})}
 
     def acknowledge(self, task: str, number: int, uploads: Sequence[Upload]) -> list[bool | CrowdFLError]:
-        wanted = {
-            "of_task": task,
-            "of_number": number,
-            "of_people": [upload.who for upload in uploads],
-            "of_digests": [upload.digest for upload in uploads],
-        }
+        asked = {"this_task": task, "this_round": number}
+        asked |= _named("who", [upload.who for upload in uploads])
+        asked |= _named("digest", [upload.digest for upload in uploads])
         with self._write() as c:
-            state = c.execute(_ROUND_STATE, {"of_task": task, "of_number": number}).scalar()
-            known = c.execute(_ALIKE, wanted).all()
-            own = {who: digest for place, who, digest in known if place == number}
-            outcomes = judge_uploads(number, state, uploads, own, (digest for *_, digest in known))
+            state = find(c, [t.rounds.c.state], task=task, number=number).scalar()
+            known = c.execute(_alike(len(uploads)), asked).all()
+            own = {who: digest for in_round, who, digest in known if in_round == number}
+            outcomes = _judged(number, state, uploads, own, (digest for *_, digest in known))
             pairs = zip(uploads, outcomes, strict=True)
             new = [{"task": task, "number": number, **vars(upload)} for upload, outcome in pairs if outcome is True]
             if new:
-                c.execute(_ADD_UPLOAD, new)
+                c.execute(_ADD_UPLOADS, new)
             return outcomes
-
-    def upload(self, task: str, number: int, who: str) -> Upload | None:
-        return next(iter(self._uploads(task, number, t.uploads.c.who == who)), None)
 
     def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
         with self._read() as c:
-            rows = c.execute(_STANDING, {"of_task": task, "of_number": number, "of_people": people}).all()
+            asked = {"this_task": task, "this_round": number, **_named("who", people)}
+            rows = c.execute(_standing(len(people)), asked).all()
         if not rows:
             raise UnknownTask(f"there is no task {task} here")
-        state, opened_at, round_state, extended = rows[0][:4]
-        round_ = None if round_state is None else Round(number, opened_at, RoundState(round_state), extended)
-        enrolled = frozenset(row[5] for row in rows if row[5] is not None)
-        left = frozenset(row[5] for row in rows if row[4])
-        uploads = {who: Upload(who, digest, late) for *_, who, digest, late in rows if digest is not None}
+        state, round_ = rows[0][0], None if rows[0][5] is None else _round(rows[0][5:])
+        enrolled = frozenset(row[1] for row in rows if row[1] is not None)
+        left = frozenset(row[1] for row in rows if row[2])
+        uploads = {row[1]: Upload(row[1], row[3], row[4]) for row in rows if row[3] is not None}
         return UploadContext(state, round_, enrolled, left, uploads)
 
-    def _uploads(self, task: str, number: int, *which: sa.ColumnElement[bool]) -> list[Upload]:
-        u = t.uploads.c
-        wanted = (u.task == task, u.number == number, *which)
-        with self._read() as c:
-            rows = c.execute(select(u.who, u.digest, u.late).where(*wanted).order_by(u.position))
-            return [Upload(*row) for row in rows]
-
-    def drop_upload(self, task: str, number: int, who: str) -> None:
-        u = t.uploads.c
+    def drop_uploads(self, task: str, number: int, uploads: Sequence[Upload]) -> None:
         with self._write() as c:
-            c.execute(delete(t.uploads).where(u.task == task, u.number == number, u.who == who))
+            for upload in uploads:
+                if remove(c, t.uploads, task=task, number=number, who=upload.who, digest=upload.digest):
+                    add(c, t.dropped_uploads, task=task, number=number, who=upload.who, digest=upload.digest)
+                    more = sa.update(t.tasks).where(t.tasks.c.task == task)
+                    c.execute(more.values(dropped=t.tasks.c.dropped + 1))
+
+    def dropped_uploads(self, task: str) -> dict[int, list[str]]:
+        found = defaultdict[int, list[str]](list)
+        with self._read() as c:
+            for number, who in find(c, [t.dropped_uploads.c.number, t.dropped_uploads.c.who], task=task):
+                found[number].append(who)
+        return dict(found)
 
     def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
         """A second process with a seed of its own is refused before it masks anything."""
-        refusal = Conflict(f"a mask seed for {purpose} of round {number} is stored already")
-        self._put_once(t.seeds, {"task": task, "number": number, "purpose": purpose}, {"state": state}, refusal)
+        with self._write() as c:
+            if put_once(c, t.seeds, "state", state, task=task, number=number, purpose=purpose) != state:
+                raise Conflict(f"a mask seed for {purpose} of round {number} is stored already")
 
     def seeds(self, task: str, number: int) -> dict[str, bytes]:
-        s = t.seeds.c
         with self._read() as c:
-            rows = c.execute(select(s.purpose, s.state).where(s.task == task, s.number == number))
+            rows = find(c, [t.seeds.c.purpose, t.seeds.c.state], task=task, number=number)
             return {purpose: bytes(state) for purpose, state in rows}
 
     def erase_seeds(self, task: str, number: int | None = None) -> None:
+        of_round = {} if number is None else {"number": number}
         with self._write() as c:
-            ends.erase_seeds(c, task, number)
+            remove(c, t.seeds, task=task, **of_round)
         self._overwrite_log()
 
     def seed_counts(self) -> dict[str, int]:
         with self._read() as c:
-            return ends.seed_counts(c)
+            return _counts(c, t.seeds)
 
-    def _overwrite_log(self) -> None:
-        """What was deleted leaves the log of writes too; inside a transaction, whoever commits next does that."""
-        if self._open_one() is None:
-            truncate_log(self.engine)
-
-    # Money.
-
-    def post(self, task: str, movement: Movement) -> bool:
-        with self._write() as c:
-            return money.post(c, task, movement)
-
-    def movements(self, task: str) -> list[Movement]:
+    def replies(self, task: str, number: int) -> dict[str, bytes]:
         with self._read() as c:
-            return money.movements(c, task)
+            rows = find(c, [t.replies.c.request, t.replies.c.digest], task=task, number=number)
+            return {request: bytes(digest) for request, digest in rows}
 
-    def add_deposit(self, deposit: StoredDeposit) -> None:
+    def use_reply(self, task: str, number: int, request: str, digest: bytes) -> bytes:
         with self._write() as c:
-            money.add_deposit(c, deposit)
+            return bytes(put_once(c, t.replies, "digest", digest, task=task, number=number, request=request))
 
-    def deposit(self, task: str, name: str) -> StoredDeposit:
-        with self._read() as c:
-            return money.deposit(c, task, name)
-
-    def deposits(self, task: str | None = None) -> list[StoredDeposit]:
-        with self._read() as c:
-            return money.deposits(c, task)
-
-    def decide_deposit(self, deposit: StoredDeposit) -> None:
+    def forget_replies(self, task: str, number: int) -> None:
         with self._write() as c:
-            money.decide_deposit(c, deposit)
+            remove(c, t.replies, task=task, number=number)
 
-    def add_payment(self, payment: StoredPayment) -> None:
-        with self._write() as c:
-            money.add_payment(c, payment)
-
-    def payment(self, task: str, who: str) -> StoredPayment | None:
-        with self._read() as c:
-            return next(iter(money.payments(c, task, who=who)), None)
-
-    def payments(self, task: str | None = None, states: Sequence[str] | None = None) -> list[StoredPayment]:
-        with self._read() as c:
-            return money.payments(c, task, states)
-
-    def change_payment(self, known: StoredPayment, changed: StoredPayment) -> bool:
-        with self._write() as c:
-            return money.change_payment(c, known, changed)
-
-    # Leases.
+    # Leases and the clock.
 
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
-        held = select(t.leases.c.owner, t.leases.c.until).where(t.leases.c.task == task)
+        """A lease that reaches much further than any was made before the clock was set back: it keeps nobody waiting."""
+        wanted = {"task": task, "owner": owner, "until": now + seconds}
+        times = {"now": now, "far": now + max(_LONGEST_LEASE, 2 * seconds)}
         with self._write() as c:
-            if is_leased_to_another(c.execute(held).first(), owner, now, seconds):
-                return False
-            _put(c, t.leases, {"task": task}, {"owner": owner, "until": now + seconds})
-            return True
+            return bool(c.execute(_leasing(c.dialect.name), wanted | times).rowcount == 1)
 
     def release(self, task: str, owner: str) -> None:
         with self._write() as c:
-            c.execute(delete(t.leases).where(t.leases.c.task == task, t.leases.c.owner == owner))
+            remove(c, t.leases, task=task, owner=owner)
+
+    def clock_notes(self) -> ClockNotes:
+        with self._read() as c:
+            row = find(c, [t.clock.c[field.name] for field in fields(ClockNotes)]).first()
+        return ClockNotes() if row is None else ClockNotes(*row)
+
+    def note_clock(
+        self, *, seen: float | None = None, confirmed: float | None = None, in_doubt: bool | None = None
+    ) -> None:
+        given = {"seen": seen, "confirmed": confirmed, "in_doubt": in_doubt}
+        values = {name: value for name, value in given.items() if value is not None}
+        with self._write() as c:
+            if not change(c, t.clock, values):
+                add(c, t.clock, **{"position": 1, "in_doubt": False} | values)
 
     # KGC's.
 
     def use_invitation(self, task: str, number: str, who: str) -> None:
-        refusal = InvitationRefused("this invitation was used by someone else; ask the requester for another")
-        self._put_once(t.invitations, {"task": task, "number": number}, {"who": who}, refusal)
+        with self._write() as c:
+            if put_once(c, t.invitations, "who", who, task=task, number=number) != who:
+                raise InvitationRefused("this invitation was used by someone else; ask the requester for another")
+            self._tell("participant certified", task=task, who=who)
 
     # CSP's.
 
-    def answered(self, task: str, request: str) -> str | None:
-        a = t.answers.c
+    def answer_context(self, task: str, request: str) -> tuple[StoredTask | None, int, str | None]:
         with self._read() as c:
-            found: str | None = c.execute(select(a.blob).where(a.task == task, a.request == request)).scalar()
+            row = c.execute(_ANSWER_CONTEXT, {"this_task": task, "request": request}).first()
+        return (None, 0, None) if row is None else (_task(row[2:]), row[0], row[1])
+
+    def answered(self, task: str, request: str) -> str | None:
+        with self._read() as c:
+            found: str | None = find(c, [t.answers.c.blob], task=task, request=request).scalar()
             return found
 
-    def put_answer(self, task: str, request: str, blob: str) -> None:
-        refusal = Conflict("this request was answered by another process")
-        self._put_once(t.answers, {"task": task, "request": request}, {"blob": blob}, refusal)
-
-    def erase_answers(self, task: str, keep: Collection[str]) -> None:
+    def put_answer(self, task: str, request: str, blob: str) -> str:
         with self._write() as c:
-            ends.erase_answers(c, task, keep)
+            kept = str(put_once(c, t.answers, "blob", blob, task=task, request=request))
+            self._tell("request answered", task=task, digest=request[:16])
+            return kept
+
+    def memories(self, task: str, number: int, longest: int, most: int) -> dict[Place, bytes | None] | None:
+        wanted = {"this_task": task, "this_round": number, "longest": longest, "most": most + 1}
+        with self._read() as c:
+            rows = c.execute(_MEMORIES, wanted).all()
+        found: dict[Place, bytes | None] = {}
+        for *place, value in rows:
+            found[*place] = None if value is None else bytes(value)
+        return found if len(found) <= most else None
+
+    def remembered(self, task: str, number: int, who: str, name: str) -> bytes | None:
+        with self._read() as c:
+            found = find(c, [t.memories.c.value], task=task, number=number, who=who, name=name).scalar()
+            return None if found is None else bytes(found)
+
+    def remember(self, task: str, values: Mapping[Place, bytes]) -> None:
+        if values:
+            rows = [
+                {"task": task, "number": number, "who": who, "name": name, "value": value}
+                for (number, who, name), value in values.items()
+            ]
+            with self._write() as c:
+                put(c, t.memories, rows)
+
+    def reserve(self, task: str, place: Place, value: bytes) -> bytes:
+        number, who, name = place
+        with self._write() as c:
+            return bytes(put_once(c, t.memories, "value", value, task=task, number=number, who=who, name=name))
+
+    def remembered_rounds(self, task: str) -> list[int]:
+        with self._read() as c:
+            return sorted(set(find(c, [t.memories.c.number], task=task).scalars()) - {0})
+
+    def erase_answers(self, task: str) -> None:
+        with self._write() as c:
+            remove(c, t.answers, task=task)
+            remove(c, t.memories, task=task)
         self._overwrite_log()
 
-    def answer_counts(self, keep: Collection[str]) -> dict[str, Counter[str]]:
+    def answer_counts(self) -> dict[str, Counter[str]]:
+        found = defaultdict[str, Counter[str]](Counter)
         with self._read() as c:
-            return ends.answer_counts(c, keep)
-
-    def memory(self, task: str) -> MutableMapping[str, bytes]:
-        return _Memory(self, task)
-
-    def _put_once(
-        self, table: sa.Table, key: Mapping[str, Any], values: Mapping[str, Any], refusal: CrowdFLError
-    ) -> None:
-        """Idempotent for the same values; others are refused."""
-        with self._write() as c:
-            known = c.execute(select(*(table.c[name] for name in values)).where(*_at(table, key))).first()
-            if known is None:
-                c.execute(insert(table).values(**key, **values))
-            elif tuple(known) != tuple(values.values()):
-                raise refusal
+            for kind, table in (("answers", t.answers), ("memory", t.memories)):
+                for task, count in _counts(c, table).items():
+                    found[task][kind] = count
+        return dict(found)
 
 
-def _at(table: sa.Table, key: Mapping[str, Any]) -> list[sa.ColumnElement[bool]]:
-    return [table.c[name] == value for name, value in key.items()]
+def _task(row: Sequence[Any]) -> StoredTask:
+    rest, end = row[:-4], _tombstone(row[-4:])
+    return StoredTask(*(*rest[:5], end, *rest[5:]))
 
 
-def _put(c: sa.Connection, table: sa.Table, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    if c.execute(update(table).where(*_at(table, key)).values(**values)).rowcount == 0:
-        c.execute(insert(table).values(**key, **values))
+def _tombstone(columns: Sequence[Any]) -> Tombstone | None:
+    return None if columns[0] is None else Tombstone(*columns)
 
 
-class _Memory(MutableMapping[str, bytes]):
-    """What a protocol side remembers, one row each."""
+def _end_columns(end: Tombstone | None) -> dict[str, str | None]:
+    return {f"end_{field.name}": None if end is None else getattr(end, field.name) for field in fields(Tombstone)}
 
-    def __init__(self, store: SqlStore, task: str) -> None:
-        self._store, self._task = store, task
 
-    def __getitem__(self, name: str) -> bytes:
-        m = t.memory.c
-        with self._store._read() as c:
-            value = c.execute(select(m.value).where(m.task == self._task, m.name == name)).scalar()
-        if value is None:
-            raise KeyError(name)
-        return bytes(value)
+def _participant(row: Sequence[Any]) -> StoredParticipant:
+    *identity, certificate, left, refused = row
+    return StoredParticipant(Identity(*identity), certificate, left, refused)
 
-    def __setitem__(self, name: str, value: bytes) -> None:
-        with self._store._write() as c:
-            _put(c, t.memory, {"task": self._task, "name": name}, {"value": value})
 
-    def __delitem__(self, name: str) -> None:
-        m = t.memory.c
-        with self._store._write() as c:
-            if c.execute(delete(t.memory).where(m.task == self._task, m.name == name)).rowcount == 0:
-                raise KeyError(name)
+def _round(row: Sequence[Any]) -> Round:
+    number, opened_at, state, *rest = row
+    return Round(number, opened_at, RoundState(state), *rest)
 
-    def __iter__(self) -> Iterator[str]:
-        with self._store._read() as c:
-            names = list(c.execute(select(t.memory.c.name).where(t.memory.c.task == self._task)).scalars())
-        return iter(names)
 
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+def _unknown(who: str) -> UnknownParticipant:
+    return UnknownParticipant(f"nobody called {who} is enrolled in this task")
+
+
+def _judged(
+    number: int, state: str | None, uploads: Sequence[Upload], own: Mapping[str, str], digests: Iterable[str]
+) -> list[bool | CrowdFLError]:
+    """For each upload to a round: True if it is new, False if it is in already, or why it is refused.
+
+    `own` has the digests in this round by participant, `digests` those of the whole task, as far as `uploads` names them.
+    """
+    if state != RoundState.OPEN:
+        return [RoundNotOpen(f"round {number} has closed: come back for the next round") for _ in uploads]
+    mine, seen = dict(own), set(digests)
+    return [_judge(number, upload, mine, seen) for upload in uploads]
+
+
+def _judge(number: int, upload: Upload, mine: dict[str, str], seen: set[str]) -> bool | CrowdFLError:
+    known = mine.get(upload.who)
+    if known == upload.digest:
+        return False
+    if known is not None:
+        return AlreadyCounted(f"{upload.who} has an upload in round {number} already, with other contents")
+    if upload.digest in seen:
+        return AlreadyCounted("the same bytes were uploaded to this task before: encrypt the update again")
+    mine[upload.who] = upload.digest
+    seen.add(upload.digest)
+    return True
+
+
+def _counts(c: sa.Connection, table: sa.Table) -> dict[str, int]:
+    return {row[0]: row[1] for row in c.execute(select(table.c.task, func.count()).group_by(table.c.task))}

@@ -1,85 +1,100 @@
-"""The money's tables, on a connection that its caller has opened: movements, deposits, payments."""
+"""The money's part of a store: movements, deposits, payments."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from typing import Any
 
-import sqlalchemy as sa
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, select
 
 from crowdfl.errors import UnknownDeposit
-from crowdfl.roles.ports import DepositState, PaymentState, StoredDeposit, StoredPayment
-from crowdfl.roles.sp.ledger import Ledger, Movement
+from crowdfl.roles.records import DepositState, Movement, PaymentState, StoredDeposit, StoredPayment
+from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.storage import tables as t
+from crowdfl.storage.database import Database
+from crowdfl.storage.tables import add, add_new, change, find
+
+_MOVEMENT = [t.movements.c[field.name] for field in fields(Movement)]
+_DEPOSIT = [t.deposits.c[field.name] for field in fields(StoredDeposit)]
+_PAYMENT = [t.payments.c[field.name] for field in fields(StoredPayment)]
 
 
-def post(c: sa.Connection, task: str, movement: Movement) -> bool:
-    if not Ledger(movements(c, task)).post(movement):
-        return False
-    c.execute(insert(t.movements).values(task=task, **vars(movement)))
-    return True
+class MoneyTables(Database):
+    """Amounts that participants earn are in no event: nobody but they and the bank need to know."""
+
+    def post(self, task: str, *movements: Movement) -> bool:
+        with self._write() as c:
+            ledger = Ledger(self.movements(task))
+            new = [movement for movement in movements if ledger.post(movement)]
+            if new:
+                c.execute(insert(t.movements), [{"task": task, **vars(movement)} for movement in new])
+            return bool(new)
+
+    def movements(self, task: str) -> list[Movement]:
+        with self._read() as c:
+            return [Movement(*row) for row in find(c, _MOVEMENT, task=task)]
+
+    def add_deposit(self, deposit: StoredDeposit) -> None:
+        with self._write() as c:
+            add(c, t.deposits, **vars(deposit))
+            self._tell("deposit announced", task=deposit.task, name=deposit.name, amount=deposit.amount)
+
+    def deposit(self, task: str, name: str) -> StoredDeposit:
+        with self._read() as c:
+            found = _deposits(find(c, _DEPOSIT, task=task, name=name))
+        if not found:
+            raise UnknownDeposit(f"task {task} has no deposit called {name!r}")
+        return found[0]
+
+    def deposits(self, task: str | None = None) -> list[StoredDeposit]:
+        with self._read() as c:
+            return _deposits(find(c, _DEPOSIT) if task is None else find(c, _DEPOSIT, task=task))
+
+    def decide_deposit(self, deposit: StoredDeposit) -> None:
+        decision = {"state": deposit.state, "decided_at": deposit.decided_at}
+        with self._write() as c:
+            change(c, t.deposits, decision, task=deposit.task, name=deposit.name)
+            self._tell(f"deposit {deposit.state}", task=deposit.task, name=deposit.name, amount=deposit.amount)
+
+    def add_payment(self, payment: StoredPayment) -> None:
+        with self._write() as c:
+            add(c, t.payments, **vars(payment))
+            self._tell(f"payment {payment.state}", task=payment.task, who=payment.who)
+
+    def payment(self, task: str, who: str) -> StoredPayment | None:
+        with self._read() as c:
+            return next(iter(_payments(find(c, _PAYMENT, task=task, who=who))), None)
+
+    def payments(self, task: str | None = None, states: Sequence[str] | None = None) -> list[StoredPayment]:
+        p, wanted = t.payments.c, select(*_PAYMENT).order_by(t.payments.c.position)
+        wanted = wanted if task is None else wanted.where(p.task == task)
+        wanted = wanted if states is None else wanted.where(p.state.in_(states))
+        with self._read() as c:
+            return _payments(c.execute(wanted))
+
+    def change_payment(self, known: StoredPayment, changed: StoredPayment) -> bool:
+        """The transaction holds the writers' lock: what is read here is still true when it is written."""
+        with self._write() as c:
+            if self.payment(known.task, known.who) != known:
+                return False
+            change(c, t.payments, vars(changed), task=known.task, who=known.who)
+            if known.state is not changed.state:
+                why = {} if changed.error is None else {"reason": changed.error}
+                self._tell(f"payment {changed.state}", task=changed.task, who=changed.who, **why)
+            return True
+
+    def mark_paid_before(self, task: str, keys: Sequence[str]) -> None:
+        with self._write() as c:
+            for key in keys:
+                add_new(c, t.paid_before, task=task, key=key)
+
+    def paid_before(self, task: str) -> frozenset[str]:
+        with self._read() as c:
+            return frozenset(find(c, [t.paid_before.c.key], task=task).scalars())
 
 
-def movements(c: sa.Connection, task: str) -> list[Movement]:
-    m = t.movements.c
-    rows = c.execute(select(m.name, m.source, m.target, m.amount).where(m.task == task).order_by(m.position))
-    return [Movement(*row) for row in rows]
+def _deposits(rows: Iterable[Any]) -> list[StoredDeposit]:
+    return [StoredDeposit(*(*row[:3], DepositState(row[3]), *row[4:])) for row in rows]
 
 
-def add_deposit(c: sa.Connection, deposit: StoredDeposit) -> None:
-    c.execute(insert(t.deposits).values(**_values(deposit)))
-
-
-def deposit(c: sa.Connection, task: str, name: str) -> StoredDeposit:
-    found = _deposits(c, t.deposits.c.task == task, t.deposits.c.name == name)
-    if not found:
-        raise UnknownDeposit(f"task {task} has no deposit called {name!r}")
-    return found[0]
-
-
-def deposits(c: sa.Connection, task: str | None) -> list[StoredDeposit]:
-    return _deposits(c, *([] if task is None else [t.deposits.c.task == task]))
-
-
-def decide_deposit(c: sa.Connection, deposit: StoredDeposit) -> None:
-    d = t.deposits.c
-    mine = update(t.deposits).where(d.task == deposit.task, d.name == deposit.name)
-    c.execute(mine.values(state=str(deposit.state), decided_at=deposit.decided_at))
-
-
-def _deposits(c: sa.Connection, *which: sa.ColumnElement[bool]) -> list[StoredDeposit]:
-    rows = _rows(c, t.deposits, which)
-    return [StoredDeposit(**row | {"state": DepositState(row["state"])}) for row in rows]
-
-
-def add_payment(c: sa.Connection, payment: StoredPayment) -> None:
-    c.execute(insert(t.payments).values(**_values(payment)))
-
-
-def payments(
-    c: sa.Connection, task: str | None = None, states: Sequence[str] | None = None, who: str | None = None
-) -> list[StoredPayment]:
-    p, which = t.payments.c, list[sa.ColumnElement[bool]]()
-    which += [] if task is None else [p.task == task]
-    which += [] if states is None else [p.state.in_(map(str, states))]
-    which += [] if who is None else [p.who == who]
-    return [StoredPayment(**row | {"state": PaymentState(row["state"])}) for row in _rows(c, t.payments, which)]
-
-
-def change_payment(c: sa.Connection, known: StoredPayment, changed: StoredPayment) -> bool:
-    """The connection holds the writers' lock: what is read here is still true when it is written."""
-    if payments(c, known.task, who=known.who) != [known]:
-        return False
-    p = t.payments.c
-    c.execute(update(t.payments).where(p.task == known.task, p.who == known.who).values(**_values(changed)))
-    return True
-
-
-def _values(stored: StoredDeposit | StoredPayment) -> dict[str, Any]:
-    return asdict(stored) | {"state": str(stored.state)}
-
-
-def _rows(c: sa.Connection, table: sa.Table, which: Sequence[sa.ColumnElement[bool]]) -> list[dict[str, Any]]:
-    columns = [column for column in table.c if column.name != "position"]
-    rows = c.execute(select(*columns).where(*which).order_by(table.c.position)).mappings()
-    return [dict(row) for row in rows]
+def _payments(rows: Iterable[Any]) -> list[StoredPayment]:
+    return [StoredPayment(*(*row[:5], PaymentState(row[5]), *row[6:])) for row in rows]

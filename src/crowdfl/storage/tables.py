@@ -1,17 +1,37 @@
-"""The tables of the roles' stores. Changes come as migrations (`storage/migrations`); these are the present state.
+"""The tables of the roles' stores, and statements by key. Changes come as migrations; these tables are the present state.
 
-Names, numbers and amounts check themselves, so that both databases refuse the same values, by the same error.
+Names, numbers and amounts check themselves, so that both databases refuse the same values, by the same error. Statements are
+made once for each set of columns: making one costs more than SQLite needs to execute it.
 """
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, LargeBinary, Table, UniqueConstraint
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
 from crowdfl.errors import FormatError
-from crowdfl.storage.rules import LONGEST_NAME, require_text, require_whole
 
 metadata = sa.MetaData()
+_LONGEST_NAME = 64  # characters of a task, a person, an invitation, a request
+_LARGEST = 2**31 - 1
+
+
+def _require_text(value: str, longest: int | None = None) -> str:
+    """Text that every database can hold: no NUL, no half of a surrogate pair, at most so many characters."""
+    if longest is not None and len(value) > longest:
+        raise FormatError(f"this name has {len(value)} characters; at most {longest} can be stored")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise FormatError("this text holds half a character, which cannot be stored") from None
+    if "\0" in value:
+        raise FormatError("this text holds a NUL character, which cannot be stored")
+    return str(value)  # of a state, which is a StrEnum, its value
 
 
 class _Words(TypeDecorator[str]):
@@ -19,19 +39,19 @@ class _Words(TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else require_text(value, None)
+        return None if value is None else _require_text(value)
 
 
 class _Name(TypeDecorator[str]):
     impl = sa.String
     cache_ok = True
 
-    def __init__(self, length: int = LONGEST_NAME) -> None:
+    def __init__(self, length: int = _LONGEST_NAME) -> None:
         super().__init__(length)
         self.length = length
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else require_text(value, self.length)
+        return None if value is None else _require_text(value, self.length)
 
 
 class _Whole(TypeDecorator[int]):
@@ -39,7 +59,9 @@ class _Whole(TypeDecorator[int]):
     cache_ok = True
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
-        return None if value is None else require_whole(value)
+        if value is not None and not 0 <= value <= _LARGEST:
+            raise FormatError(f"this number is not in 0..{_LARGEST}")
+        return value
 
 
 class _Amount(TypeDecorator[int]):
@@ -62,6 +84,25 @@ tasks = Table(
     Column("appointment", _Words, nullable=False),
     Column("state", _Name(32), nullable=False),
     Column("ended_at", Float(53)),
+    Column("end_why", _Name(32)),
+    Column("end_by", _Words),
+    Column("end_reason", _Words),
+    Column("end_document", _Words),
+    Column("first_seen", Float(53)),
+    Column("sightings", _Whole, nullable=False),
+    Column("sighted_at", Float(53)),
+    Column("paused_at", Float(53)),
+    Column("ordered_at", Float(53)),
+    Column("epoch", _Name, nullable=False),
+    Column("unreconciled", Boolean, nullable=False),
+    Column("dropped", _Whole, nullable=False),
+    Column("csp_told", _Whole, nullable=False),
+    Column("csp_away_since", Float(53)),
+    Column("kgc_told_end", Float(53)),
+    Column("csp_told_end", Float(53)),
+    Column("without_model", Boolean, nullable=False),
+    Column("sole_holder", Boolean, nullable=False),
+    Column("restored", Boolean, nullable=False),
 )
 
 participants = Table(
@@ -74,6 +115,7 @@ participants = Table(
     Column("reading", LargeBinary, nullable=False),
     Column("certificate", _Words, nullable=False),
     Column("left", Boolean, nullable=False, quote=True),  # a word of PostgreSQL's own
+    Column("refused", Boolean, nullable=False),
     UniqueConstraint("task", "who", name="one_place_each"),
 )
 
@@ -85,6 +127,8 @@ rounds = Table(
     Column("opened_at", Float(53), nullable=False),
     Column("state", _Name(32), nullable=False),
     Column("extended", Boolean, nullable=False),
+    Column("final", Boolean, nullable=False),
+    Column("asked", Boolean, nullable=False),
 )
 
 uploads = Table(
@@ -100,6 +144,16 @@ uploads = Table(
     UniqueConstraint("task", "digest", name="no_upload_twice"),
 )
 
+dropped_uploads = Table(
+    "dropped_uploads",
+    metadata,
+    Column("position", Integer, primary_key=True, autoincrement=True),
+    Column("task", _Name, nullable=False, index=True),
+    Column("number", _Whole, nullable=False),
+    Column("who", _Name, nullable=False),
+    Column("digest", _Name, nullable=False),
+)
+
 seeds = Table(
     "seeds",
     metadata,
@@ -107,6 +161,15 @@ seeds = Table(
     Column("number", _Whole, primary_key=True, autoincrement=False),
     Column("purpose", _Name(32), primary_key=True),
     Column("state", LargeBinary, nullable=False),
+)
+
+replies = Table(
+    "replies",
+    metadata,
+    Column("task", _Name, primary_key=True),
+    Column("number", _Whole, primary_key=True, autoincrement=False),
+    Column("request", _Name, primary_key=True),
+    Column("digest", LargeBinary, nullable=False),
 )
 
 movements = Table(
@@ -152,6 +215,13 @@ payments = Table(
     UniqueConstraint("task", "who", name="one_payment_each"),
 )
 
+paid_before = Table(
+    "paid_before",
+    metadata,
+    Column("task", _Name, primary_key=True),
+    Column("key", _Name, primary_key=True),
+)
+
 leases = Table(
     "leases",
     metadata,
@@ -176,10 +246,101 @@ answers = Table(
     Column("blob", _Words, nullable=False),
 )
 
-memory = Table(
-    "memory",
+memories = Table(
+    "memories",
     metadata,
     Column("task", _Name, primary_key=True),
+    Column("number", _Whole, primary_key=True, autoincrement=False),
+    Column("who", _Name, primary_key=True),
     Column("name", _Name(512), primary_key=True),
     Column("value", LargeBinary, nullable=False),
 )
+
+clock = Table(
+    "clock",
+    metadata,
+    Column("position", Integer, primary_key=True, autoincrement=False),  # one row
+    Column("seen", Float(53)),
+    Column("confirmed", Float(53)),
+    Column("in_doubt", Boolean, nullable=False),
+)
+
+
+def find(c: sa.Connection, columns: Sequence[sa.Column[Any]], **key: object) -> sa.CursorResult[*tuple[Any, ...]]:
+    """These columns of the rows with this key, in the order they were added where the table knows it."""
+    return c.execute(_finding(tuple(columns), tuple(key)), {f"key_{name}": value for name, value in key.items()})
+
+
+def add(c: sa.Connection, table: Table, **row: object) -> None:
+    c.execute(_adding(table), row)
+
+
+def add_new(c: sa.Connection, table: Table, **row: object) -> bool:
+    """False if its key is taken."""
+    return bool(c.execute(_adding_new(table, c.dialect.name), row).rowcount == 1)
+
+
+def put_once(c: sa.Connection, table: Table, column: str, value: object, **key: object) -> Any:  # noqa: ANN401
+    """What stands under this key from now on: this value, unless another was there before."""
+    return value if add_new(c, table, **{column: value}, **key) else find(c, [table.c[column]], **key).scalar()
+
+
+def change(c: sa.Connection, table: Table, values: Mapping[str, object], **key: object) -> int:
+    """How many rows there were."""
+    named = {f"key_{name}": value for name, value in key.items()}
+    return int(c.execute(_changing(table, tuple(key)), {**values, **named}).rowcount)
+
+
+def remove(c: sa.Connection, table: Table, **key: object) -> int:
+    """How many rows there were."""
+    named = {f"key_{name}": value for name, value in key.items()}
+    return int(c.execute(_removing(table, tuple(key)), named).rowcount)
+
+
+def put(c: sa.Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+    """Add them all, each in place of the one with its key."""
+    c.execute(_putting(table, c.dialect.name), rows)
+
+
+def upsert(table: Table, dialect: str) -> Any:  # noqa: ANN401 -- both databases offer the same
+    """An insertion that says what is done where the key is taken, and how many rows that were."""
+    new = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+    return new.execution_options(preserve_rowcount=True)
+
+
+@cache
+def _finding(columns: tuple[sa.Column[Any], ...], key: tuple[str, ...]) -> sa.Select[*tuple[Any, ...]]:
+    table = columns[0].table
+    found = sa.select(*columns).where(*_at(table, key))
+    return found.order_by(table.c.position) if "position" in table.c else found
+
+
+@cache
+def _adding(table: Table) -> sa.Insert:
+    return sa.insert(table)
+
+
+@cache
+def _adding_new(table: Table, dialect: str) -> Any:  # noqa: ANN401
+    return upsert(table, dialect).on_conflict_do_nothing()
+
+
+@cache
+def _changing(table: Table, key: tuple[str, ...]) -> sa.Update:
+    return sa.update(table).where(*_at(table, key))
+
+
+@cache
+def _removing(table: Table, key: tuple[str, ...]) -> sa.Delete:
+    return sa.delete(table).where(*_at(table, key))
+
+
+@cache
+def _putting(table: Table, dialect: str) -> Any:  # noqa: ANN401
+    new, key = upsert(table, dialect), [column.name for column in table.primary_key]
+    rest = {column.name: new.excluded[column.name] for column in table.c if not column.primary_key}
+    return new.on_conflict_do_update(index_elements=key, set_=rest)
+
+
+def _at(table: sa.FromClause, key: tuple[str, ...]) -> list[sa.ColumnElement[bool]]:
+    return [table.c[name] == sa.bindparam(f"key_{name}", type_=table.c[name].type) for name in key]

@@ -20,7 +20,7 @@ from crowdfl.services.http import logs
 from crowdfl.services.http.bodies import SMALL_LIMIT, Form, Number, TaskId, Who, json_body
 from crowdfl.services.run import SpParts
 from crowdfl.settings import SpSettings, to_millionths
-from crowdfl.storage.observed import ObservedStore
+from crowdfl.storage.sql import SqlStore
 from crowdfl.web.events import EventHistory, Snapshots, Streams, UploadWatch
 from crowdfl.web.overview import ROUNDS, Overview
 from crowdfl.web.pages import add_phone_page, add_static, page_assets
@@ -110,7 +110,7 @@ def add_console(app: FastAPI, parts: SpParts) -> Console:
 def _watch(app: FastAPI, parts: SpParts, history: EventHistory) -> None:
     """What the store and the role tell their log, the console hears too."""
     store, options = parts.sp.store, parts.sp.options
-    if isinstance(store, ObservedStore):
+    if isinstance(store, SqlStore):
         store.listeners.append(history.hear)
     log = options.events
 

@@ -12,12 +12,22 @@ from pathlib import Path
 
 from crowdfl.disclosures import learnt_in
 from crowdfl.errors import CrowdFLError
-from crowdfl.roles.ports import DepositState, PaymentState, SpStore, StoredDeposit, StoredPayment, StoredTask
+from crowdfl.roles.ports import SpStore
+from crowdfl.roles.records import (
+    DepositState,
+    Movement,
+    PaymentState,
+    Round,
+    RoundState,
+    StoredDeposit,
+    StoredPayment,
+    StoredTask,
+    TaskState,
+)
 from crowdfl.roles.sp.core import ENDED
 from crowdfl.roles.sp.ends import claims_until
-from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger, Movement
+from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger
 from crowdfl.roles.sp.operator_actions import OperatorActions
-from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.roles.sp.waiting import waits_for
 from crowdfl.services.client.breaker import Breaker, BreakerState
 from crowdfl.services.run import SpParts
@@ -142,7 +152,7 @@ class Overview:
 
     def _timeline(self, task: str, most: int) -> list[Row]:
         """The newest round first."""
-        counts, dropped = self._store.upload_counts(task), self._sp.steps.dropped_from(task)
+        counts, dropped = self._store.upload_counts(task), self._store.dropped_uploads(task)
         return [
             self.round(task, one, counts.get(one.number, 0), dropped.get(one.number, []))
             for one in reversed(self._store.rounds(task)[-most:])

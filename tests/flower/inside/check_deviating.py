@@ -1,7 +1,6 @@
 """A server that deviates: what it tells one client alone, asks for besides, or makes of the papers. Nothing leaves by it."""
 
 import dataclasses
-import json
 import sys
 import types
 from collections.abc import Callable
@@ -322,10 +321,8 @@ def other_definition(told: dict, _kept: dict) -> dict:
     """The same task with a smaller crowd."""
     if "definition" not in told:
         return told
-    document = json.loads(told["definition"])
-    assert document["body"]["settings"]["min_participants"] == 3
-    document["body"]["settings"]["min_participants"] = 1
-    return told | {"definition": json.dumps(document)}
+    assert '"min_participants":3' in told["definition"]
+    return told | {"definition": told["definition"].replace('"min_participants":3', '"min_participants":1')}
 
 
 LIES = (other_initial, old_publication, altered_publication, hidden_publication, other_task, other_definition)

@@ -1,5 +1,6 @@
 // A platform in memory, a protocol without cryptography, and tables that end with a closed tab: what an agent's rules need.
 
+import { keptBody } from "#web/phone/protocol/documents.js";
 import {
   AlreadyCounted, DocumentError, InvitationRefused, NotAuthenticated, NotReady, TooFewParticipants, TooLate,
 } from "#web/phone/protocol/errors.js";
@@ -137,7 +138,7 @@ export class FakePlatform {
   definition() {
     const { rounds, payment, min, claimWindow, step } = this.options;
     const settings = { rounds, payment: payment.toString(), budget: payment ? "1.00" : null, min_participants: min, window: 30, server_step: step };
-    return JSON.stringify({ body: { purpose: "walking", claim_window: claimWindow, settings, training: { epochs: 1 } } });
+    return `crowdfl definition S ${JSON.stringify({ purpose: "walking", claim_window: claimWindow, settings, training: { epochs: 1 } })}`;
   }
 
   /** @param {string} who */
@@ -221,7 +222,7 @@ export class FakePlatform {
       if (this.autoFinish) this.finish(number);
     }
     fuse.point();
-    return JSON.stringify({ body: { task: TASK, round: number, who, digest: body, late: false } });
+    return `crowdfl receipt S ${JSON.stringify({ task: TASK, round: number, who, digest: body, late: false })}`;
   }
 
   /** @param {Uint8Array} claim */
@@ -239,7 +240,7 @@ let seeds = 0;
 
 /** @type {any} */
 const SIMPLE = {
-  openDefinition: async (/** @type {string} */ text) => ({ task: TASK, body: JSON.parse(text).body, requester: new Uint8Array() }),
+  openDefinition: async (/** @type {string} */ text) => ({ task: TASK, body: keptBody(text), requester: new Uint8Array() }),
   openAppointment: async () => ({ task: TASK, fingerprint: "" }),
   requireKey: () => {},
   sharesTask: (/** @type {any} */ { task, body }) => ({
@@ -267,7 +268,7 @@ const SIMPLE = {
     return { bytes: bytes({ seed: ++seeds, who: keys.who, base: chain.number, weights: [...weights], samples, round }), clipped: 0, scaled: null };
   },
   checkReceipt: async (/** @type {string} */ receipt, /** @type {unknown} */ _key, /** @type {any} */ sent) => {
-    const { body } = JSON.parse(receipt);
+    const body = keptBody(receipt);
     if (body.round !== sent.round || body.digest !== decoder.decode(sent.upload)) throw new DocumentError("not for this upload");
     return body.late;
   },

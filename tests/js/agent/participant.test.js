@@ -65,7 +65,7 @@ test("a round with a receipt is neither trained for nor sent again", async () =>
 
 test("a receipt for something else is refused, and kept as evidence", async () => {
   const { phone, step, platform } = await joined();
-  platform.instead.send = () => JSON.stringify({ body: { round: 2, digest: "other", late: false } });
+  platform.instead.send = () => 'crowdfl receipt S {"round": 2, "digest": "other", "late": false}';
   await assert.rejects(step(), DocumentError);
   assert.equal(await phone.store.has(TASK, "rounds/1/receipt"), false);
   assert.equal(await phone.store.has(TASK, "rounds/1/wrong-receipt"), true);

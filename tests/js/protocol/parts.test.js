@@ -61,9 +61,9 @@ for (const { name, fragment, error } of links.bad) {
 
 test("a link to plain HTTP is refused, other than to this device", async () => {
   /** @type {import("#web/phone/protocol/messages.js").FieldType[]} */
-  const types = ["text", "text", "text", "bytes", "text", "text", "bytes", "bytes"];
+  const types = ["text", "bytes", "text", "text", "bytes", "bytes"];
   const fields = decode(70, types, fromHex(links.good[0].message));
-  const link = (/** @type {string} */ kgc) => base64url(encode(70, [...fields.slice(0, 4), kgc, ...fields.slice(5)]));
+  const link = (/** @type {string} */ kgc) => base64url(encode(70, [...fields.slice(0, 2), kgc, ...fields.slice(3)]));
   for (const kgc of ["http://kgc.example", "http://localhost.example", "http://127.0.0.1.example", "http://[::2]"]) {
     await refuses("PlainHttpRefused", () => parseLink(link(kgc), "https://sp.example"));
   }

@@ -51,7 +51,7 @@ class Recorded:
         parties.asked.clear()
         self.played = parties.play(2, self.uploads)
         self.requests, self.left_after = list(parties.asked), parties.left
-        parties.coins = {"round 2 seed": parties.keeping.memory["round 2 seed"]}
+        parties.coins = {(2, "", "seed"): parties.keeping.memory[2, "", "seed"]}
 
     def again(self):
         """As before the round, with the same coins to be drawn."""
@@ -124,7 +124,9 @@ def test_csp_dies_around_an_answer(rounds, kind, step, kept):
             memory = parties.keeping.memory if kept else dict(parties.keeping.memory)
             first = parties.keeping.answer(request)
             if not kept:
-                memory |= {name: value for name, value in parties.keeping.memory.items() if " asked " in name}
+                memory |= {
+                    name: value for name, value in parties.keeping.memory.items() if name[2].startswith("asked ")
+                }
             replies = parties.keeping.kept if kept else {}
             parties.keeping = Keeping(parties.new_csp(), memory, replies)
             assert parties.keeping.answer(request) == first

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from crowdfl.cli.doctor.command import DoctorCheck, ok, warn
 from crowdfl.errors import UnknownTask
 from crowdfl.roles.ends import Held, Lifetimes, TaskEnds
-from crowdfl.roles.sp.ends import claims_until, unnotified_peers
+from crowdfl.roles.records import TaskState
+from crowdfl.roles.sp.ends import claims_until
 from crowdfl.roles.sp.holdings import SpHoldings, secrets_of
-from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.roles.sp.waiting import PEERS, format_time
 from crowdfl.services.client.transport import SystemClock
 from crowdfl.services.run import open_holdings
@@ -69,7 +69,7 @@ def _not_told(holdings: SpHoldings) -> Iterator[DoctorCheck]:
     """Peers that have not acknowledged the end of a task."""
     settled = [stored for stored in holdings.store.tasks() if stored.state == TaskState.SETTLED]
     for name, shown in PEERS.items():
-        waiting = [stored for stored in settled if name in unnotified_peers(holdings.store, stored.task, PEERS)]
+        waiting = [stored for stored in settled if name in stored.unnotified(PEERS)]
         if waiting:
             found = f"has not acknowledged the end of {len(waiting)} task{'s' if len(waiting) > 1 else ''}"
             yield warn(f"{shown}'s keys", found, "is `sp_key` in its settings? It is told again, once an hour at least")

@@ -127,7 +127,7 @@ class HardenedCsp(KeyedCsp):
 
     def reward(self, round_number: int, who: str) -> claims.Kept | None:
         """What is kept of a participant's reward, unless the round is void."""
-        kept, begun = self._memory.get(f"round {round_number} reward {who}"), self._begun(round_number)
+        kept, begun = self._memory.get("reward", round_number, who), self._begun(round_number)
         if kept is None or begun is None or self._order.has_ended(self._memory, round_number):
             return None
         width = self.party.public.plaintext_bytes
@@ -253,7 +253,7 @@ class HardenedCsp(KeyedCsp):
 
     def _sealed(self, message: RewardRequest, who: str, commitment: bytes, value: int) -> bytes:
         context, body = self._shape.task.context(message.round_number), int(value).to_bytes(self._width, "big")
-        self._keep(message, f"reward {who}", commitment + body)
+        self._memory.keep("reward", commitment + body, message.round_number, who)
         signature = self._signing.sign(reward_statement(context, who, commitment, body))
         return seal_to(self.roster.reading[who], body + signature, reward_context(context, who))
 
@@ -292,7 +292,7 @@ class HardenedCsp(KeyedCsp):
         return self.party.limits(max(CHUNK, 3 * most + 2, most * rows_a_message(most, slots), rows_a_message(1, slots)))
 
     def _begun(self, number: int) -> "Begun | None":
-        kept = self._memory.get(f"round {number} begun")
+        kept = self._memory.get("begun", number)
         return None if kept is None else Begun.from_bytes(kept, Limits.plain())
 
     def _require_begun(self, number: int) -> "Begun":
@@ -309,15 +309,15 @@ class HardenedCsp(KeyedCsp):
         return 0 if begun is None else len(begun.participants)
 
     def _known(self, message: RoundRequest, name: str, otherwise: bytes) -> bytes:
-        kept = self._memory.get(f"round {message.round_number} {name}")
+        kept = self._memory.get(name, message.round_number)
         return otherwise if kept is None else kept
 
     def _keep(self, message: RoundRequest, name: str, value: bytes) -> None:
-        self._memory.keep(f"round {message.round_number} {name}", value)
+        self._memory.keep(name, value, message.round_number)
 
     def _fix(self, message: RoundRequest, name: str, value: bytes) -> None:
         """At once: two requests at the same moment must not both be the first."""
-        if self._memory.reserve(f"round {message.round_number} {name}", value) != value:
+        if self._memory.reserve(name, value, message.round_number) != value:
             raise OutOfTurn(f"another {name} of this round is fixed already")
 
     def _rewards_on(self) -> RewardCsp:

@@ -20,7 +20,7 @@ from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER
 from crowdfl.protocols.hardened.prifedavg import TOTAL, ModelCodec
 from crowdfl.protocols.hardened.prirwd import DISTANCES, REWARDS, WEIGHTS, RewardWidths
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.profile import RESTORED, CspMemory, Dealing, KeyedTask, width_budget
+from crowdfl.protocols.profile import CspMemory, Dealing, KeyedTask, width_budget
 from crowdfl.settings import TaskSettings, to_millionths
 
 _SIGMA = 40
@@ -150,7 +150,7 @@ class RoundOrder:
         """Reserve a place for this very request, or say why it is not its turn."""
         if self.has_ended(memory, number):
             raise RoundEnded(_ENDED.format(number))
-        if memory.get(RESTORED) is not None:
+        if memory.restored:
             raise RoundEnded(_FORGOTTEN.format(number))
         if step.name not in self._after:
             raise OutOfTurn(f"the rounds of this task have no step {step.name!r}")
@@ -160,22 +160,22 @@ class RoundOrder:
         if step.place not in self._places_of(step.name, participants):
             raise OutOfTurn(f"step {step.name!r} of round {number} has no message {step.place}")
         name = hashlib.sha256(request).digest()
-        if memory.reserve(f"round {number} asked {step.name} {step.place}", name) != name:
+        if memory.reserve(f"asked {step.name} {step.place}", name, number) != name:
             raise OutOfTurn(f"step {step.name!r} of round {number} was asked for with other contents")
 
     def finish(self, memory: CspMemory, number: int, step: Step) -> None:
-        memory.keep(f"round {number} done {step.name} {step.place}", b"")
+        memory.keep(f"done {step.name} {step.place}", b"", number)
 
     def end(self, memory: CspMemory, number: int) -> RoundEnded:
-        memory.reserve(_ended_name(number), b"")
+        memory.reserve(_HAS_ENDED, b"", number)
         return RoundEnded(_ENDED.format(number))
 
     def has_ended(self, memory: CspMemory, number: int) -> bool:
-        return memory.get(_ended_name(number)) is not None
+        return memory.get(_HAS_ENDED, number) is not None
 
     def _is_done(self, memory: CspMemory, number: int, name: str, participants: int) -> bool:
         places = self._places_of(name, participants)
-        return all(memory.get(f"round {number} done {name} {place}") is not None for place in places)
+        return all(memory.get(f"done {name} {place}", number) is not None for place in places)
 
     def _places_of(self, name: str, participants: int) -> Sequence[int]:
         return self._places[name](participants) if name in self._places else (0,)
@@ -183,10 +183,7 @@ class RoundOrder:
 
 _FORGOTTEN = "CSP was restored from a backup and may have answered round {} before. The round is void"
 _ENDED = "CSP has ended round {}: what was opened is not what honest parties send. The round is void"
-
-
-def _ended_name(number: int) -> str:
-    return f"round {number} ended"
+_HAS_ENDED = "ended"
 
 
 def order_of(shape: Shape) -> dict[str, str | None]:

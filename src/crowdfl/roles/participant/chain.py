@@ -43,10 +43,12 @@ class KeptChain:
         names = {number: self._state(number) for number in range(1, self.rounds + 1)}
         return {number: self.blobs.get(name).decode() for number, name in names.items() if self.blobs.has(name)}
 
-    def catch_up(self, reader: ReaderProtocol, number: int, status: Mapping[str, Any], fetch: Fetch) -> None:
+    def catch_up(
+        self, reader: ReaderProtocol, number: int, status: Callable[[], Mapping[str, Any]], fetch: Fetch
+    ) -> None:
         """The averages before this round that were not read yet, in order; `status` is SP's word which there are."""
         last = self.last()
-        for entry in status["rounds"]:
+        for entry in status()["rounds"] if last < number - 1 else ():
             if last < entry["number"] < number and entry["state"] == "rewarded":
                 self.read(reader, entry["number"], fetch(entry["number"]))
 

@@ -16,7 +16,8 @@ from typing import Any
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import MasksDoNotFit, NotReady, TooLate
 from crowdfl.protocols.profile import ParticipantProtocol
-from crowdfl.roles.ports import Blobs, PaidClaim
+from crowdfl.roles.ports import Blobs
+from crowdfl.roles.records import PaidClaim
 
 _LONGEST_WAIT = 86400.0  # seconds
 _FAR = 8  # parts of the time to claim that the platform's clock and this device's may differ by

@@ -49,7 +49,7 @@ def enrol(kgc: EnrollingKgc, task: str, invitation: str, keys: ParticipantKeys, 
     """Ask KGC to certify these keys; what it answers is checked. Safe to repeat with the same keys."""
     request = EnrolmentRequest.of(task, invitation, keys.identity)
     enrolled = Enrolled.open(kgc.enrol(task, invitation, request.sign(keys.signing)), request, keys.reader)
-    if Certificate.open(enrolled.certificate, kgc_key) != Certificate(task, keys.identity):
+    if Certificate.open(enrolled.certificate, kgc_key) != Certificate.of(task, keys.identity):
         raise DocumentError("KGC certified another task or other keys than it was asked to: tell the requester")
     return enrolled
 

@@ -15,7 +15,7 @@ from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Progress
 from crowdfl.crypto.paillier.pctd import FreshRandomizers, PublicKey, RandomizerSource
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
-from crowdfl.documents.signed import Appointment, Definition, open_document, participant_name
+from crowdfl.documents.signed import Appointment, Definition, Receipt, participant_name
 from crowdfl.errors import (
     AlreadyCounted,
     CrowdFLError,
@@ -43,7 +43,8 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.claims import Claiming, ClaimTime, holds_receipt
 from crowdfl.roles.participant.enrolment import EnrollingKgc, enrol
-from crowdfl.roles.ports import Blobs, PaidClaim, Stock
+from crowdfl.roles.ports import Blobs, Stock
+from crowdfl.roles.records import PaidClaim
 
 LEAST_PARTICIPANTS = 5
 _LONGEST_WAIT = (
@@ -100,14 +101,14 @@ class Participant:
 
     def look(self) -> Definition:
         """The task as its requester signed it and KGC appointed it: read this before joining."""
-        return self._papers()[0]
+        return self._papers()[1]
 
-    def _papers(self) -> tuple[Definition, Appointment]:
-        definition, appointment = self.sp.papers(self.task)
-        opened, appointed = Definition.open(definition), Appointment.open(appointment, self.kgc_key)
-        if opened.task != self.task or appointed.task != self.task:
+    def _papers(self) -> tuple[str, Definition, Appointment]:
+        text, appointment = self.sp.papers(self.task)
+        definition, appointed = Definition.open(text), Appointment.open(appointment, self.kgc_key)
+        if definition.task != self.task or appointed.task != self.task:
             raise DocumentError("the platform showed the papers of another task")
-        return opened, appointed
+        return text, definition, appointed
 
     def require_company(self, definition: Definition) -> None:
         """Refuse a task whose averages may be of fewer people than this participant accepts."""
@@ -120,7 +121,7 @@ class Participant:
 
     def join(self, invitation: str) -> str:
         """Enrol with KGC and SP; safe to repeat. The name this participant goes by."""
-        definition, appointment = self._papers()
+        text, definition, appointment = self._papers()
         self.require_company(definition)
         if not self.blobs.has("keys"):
             keys = SigningKey.fresh(), ReaderKey.fresh()
@@ -129,7 +130,7 @@ class Participant:
         if not self.blobs.has("certificate"):
             enrolled = enrol(self.kgc, self.task, invitation, keys_, self.kgc_key)
             appointment.require_key(self._new_side(definition, enrolled.bundle).fingerprint)
-            self.blobs.put("definition", json.dumps(definition.body()).encode())
+            self.blobs.put("definition", text.encode())
             self.blobs.delete("bundle")  # a crash may have left one; nothing was done with it
             self.blobs.put("bundle", enrolled.bundle)
             self.blobs.put("certificate", enrolled.certificate.encode())
@@ -277,14 +278,12 @@ class Participant:
         """Whether SP counts the upload as late; a receipt that would prove nothing later is refused now."""
         if self.sp_key is None:
             return None
-        body = open_document(receipt, "receipt", self.sp_key)
-        wanted = {"task": self.task, "round": number, "who": self.keys.who}
-        wanted["digest"] = hashlib.sha256(upload).hexdigest()
-        if {name: body.get(name) for name in wanted} != wanted:
+        found = Receipt.open(receipt, self.sp_key)
+        if found != Receipt(self.task, number, self.keys.who, hashlib.sha256(upload).hexdigest(), found.late):
             raise DocumentError(
                 f"the platform's receipt is not for this upload of round {number}: keep it and complain"
             )
-        return body.get("late") is True
+        return found.late
 
     def _read(self, number: int, evaluate: Evaluate | None) -> bool:
         if self.blobs.has(f"rounds/{number}/average") or number >= self._definition.settings.rounds:
@@ -321,7 +320,7 @@ class Participant:
             self._chain.forget()
             self._side = None
         with self._reading() as side:
-            self._chain.catch_up(side, number, self.sp.status(self.task), self._publication)
+            self._chain.catch_up(side, number, lambda: self.sp.status(self.task), self._publication)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[ParticipantProtocol]:
@@ -491,7 +490,7 @@ class Participant:
         if self._joined is None:  # what was joined never changes: read once
             if not self.blobs.has("definition"):
                 raise NotReady("join the task first")
-            self._joined = Definition.from_body(json.loads(self.blobs.get("definition")))
+            self._joined = Definition.open(self.blobs.get("definition").decode())
         return self._joined
 
 

@@ -7,16 +7,15 @@ which are durable.
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from crowdfl.errors import NotReady, UploadDamaged
 from crowdfl.protocols.profile import SpProtocol, Tools
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.ports import Upload
+from crowdfl.roles.records import RoundState, Upload
 from crowdfl.roles.sp.core import SpCore
-from crowdfl.roles.sp.rounds import RoundState
 
 _MOST_KEPT = 8  # rounds in memory at once; one more costs another its head start
 _GROUP = 15  # uploads multiplied in at once: sixteen factors with the sum so far
@@ -37,7 +36,7 @@ class _Aggregator:
     sp: SpProtocol
     number: int
     added: dict[str, str] = field(default_factory=dict)  # by participant, its upload's digest
-    enrolled: int = 0  # how many it knows, where uploads are signed
+    known: set[str] = field(default_factory=set)  # participants, where uploads are signed
 
 
 class RoundAggregators:
@@ -48,14 +47,15 @@ class RoundAggregators:
         self._checking: dict[str, _Aggregator] = {}
         self._rounds: OrderedDict[tuple[str, int], _Aggregator] = OrderedDict()
 
-    def checking(self, task: str, number: int | None = None) -> SpProtocol:
-        """To check uploads with, those to this round; nothing is ever put into it, so that threads may share it."""
+    def checking(self, task: str, number: int | None = None, people: Collection[str] = ()) -> SpProtocol:
+        """To check uploads of these with, those to this round; nothing is put into it, so that threads may share it."""
         known, options = self._checking.get(task), self._core.options
         other = known is not None and number not in (None, known.number) and self._core.is_chained(task)
         if known is None or other:
             tools = replace(options.tools, backend=options.checker)
             known = self._checking[task] = _Aggregator(self._new(task, number or 1, tools), number or 1)
-        self._introduce(task, known)
+        if not known.known.issuperset(people):
+            self._introduce(task, known)
         return known.sp
 
     def claiming(self, task: str, claim: bytes) -> SpProtocol:
@@ -139,15 +139,13 @@ class RoundAggregators:
     def _introduce(self, task: str, aggregator: _Aggregator) -> None:
         """Everyone who has joined since: signed uploads are checked by their keys. Two threads at once do it twice."""
         if aggregator.sp.signed_uploads:
-            start = aggregator.enrolled
-            newcomers = self._core.ports.store.participants(task, start)
-            for newcomer in newcomers:
+            for newcomer in self._core.ports.store.participants(task, len(aggregator.known)):
                 aggregator.sp.enrol(newcomer.identity)
-            aggregator.enrolled = start + len(newcomers)
+                aggregator.known.add(newcomer.identity.who)
 
     def _upload_of(self, task: str, number: int, who: str) -> bytes:
-        entry = self._core.ports.store.upload(task, number, who)
-        return self._read(task, number, entry.digest) if entry is not None else b""
+        digest = self._aggregator(task, number).added.get(who)
+        return self._read(task, number, digest) if digest is not None else b""
 
     def _read(self, task: str, number: int, digest: str) -> bytes:
         """An upload as it was acknowledged: it is validated once, so that a file altered since must not pass."""
@@ -167,7 +165,7 @@ class RoundAggregators:
         sp.set_dealt_loader(partial(self._core.dealt.load, definition))
         sp.open_round(number)
         if profile.chained:
-            sp.load_previous(self._left_before(task, number))
+            sp.load_previous(self._left_before(task, number) if number > 1 else None)
         return sp
 
     def _left_before(self, task: str, number: int) -> bytes | None:

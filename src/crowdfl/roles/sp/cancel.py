@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from crowdfl.roles.ends import END, Tombstone
 from crowdfl.roles.ports import SpStore
-from crowdfl.roles.sp.core import PAUSED_AT, UNDER_WAY, MoneyPorts, require_running
+from crowdfl.roles.records import Round, RoundState, TaskState, Tombstone
+from crowdfl.roles.sp.core import UNDER_WAY, MoneyPorts, require_running
 from crowdfl.roles.sp.ledger import Ledger
-from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 
 Abort = Callable[[str, Round], None]
 """Give an open round up, in a transaction that its caller holds."""
@@ -25,8 +24,7 @@ def cancel_task(ports: MoneyPorts, task: str, ending: Tombstone, abort: Abort | 
         rounds = store.rounds(task)
         if rounds and rounds[-1].state is RoundState.OPEN:
             (abort or (lambda _task, last: give_up_round(store, task, last)))(task, rounds[-1])
-        store.memory(task)[END] = ending.encode()
-        store.set_state(task, TaskState.CANCELLED, ports.clock.now())
+        store.change_task(task, state=TaskState.CANCELLED, ended_at=ports.clock.now(), end=ending)
 
 
 def give_up_round(store: SpStore, task: str, current: Round) -> None:
@@ -38,7 +36,10 @@ def give_up_round(store: SpStore, task: str, current: Round) -> None:
 
 def give_time_back(ports: MoneyPorts, task: str) -> None:
     """A pause takes nothing from a round's window."""
-    since, rounds = ports.store.memory(task).pop(PAUSED_AT, None), ports.store.rounds(task)
-    if since is not None and rounds and rounds[-1].state in (RoundState.OPEN, *UNDER_WAY):
-        lost = max(0.0, ports.clock.now() - float(since))
-        ports.store.put_round(task, replace(rounds[-1], opened_at=rounds[-1].opened_at + lost))
+    store = ports.store
+    since, rounds = store.task(task).paused_at, store.rounds(task)
+    if since is not None:
+        store.change_task(task, paused_at=None)
+        if rounds and rounds[-1].state in (RoundState.OPEN, *UNDER_WAY):
+            lost = max(0.0, ports.clock.now() - since)
+            store.put_round(task, replace(rounds[-1], opened_at=rounds[-1].opened_at + lost))

@@ -15,19 +15,13 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
 from crowdfl.roles.ends import ended
 from crowdfl.roles.limits import SpQuotas
-from crowdfl.roles.ports import Blobs, Clock, CspPeer, Events, KgcPeer, SpStore, StoredPayment, ignore_event
+from crowdfl.roles.ports import Blobs, Clock, CspPeer, Events, KgcPeer, SpStore, ignore_event
+from crowdfl.roles.records import Round, RoundState, StoredPayment, TaskState
 from crowdfl.roles.sp.ledger import Ledger
-from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.roles.sp.time import ClockWatch
 
 ENDED = (TaskState.FINISHED, TaskState.CANCELLED, TaskState.SETTLED)
 UNDER_WAY = (RoundState.CLOSED, RoundState.WEIGHED)
-PAUSED_AT = "paused at"
-EPOCH = "epoch"  # another after each restore from a backup: phones then look whether their uploads are still here
-DROPPED = "dropped uploads"  # how many were damaged here: phones look then too
-UNRECONCILED = "unreconciled"  # restored from a backup: of what is claimed, some may have been paid before
-CSP_FAILS_SINCE = "csp fails since"
-_FINAL = "final round"
 
 
 class Failures:
@@ -109,7 +103,7 @@ class SpCore:
     def definition(self, task: str) -> Definition:
         """What the task is; it never changes, so that it is read once."""
         if task not in self._definitions:
-            self._definitions[task] = Definition.open(self.ports.store.task(task).definition)
+            self._definitions[task] = self.ports.store.task(task).opened
         return self._definitions[task]
 
     def clock_is_sure(self) -> bool:
@@ -137,8 +131,9 @@ class SpCore:
 
     def bundle(self, task: str) -> bytes:
         """SP's key share and what comes with it, as long as the task lives."""
-        if self.ports.store.task(task).state == TaskState.SETTLED:
-            raise ended(self.ports.store, task)
+        stored = self.ports.store.task(task)
+        if stored.state == TaskState.SETTLED:
+            raise ended(stored)
         return self.ports.bundles.get(f"{task}.sp")
 
     @property
@@ -163,20 +158,16 @@ class SpCore:
     def require_running(self, task: str) -> None:
         require_running(self.ports.store.task(task).state)
 
-    def is_final(self, task: str, number: int) -> bool:
+    def is_final(self, task: str, current: Round) -> bool:
         """Whether a round's average is for the requester alone."""
         if self.options.opens_rounds:
-            return number == self.definition(task).settings.rounds
-        return self.ports.store.memory(task).get(_FINAL) == str(number).encode()
-
-    def mark_final(self, task: str, number: int) -> None:
-        """Say so of a round that the caller opens."""
-        self.ports.store.memory(task)[_FINAL] = str(number).encode()
+            return current.number == self.definition(task).settings.rounds
+        return current.final
 
     def time(self, task: str, state: str) -> float:
         """The task's own time, which stands still while it is paused."""
-        since = self.ports.store.memory(task).get(PAUSED_AT) if state == TaskState.PAUSED else None
-        return self.ports.clock.now() if since is None else float(since)
+        since = self.ports.store.task(task).paused_at if state == TaskState.PAUSED else None
+        return self.ports.clock.now() if since is None else since
 
     def as_of_now(self, task: str, current: Round) -> Round:
         """What the clock and the uploads make of a round, whether anyone has looked since or not."""

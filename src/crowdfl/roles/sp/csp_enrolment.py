@@ -8,13 +8,10 @@ yet is told of: in a round of people whom CSP knows, nothing is sent.
 from collections.abc import Callable
 
 from crowdfl.errors import BadSignature, Conflict, CrowdFLError, DocumentError, RoundEnded, TaskEnded, TaskFull
-from crowdfl.roles.ports import StoredParticipant, StoredTask
+from crowdfl.roles.records import StoredParticipant, StoredTask, TaskState
 from crowdfl.roles.sp.core import SpCore
-from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.text import printable
 
-_TOLD = "told csp of"  # how many
-_REFUSED = "refused by csp"
 _REFUSALS = (BadSignature, Conflict, DocumentError, TaskFull)  # of one certificate, by CSP, for good
 _AT_ONCE = 20
 
@@ -24,14 +21,10 @@ class CspEnrolment:
 
     def __init__(self, core: SpCore, end: Callable[[str, str], None]) -> None:
         self._core, self._ports, self._end = core, core.ports, end
-        self._told: dict[str, int] = {}  # by task, as far as this process knows: a look costs one read
 
     def due(self, stored: StoredTask) -> bool:
-        if stored.state != TaskState.RUNNING:
-            return False
-        if stored.task not in self._told:
-            self._told[stored.task] = self._durable(stored.task)
-        return bool(self._ports.store.participants(stored.task, self._told[stored.task]))
+        running = stored.state == TaskState.RUNNING
+        return running and bool(self._ports.store.participants(stored.task, stored.csp_told))
 
     def step(self, task: str) -> bool:
         try:
@@ -47,10 +40,10 @@ class CspEnrolment:
         """
         while self._tell_some(task):
             self._core.renew_lease(task)
-        memory = self._ports.store.memory(task)
-        for upload in self._ports.store.uploads(task, number):
-            if f"{_REFUSED} {upload.who}" in memory:
-                self._insist(task, number, self._ports.store.participant(task, upload.who))
+        store = self._ports.store
+        for who in store.refused(task):
+            if store.upload(task, number, who) is not None:
+                self._insist(task, number, store.participant(task, who))
 
     def _insist(self, task: str, number: int, participant: StoredParticipant) -> None:
         """Once more: CSP's operator may have mended what was wrong."""
@@ -62,29 +55,27 @@ class CspEnrolment:
 
     def _tell_some(self, task: str) -> int:
         """Of the next few that CSP was not told of; how many they were."""
-        before = told = self._durable(task)  # another process may have told some
+        store = self._ports.store
+        before = told = store.task(task).csp_told  # another process may have told some
         try:
-            for participant in self._ports.store.participants(task, told)[:_AT_ONCE]:
+            for participant in store.participants(task, told)[:_AT_ONCE]:
                 self._tell(task, participant)
                 told += 1
         finally:
-            self._told[task] = told
             if told > before:
-                self._ports.store.memory(task)[_TOLD] = str(told).encode()
+                store.change_task(task, csp_told=told)
         return told - before
 
     def _tell(self, task: str, participant: StoredParticipant) -> CrowdFLError | None:
         """One whom CSP refuses must not keep the others waiting; if it uploads, its round is void at once."""
-        mark, memory = f"{_REFUSED} {participant.identity.who}", self._ports.store.memory(task)
+        who, store = participant.identity.who, self._ports.store
         try:
             self._ports.csp.enrol(task, participant.certificate)
         except _REFUSALS as refusal:
-            memory[mark] = b""
-            who, error = participant.identity.who, type(refusal).__name__
+            store.mark_refused(task, who, refused=True)
+            error = type(refusal).__name__
             self._core.options.events("participant refused by CSP", task=task, who=who, error=error)
             return refusal
-        memory.pop(mark, None)
+        if participant.refused:
+            store.mark_refused(task, who, refused=False)
         return None
-
-    def _durable(self, task: str) -> int:
-        return int(self._ports.store.memory(task).get(_TOLD, b"0"))

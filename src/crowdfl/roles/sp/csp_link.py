@@ -11,14 +11,13 @@ import hashlib
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
 
 from crowdfl.errors import Conflict, NotReady, ReplyLost
 from crowdfl.protocols.exchange import Ask, Reply
 from crowdfl.roles.ports import Blobs, SpStore
 from crowdfl.roles.sp.core import SpCore
-
-_USED = "used reply of round"
 
 
 def replies_folder(task: str, number: int) -> str:
@@ -28,10 +27,7 @@ def replies_folder(task: str, number: int) -> str:
 def forget_replies(store: SpStore, blobs: Blobs, task: str, number: int) -> None:
     """Of a round that is never computed again."""
     blobs.clear(replies_folder(task, number))
-    with store.transaction():
-        memory = store.memory(task)
-        for name in [name for name in memory if name.startswith(f"{_USED} {number} ")]:
-            del memory[name]
+    store.forget_replies(task, number)
 
 
 class CspLink:
@@ -41,18 +37,19 @@ class CspLink:
         self._core = core
 
     def ask(self, task: str, number: int) -> Ask:
+        used = self._core.ports.store.replies(task, number)  # what is recorded meanwhile, `_use` sees
+
         def ask(request: bytes) -> Reply:
             self._core.renew_lease(task)
-            return self._reply(_Place(task, number, hashlib.sha256(request).hexdigest()), request)
+            place = _Place(task, number, hashlib.sha256(request).hexdigest())
+            before = used.get(place.request)
+            return self._reply(place, request) if before is None else partial(bytes, self._used_before(place, before))
 
         return ask
 
     def _reply(self, place: "_Place", request: bytes) -> Reply:
         ports, ahead = self._core.ports, self._core.options.ahead
-        used = ports.store.memory(place.task).get(place.record)
-        if used is not None:
-            return partial(bytes, self._used_before(place, used))
-        if ports.blobs.has(place.file):  # a crash came before it was used, or an older version of this program kept it
+        if ports.blobs.has(place.file):  # a crash came before it was used
             return lambda: self._use(place, ports.blobs.get(place.file))
         if ahead is None:
             return partial(bytes, self._keep(place, ports.csp.answer(place.task, request)))
@@ -76,10 +73,8 @@ class CspLink:
 
     def _use(self, place: "_Place", reply: bytes) -> bytes:
         """Recorded first: of two processes with two replies, the second one stops here."""
-        store, digest = self._core.ports.store, hashlib.sha256(reply).digest()
-        with store.transaction():
-            recorded = store.memory(place.task).setdefault(place.record, digest)
-        if recorded != digest:
+        digest = hashlib.sha256(reply).digest()
+        if self._core.ports.store.use_reply(place.task, place.number, place.request, digest) != digest:
             raise place.lost()
         return reply
 
@@ -93,15 +88,17 @@ class CspLink:
         return reply
 
 
+@dataclass(frozen=True)
 class _Place:
-    """Where the reply to one request is: its file, and the record of what was used."""
+    """Where the reply to one request is."""
 
-    def __init__(self, task: str, number: int, request: str) -> None:
-        self.task, self._number = task, number
-        self.file = f"{replies_folder(task, number)}/{request}"
-        self.record = f"{_USED} {number} {request}"
+    task: str
+    number: int
+    request: str
+
+    @property
+    def file(self) -> str:
+        return f"{replies_folder(self.task, self.number)}/{self.request}"
 
     def lost(self) -> ReplyLost:
-        return ReplyLost(
-            f"a reply of CSP that round {self._number} was computed with is missing or altered: it is void"
-        )
+        return ReplyLost(f"a reply of CSP that round {self.number} was computed with is missing or altered: it is void")

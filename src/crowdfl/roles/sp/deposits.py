@@ -6,10 +6,9 @@ Until then it funds no round and is never refunded. Every step can be repeated.
 from dataclasses import replace
 
 from crowdfl.errors import Conflict, DepositRefused, UnknownDeposit
-from crowdfl.roles.ports import DepositState, StoredDeposit
+from crowdfl.roles.records import DepositState, StoredDeposit, TaskState
 from crowdfl.roles.sp.core import MoneyPorts, require_running
 from crowdfl.roles.sp.ledger import Ledger
-from crowdfl.roles.sp.rounds import TaskState
 
 
 class Deposits:

@@ -9,33 +9,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.documents.signed import Definition, TaskEnd
+from crowdfl.documents.signed import TaskEnd
 from crowdfl.errors import CrowdFLError, ServiceError, UnknownTask
 from crowdfl.retry import Attempts, Backoff
-from crowdfl.roles.ends import DAY, MARGIN, Held, Lifetimes, Orphans, Tombstone, Troubles
-from crowdfl.roles.ports import Clock, EndPeer, SpStore, StoredTask
+from crowdfl.roles.ends import DAY, MARGIN, Held, Lifetimes, Orphans, Troubles
+from crowdfl.roles.ports import Clock, EndPeer, SpStore
+from crowdfl.roles.records import StoredTask, TaskState, Tombstone
 from crowdfl.roles.sp.cancel import cancel_task
 from crowdfl.roles.sp.holdings import SpHoldings, secrets_of
-from crowdfl.roles.sp.rounds import TaskState
 
-_TOLD = "end told "  # and whom, in what is remembered of a task
 _RESTS = Backoff(first=10.0, longest=3600.0)  # an older peer does not know the message, and is asked seldom
 
 
 def claims_until(stored: StoredTask) -> float:
     """When the books of a task that has ended can be closed."""
-    return (stored.ended_at or 0.0) + Definition.open(stored.definition).claim_window
-
-
-def unnotified_peers(store: SpStore, task: str, peers: Mapping[str, object]) -> list[str]:
-    memory = store.memory(task)
-    return [name for name in peers if f"{_TOLD}{name}" not in memory]
+    return (stored.ended_at or 0.0) + stored.opened.claim_window
 
 
 def tell_again(store: SpStore, task: str) -> None:
     """For a peer that was restored from a backup, and holds again what it had erased; within the hour, or at a restart."""
-    for name in [name for name in store.memory(task) if name.startswith(_TOLD)]:
-        store.memory(task).pop(name, None)
+    store.change_task(task, kgc_told_end=None, csp_told_end=None)
 
 
 @dataclass
@@ -123,7 +116,7 @@ class SpEnds:
 
     def _tell_everyone(self, stored: StoredTask) -> None:
         if stored.task not in self._unnotified:
-            self._unnotified[stored.task] = unnotified_peers(self.store, stored.task, self.peers)
+            self._unnotified[stored.task] = stored.unnotified(self.peers)
         missing = self._unnotified[stored.task]
         missing[:] = [name for name in missing if not self._tell(stored, name)]
 
@@ -141,10 +134,14 @@ class SpEnds:
             self.on_failure(stored.task, name, failure)
             return False
         self._resting.pop(("", name), None)
-        self.store.memory(stored.task)[f"{_TOLD}{name}"] = repr(self.clock.now()).encode()
+        now = self.clock.now()
+        if name == "kgc":
+            self.store.change_task(stored.task, kgc_told_end=now)
+        else:
+            self.store.change_task(stored.task, csp_told_end=now)
         return True
 
     def document(self, stored: StoredTask) -> str:
         """The same words whenever it is sent."""
-        how = Tombstone.of(self.store, stored.task)
-        return TaskEnd(stored.task, how.why if how else "settled", stored.ended_at or 0.0).sign(self.signing)
+        why = stored.end.why if stored.end is not None else "settled"
+        return TaskEnd(stored.task, why, stored.ended_at or 0.0).sign(self.signing)

@@ -10,9 +10,10 @@ Each round has its own accounts: what is paid for a round comes from that round'
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from crowdfl.errors import LedgerConflict, NotEnoughMoney, SettingsError
+from crowdfl.errors import LedgerConflict, NotEnoughMoney
+from crowdfl.roles.records import Movement
 
 REQUESTER = "requester"  # what the requester has paid in, as a negative balance
 ESCROW = "escrow"  # paid in, not yet promised to a round
@@ -33,22 +34,6 @@ def earned_account(number: int) -> str:
 
 def participant_account(who: str) -> str:
     return f"participant {who}"
-
-
-@dataclass(frozen=True)
-class Movement:
-    """Millionths from one account to another, under a name that makes it happen once."""
-
-    name: str
-    source: str
-    target: str
-    amount: int
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.amount, int) or isinstance(self.amount, bool) or self.amount < 0:
-            raise SettingsError(f"a movement is a whole number of millionths, not {self.amount!r}")
-        if self.source == self.target:
-            raise SettingsError(f"a movement from {self.source} to itself")
 
 
 class Ledger:
@@ -120,11 +105,13 @@ class Ledger:
 
     # The movements of a campaign, by what they are for.
 
-    def deposit(self, name: str, amount: int) -> Movement:
-        return Movement(f"deposit {name}", REQUESTER, ESCROW, amount)
-
-    def fund_round(self, number: int, amount: int) -> Movement:
+    @staticmethod
+    def fund_round(number: int, amount: int) -> Movement:
         return Movement(f"fund round {number}", ESCROW, round_account(number), amount)
+
+    @staticmethod
+    def deposit(name: str, amount: int) -> Movement:
+        return Movement(f"deposit {name}", REQUESTER, ESCROW, amount)
 
     def abort_round(self, number: int) -> Movement:
         return Movement(f"abort round {number}", round_account(number), ESCROW, self.balance(round_account(number)))
@@ -134,7 +121,8 @@ class Ledger:
         budget = self.balance(round_account(number))
         return Movement(f"reward round {number}", round_account(number), earned_account(number), budget)
 
-    def pay(self, who: str, number: int, amount: int) -> Movement:
+    @staticmethod
+    def pay(who: str, number: int, amount: int) -> Movement:
         return Movement(f"{_PAY}{who} round {number}", earned_account(number), participant_account(who), amount)
 
     def expire_claims(self) -> list[Movement]:

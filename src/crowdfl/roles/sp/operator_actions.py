@@ -5,15 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError, TaskNotEnded
-from crowdfl.roles.ends import LONGEST_REASON, Held, Tombstone
-from crowdfl.roles.ports import Clock, PaymentState, SpStore, StoredPayment, StoredTask
+from crowdfl.roles.ends import Held
+from crowdfl.roles.ports import Clock, SpStore
+from crowdfl.roles.records import LONGEST_REASON, PaymentState, StoredPayment, StoredTask, TaskState, Tombstone
 from crowdfl.roles.sp.cancel import Abort, cancel_task
 from crowdfl.roles.sp.core import ENDED, TrustedLedgerPorts
-from crowdfl.roles.sp.ends import claims_until, tell_again, unnotified_peers
+from crowdfl.roles.sp.ends import claims_until, tell_again
 from crowdfl.roles.sp.holdings import SpHoldings
-from crowdfl.roles.sp.rounds import TaskState
 from crowdfl.roles.sp.settlement import PAID_BEFORE
 from crowdfl.roles.sp.waiting import PEERS, format_time, waits_for
 from crowdfl.settings import from_millionths
@@ -45,7 +44,7 @@ class OperatorActions:
 
     def row(self, stored: StoredTask) -> Row:
         store, rounds = self.store, self.store.rounds(stored.task)
-        number = f"{rounds[-1].number if rounds else 0}/{Definition.open(stored.definition).settings.rounds}"
+        number = f"{rounds[-1].number if rounds else 0}/{stored.opened.settings.rounds}"
         since = stored.ended_at if stored.ended_at is not None else rounds[-1].opened_at if rounds else None
         return {
             "task": stored.task,
@@ -57,7 +56,7 @@ class OperatorActions:
         }
 
     def details(self, stored: StoredTask) -> Row:
-        store, definition = self.store, Definition.open(stored.definition)
+        store, definition = self.store, stored.opened
         payments = store.payments(stored.task)
         deposits = [f"{one.name}: {from_millionths(one.amount):f}, {one.state}" for one in store.deposits(stored.task)]
         rounds = [
@@ -78,14 +77,12 @@ class OperatorActions:
 
     def ended(self, task: str) -> str | None:
         """By whom and why, if it has."""
-        how = Tombstone.of(self.store, task)
-        return None if how is None else how.words()
+        end = self.store.task(task).end
+        return None if end is None else end.words()
 
     def not_told(self, stored: StoredTask) -> list[str]:
         """The peers that have not heard of a task's end."""
-        return (
-            [PEERS[name] for name in unnotified_peers(self.store, stored.task, PEERS)] if stored.state in ENDED else []
-        )
+        return [PEERS[name] for name in stored.unnotified(PEERS)] if stored.state in ENDED else []
 
     def held(self, task: str) -> dict[str, int]:
         """What is held of a task; every file is looked at."""

@@ -21,7 +21,7 @@ from crowdfl.errors import (
     UnknownPayment,
 )
 from crowdfl.retry import Backoff, no_jitter, retry
-from crowdfl.roles.ports import PaymentState, StoredPayment
+from crowdfl.roles.records import PaymentState, StoredPayment
 from crowdfl.roles.sp.core import MoneyPorts, SpOptions
 
 _RESTS = Backoff(first=60.0, longest=6 * 3600.0, jitter=no_jitter)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from crowdfl.errors import Cancelled, NotReady, UnknownParticipant, UploadRejected
-from crowdfl.roles.ports import Blobs, Clock, SpStore, StoredParticipant, StoredTask
+from crowdfl.roles.ports import Blobs, Clock, SpStore
+from crowdfl.roles.records import Round, RoundState, StoredParticipant, StoredTask, TaskState, UploadContext
 from crowdfl.roles.sp.aggregators import RoundAggregators
 from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts, TrustedLedgerPorts
 from crowdfl.roles.sp.deposits import Deposits
 from crowdfl.roles.sp.payments import Payments
 from crowdfl.roles.sp.round_steps import RoundSteps, rejected_name, rewards_name
-from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.roles.sp.settlement import Claims, Settlement
 from crowdfl.roles.sp.tasks import Tasks
 from crowdfl.roles.sp.uploads import Uploads
@@ -76,19 +76,14 @@ class Sp:
 
     def open_publication(self, task: str, number: int, who: str | None) -> BinaryIO:
         """The same, to be read piece by piece."""
-        if who is not None:
-            self.participant(task, who)
-        self._require_rewarded(task, number)
+        self._require_rewarded(task, number, who)
         return self.blobs.open(self.steps.publication_name(task, number, final=who is None))
 
     def envelope(self, task: str, number: int, who: str) -> bytes:
         """A participant's reward of a round, for that participant alone."""
-        self.participant(task, who)
-        self._require_rewarded(task, number)
-        if self.store.upload(task, number, who) is None:
-            why = (
-                "its upload was damaged here and dropped" if self.steps.was_dropped(task, number, who) else "no upload"
-            )
+        if not self._require_rewarded(task, number, who).uploads:
+            dropped = who in self.store.dropped_uploads(task).get(number, [])
+            why = "its upload was damaged here and dropped" if dropped else "no upload"
             raise UnknownParticipant(f"{who} was not averaged in round {number}, {why}: there is no reward")
         envelopes: dict[str, Any] = json.loads(self.blobs.get(rewards_name(task, number)))
         if who not in envelopes:
@@ -103,11 +98,16 @@ class Sp:
         found: dict[str, str] = json.loads(self.blobs.get(rejected_name(task, number)))
         return found
 
-    def _require_rewarded(self, task: str, number: int) -> None:
+    def _require_rewarded(self, task: str, number: int, who: str | None) -> UploadContext:
         """What a round made is shown when all of it is there, and not at all if the round was given up."""
-        state = self.store.round(task, number).state
-        if state is not RoundState.REWARDED:
-            raise NotReady(f"round {number} is {state}: nothing of it can be read")
+        found = self.store.upload_context(task, number, [] if who is None else [who])
+        if who is not None and who not in found.enrolled:
+            raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
+        if found.round is None:
+            raise NotReady(f"round {number} has not opened yet")
+        if found.round.state is not RoundState.REWARDED:
+            raise NotReady(f"round {number} is {found.round.state}: nothing of it can be read")
+        return found
 
     def tick(self) -> bool:
         """One step of every task that has one to take and that nobody else works on; True if any was taken.

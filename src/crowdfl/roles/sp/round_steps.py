@@ -6,7 +6,7 @@ with the same masks.
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from crowdfl.errors import (
@@ -25,20 +25,16 @@ from crowdfl.errors import (
 from crowdfl.protocols.profile import SpProtocol
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.roles.dealt import dealt_sizes
-from crowdfl.roles.ends import LONGEST_REASON, Tombstone
-from crowdfl.roles.ports import Upload
+from crowdfl.roles.records import LONGEST_REASON, Round, RoundState, TaskState, Tombstone
 from crowdfl.roles.sp.aggregators import RoundAggregators, left_name, upload_name
 from crowdfl.roles.sp.cancel import cancel_task, give_up_round
-from crowdfl.roles.sp.core import CSP_FAILS_SINCE, DROPPED, UNDER_WAY, SpCore
+from crowdfl.roles.sp.core import UNDER_WAY, SpCore
 from crowdfl.roles.sp.csp_enrolment import CspEnrolment
 from crowdfl.roles.sp.csp_link import CspLink, forget_replies
-from crowdfl.roles.sp.ledger import ESCROW, round_account
-from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
+from crowdfl.roles.sp.ledger import ESCROW, Ledger, round_account
 from crowdfl.settings import to_millionths
 from crowdfl.text import printable
 
-_ASKED = "asked about round"
-_DROPPED = "dropped from round"
 _PIECE = 100  # uploads added up at a look, so that other tasks and uploads have their turn
 
 
@@ -109,15 +105,13 @@ class RoundSteps:
                 raise RoundsExhausted(f"round {number} of {rounds}: the masks were sized for those")
             if self._ports.store.task(task).state != TaskState.RUNNING:
                 raise TaskNotRunning("the task is not running: no further round can be opened")
-            if final:
-                self._core.mark_final(task, number)
-            self._open(task, number, payment)
+            self._open(task, number, payment, final=final)
         return number
 
-    def _open(self, task: str, number: int, payment: int) -> None:
+    def _open(self, task: str, number: int, payment: int, *, final: bool = False) -> None:
         """Prepaid before it opens."""
-        self._ports.store.post(task, self._core.ledger(task).fund_round(number, payment))
-        self._ports.store.put_round(task, Round(number, self._core.now()))
+        self._ports.store.post(task, Ledger.fund_round(number, payment))
+        self._ports.store.put_round(task, Round(number, self._core.now(), final=final))
 
     def abort(self, task: str, current: Round) -> None:
         """Give a round up: its money returns to escrow. The caller holds a transaction."""
@@ -161,16 +155,18 @@ class RoundSteps:
 
         So does one that has opened a sum which SP has not got: every later model would follow from it.
         """
-        memory = self._ports.store.memory(task)
+        store, since = self._ports.store, self._ports.store.task(task).csp_away_since
         try:
             moved = self._with_csp(task, current)
         except (TaskEnded, BaseSpent) as refusal:
             self.end_with_csp(task, str(refusal))
             return True
         except (ServiceError, ConnectionError):
-            memory.setdefault(CSP_FAILS_SINCE, repr(self._ports.clock.now()).encode())
+            if since is None:
+                store.change_task(task, csp_away_since=self._ports.clock.now())
             raise
-        memory.pop(CSP_FAILS_SINCE, None)
+        if since is not None:
+            store.change_task(task, csp_away_since=None)
         return moved
 
     def end_with_csp(self, task: str, reason: str) -> None:
@@ -207,29 +203,12 @@ class RoundSteps:
             return True
 
     def _weigh_or_publish(self, task: str, current: Round) -> bool:
-        if not self._is_asked(task, current.number) and self._drop_damaged(task, current):
+        if not current.asked and self._drop_damaged(task, current):
             return True
         payment = self._core.ledger(task).balance(round_account(current.number))
         if current.state is RoundState.CLOSED and payment > 0:
             return self._weigh(task, current, payment)
         return self._publish(task, current)
-
-    def _is_asked(self, task: str, number: int) -> bool:
-        """Whether CSP may have heard of the round; seeds tell of one that an older version of this program has begun."""
-        store = self._ports.store
-        return f"{_ASKED} {number}" in store.memory(task) or bool(store.seeds(task, number))
-
-    def was_dropped(self, task: str, number: int, who: str) -> bool:
-        return f"{_DROPPED} {number} {who}" in self._ports.store.memory(task)
-
-    def dropped_from(self, task: str) -> dict[int, list[str]]:
-        """Whose uploads were damaged here and dropped, by round."""
-        found: dict[int, list[str]] = {}
-        for name in self._ports.store.memory(task):
-            if name.startswith(f"{_DROPPED} "):
-                number, who = name.removeprefix(f"{_DROPPED} ").split()
-                found.setdefault(int(number), []).append(who)
-        return found
 
     def _drop_damaged(self, task: str, current: Round) -> bool:
         """Leave out what is no longer as it was acknowledged, before CSP hears of the round. True if there was something.
@@ -242,9 +221,11 @@ class RoundSteps:
         for upload in damaged:  # first: while the upload stands in the books, nobody writes a new file under its name
             self._ports.blobs.delete(upload_name(task, number, upload.digest))
         with store.transaction():
-            if not self._still(task, current) or self._is_asked(task, number):
+            now = store.round(task, number)
+            if now != current or now.asked:
                 return True
-            self._drop(task, number, damaged)
+            if damaged:
+                store.drop_uploads(task, number, damaged)
             if current.state is not RoundState.OPEN:
                 self._settle_uploads(task, current, changed=bool(damaged))
         if damaged:
@@ -253,22 +234,13 @@ class RoundSteps:
             self._core.options.events("uploads damaged", task=task, number=number, uploads=len(damaged))
         return bool(damaged)
 
-    def _drop(self, task: str, number: int, damaged: Sequence[Upload]) -> None:
-        """From the books; phones see that they should look. The caller holds a transaction."""
-        memory = self._ports.store.memory(task)
-        for upload in damaged:
-            self._ports.store.drop_upload(task, number, upload.who)
-            memory[f"{_DROPPED} {number} {upload.who}"] = upload.digest.encode()
-        if damaged:
-            memory[DROPPED] = str(int(memory.get(DROPPED, b"0")) + len(damaged)).encode()
-
     def _settle_uploads(self, task: str, current: Round, *, changed: bool) -> None:
         """The caller holds a transaction."""
-        few = self._ports.store.turnout(task, current.number)[0] < self._core.definition(task).settings.min_participants
-        if changed and few:
+        store, least = self._ports.store, self._core.definition(task).settings.min_participants
+        if changed and store.turnout(task, current.number)[0] < least:
             self.abort(task, current)
         else:
-            self._ports.store.memory(task)[f"{_ASKED} {current.number}"] = b""
+            store.mark_asked(task, current.number)
 
     def _weigh(self, task: str, current: Round, payment: int) -> bool:
         """Rewards first: of a round that cannot be rewarded nobody gets the average either."""
@@ -286,7 +258,7 @@ class RoundSteps:
 
     def _publish(self, task: str, current: Round) -> bool:
         number = current.number
-        self.publish(task, number, final=self._core.is_final(task, number))
+        self.publish(task, number, final=self._core.is_final(task, current))
         with self._ports.store.transaction():
             if self._still(task, current):
                 self._ports.store.post(task, self._core.ledger(task).reward_round(number))

@@ -17,16 +17,22 @@ from crowdfl.errors import (
     WrongAmount,
 )
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.ports import PaidClaim, PaymentState, StoredPayment, StoredTask
+from crowdfl.roles.records import (
+    PaidClaim,
+    PaymentState,
+    Round,
+    RoundState,
+    StoredPayment,
+    StoredTask,
+    TaskState,
+)
 from crowdfl.roles.sp.aggregators import RoundAggregators
-from crowdfl.roles.sp.core import EPOCH, UNDER_WAY, UNRECONCILED, SpCore
+from crowdfl.roles.sp.core import UNDER_WAY, SpCore
 from crowdfl.roles.sp.csp_link import forget_replies
 from crowdfl.roles.sp.ledger import ESCROW, earned_account
 from crowdfl.roles.sp.round_steps import RoundSteps
-from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 
 _ROOM = 4096
-_NO_MODEL = "no model"
 RESTORED = "SP was restored from a backup and may have paid this before; check with your bank"
 PAID_BEFORE = "paid before SP was restored from a backup, as its operator says"
 
@@ -39,8 +45,9 @@ class Claims:
 
     def pay(self, task: str, claim: bytes) -> PaidClaim:
         """Pay a claim that CSP attests, each round from its own budget. The same claim again is the same payment."""
-        self._require_open(task)
-        last = self._core.last_round(task)
+        found = self._ports.store.status(task)
+        _require_open(found.state)
+        last = found.rounds[-1][0] if found.rounds else None
         if last is not None and last.state in UNDER_WAY:
             raise NotReady(f"round {last.number} is not rewarded yet, and claims are paid once: ask again later")
         sp = self._aggregators.claiming(task, claim)
@@ -50,18 +57,14 @@ class Claims:
             return before
         attested = sp.pay(claim, self._ports.csp.answer(task, claim))
         with self._ports.store.transaction():
-            self._require_open(task)  # the deadline may have passed while CSP looked
-            return self._paid_before(task, who, digest) or self._book(task, who, digest, attested)
+            stored = self._ports.store.task(task)
+            _require_open(stored.state)  # the deadline may have passed while CSP looked
+            return self._paid_before(task, who, digest) or self._book(stored, who, digest, attested)
 
     def limit(self, task: str) -> int:
         """Bytes that are read of a claim: no honest one is longer, and one that is a little longer is told what is wrong."""
         settings, rounds = self._core.definition(task).settings, len(self._ports.store.rounds(task))
         return profile_named(settings.profile).claim_bytes(settings, rounds) + _ROOM
-
-    def _require_open(self, task: str) -> None:
-        state = self._ports.store.task(task).state
-        if state not in (TaskState.FINISHED, TaskState.CANCELLED):
-            raise NotReady(f"task is {state}: claims are paid after its end and before their deadline")
 
     def _paid_before(self, task: str, who: str, digest: str) -> PaidClaim | None:
         """What this very claim was paid before, for a participant whose answer was lost; another claim is refused."""
@@ -74,34 +77,33 @@ class Claims:
         paid = self._core.ledger(task).paid().get(who, {})
         return PaidClaim({number: paid.get(number, 0) for number in claimed}, claimed)
 
-    def _book(self, task: str, who: str, digest: str, attested: Mapping[int, int]) -> PaidClaim:
+    def _book(self, stored: StoredTask, who: str, digest: str, attested: Mapping[int, int]) -> PaidClaim:
         """Movements and payment together. The caller holds a transaction."""
-        ledger, store, now = self._core.ledger(task), self._ports.store, self._ports.clock.now()
-        _require_within(attested, ledger.budgets(), restored=EPOCH in store.memory(task))
+        task, store, now = stored.task, self._ports.store, self._ports.clock.now()
+        ledger = self._core.ledger(task)
+        _require_within(attested, ledger.budgets(), restored=bool(stored.epoch))
         paid = {number: min(amount, ledger.balance(earned_account(number))) for number, amount in attested.items()}
-        for number, amount in paid.items():
-            store.post(task, ledger.pay(who, number, amount))
+        store.post(task, *(ledger.pay(who, number, amount) for number, amount in paid.items()))
         outcome = PaidClaim(paid, dict(attested))
         state = PaymentState.PENDING if outcome.amount else PaymentState.PAID  # there is nothing to hand over
         payment = StoredPayment(task, who, outcome.amount, digest, json.dumps(outcome.claimed), state, now)
         if outcome.amount:
-            payment = _as_the_bank_knows(payment, store.memory(task))
+            payment = self._as_the_bank_knows(payment, stored)
         store.add_payment(payment)
         return outcome
 
+    def _as_the_bank_knows(self, payment: StoredPayment, stored: StoredTask) -> StoredPayment:
+        """A new payment of an SP that was restored: made before, perhaps made before, or to be made."""
+        if payment.key in self._ports.store.paid_before(stored.task):
+            return replace(payment, state=PaymentState.PAID, error=PAID_BEFORE)
+        if stored.unreconciled:
+            return replace(payment, state=PaymentState.UNKNOWN, error=RESTORED)
+        return payment
 
-def paid_before(key: str) -> str:
-    """The mark of a payment that the bank has made, and that SP forgot when it was restored from a backup."""
-    return f"paid before {key}"
 
-
-def _as_the_bank_knows(payment: StoredPayment, memory: Mapping[str, bytes]) -> StoredPayment:
-    """A new payment of an SP that was restored: made before, perhaps made before, or to be made."""
-    if paid_before(payment.key) in memory:
-        return replace(payment, state=PaymentState.PAID, error=PAID_BEFORE)
-    if UNRECONCILED in memory:
-        return replace(payment, state=PaymentState.UNKNOWN, error=RESTORED)
-    return payment
+def _require_open(state: str) -> None:
+    if state not in (TaskState.FINISHED, TaskState.CANCELLED):
+        raise NotReady(f"task is {state}: claims are paid after its end and before their deadline")
 
 
 def _require_within(attested: Mapping[int, int], budgets: Mapping[int, int], *, restored: bool) -> None:
@@ -132,7 +134,7 @@ class Settlement:
         self._steps.burn(task)  # after a crash right before it was done
         with self._ports.store.transaction():
             if self._ports.store.task(task).state == TaskState.RUNNING:
-                self._ports.store.set_state(task, TaskState.FINISHED, self._core.now())
+                self._ports.store.change_task(task, state=TaskState.FINISHED, ended_at=self._core.now())
         return True
 
     def deliver(self, task: str) -> bool:
@@ -143,7 +145,7 @@ class Settlement:
         try:
             self._steps.publish(task, number, final=True)
         except (RoundEnded, OutOfTurn, TaskEnded, UploadDamaged) as lost:  # for good: there is no model to wait for
-            self._ports.store.memory(task)[_NO_MODEL] = b""
+            self._ports.store.change_task(task, without_model=True)
             self._core.options.events("model lost", task=task, number=number, error=type(lost).__name__)
         self._aggregators.forget(task, number)
         return True
@@ -153,7 +155,7 @@ class Settlement:
         paid = [r.number for r in self._ports.store.rounds(task) if r.state is RoundState.REWARDED]
         if not paid or self._ports.blobs.has(self._steps.publication_name(task, paid[-1], final=True)):
             return None
-        return None if _NO_MODEL in self._ports.store.memory(task) else paid[-1]
+        return None if self._ports.store.task(task).without_model else paid[-1]
 
     def due(self, task: str, stored: StoredTask) -> bool:
         """Whether `settle` has something to do, by reading alone."""
@@ -177,7 +179,7 @@ class Settlement:
         self._scrub(task)  # first: a crash after the last step would leave it undone
         with store.transaction():
             self._return_unclaimed(task)
-            store.set_state(task, TaskState.SETTLED, ended)
+            store.change_task(task, state=TaskState.SETTLED, ended_at=ended)
         return True
 
     def _return_unclaimed(self, task: str) -> None:
@@ -185,9 +187,8 @@ class Settlement:
         expired = ledger.expire_claims()
         for movement in expired:
             ledger.post(movement)
-            self._ports.store.post(task, movement)
         if expired:
-            self._ports.store.post(task, ledger.refund("unclaimed"))
+            self._ports.store.post(task, *expired, ledger.refund("unclaimed"))
 
     def _scrub(self, task: str) -> None:
         """Remove every upload, those that were refused after they were written included, and what is left of CSP's replies.

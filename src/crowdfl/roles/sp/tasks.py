@@ -2,22 +2,18 @@
 
 import contextlib
 import hashlib
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from crowdfl.documents.signed import Appointment, Certificate, Definition, open_document
+from crowdfl.documents.signed import Appointment, Certificate, Definition, Order
 from crowdfl.errors import DocumentError, UnknownParticipant, UnknownTask
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.ends import Tombstone, ended
-from crowdfl.roles.ports import StoredParticipant, StoredTask
+from crowdfl.roles.ends import ended
+from crowdfl.roles.records import Round, StoredParticipant, StoredTask, TaskState, Tombstone
 from crowdfl.roles.sp.cancel import cancel_task, give_time_back
-from crowdfl.roles.sp.core import DROPPED, ENDED, EPOCH, PAUSED_AT, SpCore
+from crowdfl.roles.sp.core import ENDED, SpCore, require_running
 from crowdfl.roles.sp.ledger import Ledger
-from crowdfl.roles.sp.rounds import Round, TaskState
 from crowdfl.settings import require_claim_window
-
-_ORDERED_AT = "ordered at"
 
 
 class Tasks:
@@ -56,8 +52,9 @@ class Tasks:
     def _require_not_over(self, task: str) -> None:
         """Its keys are erased: what is left of it can be read, and no round will ever follow."""
         with contextlib.suppress(UnknownTask):
-            if self._ports.store.task(task).state == TaskState.SETTLED:
-                raise ended(self._ports.store, task)
+            stored = self._ports.store.task(task)
+            if stored.state == TaskState.SETTLED:
+                raise ended(stored)
 
     def _require_acceptable(self, definition: Definition, initial: bytes) -> None:
         """Of a new task: within this platform's limits, and with time to claim what would return to the requester."""
@@ -81,26 +78,27 @@ class Tasks:
 
     def order(self, task: str, order: str) -> None:
         """A signed order of the requester's: pause, resume or cancel."""
-        body = open_document(order, "order", self._core.definition(task).requester)
+        opened = Order.open(order, self._core.definition(task).requester)
         actions = {"pause": self._pause, "resume": self._resume, "cancel": self._cancel}
-        if body.get("task") != task or body.get("action") not in actions:
+        if opened.task != task or opened.action not in actions:
             raise DocumentError(f"an order names this task and one of {', '.join(actions)}")
         with self._ports.store.transaction():  # a delayed "pause" must not undo the "resume" that was signed after it
-            memory, at = self._ports.store.memory(task), _moment(body)
-            if at < float(memory.get(_ORDERED_AT, b"-inf")):
+            before = self._ports.store.task(task).ordered_at
+            if before is not None and opened.at < before:
                 raise DocumentError("a later order was given since: this one is out of date")
-            actions[body["action"]](task)
-            memory[_ORDERED_AT] = repr(at).encode()
+            actions[opened.action](task)
+            self._ports.store.change_task(task, ordered_at=opened.at)
 
     def _pause(self, task: str) -> None:
         self._core.require_running(task)
-        self._ports.store.memory(task).setdefault(PAUSED_AT, repr(self._core.now()).encode())
-        self._ports.store.set_state(task, TaskState.PAUSED)
+        before = self._ports.store.task(task).paused_at
+        since = self._core.now() if before is None else before
+        self._ports.store.change_task(task, state=TaskState.PAUSED, paused_at=since)
 
     def _resume(self, task: str) -> None:
         self._core.require_running(task)
         give_time_back(self._core.sure_books, task)
-        self._ports.store.set_state(task, TaskState.RUNNING)
+        self._ports.store.change_task(task, state=TaskState.RUNNING)
 
     def _cancel(self, task: str) -> None:
         cancel_task(self._core.sure_books, task, Tombstone("cancelled", "the requester"), self._abort)
@@ -111,10 +109,11 @@ class Tasks:
         opened = Certificate.open(certificate, self._ports.kgc_key)
         if opened.task != task:
             raise DocumentError("this certificate is for another task")
-        if store.task(task).state in ENDED:
+        state = store.task(task).state
+        if state in ENDED:
             with contextlib.suppress(UnknownParticipant):  # back after the end, for what it earned
                 return store.participant(task, opened.identity.who).identity.who
-        self._core.require_running(task)
+        require_running(state)
         participant = StoredParticipant(opened.identity, certificate)
         store.add_participant(task, participant, definition.settings.max_participants)
         return opened.identity.who
@@ -134,44 +133,33 @@ class Tasks:
         return [{"name": one.name, "amount": one.amount, "state": str(one.state)} for one in found]
 
     def status(self, task: str) -> dict[str, Any]:
-        store, settings = self._ports.store, self._core.definition(task).settings
-        stored, rounds, how = store.task(task), store.rounds(task), Tombstone.of(store, task)
+        found, settings = self._ports.store.status(task), self._core.definition(task).settings
         return {
             "task": task,
-            "state": stored.state,
-            "ended": None if how is None else how.words(),
+            "state": found.state,
+            "ended": None if found.end is None else found.end.words(),
             "key": settings.key,
-            "epoch": store.memory(task).get(EPOCH, b"").decode(),
-            "dropped": int(store.memory(task).get(DROPPED, b"0")),
-            "claim_seconds_left": self._time_to_claim(stored),
-            "enrolled": self._core.active(task),
+            "epoch": found.epoch,
+            "dropped": found.dropped,
+            "claim_seconds_left": self._time_to_claim(task, found.ended_at),
+            "enrolled": found.active,
             "rounds": [
                 {
                     "number": r.number,
                     "state": str(r.state),
                     "deadline": r.deadline(settings),  # as if it were resumed when it was paused
                     "last_call": r.last_call(settings),
-                    "uploads": store.turnout(task, r.number)[0],
+                    "uploads": uploads,
                 }
-                for r in rounds
+                for r, uploads in found.rounds
             ],
-            "balances": self._core.ledger(task).balances(),
-            "deposits": self.deposits(task),
         }
 
-    def _time_to_claim(self, stored: StoredTask) -> float | None:
+    def _time_to_claim(self, task: str, ended_at: float | None) -> float | None:
         """Seconds until the unclaimed is returned; None before the end, and while the clock is in doubt.
 
         A duration: a phone's clock may be wrong.
         """
-        if stored.ended_at is None or not self._core.clock_is_sure():
+        if ended_at is None or not self._core.clock_is_sure():
             return None
-        window = self._core.definition(stored.task).claim_window
-        return max(0.0, stored.ended_at + window - self._ports.clock.now())
-
-
-def _moment(order: Mapping[str, Any]) -> float:
-    at = order.get("at")
-    if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
-        raise DocumentError("an order says when it was given")
-    return float(at)
+        return max(0.0, ended_at + self._core.definition(task).claim_window - self._ports.clock.now())

@@ -13,15 +13,13 @@ from dataclasses import dataclass, field
 from crowdfl.errors import ClockInDoubt
 from crowdfl.roles.ports import Clock, SpStore
 
-_PLACE = "clock"  # no task is called so: an id has 32 digits
-_SEEN, _CONFIRMED, _DOUBT = "seen", "confirmed", "in doubt"
 _NOTED = 4  # parts of the bound that may pass between two notes of the time
 
 
 def confirm_clock(store: SpStore, clock: Clock) -> float:
     """The operator's word that the clock is right as it is now; a running SP sees it at its next look."""
     now = clock.now()
-    store.memory(_PLACE)[_CONFIRMED] = repr(now).encode()
+    store.note_clock(confirmed=now)
     return now
 
 
@@ -84,15 +82,13 @@ class ClockWatch:
         """Make the time durable, a few times in `bound`: the next start compares with it, and so do an operator's commands."""
         now = self.clock.now()
         if self._noted is None or abs(now - self._noted) > self.bound / _NOTED:
-            memory = self.store.memory(_PLACE)
-            memory[_SEEN] = repr(now).encode()
-            memory.pop(_DOUBT, None)
+            self.store.note_clock(seen=now, in_doubt=False)
             self._noted, self._noted_doubt = now, False
 
     def note_doubt(self) -> None:
         """Make the doubt durable, for commands that the operator runs beside this process."""
         if not self._noted_doubt:
-            self.store.memory(_PLACE)[_DOUBT] = b""
+            self.store.note_clock(in_doubt=True)
             self._noted, self._noted_doubt = None, True  # it goes with the next note
 
     def estimate(self) -> float:
@@ -113,14 +109,14 @@ class ClockWatch:
 
     def _as_stored(self, own: float) -> float:
         """As a start finds it: what the store saw last, unless the clock fits to it."""
-        seen = self.store.memory(_PLACE).get(_SEEN)
-        stored = own if seen is None else float(seen) - self.steady()
+        seen = self.store.clock_notes().seen
+        stored = own if seen is None else seen - self.steady()
         return own if self._near(own, stored) else stored
 
     def _confirms(self, own: float) -> bool:
         """Whether the operator has confirmed a time that it is about now."""
-        word = self.store.memory(_PLACE).get(_CONFIRMED)
-        if word is None or abs(self.clock.now() - float(word)) > self.bound:
+        confirmed = self.store.clock_notes().confirmed
+        if confirmed is None or abs(self.clock.now() - confirmed) > self.bound:
             return False
         self._confirmed = self._anchor = own
         return True
@@ -140,11 +136,10 @@ class OperatorClock:
 
     def now(self) -> float:
         """The time, for what cannot be undone; `ClockInDoubt` where SP would not believe it, or does not."""
-        memory, now = self.store.memory(_PLACE), self.clock.now()
-        word = memory.get(_CONFIRMED)
-        if word is not None and abs(now - float(word)) <= self.bound:
+        notes, now = self.store.clock_notes(), self.clock.now()
+        if notes.confirmed is not None and abs(now - notes.confirmed) <= self.bound:
             return now
-        if _DOUBT in memory or not ClockWatch(self.clock, self.steady, self.store, self.bound).is_sure():
+        if notes.in_doubt or not ClockWatch(self.clock, self.steady, self.store, self.bound).is_sure():
             raise ClockInDoubt(
                 "this machine's clock is not what SP saw last, or SP doubts it: compare it with another clock, set it or "
                 "confirm it with `crowdfl sp clock confirm`, then try again"

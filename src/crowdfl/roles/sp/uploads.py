@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from crowdfl.errors import Conflict, CrowdFLError, Forbidden, UnknownParticipant
-from crowdfl.roles.ports import Upload, UploadContext
+from crowdfl.roles.records import Round, RoundState, TaskState, Upload, UploadContext
 from crowdfl.roles.sp.aggregators import RoundAggregators, upload_name
 from crowdfl.roles.sp.core import SpCore, require_running
-from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 
 UploadOutcome = tuple[Upload, bool] | CrowdFLError  # the upload and whether it is new, or why it is refused
 
@@ -108,7 +107,8 @@ class Uploads:
         """The same, but for those whose bytes are not an upload of this task and round."""
         pairs = list(zip(arrivals, judged, strict=True))
         new = [(arrival.who, arrival.upload) for arrival, entry in pairs if isinstance(entry, Upload)]
-        refusals = iter(self._aggregators.checking(task, number).refusals(new) if new else [])
+        side = self._aggregators.checking(task, number, [who for who, _ in new])
+        refusals = iter(side.refusals(new) if new else [])
         return [(next(refusals) or entry) if isinstance(entry, Upload) else entry for _, entry in pairs]
 
     def _written(

@@ -2,12 +2,11 @@
 
 import datetime
 
-from crowdfl.documents.signed import Definition
-from crowdfl.roles.ports import SpStore, StoredTask
-from crowdfl.roles.sp.core import CSP_FAILS_SINCE, PAUSED_AT, UNDER_WAY
-from crowdfl.roles.sp.ends import claims_until, unnotified_peers
+from crowdfl.roles.ports import SpStore
+from crowdfl.roles.records import Round, RoundState, StoredTask, TaskState
+from crowdfl.roles.sp.core import UNDER_WAY
+from crowdfl.roles.sp.ends import claims_until
 from crowdfl.roles.sp.ledger import ESCROW, Ledger
-from crowdfl.roles.sp.rounds import Round, RoundState, TaskState
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
 
 PEERS = {"kgc": "KGC", "csp": "CSP"}
@@ -24,26 +23,25 @@ def format_time(seconds: float) -> str:
 def waits_for(store: SpStore, stored: StoredTask, settings: TaskSettings | None = None) -> str:
     """`settings` are the task's, for whoever has read them already."""
     if stored.state == TaskState.SETTLED:
-        missing = unnotified_peers(store, stored.task, PEERS)
+        missing = stored.unnotified(PEERS)
         return f"{' and '.join(PEERS[name] for name in missing)} to hear that it is over" if missing else "nothing"
     rounds = store.rounds(stored.task)
-    last, settings = (rounds[-1] if rounds else None), settings or Definition.open(stored.definition).settings
+    last, settings = (rounds[-1] if rounds else None), settings or stored.opened.settings
     if last is not None and last.state in UNDER_WAY:
-        return _computing(store, stored.task, last)
+        return _computing(stored, last)
     if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
         return f"claims, until {format_time(claims_until(stored))}"
     if stored.state == TaskState.PAUSED:
-        since = store.memory(stored.task).get(PAUSED_AT)
-        return "its requester, who paused it" + (f" on {format_time(float(since))}" if since is not None else "")
+        since = stored.paused_at
+        return "its requester, who paused it" + (f" on {format_time(since)}" if since is not None else "")
     if last is not None and last.state is RoundState.OPEN:
         return _uploads(store, stored.task, last, settings)
     return _next_round(store, stored.task, settings, 1 if last is None else last.number + 1)
 
 
-def _computing(store: SpStore, task: str, last: Round) -> str:
-    since = store.memory(task).get(CSP_FAILS_SINCE)
-    if since is not None:
-        return f"CSP, which has not answered round {last.number} since {format_time(float(since))}"
+def _computing(stored: StoredTask, last: Round) -> str:
+    if stored.csp_away_since is not None:
+        return f"CSP, which has not answered round {last.number} since {format_time(stored.csp_away_since)}"
     return f"round {last.number} to be computed with CSP"
 
 

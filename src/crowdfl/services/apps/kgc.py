@@ -80,7 +80,7 @@ def create_app(
     # What takes seconds to minutes, keys and files of rounds: those who wait must not take up every thread there is.
     making = partial(place_in, threading.BoundedSemaphore(_MOST_WAITING), "keys are being made for other tasks")
     requester = ByRequester(tokens.require("requester"), lambda moment, most: abs(kgc.clock.now() - moment) <= most)
-    owner = ByOwner(requester, lambda task: Definition.open(kgc.store.task(task).definition).requester)
+    owner = ByOwner(requester, lambda task: kgc.store.task(task).opened.requester)
     server = CertifiedToken(tokens.require("sp", "csp"), pins)
 
     @app.get("/v1/key")

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import Forbidden
-from crowdfl.roles.ports import StoredDeposit, StoredPayment
+from crowdfl.roles.records import StoredDeposit, StoredPayment
 from crowdfl.roles.sp.ends import SpEnds
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.services.apps.ends import Survey, add_held_metrics
@@ -209,10 +209,8 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
     @app.get("/v1/tasks/{task}")
     def about(task: TaskId) -> dict[str, Any]:
         """What the task is and where it stands, for everyone; the books are the requester's."""
-        stored, status = sp.store.task(task), sp.status(task)
-        for own in ("balances", "deposits"):
-            status.pop(own, None)
-        return {"definition": stored.definition, "appointment": stored.appointment, "status": status}
+        stored = sp.store.task(task)
+        return {"definition": stored.definition, "appointment": stored.appointment, "status": sp.status(task)}
 
     @app.get("/v1/tasks/{task}/initial", response_class=Response)
     def initial(task: TaskId) -> Response:

@@ -27,9 +27,9 @@ from prometheus_client import Counter
 from pydantic import Field
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.documents.signed import sign_document
+from crowdfl.documents.signed import Receipt
 from crowdfl.errors import Conflict, Forbidden, LimitExceeded, NotReady, ServiceUnavailable, Truncated
-from crowdfl.roles.ports import Upload
+from crowdfl.roles.records import Upload
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.uploads import PendingUpload
 from crowdfl.services.http.app_factory import ServiceMetrics
@@ -274,8 +274,8 @@ class _Reception:
     def _receipt(self, place: _Place, entry: Upload, *, new: bool) -> Response:
         self.acknowledged.labels("new" if new else "again").inc()
         task, number = place
-        body = {"task": task, "round": number, "who": entry.who, "digest": entry.digest, "late": entry.late}
-        return JSONResponse({"receipt": sign_document("receipt", body, self.signing)}, status_code=201 if new else 200)
+        receipt = Receipt(task, number, entry.who, entry.digest, entry.late).sign(self.signing)
+        return JSONResponse({"receipt": receipt}, status_code=201 if new else 200)
 
 
 def add_upload_routes(

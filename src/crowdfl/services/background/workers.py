@@ -11,7 +11,7 @@ from structlog.types import FilteringBoundLogger
 
 from crowdfl.errors import Cancelled, CrowdFLError, PaymentFailed, PaymentUnknown, ServiceUnavailable
 from crowdfl.retry import Attempts, Backoff, no_jitter
-from crowdfl.roles.ports import StoredPayment
+from crowdfl.roles.records import StoredPayment
 from crowdfl.roles.sp.core import Failures
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from crowdfl.documents.signed import Certificate, open_document
+from crowdfl.documents.envelope import Envelope
+from crowdfl.documents.signed import Certificate
 from crowdfl.errors import KeyMismatch, SettingsError
 from crowdfl.protocols.profile import Tools
 from crowdfl.retry import Backoff
@@ -175,8 +176,8 @@ def invited(
 
 def _require_own(home: Path, task: str) -> None:
     """Keys are of one task: with another task's, a platform would refuse, and not say which folder it was."""
-    certificate = home / "certificate"
-    if certificate.is_file() and open_document(certificate.read_text(), Certificate.kind).get("task") != task:
+    path = home / "certificate"
+    if path.is_file() and Certificate.read(Envelope.parse(path.read_text(), Certificate.kind)).task != task:
         raise SettingsError(f"the folder {home} is the home of another task: name another folder for this one")
 
 

@@ -20,7 +20,7 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.kgc import Created
-from crowdfl.roles.ports import PaidClaim
+from crowdfl.roles.records import PaidClaim
 from crowdfl.services.client.breaker import allow
 from crowdfl.services.client.transport import Reply, Service, Signer, in_time
 from crowdfl.services.http.wire import DIGEST_HEADER, OCTETS, from_base64

@@ -1,6 +1,7 @@
 """Migrations of the roles' databases, with Alembic and without an ini file: the URL is an argument.
 
-A change of `tables` comes with a new module in `versions`; a test compares what all of them make with `tables.metadata`.
+An empty database gets the tables as they are. A change of `tables` comes with a new module in `versions`, which names its
+columns itself and is never edited: it brings databases that are in use to the same state.
 """
 
 from pathlib import Path
@@ -12,6 +13,7 @@ from alembic.script import ScriptDirectory
 
 from crowdfl.errors import StoreOutdated, StoreTooNew
 from crowdfl.storage.database import open_engine, reading, writing
+from crowdfl.storage.tables import metadata
 
 
 def upgrade(url: str) -> None:
@@ -23,7 +25,11 @@ def upgrade(url: str) -> None:
             require_known(current)
             config = _config()
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            if current is None:
+                metadata.create_all(connection)
+                command.stamp(config, "head")
+            else:
+                command.upgrade(config, "head")
     finally:
         engine.dispose()
 

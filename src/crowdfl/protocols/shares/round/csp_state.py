@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.errors import BaseSpent, ChainBroken, OutOfTurn, RoundEnded, WrongBase
 from crowdfl.protocols.messages import Limits, Message
-from crowdfl.protocols.profile import RESTORED, CspMemory
+from crowdfl.protocols.profile import CspMemory
 from crowdfl.protocols.shares.chain import first_base, next_base, sha256
 from crowdfl.protocols.shares.round.manifest import RoundManifest, Transcript
 
@@ -39,20 +39,20 @@ class CspState:
     def require_under_way(self, number: int) -> None:
         reasons = {"ended": _ENDED, "aborted": _ABORTED, "passed": _PASSED}
         for name, words in reasons.items():
-            if self._memory.get(f"round {number} {name}") is not None:
+            if self._memory.get(name, number) is not None:
                 raise RoundEnded(words.format(number))
-        if self._memory.get(RESTORED) is not None:
+        if self._memory.restored:
             raise RoundEnded(_RESTORED.format(number))
 
     def transcript(self, number: int) -> Transcript | None:
         """What was said in a round so far; None before its manifest."""
-        kept = self._memory.get(f"round {number} said")
+        kept = self._memory.get("said", number)
         return None if kept is None else Transcript.from_bytes(kept)
 
     def payloads(self, number: int, steps: int) -> Iterator[bytes]:
         """SP's payloads, from the manifest on."""
         for step in range(1, steps + 1):
-            payload = self._memory.get(f"round {number} heard {step}")
+            payload = self._memory.get(f"heard {step}", number)
             if payload is None:
                 raise RoundEnded(_ENDED.format(number))
             yield payload
@@ -60,31 +60,31 @@ class CspState:
     def reserve_step(self, number: int, step: int, request: bytes) -> None:
         """For this very request."""
         name = sha256(request)
-        if self._memory.reserve(f"round {number} asked {step}", name) != name:
+        if self._memory.reserve(f"asked {step}", name, number) != name:
             raise OutOfTurn(f"step {step} of round {number} was asked for with other contents")
 
     def keep_step(self, number: int, payload: bytes, transcript: Transcript) -> None:
-        self._memory.keep(f"round {number} heard {transcript.step}", payload)
-        self._memory.keep(f"round {number} said", transcript.to_bytes())
+        self._memory.keep(f"heard {transcript.step}", payload, number)
+        self._memory.keep("said", transcript.to_bytes(), number)
 
     def seed(self, number: int) -> bytes:
         """All of CSP's coins of a round come from this one: drawn once."""
-        return self._memory.reserve(f"round {number} seed", secrets.token_bytes(SEED_BYTES))
+        return self._memory.get("seed", number) or self._memory.reserve("seed", secrets.token_bytes(SEED_BYTES), number)
 
     def end(self, number: int) -> RoundEnded:
         """From here on, for good: the same error whatever it was."""
-        self._memory.reserve(f"round {number} ended", b"")
+        self._memory.reserve("ended", b"", number)
         return RoundEnded(_ENDED.format(number))
 
     def abort(self, number: int) -> None:
-        self._memory.keep(f"round {number} aborted", b"")
+        self._memory.keep("aborted", b"", number)
 
     # From round to round.
 
     def begin(self, manifest: RoundManifest) -> None:
         """A manifest that is in order ends every earlier round that is not through. It may not name a base that is spent."""
         for number in range(self._latest(), manifest.number):
-            self._memory.reserve(f"round {number} passed", b"")
+            self._memory.reserve("passed", b"", number)
             self._forget(number)
         self._memory.keep("latest manifest", str(manifest.number).encode())
         if self._spent(manifest.base) not in (
@@ -93,17 +93,14 @@ class CspState:
         ):  # after what was reserved just now: one of two sees the other
             raise BaseSpent(_spent(manifest.number))
         last = self.last()
-        if (
-            last is not None
-            and self._memory.reserve(f"round {last.number} published", manifest.previous) != manifest.previous
-        ):
+        if last is not None and self._memory.reserve("published", manifest.previous, last.number) != manifest.previous:
             raise ChainBroken(f"another publication of round {last.number} was named before")
 
     def _forget(self, number: int) -> None:
         """What SP said in a round that is over, but for the manifest, which the next round's `gate` may need."""
         transcript = self.transcript(number)
         for step in range(2, transcript.step + 1 if transcript is not None else 0):
-            self._memory.keep(f"round {number} heard {step}", b"")
+            self._memory.keep(f"heard {step}", b"", number)
 
     def check_base(self, manifest: RoundManifest) -> None:
         """The manifest starts from the model that the last opened sum and its publication give."""
@@ -128,7 +125,7 @@ class CspState:
 
     def keep_opened(self, opened: SumOpened, record: bytes) -> None:
         self._memory.keep("last sum", opened.to_bytes())
-        self._memory.keep(f"round {opened.number} record", record)
+        self._memory.keep("record", record, opened.number)
 
     def last(self) -> SumOpened | None:
         kept = self._memory.get("last sum")
@@ -136,21 +133,21 @@ class CspState:
 
     def record(self, number: int) -> bytes | None:
         """Of the sum that a round has opened."""
-        return self._memory.get(f"round {number} record")
+        return self._memory.get("record", number)
 
     def keep_reward(self, number: int, who: str, kept: bytes) -> None:
-        self._memory.keep(f"round {number} reward {who}", kept)
+        self._memory.keep("reward", kept, number, who)
 
     def reward(self, number: int, who: str) -> bytes | None:
         """What is kept of a participant's reward: of a round whose sum was opened, no other."""
         if self.record(number) is None:
             return None
-        return self._memory.get(f"round {number} reward {who}")
+        return self._memory.get("reward", number, who)
 
     def spent_rounds(self) -> range:
         """Rounds in which nothing will be computed any more."""
         latest = self._latest()
-        over = any(self._memory.get(f"round {latest} {end}") is not None for end in ("record", "ended", "aborted"))
+        over = any(self._memory.get(end, latest) is not None for end in ("record", "ended", "aborted"))
         return range(1, latest + over)
 
     def _latest(self) -> int:

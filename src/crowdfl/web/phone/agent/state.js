@@ -1,5 +1,6 @@
 // What a page shows of a campaign, from what this device keeps alone: it needs no network.
 
+import { keptBody } from "../protocol/documents.js";
 import { total } from "./claiming.js";
 import { Holdings } from "./holdings.js";
 
@@ -53,7 +54,7 @@ export async function view(store, task) {
   const [definition, keys, status, left, over, certificate] = await Promise.all(
     ["definition", "keys", "status", "left", "over", "certificate"].map((key) => kept.get(key)));
   const rounds = await roundsOf(kept, status);
-  const body = definition ? JSON.parse(definition).body : null; // its signature was checked before it was kept
+  const body = definition ? keptBody(definition) : null;
   return {
     task,
     phase: left !== undefined ? "left" : over ? "ended" : certificate ? "joined" : "invited",
@@ -94,7 +95,7 @@ async function roundOf(kept, number, known) {
     number,
     state,
     deadline: known?.deadline ?? null,
-    mine: receipt === undefined ? without : isLate(receipt) ? "late" : "arrived",
+    mine: receipt === undefined ? without : keptBody(receipt).late ? "late" : "arrived",
     accuracyBefore: before?.accuracy ?? null,
     accuracyAfter: average?.accuracy ?? null,
     reward: reward === undefined ? null : BigInt(reward.amount),
@@ -103,11 +104,6 @@ async function roundOf(kept, number, known) {
     receipt: receipt ?? lost ?? null,
     digest: average?.state ?? null,
   };
-}
-
-/** @param {string} receipt It was checked before it was kept. */
-function isLate(receipt) {
-  return JSON.parse(receipt).body.late === true;
 }
 
 /** @param {any} definition */

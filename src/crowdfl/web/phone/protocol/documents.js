@@ -1,162 +1,130 @@
-// Signed documents, as documents/signed.py reads them: JSON with a kind, a body and an Ed25519 signature over both.
+// Signed documents, as documents/envelope.py (kind, Ed25519 signature, and the payload as it was signed), and enrolment with them.
+// The signature is checked over the bytes that came. KGC appoints no task whose JSON two readers could take for two things.
 
-import { equal, fromHex, hex, sha256, utf8 } from "./bytes.js";
-import { CrowdFLError, DocumentError, KeyMismatch } from "./errors.js";
-import { dumpJson, floatText, NumberToken, parseJson, plain } from "./json.js";
+import { base64url, concat, equal, fromBase64url, fromHex, hex, sha256, text, utf8 } from "./bytes.js";
+import { DocumentError, KeyMismatch, Truncated } from "./errors.js";
 import { nameOf } from "./keys.js";
-import { sign, verify } from "./seal.js";
+import { openSealed, sign, verify } from "./seal.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
-/** @typedef {import("./json.js").Json} Json */
-/** @typedef {Map<string, Json>} Body */
-/** @typedef {{ task: string, body: Record<string, any>, requester: Bytes }} Definition */
+/** @typedef {Record<string, any>} Body */
+/** @typedef {{ task: string, body: Body, requester: Bytes }} Definition */
 /** @typedef {{ task: string, fingerprint: string }} Appointment */
 /** @typedef {{ task: string, who: string, signing: Bytes, reading: Bytes }} Certificate */
 /** @typedef {{ task: string, round: number, who: string, digest: string, late: boolean }} Receipt */
+/** @typedef {import("./keys.js").Keys} Keys */
+/** @typedef {{ task: string, request: string, context: Bytes }} RequestInfo */
+/** @typedef {(value: any) => boolean} Fits */
 
-const LONGEST = 1_000_000;
-const LONGEST_WINDOW = 1e12; // seconds
-const LONGEST_SIDE = 1e9;
+const LONGEST = 1_000_000; // characters
+const LENGTH_BYTES = 4; // of a certificate's length in KGC's answer
+const HEADER = /^crowdfl ([a-z-]{1,40}) ([A-Za-z0-9_-]{86}) /;
+
+/** @type {Fits} */
+const isText = (value) => typeof value === "string";
+/** @type {Fits} */
+const isKey = (value) => isText(value) && /^[0-9a-f]{64}$/.test(value);
+/** @type {Fits} */
+const isTable = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+/** @type {Fits} */
+const isSeconds = (value) => typeof value === "number" && value >= 0 && value <= 1e12;
+/** @type {Fits} */
+const isSide = (value) => Number.isInteger(value) && value >= 1 && value <= 1e9;
+/** @type {Fits} */
+const isArray = (value) => Array.isArray(value) && value.length === 2 && isText(value[0]) && Array.isArray(value[1]) && value[1].every(isSide);
+/** @type {Fits} Names and sides of the model's arrays. */
+const isModel = (value) => Array.isArray(value) && value.every(isArray) && new Set(value.map(([name]) => name)).size === value.length;
+
+/** All fields of each kind that a phone reads. @type {Record<string, Record<string, Fits>>} */
+const FIELDS = {
+  definition: {
+    purpose: isText, terms: isText, readers: isText, arrays: isModel, initial: isText, settings: isTable, claim_window: isSeconds,
+    requester: isKey, training: isTable,
+  },
+  appointment: { task: isText, fingerprint: isText },
+  certificate: { task: isText, who: isText, signing: isKey, reading: isKey },
+  receipt: { task: isText, round: Number.isSafeInteger, who: isText, digest: isText, late: (value) => typeof value === "boolean" },
+  invitation: { task: isText, number: isText, expires: isSeconds },
+};
 
 /**
- * The body of a document of this kind; with a key, only if its owner signed it.
- * @param {string} text
+ * What a document of this kind says, if the owner of this key signed it.
+ * @param {string} document
  * @param {string} kind
- * @param {Bytes | null} key
- * @returns {Promise<Record<string, any>>}
+ * @param {Bytes} key
  */
-export async function openDocument(text, kind, key) {
-  return plain(await openBody(text, kind, key));
+export async function openDocument(document, kind, key) {
+  const { payload, signature } = parts(document, kind);
+  await verify(key, signedBytes(kind, payload), signature);
+  return readPayload(kind, payload);
 }
 
-/**
- * @param {string} text
- * @param {string} kind
- * @param {Bytes | null} key
- * @returns {Promise<Body>}
- */
-async function openBody(text, kind, key) {
-  const { body, signature } = parts(text, kind);
-  if (key !== null) await verify(key, canonical(kind, body), signature);
+/** What a document says that was checked before it was kept. @param {string} document @returns {Body} */
+export function keptBody(document) {
+  return JSON.parse(document.slice(document.indexOf("{")));
+}
+
+/** @param {string} document @param {string} kind */
+function parts(document, kind) {
+  if (document.length > LONGEST) throw new DocumentError(`a ${kind} of ${document.length} characters; at most ${LONGEST} are read`);
+  const header = HEADER.exec(document);
+  if (!header) throw new DocumentError(`this is not a ${kind}: it must be its kind and signature, then JSON`);
+  if (header[1] !== kind) throw new DocumentError(`another document where a ${kind} is expected`);
+  const signature = fromBase64url(header[2]);
+  if (base64url(signature) !== header[2]) throw new DocumentError(`the signature of this ${kind} is damaged`);
+  return { payload: utf8(document.slice(header[0].length)), signature };
+}
+
+/** What a signature is over: DSSE's encoding of type and payload. @param {string} kind @param {Bytes} payload */
+function signedBytes(kind, payload) {
+  const type = `application/vnd.crowdfl.${kind}+json`;
+  return concat(utf8(`DSSEv1 ${type.length} ${type} ${payload.length} `), payload);
+}
+
+/** @param {string} kind @param {Bytes} payload @returns {Body} */
+export function readPayload(kind, payload) {
+  let body;
+  try {
+    body = JSON.parse(text(payload));
+  } catch {
+    throw new DocumentError(`the payload of this ${kind} is not JSON`);
+  }
+  if (!isTable(body)) throw new DocumentError(`the payload of this ${kind} is not a JSON object`);
+  const fields = FIELDS[kind];
+  const wrong = Object.keys(fields).find((name) => !Object.hasOwn(body, name) || !fields[name](body[name]));
+  const unknown = Object.keys(body).find((name) => !Object.hasOwn(fields, name));
+  if (wrong !== undefined) throw new DocumentError(`this ${kind} has a missing or wrong field: ${wrong}`);
+  if (unknown !== undefined) throw new DocumentError(`this ${kind} has a field that no ${kind} has`);
   return body;
 }
 
-/**
- * @param {string} text
- * @param {string} kind
- */
-function parts(text, kind) {
-  if (text.length > LONGEST) throw new DocumentError(`a ${kind} of ${text.length} characters; at most ${LONGEST} are read`);
-  const document = parseJson(text);
-  if (!(document instanceof Map)) {
-    throw new DocumentError(`this is not a ${kind}: it must be JSON with kind, body and signature`);
-  }
-  const [found, body] = [document.get("kind"), document.get("body")];
-  const signature = fromDigits(document, "signature", kind);
-  if (found !== kind) throw new DocumentError(`another document where a ${kind} is expected`);
-  if (!(body instanceof Map)) throw new DocumentError(`this ${kind} has no body`);
-  return { body, signature };
+/** @param {string} kind @param {string} payload @param {Bytes} signature */
+export function documentText(kind, payload, signature) {
+  return `crowdfl ${kind} ${base64url(signature)} ${payload}`;
 }
 
-/**
- * What the signature of a document is over.
- * @param {string} kind
- * @param {Body} body
- */
-function canonical(kind, body) {
-  return utf8(`crowdfl ${kind} 1 ${dumpJson(body)}`);
-}
-
-/**
- * A document of strings, as Python's `sign_document` writes it.
- * @param {string} kind
- * @param {Record<string, string>} body
- * @param {CryptoKeyPair} signing
- */
+/** @param {string} kind @param {Body} body @param {CryptoKeyPair} signing */
 export async function signDocument(kind, body, signing) {
-  /** @type {Body} */
-  const fields = new Map(Object.entries(body));
-  const signature = hex(await sign({ signing }, canonical(kind, fields)));
-  /** @type {Body} */
-  const document = new Map(Object.entries({ kind, body: fields, signature }));
-  return dumpJson(document, { spaces: true });
+  const payload = JSON.stringify(body);
+  return documentText(kind, payload, await sign({ signing }, signedBytes(kind, utf8(payload))));
 }
 
 /**
  * A task as its requester signed it. What its settings say, `sharesTask` reads.
- * @param {string} text
+ * @param {string} document
  * @returns {Promise<Definition>}
  */
-export async function openDefinition(text) {
-  const kind = "definition";
-  const body = await openBody(text, kind, null);
-  const requester = fromDigits(body, "requester", kind);
-  const known = definitionBody(body, requester);
-  await openBody(text, kind, requester);
-  const task = hex(await sha256(canonical(kind, known))).slice(0, 32);
-  return { task, body: plain(known), requester };
+export async function openDefinition(document) {
+  const { payload, signature } = parts(document, "definition");
+  const body = readPayload("definition", payload); // first: it says whose signature it must have
+  const [requester, signed] = [fromHex(body.requester), signedBytes("definition", payload)];
+  await verify(requester, signed, signature);
+  return { task: hex(await sha256(signed)).slice(0, 32), body, requester };
 }
 
-/**
- * The fields that a task's id is made of, in the form that every reader gives them.
- * @param {Body} body
- * @param {Bytes} requester
- * @returns {Body}
- */
-function definitionBody(body, requester) {
-  const strings = ["purpose", "terms", "readers", "initial"].map((name) => pair(name, string(body, name, "definition")));
-  const window = number(body, "claim_window", LONGEST_WINDOW);
-  return new Map([
-    ...strings,
-    pair("arrays", arrays(body.get("arrays"))),
-    pair("settings", table(body, "settings")),
-    pair("claim_window", new NumberToken(floatText(window))),
-    pair("requester", hex(requester)),
-    pair("training", table(body, "training")),
-  ]);
-}
-
-/**
- * @param {string} name
- * @param {Json} value
- * @returns {[string, Json]}
- */
-function pair(name, value) {
-  return [name, value];
-}
-
-/**
- * Names and sides of the model's arrays.
- * @param {Json | undefined} value
- */
-function arrays(value) {
-  if (!Array.isArray(value) || !value.every(isArray)) throw wrong("definition", "arrays", "expected names and sides");
-  const names = value.map((entry) => /** @type {Json[]} */ (entry)[0]);
-  if (new Set(names).size !== names.length) throw wrong("definition", "arrays", "two arrays have the same name");
-  return value;
-}
-
-/** @param {Json} entry */
-function isArray(entry) {
-  if (!Array.isArray(entry) || entry.length !== 2) return false;
-  const [name, sides] = entry;
-  return typeof name === "string" && Array.isArray(sides) && sides.every(isSide);
-}
-
-/** @param {Json} side */
-function isSide(side) {
-  return side instanceof NumberToken && side.isInteger && side.value >= 1 && side.value <= LONGEST_SIDE;
-}
-
-/**
- * KGC's word that a task has this key.
- * @param {string} text
- * @param {Bytes} kgcKey
- * @returns {Promise<Appointment>}
- */
-export async function openAppointment(text, kgcKey) {
-  const body = await openBody(text, "appointment", kgcKey);
-  return { task: string(body, "task", "appointment"), fingerprint: string(body, "fingerprint", "appointment") };
+/** KGC's word that a task has this key. @param {string} document @param {Bytes} kgcKey */
+export async function openAppointment(document, kgcKey) {
+  return /** @type {Appointment} */ (await openDocument(document, "appointment", kgcKey));
 }
 
 /**
@@ -174,114 +142,69 @@ export function requireKey(appointment, fingerprint) {
 
 /**
  * KGC's word that these are a participant's keys.
- * @param {string} text
+ * @param {string} document
  * @param {Bytes} kgcKey
  * @returns {Promise<Certificate>}
  */
-export async function openCertificate(text, kgcKey) {
-  const kind = "certificate";
-  const body = await openBody(text, kind, kgcKey);
-  const [signing, reading] = [fromDigits(body, "signing", kind), fromDigits(body, "reading", kind)];
-  const who = string(body, "who", kind);
+export async function openCertificate(document, kgcKey) {
+  const { task, who, ...keys } = await openDocument(document, "certificate", kgcKey);
+  const [signing, reading] = [fromHex(keys.signing), fromHex(keys.reading)];
   if (who !== (await nameOf(signing))) {
     throw new DocumentError("this certificate names somebody else than the owner of its signing key");
   }
-  return { task: string(body, "task", kind), who, signing, reading };
+  return { task, who, signing, reading };
 }
 
 /**
- * SP's word that it has an upload.
- * @param {string} text
- * @param {Bytes} spKey
- * @returns {Promise<Receipt>}
+ * A request to certify these keys, and what KGC's answer to it is bound to. Safe to repeat with the same keys.
+ * @param {string} task
+ * @param {string} invitation Its text.
+ * @param {Keys} keys
+ * @returns {Promise<RequestInfo>}
  */
-export async function openReceipt(text, spKey) {
-  const kind = "receipt";
-  const body = await openBody(text, kind, spKey);
-  const [round, late] = [body.get("round"), body.get("late")];
-  if (!(round instanceof NumberToken) || !round.isInteger) throw wrong(kind, "round", "expected a whole number");
-  const [task, who, digest] = ["task", "who", "digest"].map((name) => string(body, name, kind));
-  return { task, round: round.value, who, digest, late: late === true };
+export async function enrolmentRequest(task, invitation, keys) {
+  const [signing, reading] = [hex(keys.signingPublic), hex(keys.readingPublic)];
+  const digest = hex(await sha256(utf8(invitation)));
+  const request = await signDocument("enrolment-request", { task, invitation: digest, signing, reading }, keys.signing);
+  return { task, request, context: utf8(`crowdfl enrolment 2 ${task} ${digest} ${signing} ${reading}`) };
+}
+
+/**
+ * KGC's answer, checked: the certificate is for this task and these keys. The bundle is not: compare it with the appointment.
+ * @param {Bytes} sealed
+ * @param {RequestInfo} info
+ * @param {Keys} keys
+ * @param {Bytes} kgcKey
+ * @returns {Promise<{ certificate: string, bundle: Bytes }>}
+ */
+export async function openEnrolled(sealed, info, keys, kgcKey) {
+  const enrolled = splitEnrolled(await openSealed(keys.reading, sealed, info.context));
+  const { task, signing, reading } = await openCertificate(enrolled.certificate, kgcKey);
+  if (task !== info.task || !equal(signing, keys.signingPublic) || !equal(reading, keys.readingPublic)) {
+    throw new DocumentError("KGC certified another task or other keys than it was asked to: tell the requester");
+  }
+  return enrolled;
+}
+
+/** @param {Bytes} opened */
+export function splitEnrolled(opened) {
+  const length = opened.length < LENGTH_BYTES ? 0 : new DataView(opened.buffer, opened.byteOffset).getUint32(0);
+  const end = LENGTH_BYTES + length;
+  if (opened.length < end) throw new Truncated("KGC's answer ends inside the certificate: join again");
+  return { certificate: text(opened.subarray(LENGTH_BYTES, end)), bundle: opened.slice(end) };
 }
 
 /**
  * Refuse a receipt that would prove nothing later: whether SP counts this upload as late.
- * @param {string} text
+ * @param {string} document
  * @param {Bytes} spKey
  * @param {{ task: string, round: number, who: string, upload: Bytes }} sent
  */
-export async function checkReceipt(text, spKey, { task, round, who, upload }) {
-  const receipt = await openReceipt(text, spKey);
+export async function checkReceipt(document, spKey, { task, round, who, upload }) {
+  const receipt = /** @type {Receipt} */ (await openDocument(document, "receipt", spKey));
   const digest = hex(await sha256(upload));
   if (receipt.task !== task || receipt.round !== round || receipt.who !== who || receipt.digest !== digest) {
     throw new DocumentError(`the platform's receipt is not for this upload of round ${round}: keep it and complain`);
   }
   return receipt.late;
-}
-
-/**
- * @param {Body} body
- * @param {string} name
- * @param {string} kind
- */
-function string(body, name, kind) {
-  const value = body.get(name);
-  if (typeof value !== "string") throw wrong(kind, name, "expected a string");
-  return value;
-}
-
-/**
- * @param {Body} body
- * @param {string} name
- * @param {number} most
- */
-function number(body, name, most) {
-  const value = body.get(name);
-  if (!(value instanceof NumberToken) || !(value.value >= 0 && value.value <= most)) {
-    throw wrong("definition", name, `expected a number, 0 to ${most}`);
-  }
-  return value.value;
-}
-
-/**
- * @param {Body} body
- * @param {string} name
- */
-function table(body, name) {
-  const value = body.get(name);
-  if (!(value instanceof Map)) throw wrong("definition", name, "expected a table");
-  return value;
-}
-
-/**
- * @param {Body} body
- * @param {string} name
- * @param {string} kind
- */
-function fromDigits(body, name, kind) {
-  try {
-    return fromHex(string(body, name, kind));
-  } catch (error) {
-    throw error instanceof CrowdFLError ? wrong(kind, name, "expected hexadecimal digits") : error;
-  }
-}
-
-/**
- * @param {string} kind
- * @param {string} name
- * @param {string} why
- */
-function wrong(kind, name, why) {
-  return new DocumentError(`this ${kind} has a missing or wrong field: ${name}: ${why}`);
-}
-
-/**
- * Whether a certificate is for these very keys.
- * @param {Certificate} certificate
- * @param {string} task
- * @param {{ who: string, signingPublic: Bytes, readingPublic: Bytes }} keys
- */
-export function certifies(certificate, task, keys) {
-  const same = equal(certificate.signing, keys.signingPublic) && equal(certificate.reading, keys.readingPublic);
-  return same && certificate.task === task && certificate.who === keys.who;
 }

@@ -1,8 +1,8 @@
 // An invitation from its link. All of it is in the fragment, which a browser never sends; documents/links.py writes it.
 
-import { base64url, fromBase64url, hex } from "./bytes.js";
+import { base64url, fromBase64url, utf8 } from "./bytes.js";
+import { documentText, readPayload } from "./documents.js";
 import { FormatError, LimitExceeded, PlainHttpRefused } from "./errors.js";
-import { dumpJson, NumberToken } from "./json.js";
 import { decode } from "./messages.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
@@ -21,28 +21,27 @@ import { decode } from "./messages.js";
 const KIND = 70;
 const LONGEST = 4096; // characters
 const LIMIT = { field: LONGEST, entries: 0 };
-const TIME = /^(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{1,20})?$/;
 const TASK = /^[0-9a-f]{32}$/;
 const LOOPBACK = /^(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])$/;
 
 /**
  * @param {string} fragment With or without its `#`.
  * @param {string} pageOrigin Where SP is if the link does not say.
- * @returns {Invitation}
+ * @returns {Invitation} Nothing says yet who signed it: KGC knows whose signature it must have.
  */
 export function parseLink(fragment, pageOrigin) {
   const digits = fragment.replace(/^#/, "");
   if (digits.length > LONGEST) throw new LimitExceeded("this link is too long: it is not an invitation");
   /** @type {import("./messages.js").FieldType[]} */
-  const types = ["text", "text", "text", "bytes", "text", "text", "bytes", "bytes"];
-  const [task, number, expires, signature, kgc, sp, kgcKey, spKey] = decode(KIND, types, decoded(digits), LIMIT);
+  const types = ["text", "bytes", "text", "text", "bytes", "bytes"];
+  const [payload, signature, kgc, sp, kgcKey, spKey] = decode(KIND, types, decoded(digits), LIMIT);
   if (signature.length !== 64 || kgcKey.length !== 32 || spKey.length !== 32) {
     throw new FormatError("this link is damaged: a key or a signature in it has another length");
   }
+  const { task, expires } = readPayload("invitation", utf8(payload));
   if (!TASK.test(task)) throw new FormatError("this link is damaged: it does not name a task");
-  if (!TIME.test(expires)) throw new FormatError("this link does not say until when it is good");
-  const invitation = invitationText({ task, number, expires, signature });
-  return { task, invitation, kgc: address(kgc), sp: address(sp || pageOrigin), kgcKey, spKey, expires: Number(expires) };
+  const invitation = documentText("invitation", payload, signature);
+  return { task, invitation, kgc: address(kgc), sp: address(sp || pageOrigin), kgcKey, spKey, expires };
 }
 
 /** @param {string} digits */
@@ -50,19 +49,6 @@ function decoded(digits) {
   const bytes = fromBase64url(digits);
   if (base64url(bytes) !== digits) throw new FormatError("this link is damaged: a part of it is missing");
   return bytes;
-}
-
-/**
- * As Python's json.dumps wrote it; the time keeps its own digits, since the signature is over them.
- * @param {{ task: string, number: string, expires: string, signature: Bytes }} fields
- */
-function invitationText({ task, number, expires, signature }) {
-  const token = new NumberToken(expires);
-  token.text = expires;
-  /** @type {Map<string, import("./json.js").Json>} */
-  const body = new Map(Object.entries({ expires: token, number, task }));
-  const document = new Map(Object.entries({ body, kind: "invitation", signature: hex(signature) }));
-  return dumpJson(document, { spaces: true });
 }
 
 /** @param {string} text */

@@ -1,4 +1,3 @@
-// @ts-check
 // Safetensors: a model's arrays behind a header that says where each of them lies. No array can hold code.
 
 import { text } from "./bytes.js";

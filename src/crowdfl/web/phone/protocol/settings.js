@@ -70,11 +70,7 @@ const FITS = {
   rounds: within(1, LARGEST, Number.isInteger),
   budget: optional((value) => typeof value === "string" || typeof value === "number"),
   key_bits: within(2, 16384, Number.isInteger),
-};
-
-/** Of a server step: a task without one names none of them. @type {Record<string, (value: unknown) => boolean>} */
-const STEP_FITS = {
-  server_step: (value) => value === "fedavgm" || value === "fedadam",
+  server_step: (value) => ["none", "fedavgm", "fedadam"].includes(String(value)),
   server_rate: above(0, 1000),
   server_momentum: within(0, 1, (value) => value < 1),
   server_squares: within(0, 1, (value) => value < 1),
@@ -142,7 +138,7 @@ export function sharesTask({ task, body }) {
  * @returns {ServerStep | null}
  */
 function serverStep(settings) {
-  if (!Object.hasOwn(settings, "server_step")) return null;
+  if (settings.server_step === "none") return null;
   const { server_step: kind, server_rate: rate, server_momentum: momentum, server_squares: squares, server_floor: floor } = settings;
   if (kind === "fedadam" && squares <= momentum * momentum) throw refused("`server_squares` is not above the square of `server_momentum`");
   return { kind, rate, momentum, squares, floor };
@@ -157,11 +153,10 @@ function requireShares(profile) {
 
 /** @param {Record<string, any>} settings */
 function requireSettings(settings) {
-  const wanted = Object.hasOwn(settings, "server_step") ? { ...FITS, ...STEP_FITS } : FITS;
-  for (const [name, fits] of Object.entries(wanted)) {
+  for (const [name, fits] of Object.entries(FITS)) {
     if (!Object.hasOwn(settings, name) || !fits(settings[name])) throw refused(`\`${name}\` is missing or out of bounds`);
   }
-  const unknown = Object.keys(settings).filter((name) => name !== "profile" && !Object.hasOwn(wanted, name));
+  const unknown = Object.keys(settings).filter((name) => name !== "profile" && !Object.hasOwn(FITS, name));
   if (unknown.length) throw refused("it has a setting that this page does not know: reload the page");
   if (settings.min_participants > settings.max_participants) throw refused("`min_participants` is above `max_participants`");
   if (settings.clip * 10 ** settings.decimals >= LARGEST_SCALED) throw refused("`clip` is too large for its decimals");

@@ -17,7 +17,7 @@ _FED: Mapping[str, str] = {
 _SENSORS = {3: "acceleration along three axes", 6: "acceleration and rotation, three axes each"}
 
 
-def described(definition: Definition, yours: int) -> str:
+def task_summary(definition: Definition, yours: int) -> str:
     """`yours` is how many people an average must at least be of for this participant."""
     settings, spec = definition.settings, definition.spec
     key = settings.key if settings.profile == "shares" else f"key of {settings.key}"

@@ -1,0 +1,320 @@
+"""What roles keep durably, as records: a class for each kind of row, with the decisions that follow from one alone.
+
+A round's window is [t0, t0 + window]. *discard*: what comes later is refused. *retransmit*: later uploads are taken for `grace`
+after the window, until the round closes. A round closes early once everyone enrolled has uploaded. Below the quorum it is
+extended once by a window, then aborted. Time is an argument.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import lru_cache
+from typing import TypedDict
+
+from crowdfl.documents.signed import Definition, EndReason
+from crowdfl.errors import RoundNotOpen, SettingsError, TooLate
+from crowdfl.protocols.profile import Identity
+from crowdfl.settings import TaskSettings
+from crowdfl.text import printable
+
+LONGEST_REASON = 500  # characters that everyone who knows the task can read
+
+
+class TaskState:
+    """The states of a task."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    CANCELLED = "cancelled"
+    FINISHED = "finished"  # all rounds done: rewards can be claimed until the deadline
+    SETTLED = "settled"  # money returned, uploads scrubbed
+
+
+@dataclass(frozen=True)
+class Tombstone:
+    """What stays of how a task ended."""
+
+    why: EndReason
+    by: str  # SP, the requester, the operator, the task's lifetime
+    reason: str = ""  # in words, for everyone
+    document: str = ""  # SP's, where it was SP who said so
+
+    def words(self) -> str:
+        said = f": {printable(self.reason, LONGEST_REASON)}" if self.reason else ""
+        return f"{self.why} by {self.by}{said}"
+
+
+@dataclass(frozen=True)
+class StoredTask:
+    """A task as a role keeps it: its papers, where it stands, and what must be remembered of it."""
+
+    task: str
+    definition: str
+    appointment: str
+    state: str
+    ended_at: float | None = None
+    end: Tombstone | None = None
+    first_seen: float | None = None  # by this role: a task past its longest life is ended
+    sightings: int = 0  # past that life
+    sighted_at: float | None = None  # the last of them
+    # SP's
+    paused_at: float | None = None
+    ordered_at: float | None = None  # when the requester signed its last order
+    epoch: str = ""  # another after each restore from a backup: phones then look whether their uploads are still here
+    unreconciled: bool = False  # restored from a backup: of what is claimed, some may have been paid before
+    dropped: int = 0  # uploads that were damaged here: phones look then too
+    csp_told: int = 0  # of how many participants
+    csp_away_since: float | None = None
+    kgc_told_end: float | None = None  # when it acknowledged the end
+    csp_told_end: float | None = None
+    without_model: bool = False  # for good: the requester waits for none
+    # CSP's
+    sole_holder: bool = False  # of its share: KGC has destroyed its copy
+    restored: bool = False  # from a backup: no round is answered any more
+
+    @property
+    def opened(self) -> Definition:
+        """The definition, with its signature checked."""
+        return _opened(self.definition)
+
+    def unnotified(self, peers: Collection[str]) -> list[str]:
+        """Which of these, `kgc` and `csp`, have not acknowledged the end."""
+        told = {"kgc": self.kgc_told_end, "csp": self.csp_told_end}
+        return [name for name in peers if told[name] is None]
+
+
+@lru_cache(maxsize=64)
+def _opened(definition: str) -> Definition:
+    return Definition.open(definition)
+
+
+class TaskChanges(TypedDict, total=False):
+    """Those of a `StoredTask` that change."""
+
+    state: str
+    ended_at: float | None
+    end: Tombstone | None
+    first_seen: float | None
+    sightings: int
+    sighted_at: float | None
+    paused_at: float | None
+    ordered_at: float | None
+    epoch: str
+    unreconciled: bool
+    csp_told: int
+    csp_away_since: float | None
+    kgc_told_end: float | None
+    csp_told_end: float | None
+    without_model: bool
+    sole_holder: bool
+    restored: bool
+
+
+@dataclass(frozen=True)
+class StoredParticipant:
+    """An enrolled participant."""
+
+    identity: Identity
+    certificate: str
+    left: bool = False
+    refused: bool = False  # by CSP, when SP told it of this one
+
+
+class RoundState(StrEnum):
+    """The states of a round, in order; `aborted` ends one that found too few participants, or that CSP has ended."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    WEIGHED = "weighed"  # rewards are computed, of a round that pays; nothing is shown to anyone yet
+    REWARDED = "rewarded"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of a task."""
+
+    number: int
+    opened_at: float
+    state: RoundState = RoundState.OPEN
+    extended: bool = False
+    final: bool = False  # its average is for the requester alone; of a host that opens rounds itself
+    asked: bool = field(default=False, compare=False)  # CSP may have heard of it: its uploads are settled
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in (RoundState.REWARDED, RoundState.ABORTED)
+
+    def deadline(self, settings: TaskSettings) -> float:
+        return self.opened_at + settings.window * (2 if self.extended else 1)
+
+    def last_call(self, settings: TaskSettings) -> float:
+        """When any upload ends: the deadline, or with retransmission the grace after it."""
+        late = settings.grace if settings.strategy == "retransmit" else 0.0
+        return self.deadline(settings) + late
+
+    def require_upload_welcome(self, settings: TaskSettings, now: float) -> None:
+        """Refuse an upload that comes too late, saying what to do."""
+        if self.state is not RoundState.OPEN:
+            raise RoundNotOpen(f"round {self.number} is {self.state}: come back for the next round")
+        if now > self.last_call(settings):
+            raise TooLate(
+                f"round {self.number} ended {now - self.last_call(settings):.0f} s ago and takes no more uploads: "
+                "join the next round"
+            )
+
+    def is_late(self, settings: TaskSettings, now: float) -> bool:
+        return now > self.deadline(settings)
+
+    def decide(self, settings: TaskSettings, now: float, uploads: int, enrolled: int) -> "Round":
+        """What an open round becomes at this moment: itself, extended, closed or aborted."""
+        if self.state is not RoundState.OPEN:
+            return self
+        if uploads >= enrolled and uploads >= settings.min_participants:
+            return replace(self, state=RoundState.CLOSED)
+        if now < self.deadline(settings):
+            return self
+        if uploads < settings.min_participants and not self.extended:
+            return replace(self, extended=True)
+        if now < self.last_call(settings):  # retransmission: the grace runs
+            return self
+        enough = uploads >= settings.min_participants
+        return replace(self, state=RoundState.CLOSED if enough else RoundState.ABORTED)
+
+
+@dataclass(frozen=True)
+class Upload:
+    """An acknowledged upload."""
+
+    who: str
+    digest: str
+    late: bool
+
+
+@dataclass(frozen=True)
+class UploadContext:
+    """Where some participants stand in a round: all that their uploads are judged by."""
+
+    state: str  # of the task
+    round: Round | None
+    enrolled: frozenset[str]
+    left: frozenset[str]  # of those
+    uploads: Mapping[str, Upload]  # by participant
+
+
+@dataclass(frozen=True)
+class Movement:
+    """Millionths from one account to another, under a name that makes it happen once."""
+
+    name: str
+    source: str
+    target: str
+    amount: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.amount, int) or isinstance(self.amount, bool) or self.amount < 0:
+            raise SettingsError(f"a movement is a whole number of millionths, not {self.amount!r}")
+        if self.source == self.target:
+            raise SettingsError(f"a movement from {self.source} to itself")
+
+
+@dataclass(frozen=True)
+class TaskStatus:
+    """Where a task stands, in one look: who takes part, and how many uploads each round has."""
+
+    state: str
+    ended_at: float | None
+    end: Tombstone | None
+    epoch: str
+    dropped: int
+    active: int  # participants that have not left
+    rounds: Sequence[tuple[Round, int]]
+
+
+class DepositState(StrEnum):
+    """A deposit is announced by the requester and decided, once, by whoever runs SP."""
+
+    PENDING = "pending"
+    CONFIRMED = "confirmed"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True)
+class StoredDeposit:
+    """Millionths that a requester says to have paid in, and what the operator says about it."""
+
+    task: str
+    name: str
+    amount: int
+    state: DepositState
+    announced_at: float
+    decided_at: float | None = None
+
+
+class PaymentState(StrEnum):
+    """`unknown`: a program was run and nobody knows whether it paid; it is never run again by itself."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    PAID = "paid"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class StoredPayment:
+    """What a participant is owed for its claim: one for each task and participant."""
+
+    task: str
+    who: str
+    amount: int
+    claim: str  # the digest of the claim
+    claimed: str  # JSON: millionths by round, as CSP attested them
+    state: PaymentState
+    since: float  # when this state began
+    until: float | None = None  # running: its owner's lease; pending after a failure: the rest before the next attempt
+    owner: str | None = None  # the process that runs it, or ran it last
+    attempts: int = 0
+    error: str | None = None  # why the last attempt did not end well
+
+    def state_at(self, now: float) -> PaymentState:
+        """As everyone sees it: of a running one whose process no longer renews its lease, nobody knows."""
+        lost = self.state is PaymentState.RUNNING and (self.until is None or self.until <= now)
+        return PaymentState.UNKNOWN if lost else self.state
+
+    @property
+    def key(self) -> str:
+        """Names this payment to the bank, whoever asks and however often: the same task and participant, the same key."""
+        return payment_key(self.task, self.who)
+
+
+def payment_key(task: str, who: str) -> str:
+    return hashlib.sha256(f"crowdfl payment {task} {who}".encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class PaidClaim:
+    """What became of a claim: millionths by round."""
+
+    paid: Mapping[int, int]
+    claimed: Mapping[int, int]
+
+    @property
+    def amount(self) -> int:
+        return sum(self.paid.values())
+
+    @property
+    def short(self) -> dict[int, int]:
+        """What is missing, by round: somebody had claimed more of that round than was theirs."""
+        return {
+            n: claimed - self.paid.get(n, 0) for n, claimed in self.claimed.items() if self.paid.get(n, 0) < claimed
+        }
+
+
+@dataclass(frozen=True)
+class ClockNotes:
+    """What SP has noted of its machine's clock: the time it saw last, the one that the operator confirmed, a doubt."""
+
+    seen: float | None = None
+    confirmed: float | None = None
+    in_doubt: bool = False
