@@ -39,6 +39,10 @@ def events_in_the_code() -> set[str]:
                     found |= named(node.args[0])
                 if isinstance(node, ast.Call) and called(node) == "log_failure" and len(node.args) > 1:
                     found |= named(node.args[1])
+                if isinstance(node, ast.Assign | ast.AnnAssign) and "failed" in ast.unparse(node).split(" = ")[0].split(
+                    ":"
+                ):
+                    found |= named(node.value)  # of a worker's class
                 if isinstance(node, ast.FunctionDef) and node.name == "_event":
                     found |= {one.value for one in ast.walk(node) if is_event(one)}
     return found

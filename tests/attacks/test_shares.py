@@ -407,7 +407,7 @@ def test_a_task_whose_opened_sum_is_lost_ends_with_the_next_manifest(tmp_path: P
     train_all(desk)
     status = desk.sp.status(desk.task)
     assert [entry["state"] for entry in status["rounds"]] == ["aborted", "aborted"]
-    assert (status["state"], status["balances"]["requester"]) == ("cancelled", 0)
+    assert (status["state"], desk.sp.ledger(desk.task).balance("requester")) == ("cancelled", 0)
 
 
 def test_a_request_that_was_answered_while_its_repetition_waited_gets_that_answer(

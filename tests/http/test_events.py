@@ -118,7 +118,10 @@ def test_no_secret_is_in_any_line(seen):
     text = json.dumps(seen.entries, default=repr) + "\n".join(seen.lines)
     assert len(seen.secrets) > 40
     assert len(text) > 10_000
-    assert found_in(text, seen.secrets) == []
+    found = found_in(text, seen.secrets)
+    assert [
+        form for form in found if form.strip('"') not in seen.task
+    ] == []  # a bundle names its task, and so do lines
     for secret in seen.secrets:  # the search finds what is there
         assert found_in(text + (secret if isinstance(secret, str) else secret.hex()), [secret])
 

@@ -74,8 +74,7 @@ def converse(step: Generator[bytes, Reply, Any], answer: Callable[[bytes], bytes
     return run_exchange(step, ask_directly(answer))
 
 
-Memory = dict[tuple[int, str, str], bytes]
-"""What CSP remembers, by round, participant and name."""
+Place = tuple[int, str, str]  # a round, a participant, a name
 
 
 class Answering(Protocol):
@@ -89,7 +88,7 @@ class Keeping:
     """CSP with its replies kept, as the role keeps them: the same request gets the same bytes."""
 
     csp: CspProtocol
-    memory: Memory = field(default_factory=dict)
+    memory: dict[Place, bytes] = field(default_factory=dict)
     kept: dict[bytes, bytes] = field(default_factory=dict)
 
     def answer(self, request: bytes) -> bytes:
@@ -106,13 +105,12 @@ class Keeping:
 class Draft:
     """CSP's memory during one request: what is reserved is durable at once, what is kept only with the reply."""
 
-    memory: Memory
-    kept: Memory = field(default_factory=dict)
+    memory: dict[Place, bytes]
+    kept: dict[Place, bytes] = field(default_factory=dict)
     restored: bool = False
 
     def get(self, name: str, number: int = 0, who: str = "") -> bytes | None:
-        key = number, who, name
-        return self.kept.get(key, self.memory.get(key))
+        return self.kept.get((number, who, name), self.memory.get((number, who, name)))
 
     def keep(self, name: str, value: bytes, number: int = 0, who: str = "") -> None:
         self.kept[number, who, name] = value

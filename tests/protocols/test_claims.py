@@ -222,10 +222,11 @@ def test_an_attestation_of_another_claim_is_refused(sides):
 def test_a_reward_outside_its_budget_is_not_attested(sides, amount):
     """Whatever CSP has kept, and though the mask makes that amount; the budget itself is."""
     own, fraction = claim_of(sides, "p0"), sides.sp._shape.widths().fraction
-    n, kept = int(sides.dealer.task.public.n), sides.csp._memory.get("reward", 1, "p0")
+    n, place = int(sides.dealer.task.public.n), (1, "p0")
+    kept = sides.csp._memory.get("reward", *place)
     width = sides.sp.party.public.plaintext_bytes
     masked = ((amount << fraction) + own.masks[0]) % n
-    sides.csp._memory.keep("reward", kept[:-width] + masked.to_bytes(width, "big"), 1, "p0")
+    sides.csp._memory.keep("reward", kept[:-width] + masked.to_bytes(width, "big"), *place)
     for claimed in {max(0, amount), 0, own.amounts[0]} - {BUDGET}:
         with pytest.raises(WrongAmount):
             sides.csp.answer(signed(sides, "p0", amounts=(claimed, own.amounts[1])))

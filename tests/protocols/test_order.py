@@ -282,7 +282,7 @@ def test_a_failure_after_an_opening_ends_the_round(hidden, failing, name):
         assert str(refusal.value) == ENDED
         assert refusal.value.__context__ is None or refusal.value.__suppress_context__
     fresh = sorted(set(csp.memory) - set(hidden.before[place]))
-    assert [name.split()[0] for _, _, name in fresh] == ["asked", "ended"]
+    assert [name.split()[0] for _number, _who, name in fresh] == ["asked", "ended"]
     for message in map(hidden.message, range(4)):
         assert csp.answer(replace(message, round_number=2).to_bytes())
 

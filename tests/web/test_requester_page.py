@@ -6,31 +6,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anyio.from_thread import start_blocking_portal
 from playwright.sync_api import BrowserContext, Page, expect
 
 from crowdfl.documents.links import read_link
 from crowdfl.learning.models.forms import from_npz
 from crowdfl.web.requester_console.app import serving_requester
 from crowdfl.web.shell import OneBrowser
-from tests.http.world import World
+from tests.http import conftest as http
 from tests.web import browsers
 from tests.web.axe import assert_usable_by_all
-from tests.web.consoles import Office, small_values, task_of
+from tests.web.consoles import Office, office_over, small_values, task_of
 
+portal = http.portal
 SCRIPT = '<img src=x onerror="document.title=1"> & "quotes"'
 PURPOSE = "Recognise which exercise somebody is doing"
 
 expect.set_options(timeout=browsers.PATIENCE)
 
 
-@pytest.fixture
-def office(tmp_path, monkeypatch) -> Iterator[Office]:
+@pytest.fixture(scope="module")
+def office(tmp_path_factory, portal) -> Iterator[Office]:
     """A platform in this process, and the requester's own folder."""
-    with start_blocking_portal() as portal:
-        world = World(tmp_path, portal)
-        yield Office(world, tmp_path / "own", monkeypatch)
-        world.close()
+    with office_over(tmp_path_factory.mktemp("office"), portal) as office:
+        yield office
 
 
 @pytest.fixture
@@ -151,7 +149,7 @@ def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_c
     expect(page.get_by_role("heading", level=1)).to_have_text(PURPOSE)
     task = page.url.rpartition("/")[2]
     page.get_by_role("link", name="Tasks").click()
-    expect(page.get_by_role("cell", name="running")).to_be_visible()
+    expect(page.get_by_role("row").filter(has_text=PURPOSE).get_by_role("cell", name="running")).to_be_visible()
     assert_fits(page)
     shoot(page, "requester-tasks")
     page.get_by_role("link", name=PURPOSE).click()
@@ -263,8 +261,8 @@ def test_orders_are_given_after_a_question_by_keyboard_alone(session, office, de
 def test_a_console_that_has_ended_is_said_so_and_the_page_stays(office, desk_context):
     with serving_requester(office.app) as session:
         page, _ = opened(desk_context, session)
-        task = office.world.create(*task_of(small_values(task={"purpose": PURPOSE})))
+        task = office.world.create(*task_of(small_values(task={"purpose": "Left open"})))
         page.goto(f"{session.origin}/#/tasks/{task}")
         expect(card(page, "Where it stands")).to_be_visible()
     expect(page.get_by_role("alert")).to_contain_text("Does `crowdfl task console` still run?")
-    expect(page.get_by_role("heading", level=1)).to_have_text(PURPOSE)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Left open")

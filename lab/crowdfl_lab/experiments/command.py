@@ -11,11 +11,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from crowdfl.crypto.compute import BACKENDS, backend_named
 from crowdfl.errors import SettingsError
 from crowdfl_lab.experiments.counted import TABLE_4, TABLE_5, TABLE_6
-from crowdfl_lab.experiments.crowds import NamedData, named_data
+from crowdfl_lab.experiments.crowds import named_data
 from crowdfl_lab.experiments.dropouts import FIG_3
 from crowdfl_lab.experiments.experiment import Bench, Experiment, Size
 from crowdfl_lab.experiments.experiment import reproduce as run_experiments
-from crowdfl_lab.experiments.federated import PROFILES, chosen_profiles
+from crowdfl_lab.experiments.federated import PROFILES
 from crowdfl_lab.experiments.rewards import FIG_4
 from crowdfl_lab.experiments.table3 import TABLE_3
 from crowdfl_lab.experiments.times import FIG_5, FIG_6, FIG_7
@@ -67,22 +67,20 @@ def reproduce(  # noqa: PLR0913, PLR0917 -- one for each option
     """Make tables and figures of the paper's section 8 again, with the paper's numbers beside ours."""
     if quick and full:
         raise typer.BadParameter("--quick and --full exclude each other")
-    unknown = [name for name in names if name not in CATALOG and name != "all"]
-    if unknown:
-        raise typer.BadParameter(f"{', '.join(unknown)} is not an experiment; choose from {_NAMES}")
-    if compute not in BACKENDS:
-        raise typer.BadParameter(f"{compute!r} is not a backend; choose from {', '.join(BACKENDS)}")
+    _require_known(names, [*CATALOG, "all"], "an experiment")
+    _require_known([compute], BACKENDS, "a backend")
+    _require_known(profile or (), [*PROFILES, "all"], "a profile")
     size: Size | None = "quick" if quick else "full" if full else None
     given = {"rounds": rounds, "hidden": hidden, "dropout": dropout, "lanes": lanes}
     chosen: dict[str, Any] = {name: value for name, value in given.items() if value}
+    if profile:
+        chosen["profile"] = tuple(name for name in PROFILES if name in profile or "all" in profile)
     try:
-        if profile:
-            chosen["profile"] = chosen_profiles(profile)
-        experiments = _changed(names, chosen)
+        experiments = changed(names, chosen)
     except SettingsError as wrong:
         raise typer.BadParameter(str(wrong)) from None
     found = named_data(data) if any("data" in each.options for each in experiments) else None
-    experiments = [_on(each, found) for each in experiments]
+    experiments = [each.changed({"data": found}) if "data" in each.options else each for each in experiments]
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     results: list[Result] = []
     with Progress(*columns, console=Console(stderr=True)) as progress:
@@ -96,10 +94,18 @@ def reproduce(  # noqa: PLR0913, PLR0917 -- one for each option
             command=f"crowdfl reproduce {{name}}{_written(size, chosen, compute)}",
             on_result=results.append,
         )
-    _show(results, page)
+    console = Console(highlight=False)
+    for result in results:
+        print_result(result, console)
+    console.print(f"tables, pictures and how they were made: {page}", markup=False, soft_wrap=True)
 
 
-def _changed(names: Sequence[str], given: Mapping[str, Any]) -> list[Experiment[Any]]:
+def _require_known(names: Sequence[str], known: Sequence[str], what: str) -> None:
+    if unknown := [name for name in names if name not in known]:
+        raise typer.BadParameter(f"{', '.join(unknown)}: not {what}; choose from {', '.join(known)}")
+
+
+def changed(names: Sequence[str], given: Mapping[str, Any]) -> list[Experiment[Any]]:
     """Those named, with the options; of `all`, each takes what it uses."""
     if "all" not in names:
         return [CATALOG[name].changed(given) for name in dict.fromkeys(names)]
@@ -109,10 +115,6 @@ def _changed(names: Sequence[str], given: Mapping[str, Any]) -> list[Experiment[
     ]
 
 
-def _on(experiment: Experiment[Any], found: NamedData | None) -> Experiment[Any]:
-    return experiment.changed({"data": found}) if found is not None and "data" in experiment.options else experiment
-
-
 def _written(size: Size | None, given: Mapping[str, Any], compute: str) -> str:
     """The options as they were typed, but for paths, which are this machine's."""
     words = [] if size is None else [f"--{size}"]
@@ -120,11 +122,3 @@ def _written(size: Size | None, given: Mapping[str, Any], compute: str) -> str:
         words += [f"--{name} {each}" for each in (value if isinstance(value, list | tuple) else [value])]
     words += [] if compute == "threads" else [f"--compute {compute}"]
     return "".join(f" {word}" for word in words)
-
-
-def _show(found: Sequence[Result], page: Path) -> None:
-    """The tables, what must be said with them, and where all of it is, pictures too."""
-    console = Console(highlight=False)
-    for result in found:
-        print_result(result, console)
-    console.print(f"tables, pictures and how they were made: {page}", markup=False, soft_wrap=True)

@@ -10,9 +10,10 @@ as the paper's was Java: neither says what sharing must cost.
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,9 @@ from crowdfl_lab.experiments.experiment import (
     Experiment,
     ExperimentPoint,
     Formula,
+    Found,
     Part,
+    Points,
     Record,
     Records,
     joined,
@@ -75,14 +78,13 @@ class CountSettings(MadeUpSettings):
     parameters: int = 1
 
 
-def _points(settings: CountSettings) -> list[ExperimentPoint]:
-    return [_point(scheme, settings, n) for n in settings.crowds for scheme in _PHASES]
-
-
-def _point(scheme: str, settings: CountSettings, n: int) -> ExperimentPoint:
-    facts = settings.facts(scheme=scheme, participants=n, parameters=settings.parameters)
-    count = _count_ppfdl if scheme == "PPFDL" else partial(_count_profile, scheme)
-    return ExperimentPoint("counted round", facts, lambda bench: count(settings, n, bench))
+def _points(settings: CountSettings) -> Points:
+    points: dict[Hashable, ExperimentPoint] = {}
+    for scheme, n in product(_PHASES, settings.crowds):
+        facts = settings.facts(scheme=scheme, participants=n, parameters=settings.parameters)
+        count = partial(_count_ppfdl if scheme == "PPFDL" else partial(_count_profile, scheme), settings, n)
+        points[scheme, n] = ExperimentPoint("counted round", facts, count)
+    return points
 
 
 def _count_profile(profile: str, settings: CountSettings, n: int, bench: Bench) -> Records:
@@ -161,9 +163,9 @@ def _rows(facts: Record, counts: Counter[tuple[str, str]], wire: Record) -> Reco
     return [facts | {"quantity": name, "count": value} for name, value in quantities.items()]
 
 
-def _counts(results: Sequence[Records]) -> _Counts:
+def _counts(found: Found) -> _Counts:
     names = ("scheme", "phase", "role", "quantity", "participants")
-    return {tuple(row[name] for name in names): row["count"] for row in joined(results)}
+    return {tuple(row[name] for name in names): row["count"] for row in joined(found.values())}
 
 
 def _compare(
@@ -193,8 +195,8 @@ def _operations(settings: CountSettings, counts: _Counts, scheme: str) -> Record
     return found
 
 
-def _present_table4(settings: CountSettings, results: Sequence[Records]) -> Part:
-    counts, tables, records = _counts(results), [], list[Record]()
+def _present_table4(settings: CountSettings, found: Found) -> Part:
+    counts, tables, records = _counts(found), [], list[Record]()
     for scheme, title in _TITLES.items():
         rows = _operations(settings, counts, scheme)
         tables.append(ResultTable.of_records(f"{title}, counted outside SMUL and SDIV", rows))
@@ -213,8 +215,8 @@ def _bars(rows: Records, name: str, series: Mapping[str, Sequence[float]], ylabe
     return lambda canvas: bars(panels(canvas, 1)[0], groups, series, ylabel=ylabel)
 
 
-def _present_table5(settings: CountSettings, results: Sequence[Records]) -> Part:
-    counts, rows = _counts(results), list[Record]()
+def _present_table5(settings: CountSettings, found: Found) -> Part:
+    counts, rows = _counts(found), list[Record]()
     for scheme in ("PPFDL", "paper"):
         for place in ((phase, role, name) for phase in _PHASES[scheme] for role in _ROLES for name in _WIRE):
             rows += _compare(counts, settings.crowds, scheme, place, TABLE5.get(place, Formula()), "quantity")
@@ -256,18 +258,15 @@ class DropoutSettings(MadeUpSettings):
     shared_parameters: int = 13_856
 
 
-def _dropout_points(settings: DropoutSettings) -> list[ExperimentPoint]:
-    points = []
+def _dropout_points(settings: DropoutSettings) -> Points:
+    points: dict[Hashable, ExperimentPoint] = {}
     for profile, parameters in (("paper", settings.paper_parameters), ("hardened", settings.hardened_parameters)):
         facts = settings.facts(profile=profile, parameters=parameters, participants=settings.participants)
-        points.append(ExperimentPoint("late upload", facts, partial(_late_upload, settings, profile, parameters)))
-    facts = {
-        "parameters": settings.shared_parameters,
-        "threshold": _THRESHOLD,
-        "shares": _SHARES,
-        "seed": settings.seed,
-    }
-    return [*points, ExperimentPoint("shared model", facts, lambda _: _share_model(settings))]
+        late = partial(_late_upload, settings, profile, parameters)
+        points[profile] = ExperimentPoint("late upload", facts, late)
+    facts = {"parameters": settings.shared_parameters, "threshold": _THRESHOLD, "shares": _SHARES}
+    shared = ExperimentPoint("shared model", facts | {"seed": settings.seed}, lambda _: _share_model(settings))
+    return points | {"sharing": shared}
 
 
 def _late_upload(settings: DropoutSettings, profile: str, parameters: int, bench: Bench) -> Records:
@@ -311,10 +310,10 @@ def _share_model(settings: DropoutSettings) -> Records:
     return [row | {"participant bytes": _SHARES * len(padded)}]
 
 
-def _present_table6(settings: DropoutSettings, results: Sequence[Records]) -> Part:
+def _present_table6(settings: DropoutSettings, found: Found) -> Part:
     nothing: Record = {"scheme": "CrowdFL-D", "profile": "both", "parameters": FULL_PARAMETERS, "seconds": 0.0}
     nothing |= {f"{who} messages": 0 for who in _DROPOUT_ROLES} | {"participant bytes": 0}
-    rows = [nothing, *joined(results)]
+    rows = [nothing, *joined(found.values())]
     for row in rows:
         row[_WHOLE] = number(row, "seconds") * FULL_PARAMETERS / number(row, "parameters")
     table = table_of("Cost of one dropout", [row | _shown(row) for row in rows], _COLUMNS)

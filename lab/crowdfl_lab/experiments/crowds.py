@@ -1,8 +1,7 @@
-"""A data set by what `--data` says: a folder with the paper's set in it, an .npz file, or a data spec of several people.
+"""Who takes part in a run: everyone in a data set, their windows by real user or dealt at random, and how they train.
 
-Results are kept under a label that names the contents, never the place: the kind, the file's name and a hash of its bytes.
-
-Who takes part in a run: everyone in a data set, their windows by real user or dealt at random, and how they train.
+A data set is what `--data` says: a folder with the paper's set in it, an .npz file, or a data spec of several people. Results
+are kept under a label that names the contents, never the place: the kind, the file's name and a hash of its bytes.
 """
 
 import hashlib
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdfl.errors import DataMalformed, DataMissing, SettingsError
+from crowdfl.errors import DataMissing, SettingsError
 from crowdfl.learning.datasets.data import Labels, Person, Source, Split
 from crowdfl.learning.datasets.npz_files import WindowFile
 from crowdfl.learning.datasets.sources import open_crowd
@@ -25,6 +24,7 @@ from crowdfl.learning.models.torch_models import TorchLearner, mlp
 from crowdfl_lab.experiments.experiment import Bench
 from crowdfl_lab.wisdm_set import HOW_TO_GET, SET_FILE
 
+SPLITS = ("user", "random")
 _FEWEST = 3
 
 
@@ -57,9 +57,6 @@ def _label(kind: str, path: Path) -> str:
     for file in files:
         digest.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
     return f"{kind}:{path.name} {digest.hexdigest()[:16]}"
-
-
-SPLITS = ("user", "random")
 
 
 @dataclass(frozen=True)
@@ -118,13 +115,14 @@ class LearningCrowd:
     @cached_property
     def fed(self) -> list[Fed]:
         """Each person's windows as inputs, scaled by their own training windows where the settings say so."""
-        return [self._fed(split) for split in self.splits]
-
-    def _fed(self, split: Split) -> Fed:
-        train, held_out = (features(self.settings.features, side.windows) for side in (split.train, split.held_out))
-        if self.settings.scale_inputs:
-            train, held_out = scaled(train, train), scaled(held_out, train)
-        return Fed(split.train.name, train, split.train.labels, held_out, split.held_out.labels)
+        found = []
+        for split in self.splits:
+            sides = split.train, split.held_out
+            train, held_out = (features(self.settings.features, side.windows) for side in sides)
+            if self.settings.scale_inputs:
+                train, held_out = scaled(train, train), scaled(held_out, train)
+            found.append(Fed(split.train.name, train, split.train.labels, held_out, split.held_out.labels))
+        return found
 
     def everyone(self) -> tuple[Inputs, Labels]:
         """All that there is to train on, as if it had been collected."""
@@ -145,14 +143,6 @@ class LearningCrowd:
         return scores(labels, predicted, len(self.label_names))
 
 
-def merged(name: str, people: Sequence[Person]) -> Person:
-    """Everyone's windows as one person's, as if they had been collected."""
-    if not people or any(person.label_names != people[0].label_names for person in people):
-        raise DataMalformed(f"{name}: merging needs at least one person, and the same label names for all")
-    windows = np.concatenate([person.windows for person in people])
-    return Person(name, windows, np.concatenate([person.labels for person in people]), people[0].label_names)
-
-
 def dealt_at_random(people: Sequence[Split], seed: int) -> list[Split]:
     """As many people as before, the windows dealt at random; what was held out stays held out.
 
@@ -165,11 +155,11 @@ def dealt_at_random(people: Sequence[Split], seed: int) -> list[Split]:
 
 
 def _deal(people: Sequence[Person], order: np.random.Generator) -> list[Person]:
-    everyone = merged("everyone", people)
+    windows = np.concatenate([person.windows for person in people])
+    labels = np.concatenate([person.labels for person in people])
     ends = np.cumsum([len(person) for person in people])[:-1]
-    hands = enumerate(np.split(order.permutation(len(everyone)), ends), start=1)
-    windows, labels, names = everyone.windows, everyone.labels, everyone.label_names
-    return [Person(f"dealt-{n:02}", windows[hand], labels[hand], names) for n, hand in hands]
+    hands = enumerate(np.split(order.permutation(len(labels)), ends), start=1)
+    return [Person(f"dealt-{n:02}", windows[hand], labels[hand], people[0].label_names) for n, hand in hands]
 
 
 def load_crowd(settings: LearnSettings, bench: Bench) -> LearningCrowd:

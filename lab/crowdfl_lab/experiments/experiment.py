@@ -1,22 +1,19 @@
-"""Records of what was measured, and tables made of them.
-
-What the paper prints in section 8, to stand beside what is measured here: the numbers are in `published.json`.
-
-Its figures are drawn, not tabulated: for those, the sentences that say what they show. Our own remarks are in `remarks.json`.
-Tables 4 and 5 are by scheme, role and operation or quantity. In table 4 SecDiv is SDIV, as in the paper's own comparison of
-times, and K = 1. In table 5 L is the length of a ciphertext; PPFDL's garbled circuits, (n+1)(|GC| + 5h) on top, are left out,
-for neither length is given.
-
-What an experiment is, and how one runs: points to measure, each kept as it finishes, and how to present them.
+"""What an experiment is, and how one runs: points to measure, each kept as it finishes, and how to present them.
 
 An interrupted experiment resumes where it stopped. Finished points lie in one file of JSON lines for each kind of measurement.
 A line holds the settings it was measured under, so that a point is taken again only when its settings, and the version of the
 program, are the same; figures that need the same point share it.
+
+What the paper prints in section 8, to stand beside what is measured here, is in `published.json`. Its figures are drawn, not
+tabulated: for those, the sentences that say what they show. Our own remarks are in `remarks.json`. Tables 4 and 5 are by
+scheme, role and operation or quantity. In table 4 SecDiv is SDIV, as in the paper's own comparison of times, and K = 1. In
+table 5 L is the length of a ciphertext; PPFDL's garbled circuits, (n+1)(|GC| + 5h) on top, are left out, for neither length is
+given.
 """
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
@@ -37,31 +34,9 @@ from crowdfl_lab.timing import machine, timed_call
 Value = str | int | float | bool | None
 Record = dict[str, Value]
 Records = list[Record]
-
-
-def number(record: Mapping[str, Value], name: str) -> float:
-    """A record's value as a number; what is not there counts as nothing."""
-    return float(record[name] or 0)
-
-
-def joined(results: Sequence[Records]) -> Records:
-    return [record for records in results for record in records]
-
-
-def table_of(
-    title: str, records: Records, columns: Sequence[str] | Mapping[str, str], floats: str = ".3g"
-) -> ResultTable:
-    """A row for each record, a column for each name; a mapping gives columns headings of their own."""
-    named = columns if isinstance(columns, Mapping) else {name: name for name in columns}
-    rows = tuple(tuple(_shown(record.get(name), floats) for name in named.values()) for record in records)
-    return ResultTable(title, tuple(named), rows)
-
-
-def _shown(value: Value, floats: str) -> str:
-    if value is None:
-        return "-"
-    return str(value) if isinstance(value, str) else f"{value:{floats if isinstance(value, float) else ','}}"
-
+Found = Mapping[Any, Records]  # what was measured, by the key of each point
+Size = Literal["full", "quick", "mixed"]
+Settings = TypeVar("Settings")
 
 _PRINTED, _REMARKS = (
     json.loads(files(__package__).joinpath(name).read_text(encoding="utf-8"))
@@ -81,14 +56,13 @@ class Formula(NamedTuple):
         return self.slope * participants + self.constant if self.text else None
 
 
-def _formulas(table: str) -> dict[tuple[str, str, str], Formula]:
-    return {(scheme, role, name): Formula(*formula) for scheme, role, name, *formula in _PRINTED[table]}
-
-
 FULL_PARAMETERS: int = _PRINTED["parameters"]  # 270-1000-6
 BUDGET: str = _PRINTED["budget"]  # of a round, in dollars
 TABLE3: dict[str, list[float | None]] = _PRINTED["table3"]  # accuracy, precision, recall, F1, MAD
-TABLE4, TABLE5 = _formulas("table4"), _formulas("table5")
+TABLE4, TABLE5 = (
+    {(scheme, role, name): Formula(*formula) for scheme, role, name, *formula in _PRINTED[table]}
+    for table in ("table4", "table5")
+)
 TABLE6: dict[str, list[str]] = _PRINTED["table6"]  # seconds, then messages of the participant, SP and CSP
 
 
@@ -98,8 +72,28 @@ def remarks(name: str, settings: object, **found: object) -> tuple[str, ...]:
     return (*said, *(remark.format(settings=settings, **found) for remark in _REMARKS[name]))
 
 
-Size = Literal["full", "quick", "mixed"]
-Settings = TypeVar("Settings")
+def number(record: Mapping[str, Value], name: str) -> float:
+    """A record's value as a number; what is not there counts as nothing."""
+    return float(record[name] or 0)
+
+
+def joined(results: Iterable[Records]) -> Records:
+    return [record for records in results for record in records]
+
+
+def table_of(
+    title: str, records: Records, columns: Sequence[str] | Mapping[str, str], floats: str = ".3g"
+) -> ResultTable:
+    """A row for each record, a column for each name; a mapping gives columns headings of their own."""
+
+    def shown(value: Value) -> str:
+        if isinstance(value, str):
+            return value
+        return "-" if value is None else f"{value:{floats if isinstance(value, float) else ','}}"
+
+    named = columns if isinstance(columns, Mapping) else {name: name for name in columns}
+    rows = tuple(tuple(shown(record.get(name)) for name in named.values()) for record in records)
+    return ResultTable(title, tuple(named), rows)
 
 
 @dataclass(frozen=True)
@@ -128,15 +122,20 @@ class ExperimentPoint:
         return f"{self.kind}: " + ", ".join(f"{name} {value}" for name, value in self.settings.items())
 
 
+Points = Mapping[Hashable, ExperimentPoint]
+
+
 class Notebook:
     """The points finished so far, in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._known: dict[str, Records] = {}
+        self._folder, self._known = folder, dict[str, Records]()
         for path in sorted(folder.glob("*.jsonl")):
             for line in path.read_text(encoding="utf-8").splitlines():
-                self._read(line)
+                # A line that was being written when the program was killed is measured again.
+                with suppress(ValueError, KeyError, TypeError):
+                    entry = json.loads(line)
+                    self._known[entry["key"]] = entry["rows"]
 
     def take(self, point: ExperimentPoint, bench: Bench) -> Records:
         """Measure, unless that was done before; on disk when this returns."""
@@ -149,20 +148,13 @@ class Notebook:
             self._known[key] = json.loads(json.dumps(rows))
         return self._known[key]
 
-    def _read(self, line: str) -> None:
-        # A line that was being written when the program was killed is measured again.
-        with suppress(ValueError, KeyError, TypeError):
-            entry = json.loads(line)
-            self._known[entry["key"]] = entry["rows"]
-
     def _write(self, kind: str, entry: Mapping[str, object]) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{kind.replace(' ', '-')}.jsonl"
         torn = path.exists() and not path.read_bytes().endswith(b"\n")
-        # Every line starts anew, also after half a line.
-        line = ("\n" if torn else "") + json.dumps(entry, allow_nan=False) + "\n"
         with path.open("a", encoding="utf-8") as stream:
-            stream.write(line)
+            # Every line starts anew, also after half a line.
+            stream.write("\n" * torn + json.dumps(entry, allow_nan=False) + "\n")
             stream.flush()
             os.fsync(stream.fileno())
 
@@ -176,14 +168,9 @@ class Part:
     pictures: tuple[Picture, ...] = ()
     remarks: tuple[str, ...] = ()
 
-
-def joined_parts(one: Part, other: Part) -> Part:
-    return Part(
-        [*one.records, *other.records],
-        one.tables + other.tables,
-        one.pictures + other.pictures,
-        one.remarks + other.remarks,
-    )
+    def __add__(self, other: "Part") -> "Part":
+        tables, pictures = self.tables + other.tables, self.pictures + other.pictures
+        return Part([*self.records, *other.records], tables, pictures, self.remarks + other.remarks)
 
 
 @dataclass(frozen=True)
@@ -192,8 +179,8 @@ class Experiment(Generic[Settings]):
 
     name: str
     title: str
-    points: Callable[[Settings], Sequence[ExperimentPoint]]
-    present: Callable[[Settings, Sequence[Records]], Part]
+    points: Callable[[Settings], Points]
+    present: Callable[[Settings, Found], Part]
     full: Settings
     quick: Settings
     default: Size = "full"
@@ -238,11 +225,11 @@ def reproduce(
     for experiment in experiments:
         chosen = size or experiment.default
         settings = experiment.settings(chosen)
-        points, results = experiment.points(settings), []
+        points, found = experiment.points(settings), dict[Hashable, Records]()
         bar = progress.add_task(experiment.name, total=len(points))
-        for point in points:
+        for key, point in points.items():
             progress.reset(inside, total=None, visible=True, description=f"  {point.label}"[:100])
-            results.append(notebook.take(point, bench))
+            found[key] = notebook.take(point, bench)
             progress.advance(bar)
         progress.update(inside, visible=False)
         made = {
@@ -253,20 +240,15 @@ def reproduce(
             "crowdfl": __version__,
             "machine": machine(),
         }
-        part = experiment.present(settings, results)
+        part = experiment.present(settings, found)
         if "data" in experiment.options and bench.data is not None:
-            part = replace(part, remarks=(*part.remarks, *bench.data.notes))
+            part += Part([], remarks=bench.data.notes)
         on_result(_write_part(out / experiment.name, experiment, part, made))
     return _assemble(out, catalog or experiments)
 
 
 def _write_part(folder: Path, experiment: Experiment[Any], part: Part, made: Mapping[str, Any]) -> Result:
     folder.mkdir(parents=True, exist_ok=True)
-    csv = csv_text(ResultTable.of_records(experiment.title, part.records))
-    (folder / f"{experiment.name}.csv").write_text(csv, encoding="utf-8")
-    (folder / "made.json").write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
-    for picture in part.pictures:
-        save_picture(picture, folder)
     usual = "the default" if made["size"] == experiment.default else f"where {experiment.default} is the default"
     result = Result(
         experiment.name,
@@ -278,7 +260,15 @@ def _write_part(folder: Path, experiment: Experiment[Any], part: Part, made: Map
         pictures=part.pictures,
         command=made["command"],
     )
-    (folder / "part.html").write_text(section_html(result), encoding="utf-8")
+    texts = {
+        f"{experiment.name}.csv": csv_text(ResultTable.of_records(experiment.title, part.records)),
+        "made.json": json.dumps(made, indent=2) + "\n",
+        "part.html": section_html(result),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    for picture in part.pictures:
+        save_picture(picture, folder)
     return result
 
 

@@ -1,19 +1,17 @@
 """Federated training round by round, in the clear and through a real run of any profile, by one loop; and who drops out.
 
-What `crowdfl reproduce` may change of an experiment, and which profiles its encrypted runs go through.
-
-Each experiment lists the options that it uses, by name; another one is refused.
+Also the settings of an experiment that trains: which profiles its encrypted runs go through, and what `crowdfl reproduce` may
+change of it. Each experiment lists the options that it uses, by name; another one is refused.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.compute import Progress
-from crowdfl.errors import SettingsError
 from crowdfl.learning.evaluation import Scores
 from crowdfl.learning.oracle import PlainStep, fedavg
 from crowdfl.protocols.exchange import Silent
@@ -21,13 +19,14 @@ from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.settings import TaskSettings
-from crowdfl_lab.experiments.crowds import LearningCrowd, LearnSettings, NamedData, load_crowd
+from crowdfl_lab.experiments.crowds import LearningCrowd, LearnSettings, load_crowd
 from crowdfl_lab.experiments.experiment import Bench, ExperimentPoint, Record, Records
 from crowdfl_lab.parties import LocalParties
 
 Strategy = Literal["discard", "retransmit"]
 Flat = npt.NDArray[np.float64]
 Updates = Mapping[str, tuple[Flat, int]]  # each participant's trained weights in one row, and on how many samples
+PROFILES = ("paper", "hardened", "shares")
 _CHECKS = 1024  # lanes of `shares` where nothing is paid: its checks of uploads need some
 
 
@@ -187,11 +186,6 @@ def baseline_point(settings: LearnSettings) -> ExperimentPoint:
     return ExperimentPoint("central run", facts, measure)
 
 
-PROFILES = ("paper", "hardened", "shares")
-_Settings = TypeVar("_Settings", bound="RunSettings")
-Change = Callable[[Any, Any], Any]
-
-
 @dataclass(frozen=True)
 class ProfileRun:
     """The size of one profile's encrypted run: hidden units, and lanes where it pays (`paper` has exact distances)."""
@@ -224,38 +218,10 @@ class RunSettings:
         return replace(self, runs=tuple(replace(run, **changes) for run in self.runs))
 
 
-def with_rounds(settings: _Settings, rounds: int) -> _Settings:
-    return settings.with_learn(rounds=rounds)
-
-
-def with_hidden(settings: _Settings, hidden: int) -> _Settings:
-    return settings.with_learn(hidden=hidden).with_runs(hidden=hidden)
-
-
-def with_lanes(settings: _Settings, lanes: int) -> _Settings:
-    return settings.with_runs(lanes=lanes)
-
-
-def with_profiles(settings: _Settings, profiles: tuple[str, ...]) -> _Settings:
-    return replace(settings, profiles=profiles)
-
-
-def with_data(settings: _Settings, data: NamedData) -> _Settings:
-    return settings.with_learn(data=data.label, people=len(data.source.people))
-
-
-TRAINING: Mapping[str, Change] = {
-    "rounds": with_rounds,
-    "hidden": with_hidden,
-    "profile": with_profiles,
-    "data": with_data,
+TRAINING: Mapping[str, Callable[[Any, Any], Any]] = {
+    "rounds": lambda settings, rounds: settings.with_learn(rounds=rounds),
+    "hidden": lambda settings, hidden: settings.with_learn(hidden=hidden).with_runs(hidden=hidden),
+    "profile": lambda settings, profiles: replace(settings, profiles=profiles),
+    "data": lambda settings, data: settings.with_learn(data=data.label, people=len(data.source.people)),
 }
 """The options of every experiment that trains."""
-
-
-def chosen_profiles(names: list[str]) -> tuple[str, ...]:
-    """Those named, in the order of `PROFILES`; "all" is all."""
-    unknown = [name for name in names if name not in (*PROFILES, "all")]
-    if unknown:
-        raise SettingsError(f"{', '.join(unknown)}: not a profile; choose from {', '.join(PROFILES)}, all")
-    return PROFILES if "all" in names else tuple(name for name in PROFILES if name in names)

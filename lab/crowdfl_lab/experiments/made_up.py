@@ -1,10 +1,9 @@
-"""Tasks on made-up models, for what is counted or timed and not learned.
+"""Tasks on made-up models, for what is counted or timed and not learned: of our profiles, and PPFDL's averaging beside them.
 
-PPFDL's averaging as the paper compared it: one iteration (K = 1), SDIV in place of SecDiv, PCTD in place of Paillier.
-
-Written from the paper's table 4, whose counts for one parameter it meets exactly: an initial mean of all models; each user's
-squared distance from it; reliabilities, the sum of the distances over each; and the mean weighed by those. A reliability is a
-user's, over all parameters together, as in Xu et al.; the table, for one parameter, leaves that open.
+PPFDL is as the paper compared it: one iteration (K = 1), SDIV in place of SecDiv, PCTD in place of Paillier. Written from the
+paper's table 4, whose counts for one parameter it meets exactly: an initial mean of all models; each user's squared distance
+from it; reliabilities, the sum of the distances over each; and the mean weighed by those. A reliability is a user's, over all
+parameters together, as in Xu et al.; the table, for one parameter, leaves that open.
 """
 
 from collections.abc import Generator, Sequence
@@ -34,6 +33,11 @@ from crowdfl.settings import TaskSettings
 from crowdfl_lab.experiments.experiment import Bench, Record, Value
 from crowdfl_lab.parties import LocalParties
 
+_SIGMA, _DECIMALS = 80, 6
+_RELIABILITY_BITS = _SIGMA - 2  # at most: the sum over the least distance, at scale 10^L
+_Exchange = Generator[bytes, Reply, CipherVector]
+_Floats = npt.NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class MadeUpSettings:
@@ -47,7 +51,7 @@ class MadeUpSettings:
         return {**more, "key_bits": self.key_bits, "seed": self.seed}
 
 
-def made_up_models(count: int, parameters: int, seed: int) -> list[npt.NDArray[np.float64]]:
+def made_up_models(count: int, parameters: int, seed: int) -> list[_Floats]:
     """Weights like a trained network's, all different, the same for the same seed."""
     generator = np.random.default_rng(seed)
     return [generator.normal(0, 0.5, parameters) for _ in range(count)]
@@ -80,12 +84,6 @@ class MadeUpTask:
             raise ProtocolError("a measured average came out wrong")
 
 
-_SIGMA, _DECIMALS = 80, 6
-_RELIABILITY_BITS = _SIGMA - 2  # at most: the sum over the least distance, at scale 10^L
-_Exchange = Generator[bytes, Reply, CipherVector]
-_Floats = npt.NDArray[np.float64]
-
-
 class Ppfdl:
     """Both servers with a share each, users who hold the whole key, and the widths of a task."""
 
@@ -96,10 +94,8 @@ class Ppfdl:
         self.private, self.public = keys.private, keys.public
         self.encoding = FixedPoint(_DECIMALS, 16.0, "floor")  # as in the profile `paper`
         # The split as printed, as in the profile `paper`: what is compared is the averaging, under the same shares.
-        shares = keys.private.split_as_printed()
-        self.sp = KeyedParty("SP", keys.public, shares[0], backend=backend)
-        self.csp = KeyedParty("CSP", keys.public, shares[1], backend=backend)
-        self.user = KeyedParty("user", keys.public, None, backend=backend)
+        roles = zip(("SP", "CSP", "user"), (*keys.private.split_as_printed(), None), strict=True)
+        self.sp, self.csp, self.user = (KeyedParty(who, keys.public, share, backend=backend) for who, share in roles)
         self._parameters, count = parameters, users * parameters
         self._sdiv_csp = PaperSdivCsp(self.csp, decimals=_DECIMALS, max_count=count)
         self._smul_csp = PaperSmulCsp(self.csp, max_count=count)
@@ -130,9 +126,9 @@ class Ppfdl:
         # Reliabilities: (n-1) PAdd and n SDIV.
         totals = CipherVector.concat([reduce(sp.add, distances)] * n)
         reliabilities = yield from self._sdiv(bits(n * size * width**2), totals, CipherVector.concat(distances))
-        spread = [CipherVector.concat([reliabilities.part(i, i + 1)] * size) for i in range(n)]
+        repeated = [CipherVector.concat([reliabilities.part(i, i + 1)] * size) for i in range(n)]
         weighed_bits = _RELIABILITY_BITS + bits(self.encoding.bound)
-        weighed = yield from self._smul(weighed_bits, spread, list(uploads))
+        weighed = yield from self._smul(weighed_bits, repeated, list(uploads))
         # The weighed mean: (n-1) PAdd twice, and one SDIV a parameter.
         sums, whole = reduce(sp.add, weighed), sp.sum(reliabilities)
         return (yield from self._sdiv(weighed_bits + bits(n), sums, CipherVector.concat([whole] * size)))
@@ -144,9 +140,8 @@ class Ppfdl:
     def _smul(
         self, width: int, x: Sequence[CipherVector], y: Sequence[CipherVector]
     ) -> Generator[bytes, Reply, list[CipherVector]]:
-        smul = PaperSmulSp(self.sp, mask_bits=width + _SIGMA)
+        smul, size = PaperSmulSp(self.sp, mask_bits=width + _SIGMA), self._parameters
         products = yield from smul.run(CipherVector.concat(x), CipherVector.concat(y), Coins.fresh())
-        size = self._parameters
         return [products.part(i * size, (i + 1) * size) for i in range(len(x))]
 
     def _sdiv(self, kappa: int, x: CipherVector, y: CipherVector) -> _Exchange:

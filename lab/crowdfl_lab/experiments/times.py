@@ -1,14 +1,11 @@
-"""How long a round's parts take, against the number of parameters and of participants: figures 5, 6 and 7(b).
+"""Figures 5, 6 and 7: how long training, encrypting, averaging, decrypting and rewards take; and everyone's rewards.
 
-Every scheme computes on the same backend, with the fixed-base table of its key made beforehand. Encrypting and decrypting are
-one participant's; averaging and rewards are both servers' work together. `small` reads with lambda_p = 2, which the paper
-proposes and which is insecure: SP then holds all but the whole key.
-
-Figures 5, 6 and 7: how long training, encrypting, averaging, decrypting and rewards take; and everyone's rewards.
+Against the number of parameters and of participants. Every scheme computes on the same backend, with the fixed-base table of
+its key made beforehand. Encrypting and decrypting are one participant's; averaging and rewards are both servers' work
+together. `small` reads with lambda_p = 2, which the paper proposes and which is insecure: SP then holds all but the whole key.
 """
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -31,7 +28,9 @@ from crowdfl_lab.experiments.experiment import (
     Bench,
     Experiment,
     ExperimentPoint,
+    Found,
     Part,
+    Points,
     Record,
     Records,
     joined,
@@ -44,9 +43,23 @@ from crowdfl_lab.experiments.rewards import FIG_4, PaidSettings, paid_points, re
 from crowdfl_lab.report.plots import Axes, Canvas, Picture, Series, lines, panels
 from crowdfl_lab.timing import timed, timed_call, turns
 
-SCHEMES = ("hardened", "shares", "paper", "PPFDL")
+_MARKS = {"hardened": "o", "shares": "D", "paper": "s", "PPFDL": "^"}
 _FEWEST_LANES = 128  # of `shares`
 _INPUTS, _LABELS, _WINDOWS = 270, 6, 49  # the paper's network, and a person's windows
+_EXTRAPOLATED = "extrapolated to 277,006"
+_TRAINED = {
+    "hidden units": "hidden",
+    "parameters": "parameters",
+    "first, s": "train, first",
+    "again, s": "train, again",
+}
+_FITTED = {
+    "scheme": "scheme",
+    "phase": "phase",
+    "over": "fit over",
+    "slope, s": "slope",
+    "at 277,006 parameters, s (* extrapolated)": "starred",
+}
 
 
 @dataclass(frozen=True)
@@ -62,97 +75,81 @@ class ClockSettings(MadeUpSettings):
     crowds: tuple[int, ...] = (5, 10, 20, 36)
     lanes: int = 1024
     repetitions: int = 3
-    schemes: tuple[str, ...] = SCHEMES
+    schemes: tuple[str, ...] = tuple(_MARKS)
 
     def parameters(self, scheme: str) -> tuple[int, ...]:
-        return {"hardened": self.hardened, "shares": self.shares, "paper": self.paper, "PPFDL": self.ppfdl}[scheme]
+        found: tuple[int, ...] = getattr(self, scheme.lower())
+        return found
+
+    def medians(self, variants: Mapping[str, Callable[[], object]]) -> Record:
+        return {name: timing.median for name, timing in turns(variants, self.repetitions).items()}
 
 
-def with_profiles(settings: ClockSettings, profiles: tuple[str, ...]) -> ClockSettings:
+def _with_profiles(settings: ClockSettings, profiles: tuple[str, ...]) -> ClockSettings:
     """These alone; PPFDL stays beside `paper`, which it is compared with."""
     kept = (*profiles, *(["PPFDL"] if "paper" in profiles else []))
-    return replace(settings, schemes=tuple(scheme for scheme in SCHEMES if scheme in kept))
+    return replace(settings, schemes=tuple(scheme for scheme in _MARKS if scheme in kept))
 
 
-def with_lanes(settings: ClockSettings, lanes: int) -> ClockSettings:
-    return replace(settings, lanes=lanes)
-
-
-def clock_points(settings: ClockSettings) -> list[ExperimentPoint]:
+def clock_points(settings: ClockSettings) -> Points:
     """Both sweeps of every scheme; where they meet, one point serves both."""
-    sizes: dict[tuple[str, int, int], None] = {}
+    points: dict[Hashable, ExperimentPoint] = {}
     for scheme in settings.schemes:
         parameters = settings.parameters(scheme)
-        sizes |= dict.fromkeys((scheme, each, settings.crowd) for each in parameters)
-        sizes |= dict.fromkeys((scheme, parameters[0], n) for n in settings.crowds)
-    return [_round_point(settings, *size) for size in sizes]
+        sizes = [(each, settings.crowd) for each in parameters] + [(parameters[0], n) for n in settings.crowds]
+        points |= {(scheme, *size): _round_point(settings, scheme, *size) for size in sizes}
+    return points
 
 
 def _round_point(settings: ClockSettings, scheme: str, parameters: int, participants: int) -> ExperimentPoint:
     sizes: Record = {"scheme": scheme, "parameters": parameters, "participants": participants}
     facts = settings.facts(**sizes, lanes=settings.lanes, repetitions=settings.repetitions)
-    other = {"PPFDL": _time_ppfdl, "shares": _time_shares}
-    time_round = other.get(scheme, partial(_time_profile, scheme))
+    time_round = _time_ppfdl if scheme == "PPFDL" else partial(_time_profile, scheme)
     return ExperimentPoint(
         "timed round", facts, lambda bench: [facts | time_round(settings, parameters, participants, bench)]
     )
 
 
 def _time_profile(profile: str, settings: ClockSettings, parameters: int, n: int, bench: Bench) -> Record:
-    task = MadeUpTask(settings, bench, n, parameters, profile=profile, lanes=settings.lanes)
-    parties, round_, reader = task.parties, task.parties.open(1), task.parties.people["p00"]
-    start = time.perf_counter()
-    for who, upload in task.uploads.items():
-        round_.collect({who: upload})
-    publication = round_.average()
-    seconds: Record = {"average": time.perf_counter() - start}
-    task.check(reader.read(publication, 1).weights)
-    variants: dict[str, Callable[[], object]] = {
-        "encrypt": lambda: reader.encrypt_update(task.models[0], 10, 1),
-        "decrypt": lambda: reader.read(publication, 1),
-    }
-    if isinstance(parties.requester, PaperRequester):
-        read = variants["decrypt, small"] = _small_reader(parties.requester, reader, publication, bench)
-        task.check(read())
-    seconds |= _medians(variants, settings)
-    return seconds | {"reward": timed(lambda: round_.reward(n * MILLION))}
-
-
-def _time_shares(settings: ClockSettings, parameters: int, n: int, bench: Bench) -> Record:
-    """Averaging in a task that pays nothing, rewards in one that pays; each has the check of the uploads in it, which a round
-    does once. What KGC dealt is there before. A reader holds the model of the round before, each time anew."""
-    sizes: dict[str, Any] = {"profile": "shares", "lanes": max(settings.lanes, _FEWEST_LANES)}
-    plain = MadeUpTask(settings, bench, n, parameters, **sizes, rule="none")
-    paid = MadeUpTask(settings, bench, n, parameters, **sizes, rule="distance", budget=str(n))
-    for task in (plain, paid):
-        for side, role in ((task.parties.sp, "sp"), (task.parties.csp, "csp")):
-            side.set_dealt_loader({1: task.parties.dealer.dealt(role, 1)}.__getitem__)
-    reader = plain.parties.people["p00"]
+    """Of `shares`, averaging is that of a task that pays nothing, and rewards of one that pays; each has the check of the
+    uploads in it, which a round does once. What KGC dealt is there before. A reader holds the model of the round before, each
+    time anew."""
+    make = partial(MadeUpTask, settings, bench, n, parameters, profile=profile)
+    if profile == "shares":
+        lanes = max(settings.lanes, _FEWEST_LANES)
+        plain, paid = make(lanes=lanes, rule="none"), make(lanes=lanes, rule="distance", budget=str(n))
+        for parties in (plain.parties, paid.parties):
+            for side, role in ((parties.sp, "sp"), (parties.csp, "csp")):
+                side.set_dealt_loader({1: parties.dealer.dealt(role, 1)}.__getitem__)
+    else:
+        plain = paid = make(lanes=settings.lanes)
+    reader, round_ = plain.parties.people["p00"], plain.parties.open(1)
     held = reader.chain()
 
     def average() -> bytes:
-        round_ = plain.parties.open(1)
         for who, upload in plain.uploads.items():
             round_.collect({who: upload})
         return round_.average()
-
-    seconds, publication = timed_call(average)
 
     def read() -> Average:
         reader.resume(held, np.zeros(0))
         return reader.read(publication, 1)
 
+    def encrypt() -> bytes:
+        reader.resume(held, np.zeros(0))
+        return reader.encrypt_update(plain.models[0], 10, 1)
+
+    seconds, publication = timed_call(average)
     plain.check(read().weights)
-    variants: dict[str, Callable[[], object]] = {"encrypt": lambda: _encrypt(plain, reader, held), "decrypt": read}
-    found: Record = {"average": seconds}
-    round_ = paid.parties.open(1)
-    round_.collect(paid.uploads)
-    return found | _medians(variants, settings) | {"reward": timed(lambda: round_.reward(n * MILLION))}
-
-
-def _encrypt(task: MadeUpTask, reader: ParticipantProtocol, held: bytes | None) -> bytes:
-    reader.resume(held, np.zeros(0))
-    return reader.encrypt_update(task.models[0], 10, 1)
+    variants: dict[str, Callable[[], object]] = {"encrypt": encrypt, "decrypt": read}
+    if isinstance(plain.parties.requester, PaperRequester):
+        small = variants["decrypt, small"] = _small_reader(plain.parties.requester, reader, publication, bench)
+        plain.check(small())
+    found: Record = {"average": seconds, **settings.medians(variants)}
+    if paid is not plain:
+        round_ = paid.parties.open(1)
+        round_.collect(paid.uploads)
+    return found | {"reward": timed(lambda: round_.reward(n * MILLION))}
 
 
 def _small_reader(
@@ -179,13 +176,13 @@ def _time_ppfdl(settings: ClockSettings, parameters: int, n: int, bench: Bench) 
     uploads = [world.encrypt(model) for model in models]
     seconds, average = timed_call(lambda: run_exchange(world.average(uploads), ask_directly(world.answer)))
     variants = {"encrypt": lambda: world.encrypt(models[0]), "decrypt": lambda: world.decrypt(average)}
-    return {"average": seconds} | _medians(variants, settings)
+    return {"average": seconds} | settings.medians(variants)
 
 
-def training_point(settings: ClockSettings, hidden: int) -> ExperimentPoint:
+def _training_point(settings: ClockSettings, hidden: int) -> ExperimentPoint:
     facts: Record = {"hidden": hidden, "repetitions": settings.repetitions, "seed": settings.seed}
 
-    def measure(bench: Bench) -> Records:
+    def measure(_bench: Bench) -> Records:
         generator = np.random.default_rng(settings.seed)
         inputs = generator.normal(size=(_WINDOWS, _INPUTS)).astype(np.float32)
         labels = generator.integers(0, _LABELS, _WINDOWS)
@@ -199,30 +196,9 @@ def training_point(settings: ClockSettings, hidden: int) -> ExperimentPoint:
 
         learner.train(inputs, labels, training)  # the first run of all also loads libraries
         variants = {"train, first": lambda: learner.train(inputs, labels, training), "train, again": again}
-        return [facts | {"parameters": learner.shape.parameters} | _medians(variants, settings)]
+        return [facts | {"parameters": learner.shape.parameters} | settings.medians(variants)]
 
     return ExperimentPoint("timed training", facts, measure)
-
-
-def _medians(variants: Mapping[str, Callable[[], object]], settings: ClockSettings) -> Record:
-    return {name: timing.median for name, timing in turns(variants, settings.repetitions).items()}
-
-
-_MARKS = dict(zip(SCHEMES, ("o", "D", "s", "^"), strict=True))
-_EXTRAPOLATED = "extrapolated to 277,006"
-_TRAINED = {
-    "hidden units": "hidden",
-    "parameters": "parameters",
-    "first, s": "train, first",
-    "again, s": "train, again",
-}
-_FITTED = {
-    "scheme": "scheme",
-    "phase": "phase",
-    "over": "fit over",
-    "slope, s": "slope",
-    "at 277,006 parameters, s (* extrapolated)": "starred",
-}
 
 
 @dataclass(frozen=True)
@@ -261,8 +237,7 @@ class Sweeps:
                 fit: Record = {"scheme": scheme, "phase": phase, "fit over": over, "intercept": start, "slope": slope}
                 # A line that falls is noise, or a cost that does not depend on the size: it leads nowhere.
                 leads = over == "parameters" and slope > 0 and max(x) < FULL_PARAMETERS
-                whole = start + slope * FULL_PARAMETERS if leads else None
-                found.append(fit | {_EXTRAPOLATED: whole})
+                found.append(fit | {_EXTRAPOLATED: start + slope * FULL_PARAMETERS if leads else None})
         return found
 
     def times(self, above: Sequence[tuple[str, str]], below: tuple[str, str]) -> str:
@@ -273,8 +248,8 @@ class Sweeps:
             return "an unknown number of times (one of the lines falls, or is not there)"
         return f"{sum(slopes[:-1]) / slopes[-1]:.3g} times"
 
-    def part(self, name: str, before: Part, pictures: tuple[Picture, ...], **found: object) -> Part:
-        """A figure's part, after what it has besides the sweeps; `found` is for its remarks."""
+    def part(self, name: str, picture: Picture, **found: object) -> Part:
+        """A figure's part; `found` is for its remarks."""
         sizes = {name: name for name in ("scheme", "parameters", "participants")}
         fits = self.fits()
         starred = [fit | {"starred": f"{whole:.3g} *"} if (whole := fit[_EXTRAPOLATED]) else fit for fit in fits]
@@ -284,12 +259,7 @@ class Sweeps:
         )
         key = "INSECURE test keys of" if self.settings.insecure_test_key else "keys of"
         said = remarks(name, self.settings, **found) + remarks("sweeps", self.settings, key=key)
-        return Part(
-            [*before.records, *self.rows, *fits],
-            before.tables + tables,
-            before.pictures + pictures,
-            before.remarks + said,
-        )
+        return Part([*self.rows, *fits], tables, (picture,), said)
 
     def draw(self, axes: Axes, phase: str, over: str = "parameters", title: str = "") -> None:
         """Points, fitted lines and, over parameters, the extrapolation."""
@@ -314,9 +284,17 @@ class Sweeps:
         axes.legend()
 
 
-def _present_fig5(settings: ClockSettings, results: Sequence[Records]) -> Part:
-    trained = joined(results[: len(settings.hidden)])
-    sweeps = Sweeps(settings, joined(results[len(settings.hidden) :]), ("encrypt",))
+def _fig5_points(settings: ClockSettings) -> Points:
+    return {hidden: _training_point(settings, hidden) for hidden in settings.hidden} | dict(clock_points(settings))
+
+
+def _clocked(settings: ClockSettings, found: Found) -> Records:
+    return joined(found[key] for key in clock_points(settings))
+
+
+def _present_fig5(settings: ClockSettings, found: Found) -> Part:
+    trained = joined(found[hidden] for hidden in settings.hidden)
+    sweeps = Sweeps(settings, _clocked(settings, found), ("encrypt",))
 
     def draw(canvas: Canvas) -> None:
         left, right = panels(canvas, 2)
@@ -331,11 +309,11 @@ def _present_fig5(settings: ClockSettings, results: Sequence[Records]) -> Part:
     table = table_of("Training one round of 49 windows, 30 epochs, one core", trained, _TRAINED)
     slower = sum(number(r, "train, again") > number(r, "train, first") for r in trained)
     picture = Picture("fig5", "Training time and encrypting time", draw)
-    return sweeps.part("fig5", Part(trained, (table,)), (picture,), slower=slower, sizes=len(trained))
+    return Part(trained, (table,)) + sweeps.part("fig5", picture, slower=slower, sizes=len(trained))
 
 
-def _present_fig6(settings: ClockSettings, results: Sequence[Records]) -> Part:
-    sweeps = Sweeps(settings, joined(results), ("average", "decrypt", "decrypt, small"))
+def _present_fig6(settings: ClockSettings, found: Found) -> Part:
+    sweeps = Sweeps(settings, _clocked(settings, found), ("average", "decrypt", "decrypt, small"))
 
     def draw(canvas: Canvas) -> None:
         left, middle, right = panels(canvas, 3)
@@ -343,14 +321,13 @@ def _present_fig6(settings: ClockSettings, results: Sequence[Records]) -> Part:
         sweeps.draw(middle, "average", "participants", "(a) averaging, few parameters")
         sweeps.draw(right, "decrypt", title="(b) decrypting")
 
-    return sweeps.part(
-        "fig6",
-        Part([]),
-        (Picture("fig6", "Averaging time and decrypting time", draw, inches=(13.0, 4.2)),),
-        averaging=sweeps.times([("PPFDL", "average")], ("paper", "average")),
-        reading=sweeps.times([("paper", "decrypt")], ("PPFDL", "decrypt")),
-        small=sweeps.times([("paper", "decrypt, small")], ("PPFDL", "decrypt")),
-    )
+    picture = Picture("fig6", "Averaging time and decrypting time", draw, inches=(13.0, 4.2))
+    ratios = {
+        "averaging": sweeps.times([("PPFDL", "average")], ("paper", "average")),
+        "reading": sweeps.times([("paper", "decrypt")], ("PPFDL", "decrypt")),
+        "small": sweeps.times([("paper", "decrypt, small")], ("PPFDL", "decrypt")),
+    }
+    return sweeps.part("fig6", picture, **ratios)
 
 
 @dataclass(frozen=True)
@@ -361,25 +338,20 @@ class RewardSettings:
     clock: ClockSettings = field(default_factory=ClockSettings)
 
 
-def _present_fig7(settings: RewardSettings, results: Sequence[Records]) -> Part:
-    paid = len(settings.paid.chosen)
-    sweeps = Sweeps(settings.clock, joined(results[paid:]), ("average", "reward"))
+def _fig7_points(settings: RewardSettings) -> Points:
+    return {**paid_points(settings.paid), **clock_points(settings.clock)}
+
+
+def _present_fig7(settings: RewardSettings, found: Found) -> Part:
+    sweeps = Sweeps(settings.clock, _clocked(settings.clock, found), ("average", "reward"))
 
     def draw(canvas: Canvas) -> None:
         for axes, over in zip(panels(canvas, 2), ("participants", "parameters"), strict=True):
             sweeps.draw(axes, "reward", over)
 
-    picture = Picture("fig7b", "(b) Time of the rewards", draw)
     both = sweeps.times([("paper", "average"), ("paper", "reward")], ("PPFDL", "average"))
-    return sweeps.part("fig7b", reward_part(settings.paid, results[:paid]), (picture,), both=both)
-
-
-def _fig5_points(settings: ClockSettings) -> list[ExperimentPoint]:
-    return [*(training_point(settings, hidden) for hidden in settings.hidden), *clock_points(settings)]
-
-
-def _fig7_points(settings: RewardSettings) -> list[ExperimentPoint]:
-    return [*paid_points(settings.paid), *clock_points(settings.clock)]
+    picture = Picture("fig7b", "(b) Time of the rewards", draw)
+    return reward_part(settings.paid, found) + sweeps.part("fig7b", picture, both=both)
 
 
 def _change_both(name: str, settings: RewardSettings, value: Any) -> RewardSettings:  # noqa: ANN401 -- any option's
@@ -392,8 +364,8 @@ _QUICK = ClockSettings(
     hidden=(10, 50), hardened=(566, 2_776), shares=(2_776, 13_856), paper=(2, 5), ppfdl=(1, 2), crowds=(5, 10)
 )
 _TIMED: dict[str, Callable[[ClockSettings, Any], ClockSettings]] = {
-    "lanes": with_lanes,
-    "profile": with_profiles,
+    "lanes": lambda settings, lanes: replace(settings, lanes=lanes),
+    "profile": _with_profiles,
 }
 FIG_5 = Experiment(
     "fig5", "Figure 5: training and encrypting", _fig5_points, _present_fig5, _FULL, _QUICK, options=_TIMED

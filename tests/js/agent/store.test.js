@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 import { IDBFactory, IDBKeyRange } from "fake-indexeddb";
 
-import { Forgotten } from "#web/phone/agent/errors.js";
+import { Forgotten } from "#web/phone/protocol/errors.js";
 import { Store, openStore } from "#web/phone/agent/store.js";
 import { IndexedDbTables } from "#web/phone/agent/tables.js";
 import { StorageFull, StoreUnavailable } from "#web/phone/protocol/errors.js";

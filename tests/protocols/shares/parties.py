@@ -16,7 +16,7 @@ from crowdfl.protocols.shares.round.sp import LeftOver, SharesSp
 from crowdfl.protocols.shares.round.upload import UploadBody, make_upload, upload_statement
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.settings import TaskSettings
-from tests.protocols.driving import ONE, Keeping, Memory
+from tests.protocols.driving import ONE, Keeping, Place
 
 PROFILE = SharesProfile()
 SETTINGS: dict[str, Any] = {
@@ -71,7 +71,7 @@ class Parties:
         self.seeds: dict[int, dict[str, bytes]] = {}
         self.left: bytes | None = None
         self.asked: list[bytes] = []
-        self.coins: Memory = {}  # of recorded rounds
+        self.coins: dict[Place, bytes] = {}  # of recorded rounds
 
     @property
     def names(self) -> list[str]:
@@ -95,7 +95,7 @@ class Parties:
             csp.enrol(keys.identity)
         return csp
 
-    def fresh_csp(self, memory: Memory | None = None) -> Keeping:
+    def fresh_csp(self, memory: Mapping[Place, bytes] | None = None) -> Keeping:
         """A CSP that knows nothing but this, and draws the coins of the rounds that were recorded."""
         return Keeping(self.new_csp(), dict(memory or {}) | self.coins)
 

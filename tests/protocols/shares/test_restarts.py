@@ -124,9 +124,7 @@ def test_csp_dies_around_an_answer(rounds, kind, step, kept):
             memory = parties.keeping.memory if kept else dict(parties.keeping.memory)
             first = parties.keeping.answer(request)
             if not kept:
-                memory |= {
-                    name: value for name, value in parties.keeping.memory.items() if name[2].startswith("asked ")
-                }
+                memory |= {place: value for place, value in parties.keeping.memory.items() if "asked " in place[2]}
             replies = parties.keeping.kept if kept else {}
             parties.keeping = Keeping(parties.new_csp(), memory, replies)
             assert parties.keeping.answer(request) == first

@@ -3,9 +3,8 @@
 // It polls the platform and waits while the platform is away. How to wait is passed in. What happens is told to `onEvent`. A tab
 // may be closed at any moment: the next one goes on where it stopped. Of several tabs, one runs; another takes over from it.
 
-import { ClaimRefused, NotAuthenticated, NotReady, TaskNotRunning, TooLate } from "../protocol/errors.js";
+import { ClaimRefused, Forgotten, NotAuthenticated, NotReady, TaskNotRunning, TooLate, passes, wordsOf } from "../protocol/errors.js";
 import { total } from "./claiming.js";
-import { Forgotten, passes, wordsOf } from "./errors.js";
 import { Participant, UNDER_WAY } from "./participant.js";
 import { Backoff, retry, sleep as sleepFor, uniform } from "./retry.js";
 import { OneTab } from "./tabs.js";

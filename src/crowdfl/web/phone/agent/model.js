@@ -1,7 +1,6 @@
 // The model that a participant holds: the initial weights, then one average after the other. A chain, of which the last is kept.
 
-import { CrowdFLError, DocumentError } from "../protocol/errors.js";
-import { isPlatforms, wordsOf } from "./errors.js";
+import { CrowdFLError, DocumentError, isPlatforms, wordsOf } from "../protocol/errors.js";
 import { named } from "./holdings.js";
 
 /** @typedef {import("./participant_context.js").ParticipantContext} ParticipantContext */

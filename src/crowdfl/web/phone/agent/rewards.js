@@ -1,7 +1,6 @@
 // What a participant has earned by round. One reward that cannot be read holds up nothing else.
 
-import { CrowdFLError, NotReady, RewardOutOfRange, ServiceError, UnknownParticipant, UploadRejected } from "../protocol/errors.js";
-import { passes } from "./errors.js";
+import { CrowdFLError, NotReady, RewardOutOfRange, ServiceError, UnknownParticipant, UploadRejected, passes } from "../protocol/errors.js";
 import { named } from "./holdings.js";
 
 export class Rewards {

@@ -3,7 +3,7 @@
 // Every write is one transaction. What belongs to a task can be written while its invitation is kept, and no longer:
 // a tab that still runs cannot bring back what another one has forgotten.
 
-import { Forgotten } from "./errors.js";
+import { Forgotten } from "../protocol/errors.js";
 import { IndexedDbTables } from "./tables.js";
 
 /** @typedef {import("./tables.js").Tables} Tables */

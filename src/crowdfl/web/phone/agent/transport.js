@@ -1,10 +1,9 @@
 // One service as a phone reaches it: signatures, retries until a deadline, problems as the errors that they were.
 
 import {
-  CrowdFLError, LimitExceeded, NotAuthenticated, ServiceUnavailable, WrongProtocol, errorFrom,
+  CrowdFLError, LimitExceeded, NotAuthenticated, ServiceUnavailable, WrongProtocol, errorFrom, wordsOf,
 } from "../protocol/errors.js";
 import { PROTOCOL, PROTOCOL_HEADER, signedHeaders } from "../protocol/request.js";
-import { wordsOf } from "./errors.js";
 import { Backoff } from "./retry.js";
 
 /** @typedef {import("../protocol/bytes.js").Bytes} Bytes */

@@ -2,9 +2,8 @@
 
 import {
   AlreadyCounted, Forbidden, NotAuthenticated, NothingToContribute, RoundNotOpen, TaskNotRunning, TooLate, UnknownParticipant,
-  WrongBase,
+  WrongBase, wordsOf,
 } from "../protocol/errors.js";
-import { wordsOf } from "./errors.js";
 import { named } from "./holdings.js";
 
 /** @typedef {import("./participant_context.js").ParticipantContext} ParticipantContext */

@@ -10,7 +10,7 @@ import { parseLink } from "../protocol/invitation.js";
 import { keepInvitation } from "./accepting.js";
 import { ENOUGH } from "./enough.js";
 import { importable } from "./imports.js";
-import { forgetOffline } from "./offline.js";
+import { forgetOffline } from "./browser.js";
 import { PhoneTrainer } from "./trainer.js";
 import { explain } from "./messages.js";
 

@@ -183,6 +183,27 @@ export class ClockInDoubt extends ServiceUnavailable {}
 /** Long work was told to stop. */
 export class Cancelled extends CrowdFLError {}
 
+/** This device has forgotten the campaign; what still ran for it ends without a trace. */
+export class Forgotten extends CrowdFLError {}
+
+/**
+ * Whether the platform is away, busy or refuses this phone as a whole: not the fault of what was asked for.
+ * @param {unknown} error
+ */
+export function isPlatforms(error) {
+  return error instanceof ServiceError || passes(error);
+}
+
+/** Whether the same may succeed later by itself. @param {unknown} error */
+export function passes(error) {
+  return error instanceof CrowdFLError && error.passes;
+}
+
+/** @param {unknown} error */
+export function wordsOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}
+
 const PROBLEM_TYPE = "urn:crowdfl:problem:";
 const LATER = [408, 425, 429]; // refusals that pass; so does every 5xx
 

@@ -2,7 +2,7 @@
 
 import { h } from "../../../web/common/dom.js";
 import { SERVED_CODE } from "../about.js";
-import { canInstall, install, isInstalled } from "../install.js";
+import { canInstall, install, isInstalled } from "../browser.js";
 import { ask, button, part, title } from "../../../web/common/parts.js";
 import { go } from "../router.js";
 

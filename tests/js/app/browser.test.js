@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { forgetOffline } from "#web/phone/app/offline.js";
+import { forgetOffline } from "#web/phone/app/browser.js";
 
 test("the page's own files and worker go, and nobody else's", async () => {
   /** @type {string[]} */

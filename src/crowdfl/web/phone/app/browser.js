@@ -1,6 +1,51 @@
-// The service worker: the page opens without a network, and a new version waits until the person takes it.
-
+// What this page asks of a browser: keys and storage, to be installed, and to open without a network.
 import { button, notice } from "../../web/common/parts.js";
+
+class BrowserTooOld extends Error {
+  name = "BrowserTooOld";
+}
+
+/** @param {string} algorithm @param {KeyUsage[]} usages */
+async function canMake(algorithm, usages) {
+  try {
+    await crypto.subtle.generateKey({ name: algorithm }, false, usages);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Throws what is missing, with what to do. */
+export async function requireBrowser() {
+  if (!globalThis.isSecureContext) {
+    throw new BrowserTooOld("This page was opened without encryption, and a browser then lets it make no keys. Open it by an address that begins with https.");
+  }
+  if (!globalThis.indexedDB) throw new BrowserTooOld("This browser stores nothing for pages. Leave the private window, or use another browser.");
+  const keys = await Promise.all([canMake("Ed25519", ["sign", "verify"]), canMake("X25519", ["deriveBits"])]);
+  if (!keys.every(Boolean)) {
+    throw new BrowserTooOld("This browser is too old to make the keys that are needed. Update it: Chrome 137, Safari 18.4, Firefox 130 or newer.");
+  }
+}
+
+/** @typedef {Event & { prompt(): Promise<unknown> }} InstallEvent */
+
+/** @type {InstallEvent | null} */
+let offered = null;
+
+globalThis.addEventListener?.("beforeinstallprompt", (event) => {
+  event.preventDefault(); // asked when the person wants to, not in between
+  offered = /** @type {InstallEvent} */ (event);
+});
+globalThis.addEventListener?.("appinstalled", () => (offered = null));
+
+export const canInstall = () => offered !== null;
+export const isInstalled = () => matchMedia("(display-mode: standalone)").matches;
+
+export async function install() {
+  const event = offered;
+  offered = null;
+  await event?.prompt();
+}
 
 /** @param {HTMLElement} place Where a new version is offered. */
 export async function keepForOffline(place) {
