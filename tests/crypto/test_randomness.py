@@ -51,24 +51,12 @@ def test_public_stream_tells_where_the_purpose_ends():
     assert public_stream(b"cd", "ab", 32) != public_stream(b"bcd", "a", 32)
 
 
-def test_public_stream_is_extended_not_redrawn():
-    """A longer stream starts with the shorter one."""
-    assert public_stream(b"s", "p", 100)[:40] == public_stream(b"s", "p", 40)
-
-
 @pytest.mark.parametrize("count", [0, 1, 2, 1000])
 def test_public_permutation_is_one(count):
     """Every position appears once."""
     order = public_permutation(b"task", "parameters", count)
     assert sorted(order.tolist()) == list(range(count))
     assert order.dtype.name == "int64"
-
-
-def test_public_permutation_orders_by_the_streams_keys():
-    """Positions sorted by big-endian 64-bit keys."""
-    stream = public_stream(b"task", "parameters", 8 * 200)
-    keys = [int.from_bytes(stream[8 * i : 8 * i + 8], "big") for i in range(200)]
-    assert public_permutation(b"task", "parameters", 200).tolist() == sorted(range(200), key=keys.__getitem__)
 
 
 def test_equal_keys_keep_their_order(monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdfl.crypto.randomness import Coins, log_uniform
+from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import LengthMismatch, NothingToAverage, ProtocolError, WidthBudgetExceeded
 from crowdfl.protocols.common.sdiv import (
     GuardReply,
@@ -130,27 +130,6 @@ def test_the_advantage_is_stated_per_division():
     """log2(y1/y2) over the range of rho, and sigma."""
     assert WIDTHS.advantage(7, 7) == 2.0**-40
     assert WIDTHS.advantage(1, 2**10) == pytest.approx(10 / (WIDTHS.hi - WIDTHS.lo))
-
-
-def test_log_uniform_fills_its_octaves_evenly():
-    """Chi-square by octave: each has a weight of sum 1/m, which tends to ln 2."""
-    coins, draws = Coins(bytes(32)), 20_000
-    lo, hi = 100, 120
-    octaves = np.bincount([log_uniform(coins, lo, hi).bit_length() - 1 - lo for _ in range(draws)], minlength=hi - lo)
-    expected = draws / (hi - lo)
-    assert ((octaves - expected) ** 2 / expected).sum() < 50  # 19 degrees of freedom, p about 1e-4
-
-
-def test_log_uniform_falls_as_one_over_m_within_an_octave():
-    """Chi-square against log2(1 + j/16) cells: plain random bits would fill them evenly and fail by far."""
-    coins, draws, cells = Coins(bytes([1] * 32)), 20_000, 16
-    drawn = [log_uniform(coins, 200, 230) for _ in range(draws)]
-    place = [int((m >> (m.bit_length() - 5)) & 15) for m in drawn]
-    counts = np.bincount(place, minlength=cells)
-    expected = draws * np.diff(np.log2(1 + np.arange(cells + 1) / cells))
-    assert ((counts - expected) ** 2 / expected).sum() < 45  # 15 degrees of freedom, p about 1e-4
-    flat = draws / cells
-    assert ((counts - flat) ** 2 / flat).sum() > 200
 
 
 KAPPA, SIGMA, DECIMALS = 36, 60, 6

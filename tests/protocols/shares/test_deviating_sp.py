@@ -22,7 +22,7 @@ from crowdfl.errors import (
 from crowdfl.protocols.exchange import run_exchange
 from crowdfl.protocols.shares.chain import next_base
 from crowdfl.protocols.shares.round import rewards
-from crowdfl.protocols.shares.round.csp_state import CspBooks
+from crowdfl.protocols.shares.round.csp_state import CspState
 from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest, Transcript
 from tests.protocols.driving import Draft, Keeping
 from tests.protocols.shares.parties import PAYING, PAYMENT, UNCHECKED, Parties, name_of
@@ -136,7 +136,7 @@ def test_csp_takes_one_manifest_a_round(opened, csp, manifest):
     csp.answer(asked_with(manifest))
     with pytest.raises(OutOfTurn):
         csp.answer(asked_with(_rows(manifest, [0, 1, 2, 3])))
-    reserved = {place: value for place, value in csp.memory.items() if "asked" in place[2] or "seed" in place[2]}
+    reserved = {name: value for name, value in csp.memory.items() if name[2].startswith(("asked", "seed"))}
     restarted = Keeping(opened[0].new_csp(), reserved)
     with pytest.raises(OutOfTurn):
         restarted.answer(asked_with(_rows(manifest, [0, 1, 2, 3])))
@@ -222,7 +222,7 @@ def test_one_publication_of_a_round_is_named():
 
 
 def _forked_base(parties, publication):
-    last = CspBooks(parties.spec.name, Draft(parties.keeping.memory)).last()
+    last = CspState(parties.spec.name, Draft(parties.keeping.memory)).last()
     return next_base(last.base, last.record, publication)
 
 

@@ -32,7 +32,7 @@ from crowdfl.protocols.shares.round import csp as csp_module
 from crowdfl.protocols.shares.round import manifest as manifest_module
 from crowdfl.protocols.shares.round import sp as sp_module
 from crowdfl.protocols.shares.round.average import PARTICIPANTS, SharesPublication, mask_of
-from crowdfl.protocols.shares.round.csp_state import CspBooks
+from crowdfl.protocols.shares.round.csp_state import CspState
 from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import UploadBody, upload_from_seed
@@ -159,7 +159,7 @@ def _forgetful(round_: DeviatingRound, _switches: ExitStack) -> None:
 
 def _any_base(_round: DeviatingRound, switches: ExitStack) -> None:
     for rule in ("check_base", "spend", "_spent"):
-        switches.enter_context(switched(CspBooks, rule, lambda *_: None))
+        switches.enter_context(switched(CspState, rule, lambda *_: None))
 
 
 def attack_dealt_twice() -> list[Finding]:

@@ -113,9 +113,6 @@ class KeyedProfile:
             )
 
 
-_Answer = Callable[[bytes], bytes]
-
-
 def upload_digest(upload: bytes) -> bytes:
     """Names an upload, to tell a repeat from a change."""
     return hashlib.sha256(upload).digest()
@@ -180,20 +177,3 @@ class BaseSp(KeyedSp):
         if len(vector) != self._length:
             raise LengthMismatch(f"an upload of {len(vector)} ciphertexts where {self._length} are expected")
         return vector
-
-
-class BaseCsp(KeyedCsp):
-    """Answers by the kind of the request; a profile fills the table."""
-
-    def __init__(self, party: KeyedParty) -> None:
-        self.party = party
-        self._answers: dict[int, _Answer] = {}
-
-    def answer(self, request: bytes) -> bytes:
-        return self._answer_to(request)(request)
-
-    def _answer_to(self, request: bytes) -> _Answer:
-        kind = Message.kind_of(request)
-        if kind not in self._answers:
-            raise FormatError(f"CSP does not answer messages of kind {kind} in this task")
-        return self._answers[kind]

@@ -24,7 +24,7 @@ from crowdfl.errors import (
     SlotOverflow,
     WidthBudgetExceeded,
 )
-from crowdfl.protocols.common.keyed import BaseCsp, BaseSp, KeyedProfile, KeyedReader, upload_digest
+from crowdfl.protocols.common.keyed import BaseSp, KeyedCsp, KeyedProfile, KeyedReader, upload_digest
 from crowdfl.protocols.common.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
 from crowdfl.protocols.common.smul import PaperSmulCsp, SmulRequest
 from crowdfl.protocols.exchange import Exchange
@@ -352,16 +352,22 @@ class PaperSp(BaseSp):
         raise _no_claims()
 
 
-class PaperCsp(BaseCsp):
-    """The computation server of the paper."""
+class PaperCsp(KeyedCsp):
+    """The computation server of the paper: answers by the kind of the request."""
 
     def __init__(self, party: KeyedParty, task: KeyedTask) -> None:
-        super().__init__(party)
+        self.party = party
         count = max(1, task.parameters) * task.settings.max_participants
         self._answers = {
             SdivRequest.kind: PaperSdivCsp(party, decimals=task.settings.decimals, max_count=count).answer,
             SmulRequest.kind: PaperSmulCsp(party, max_count=count).answer,
         }
+
+    def answer(self, request: bytes) -> bytes:
+        kind = Message.kind_of(request)
+        if kind not in self._answers:
+            raise FormatError(f"CSP does not answer messages of kind {kind} in this task")
+        return self._answers[kind](request)
 
     def enrol(self, identity: Identity) -> None:
         """The paper's CSP knows nobody's keys."""

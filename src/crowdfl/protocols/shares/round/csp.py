@@ -32,7 +32,7 @@ from crowdfl.protocols.shares.circuits.reciprocal import CspDivider
 from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, DealtRound, received
 from crowdfl.protocols.shares.round.average import AverageCoins, RoundRecord, ShareSum, ShareSums, open_sum
 from crowdfl.protocols.shares.round.checks import Checked, CheckInputs, CheckVerdict, check_program
-from crowdfl.protocols.shares.round.csp_state import CspBooks, SumOpened
+from crowdfl.protocols.shares.round.csp_state import CspState, SumOpened
 from crowdfl.protocols.shares.round.manifest import (
     AcceptedSet,
     ManifestReply,
@@ -209,13 +209,13 @@ class SharesCsp:
         self.roster.add(identity)
 
     def remember(self, memory: CspMemory) -> None:
-        self._memory, self._books = memory, CspBooks(self._shape.spec.name, memory)
+        self._memory, self._state = memory, CspState(self._shape.spec.name, memory)
 
     def set_dealt_loader(self, load: Callable[[int], bytes]) -> None:
         self._load = load
 
     def spent_rounds(self) -> Iterable[int]:
-        return self._books.spent_rounds()
+        return self._state.spent_rounds()
 
     def answer(self, request: bytes) -> bytes:
         kind = Message.kind_of(request)
@@ -227,20 +227,20 @@ class SharesCsp:
         number, rounds = message.round_number, self._shape.spec.settings.rounds
         if not 1 <= number <= rounds:
             raise RoundsExhausted(f"round {number} of {rounds}")
-        self._books.require_under_way(number)
-        said = self._books.said(number)
-        if said is None:
+        self._state.require_under_way(number)
+        transcript = self._state.transcript(number)
+        if transcript is None:
             return self._begin(message, request)
-        if message.step != said.step + 1 or message.transcript != said.digest:
+        if message.step != transcript.step + 1 or message.transcript != transcript.digest:
             raise OutOfTurn(
                 f"step {message.step} of round {number} is not the next one, or does not follow from the last"
             )
-        self._books.reserve_step(number, message.step, request)
-        return self._answered(message, request, said)
+        self._state.reserve_step(number, message.step, request)
+        return self._answered(message, request, transcript)
 
     def reward(self, round_number: int, who: str) -> claims.Kept | None:
         """What is kept of a participant's reward, of a round that is through."""
-        kept = self._books.reward(round_number, who)
+        kept = self._state.reward(round_number, who)
         if kept is None:
             return None
         return claims.Kept(int.from_bytes(kept[-SAMPLES_BYTES:], "big"), kept[:-SAMPLES_BYTES], self._shape.payment)
@@ -256,42 +256,42 @@ class SharesCsp:
         if message.transcript != start.digest:
             raise ProtocolError(f"the manifest of round {manifest.number} does not begin its transcript")
         check_manifest(manifest, self._shape, self.roster.signing)
-        self._books.check_base(manifest)
-        self._books.reserve_step(manifest.number, 1, request)
-        self._books.begin(manifest)
+        self._state.check_base(manifest)
+        self._state.reserve_step(manifest.number, 1, request)
+        self._state.begin(manifest)
         return self._answered(message, request, start)
 
-    def _answered(self, message: StepRequest, request: bytes, said: Transcript) -> bytes:
+    def _answered(self, message: StepRequest, request: bytes, transcript: Transcript) -> bytes:
         number, running, self._running = message.round_number, self._running, None
         try:
-            run, answer = self._computed(message, said, running)
+            run, answer = self._computed(message, transcript, running)
         except (DealtMaterialDamaged, *_ENVIRONMENT):
             raise
         except Exception:  # noqa: BLE001 -- whatever it is, it may depend on what was opened
-            raise self._books.end(number) from None
+            raise self._state.end(number) from None
         self._keep(run.place, answer)
         reply = self.party.costs.sent(answer.payload)
-        after = said.after(sha256(request), sha256(reply))
-        self._books.keep_step(number, message.payload, after)
+        after = transcript.after(sha256(request), sha256(reply))
+        self._state.keep_step(number, message.payload, after)
         self._running = _Running(number, after, run)
         return reply
 
     def _computed(
-        self, message: StepRequest, said: Transcript, running: "_Running | None"
+        self, message: StepRequest, transcript: Transcript, running: "_Running | None"
     ) -> tuple[CspRound, CspAnswer]:
         """The next answer of the program under way or, if that is not in this process, of the same run again."""
         number = message.round_number
-        if said.step == 0:
+        if transcript.step == 0:
             run = self._program(number, message.payload)
             return run, run.begin()
-        if running is None or (running.number, running.said) != (number, said):
-            run = self._again(number, said.step)
+        if running is None or (running.number, running.transcript) != (number, transcript):
+            run = self._again(number, transcript.step)
         else:
             run = running.run
         return run, run.answer(message.payload)
 
     def _again(self, number: int, steps: int) -> CspRound:
-        payloads = self._books.heard(number, steps)
+        payloads = self._state.payloads(number, steps)
         run = self._program(number, next(payloads))
         run.begin()
         for payload in payloads:
@@ -301,7 +301,7 @@ class SharesCsp:
     def _program(self, number: int, manifest: bytes) -> CspRound:
         parsed = RoundManifest.from_bytes(manifest, self._shape.limits())
         inputs = CspInputs(
-            self._books.seed(number),
+            self._state.seed(number),
             lambda: self._dealt(number),
             self._previous_sum,
             self.roster.reading,
@@ -316,7 +316,7 @@ class SharesCsp:
 
     def _previous_sum(self) -> bytes | None:
         """CSP's share of the last sum, made again from what was sealed to it."""
-        last = self._books.last()
+        last = self._state.last()
         if last is None:
             return None
         if self._last_sum is None or self._last_sum[0] != last.number:
@@ -325,8 +325,8 @@ class SharesCsp:
 
     def _sum_again(self, number: int) -> bytes:
         limits = self._shape.limits()
-        manifest = RoundManifest.from_bytes(next(self._books.heard(number, 1)), limits)
-        record = RoundRecord.from_bytes(self._books.record(number) or b"", limits)
+        manifest = RoundManifest.from_bytes(next(self._state.payloads(number, 1)), limits)
+        record = RoundRecord.from_bytes(self._state.record(number) or b"", limits)
         seeds = open_seals(manifest, self._keys.sealing)
         return sum_of(self._shape, manifest.place, {who: seeds[who] for who in record.accepted}).sums
 
@@ -338,13 +338,13 @@ class SharesCsp:
         """
         number, base = place.number, place.base
         if answer.rewards or answer.record:
-            self._books.spend(number, base)
+            self._state.spend(number, base)
         if answer.record:
-            self._books.keep_opened(SumOpened(number, base, sha256(answer.record)), answer.record)
+            self._state.keep_opened(SumOpened(number, base, sha256(answer.record)), answer.record)
         for who, kept in answer.rewards.items():
-            self._books.keep_reward(number, who, kept)
+            self._state.keep_reward(number, who, kept)
         if answer.is_void:
-            self._books.abort(number)
+            self._state.abort(number)
 
     def _claims(self) -> claims.ClaimsCsp:
         task, limits = self._shape.spec.name, self._shape.limits()
@@ -356,5 +356,5 @@ class _Running:
     """A program in this process: whose round, and what was said when it gave its last answer."""
 
     number: int
-    said: Transcript
+    transcript: Transcript
     run: CspRound

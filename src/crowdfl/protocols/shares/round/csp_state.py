@@ -28,7 +28,7 @@ class SumOpened(Message, kind=62):
     record: bytes
 
 
-class CspBooks:
+class CspState:
     """One task's records, in a memory that may be another one at each request."""
 
     def __init__(self, task: str, memory: CspMemory) -> None:
@@ -44,12 +44,12 @@ class CspBooks:
         if self._memory.restored:
             raise RoundEnded(_RESTORED.format(number))
 
-    def said(self, number: int) -> Transcript | None:
+    def transcript(self, number: int) -> Transcript | None:
         """What was said in a round so far; None before its manifest."""
         kept = self._memory.get("said", number)
         return None if kept is None else Transcript.from_bytes(kept)
 
-    def heard(self, number: int, steps: int) -> Iterator[bytes]:
+    def payloads(self, number: int, steps: int) -> Iterator[bytes]:
         """SP's payloads, from the manifest on."""
         for step in range(1, steps + 1):
             payload = self._memory.get(f"heard {step}", number)
@@ -63,9 +63,9 @@ class CspBooks:
         if self._memory.reserve(f"asked {step}", name, number) != name:
             raise OutOfTurn(f"step {step} of round {number} was asked for with other contents")
 
-    def keep_step(self, number: int, payload: bytes, said: Transcript) -> None:
-        self._memory.keep(f"heard {said.step}", payload, number)
-        self._memory.keep("said", said.to_bytes(), number)
+    def keep_step(self, number: int, payload: bytes, transcript: Transcript) -> None:
+        self._memory.keep(f"heard {transcript.step}", payload, number)
+        self._memory.keep("said", transcript.to_bytes(), number)
 
     def seed(self, number: int) -> bytes:
         """All of CSP's coins of a round come from this one: drawn once."""
@@ -98,8 +98,8 @@ class CspBooks:
 
     def _forget(self, number: int) -> None:
         """What SP said in a round that is over, but for the manifest, which the next round's `gate` may need."""
-        said = self.said(number)
-        for step in range(2, said.step + 1 if said is not None else 0):
+        transcript = self.transcript(number)
+        for step in range(2, transcript.step + 1 if transcript is not None else 0):
             self._memory.keep(f"heard {step}", b"", number)
 
     def check_base(self, manifest: RoundManifest) -> None:
