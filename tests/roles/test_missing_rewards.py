@@ -9,42 +9,30 @@ from crowdfl.errors import NotAuthenticated, NotReady, RewardOutOfRange, Service
 from crowdfl.retry import no_jitter
 from crowdfl.roles.participant.agent import Agent
 from crowdfl.roles.sp.rounds import rewards_name
-from tests.hosts import Desk
+from tests.hosts import Desk, heard
 from tests.roles.test_agent import Trainer
 
-BUDGET = 36_000_000
 train = Trainer().train
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     """Round 1 rewarded, round 2 open, and nobody has read anything yet."""
-    desk = Desk(tmp_path)
-    desk.invite(3)
-    desk.requester.fund(desk.task, 2 * BUDGET, "all")
-    desk.run()
+    desk = Desk.funded(tmp_path, 3)
     for person in desk.crowd:
         person.step(train)
     desk.run()
-    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["rewarded", "open"]
+    assert desk.states() == ["rewarded", "open"]
     return desk
 
 
-def heard(person) -> list:
-    """What a participant is told from now on."""
-    said: list = []
-    person.on_event = lambda what, details: said.append((what, dict(details)))
-    return said
-
-
 def finish(desk: Desk) -> None:
-    """The second round, and the end."""
     for person in desk.crowd:
         person.step(train)
     desk.run()
     for person in desk.crowd:
         person.step(train)
-    assert desk.sp.status(desk.task)["state"] == "finished"
+    assert desk.state == "finished"
 
 
 def lose(desk: Desk) -> bytes:
@@ -70,7 +58,6 @@ def test_a_missing_reward_keeps_nobody_from_the_next_round(desk: Desk):
 @pytest.mark.parametrize("damage", [b"00", b"43464c"])
 @pytest.mark.second
 def test_a_damaged_reward_keeps_nobody_from_the_next_round(desk: Desk, damage: bytes):
-    """The others' of the same file are read as ever."""
     person, other = desk.crowd[:2]
     envelopes = json.loads(lose(desk)) | {person.keys.who: damage.decode()}
     desk.sp.blobs.put(rewards_name(desk.task, 1), json.dumps(envelopes).encode())
@@ -108,7 +95,6 @@ def test_a_platform_that_fails_at_one_reward_alone_keeps_nobody_from_the_rest(de
 
 @pytest.mark.second
 def test_whoever_does_not_want_to_wait_claims_the_rest(desk: Desk):
-    """At once."""
     lose(desk)
     finish(desk)
     assert desk.crowd[0].claim(without_missing=True) == desk.crowd[0].rewards()[2] > 0

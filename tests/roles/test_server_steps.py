@@ -5,7 +5,7 @@ import pytest
 
 from crowdfl.learning.oracle import PlainStep
 from crowdfl.simulation.local_host import LocalFederation, Update
-from tests.hosts import ONE, Desk
+from tests.hosts import ONE, Desk, heard
 
 SHARES = {"profile": "shares", "lanes": 128, "max_norm": 2.0, "sigma": None, "min_participants": 3, "check": "none"}
 STEPS = {
@@ -17,13 +17,6 @@ both = pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
 
 def moved_by(distance):
     return lambda arrays, _settings, _number: ([array + distance for array in arrays], 5)
-
-
-def heard(person):
-    """What the participant is told from now on."""
-    said = []
-    person.on_event = lambda what, details: said.append((what, dict(details)))
-    return said
 
 
 def play_round(desk, number, people, *, enough=True):

@@ -74,7 +74,6 @@ class _Side(KeyedSide):
         self.enrolled: dict[str, Identity] = {}
 
     def enrol(self, identity: Identity) -> None:
-        """Take note."""
         self.enrolled[identity.who] = identity
 
 
@@ -84,7 +83,6 @@ class ClearSp(_Side, KeyedSp):
     averages_first = False
 
     def open_round(self, round_number: int) -> None:
-        """Nothing in it yet."""
         self.number = round_number
         self._uploads: dict[str, dict[str, Any]] = {}
         self._total = 0
@@ -94,22 +92,18 @@ class ClearSp(_Side, KeyedSp):
         self._rewards: dict[str, bytes] = {}
 
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
-        """As made durable before."""
         self._seeds, self._keep = dict(known), keep
 
     def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
         """They are small."""
 
     def upload_bytes(self) -> int:
-        """The most that an upload takes."""
         return 1000
 
     def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
-        """Refuse what is no upload."""
         return [_refusal(upload) for _, upload in uploads]
 
     def add(self, who: str, upload: bytes) -> None:
-        """Once."""
         refusal = _refusal(upload)
         if refusal is not None:
             raise refusal
@@ -120,12 +114,10 @@ class ClearSp(_Side, KeyedSp):
             raise AlreadyCounted(who)
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
-        """One after the other."""
         for who, upload in uploads.items():
             self.add(who, upload)
 
     def check(self) -> None:
-        """Enough of them."""
         if len(self._uploads) < self.about.settings.min_participants:
             raise TooFewParticipants(str(len(self._uploads)))
 
@@ -159,18 +151,15 @@ class ClearSp(_Side, KeyedSp):
         return self._rewards
 
     def claimant(self, claim: bytes) -> str:
-        """Whose it is."""
         return str(json.loads(claim)["who"])
 
     def check_claim(self, claim: bytes) -> str:
-        """Whose it is."""
         who = str(json.loads(claim)["who"])
         if who not in self.enrolled:
             raise ClaimRefused(who)
         return who
 
     def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]:
-        """What CSP attests, by round."""
         return {int(number): amount for number, amount in json.loads(attestation)["amounts"].items()}
 
     def _sum(self) -> str:
@@ -196,11 +185,9 @@ class ClearCsp(_Side, KeyedCsp):
         self._memory: CspMemory = InProcessMemory()
 
     def remember(self, memory: CspMemory) -> None:
-        """There, from now on."""
         self._memory = memory
 
     def answer(self, request: bytes) -> bytes:
-        """By kind."""
         body = json.loads(request)
         answers = {"open": self._open, "nonce": self._nonce, "reward": self._reward, "claim": self._claim}
         return _pack(salt=secrets.token_hex(8), **answers[body["kind"]](body))
@@ -234,8 +221,6 @@ class ClearCsp(_Side, KeyedCsp):
 
 
 class ClearReader(_Side, KeyedReader):
-    """A participant or the requester."""
-
     clipped = 0
 
     def __init__(self, about: TaskSpec, tools: Tools, who: str) -> None:
@@ -248,16 +233,13 @@ class ClearReader(_Side, KeyedReader):
         return _pack(weight=int(weights[0]), samples=samples, salt=secrets.token_hex(8))
 
     def read(self, publication: bytes, round_number: int) -> Average:
-        """The sum, in every place."""
         return Average(np.full(self.about.parameters, float(json.loads(publication)["total"])), None)
 
     def open_reward(self, envelope: bytes, round_number: int) -> int:
-        """Millionths."""
         self._earned[round_number] = int(json.loads(envelope)["amount"])
         return self._earned[round_number]
 
     def claim(self) -> bytes:
-        """Everything opened so far."""
         return _pack(kind="claim", who=self.who, amounts=self._earned)
 
 
@@ -273,29 +255,23 @@ class ClearProfile(KeyedProfile):
         """Everything fits."""
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
-        """A kilobyte a round."""
         return 1024 * (rounds + 1)
 
     def deal(self, about: TaskSpec, *, insecure_test_key: bool) -> Dealing:
-        """Bundles that differ."""
         return Dealing(_key().fingerprint, b"sp", b"csp", b"requester", b"participant")
 
     def sp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> ClearSp:
-        """SP's."""
         side = ClearSp(about, tools, "SP")
         side.open_round(1)
         return side
 
     def csp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> ClearCsp:
-        """CSP's."""
         return ClearCsp(about, tools, self.observer)
 
     def requester(self, about: TaskSpec, bundle: bytes, tools: Tools) -> ClearReader:
-        """The requester's."""
         return ClearReader(about, tools, "requester")
 
     def participant(self, about: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> ClearReader:
-        """A participant's."""
         return ClearReader(about, tools, keys.who)
 
 

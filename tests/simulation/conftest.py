@@ -13,7 +13,6 @@ from tests.simulation.clear import ClearProfile
 
 @pytest.fixture(autouse=True, scope="module")
 def clear_profile() -> Iterator[None]:
-    """Registered under its name."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PROFILES, ClearProfile.name, ClearProfile())
         patch.setattr(os, "fsync", lambda _descriptor: None)

@@ -27,7 +27,6 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def everyone(world: World, *people: int) -> None:
-    """All four, or these, upload."""
     for person in people or world.people:
         world.upload(person)
 

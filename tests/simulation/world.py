@@ -89,7 +89,6 @@ class World:
     # Servers and their lives.
 
     def close(self) -> None:
-        """Let the files go."""
         self.disk.close()
 
     def _new_csp(self) -> Csp:
@@ -107,7 +106,6 @@ class World:
         return self.host.new_sp(options, FragileDisk(self.disk, life, str(which)))
 
     def _hand_over(self, payment: StoredPayment) -> None:
-        """The bank."""
         self.hooked.append((payment.who, payment.amount))
 
     def on_sp(self, which: int, act: Callable[[Sp], Any]) -> Any:
@@ -131,7 +129,6 @@ class World:
         self.task = self.sps[0].create_task(text, self.created.appointment, INITIAL)
 
     def join(self, number: int, which: int = 0) -> None:
-        """Enrol, or again."""
         keys = _keys(number)
         invitation = Invitation(self.task, str(number), 1e9).sign(_signing("requester"))
         enrolled = enrol(self.kgc, self.task, invitation, keys, self.host.signing.public)
@@ -142,7 +139,6 @@ class World:
         self.on_sp(which, lambda sp: sp.enrol(self.task, enrolled.certificate))
 
     def leave(self, number: int) -> None:
-        """Leave."""
         self.on_sp(0, lambda sp: sp.leave(self.task, _keys(number).who))
 
     def upload(self, number: int, *, other: bool = False, samples: int = 3, which: int = 0, back: int = 0) -> None:
@@ -182,7 +178,6 @@ class World:
         self.upload(number, which=which)
 
     def order(self, action: str, which: int = 0) -> None:
-        """The requester's."""
         order = Order(self.task, action, self.clock.now()).sign(_signing("requester"))
         self.on_sp(which, lambda sp: sp.order(self.task, order))
 
@@ -191,11 +186,9 @@ class World:
         self.on_sp(0, lambda sp: sp.deposit(self.task, name, amount))
 
     def confirm(self, name: str, amount: int, which: int = 0) -> None:
-        """The operator's."""
         self.on_sp(which, lambda sp: sp.confirm_deposit(self.task, name, amount))
 
     def reject(self, name: str, which: int = 0) -> None:
-        """The operator's."""
         self.on_sp(which, lambda sp: sp.reject_deposit(self.task, name))
 
     def resolve(self) -> None:
@@ -205,7 +198,6 @@ class World:
             resolve_payment(self.host.sp.ports, self.task, payment.who, "paid" if known else "again")
 
     def claim(self, number: int, which: int = 0) -> None:
-        """Open what there is, claim it."""
         if number not in self.people:
             return
         person, who = self.people[number], _keys(number).who
@@ -228,7 +220,6 @@ class World:
         return bool(self.on_sp(which, lambda sp: sp.payments.run_one())) or moved
 
     def run(self, which: int = 0) -> None:
-        """Until it comes to rest."""
         for _ in range(100):
             if not self.tick(which):
                 return
@@ -242,7 +233,6 @@ class World:
         return Ledger(self.truth.movements(self.task))
 
     def check(self) -> None:
-        """At any moment."""
         truth = self.truth
         with truth.transaction():
             self._check_money(self.ledger(), truth.task(self.task).state)
@@ -343,16 +333,13 @@ class World:
             assert paid == amount or (csp_is_gone and paid == 0), f"{who} earned {amount} and was paid {paid}"
 
     def uploads_on_disk(self, number: int) -> list[str]:
-        """Files, unfinished ones included."""
         folder = self.blobs.folder / self.task / f"rounds/{number}/uploads"
         return sorted(path.name for path in folder.glob("*")) if folder.exists() else []
 
     def states(self) -> list[str]:
-        """Of the rounds, in order."""
         return [str(round_.state) for round_ in self._rounds()]
 
     def task_state(self) -> str:
-        """Of the task."""
         return self.truth.task(self.task).state
 
     def _explain(self, number: int, state: RoundState, ledger: Ledger, earned: dict[str, int]) -> None:
