@@ -119,7 +119,7 @@ class Desk(LocalHost):
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder, self.settings = folder, TaskSettings.of(**(SMALL_TASK | settings))
-        super().__init__(test_tools(), disk=FileDisk(folder), clock=ManualClock(1000.0))
+        super().__init__(test_tools(), disk=FileDisk(folder, durable=False), clock=ManualClock(1000.0))
         self.initial = INITIAL_MODEL
         self.task = self.create(small_definition(self.settings), self.initial)
 

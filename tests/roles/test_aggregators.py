@@ -2,8 +2,8 @@
 
 import pytest
 
-from crowdfl.protocols.hardened.profile import HardenedSp
 from crowdfl.roles.sp import uploads as aggregators
+from tests.clear import ClearSp
 from tests.hosts import Desk
 
 
@@ -15,14 +15,14 @@ def test_uploads_are_counted_in_groups_of_bounded_size(tmp_path, monkeypatch, mo
     """By number and by bytes; an upload beyond the bound goes in alone."""
     desk = Desk.funded(tmp_path, 4)
     seen = []
-    whole = HardenedSp.add_all
+    whole = ClearSp.add_all
 
     def noted(side, uploads, *, validated):
         assert validated
         seen.append(len(uploads))
         whole(side, uploads, validated=validated)
 
-    monkeypatch.setattr(HardenedSp, "add_all", noted)
+    monkeypatch.setattr(ClearSp, "add_all", noted)
     monkeypatch.setattr(aggregators, "_GROUP", most)
     monkeypatch.setattr(aggregators, "_GROUP_BYTES", int(uploads_of_bytes * desk.sp.upload_limit(desk.task)))
     desk.upload()

@@ -56,6 +56,7 @@ def state_of(desk: Desk, number: int) -> str:
     return {entry["number"]: entry["state"] for entry in desk.sp.status(desk.task)["rounds"]}[number]
 
 
+@pytest.mark.hardened
 def test_a_campaign_delivers_the_model_and_pays_everyone(desk):
     """Two rounds: the model is the plain average of the plain training, rewards are paid, and the books close."""
     expected = [array.copy() for array in desk.initial]
@@ -81,6 +82,7 @@ def test_a_campaign_delivers_the_model_and_pays_everyone(desk):
 
 
 @pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.hardened
 def test_both_servers_take_powers_in_constant_time_if_asked(desk, monkeypatch, constant):
     """Every one of them by a share, in averages and in rewards."""
     asked = set()

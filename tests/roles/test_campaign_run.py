@@ -68,7 +68,8 @@ def test_a_campaign_runs_from_the_task_to_the_model_and_the_bill(tmp_path):
     assert bill["paid_in"] == bill["rewards"] + bill["returned"] == 72_000_000
     ((task, arrays),) = crowd.saved
     assert task == crowd.desk.task
-    assert all(np.allclose(array, 2.0, atol=0.01) for array in arrays)  # 1 more, then 2 more, clipped at 2
+    for array, start in zip(arrays, crowd.desk.initial, strict=True):
+        assert np.allclose(array, start + 3.0)  # 1 more, then 2 more
     # Run again after its end: the task cannot be made again, but its model can be fetched, and nothing is paid twice.
     again = crowd.run(crowd.take_part)
     assert list(again) == ["created", "invited", "fetched", "report"]

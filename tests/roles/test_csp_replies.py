@@ -12,6 +12,8 @@ from crowdfl.protocols.messages import Message
 from crowdfl.roles.sp.csp_link import replies_folder
 from tests.hosts import Desk
 
+pytestmark = pytest.mark.hardened
+
 
 class Away:
     """CSP that notes what it is asked, and is away when the distances are asked for, as often as the test says."""

@@ -30,10 +30,6 @@ class WatchedDesk(Desk):
         if event != "average published":
             self.alerts.append((event, fields))
 
-    def upload(self, people: list[Participant] | None = None) -> None:
-        for person in self.crowd if people is None else people:
-            person.step(lambda arrays, _settings, _round=0: (arrays, 5))
-
     def damage(self, person: Participant, how: str) -> bytes:
         """What was in the file of its upload to round one."""
         entry = self.sp.store.upload(self.task, 1, person.keys.who)
@@ -44,9 +40,6 @@ class WatchedDesk(Desk):
         if how != "missing":
             file.write_bytes(whole[:-width] + (bytes(width) if how == "altered" else b""))  # zero is not a unit
         return whole
-
-    def states(self) -> list[str]:
-        return [entry["state"] for entry in self.sp.status(self.task)["rounds"]]
 
 
 @pytest.mark.parametrize("how", DAMAGES)
@@ -116,7 +109,7 @@ def test_a_closed_round_with_too_few_left_is_given_up(tmp_path):
 @pytest.mark.parametrize("again", [False, True])
 def test_what_another_process_has_dropped_is_not_averaged(tmp_path, again):
     """This one had added it up ahead of time; its owner may even have sent other bytes since."""
-    desk = Desk.funded(tmp_path, 5, budget=None, lanes=0, key_bits=512)
+    desk = Desk.funded(tmp_path, 5, profile="hardened", budget=None, lanes=0, key_bits=512)
     honest_uploads(desk, 1, [[0.1 * i] * 8 for i in range(1, 5)], [5] * 4)
     other, who = desk.new_sp(), desk.crowd[0].keys.who
     assert other.aggregators.add_new(desk.task, 1) == 4

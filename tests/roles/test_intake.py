@@ -30,6 +30,7 @@ def arrivals(desk: Desk) -> list[PendingUpload]:
     return [PendingUpload.of(person.keys.who, person.side.encrypt_update(np.zeros(8), 5, 1)) for person in desk.crowd]
 
 
+@pytest.mark.hardened
 def test_one_group_of_every_kind(desk):
     """New ones, the same again, another's bytes, bad bytes, a stranger: each has its own outcome, in order."""
     a, b, c, d, e = arrivals(desk)

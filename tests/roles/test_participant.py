@@ -57,6 +57,7 @@ def desk(tmp_path: Path) -> Desk:
     return desk
 
 
+@pytest.mark.hardened
 def test_an_upload_takes_its_randomizers_from_the_stock(desk):
     """Filled while nothing is open, and empty after one upload, which SP takes."""
     pool, person = stocked(desk, 0), desk.crowd[0]
@@ -69,6 +70,7 @@ def test_an_upload_takes_its_randomizers_from_the_stock(desk):
     assert len(desk.sp.store.uploads(desk.task, 1)) == 1
 
 
+@pytest.mark.hardened
 def test_without_enough_in_stock_they_are_made_on_the_spot(desk):
     """A phone that had no idle moment still takes part, and what little was there stays for later."""
     pool, person = stocked(desk, 0), desk.crowd[0]
@@ -81,6 +83,7 @@ def test_without_enough_in_stock_they_are_made_on_the_spot(desk):
     assert len(desk.sp.store.uploads(desk.task, 1)) == 1
 
 
+@pytest.mark.hardened
 def test_no_randomizer_is_used_again_after_a_crash(desk, monkeypatch):
     """Killed after encrypting and before the upload is durable: the next try takes others."""
     pool, person = stocked(desk, 0), desk.crowd[0]
@@ -107,6 +110,7 @@ def test_no_randomizer_is_used_again_after_a_crash(desk, monkeypatch):
     assert not first & second
 
 
+@pytest.mark.hardened
 def test_nothing_is_stocked_for_a_round_that_will_not_come(desk):
     pool, person = stocked(desk, 0), desk.crowd[0]
     person.blobs.put(f"rounds/{desk.settings.rounds}/receipt", b"done")

@@ -67,6 +67,7 @@ def ended_round(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         desk.run()
 
 
+@pytest.mark.hardened
 def test_a_round_that_csp_has_ended_is_given_up_at_once(desk: Desk, monkeypatch):
     """Nothing is retried, its money is back in escrow, nobody gets its average, and the next round opens."""
     ended_round(desk, monkeypatch)
@@ -78,6 +79,7 @@ def test_a_round_that_csp_has_ended_is_given_up_at_once(desk: Desk, monkeypatch)
             desk.sp.publication(desk.task, 1, who)
 
 
+@pytest.mark.hardened
 def test_a_round_that_has_ended_stays_so_after_a_restart(desk: Desk, monkeypatch):
     """Else every restart would be worth one more bit to an SP that deviates."""
     asked: list[bytes] = []

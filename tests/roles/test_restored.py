@@ -61,7 +61,6 @@ def play(desk: Desk) -> None:
     desk.run()
 
 
-@pytest.mark.second
 def test_phones_send_again_what_sp_has_lost(desk: Desk):
     """The same bytes, by themselves, while the round is open; everyone is averaged and paid once."""
     first, *others = desk.crowd
@@ -139,7 +138,7 @@ def test_someone_who_joined_after_the_backup_is_enrolled_again(desk: Desk):
     assert [upload.who for upload in desk.sp.store.uploads(desk.task, 1)] == [late.keys.who]
 
 
-@pytest.mark.second
+@pytest.mark.hardened
 def test_a_round_that_csp_had_answered_before_is_given_up_at_once(desk: Desk):
     """SP masks with fresh seeds, CSP refuses: no second answer, no day of waiting, and the next round goes on."""
     backup = Backup(desk, "sp")
@@ -164,7 +163,6 @@ def test_a_round_that_csp_had_answered_before_is_given_up_at_once(desk: Desk):
     assert -sum(balances.values()) == 0
 
 
-@pytest.mark.second
 def test_a_round_that_csp_was_asked_about_is_never_asked_about_again(desk: Desk):
     """Backed up while its rewards were computed: a CSP that deviates would answer otherwise, under the same masks."""
     backups: list[Backup] = []
@@ -231,7 +229,6 @@ def paying(desk: Desk, bank: list[StoredPayment]) -> None:
     desk.sp = desk.new_sp()
 
 
-@pytest.mark.second
 def test_no_payment_of_a_backup_runs_by_itself(desk: Desk):
     """Pending in the backup, paid since: the bank is asked once. The operator resolves it, and may release the task."""
     bank: list[StoredPayment] = []
@@ -251,7 +248,6 @@ def test_no_payment_of_a_backup_runs_by_itself(desk: Desk):
     assert len(bank) == 1
 
 
-@pytest.mark.second
 def test_a_claim_that_sp_has_forgotten_is_made_again_and_paid_once(desk: Desk):
     """Claimed and paid after the backup: the phone sends the same claim, and the operator decides, by the same key."""
     bank: list[StoredPayment] = []
@@ -276,7 +272,7 @@ def test_a_claim_that_sp_has_forgotten_is_made_again_and_paid_once(desk: Desk):
     assert [one.who for one in bank] == [desk.crowd[0].keys.who, desk.crowd[1].keys.who]
 
 
-@pytest.mark.second
+@pytest.mark.hardened
 def test_a_claim_of_a_round_that_sp_has_lost_is_paid_for_the_rest(desk: Desk):
     """Attested before the disaster, it cannot be made anew: the lost round pays nothing, and the phone names it."""
     play(desk)
@@ -292,7 +288,6 @@ def test_a_claim_of_a_round_that_sp_has_lost_is_paid_for_the_rest(desk: Desk):
     assert said == [("paid", {"millionths": person.rewards()[1], "missing": {2: person.rewards()[2]}})]
 
 
-@pytest.mark.second
 def test_a_claim_again_after_the_deadline_tells_what_was_paid(desk: Desk):
     ended(desk)
     paid = desk.crowd[0].claim()
@@ -304,7 +299,7 @@ def test_a_claim_again_after_the_deadline_tells_what_was_paid(desk: Desk):
         desk.crowd[1].claim()
 
 
-@pytest.mark.second
+@pytest.mark.hardened
 def test_a_restored_csp_answers_no_step_a_second_time(desk: Desk):
     """Restored to before a round's steps: the very same request, or another one, gets no answer; the round is void."""
     backup = Backup(desk, "csp")
@@ -324,7 +319,7 @@ def test_a_restored_csp_answers_no_step_a_second_time(desk: Desk):
     assert desk.state == "finished"  # without a model, which nobody can open any more
 
 
-@pytest.mark.second
+@pytest.mark.hardened
 def test_without_the_mark_a_csp_would_answer_again(desk: Desk):
     """What the mark is for: another nonce for the same round would let SP choose."""
     backup = Backup(desk, "csp")
@@ -338,7 +333,7 @@ def test_without_the_mark_a_csp_would_answer_again(desk: Desk):
     assert desk.csp.answer(desk.task, shown[0]) != first
 
 
-@pytest.mark.second
+@pytest.mark.hardened
 def test_rewards_that_a_restored_csp_still_holds_stay_claimable(desk: Desk):
     """It lost the second round: after a wait the claim leaves out the newest, says so, and is paid for the rest."""
     play(desk)

@@ -57,7 +57,7 @@ class _UnheardDesk(Desk):
 
 def test_csp_answers_nothing_that_a_copy_of_its_share_could_be_asked_again(tmp_path: Path):
     """Nothing before KGC has destroyed its copy; after that, a CSP from before the task cannot fetch the share."""
-    desk = _UnheardDesk(tmp_path / "desk", budget=None, lanes=0, key_bits=512)
+    desk = _UnheardDesk(tmp_path / "desk", profile="hardened", budget=None, lanes=0, key_bits=512)
     desk.invite(4)
     desk.run()
     models = [[i * 0.1 + 0.01 * j for j in range(8)] for i in range(1, 5)]
@@ -93,7 +93,6 @@ def desk(tmp_path: Path) -> Desk:
     return Desk.funded(tmp_path / "desk", 3)
 
 
-@pytest.mark.second
 def test_what_the_bank_has_paid_is_not_paid_again_when_it_is_claimed_again(desk: Desk):
     """Claimed and paid after the backup, named by participant or key: booked as paid, and no program runs."""
     bank: list[StoredPayment] = []
@@ -126,7 +125,6 @@ def test_what_the_bank_has_paid_is_not_paid_again_when_it_is_claimed_again(desk:
     assert [payment.who for payment in bank] == [person.keys.who for person in desk.crowd]
 
 
-@pytest.mark.second
 def test_a_claim_is_not_made_smaller_on_sp_s_word(desk: Desk):
     """SP says that CSP refuses it: the whole claim is kept, the person told, and the same claim sent again."""
     ended(desk)
@@ -153,7 +151,6 @@ def test_a_claim_is_not_made_smaller_on_sp_s_word(desk: Desk):
     assert sorted(person.rewards()) == [1, 2]
 
 
-@pytest.mark.second
 def test_a_receipt_counts_although_sp_says_to_have_lost_the_upload(tmp_path: Path):
     """And then that it is too late: the reward that CSP made is still read, waited for and claimed."""
     desk = Desk.funded(tmp_path / "desk", 3, rounds=1)

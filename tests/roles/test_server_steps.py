@@ -34,7 +34,6 @@ def states_in(said):
     return {details["round"]: details["state"] for what, details in said if what == "read"}
 
 
-@pytest.mark.second
 @both
 def test_everyone_holds_the_same_state_round_by_round(tmp_path, step):
     """One restarts in every round, one misses two, one joins late; round 2 is given up; the requester reads at the end."""

@@ -36,7 +36,6 @@ def play_round(desk, number):
     return str(desk.sp.store.round(desk.task, number).state)
 
 
-@pytest.mark.second
 def test_a_campaign_ends_with_a_model_and_paid_claims(desk, monkeypatch):
     """Within the exchanges that a round may take, none of them about people whom CSP knows."""
     asked, answer, enrol = Counter[str](), Csp.answer, Csp.enrol
@@ -56,7 +55,6 @@ def test_a_campaign_ends_with_a_model_and_paid_claims(desk, monkeypatch):
         np.testing.assert_allclose(found, initial + 0.2, atol=0.05)
 
 
-@pytest.mark.second
 def test_restarted_between_any_two_steps_a_round_goes_on(desk):
     for number in (1, 2):
         while desk.sp.tick():
@@ -70,7 +68,6 @@ def test_restarted_between_any_two_steps_a_round_goes_on(desk):
     assert desk.requester.model(desk.task)
 
 
-@pytest.mark.second
 def test_whoever_joins_late_takes_part_from_the_same_model(desk):
     assert play_round(desk, 1) == "rewarded"
     (late,) = desk.invite(1)[4:]
@@ -81,7 +78,6 @@ def test_whoever_joins_late_takes_part_from_the_same_model(desk):
     assert late.rewards().keys() == {2}
 
 
-@pytest.mark.second
 def test_a_restored_csp_answers_no_round(desk):
     """What was dealt before the backup may have been used since."""
     assert play_round(desk, 1) == "rewarded"

@@ -8,7 +8,7 @@ import pytest
 
 from crowdfl.documents.signed import Definition
 from crowdfl.protocols.registry import PROFILES
-from tests.simulation.clear import ClearProfile
+from tests.clear import ClearProfile
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -23,8 +23,8 @@ from crowdfl.roles.sp.ledger import REQUESTER, Ledger, participant_account
 from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import Disk, LocalHost, MemoryDisk
+from tests.clear import ClearCsp, ClearProfile
 from tests.hosts import INITIAL_MODEL, FileDisk, small_definition, test_tools
-from tests.simulation.clear import ClearCsp, ClearProfile
 
 PEOPLE = 4
 BUDGET = 9_000_000

@@ -28,8 +28,8 @@ from crowdfl.roles.sp.platform import Sp
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl.simulation.local_host import LocalHost
 from crowdfl.storage.sql import SqlStore
+from tests.clear import ClearProfile, packed_upload
 from tests.hosts import FileDisk, test_tools
-from tests.simulation.clear import ClearProfile
 from tests.simulation.faults import Crash, FragileDisk, Life, Wire
 
 __all__ = ["World", "closing", "meanwhile"]
@@ -150,7 +150,9 @@ class World:
         tried = self.uploads.setdefault((number, round_number), [])
         if other or not tried:
             self._catch_up(self.people[number], round_number)
-            tried.append(self.people[number].encrypt_update(np.array([float(number + 1)]), samples, round_number))
+            weights = np.array([float(number + 1)])
+            honest = self.people[number].encrypt_update
+            tried.append(honest(weights, samples, round_number) if samples else packed_upload(weights, 0))
             self._made[hashlib.sha256(tried[-1]).hexdigest()] = tried[-1]
         who = _keys(number).who
         receipt = self.on_sp(which, lambda sp: sp.upload(self.task, round_number, who, tried[-1]))
@@ -287,9 +289,8 @@ class World:
             counted = [json.loads(self._made[digest]) for digest in digests.values()]
             published = json.loads(bytes_)
             assert published["people"] == sorted(digests), "the average is not of those who uploaded"
-            assert published["total"] == sum(upload["weight"] * upload["samples"] for upload in counted), (
-                "not their sum"
-            )
+            total = sum(upload["weights"][0] * upload["samples"] for upload in counted)
+            assert published["totals"] == [total], "not their sum"
 
     # The end.
 
