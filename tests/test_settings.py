@@ -105,7 +105,6 @@ def test_names_that_other_parts_define_are_theirs():
 
 
 def test_paths_are_those_of_the_files_folder(tmp_path):
-    """Also inside tables; an absolute one stays."""
     path = tmp_path / "settings.toml"
     path.write_text(f'ca = "ca.pem"\n{SP}')
     found = read_service(SpSettings, path)
@@ -164,7 +163,6 @@ def test_a_task_file_is_refused_by_its_section():
 
 
 def test_a_file_that_is_not_toml_is_named(tmp_path):
-    """Also one whose number nobody can hold."""
     path = tmp_path / "settings.toml"
     for text in ("host = [", "port = " + "9" * 5000, "a = " + "[" * 5000):
         path.write_text(text)

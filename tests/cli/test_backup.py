@@ -93,7 +93,6 @@ def test_payments_that_sp_forgot_are_recorded_by_key_or_participant(made: Path, 
 def test_a_restored_csp_is_sealed_unless_it_has_not_run_since(
     options: tuple[str, ...], sealed: bool, made: Path, tmp_path: Path
 ):
-    """Which steps it has answered since, nobody knows."""
     call("backup", made / "csp/settings.toml", tmp_path / "csp.backup")
     assert call("restore", tmp_path / "csp.backup", tmp_path / "again", *options).code == 0
     store = opened(tmp_path / "again")
@@ -123,7 +122,6 @@ def test_what_cannot_be_done_is_named_and_changes_nothing(made: Path, tmp_path: 
 
 
 def test_the_passphrase_stays_out_and_the_operator_is_told(made: Path, tmp_path: Path):
-    """And so does what the settings name elsewhere."""
     settings = made / "csp/settings.toml"
     text = settings.read_text()
     (made / "csp/passphrase").write_text("secret words")

@@ -124,14 +124,12 @@ def test_a_missing_service_setting_is_named(workspace, name):
 
 
 def test_a_table_must_be_one(tmp_path):
-    """`kgc = ...` where `[kgc]` belongs."""
     path = tmp_path / "settings.toml"
     path.write_text('host = "a"\nport = 1\nkgc = "https://a"\n')
     refused(call("sp", "token", "list", path), "SettingsError", "a table, [kgc]")
 
 
 def test_good_service_settings_arrive(workspace):
-    """Each kind of value, at its place."""
     path = workspace / "sp/settings.toml"
     for line in ('listen = "0.0.0.0"', "csp_patience = 60", "tick_seconds = 0.5", 'on_paid = ["/bin/pay", "x"]'):
         with_line(path, "", line)
@@ -259,7 +257,6 @@ def books(workspace):
 
 
 def test_payouts_as_json_and_csv(books, tmp_path):
-    """The same rows, printed or written."""
     (row,) = json.loads(call("sp", "payouts", books, "--json").out)
     assert (row["participant"], row["amount"], row["attempts"]) == ("somebody", "1.25", 1)
     assert row["state"] == "unknown"  # the process that ran it is gone
@@ -336,7 +333,6 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     ],
 )
 def test_a_wrong_invitation_is_told(tmp_path, changes, said):
-    """File, entry, what was found."""
     path = tmp_path / "invitation.json"
     path.write_text(json.dumps(INVITATION | changes))
     refused(call("participant", "look", path, "--home", tmp_path / "home"), "SettingsError", str(path), said)
@@ -353,7 +349,6 @@ def test_an_invitation_lacks_nothing_and_is_an_object(tmp_path):
 
 @pytest.mark.parametrize("command", ["leave", "rewards", "claim"])
 def test_a_home_that_nobody_joined_with(tmp_path, command):
-    """Said so before anything is made there."""
     path, home = tmp_path / "invitation.json", tmp_path / "home"
     path.write_text(json.dumps(INVITATION))
     refused(
@@ -363,7 +358,6 @@ def test_a_home_that_nobody_joined_with(tmp_path, command):
 
 
 def test_an_unknown_profile_is_told_with_those_there_are(workspace, tmp_path):
-    """Before KGC is asked for keys."""
     (tmp_path / "task.toml").write_text(TASK.replace('profile = "hardened"', 'profile = "x"'))
     result = call("task", "create", tmp_path / "task.toml", "-s", workspace / "requester/settings.toml")
     refused(result, "SettingsError", "hardened or paper", "'x'")
@@ -395,8 +389,6 @@ def posted(workspace, monkeypatch):
 
 
 class Sp:
-    """Answers one question."""
-
     def __init__(self, told):
         self.told = told
 
@@ -409,7 +401,6 @@ class Sp:
 
 @pytest.mark.parametrize("task", ["0" * 32, "nonsense", "../x", ""])
 def test_nobody_is_invited_to_a_task_that_is_not_there(posted, tmp_path, task):
-    """Another requester's is one of those too."""
     refused(call("task", "invite", task, tmp_path / "invitations", "-s", posted[0]), "UnknownTask", repr(task))
     assert not (tmp_path / "invitations").exists()
 

@@ -29,7 +29,6 @@ SOFTMAX = template.replace('learner = "network"', 'learner = "softmax"')
 
 
 def every_command():
-    """The words of each command and group."""
     found, waiting = [], [((), typer.main.get_command(main.app))]
     while waiting:
         words, command = waiting.pop()
@@ -43,7 +42,6 @@ COMMANDS = every_command()
 
 
 def test_the_tree_is_the_one_that_was_promised():
-    """Each role, each step, each tool."""
     top = {words[0] for words in COMMANDS if words}
     assert top >= {"init", "kgc", "sp", "csp", "task", "participant", "evaluate", "predict", "audit", "bench", "doctor"}
     steps = {words[1] for words in COMMANDS if len(words) == 2 and words[0] == "task"}
@@ -124,7 +122,6 @@ def test_a_requester_is_set_up_without_the_packages_of_servers(tmp_path):
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_help(words):
-    """Every command says what it is for."""
     result = call(*words, "--help")
     assert result.code == 0
     assert "Usage" in result.out
@@ -373,7 +370,6 @@ def test_first_steps_are_named(tmp_path):
     [("own:Net", "then say --module own:Net"), ("", "does not say which: ask its requester, then say")],
 )
 def test_code_that_is_missing_is_asked_for_by_name(tmp_path, module, said):
-    """Also where the task does not name it."""
     definition, initial = defined(Path("task.toml"), tomllib.loads(SOFTMAX))
     coded = replace(definition, training={**definition.training, "learner": "module", "module": module})
     write_model(tmp_path / "model.npz", coded, initial)

@@ -23,7 +23,6 @@ PEM_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 
 def secrets_of(folder):
-    """Every private key and token in a folder."""
     found = [path.read_bytes() for path in folder.rglob("*") if path.suffix in (".key", ".token")]
     assert found
     return found
@@ -64,7 +63,6 @@ def test_an_authority_can_vouch_for_its_own_host_alone(made):
 
 
 def _believed(ca, files, host):
-    """Whether a handshake in memory succeeds."""
     server, client = tls.server_context(files, None, asks=False), tls.client_context(ca)
     one, other, third, fourth = (ssl.MemoryBIO() for _ in range(4))
     a = client.wrap_bio(one, other, server_hostname=host)
@@ -135,7 +133,6 @@ def test_after_the_exchange_each_role_knows_the_others(place):
 
 
 def test_no_folder_holds_a_secret_of_another_after_the_exchange(place):
-    """Only public parts have travelled."""
     secrets = {role: secrets_of(place / role) for role in ROLES}
     accept_all(place)
     for role in ROLES:
@@ -234,7 +231,6 @@ def test_a_role_accepts_whom_it_needs_and_nobody_else(place):
 
 
 def test_a_second_requester_has_a_name_of_its_own(place):
-    """Both are known, each by its own token."""
     assert call("init", place / "acme", "--role", "requester", "--name", "acme").code == 0
     for role in ("kgc", "sp"):
         assert accept(place, role, "requester").code == 0

@@ -19,16 +19,12 @@ DAY = 86400.0
 
 
 class _Migrated(FileDisk):
-    """As a service makes its database."""
-
     def store(self, role: str) -> SqlStore:
         migrations.upgrade(f"sqlite:///{self.folder}/{role}/state.db")
         return super().store(role)
 
 
 class _LaterClock(SystemClock):
-    """The machine's, and some days more."""
-
     days = 0.0
 
     def now(self) -> float:
@@ -46,7 +42,6 @@ class Office:
         self.task = self.host.create(small_definition(settings, claim_window=7 * DAY), INITIAL_MODEL)
 
     def __call__(self, role: str, *words: object) -> Result:
-        """A command about the task, at this role."""
         action, *rest = words
         return call(role, "task", action, self.folder / role / "settings.toml", *rest)
 

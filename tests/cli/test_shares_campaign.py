@@ -50,7 +50,6 @@ def test_everyone_takes_part_reads_and_is_paid(campaign: Campaign):
 
 
 def test_nobody_is_told_of_a_key_that_there_is_not(campaign: Campaign):
-    """Neither its length nor that it is short."""
     assert "profile shares, no key" in campaign.said["look"].out
     assert "INSECURE" not in campaign.said["finished"].out
 

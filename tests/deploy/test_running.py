@@ -35,7 +35,6 @@ BASE_IMAGE = os.environ.get("CROWDFL_TEST_BASE_IMAGE")
 
 
 def free_ports(count):
-    """Ports that nobody listens on now."""
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [one.getsockname()[1] for one in held]
@@ -158,7 +157,6 @@ def with_nginx():
 
 
 def through(platform, url, requester, task, whole):
-    """A participant that reaches SP through nginx."""
     direct = platform.join(requester, task, whole)
     service = Link(url, platform.ca).open()
     platform.closing.callback(service.close)

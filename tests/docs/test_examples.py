@@ -49,7 +49,6 @@ def test_every_example_is_listed_and_run():
 
 @pytest.mark.parametrize("script", sorted(PRINTED))
 def test_a_script_runs(script, tmp_path):
-    """Without arguments."""
     assert PRINTED[script] in run(tmp_path, EXAMPLES / script)
 
 

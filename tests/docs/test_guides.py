@@ -58,7 +58,6 @@ def follow(text: str, folder: Path) -> tuple[int, str]:
 
 @pytest.mark.parametrize("guide", GUIDES)
 def test_a_guide_does_what_it_says(guide, tmp_path):
-    """In an empty folder, with the installed program."""
     code, said = follow((ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8"), tmp_path)
     assert code == 0, said
 
@@ -129,13 +128,11 @@ exit 1
 
 @pytest.mark.parametrize("page", WRONG.values(), ids=WRONG)
 def test_a_wrong_page_is_seen(page, tmp_path):
-    """The tests above can fail."""
     code, _ = follow(page, tmp_path)
     assert code != 0
 
 
 def test_what_a_block_leaves_is_there_for_the_next(tmp_path):
-    """Names, files, folders, variables and jobs."""
     code, said = follow(RIGHT, tmp_path)
     assert code == 0, said
 

@@ -51,7 +51,6 @@ class Seen(HTMLParser):
 
 @cache
 def seen(page: Path) -> Seen:
-    """A page of the site, read once."""
     parser = Seen()
     parser.feed(page.read_text(encoding="utf-8"))
     return parser
@@ -117,7 +116,6 @@ def test_the_project_s_own_pages_are_in_the_site(site):
 
 
 def test_the_api_reference_has_what_the_package_offers(site):
-    """From the docstrings."""
     import crowdfl
 
     anchors = set().union(*(seen(page).anchors for page in (site / "api").glob("*.html")))
@@ -151,7 +149,6 @@ def test_a_page_is_made_of_the_same_parts_in_both_views(site):
 
 @pytest.mark.parametrize("source", [*WRITTEN, *LABORATORY], ids=lambda path: path.name)
 def test_a_page_says_first_what_its_reader_can_do(source):
-    """In its first paragraph, before anything else."""
     title, first = source.read_text(encoding="utf-8").split("\n\n", 2)[:2]
     assert title.startswith("# ")
     assert "you can" in first

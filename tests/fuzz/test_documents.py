@@ -73,7 +73,6 @@ def test_any_text(kind, text):
 @kinds
 @given(data=st.data())
 def test_altered_text_no_longer_stands(kind, data):
-    """Not one byte of it."""
     text = data.draw(mutated(HONEST[kind].encode())).decode("latin-1")
     assert text == HONEST[kind] or refused(attempt(OPENERS[kind], text))
 
@@ -107,12 +106,10 @@ def test_lists_in_lists_at_every_depth(kind):
 
 @given(header=st.text(max_size=200))
 def test_the_header_itself(header):
-    """Of any text, a short refusal."""
     refusal = attempt(OPENERS["order"], header + HONEST["order"].split(" ", 3)[3])
     assert refused(refusal)
     assert len(str(refusal)) < 10_000
 
 
 def test_nested_is_as_deep_as_it_says():
-    """The helper of these tests."""
     assert json.dumps(nested(3)) == "[[[[]]]]"

@@ -22,13 +22,11 @@ CLAIMANT = Identity("claimant", SIGNING.public, ReaderKey.fresh().public)
 
 @pytest.fixture(scope="module")
 def servers():
-    """SP and CSP under a very short key."""
     return pair(64)
 
 
 @pytest.fixture(scope="module")
 def sides():
-    """Every party of a task with rewards."""
     sides = deal(2, 1, max_participants=3, key_bits=1344, lanes=None)
     for side in (sides.sp, sides.csp):
         side.enrol(CLAIMANT)
@@ -103,7 +101,6 @@ def test_what_a_phone_reads(sides, data):
 
 @given(data=st.binary(max_size=200), context=st.binary(max_size=20))
 def test_seals_and_signatures(data, context):
-    """Nothing opens and nothing stands."""
     assert refused(attempt(AudienceKey(bytes(32)).open, data, context))
     assert refused(attempt(ReaderKey(bytes(range(32))).open, data, context))
     assert refused(attempt(verify, data[:32], context, data[32:]))
@@ -118,6 +115,5 @@ def test_sealing_to_any_key(key):
 
 @given(data=st.binary(max_size=80))
 def test_mask_seeds(data):
-    """Of one length, or none."""
     seed = attempt(MaskSeed.from_bytes, data)
     assert refused(seed) or seed.to_bytes() == data

@@ -44,8 +44,6 @@ _Found = TypeVar("_Found")
 
 @dataclass
 class Loopback:
-    """Three services, and whoever calls them."""
-
     urls: dict[str, str]
     ca: Path
     kgc_key: bytes
@@ -63,7 +61,6 @@ class Loopback:
         return Requester(blobs, SystemClock(), KgcClient(kgc), SpClient(sp), self.kgc_key, self.tools)
 
     def impatient(self, requester: Requester) -> Requester:
-        """The same, who takes the first answer."""
         sp = requester.sp
         assert isinstance(sp, SpClient)
         return replace(requester, sp=replace(sp, service=replace(sp.service, retries=Backoff(deadline=0.0))))
@@ -77,7 +74,6 @@ class Loopback:
         return person
 
     def confirm(self, task: str, name: str, amount: int) -> None:
-        """As the operator's bank does."""
         bank = self._kept(self._link("sp").open(Bearer(self.tokens["sp for bank"])))
         SpClient(bank).confirm_deposit(task, name, amount)
 
@@ -137,7 +133,6 @@ def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback
 
 
 def wait_for(read: Callable[[], _Found]) -> _Found:
-    """What is not there yet."""
     until = time.monotonic() + 40
     while time.monotonic() < until:
         try:
@@ -191,7 +186,6 @@ class Gate:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def set(self, mode: str) -> None:
-        """From now on, connections that are open included."""
         self.mode = mode
         while self._open:
             _hang_up(self._open.pop())
@@ -258,7 +252,6 @@ class Site:
         self._blobs = MemoryBlobs()
 
     def start(self, before: str = "", **settings: Any) -> None:
-        """SP, with what is done `before` it serves."""
         command = [sys.executable, "-c", SERVE.format(before=before), json.dumps(self._sp | settings, default=str)]
         self.process = subprocesses.start(command, stderr=subprocess.PIPE, text=True)
         self._closing.callback(self._end)
@@ -270,7 +263,6 @@ class Site:
         self.url = listening["url"]
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """What SP has logged under this name."""
         return [entry for entry in list(self.log) if entry.get("event") == name]
 
     def wait(self) -> int:
@@ -291,7 +283,6 @@ class Site:
     # Whoever calls it.
 
     def service(self, role: str | None = None, url: str | None = None, retries: Backoff | None = None) -> Service:
-        """SP or another, as this role."""
         credential = None if role is None else Bearer(self._tokens[f"sp for {role}"])
         link = Link(url or self.url, plain_http=True)
         service = link.open(credential, retries or Backoff(deadline=0.0))
@@ -299,7 +290,6 @@ class Site:
         return service
 
     def requester(self) -> Requester:
-        """One with a key of its own."""
         kgc, sp = (
             Link(url, plain_http=True).as_requester(self._tokens[f"{name} for requester"], own_key(self._blobs))
             for name, url in (("kgc", self.kgc), ("sp", self.url))
@@ -316,7 +306,6 @@ class Site:
         return task
 
     def person(self, task: str) -> Participant:
-        """Somebody who has not joined yet."""
         kgc, sp = KgcClient(self.service(url=self.kgc)), SpClient(self.service())
         return Participant(task, MemoryBlobs(), kgc, sp, self.kgc_key, test_tools(), least_participants=1)
 
@@ -344,7 +333,6 @@ class Site:
 
 @contextlib.contextmanager
 def site(folder: Path) -> Iterator[Site]:
-    """A site that is taken down."""
     with contextlib.ExitStack() as closing:
         yield Site(folder, closing)
 
@@ -382,7 +370,6 @@ class LiveService:
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
     def seconds(self) -> float:
-        """Of processor time so far."""
         times = psutil.Process(self.process.pid).cpu_times()
         return float(times.user + times.system)
 
@@ -395,11 +382,9 @@ class LiveService:
         return self.log.read_text().splitlines()
 
     def events(self, event: str) -> list[dict[str, Any]]:
-        """What was logged under this name."""
         return [found for found in map(json.loads, self.lines()) if found.get("event") == event]
 
     def connect(self, source: str = "127.0.0.1") -> socket.socket:
-        """A bare connection from this address."""
         return socket.create_connection(self.place, timeout=20, source_address=(source, 0))
 
     def get(self, path: str, source: str = "127.0.0.1", **how: Any) -> httpx.Response:
@@ -469,7 +454,6 @@ def _listening(process: "subprocess.Popen[bytes]", log: Path) -> str:
 
 
 def room_for(count: int) -> None:
-    """Let this test itself open so many connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count + 200
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -184,7 +184,6 @@ def test_keys_go_to_the_requester_who_signed_the_definition_and_to_no_other(worl
 
 
 def test_a_deposit_other_than_the_signed_one_is_refused(campaign):
-    """The signature is for a body, too."""
     target = f"/v1/tasks/{campaign.task}/deposits/n"
     headers = campaign.world.owner("sp").headers("PUT", target, b'{"amount": 1}', campaign.world.clock.now())
     answer = campaign.world.http("sp").put(target, content=b'{"amount": 9}', headers=headers)
@@ -199,7 +198,6 @@ def test_an_old_signature_of_a_requester_is_refused(campaign):
 
 
 def test_a_token_is_known_by_its_name_and_role(tokens):
-    """What `add` shows is what `check` knows."""
     token = tokens.add("platform", "sp")
     assert (tokens.check(token).name, tokens.check(token).role) == ("platform", "sp")
     assert len(token) >= 43  # 256 bits in base64
@@ -232,7 +230,6 @@ def test_a_revoked_token_is_dead_at_once_in_a_running_service(tokens):
 
 
 def test_names_and_roles_of_tokens_are_checked(tokens):
-    """Each refusal has a name."""
     tokens.add("platform", "sp")
     with pytest.raises(Conflict):
         tokens.add("platform", "sp")
@@ -248,7 +245,6 @@ def test_names_and_roles_of_tokens_are_checked(tokens):
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 3, "tokens": []}', '{"version": 1, "tokens": [1]}'])
 def test_a_damaged_file_of_tokens_is_named(tokens, text):
-    """Nobody gets in, and the operator is told."""
     tokens.add("platform", "sp")
     tokens.path.write_text(text)
     with pytest.raises(KeyFileDamaged):
@@ -264,7 +260,6 @@ def test_a_file_that_others_can_read_is_refused(tokens):
 
 
 def test_the_form_of_the_file(tokens):
-    """What `docs/` says of it."""
     tokens.add("platform", "sp")
     body = json.loads(tokens.path.read_text())
     assert body["version"] == 1
@@ -276,7 +271,6 @@ HOUR = 3600.0
 
 @pytest.fixture
 def clock():
-    """Time that a test moves."""
     return ManualClock(1_000_000.0)
 
 

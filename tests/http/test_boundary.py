@@ -36,7 +36,6 @@ def test_a_request_keeps_its_id_or_gets_one(campaign, service, logged):
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_another_version_of_the_protocol_is_refused(campaign, service):
-    """On every route, before anything else."""
     for other in ("1", "2", "4", "", "3, 2"):
         answer = campaign.world.http(service).get("/v1/anything", headers={PROTOCOL_HEADER: other})
         assert (answer.status_code, answer.json()["type"]) == (426, "urn:crowdfl:problem:wrong-protocol")
@@ -49,7 +48,6 @@ def test_another_version_of_the_protocol_is_refused(campaign, service):
     [("kgc", "sp", "/v1/tasks/{}/bundle"), ("csp", "sp", f"/v1/tasks/{{}}/requests/{'0' * 64}")],
 )
 def test_a_server_must_say_which_protocol_it_speaks(campaign, service, role, path):
-    """Between roles silence is not consent."""
     headers = campaign.world.token(service, role).headers("", "", b"", 0.0)
     assert campaign.world.http(service).get(path.format(campaign.task), headers=headers).status_code == 426
 
@@ -71,7 +69,6 @@ def test_a_service_without_its_disk_is_alive_but_not_ready(world, service):
 
 
 def test_numbers_are_counted_by_route_and_status(campaign, person):
-    """Requests, uploads, rounds by state, and CSP's answers."""
     person.sp.upload(campaign.task, 1, campaign.update)
     person.sp.upload(campaign.task, 1, campaign.update)
     campaign.world.http("sp").get(f"/v1/tasks/{'0' * 32}")

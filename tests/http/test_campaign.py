@@ -148,8 +148,6 @@ STEPS = {"gate": 13, "agreement": 13, "distance": 15}
 
 
 class Counting:
-    """An app, and the requests that reach it."""
-
     def __init__(self, app: Any) -> None:
         self.app, self.requests = app, list[tuple[str, str]]()
 
@@ -308,7 +306,6 @@ class StageRecorder(Recorder):
         self.begun = []
 
     def begin(self, stage):
-        """Note the counters of the moment."""
         self.begun.append((stage, {role: self.costs(role).counts.copy() for role in ROLES}))
 
     @property

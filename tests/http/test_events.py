@@ -347,7 +347,6 @@ def test_one_trace_goes_from_a_step_of_sp_through_csps_answer(traced):
 
 
 def test_no_secret_is_in_any_span(traced):
-    """Neither in names, nor attributes, nor events."""
     spans, secrets = traced
     text = "".join(span.to_json() for span in spans)
     assert len(spans) > 50
@@ -356,7 +355,6 @@ def test_no_secret_is_in_any_span(traced):
 
 
 def test_an_error_is_a_spans_status_by_its_name_alone():
-    """Its message stays where it is."""
     pytest.importorskip("opentelemetry.sdk", reason=_WHY)
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -374,7 +372,6 @@ def test_an_error_is_a_spans_status_by_its_name_alone():
 
 
 def test_nothing_travels_unless_it_is_asked_for(monkeypatch):
-    """Neither setting nor environment: no header, no span."""
     for name in ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
     end = tracing.start(None, "sp")
@@ -385,7 +382,6 @@ def test_nothing_travels_unless_it_is_asked_for(monkeypatch):
 
 
 def test_tracing_without_its_packages_is_refused_by_name(monkeypatch):
-    """Before anything is served, saying what to install."""
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(SettingsError, match=r"crowdfl\[tracing\]"):

@@ -63,7 +63,6 @@ def disk(tmp_path):
 
 @pytest.fixture
 def small(disk, portal):
-    """The platform on that disk."""
     world = World(disk.folder, portal)
     yield world
     world.close()

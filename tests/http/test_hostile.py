@@ -46,12 +46,10 @@ def signer(person):
 
 
 def place(task, person):
-    """Where a participant's upload goes."""
     return f"/v1/tasks/{task}/rounds/1/uploads/{person.who}"
 
 
 def row(campaign, number):
-    """A number where a ciphertext belongs."""
     public = campaign.people[0].side.party.public
     return int(number(public)).to_bytes(public.ciphertext_bytes, "big")
 
@@ -61,7 +59,6 @@ def zero(_public):
 
 
 def square(public):
-    """One more than the largest."""
     return public.n_squared
 
 
@@ -104,7 +101,6 @@ def test_an_upload_under_another_task_s_key_is_refused(campaign, person, other):
 
 
 def test_a_participant_of_another_task_is_nobody_here(campaign, other):
-    """Its signature stands, in another task."""
     _, somebody, upload = other
     for method, path in (
         ("PUT", place(campaign.task, somebody)),

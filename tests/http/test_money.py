@@ -32,7 +32,6 @@ BUDGET = 36_000_000
 
 
 def bank_of(world: World) -> SpClient:
-    """SP, for whoever sees its bank account."""
     return SpClient(world.service("sp", world.token("sp", "bank")))
 
 
@@ -71,7 +70,6 @@ def test_nobody_but_the_bank_confirms(world: World):
 
 
 def test_what_is_announced_is_nobody_elses_to_see(world: World):
-    """The public status has neither balances nor deposits."""
     task = world.post()
     assert world.for_requester().status(task).keys().isdisjoint({"balances", "deposits"})
 
@@ -93,7 +91,6 @@ class Slow:
         self.begun, self.release = threading.Event(), threading.Event()
 
     def __call__(self, payment: StoredPayment) -> None:
-        """As slow as it gets."""
         self.begun.set()
         assert self.release.wait(PATIENCE)
 

@@ -44,13 +44,11 @@ class Kgc:
 
     @contextlib.contextmanager
     def called(self, token: str, own: tls.CertificateFiles | None) -> Iterator[Service]:
-        """By whoever has this token and this certificate."""
         with contextlib.closing(self.link(own).open(Bearer(token), IMPATIENT)) as service:
             yield service
 
 
 def make_role(folder: Path, name: str, subject: str | None = None) -> tls.CertificateFiles:
-    """An authority and a certificate of its own."""
     folder.mkdir(mode=0o700)
     ca = tls.make_ca(folder, subject=subject or f"CrowdFL {name} authority", hosts=["127.0.0.1"])
     return tls.make_server_certificate(folder, ca, "tls", ["127.0.0.1"])
@@ -100,7 +98,6 @@ def expect_refusal(service: Service, why: str = "") -> None:
 
 @pytest.mark.parametrize("role", ["sp", "csp"])
 def test_a_role_that_proves_its_key_gets_its_share(kgc: Kgc, role):
-    """Its token and its certificate together."""
     with kgc.called(kgc.tokens[role], kgc.files(role)) as service:
         expect_access(service)
         told = service.call("GET", "/v1/whoami").json()
@@ -146,7 +143,6 @@ def test_a_self_made_certificate_of_the_same_subject_is_refused_at_the_handshake
 
 
 def test_who_needs_no_certificate_connects_without_one(kgc: Kgc):
-    """A phone, a requester, an operator."""
     with contextlib.closing(kgc.link(None).open(retries=IMPATIENT)) as phone:
         assert len(KgcClient(phone).key()) == 32
     for role in ("requester", "operator"):
@@ -247,7 +243,6 @@ def test_csp_answers_sp_s_key_alone(tmp_path):
 
 
 def test_openapi_says_that_a_certificate_is_needed(kgc: Kgc, tmp_path):
-    """Of the server roles, and of nobody else."""
     settings = kgc.settings.changed(data=tmp_path)
     document = open_kgc(settings).openapi()
     found = document["paths"]["/v1/tasks/{task}/bundle"]["get"]["security"]

@@ -91,7 +91,6 @@ def test_a_store_that_is_away_is_told_without_its_address(world, logged):
 
 
 def test_too_many_open_files_pass():
-    """503: the caller comes again."""
     problem = problem_for(OSError(errno.EMFILE, "Too many open files"))
     assert (problem.status, dict(problem.headers)) == (503, {"Retry-After": "5"})
 
@@ -105,7 +104,6 @@ def test_a_full_disk_is_507(number):
 
 
 def test_another_failure_of_the_disk_is_500():
-    """Not every OSError is a full disk."""
     assert problem_for(OSError(errno.EIO, "broken")).status == 500
 
 
@@ -152,7 +150,6 @@ def test_an_error_that_nobody_foresaw_is_a_500_without_details(world, monkeypatc
     ids=["empty", "cut", "list", "missing", "wrong type", "unknown field", "not text"],
 )
 def test_a_body_of_another_form_is_a_422_in_the_same_form(world, body):
-    """FastAPI's own answer has another."""
     headers = world.owner("kgc").headers("POST", "/v1/tasks", body, world.clock.now())
     answer = world.http("kgc").post("/v1/tasks", content=body, headers=headers)
     assert (answer.status_code, answer.headers["content-type"]) == (422, MEDIA_TYPE)
@@ -172,7 +169,6 @@ def test_a_body_of_another_form_is_a_422_in_the_same_form(world, body):
     ],
 )
 def test_a_wrong_address_is_a_problem_too(world, method, path, status):
-    """Whatever is asked, the form is the same."""
     answer = world.http("sp").request(method, path)
     assert (answer.status_code, answer.headers["content-type"]) == (status, MEDIA_TYPE)
     assert answer.json()["status"] == status

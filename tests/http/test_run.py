@@ -276,7 +276,6 @@ def test_an_empty_secret_is_refused_by_name(tmp_path, nothing):
 
 
 def test_sp_needs_its_token_and_its_key_to_end_a_task(world):
-    """One alone, in somebody else's hands, erases nothing."""
     task, _ = world.open_round()
     end = TaskEnd(task, "settled", 1.0)
     good, forged = end.sign(world.receipts), end.sign(SigningKey.fresh())

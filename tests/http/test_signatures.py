@@ -78,7 +78,6 @@ def test_a_signature_is_checked_before_the_body_is_read(campaign):
 
 
 def test_a_signing_key_is_not_shown(signer):
-    """Secrets never reach a repr."""
     assert signer.signing.private.hex() not in repr(signer)
     assert repr(signer.signing.private) not in repr(signer)
 

@@ -30,7 +30,6 @@ pytestmark = pytest.mark.second
 
 @pytest.fixture
 def sp_site(tmp_path):
-    """Services in the test's own folder."""
     with site(tmp_path) as found:
         yield found
 
@@ -41,7 +40,6 @@ def upload(people):
 
 
 def is_ready(sp_site: Site) -> bool:
-    """Whether store, disk and workers are well."""
     return sp_site.service().call("GET", "/readyz").status == 200
 
 
@@ -174,7 +172,6 @@ def test_sigterm_ends_sp_while_a_claim_waits_for_csp(sp_site):
 
 
 def test_sigterm_while_a_payout_program_runs_leaves_the_payment_unknown(sp_site, tmp_path):
-    """Nobody hears how it ends."""
     pay = [
         sys.executable,
         "-c",

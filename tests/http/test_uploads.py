@@ -67,7 +67,6 @@ def test_an_upload_in_pieces_gets_the_receipt_of_a_whole_one(campaign, person):
 
 
 def test_an_upload_goes_on_where_it_stopped(campaign, person):
-    """Only what is missing is sent."""
     task = campaign.task
     upload, sent = person.update(), []
     person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:700])
@@ -263,7 +262,6 @@ def test_a_failure_is_told_to_everyone_in_the_batch_and_the_next_goes_on():
 
 
 def test_batches_are_of_one_key():
-    """Two rounds do not mix."""
     work = Work()
     assert asked(work, ("a", 2), ("b", 4), ("a", 6), ("b", 8)) == [4, 8, 12, 16]
     assert {key for key, _ in work.batches} == {"a", "b"}

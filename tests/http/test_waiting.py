@@ -38,7 +38,6 @@ FINAL = [getattr(errors, name) for name in ("UnknownTask", "NotAuthenticated", "
 
 @pytest.mark.parametrize("kind", PASSING, ids=lambda kind: kind.__name__)
 def test_what_a_service_tells_with_a_5xx_or_408_may_pass(kind):
-    """By its status, whatever its name."""
     told = problem_for(kind("today"))
     error = error_from(told.status, told.body())
     assert (type(error), error.passes) == (kind, True)
@@ -54,7 +53,6 @@ def test_what_a_proxy_or_a_failing_service_says_may_pass(status, body):
 
 @pytest.mark.parametrize("kind", FINAL, ids=lambda kind: kind.__name__)
 def test_a_refusal_by_name_is_final(kind):
-    """It would be refused again."""
     told = problem_for(kind("no"))
     assert error_from(told.status, told.body()).passes is False
 

@@ -118,7 +118,6 @@ def test_a_task_file_says_what_to_train(tmp_path):
 
 @needs_torch
 def test_a_network_of_any_layers(tmp_path):
-    """Written as in a task file."""
     layers = 'layers=["conv 4 9", "relu", "pool 8", "linear 3"]'
     command = ("train", "--data", "synthetic:1", "--set", layers, "--set", "features=flat", "--epochs", 3, "--json")
     assert json.loads(typed(*command))["parameters"] == (4 * 3 * 9 + 4) + (4 * 11 * 3 + 3)
@@ -126,7 +125,6 @@ def test_a_network_of_any_layers(tmp_path):
 
 @needs_torch
 def test_an_own_module_is_run_if_it_is_named():
-    """With its dropout and running means."""
     result = json.loads(
         typed(
             "train", "--data", "synthetic:1", "--module", "tests.learning.own_networks:Normed", "--epochs", 3, "--json"
@@ -138,7 +136,6 @@ def test_an_own_module_is_run_if_it_is_named():
 
 @needs_torch
 def test_a_wisdm_user_with_what_must_be_said():
-    """The report carries the data's notes."""
     data = f"npz:{shared_file('wisdm_v1.1_crowdfl_2520x90x3.npz')}#3"
     result = json.loads(typed("train", "--data", data, "--model", "conv", "--epochs", 6, "--set", "batch=8", "--json"))
     assert result["held_out"]["accuracy"] > 0.5
@@ -177,7 +174,6 @@ def test_a_trainer_for_another_model_is_refused_by_array():
 
 
 def test_a_data_set_is_shown():
-    """One made-up person of ten."""
     assert "middling" in typed("data", "show", "synthetic:3")
     found = json.loads(typed("data", "show", "synthetic:3", "--json"))
     assert len(found["people"]) == 10
@@ -195,7 +191,6 @@ def test_what_a_task_must_say_about_a_data_set_is_shown(monkeypatch):
 
 
 def test_a_whole_file_is_shown(tmp_path):
-    """Everyone in it, if nobody is named."""
     marks = {"train": np.array([True, False]), "label_names": np.array(["a"])}
     np.savez(tmp_path / "w.npz", windows=np.zeros((2, 3, 1)), label=np.zeros(2), user=np.array([4, 5]), **marks)
     found = json.loads(typed("data", "show", f"npz:{tmp_path / 'w.npz'}", "--json"))
@@ -206,7 +201,6 @@ def test_a_whole_file_is_shown(tmp_path):
 
 
 def test_a_sparkline_runs_from_low_to_high():
-    """And is flat where nothing changes."""
     assert sparkline([0, 1, 2, 7]) == "▁▂▃█"
     assert sparkline([3.0, 3.0]) == "▁▁"
     assert sparkline([0.0, 7.0, float("inf"), float("nan")]) == "▁█??", "training that has diverged is shown, too"

@@ -187,7 +187,6 @@ def test_a_recording_with_times_needs_a_rate():
 
 
 def person(name: str, value: float, count: int = 4) -> Person:
-    """Windows that all hold one number."""
     return Person(name, np.full((count, 5, 2), value, dtype=np.float32), np.arange(count) % 2, NAMES)
 
 
@@ -209,7 +208,6 @@ def test_standardising_looks_at_the_training_windows_alone():
 
 
 def test_a_channel_that_never_moves_stays_finite():
-    """Nor is nothing divided by nothing."""
     assert not standardised(split_of(3)).train.windows.any()
     with pytest.raises(DataMalformed, match="no training windows"):
         standardised(Split(person("p", 1, 0), person("p", 1)))

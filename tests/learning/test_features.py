@@ -78,7 +78,6 @@ def swing(hertz: float, strength: float = 1.0) -> np.ndarray:
 
 @pytest.mark.parametrize("name", sorted(FEATURES))
 def test_each_window_gives_one_row_that_depends_on_it_alone(name):
-    """Nothing is learnt from the other windows."""
     windows = np.random.default_rng(3).normal(size=(5, 100, 6)).astype(np.float32)
     together = features(name, windows)
     alone = np.concatenate([features(name, window[None]) for window in windows])
@@ -89,7 +88,6 @@ def test_each_window_gives_one_row_that_depends_on_it_alone(name):
 
 
 def test_flat_keeps_every_sample():
-    """In the order of time, then channel."""
     assert features("flat", np.arange(6, dtype=np.float32).reshape(1, 3, 2)).tolist() == [[0, 1, 2, 3, 4, 5]]
 
 

@@ -22,7 +22,6 @@ FORMS = {
 
 @pytest.mark.parametrize("model", FORMS.values(), ids=FORMS)
 def test_a_model_comes_back_as_it_was(model):
-    """The same container, names, types and numbers."""
     form = ModelForm.of(model)
     again = form.model(form.arrays(model))
     assert type(again) is type(model)
@@ -90,7 +89,6 @@ def test_integers_outside_a_dictionary_are_not_cut_off_in_silence():
 
 
 def test_counts_in_a_dictionary_are_not_averaged():
-    """Everyone keeps an own one, or the first."""
     form = ModelForm.of({"w": np.zeros(2), "steps": np.array(3), "on": True})
     assert (form.shape.names, form.kept) == (("w",), ("steps", "on"))
     own = form.counts({"w": np.ones(2), "steps": np.array(9), "on": False})
@@ -149,7 +147,6 @@ class TestTensors:
         assert torch.equal(network[0].bias, built["0.bias"])
 
     def test_parameters_that_require_grad_are_taken_and_come_back_so(self, torch, network):
-        """As `list(model.parameters())`."""
         parameters = list(network.parameters())
         form = ModelForm.of(parameters)
         built = form.model(form.arrays(parameters))
@@ -159,7 +156,6 @@ class TestTensors:
         assert leaf.grad.tolist() == [2.0, 2.0]
 
     def test_small_floats_views_and_results_of_a_graph_are_taken(self, torch):
-        """bfloat16, half, transposed, not a leaf."""
         base = torch.arange(6.0, requires_grad=True).reshape(2, 3)
         for tensor in (base.bfloat16(), base.half(), base.t(), base[:, ::2], base * 2, base.double()):
             (array,) = named_arrays([tensor]).values()

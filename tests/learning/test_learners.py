@@ -118,7 +118,6 @@ def test_metrics_are_those_worked_out_by_hand():
 
 
 def test_every_epoch_sees_each_sample_once_in_a_new_order():
-    """The last batch is shorter."""
     made = list(batches(10, Training(epochs=3, batch=4)))
     epochs = [np.concatenate(made[start : start + 3]).tolist() for start in (0, 3, 6)]
     assert [len(batch) for batch in made] == [4, 4, 2] * 3
@@ -271,7 +270,6 @@ LABELS = GENERATOR.integers(0, 3, 40)
 
 
 def started_softmax() -> SoftmaxLearner:
-    """Somewhere, not at zero."""
     learner = SoftmaxLearner(4, 3)
     learner.load([np.linspace(-1, 1, 12).reshape(4, 3), [0.1, -0.2, 0.3]])
     return learner
@@ -304,7 +302,6 @@ def test_the_second_step_of_softmax_follows_the_gradient_of_the_whole_loss():
 
 
 def test_a_strong_pull_keeps_softmax_near_its_start():
-    """The more, the nearer."""
     ends = []
     for proximal in (0.0, 1.0, 5.0):
         learner = started_softmax()

@@ -21,7 +21,6 @@ GOOD = {
 
 @pytest.fixture
 def path(tmp_path):
-    """Two people, three windows each."""
     np.savez(tmp_path / "windows.npz", **GOOD)
     return tmp_path / "windows.npz"
 

@@ -61,7 +61,6 @@ def test_without_a_step_the_average_is_the_next_model():
 
 
 def test_distances_sum_squares_over_all_parameters():
-    """(3, 4) from the origin is 25."""
     assert distances([[3.0, 4.0], [0.0, 0.0]], [0.0, 0.0]).tolist() == [25.0, 0.0]
 
 
@@ -89,7 +88,6 @@ def test_identical_models_split_by_samples():
 
 
 def test_a_participant_without_samples_earns_nothing():
-    """And takes nothing from the others."""
     with_idler = rewards([[0.0], [1.0], [0.7]], [1, 2, 0], 9.0)
     assert with_idler[2] == 0
     assert with_idler[:2].tolist() == rewards([[0.0], [1.0]], [1, 2], 9.0).tolist()

@@ -103,7 +103,6 @@ def test_a_learner_that_cannot_be_made_is_refused(change, said):
     ids=["hidden", "layers", "conv", "own convolutions", "module", "softmax"],
 )
 def test_every_kind_of_learner_learns_from_a_made_up_person(change):
-    """Three paces are told apart."""
     recipe = Recipe.of({**MADE_UP, "epochs": 5, "rate": 0.02, "batch": 8, **change})
     split = recipe.load("synthetic:1")
     learner = recipe.make_learner("tests.learning.own_networks:Normed" if change.get("learner") == "module" else None)

@@ -59,7 +59,6 @@ def test_weights_move_over_and_others_are_refused(example):
 
 
 def test_the_example_runs(example, capsys):
-    """Three rounds, each better than a guess."""
     example.main()
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["round 1", "round 2", "round 3"]

@@ -42,7 +42,6 @@ def test_scores_of_several_values_weigh_them_alike():
     ("found", "said"), [(np.zeros((0, 1)), "nothing to evaluate"), ([[np.inf]], "training diverged; lower `rate`")]
 )
 def test_what_cannot_be_scored_is_refused(found, said):
-    """Before a NaN reaches a file."""
     with pytest.raises(DataMalformed, match=said):
         value_score(np.array(found), np.ones((len(found), 1), dtype=np.float32))
 
@@ -226,7 +225,6 @@ def test_a_loss_that_cannot_be_used_is_refused(name, said):
 
 @torch_tests
 def test_a_loss_that_fails_in_training_is_named():
-    """Not a bare error of torch's or Python's."""
     pytest.importorskip("torch")
     place = "tests.learning.own_losses:late"
     trainer = LocalTrainer("synthetic:1", VALUES | {"loss": place}, loss=place)
@@ -275,7 +273,6 @@ def test_train_evaluate_and_predict_show_values(tmp_path):
 
 @torch_tests
 def test_a_participant_tells_the_errors_of_its_values():
-    """In the event after each round."""
     pytest.importorskip("torch")
     trainer = LocalTrainer("synthetic:1", VALUES)
     weights, used = trainer.train(trainer.learner.weights(), {}, 1)

@@ -13,12 +13,10 @@ GOOD = "33,Jogging,49105962326000,-0.6946377,12.680544,0.50395286;"
 
 
 def lines_of(user: int, activity: str, start: int, count: int) -> list[str]:
-    """A stretch at 20 Hz, lying flat."""
     return [f"{user},{activity},{(start + 50 * i) * 10**6},0.0,9.80665,{i / 1000};\n" for i in range(count)]
 
 
 def test_a_good_line_has_no_faults():
-    """Seconds, three axes and a label."""
     people, faults = read_wisdm([GOOD])
     assert people[33].tolist() == [49105.962326, -0.6946377, 12.680544, 0.50395286, ACTIVITIES.index("Jogging")]
     assert not faults.repaired + faults.dropped
@@ -129,6 +127,5 @@ def test_another_file_is_refused(tmp_path):
 
 
 def test_a_missing_file_is_named_with_its_remedy(tmp_path):
-    """The command that brings it."""
     with pytest.raises(DataMissing, match=r"WISDM_ar_v1.1_raw.txt out of https"):
         WisdmRaw(tmp_path / "gone.txt").load_person(0)

@@ -88,7 +88,6 @@ def post(
 
 
 def link(platform: loopback.Loopback, requester: Requester, task: str) -> str:
-    """An invitation for one phone."""
     assert isinstance(requester.sp, SpClient)
     (invitation,) = requester.invite(task, 1, 3600.0)
     where = {"kgc": platform.urls["kgc"], "sp": platform.urls["sp"]}

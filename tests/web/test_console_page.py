@@ -34,18 +34,15 @@ class Seat:
     token: str = ""
 
     def log_in(self, token: str | None = None) -> None:
-        """By the form."""
         self.page.get_by_label("Operator token").fill(token or self.token)
         self.page.get_by_role("button", name="Log in").click()
 
     def open(self, view: str = "") -> None:
-        """A view of somebody who is logged in."""
         self.page.goto(f"{self.url}/console/{view}")
         self.log_in()
         expect(self.page.get_by_role("button", name="Log out")).to_be_visible()
 
     def start(self, purpose: str, people: int = 3) -> tuple[str, list[Person]]:
-        """A task whose first round is open."""
         task = self.announce(purpose)
         self.world.sp.confirm_deposit(task, "first", DEPOSIT)
         joined = [self.world.add_person(task) for _ in range(people)]
@@ -53,7 +50,6 @@ class Seat:
         return task, joined
 
     def announce(self, purpose: str) -> str:
-        """A task whose deposit waits."""
         task = self.world.create(replace(task_definition(**SHORT), purpose=purpose), INITIAL_MODEL)
         self.world.requester.fund(task, DEPOSIT, "first")
         return task
@@ -170,7 +166,6 @@ def test_a_deposit_is_confirmed_by_typing_what_came_in(seat: Seat):
 
 
 def test_a_task_is_cancelled_after_its_name_is_typed_and_purged_when_settled(seat: Seat, shoot):
-    """By keyboard alone; the focus comes back."""
     task, people = seat.start("Count steps")
     people[0].sp.upload(task, 1, people[0].update())
     seat.open(f"#/tasks/{task}")

@@ -18,13 +18,11 @@ ASK = {"Access-Control-Request-Method": "PATCH", "Access-Control-Request-Headers
 
 @pytest.fixture
 def kgc(tmp_path):
-    """KGC, for pages of one SP."""
     with opened_kgc(kgc_settings(tmp_path, web_origins=[PAGE])) as app:
         yield app
 
 
 def shared(answer) -> str | None:
-    """The origin whose pages may read this answer."""
     return answer.headers.get("access-control-allow-origin")
 
 
@@ -107,7 +105,6 @@ def test_sp_answers_a_page_that_is_hosted_elsewhere(tmp_path):
 
 
 def test_origins_are_read_again_on_a_reload(tmp_path):
-    """As `crowdfl exchange accept` promises."""
     first = kgc_settings(tmp_path)
     with opened_kgc(first) as app:
         assert shared(browsing(app).get("/v1/key", headers={"Origin": PAGE})) is None
@@ -138,7 +135,6 @@ def test_what_no_browser_calls_an_origin_is_refused_as_one(tmp_path, wrong):
     ],
 )
 def test_an_origin_is_written_as_a_browser_writes_it(url, origin):
-    """Without what is usual, or private."""
     assert origin_of(url) == origin
 
 

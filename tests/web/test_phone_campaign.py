@@ -27,7 +27,6 @@ LATER = 4 * browsers.PATIENCE  # milliseconds
 
 @pytest.fixture
 def platform(tmp_path):
-    """KGC, CSP and SP with its page."""
     (tmp_path / "platform").mkdir()
     with phone_platform.phone_platform(tmp_path / "platform") as platform:
         yield platform
@@ -35,13 +34,11 @@ def platform(tmp_path):
 
 @pytest.fixture
 def requester(platform):
-    """Who asks."""
     return platform.requester()
 
 
 @pytest.fixture
 def task(platform, requester):
-    """A campaign for three."""
     return phone_platform.post(platform, requester, **CROWD)
 
 
@@ -52,8 +49,6 @@ def stepped(platform, requester):
 
 
 class Trainer(LocalTrainer):
-    """Keeps what it trained, by round."""
-
     def __init__(self, home, training):
         super().__init__(f"csv:{home}", training)
         self.trained = {}
@@ -69,7 +64,6 @@ def flat(weights):
 
 
 def trainer_of(requester, task, folder, number):
-    """With a person's recordings."""
     home = folder / f"person-{number}"
     home.mkdir()
     (home / "recordings.csv").write_text(phone_platform.csv(number))
@@ -77,7 +71,6 @@ def trainer_of(requester, task, folder, number):
 
 
 def joined(platform, requester, task, folder, number):
-    """A Python participant, and its data."""
     return platform.join(requester, task), trainer_of(requester, task, folder, number)
 
 
@@ -95,7 +88,6 @@ def require_the_oracles_averages(requester, task, folder, others):
 
 
 def take_part(person, trainer, number):
-    """In one round, once it is open."""
 
     def look():
         person.step(trainer.train, trainer.evaluate)
@@ -106,7 +98,6 @@ def take_part(person, trainer, number):
 
 
 def paid(person):
-    """All rewards are there, and were claimed."""
 
     def look():
         person.step(lambda *_: pytest.fail("there is no round left to train for"))

@@ -24,7 +24,6 @@ _LARGEST = 80_000  # bytes of a picture in the documents
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """SP with its pages, on loopback."""
     settings = sp_settings(tmp_path_factory.mktemp("site"))
     with opened_sp(settings) as app, running(app, settings) as address:
         yield address
@@ -273,7 +272,6 @@ def test_the_rounds_say_where_the_campaign_stands_and_what_stopped_it(show):
 
 
 def test_a_claim_can_be_sent_and_sent_again_after_the_platform_has_said_no(show):
-    """It was the platform's word alone."""
     place, campaigns = STATES["rewards"]
     page = show(campaigns, place, fails={"claim": "come back later"})
     expect(page.get_by_text("You can claim 8.75 now.")).to_be_visible()

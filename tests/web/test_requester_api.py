@@ -36,13 +36,11 @@ def office(tmp_path_factory, portal) -> Iterator[Office]:
 
 @pytest.fixture(scope="module")
 def browser(office) -> Browser:
-    """A page that is open."""
     return office.browser()
 
 
 @pytest.fixture
 def task(browser, request) -> str:
-    """A new one."""
     return browser.create(small_values(task={"purpose": request.node.name}))
 
 
@@ -81,7 +79,6 @@ def test_the_form_has_every_setting_with_its_help_and_the_usual_ones_first():
 
 
 def test_a_start_says_what_the_command_line_says_of_the_same_task(browser, tmp_path):
-    """Field by field, and in its widths."""
     (tmp_path / "task.toml").write_text(template)
     told = json.loads(call("task", "explain", tmp_path / "task.toml", "--json").out)
     starts = {one["name"]: one["values"] for one in browser.get("form").json()["starts"]}

@@ -35,7 +35,6 @@ UNSERVED = ("notes.md", "tool.py", ".hidden.js", "__pycache__/x.js", ".git/x.js"
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:
-    """Files below a folder."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +44,6 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 
 @pytest.fixture
 def page(tmp_path):
-    """A small page under /join."""
     write(tmp_path / "page", FILES | dict.fromkeys(UNSERVED, "secret"))
     (tmp_path / "outside.js").write_text("secret")
     (tmp_path / "page" / "link.js").symlink_to(tmp_path / "outside.js")
@@ -56,20 +54,17 @@ def page(tmp_path):
 
 @pytest.fixture
 def site(page):
-    """The same, as a browser reaches it."""
     return browsing(page)
 
 
 @pytest.fixture
 def sp(tmp_path):
-    """SP's real app with its pages."""
     with opened_sp(sp_settings(tmp_path, kgc=f"{KGC}/")) as app:
         yield browsing(app)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_is_served_with_its_type(site, name):
-    """And its length, to HEAD as to GET."""
     answer, head = site.get(f"/join/{name}"), site.head(f"/join/{name}")
     assert (answer.status_code, answer.text) == (200, FILES[name])
     assert (head.status_code, head.content) == (200, b"")
@@ -81,7 +76,6 @@ def test_a_file_is_served_with_its_type(site, name):
 
 @pytest.mark.parametrize("name", UNSERVED)
 def test_files_of_other_kinds_are_not_served(site, name):
-    """Whatever lies in the folder by accident."""
     assert site.get(f"/join/{name}").status_code == 404
 
 
@@ -208,7 +202,6 @@ def test_what_the_phone_may_call_follows_the_settings(tmp_path):
 
 
 def test_hidden_parts_and_types_are_decided_by_name_alone(tmp_path):
-    """An empty folder, or none, has no files."""
     assert load_assets(tmp_path / "nothing") == {}
     write(tmp_path / "a", {"x.js": "1", "b/.c/y.js": "2", "z": "3", "z.JS": "4"})
     assert set(load_assets(tmp_path / "a")) == {"x.js"}

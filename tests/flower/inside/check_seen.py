@@ -43,7 +43,6 @@ def keys_of(grid: ServedGrid) -> list[bytes]:
 
 
 def kept_by(sp) -> list[bytes]:
-    """What SP has in its store."""
     blobs = [sp.blobs.get(name) for name in sp.blobs.listing()]
     return blobs + [sp.ports.bundles.get(name) for name in sp.ports.bundles.listing()]
 
