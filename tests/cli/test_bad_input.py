@@ -117,7 +117,6 @@ def test_a_wrong_or_unknown_service_setting_is_named(workspace, table, line, sai
 
 @pytest.mark.parametrize("name", ["host", "port", "key"])
 def test_a_missing_service_setting_is_named(workspace, name):
-    """Also where one setting makes no sense without another."""
     path = workspace / "kgc/settings.toml"
     path.write_text("\n".join(line for line in path.read_text().splitlines() if not line.startswith(f"{name} =")))
     refused(call("kgc", "token", "list", path), "SettingsError", str(path), f"`{name}`")
@@ -170,7 +169,6 @@ def test_a_wrong_requester_setting_is_named(workspace, line, said):
 
 
 def test_a_token_that_others_can_read_is_refused(workspace):
-    """As servers refuse theirs; without one, the message says which file."""
     settings, token = workspace / "requester/settings.toml", workspace / "requester/sp.token"
     assert RequesterFile.read(settings).sp_token == token.read_text()
     token.chmod(0o640)
@@ -194,7 +192,6 @@ def test_plain_hosts(host):
 
 
 def test_three_machines_with_three_names(tmp_path):
-    """Settings, URLs and certificates each follow the role's own name."""
     folder = tmp_path / "new"
     hosts = {"kgc": "kgc.example", "sp": "10.0.0.7", "csp": "fd00::3"}
     result = call("init", folder, *(w for role, host in hosts.items() for w in (f"--{role}-host", host)), "--json")
@@ -225,7 +222,6 @@ def test_a_service_listens_where_it_is_told(tmp_path):
 
 
 def test_doctor_looks_at_the_port_that_is_bound(workspace):
-    """A service behind another name has its port checked here."""
     path = workspace / "kgc/settings.toml"
     for line in ('host = "kgc.invalid"', 'listen = "127.0.0.1"', "port = 0"):
         with_line(path, "", line)
@@ -234,7 +230,6 @@ def test_doctor_looks_at_the_port_that_is_bound(workspace):
 
 
 def test_tokens_as_json(workspace):
-    """What is shown once can be read by a program."""
     path = workspace / "sp/settings.toml"
     first = json.loads(call("sp", "token", "add", path, "watcher", "operator", "--json").out)
     second = json.loads(call("sp", "token", "rotate", path, "watcher", "--json").out)
@@ -339,7 +334,6 @@ def test_a_wrong_invitation_is_told(tmp_path, changes, said):
 
 
 def test_an_invitation_lacks_nothing_and_is_an_object(tmp_path):
-    """A part of one, or a list, is none."""
     path = tmp_path / "invitation.json"
     path.write_text(json.dumps({name: value for name, value in INVITATION.items() if name != "sp_key"}))
     refused(call("participant", "look", path), "SettingsError", "`sp_key` is missing")

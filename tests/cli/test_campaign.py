@@ -214,13 +214,11 @@ def test_the_least_number_of_participants_is_kept_with_the_participant(campaign:
 
 
 def test_nothing_moves_while_a_task_is_paused(campaign: Campaign):
-    """It had its people and its money, and no round opened."""
     paused = json.loads(campaign.said["paused"].out)
     assert (paused["state"], paused["enrolled"], paused["rounds"]) == ("paused", PEOPLE, [])
 
 
 def test_a_deposit_is_pending_until_the_operator_confirms_it(campaign: Campaign):
-    """Its requester sees so, and no round had been paid for."""
     report = json.loads(campaign.said["unconfirmed"].out)
     assert (report["pending"], report["paid_in"], report["movements"]) == (72_000_000, 0, [])
     assert report["deposits"] == [{"name": "all", "amount": 72_000_000, "state": "pending"}]
@@ -264,7 +262,6 @@ def test_the_books_and_the_payouts_agree(campaign: Campaign):
 
 
 def test_the_model_is_fetched_and_used(campaign: Campaign, tmp_path):
-    """In both forms, with the same predictions, better than a guess."""
     found = {}
     for form in ("npz", "safetensors"):
         fetched = call(
@@ -315,7 +312,6 @@ def test_a_doctor_finds_running_roles_well(campaign: Campaign):
 
 
 def test_a_rotated_token_opens_and_the_old_one_does_not(campaign: Campaign):
-    """Rotation and revocation take effect while the service runs."""
     settings, file = campaign.folder / "roles/sp/settings.toml", campaign.folder / "roles/requester/sp.token"
     report = ("task", "report", campaign.task, "--json", *campaign.settings)
     fresh = call("sp", "token", "rotate", settings, "requester").out.strip()

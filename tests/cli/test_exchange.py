@@ -81,7 +81,6 @@ def _believed(ca, files, host):
 
 
 def test_a_role_without_its_peers_says_what_to_do(place):
-    """It has no address to call and no key to check."""
     refused(call("sp", "serve", settings(place, "sp")), "KGC and CSP must be accepted first", "crowdfl exchange accept")
     refused(call("task", "report", "0" * 32, "-s", settings(place, "requester")), "exchange accept")
 
@@ -253,7 +252,6 @@ def test_init_of_all_roles_is_as_strong(tmp_path):
 
 
 def test_an_address_has_one_meaning_however_it_is_written(tmp_path):
-    """IPv6, too: the authority is for it, in its short form."""
     result = call("init", tmp_path / "sp", "--role", "sp", "--host", "2001:DB8:0:0::7", "--json")
     assert result.code == 0, result
     assert read_part(tmp_path / "sp/sp.public.json").url == "https://[2001:DB8:0:0::7]:7102"
@@ -292,7 +290,6 @@ def test_settings_are_changed_in_place(tmp_path):
 
 
 def test_an_accepted_sp_is_let_in_and_its_old_place_is_not(place):
-    """Beside pages that the operator has named; safe to repeat."""
     path = settings(place, "kgc")
     path.write_text(path.read_text().replace("# web_origins = []", 'web_origins = ["https://pages.example"]'))
     for _ in range(2):

@@ -92,7 +92,6 @@ def test_a_page_that_is_hosted_elsewhere_is_told_where_sp_is(posted, tmp_path):
 
 @pytest.mark.parametrize("option", ["--links", "--qr"])
 def test_nobody_gets_a_link_to_what_a_browser_cannot_compute(posted, tmp_path, option):
-    """Before anyone is invited; files are given out as before."""
     refused(posted.invite(posted.hardened, tmp_path / "to", option), "SettingsError", "profile shares")
     assert not (tmp_path / "to").exists()
     assert posted.invite(posted.hardened, tmp_path / "to").code == 0

@@ -176,7 +176,6 @@ def test_operators_of_csp_and_kgc_see_what_is_held_and_can_refuse(office):
 
 
 def test_doctor_says_what_is_past_its_life_or_of_unknown_tasks(office):
-    """With what to do about it; looking changes nothing."""
     office.disk.store("csp").change_task(office.task, first_seen=0.0)
     office.disk.blobs("csp/keys").put("f" * 32 + ".csp", b"share")
     found = office.doctor("csp")

@@ -55,7 +55,6 @@ def test_nobody_is_told_of_a_key_that_there_is_not(campaign: Campaign):
 
 
 def test_the_model_is_fetched_and_used(campaign: Campaign, tmp_path: Path):
-    """Better than a guess, from a chain that the requester replays."""
     fetched = call("task", "fetch", campaign.task, tmp_path / "model", "--format", "npz", "--json", *campaign.settings)
     assert fetched.code == 0, fetched
     path, states = (json.loads(fetched.out)[name] for name in ("model", "states"))
@@ -67,7 +66,6 @@ def test_the_model_is_fetched_and_used(campaign: Campaign, tmp_path: Path):
 
 
 def test_nothing_that_was_dealt_for_a_round_is_left_and_the_doctor_finds_the_roles_well(campaign: Campaign):
-    """Nor does KGC hold what it was made from."""
     roles = campaign.folder / "roles"
     kept = {role: sorted(path.name for path in (roles / role / "keys").glob("*")) for role in ("kgc", "sp", "csp")}
     assert kept["sp"]

@@ -340,7 +340,6 @@ def table() -> Table:
 
 @pytest.mark.parametrize("told", [f"first\n{EVIL}", Text(f"first\n{EVIL}"), table()])
 def test_a_status_is_shown_without_escapes(told, capsys):
-    """In words, with colours and in a table; lines stay lines."""
     show({}, told, as_json=False)
     out = capsys.readouterr().out
     assert "?]0;owned" in out

@@ -53,7 +53,6 @@ def test_a_script_runs(script, tmp_path):
 
 
 def test_the_notebook_runs_and_shows_its_results_as_tables(tmp_path):
-    """In Jupyter's own kernel; the picture is one, too."""
     run(tmp_path, "-c", EXECUTE, NOTEBOOK, tmp_path / "done.ipynb")
     cells = json.loads((tmp_path / "done.ipynb").read_text(encoding="utf-8"))["cells"]
     outputs = [output for cell in cells for output in cell.get("outputs", [])]

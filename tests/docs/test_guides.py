@@ -64,7 +64,6 @@ def test_a_guide_does_what_it_says(guide, tmp_path):
 
 @pytest.mark.parametrize("guide", GUIDES)
 def test_a_guide_is_run_nearly_whole(guide):
-    """Few blocks are left out, and none by a misspelt word."""
     found = list(blocks((ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8")))
     assert sum(block.runs for block in found) >= 2
     assert sum(block.said == "no-run" for block in found) <= LEFT_OUT
@@ -73,7 +72,6 @@ def test_a_guide_is_run_nearly_whole(guide):
 
 @pytest.mark.parametrize("guide", [*GUIDES, "phone"])
 def test_a_page_that_teaches_is_short(guide):
-    """What it leaves out is in a page of reference."""
     page = (ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
     assert len(re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL).split()) <= WORDS
 

@@ -81,14 +81,12 @@ def pages(site: Path) -> list[Path]:
 
 
 def test_every_link_leads_to_a_file_and_a_place_in_it(site):
-    """Those between pages, to headings, to pictures, to styles and scripts."""
     found = {str(page.relative_to(site)): dead(page, seen(page).links + seen(page).assets) for page in pages(site)}
     assert {page: links for page, links in found.items() if links} == {}
     assert sum(len(seen(page).links) for page in pages(site)) > 500
 
 
 def test_a_dead_link_is_seen(site, tmp_path):
-    """A missing file, a missing heading; not a page elsewhere."""
     index = site / "index.html"
     assert dead(index, ["nowhere.html", "tutorial.html#nowhere", "#nowhere"]) == [
         "nowhere.html",
@@ -107,7 +105,6 @@ def test_nothing_is_loaded_from_elsewhere(site):
 
 
 def test_the_project_s_own_pages_are_in_the_site(site):
-    """With the links that they have in the repository."""
     for source in PROJECT:
         page = site / "project" / f"{source.stem}.html"
         title = source.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")

@@ -78,7 +78,6 @@ def test_mutated_forms(keys, name, data):
 @pytest.mark.parametrize("field", HEADER_FIELDS, ids=str)
 @given(data=st.data())
 def test_any_other_header_field_is_refused(keys, name, field, data):
-    """No field of the header may be anything else."""
     start, length = field
     form = bytearray(honest(keys, name))
     other = data.draw(st.binary(min_size=length, max_size=length).filter(lambda b: b != form[start : start + length]))

@@ -81,7 +81,6 @@ def test_altered_text_no_longer_stands(kind, data):
 @settings(max_examples=scaled(100))
 @given(data=st.data())
 def test_signed_nonsense(kind, data):
-    """Fields of other types and sizes, under a signature that stands."""
     payload = json.dumps(data.draw(changed_body(json.loads(HONEST[kind].split(" ", 3)[3]))))
     attempt(OPENERS[kind], Envelope.sign(kind, payload, KEY).text)
 
@@ -89,7 +88,6 @@ def test_signed_nonsense(kind, data):
 @kinds
 @given(payload=st.text(max_size=200) | JSON.map(json.dumps))
 def test_any_payload(kind, payload):
-    """Signed, and no JSON or none of this kind."""
     assert refused(attempt(lambda: OPENERS[kind](Envelope.sign(kind, payload, KEY).text)))
 
 

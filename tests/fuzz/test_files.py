@@ -85,7 +85,6 @@ def put(path, data):
 @settings(max_examples=scaled(100))
 @given(data=st.data())
 def test_damaged_data_files(folder, data):
-    """A data set of plain arrays, compressed or not."""
     stream = io.BytesIO()
     data.draw(st.sampled_from([np.savez, np.savez_compressed]))(stream, windows=np.zeros((3, 4)), user=np.arange(3))
     path = put(folder / "data.npz", stream.getvalue())
@@ -130,7 +129,6 @@ def test_damaged_signing_keys(folder, data):
 
 @given(data=st.data())
 def test_damaged_certificates(folder, data):
-    """A certificate with its key, or a named refusal."""
     here = folder / "tls"
     if not here.exists():
         here.mkdir()
@@ -183,7 +181,6 @@ VALUES = ["0", "-1", "1e400", "nan", '""', '"x"', "[]", "{}", "true", "9" * 30, 
 @pytest.mark.parametrize("name", ["service", "requester"])
 @given(value=st.sampled_from(VALUES), place=st.integers(0, 20))
 def test_settings_of_another_type(folder, name, value, place):
-    """TOML that is well formed, with a value where another belongs."""
     text, read = SETTINGS_FILES[name]
     lines = text.splitlines()
     places = [index for index, line in enumerate(lines) if "=" in line]
@@ -211,7 +208,6 @@ def test_amounts_of_money(amount):
 
 @given(body=JSON, status=st.integers(400, 599))
 def test_problems_of_a_hostile_service(body, status):
-    """A client always has an error of ours to raise."""
     assert refused(attempt(error_from, status, body))
 
 

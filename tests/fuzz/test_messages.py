@@ -37,7 +37,6 @@ def sides():
 @settings(max_examples=scaled(20))
 @given(data=st.data())
 def test_mutated_messages(cls, servers, data):
-    """A message that comes out says what its bytes say."""
     form = data.draw(mutated(example(cls, servers).to_bytes()))
     message = attempt(cls.from_bytes, form, limits_of(servers))
     assert refused(message) or message.to_bytes() == form
@@ -50,7 +49,6 @@ FIELDS = st.lists(st.binary(max_size=40) | st.sampled_from([b"", b"\xff" * 4096,
 @settings(max_examples=scaled(10))
 @given(fields=FIELDS)
 def test_any_fields_behind_a_good_header(cls, servers, fields):
-    """As many as the class has, or more or fewer."""
     body = b"".join(struct.pack(">I", len(field)) + field for field in fields)
     form = b"CFLM" + bytes([2, cls.kind]) + body
     message = attempt(cls.from_bytes, form, limits_of(servers))
@@ -93,7 +91,6 @@ def test_repro_a_claim_of_a_number_too_long_to_print(sides):
 @settings(max_examples=scaled(100))
 @given(data=st.data())
 def test_what_a_phone_reads(sides, data):
-    """A publication and a reward from a hostile platform."""
     phone = sides.requester
     honest = example(next(cls for cls in KINDS if cls.__name__ == "Publication"), pair(64)).to_bytes()
     assert refused(attempt(phone.read, data.draw(mutated(honest) | st.binary(max_size=80)), 1))

@@ -146,7 +146,6 @@ def test_a_route_opens_to_its_own_role_alone(campaign, service, route):
 
 @pytest.mark.parametrize(("service", "route"), [(s, r) for s, r in GUARDED if SIGNED in OPENS[s][r] and "{who}" in r])
 def test_a_participant_opens_nothing_of_anothers(campaign, service, route):
-    """The signature stands, but the path names somebody else."""
     first, second = campaign.people[:2]
     signer = Signer(first.who, first.keys.signing)
     assert call(campaign, service, route, signer.headers, who=second.who).status_code == 403
@@ -219,7 +218,6 @@ def test_a_rotated_token_is_dead_and_its_successor_lives(tokens):
 
 
 def test_a_revoked_token_is_dead_at_once_in_a_running_service(tokens):
-    """The service reads the file that the command has changed."""
     serving, kept = Tokens(tokens.path), tokens.add("other", "csp")
     token = tokens.add("platform", "sp")
     assert serving.check(token)
@@ -280,7 +278,6 @@ def tokens(tmp_path, clock):
 
 
 def test_both_tokens_are_good_until_the_overlap_ends(tokens, clock):
-    """To the second; the new one has no end."""
     old = tokens.add("sp", "sp")
     new = tokens.rotate("sp", HOUR)
     assert (tokens.check(old).expires, tokens.check(new).expires) == (1_003_600.0, None)
@@ -293,7 +290,6 @@ def test_both_tokens_are_good_until_the_overlap_ends(tokens, clock):
 
 
 def test_a_second_rotation_does_not_lengthen_the_first_one_s_overlap(tokens, clock):
-    """Three are good at once, each to its own end."""
     first = tokens.add("sp", "sp")
     second = tokens.rotate("sp", HOUR)
     third = tokens.rotate("sp", 10 * HOUR)

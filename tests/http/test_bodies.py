@@ -69,7 +69,6 @@ def test_an_announced_body_over_the_limit_is_refused_unread(campaign):
 
 
 def test_a_body_of_unknown_length_is_cut_off_at_the_limit(campaign):
-    """413 after no more than the limit and a piece."""
     for service, method, path, limit in places(campaign):
         if limit > 2 * JSON_LIMIT:
             continue  # the same code, and minutes of sending
@@ -81,7 +80,6 @@ def test_a_body_of_unknown_length_is_cut_off_at_the_limit(campaign):
 
 
 def test_an_upload_as_long_as_the_limit_is_looked_at(campaign, person):
-    """The limit itself is allowed; one byte more is not."""
     limit = campaign.world.sp.upload_limit(campaign.task)
     assert len(campaign.update) <= limit
     with pytest.raises(LimitExceeded):

@@ -182,7 +182,6 @@ def test_keys_in_the_making_do_not_take_up_the_service(world, monkeypatch):
 
 
 def test_a_process_logs_lines_of_json_on_stderr():
-    """Its own lines and those of the libraries under it."""
     script = (
         "import logging; from crowdfl.services.http import logs; logs.configure(); logs.get('sp').info('listening'); "
     )

@@ -81,7 +81,6 @@ def test_the_verdicts_are_those_of_this_process(checker, public, numbers):
 
 
 def test_other_work_is_left_to_the_other_backend(checker, public, numbers):
-    """It computes nothing but verdicts; of no numbers there are none."""
     kernel = MulMod(public.n_squared)
     assert np.array_equal(checker.map(kernel, numbers, numbers), Threads(1).map(kernel, numbers, numbers))
     assert checker.map(CheckUnits(public.n), numbers[:0]).shape == (0, 1)
@@ -135,7 +134,6 @@ def test_many_numbers_go_in_pieces(checker, public, numbers, monkeypatch):
 
 
 def test_a_process_that_cannot_be_started_is_done_without(public, numbers, monkeypatch):
-    """A service starts, and looks at the numbers itself."""
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     checker, kernel = Checker(Threads(1)), CheckUnits(public.n)
     checker.start()

@@ -167,14 +167,12 @@ def test_a_claim_that_was_never_sent_is_sent_again():
 
 @pytest.mark.parametrize("paid", [None, 7, {"one": 1}, {"1": "1"}, {"1": True}, {"9" * 11: 1}])
 def test_a_payment_that_cannot_be_read_is_named(paid):
-    """Whatever a platform answers, a phone does not fall over it."""
     with pytest.raises(ServiceUnavailable, match="lacks paid"):
         SpClient(Scripted({"amount": 1, "paid": paid, "claimed": {"1": 1}}).service).claim("0" * 32, b"claim")
 
 
 @pytest.mark.parametrize("answer", [httpx.Response(200, text="hello"), httpx.Response(200, json=[1]), {"key": 7}, {}])
 def test_an_answer_that_cannot_be_read_is_named(answer):
-    """Whatever sits at that address, it is no CrowdFL."""
     with pytest.raises(ServiceUnavailable):
         KgcClient(Scripted(answer).service).key()
 
@@ -232,7 +230,6 @@ def test_a_participant_leaves(world):
 
 
 def test_enrolment_closes_by_order(world):
-    """The participants' bundle is gone: nobody else can join."""
     task = world.post()
     order = EnrolmentEnd(task).sign(world.requester.signing)
     kgc = KgcClient(world.service("kgc", world.owner("kgc")))
@@ -380,7 +377,6 @@ def test_a_request_without_time_left_asks_nobody():
 
 
 def test_what_is_left_to_a_request_bounds_every_wait_in_it():
-    """The connection's, the answer's, and the pauses between attempts."""
     asked = []
 
     def reply(request):

@@ -82,7 +82,6 @@ def test_zero_is_no_limit_for_one_address(stack):
 
 
 def test_who_goes_makes_room(stack):
-    """A closed socket counts no more, and is not counted twice."""
     listening = Listening(stack, per_address=2)
     (_, first), _ = listening.fill(2)
     first.close()

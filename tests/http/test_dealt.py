@@ -289,7 +289,6 @@ def test_a_failure_is_told_and_may_be_tried_again(slow):
 
 
 def test_a_client_gives_up_after_its_patience(slow):
-    """With a name, so that SP tries again later."""
     _answers, client, task = slow
     with pytest.raises(ServiceUnavailable, match="not answered"):
         CspClient(client.service, patience=0.2).answer(task, b"request")

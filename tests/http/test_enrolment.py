@@ -215,7 +215,6 @@ def test_csp_is_told_once_in_order_and_again_after_a_crash(world, monkeypatch):
 
 
 def test_somebody_whom_csp_refuses_keeps_nobody_waiting(world, monkeypatch):
-    """It is an alert; the next ones are told."""
     task, alerts, enrol = world.post(), [], world.csp.enrol
     people = [world.add_person(task) for _ in range(3)]
 

@@ -105,7 +105,6 @@ def test_a_full_disk_refuses_uploads_and_keeps_nothing_of_them(disk, small, monk
 
 
 def test_a_piece_that_no_longer_fits_leaves_those_before_it(disk, small):
-    """The upload goes on from there when there is room."""
     task, people = small.open_round()
     person, upload = people[0], people[0].update()
     person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:700])

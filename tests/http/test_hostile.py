@@ -87,7 +87,6 @@ BAD_UPLOADS = {
 
 @pytest.mark.parametrize("what", BAD_UPLOADS)
 def test_a_bad_upload_is_refused(campaign, person, what):
-    """Signed by its participant, and yet no upload of this task."""
     make, status, kind = BAD_UPLOADS[what]
     good = person.update()
     body = make(campaign, good)
@@ -111,7 +110,6 @@ def test_a_participant_of_another_task_is_nobody_here(campaign, other):
 
 
 def test_a_signature_for_another_path_method_or_body_is_refused(campaign, person):
-    """A signed request is that request and no other."""
     body, now = person.update(), campaign.world.clock.now()
     target = place(campaign.task, person)
     for method, path in (("PATCH", target), ("PUT", target.replace("rounds/1", "rounds/2")), ("PUT", target + "?a=b")):
@@ -175,7 +173,6 @@ FALSE = {  # a change to a claim, and how it is refused
 
 
 def test_a_false_claim_is_refused(world):
-    """Nobody is paid for it; the true one is then paid."""
     task, people = world.open_round()
     for person in people:
         person.sp.upload(task, 1, person.update())

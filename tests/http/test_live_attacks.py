@@ -78,7 +78,6 @@ def test_anonymous_claims_cost_no_memory(sp, desk, crowd, known):
 
 
 def test_claims_with_any_signature_cost_no_memory(sp, desk, crowd):
-    """A participant's own: its limit is that of its task."""
     before, person = sp.memory(), desk.crowd[0]
     path = f"/v1/tasks/{desk.task}/claims"
     for _ in range(30):

@@ -209,7 +209,6 @@ def test_a_claim_must_be_signed(platform, earned):
 
 
 def test_a_stranger_s_signature_is_refused_before_the_body(platform, earned):
-    """So is one over another body, once that has arrived."""
     task, people = earned
     stranger = Signer(people[0].who, SigningKey.fresh())
     body = Endless()

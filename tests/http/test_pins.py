@@ -122,7 +122,6 @@ def test_a_stolen_token_gets_no_share(kgc: Kgc, role, shown, why):
 
 
 def test_another_key_of_the_same_authority_is_not_the_role_s(kgc: Kgc):
-    """It is the key that counts, not who vouches for it."""
     own = tls.CertificateFiles(kgc.folder / "sp/other.pem", kgc.folder / "sp/other.key")
     with kgc.called(kgc.tokens["sp"], own) as service:
         expect_refusal(service, "not of the key")
@@ -134,7 +133,6 @@ def test_a_certificate_without_the_token_opens_nothing(kgc: Kgc):
 
 
 def test_a_self_made_certificate_of_the_same_subject_is_refused_at_the_handshake(kgc: Kgc, tmp_path):
-    """Names prove nothing: neither a certificate's nor its authority's."""
     forged = make_role(tmp_path / "forged", "sp")
     subjects = [tls.require_usable(files).subject for files in (forged, kgc.files("sp"))]
     assert subjects[0] == subjects[1]
@@ -191,7 +189,6 @@ def test_whom_a_service_no_longer_trusts_is_gone_after_a_reload(kgc: Kgc, tmp_pa
 
 
 def test_a_reload_with_a_damaged_file_changes_nothing(kgc: Kgc):
-    """Neither what is wrong nor what would have been right."""
     settings = kgc.settings
     broken = settings.changed(pins={}, certificate=kgc.folder / "none.pem")
     try:
@@ -253,7 +250,6 @@ def test_openapi_says_that_a_certificate_is_needed(kgc: Kgc, tmp_path):
 
 
 def test_plain_http_keeps_to_the_token(tmp_path):
-    """It is for trials on loopback, and proves nothing."""
     settings = KgcSettings(data=tmp_path / "kgc", **HOST, plain_http=True)
     app = open_kgc(settings)
     token = Tokens(tmp_path / "kgc/tokens.json").add("sp", "sp")

@@ -46,7 +46,6 @@ def test_an_error_has_the_status_of_its_nearest_ancestor(kind, status):
 
 
 def test_an_error_that_is_not_in_the_tree_yet_is_covered():
-    """A class added tomorrow is told as its ancestor is."""
 
     class Tomorrow(errors.TooLate):
         """Not thought of."""
@@ -114,7 +113,6 @@ def test_an_answer_that_is_no_problem_is_still_a_named_error(body):
 
 
 def test_a_full_disk_during_an_upload_is_a_507_and_nothing_is_kept(campaign, person, monkeypatch):
-    """The upload can be sent again when there is room."""
 
     def full(*_args):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -101,7 +101,6 @@ def flood(connection, sent):
 
 
 def test_a_refused_body_s_sender_can_read_the_refusal(campaign, served):
-    """A sender that stops in time finds 413 waiting."""
     with connected(served) as connection:
         connection.sendall(claim_head(campaign, "Content-Length: 16777216"))
         for _ in range(20):
@@ -153,7 +152,6 @@ def test_a_slow_upload_leaves_nothing(campaign, served, hurried, person):
 
 
 def test_a_body_at_a_fair_pace_is_waited_for(campaign, served, hurried, monkeypatch):
-    """Longer than the patience, but no slower than the pace."""
     monkeypatch.setattr(bodies.PACE, "idle", 10.0)  # this is not about pauses, and a busy machine makes some
     monkeypatch.setattr(bodies.PACE, "rate", 512.0)
     with connected(served) as connection:

@@ -155,7 +155,6 @@ def test_sigterm_ends_sp_whatever_csp_does(sp_site, mode):
 
 
 def test_sigterm_ends_sp_while_a_claim_waits_for_csp(sp_site):
-    """The one who claims is cut off, and claims again."""
     sp_site.start()
     task, people = open_round(sp_site)
     upload(people)
@@ -210,7 +209,6 @@ serve_csp(CspSettings(**own, kgc=peer, kgc_key=bytes(32)))
 
 
 def test_sigterm_ends_a_csp_that_computes(tmp_path):
-    """What it has not stored, SP asks for again."""
     write_private(tmp_path / "token", b"crowdfl_x")
     token = Tokens(tmp_path / "tokens.json").add("sp", "sp")
     with subprocesses.running([sys.executable, "-c", COMPUTING, str(tmp_path)], stderr=subprocess.PIPE) as process:

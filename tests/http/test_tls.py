@@ -66,7 +66,6 @@ def test_files_that_do_not_serve_are_named(tmp_path, ca):
 
 
 def test_a_client_trusts_the_given_ca_alone(ca):
-    """Names are checked, and nothing older than TLS 1.2 is spoken."""
     context = tls.client_context(ca.certificate)
     assert len(context.get_ca_certs()) == 1
     assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)

@@ -46,7 +46,6 @@ def test_what_a_service_tells_with_a_5xx_or_408_may_pass(kind):
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 507, 520])
 @pytest.mark.parametrize("body", [None, "<html>Bad gateway</html>", {"type": PROBLEM_TYPE + "internal"}, {}])
 def test_what_a_proxy_or_a_failing_service_says_may_pass(status, body):
-    """With a problem, a page of its own, or nothing."""
     error = error_from(status, body)
     assert (type(error), error.passes) == (ServiceUnavailable, True)
 

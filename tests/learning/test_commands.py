@@ -42,7 +42,6 @@ def test_training_shows_a_curve_and_held_out_scores():
 
 
 def test_json_says_the_same_and_repeats():
-    """Seven points on the curve; another seed gives another."""
     first, again, other = (json.loads(typed(*QUICK, "--json", "--set", f"seed={seed}")) for seed in (0, 0, 1))
     assert first == again != other
     assert [epoch["epoch"] for epoch in first["epochs"]] == list(range(7))
@@ -53,7 +52,6 @@ def test_json_says_the_same_and_repeats():
 
 
 def test_a_trial_shows_its_update_norms_and_suggests_a_bound():
-    """Twice the largest; the same in words and as JSON."""
     result, shown = json.loads(typed(*QUICK, "--json")), typed(*QUICK)
     norms = [epoch["norm"] for epoch in result["epochs"]]
     assert result["update_norm"] == {"last": norms[-1], "largest": max(norms)}
@@ -72,7 +70,6 @@ def test_the_suggested_bound_is_twice_the_norm_rounded_up(largest, bound):
 
 @pytest.mark.parametrize(("ending", "read"), [("npz", from_npz), ("safetensors", from_safetensors)])
 def test_the_model_can_be_saved(tmp_path, ending, read):
-    """What is read back scores as what was shown."""
     result = json.loads(typed(*QUICK, "--json", "--save", tmp_path / f"model.{ending}"))
     recipe = Recipe.of({"labels": list(PACES), "channels": 3, "learner": "softmax"})
     learner, held_out = recipe.make_learner(), recipe.load("synthetic:1").held_out
@@ -100,7 +97,6 @@ def test_a_picture_without_matplotlib_is_answered_with_its_remedy(tmp_path, monk
 
 
 def test_a_task_file_says_what_to_train(tmp_path):
-    """Its labels and windows; what is typed besides goes before it."""
     task = tmp_path / "task.toml"
     section = {
         "learner": '"softmax"',
@@ -183,7 +179,6 @@ def test_a_data_set_is_shown():
 
 
 def test_what_a_task_must_say_about_a_data_set_is_shown(monkeypatch):
-    """And no label is cut, however narrow the terminal is."""
     monkeypatch.setenv("COLUMNS", "40")
     told = typed("data", "show", "synthetic:3")
     assert 'window = 100, channels = 3, labels = ["slow", "middling", "fast"]' in told

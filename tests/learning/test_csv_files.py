@@ -283,7 +283,6 @@ def test_inner_folders_are_labels_if_one_says_so(crowd):
 
 
 def test_everyone_in_a_folder_of_people_is_shown(crowd):
-    """With what to write if the folders are not people."""
     shown = call("data", "show", f"csv:{crowd}", "--json")
     found = json.loads(shown.out)
     assert found["people"] == ["alice", "bob"]

@@ -52,7 +52,6 @@ def test_each_recording_is_cut_by_itself():
 
 
 def test_windows_overlap_by_length_minus_step():
-    """And a rest shorter than a window is left out."""
     windows = windows_of(numbered(11).signal, length=4, step=3)
     assert windows[..., 0].tolist() == [[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8, 9]]
     assert windows.shape == (3, 4, 2)
@@ -176,7 +175,6 @@ def test_a_slow_swing_survives_a_lower_rate_and_a_fast_one_does_not_fold_in():
 
 
 def test_far_too_few_samples_are_refused():
-    """One a second is no basis for a thousand."""
     with pytest.raises(DataMalformed, match="too few"):
         resampled(np.arange(50.0), np.zeros((50, 3)), 1000.0)
 

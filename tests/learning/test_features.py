@@ -30,14 +30,12 @@ def test_spectral_inputs_are_the_sums_written_out():
     ("length", "channels", "width"), [(90, 3, 96), (100, 6, 192), (20, 1, 12), (1, 2, 4), (2, 1, 3)]
 )
 def test_spectral_inputs_are_at_most_thirty_frequencies_of_each_channel(length, channels, width):
-    """As many as the window has; stillness is finite."""
     assert features_per_window("spectral", length, channels) == width
     assert np.isfinite(features("spectral", np.zeros((1, length, channels), dtype=np.float32))).all()
 
 
 @pytest.mark.parametrize("name", sorted(FEATURES))
 def test_no_windows_are_no_rows(name):
-    """As of short recordings, of which nothing is held out."""
     found = features(name, np.zeros((0, 10, 2), dtype=np.float32))
     assert len(found) == 0
     assert found.shape[1:] == features(name, np.zeros((1, 10, 2), np.float32)).shape[1:]

@@ -36,7 +36,6 @@ def test_a_model_comes_back_as_it_was(model):
 
 @pytest.mark.parametrize("model", FORMS.values(), ids=FORMS)
 def test_what_is_copied_shares_no_memory(model):
-    """Neither the arrays taken out, nor the models built."""
     form = ModelForm.of(model)
     taken, built, other = form.arrays(model), form.model(form.arrays(model)), form.model(form.arrays(model))
     parts = [list(m.values()) if isinstance(m, dict) else list(m) for m in (model, built, other)] + [taken]
@@ -97,7 +96,6 @@ def test_counts_in_a_dictionary_are_not_averaged():
 
 
 def test_a_model_of_another_form_is_named():
-    """Missing, too many, another shape, another container, not finite."""
     form = ModelForm.of({"w": np.zeros(2), "b": np.zeros(1)})
     assert [array.tolist() for array in form.arrays({"b": [3], "w": [1, 2]})] == [[1.0, 2.0], [3.0]]
     for model, named in [
@@ -135,7 +133,6 @@ class TestTensors:
         return torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
 
     def test_a_state_dict_comes_back_and_loads(self, torch, network):
-        """Of the same types, with its versions, and without a gradient."""
         state = network.state_dict()
         form = ModelForm.of(state)
         assert form.kept == ("1.num_batches_tracked",)
@@ -163,7 +160,6 @@ class TestTensors:
             assert ModelForm.of([tensor]).model([array])[0].dtype == tensor.dtype
 
     def test_tensors_that_cannot_be_taken_are_named(self, torch):
-        """Sparse, complex, without numbers; a module in place of its weights."""
         for tensor, named in [
             (torch.eye(2).to_sparse(), "sparse"),
             (torch.ones(2, dtype=torch.complex64), "complex64"),

@@ -19,7 +19,6 @@ def test_a_worked_example():
 
 
 def test_the_table_has_the_truth_in_rows():
-    """One window of class 2 taken for class 0."""
     assert confusion(np.array([2, 1]), np.array([0, 1]), 3).tolist() == [[0, 0, 0], [0, 1, 0], [1, 0, 0]]
 
 

@@ -26,7 +26,6 @@ def path(tmp_path):
 
 
 def test_everyone_has_their_own_windows(path):
-    """In the order of the users' numbers, with the marks obeyed."""
     source = WindowFile(path)
     assert source.people == ("2", "7")
     assert source.label_names == ("still", "moving")

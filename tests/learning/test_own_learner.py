@@ -51,7 +51,6 @@ def test_data_that_a_learner_changes_in_place_is_its_own_copy():
 
 
 def test_a_constructor_is_given_what_it_names():
-    """And a shape of its own keeps its names."""
     learner = made("Full", epochs=7)
     assert learner.shape.names == ("means",)
     assert learner._learner.asked == (27, 3, 9, 7)
@@ -99,7 +98,6 @@ def test_a_learner_that_does_not_tell_of_epochs_is_scored_at_its_end():
     ],
 )
 def test_what_cannot_be_a_learner_is_refused_when_it_is_made(name, said):
-    """Before anyone joins, with the method that is wrong."""
     with pytest.raises(OwnCodeError, match=said):
         made(name)
 

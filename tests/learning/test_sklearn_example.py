@@ -34,7 +34,6 @@ def trained(example, seed: int, only: int | None = None):
 
 
 def test_it_learns_and_repeats(example):
-    """The same seed gives the same bytes, another seed others."""
     results = [trained(example, seed) for seed in (1, 1, 2)]
     weights = [learner.shape.flat(learner.weights()).tobytes() for learner, _, _ in results]
     assert weights[0] == weights[1] != weights[2]

@@ -152,7 +152,6 @@ def test_an_altered_or_missing_file_is_refused(tmp_path):
 
 
 def test_the_notice_names_the_file_that_is_there():
-    """Its hash, and the licence that must travel with it."""
     notice = watch.FILE.with_suffix(".NOTICE").read_text(encoding="utf-8")
     assert watch.SHA256 in notice
     assert "Redistribution and use in source and binary forms" in notice

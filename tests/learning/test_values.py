@@ -117,7 +117,6 @@ def test_values_are_not_learned_as_a_label(tmp_path):
 
 
 def test_data_without_the_tasks_values_is_refused(tmp_path):
-    """None at all, or others; a single one needs no name."""
     with pytest.raises(DataMalformed, match=r"learns values \(pace\), and this data has none"):
         Recipe.of(VALUES | {"channels": 6}).load("watch:1")
     with pytest.raises(DataMalformed, match="the task's value 'height' is not among the data's: pace"):
@@ -183,7 +182,6 @@ torch_tests = pytest.mark.second
 @torch_tests
 @pytest.mark.parametrize("loss", [None, "squared", "absolute", "huber"])
 def test_a_campaign_in_the_clear_learns_a_value(loss):
-    """Three people's paces, to a tenth of their spread."""
     pytest.importorskip("torch")
     recipe = Recipe.of(VALUES | ({"loss": loss} if loss else {}))
     people = [recipe.load(f"synthetic:{person}") for person in (1, 2, 3)]

@@ -78,7 +78,6 @@ def test_a_double_semicolon_is_an_empty_record():
     )
 )
 def test_whatever_a_line_holds_it_is_read_or_counted(lines):
-    """Nothing stops the reading, and what was kept is finite."""
     people, faults = read_wisdm(line + "\n" for line in lines)
     kept = sum(map(len, people.values())) // 5
     assert np.isfinite([value for rows in people.values() for value in rows]).all()
@@ -115,7 +114,6 @@ def test_users_out_of_order_are_put_together(path):
 
 
 def test_another_rate_resamples(path):
-    """Half the rate, half as many windows of the same length."""
     split = WisdmRaw(path, Cut(length=20, step=20, held_out=0.3, hertz=10.0)).load_person(1)
     assert np.bincount(split.train.labels, minlength=6).tolist() == [0, 7, 3, 0, 0, 0]
 

@@ -82,7 +82,6 @@ def test_wheel_and_sdist_have_the_one_version(wheel, sdist):
 
 
 def test_the_sdist_builds_the_same_wheel(wheel, sdist, tmp_path):
-    """And holds tests and documents, and nothing that only lies about."""
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     (source,) = tmp_path.iterdir()

@@ -24,7 +24,6 @@ def contents(case: dict) -> ParticipantSettings:
 
 @each_link
 def test_a_link_is_written_as_the_vectors_spell_it(case):
-    """From what the file of the same invitation holds."""
     assert invitation_link(case["page"], contents(case)) == case["link"]
 
 

@@ -137,7 +137,6 @@ def test_keys(case):
 
 @each_of_keys("encryptions")
 def test_encryptions(key, case):
-    """Randomizer, ciphertext, partial decryptions and both ways to decrypt."""
     public = public_of(key)
     m, c = int(case["plaintext"]), public.ciphertext(number(case["ciphertext"]))
     assert pow(public.h_s, number(case["exponent"]), public.n_squared) == number(case["randomizer"])
@@ -150,7 +149,6 @@ def test_encryptions(key, case):
 
 @each(PCTD["keys"], "name")
 def test_encryptions_as_vectors(case):
-    """The batch gives the same numbers as the scalar vectors say."""
     public, rows = public_of(case), case["encryptions"]
 
     def column(name: str) -> blocks.Block:
@@ -239,7 +237,6 @@ READERS = {1: CipherVector, 2: PartialVector}
 
 @each(FORM["good"], "name")
 def test_good_forms(case):
-    """Bytes to numbers and back to the same bytes."""
     public, data = public_of(FORM["keys"][case["key"]]), bytes.fromhex(case["bytes"])
     assert public.fingerprint.hex() == FORM["keys"][case["key"]]["fingerprint"]
     vector = READERS[case["kind"]].from_bytes(data, public, max_count=3)
@@ -290,7 +287,6 @@ def enrolling() -> tuple[ParticipantKeys, EnrolmentRequest]:
 
 
 def test_a_request_to_enrol_is_the_one_of_the_vectors():
-    """Name, signed bytes, document and context, to the byte."""
     keys, request = enrolling()
     assert keys.who == ENROLMENT["who"]
     assert request.sign(keys.signing) == ENROLMENT["request"]
@@ -299,7 +295,6 @@ def test_a_request_to_enrol_is_the_one_of_the_vectors():
 
 
 def test_kgc_s_answer_holds_what_the_vectors_say():
-    """Opened by its reader; and sealed by CrowdFL, the same plaintext."""
     keys, request = enrolling()
     expected = Enrolled(ENROLMENT["certificate"], bytes.fromhex(ENROLMENT["bundle"]))
     context, opened = ENROLMENT["context"].encode(), bytes.fromhex(ENROLMENT["opened"])

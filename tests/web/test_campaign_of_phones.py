@@ -265,7 +265,6 @@ def wait_until(made: Campaign, is_true: Callable[[], bool], page: Page | None = 
 
 
 def test_a_killed_upload_went_on_where_it_stopped(campaign: PhoneCampaign):
-    """With the same bytes: the first piece was not sent again."""
     offsets = campaign.phones[KILLED].offsets
     assert offsets[0] == 256 * 1024
     digest = json.loads(campaign.phones[KILLED].kept("rounds/1/receipt").split(" ", 3)[3])["digest"]
@@ -297,7 +296,6 @@ def test_no_script_failed_and_no_policy_was_broken(campaign: PhoneCampaign):
 
 
 def test_no_invitation_was_logged(campaign: PhoneCampaign):
-    """Neither as a link nor as what KGC was shown."""
     logs = "".join((campaign.folder / f"{role}.log").read_text() for role in ("kgc", "sp", "csp"))
     assert campaign.task in logs
     for number in range(PHONES):

@@ -256,7 +256,6 @@ def test_a_task_is_purged_when_it_is_settled_and_not_before(world):
 
 
 def test_a_payment_that_is_unknown_waits_for_the_operators_word(world):
-    """First in the list; what was resolved leaves it."""
     task = announced(world)
     for who, state, error in (
         ("a" * 20, "pending", None),
@@ -390,7 +389,6 @@ class Clock:
 
 
 def test_looking_takes_a_tenth_of_the_time_at_most():
-    """A slow store is looked at less often, however many ask."""
     clock, count = Clock(), []
 
     def look() -> events.Sections:

@@ -143,7 +143,6 @@ def test_a_round_is_followed_from_its_first_upload_to_its_rewards(seat: Seat, sh
 
 
 def test_a_deposit_is_confirmed_by_typing_what_came_in(seat: Seat):
-    """Another amount is refused inside the dialog; the table follows."""
     task = seat.announce("Noise in the city")
     seat.owe(task)
     seat.open("#/money")

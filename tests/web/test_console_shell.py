@@ -264,7 +264,6 @@ def is_open(sessions: Sessions, value: str, *, using: bool = False) -> bool:
 
 
 def test_a_session_ends_when_its_operator_does_nothing(sessions):
-    """What the page does by itself does not count."""
     value = sessions.begin(sessions.secret)
     for _ in range(3):
         sessions.now.time += 8.0
@@ -317,7 +316,6 @@ def test_a_name_that_somebody_points_at_this_machine_opens_nothing(office, host)
 
 
 def test_the_printed_secret_opens_one_session_once(office):
-    """By a cookie for the API alone, which no script reads."""
     session = OneBrowser(7999)
     first, second = (office.browser(session, opened=False) for _ in range(2))
     address = session.address

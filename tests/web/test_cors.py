@@ -90,7 +90,6 @@ def test_a_question_of_another_page_is_refused_and_logged_with_what_to_do(kgc):
 
 
 def test_without_origins_no_page_may_read_anything(tmp_path):
-    """As a service is set up that no phone calls."""
     with opened_kgc(kgc_settings(tmp_path)) as app:
         assert shared(browsing(app).get("/v1/key", headers={"Origin": PAGE})) is None
         assert shared(browsing(app).options("/v1/key", headers={"Origin": PAGE, **ASK})) is None
@@ -139,7 +138,6 @@ def test_an_origin_is_written_as_a_browser_writes_it(url, origin):
 
 
 def test_init_lets_the_page_of_sp_call_kgc(tmp_path):
-    """All roles at once; nobody else is let in anywhere."""
     made = call("init", tmp_path / "roles", "--host", "keys.example", "--sp-host", "SP.example", "--sp-port", "443")
     assert made.code == 0, made
     found = {role: tomllib.loads(settings(tmp_path / "roles", role).read_text()) for role in ("kgc", "sp", "csp")}

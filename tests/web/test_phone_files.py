@@ -49,7 +49,6 @@ def test_what_is_not_an_origin_does_not_get_into_the_policy(tmp_path, origin):
 
 
 def test_nothing_is_exported_over_what_is_there(tmp_path):
-    """Neither into a folder with files, nor onto a file."""
     (tmp_path / "file").write_text("x")
     for place in (tmp_path, tmp_path / "file"):
         refused(call("phone", "export", place), "SettingsError", "new folder")

@@ -307,7 +307,6 @@ def give_csv(page, name, content):
 
 
 def test_recordings_are_deleted_and_imported_and_one_may_be_missing(show):
-    """Whoever cannot record an activity takes part without it."""
     page = show([JOINED], f"#/record/{TASK}", recordings=RECORDINGS, windows=WINDOWS | {"enough": False})
     page.get_by_role("button", name="Delete sitting, 4.2 s").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()

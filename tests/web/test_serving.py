@@ -121,7 +121,6 @@ def test_the_place_without_a_slash_leads_to_the_page(site):
 
 
 def test_a_browser_that_has_the_file_is_told_so(site):
-    """By the hash of the contents; another version is sent whole."""
     first = site.get("/join/app/main.js")
     etag = first.headers["etag"]
     assert etag.strip('"') == hashlib.sha256(first.content).hexdigest()[:32]
@@ -134,7 +133,6 @@ def test_a_browser_that_has_the_file_is_told_so(site):
 
 
 def test_a_page_can_load_and_call_nothing_but_itself_and_kgc(sp):
-    """Each directive is written out: what is not named is forbidden."""
     headers = sp.get("/web/common/dom.js").headers
     policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
     assert policy == {
@@ -167,7 +165,6 @@ def test_whatever_is_answered_below_the_page_is_under_its_policy(sp, path):
 
 
 def test_every_file_of_the_package_is_served_as_it_lies_there(sp):
-    """At the places that the phone's modules import from."""
     places = pages.phone_assets()
     assert set(places) == {"/join", "/web/common", "/web/vendor"}
     assert {"dom.js", "style.css"} <= set(places["/web/common"])

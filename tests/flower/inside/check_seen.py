@@ -91,7 +91,6 @@ def test_no_number_of_training_samples_is_in_it(run):
 
 
 def test_the_search_finds_what_is_there():
-    """Without the two lines, all of it is in the messages."""
     grid = ServedGrid(make_app(), NODES)
     FedAvg().start(grid, initial(), num_rounds=2)
     for node in NODES:
