@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import NotReady
 from crowdfl.protocols.exchange import Observer
 from crowdfl.retry import Backoff
@@ -31,13 +32,14 @@ from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.run import open_csp, open_kgc, open_sp
 from crowdfl.services.server import running
-from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings, TaskSettings
+from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings, TaskSettings, origin_of
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import signing_key, write_private
 from crowdfl.storage.blobs import MemoryBlobs
 from crowdfl.web.console_app import add_pages
 from tests import subprocesses
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, Desk, small_definition, test_tools
+from tests.http.world import DEPOSIT
 
 _Found = TypeVar("_Found")
 
@@ -72,6 +74,17 @@ class Loopback:
         person = Participant(task, blobs, kgc, sp, self.kgc_key, self.tools, **own)
         person.join(*requester.invite(task, 1, 60.0))
         return person
+
+    def open_round(
+        self, definition: Definition, wholes: Sequence[int] = (2**18,) * 3
+    ) -> tuple[Requester, str, list[Participant]]:
+        """A prepaid task whose first round takes uploads: its requester, its id, and somebody for each of `wholes`."""
+        requester = self.requester()
+        task = requester.create(definition, INITIAL_MODEL)
+        self.confirm(task, requester.fund(task, DEPOSIT), DEPOSIT)
+        people = [self.join(requester, task, whole) for whole in wholes]
+        wait_for_round(requester.sp, task, "open")
+        return requester, task, people
 
     def confirm(self, task: str, name: str, amount: int) -> None:
         bank = self._kept(self._link("sp").open(Bearer(self.tokens["sp for bank"])))
@@ -115,7 +128,8 @@ def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback
         sp_key, known = signing_key(folder / "sp" / "signing.key").public, {"sp": pins["sp"], "csp": pins["csp"]}
         own = prepare("kgc", "requester", "sp", "csp", "operator")
         kgc_settings = KgcSettings(**own, pins=known, sp_key=sp_key)
-        kgc = stack.enter_context(running(open_kgc(kgc_settings), kgc_settings))
+        kgc_app = open_kgc(kgc_settings)
+        kgc = stack.enter_context(running(kgc_app, kgc_settings))
         key = signing_key(folder / "kgc" / "signing.key").public
         own = prepare("csp", "sp", "operator") | {"kgc": peer(kgc, "kgc", "csp"), "kgc_key": key}
         csp_settings = CspSettings(**own, pins={"sp": pins["sp"]}, sp_key=sp_key)
@@ -128,12 +142,13 @@ def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback
         sp_app = open_sp(sp_settings, observer)
         add_pages(sp_app, sp_settings)  # as the command line does
         sp = stack.enter_context(running(sp_app, sp_settings))
+        kgc_app.state.web_origins.add(origin_of(sp))
         with contextlib.ExitStack() as closing:
             yield Loopback({"kgc": kgc, "csp": csp, "sp": sp}, ca.certificate, key, tokens, closing)
 
 
 def wait_for(read: Callable[[], _Found]) -> _Found:
-    until = time.monotonic() + 40
+    until = time.monotonic() + subprocesses.PATIENCE
     while time.monotonic() < until:
         try:
             return read()

@@ -87,7 +87,10 @@ def test_there_is_no_file_of_another_round_nor_after_the_acknowledgement(world):
     sp.acknowledge(task)
     with pytest.raises(NotReady, match="handed over and destroyed"):
         sp.dealt(task, 1)
-    assert world.kgc_for("csp").dealt(task, 1)
+    csp = world.kgc_for("csp")
+    assert csp.dealt(task, 1) == csp.dealt(task, 1) != csp.dealt(task, 2)
+    csp.acknowledge(task)
+    assert not world.kgc.bundles.has(f"{task}.source")
 
 
 def test_there_is_no_file_of_a_task_that_has_ended(world):

@@ -53,7 +53,7 @@ def disk(tmp_path):
     folder.mkdir()
     if mount is None or umount is None:
         pytest.skip("there is no mount command: no disk was filled")
-    options = ["-t", "tmpfs", "-o", f"size={MEGABYTES}m,mode=700", "tmpfs", str(folder)]
+    options = ["-t", "tmpfs", "-o", f"size={MEGABYTES}m,mode=300", "tmpfs", str(folder)]
     done = subprocesses.run([mount, *options], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"no disk was filled, for none can be mounted here: {done.stderr.strip()}")
@@ -107,12 +107,12 @@ def test_a_full_disk_refuses_uploads_and_keeps_nothing_of_them(disk, small, monk
 def test_a_piece_that_no_longer_fits_leaves_those_before_it(disk, small):
     task, people = small.open_round()
     person, upload = people[0], people[0].update()
-    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:700])
+    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:300])
     disk.fill()
     with contextlib.suppress(StorageFull):  # up to a page it fits where its beginning lies
-        person.sp.service.call("PATCH", place(task, person.who, "?offset=700"), upload[700:])
+        person.sp.service.call("PATCH", place(task, person.who, "?offset=300"), upload[300:])
     offset = person.sp.service.call("GET", place(task, person.who, "/offset")).whole("offset")
-    assert offset in (700, len(upload))
+    assert offset in (300, len(upload))
     disk.free()
     assert person.sp.upload_in_pieces(task, 1, upload)
 

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from crowdfl import errors
-from crowdfl.errors import CrowdFLError, KeyFileMissing, StorageFull
+from crowdfl.errors import KeyFileMissing, StorageFull
 from crowdfl.services.http.problems import MEDIA_TYPE, problem_for
 from crowdfl.services.http.wire import error_from
 
@@ -104,25 +104,6 @@ def test_a_full_disk_is_507(number):
 
 def test_another_failure_of_the_disk_is_500():
     assert problem_for(OSError(errno.EIO, "broken")).status == 500
-
-
-@pytest.mark.parametrize("body", [None, [], "text", {"type": 7}, {"type": "urn:crowdfl:problem:never-heard-of"}])
-def test_an_answer_that_is_no_problem_is_still_a_named_error(body):
-    """A proxy in between answers in its own way."""
-    assert isinstance(error_from(502, body), CrowdFLError)
-
-
-def test_a_full_disk_during_an_upload_is_a_507_and_nothing_is_kept(campaign, person, monkeypatch):
-
-    def full(*_args):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(type(campaign.world.sp.blobs), "put_all", full)
-        with pytest.raises(StorageFull):
-            person.sp.upload(campaign.task, 1, campaign.update)
-    assert person.who not in {upload.who for upload in campaign.world.sp.store.uploads(campaign.task, 1)}
-    assert person.sp.upload(campaign.task, 1, campaign.update)
 
 
 def test_an_error_that_nobody_foresaw_is_a_500_without_details(world, monkeypatch, logged):

@@ -142,11 +142,11 @@ def test_a_body_that_drips_is_408(campaign, served, hurried):
 def test_a_slow_upload_leaves_nothing(campaign, served, hurried, person):
     before = sorted(path.name for path in (campaign.world.folder / "sp").rglob("*"))
     path = f"/v1/tasks/{campaign.task}/rounds/1/uploads/{person.who}?offset=0"
-    body = bytes(600)
+    body = bytes(400)
     signed = Signer(person.who, person.keys.signing).headers("PATCH", path, body, campaign.world.clock.now())
     lines = [f"{name}: {value}" for name, value in signed.items()]
     with connected(served) as connection:
-        connection.sendall(head("PATCH", path, "Content-Length: 600", *lines) + body[:300])
+        connection.sendall(head("PATCH", path, "Content-Length: 400", *lines) + body[:200])
         assert answer(connection)[0] == 408
     assert sorted(path.name for path in (campaign.world.folder / "sp").rglob("*")) == before
 

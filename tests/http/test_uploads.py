@@ -66,10 +66,10 @@ def test_an_upload_in_pieces_gets_the_receipt_of_a_whole_one(campaign, person):
 def test_an_upload_goes_on_where_it_stopped(campaign, person):
     task = campaign.task
     upload, sent = person.update(), []
-    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:700])
+    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:300])
     person.sp.service.http.event_hooks = {"request": [lambda request: sent.append((request.method, request.url.query))]}
     person.sp.upload_in_pieces(task, 1, upload, piece=10**6)
-    assert [query for method, query in sent if method == "PATCH"] == [b"offset=700"]
+    assert [query for method, query in sent if method == "PATCH"] == [b"offset=300"]
 
 
 def test_a_piece_at_the_wrong_place_is_refused(campaign, person):

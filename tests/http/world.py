@@ -36,16 +36,9 @@ from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalHost
 from crowdfl.storage.blobs import MemoryBlobs
 from crowdfl.storage.sql import SqlStore
-from tests.hosts import INITIAL_MODEL, FileDisk, small_definition, test_tools
+from tests.hosts import INITIAL_MODEL, SMALL_TASK, FileDisk, small_definition, test_tools
 
-TASK: dict[str, Any] = {  # one round with rewards
-    "max_participants": 4,
-    "max_samples": 50,
-    "key_bits": 1536,
-    "rounds": 1,
-    "budget": "36.00",
-    "window": 100,
-}
+TASK: dict[str, Any] = SMALL_TASK | {"rounds": 1, "key_bits": 1088}  # with rewards; the key has room for forty people
 INITIAL = to_safetensors(ModelShape(("w", "b"), ((2, 3), (2,))), INITIAL_MODEL)
 DEPOSIT = 80_000_000
 IMPATIENT = Backoff(deadline=0.0)
@@ -218,16 +211,6 @@ class World(LocalHost):
         return tokens, {role: tokens.add(f"the {role}", role) for role in ROLES}
 
 
-SHORT: dict[str, Any] = {  # as small as a task with rewards can be
-    "key_bits": 960,
-    "sigma": 20,
-    "decimals": 3,
-    "clip": 2.0,
-    "max_samples": 10,
-    "max_participants": 5,
-}
-
-
 class ObservedDisk(ServersDisk):
     """Whose stores tell the log what becomes durable."""
 
@@ -248,7 +231,7 @@ class ObservedWorld(World):
 
     def whole_campaign(self) -> tuple[str, list[Person], list[bytes]]:
         """From the first deposit to the settlement: the task, its people, their uploads."""
-        task, people = self.open_round(**SHORT)
+        task, people = self.open_round()
         uploads = [person.update() for person in people]
         for person, upload in zip(people, uploads, strict=True):
             person.sp.upload(task, 1, upload)

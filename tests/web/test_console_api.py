@@ -17,7 +17,7 @@ from crowdfl.services.server import running
 from crowdfl.web import events, overview
 from tests.hosts import INITIAL_MODEL
 from tests.http import conftest as http
-from tests.http.world import DEPOSIT, SHORT, task_definition
+from tests.http.world import DEPOSIT, task_definition
 from tests.web.consoles import ConsoleWorld, Operator
 
 portal, logged = http.portal, http.logged
@@ -28,7 +28,7 @@ MARKUP = '<img src=x onerror="alert(1)">&amp; "quoted"'
 def shared(tmp_path_factory, portal):
     """A platform that tests only look at: a task whose first round is open, with one upload."""
     world = ConsoleWorld(tmp_path_factory.mktemp("console"), portal)
-    world.task, world.crowd = world.open_round(**SHORT)
+    world.task, world.crowd = world.open_round()
     world.crowd[0].sp.upload(world.task, 1, world.crowd[0].update())
     yield world
     world.close()
@@ -42,7 +42,7 @@ def world(tmp_path, portal):
 
 
 def announced(world: ConsoleWorld, purpose: str = "steps", amount: int = DEPOSIT) -> str:
-    task = world.create(replace(task_definition(**SHORT), purpose=purpose), INITIAL_MODEL)
+    task = world.create(replace(task_definition(), purpose=purpose), INITIAL_MODEL)
     world.requester.fund(task, amount, "first")
     return task
 
@@ -67,7 +67,7 @@ def test_an_upload_is_shown_with_the_time_that_this_process_saw(shared):
 
 def test_a_refused_upload_is_shown_with_its_reason_and_counted(world):
     """A stranger's is only counted: anyone can send one."""
-    task, people = world.open_round(**SHORT)
+    task, people = world.open_round()
     late = people[0].update()
     world.clock.time += 10_000.0
     for _ in range(2):
@@ -213,7 +213,7 @@ def test_a_deposit_is_rejected(world):
 
 def test_a_task_is_cancelled_with_a_reason_and_its_first_characters(world):
     """Its open round is aborted, its money returns to escrow, and everyone can read why."""
-    task, _ = world.open_round(**SHORT)
+    task, _ = world.open_round()
     operator, place = world.operator(), f"tasks/{task}/cancellation"
     for wrong in (
         {"begins": task[:5], "reason": "x"},
@@ -236,7 +236,7 @@ def test_a_task_is_cancelled_with_a_reason_and_its_first_characters(world):
 
 
 def test_a_task_is_purged_when_it_is_settled_and_not_before(world):
-    task, people = world.open_round(**SHORT)
+    task, people = world.open_round()
     operator, place = world.operator(), f"tasks/{task}/purge"
     answer = operator.post(place, {"begins": task[:6], "results": True})
     assert (answer.status_code, "cancel it first" in answer.json()["detail"]) == (409, True)
@@ -294,7 +294,7 @@ def watching(world):
 
 def test_a_stream_begins_with_everything_and_goes_on_with_what_changes(world, watching):
     """Also of what another process or a command does to the store; a new connection begins with everything again."""
-    task, people = world.open_round(**SHORT)
+    task, people = world.open_round()
     with watching.watch() as heard:
         assert heard.answer.headers["content-type"].startswith("text/event-stream")
         assert heard.answer.headers["cache-control"] == "no-store"

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from crowdfl.roles.records import PaymentState, StoredPayment
 from tests.hosts import INITIAL_MODEL
 from tests.http import conftest as http
-from tests.http.world import DEPOSIT, SHORT, Person, task_definition
+from tests.http.world import DEPOSIT, Person, task_definition
 from tests.web import browsers
 from tests.web.axe import assert_usable_by_all
 from tests.web.consoles import ConsoleWorld
@@ -50,7 +50,7 @@ class Seat:
         return task, joined
 
     def announce(self, purpose: str) -> str:
-        task = self.world.create(replace(task_definition(**SHORT), purpose=purpose), INITIAL_MODEL)
+        task = self.world.create(replace(task_definition(), purpose=purpose), INITIAL_MODEL)
         self.world.requester.fund(task, DEPOSIT, "first")
         return task
 

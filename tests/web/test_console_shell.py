@@ -13,7 +13,6 @@ from crowdfl.errors import NotAuthenticated
 from crowdfl.services.http.auth import ROLES, Tokens
 from crowdfl.web.shell import HEADER, LoginLimit, OneBrowser, Session, Sessions
 from tests.http import conftest as http
-from tests.http.world import SHORT
 from tests.web.consoles import ConsoleWorld, Office, Operator, PageClient, office_over, problem
 
 portal, logged = http.portal, http.logged
@@ -25,7 +24,7 @@ NAMES = {"{task}": "0" * 32, "{name}": "0" * 16, "{form}": "npz", "{number}": "1
 def world(tmp_path_factory, portal) -> Iterator[ConsoleWorld]:
     """A platform with a task whose first round is open."""
     world = ConsoleWorld(tmp_path_factory.mktemp("operator"), portal)
-    world.task, world.crowd = world.open_round(**SHORT)
+    world.task, world.crowd = world.open_round()
     yield world
     world.close()
 
