@@ -53,7 +53,7 @@ def disk(tmp_path):
     folder.mkdir()
     if mount is None or umount is None:
         pytest.skip("there is no mount command: no disk was filled")
-    options = ["-t", "tmpfs", "-o", f"size={MEGABYTES}m,mode=300", "tmpfs", str(folder)]
+    options = ["-t", "tmpfs", "-o", f"size={MEGABYTES}m,mode=700", "tmpfs", str(folder)]
     done = subprocesses.run([mount, *options], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"no disk was filled, for none can be mounted here: {done.stderr.strip()}")
