@@ -25,7 +25,6 @@ from tests.learning.shared import shared_file
         ("walks/monday.CSV", Spec("csv", Path("walks/monday.CSV"), None)),
         ("npz:a/b.npz#7", Spec("npz", Path("a/b.npz"), "7")),
         ("npz:C:/x#y.npz#7", Spec("npz", Path("C:/x#y.npz"), "7")),
-        ("wisdm-raw:raw.txt", Spec("wisdm-raw", Path("raw.txt"), None)),
     ],
 )
 def test_a_text_is_taken_apart(text, spec):
