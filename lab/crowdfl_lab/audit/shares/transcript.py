@@ -9,6 +9,7 @@ Hashes are tried too: CSP sees those of SP's shares and of publications, and tes
 from collections.abc import Iterator
 from functools import cached_property
 from secrets import token_bytes
+from typing import Any
 
 import numpy as np
 
@@ -80,10 +81,14 @@ def attack_transcript() -> Iterator[Finding]:
 
 def attack_hashes() -> Iterator[Finding]:
     """CSP tests guesses at what it sees the hash of, with every salt that it knows: of phones and of an SP that use none."""
-    with (
-        switched(participant, "make_upload", lambda *parts: upload_from_seed(*parts, token_bytes(32), bytes(32))),
-        switched(sp_module, "publish_sum", lambda *parts: publish_sum(*parts[:-1], bytes(32))),
-    ):
+
+    def without_salt(*parts: Any) -> UploadBody:  # noqa: ANN401 -- of `make_upload`
+        return upload_from_seed(*parts, token_bytes(32), bytes(32))  # type: ignore[call-arg, unused-ignore]
+
+    def published(*parts: Any) -> SharesPublication:  # noqa: ANN401 -- of `publish_sum`
+        return publish_sum(*parts[:-1], bytes(32))  # type: ignore[call-arg, unused-ignore]
+
+    with switched(participant, "make_upload", without_salt), switched(sp_module, "publish_sum", published):
         bare = _Hashes("shares, hashes without salt")
     yield from (bare.upload(), bare.average())
     built = _Hashes(SHARES)
