@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from crowdfl.documents.signed import Appointment, Certificate, Definition
-from crowdfl.errors import CrowdFLError, DocumentError, TaskEnded, UnknownTask
+from crowdfl.errors import CrowdFLError, DocumentError, NotReady, TaskEnded, UnknownTask
 from crowdfl.protocols.profile import CspProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
@@ -69,15 +69,19 @@ class Csp:
             return bool(self.store.task(task))
         return False
 
-    def _become_sole_holder(self, task: str) -> None:
-        """Nothing is answered before KGC has destroyed its copy.
+    def _become_sole_holder(self, task: str) -> bool:
+        """Nothing is answered before KGC has destroyed its copies, SP's too.
 
-        Else a CSP that is restored from a backup of before the task could fetch the share again, and answer a second time.
+        Else a CSP that is restored from a backup of before the task could fetch the share again, and answer a second time;
+        and an SP that leaves KGC its copy could have uploads read with it.
         """
-        if not self.store.task(task).sole_holder:
-            self._fetch_dealt(task)
-            self.kgc.acknowledge(task)
+        if self.store.task(task).sole_holder:
+            return True
+        self._fetch_dealt(task)
+        destroyed = self.kgc.acknowledge(task)
+        if destroyed:
             self.store.change_task(task, sole_holder=True)
+        return destroyed
 
     def _fetch_dealt(self, task: str) -> None:
         """Resumable: what is here is not fetched again."""
@@ -147,7 +151,10 @@ class Csp:
         task = stored.task
         if task not in self._sides:
             definition = stored.opened
-            self._become_sole_holder(task)
+            if not self._become_sole_holder(task):
+                raise NotReady(
+                    "KGC still has what it dealt for this task: no step is answered before SP has acknowledged it"
+                )
             bundle = self.bundles.get(f"{task}.csp")
             side = profile_named(definition.settings.profile).csp(definition.spec, bundle, self.tools)
             side.set_dealt_loader(partial(self.dealt.load, definition))

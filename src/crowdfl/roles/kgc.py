@@ -99,14 +99,19 @@ class Kgc:
         if not self.bundles.has(f"{stored.task}.{role}"):
             raise NotReady(f"the bundle of {role} was handed over and destroyed; restore it from that role's backup")
 
-    def acknowledge(self, task: str, role: str) -> None:
-        """The role has all that it is dealt durably: destroy this copy, and the source once both servers have theirs."""
+    def acknowledge(self, task: str, role: str) -> bool:
+        """The role has all that it is dealt durably: destroy this copy, and the source once both servers have theirs.
+
+        True once all three are gone. Neither server takes a step before: with what is left here the other would read uploads.
+        """
         if role not in (*_DEALT, "requester"):
             raise Forbidden(f"{role} is dealt no bundle of its own")
         self.store.task(task)
         self.bundles.delete(f"{task}.{role}")
-        if not any(self.bundles.has(f"{task}.{one}") for one in _DEALT):
-            self.bundles.delete(f"{task}.{SOURCE}")
+        if any(self.bundles.has(f"{task}.{one}") for one in _DEALT):
+            return False
+        self.bundles.delete(f"{task}.{SOURCE}")
+        return True
 
     def enrol(self, task: str, invitation: str, request: str) -> bytes:
         """Certify the keys of an invitation's holder, once per invitation; an `Enrolled`, sealed to the reading key."""

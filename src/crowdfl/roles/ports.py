@@ -211,7 +211,7 @@ class KgcPeer(Protocol):
 
     def bundle(self, task: str) -> tuple[str, str, bytes]: ...  # definition, appointment, and this role's bundle
     def dealt(self, task: str, number: int) -> bytes: ...  # this role's file of a round, before it acknowledges
-    def acknowledge(self, task: str) -> None: ...  # all of it is durable here: KGC may destroy its copy
+    def acknowledge(self, task: str) -> bool: ...  # all of it is durable here; whether KGC has no copy left of anything
 
 
 class EndPeer(Protocol):

@@ -70,7 +70,7 @@ class StoredTask:
     csp_told_end: float | None = None
     without_model: bool = False  # for good: the requester waits for none
     # CSP's
-    sole_holder: bool = False  # of its share: KGC has destroyed its copy
+    sole_holder: bool = False  # KGC has destroyed its copies of what it dealt
     restored: bool = False  # from a backup: no round is answered any more
 
     @property

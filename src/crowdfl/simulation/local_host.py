@@ -199,8 +199,8 @@ class _KgcFor:
     def dealt(self, task: str, number: int) -> bytes:
         return self.host.kgc.dealt(task, self.role, number)
 
-    def acknowledge(self, task: str) -> None:
-        self.host.kgc.acknowledge(task, self.role)
+    def acknowledge(self, task: str) -> bool:
+        return self.host.kgc.acknowledge(task, self.role)
 
 
 class _KgcLink(_LiveRole):

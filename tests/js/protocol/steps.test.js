@@ -15,7 +15,7 @@ const STEP = { server_step: "fedadam", server_rate: 1, server_momentum: 0.9, ser
 
 /** @param {Record<string, any>} settings @param {number} parameters */
 const taskOf = (settings, parameters) =>
-  sharesTask(definitionOf({ task: name, settings: { profile: "shares", clip: 0.001, ...settings }, parameters }));
+  sharesTask(definitionOf({ task: name, settings: { profile: "shares", clip: 1000, ...settings }, parameters }));
 
 /** @param {string[]} values */
 const integers = (values) => BigInt64Array.from(values, BigInt);
@@ -64,6 +64,9 @@ for (const [change, words] of /** @type {[Record<string, any>, RegExp][]} */ ([
   [{ server_squares: -0.1 }, /`server_squares`/],
   [{ server_squares: 0.81 }, /square of `server_momentum`/],
   [{ server_floor: 0 }, /`server_floor`/],
+  [{ server_rate: 1e-9 }, /stand still/],
+  [{ server_step: "fedavgm", server_rate: 1e-11 }, /stand still/],
+  [{ server_step: "none", max_norm: 4e-7 }, /stand still/],
   [{ server_floor: undefined }, /`server_floor`/],
 ])) {
   test(`a step that cannot stand is refused: ${JSON.stringify(change)}`, () => {

@@ -76,6 +76,7 @@ class SharesParticipant(_ChainReader, PaidParticipant):
     def __init__(self, party: Party, shape: SharesShape, bundle: SharesReaderBundle, keys: ParticipantKeys) -> None:
         _ChainReader.__init__(self, party, shape, bundle, PARTICIPANTS)
         PaidParticipant.__init__(self, party, shape.spec, keys, bundle.csp_signing)
+        shape.require_moving()  # or a requester could hold the model still, and subtract
         self.bundle, self._encoder = bundle, UpdateEncoder(shape)
 
     @property
@@ -124,13 +125,16 @@ class SharesProfile:
             settings.rule == "none" and settings.budget is not None
         ):  # or it would be announced, escrowed, and never paid
             raise SettingsError('rule = "none" pays nobody: leave `budget` out, or name a rule that pays')
-        SharesShape(TaskSpec("", settings, parameters)).require_computable()
+        shape = SharesShape(TaskSpec("", settings, parameters))
+        shape.require_moving()
+        shape.require_computable()
 
     def explain(self, settings: TaskSettings, parameters: int) -> str:
         shape = SharesShape(TaskSpec("", settings, parameters))
         paid = shape.widths.is_checked and shape.payment
         lines = [shape.widths.explain(), *([shape.rule_widths.explain()] if paid else [])]
-        return "\n".join(lines if shape.step is None else [*lines, shape.step.explain(float(settings.clip))])
+        step = "model          " if shape.step is None else f"server step    {settings.server_step}: "
+        return "\n".join([*lines, f"{step}moves a weight by at most {shape.furthest:.3g} in a round"])
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
         return claims.longest(8 * SAMPLES_BYTES, settings.rounds, rounds)

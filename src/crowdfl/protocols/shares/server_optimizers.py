@@ -53,14 +53,12 @@ class ServerStep:
         """How many arrays of doubles a reader carries."""
         return 2 if self.kind == "fedadam" else 1
 
-    def explain(self, clip: float) -> str:
-        """How far a round can move a weight, if nobody's update is above `clip`: docs/shares.md has the proof."""
+    def furthest(self, change: float) -> float:
+        """How far a round can move a weight, if no average moves one by more than `change`: docs/shares.md has the proof."""
         if self.kind == "fedavgm":
-            furthest = self.rate * clip / (1 - self.momentum)
-        else:
-            by_squares = (1 - self.squares) * (1 - self.momentum * self.momentum / self.squares)
-            furthest = min(self.rate * (1 - self.momentum) / math.sqrt(by_squares), self.rate * clip / self.floor)
-        return f"server step    {self.kind}: moves a weight by at most {furthest:.3g} in a round"
+            return self.rate * change / (1 - self.momentum)
+        by_squares = (1 - self.squares) * (1 - self.momentum * self.momentum / self.squares)
+        return min(self.rate * (1 - self.momentum) / math.sqrt(by_squares), self.rate * change / self.floor)
 
     def start(self, parameters: int) -> Moments:
         return tuple(np.zeros(parameters) for _ in range(self.moments))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from crowdfl.crypto.shares.ring import Ring
-from crowdfl.errors import RewardsOff
+from crowdfl.errors import RewardsOff, SettingsError
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import RoundPlace
@@ -37,6 +37,21 @@ class SharesShape:
     def step(self) -> ServerStep | None:
         """What readers make of an average, if they do not take it as it is."""
         return ServerStep.of(self.spec.settings)
+
+    @cached_property
+    def furthest(self) -> float:
+        """How far a round can move a weight of the model, if all updates are within the bounds."""
+        settings = self.spec.settings
+        change = min(settings.clip, settings.max_norm or settings.clip)
+        return change if self.step is None else self.step.furthest(change)
+
+    def require_moving(self) -> None:
+        """Refuse a task whose model stands still whatever is uploaded: two rounds of it would show who came or went."""
+        if self.furthest * self.widths.unit < 0.5:
+            raise SettingsError(
+                f"no round can move a weight by more than {self.furthest:.3g}, less than half of the last decimal, and the "
+                "model would stand still: raise `server_rate`, `max_norm` or `decimals`"
+            )
 
     @cached_property
     def ring(self) -> Ring:

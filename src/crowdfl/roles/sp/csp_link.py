@@ -54,6 +54,7 @@ class CspLink:
         self._core = core
 
     def ask(self, task: str, number: int) -> Ask:
+        self._require_destroyed(task)
         used = self._core.ports.store.replies(task, number)  # what is recorded meanwhile, `_use` sees
 
         def ask(request: bytes) -> Reply:
@@ -63,6 +64,17 @@ class CspLink:
             return self._reply(place, request) if before is None else partial(bytes, self._used_before(place, before))
 
         return ask
+
+    def _require_destroyed(self, task: str) -> None:
+        """Nothing is sent to CSP while KGC has what it dealt: if CSP leaves KGC its copy, the two could read uploads."""
+        ports = self._core.ports
+        if ports.store.task(task).sole_holder:
+            return
+        if not ports.kgc.acknowledge(task):
+            ports.csp.prepare(task)  # its acknowledgement may have been lost
+        if not ports.kgc.acknowledge(task):
+            raise NotReady("KGC still has what it dealt for this task: no step is taken before CSP has acknowledged it")
+        ports.store.change_task(task, sole_holder=True)
 
     def _reply(self, place: "_Place", request: bytes) -> Reply:
         ports, ahead = self._core.ports, self._core.options.ahead

@@ -84,9 +84,10 @@ class Tasks:
             self._core.dealt.fetch(opened, ports.kgc)
         ports.kgc.acknowledge(task)
         ports.csp.prepare(task)
+        destroyed = ports.kgc.acknowledge(task)  # once more: CSP has acknowledged too, and rounds need no KGC then
         with ports.store.transaction():  # of two that come at once, the second sees the first
             self._require_place(opened)
-            ports.store.add_task(StoredTask(task, definition, appointment, TaskState.RUNNING))
+            ports.store.add_task(StoredTask(task, definition, appointment, TaskState.RUNNING, sole_holder=destroyed))
         return task
 
     def _require_not_over(self, task: str) -> None:

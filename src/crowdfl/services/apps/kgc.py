@@ -149,11 +149,12 @@ def _add_dealing_routes(
         answer.headers[DIGEST_HEADER] = hashlib.sha256(data).hexdigest()
         return answer
 
-    @app.post("/v1/tasks/{task}/acknowledge", status_code=204)
-    def acknowledge(task: TaskId, role: Annotated[str, Depends(receiver)]) -> None:
-        """The caller keeps its bundle durably: KGC's copy is destroyed."""
-        kgc.acknowledge(task, role)
+    @app.post("/v1/tasks/{task}/acknowledge")
+    def acknowledge(task: TaskId, role: Annotated[str, Depends(receiver)]) -> dict[str, bool]:
+        """The caller keeps its bundle durably: KGC's copy is destroyed. Whether both servers' and the source are."""
+        destroyed = kgc.acknowledge(task, role)
         logs.get("kgc").info("bundle destroyed", task=task, role=role)
+        return {"destroyed": destroyed}
 
 
 def _tell_dealing(task: str, definition: Definition) -> None:

@@ -67,14 +67,17 @@ class KgcClient:
             raise ServiceUnavailable("what KGC dealt did not arrive whole: try again later")
         return data
 
-    def acknowledge(self, task: str) -> None:
-        _as_peer("KGC", lambda: self.done(task))
+    def acknowledge(self, task: str) -> bool:
+        return _as_peer("KGC", lambda: self._acknowledged(task))
 
     def end(self, task: str, document: str) -> None:
         _as_peer("KGC", lambda: self.service.send_json("POST", f"/v1/tasks/{task}/end", {"document": document}))
 
     def done(self, task: str) -> None:
-        self.service.call("POST", f"/v1/tasks/{task}/acknowledge")
+        self._acknowledged(task)
+
+    def _acknowledged(self, task: str) -> bool:
+        return self.service.call("POST", f"/v1/tasks/{task}/acknowledge").json().get("destroyed") is True
 
     def close(self) -> None:
         self.service.close()

@@ -108,6 +108,8 @@ export function sharesTask({ task, body }) {
   const settings = body.settings;
   requireShares(settings.profile);
   requireSettings(settings);
+  const step = serverStep(settings);
+  requireMoving(settings, step);
   const shape = /** @type {ArrayShape[]} */ (body.arrays);
   const rule = settings.rule ?? "gate";
   const budget = settings.budget === null ? 0n : toMillionths(settings.budget);
@@ -129,7 +131,7 @@ export function sharesTask({ task, body }) {
     window: settings.window,
     rule,
     check: settings.check,
-    step: serverStep(settings),
+    step,
   };
 }
 
@@ -166,6 +168,24 @@ function requireSettings(settings) {
   const paid = settings.budget !== null && settings.rule !== "none";
   if (settings.check === "none" && paid) throw refused('check = "none" pays nobody, and it has a budget');
   if (settings.check === "bounds" && settings.lanes === 0) throw refused("without lanes no upload can be checked");
+}
+
+/**
+ * Refuse a model that stands still whatever is uploaded: two rounds of it would show who came or went.
+ * @param {Record<string, any>} settings @param {ServerStep | null} step
+ */
+function requireMoving(settings, step) {
+  const change = Math.min(settings.clip, settings.max_norm ?? settings.clip);
+  if (furthest(step, change) * 10 ** settings.decimals < 0.5) throw refused("its model would stand still, whatever is uploaded");
+}
+
+/** How far a round can move a weight, as Python's `ServerStep.furthest`. @param {ServerStep | null} step @param {number} change */
+function furthest(step, change) {
+  if (step === null) return change;
+  const { kind, rate, momentum, squares, floor } = step;
+  if (kind === "fedavgm") return (rate * change) / (1 - momentum);
+  const bySquares = (1 - squares) * (1 - (momentum * momentum) / squares);
+  return Math.min((rate * (1 - momentum)) / Math.sqrt(bySquares), (rate * change) / floor);
 }
 
 /** @param {string} why */
