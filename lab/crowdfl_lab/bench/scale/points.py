@@ -15,12 +15,9 @@ from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.common.keyed import keyed_party
-from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
-from crowdfl.protocols.common.smul import PolynomialsRequest
 from crowdfl.protocols.exchange import Silent
-from crowdfl.protocols.hardened.prirwd import LanesRequest
 from crowdfl.protocols.hardened.shape import ReaderBundle
-from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, TaskSpec, Tools, width_budget
 from crowdfl.protocols.registry import profile_named
 from crowdfl.settings import MILLION, TaskSettings, to_millionths
@@ -32,7 +29,6 @@ from crowdfl_lab.timing import timed_call
 
 FEWEST = 3  # uploads that a round needs
 _EVERY_ROW = 1 << 40
-_WHOLE = (DivideRequest.kind, GuardRequest.kind, PolynomialsRequest.kind)  # requests for divisions: never cut
 
 
 class ChildRole:
@@ -102,19 +98,16 @@ class RoundPoint:
     def _servers(self, folder: Path) -> tuple[dict[str, Figure], dict[str, int]]:
         """SP and CSP, their messages carried from one to the other and counted."""
         sp, csp = self.child("sp", folder), self.child("csp", folder)
-        counts = dict.fromkeys(("to_csp", "to_sp", "requests", "longest", "division", "lanes"), 0)
+        counts = {"to_csp": 0, "to_sp": 0, "requests": 0}
         while request := sp.receive():
             csp.send(request)
-            reply, kind = csp.receive(), Message.kind_of(request)
+            reply = csp.receive()
             sp.send(reply)
             counts["to_csp"] += len(request)
             counts["to_sp"] += len(reply)
             counts["requests"] += 1
-            counts["longest"] = max(counts["longest"], len(request), len(reply))
-            counts["division"] = max(counts["division"], len(request) if kind in _WHOLE else 0)
-            counts["lanes"] += len(reply) if kind == LanesRequest.kind else 0
         csp.send(END)
-        return sp.figures() | csp.figures(), counts | {"parameters": self.spec.parameters}
+        return sp.figures() | csp.figures(), counts
 
 
 class HardenedPoint(RoundPoint):
@@ -135,11 +128,6 @@ class HardenedPoint(RoundPoint):
         order = {"rows": _EVERY_ROW if rewards else rows, "uploads": 1, "insecure_test_key": insecure_test_key}
         spec, enrolled = TaskSpec("scale", TaskSettings(**task), parameters), crowd if rewards else 0
         super().__init__(axis, x, crowd, spec, enrolled=enrolled, payment=enrolled * MILLION, **order)
-
-    def measured(self) -> ScalePoint:
-        point, budget = super().measured(), self.budget
-        sizes = {"ciphertexts": budget.ciphertexts + 1, "buckets": budget.buckets, "slots": budget.slots}
-        return ScalePoint(self.axis, self.x, self.crowd, {**point.counts, **sizes}, point.figures)
 
     def prepare(self, folder: Path) -> dict[str, Figure]:
         """A participant's own cost does not depend on how many there are."""
