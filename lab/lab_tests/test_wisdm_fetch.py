@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from crowdfl.cli.main import app
 from crowdfl.errors import DataAltered, DataMissing, SettingsError
 from crowdfl_lab.wisdm_command import fetch, unpack_one
-from crowdfl_lab.wisdm_raw import WISDM_FILE, WISDM_URL
+from crowdfl_lab.wisdm_set import WISDM_FILE, WISDM_URL
 
 BODY = b"WISDM" * 100_000
 ARCHIVE: dict[str, bytes] = {}  # what else is served

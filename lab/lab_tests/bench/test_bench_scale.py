@@ -12,8 +12,7 @@ from crowdfl.crypto.paillier.vector import CipherVector, combine, encrypt
 from crowdfl.errors import ProtocolError
 from crowdfl_lab.bench import command
 from crowdfl_lab.bench.scale import run as measured
-from crowdfl_lab.bench.scale.growth import ScalePoint, exponent, exponents
-from crowdfl_lab.bench.scale.points import ChildRole
+from crowdfl_lab.bench.scale.points import ChildRole, ScalePoint, exponent, exponents
 from crowdfl_lab.bench.scale.role import Sampled
 from crowdfl_lab.bench.scale.run import ScaleSettings, SharesScaleSettings, measure_points, scale_result
 from crowdfl_lab.report import output

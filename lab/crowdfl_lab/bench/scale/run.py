@@ -6,9 +6,17 @@ from typing import Any, ClassVar
 
 from crowdfl.crypto.paillier import pctd
 from crowdfl.settings import TaskSettings
-from crowdfl_lab.bench.scale import growth
-from crowdfl_lab.bench.scale.growth import Axes, ScalePoint
-from crowdfl_lab.bench.scale.points import FEWEST, HardenedPoint, RoundPoint, SharesPoint
+from crowdfl_lab.bench.scale.points import (
+    FEWEST,
+    Axes,
+    HardenedPoint,
+    RoundPoint,
+    ScalePoint,
+    SharesPoint,
+    exponents,
+    growth_picture,
+    growth_table,
+)
 from crowdfl_lab.bench.workload import Say
 from crowdfl_lab.report.results import Result
 from crowdfl_lab.timing import machine
@@ -166,7 +174,7 @@ def scale_result(
     where: Mapping[str, str | int], settings: ScaleSettings | SharesScaleSettings, points: Sequence[ScalePoint]
 ) -> Result:
     sizes, axes = asdict(settings), settings.axes
-    tables = [growth.growth_table(points, axis, settings.title, sizes, axes) for axis in axes]
+    tables = [growth_table(points, axis, settings.title, sizes, axes) for axis in axes]
     of_parts = isinstance(settings, ScaleSettings)  # of shares, samples are means
     figures = [figure for point in points if of_parts for figure in point.figures.values()]
     samples = dict.fromkeys(figure.sample for figure in figures if figure.sample)
@@ -178,10 +186,10 @@ def scale_result(
         sizes,
         tables=tuple(tables),
         notes=(settings.how, *(f"* from {sample} {rest}" for sample in samples)),
-        pictures=(growth.growth_picture(points, settings.name, settings.panels, axes),),
+        pictures=(growth_picture(points, settings.name, settings.panels, axes),),
         data={
             "points": [asdict(point) for point in points],
-            "exponents": {axis: growth.exponents(points, axis, axes) for axis in axes},
+            "exponents": {axis: exponents(points, axis, axes) for axis in axes},
         },
         command=settings.command,
     )
