@@ -329,18 +329,6 @@ def test_a_process_that_dies_while_it_publishes_leaves_what_the_next_round_needs
     assert left == [f"{desk.task}/rounds/2/left"]
 
 
-def test_restarted_between_any_two_ticks_a_campaign_goes_on(desk):
-    for _ in range(3):
-        while desk.sp.tick():
-            desk.restart()
-        for person in desk.crowd:
-            person._side = None
-            person.step(moved_by(0.25))
-        while desk.sp.tick():
-            desk.restart()
-    assert desk.requester.read(desk.task, 3).weights[0] == pytest.approx(desk.initial[0].flat[0] + 9 * 0.25)
-
-
 def test_a_reader_does_not_follow_what_another_platform_shows(desk):
     """The requester compares each average with the chain that it has read."""
     play_round(desk)

@@ -55,19 +55,6 @@ def test_a_campaign_ends_with_a_model_and_paid_claims(desk, monkeypatch):
         np.testing.assert_allclose(found, initial + 0.2, atol=0.05)
 
 
-def test_restarted_between_any_two_steps_a_round_goes_on(desk):
-    for number in (1, 2):
-        while desk.sp.tick():
-            desk.restart()
-        for index, person in enumerate(desk.crowd):
-            person._side = None
-            person.step(trained(index))
-        while desk.sp.tick():
-            desk.restart()
-        assert desk.sp.store.round(desk.task, number).state == "rewarded"
-    assert desk.requester.model(desk.task)
-
-
 def test_whoever_joins_late_takes_part_from_the_same_model(desk):
     assert play_round(desk, 1) == "rewarded"
     (late,) = desk.invite(1)[4:]
