@@ -7,22 +7,14 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import BadSignature, ChainBroken, NotReady, UnknownParticipant, UploadRejected, WrongBase
-from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.sp.rounds import rewards_name
 from crowdfl.simulation.local_host import LocalFederation, Update
 from crowdfl.storage.blobs import FileBlobs
-from tests.chained import TOO_MANY, ChainedProfile, ChainedReader
+from tests.chained import TOO_MANY, ChainedReader
 from tests.hosts import BUDGET, Desk, heard
 
 TASK = {"profile": "chained", "rounds": 3, "min_participants": 3}
-
-
-@pytest.fixture(autouse=True)
-def profile(monkeypatch) -> ChainedProfile:
-    """Known by its name, as a real one."""
-    made = ChainedProfile()
-    monkeypatch.setitem(PROFILES, made.name, made)
-    return made
+pytestmark = pytest.mark.usefixtures("profile")
 
 
 @pytest.fixture

@@ -223,12 +223,7 @@ class WatchingDesk(Desk):
 
 @pytest.fixture
 def desk(tmp_path):
-    desk = WatchingDesk(tmp_path)
-    desk.invite(4)
-    desk.requester.fund(desk.task, 72_000_000, "all")
-    desk.run()
-    assert desk.states()[0] == "open"
-    return desk
+    return WatchingDesk.funded(tmp_path, 4)
 
 
 def test_a_round_outlives_a_clock_that_jumps_forward(desk):
