@@ -113,6 +113,7 @@ def openings(budget: WidthBudget, rewards: RewardWidths | None) -> list[_Opening
         *rows,
         _Opening("lane + r", "CSP", bits(lane), m, each, n * rewards.lanes * rounds),
         _Opening("operand + a modulo N", "CSP", key, key, _NOTHING, rounds * (3 * n + 2)),
+        _division("counts", rewards.counts, 0, 2 * rounds * n)[-1],
         *_division("weights", rewards.weights, rounds * n, rounds * n),
         *_division("rewards", rewards.rewards, rounds * n, rounds),
         _Opening("reward + m modulo N", "CSP", key, key, _NOTHING, rounds * n),
@@ -141,6 +142,7 @@ def divisor_bounds(budget: WidthBudget, rewards: RewardWidths | None) -> list[Di
     if budget.total == "hidden":
         kinds.append(("2^k / Y", hidden_widths(budget), rounds))
     if rewards is not None:
+        kinds.append(("counts", rewards.counts, 2 * rounds * budget.max_participants))
         kinds.append(("weights", rewards.weights, rounds * budget.max_participants))
         kinds.append(("rewards", rewards.rewards, rounds))
     return [DivisorBound(name, widths.hi - widths.lo, widths.ybits, distinct) for name, widths, distinct in kinds]

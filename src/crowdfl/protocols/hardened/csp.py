@@ -206,10 +206,11 @@ class HardenedCsp(KeyedCsp):
 
     def _inner(self, message: InnerRequest) -> Step:
         n, rewards = self._require_count(message.round_number), self._rewards_on()
+        _require(message.masked, message.masked_1, 2 * n)
 
         def work() -> tuple[Message, bool]:
             kept = [self._known(message, f"sums {start}", b"") for start in self._lane_starts(n)]
-            return rewards.inner([InnerSums.from_bytes(piece, self._limits()) for piece in kept]), True
+            return rewards.inner(message, [InnerSums.from_bytes(piece, self._limits()) for piece in kept])
 
         return Step(INNER, 0, work)
 
