@@ -317,7 +317,6 @@ def test_sp_learns_no_more_than_when_a_round_ended(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.second
-@works_today("a requester that cancels while a round hangs: the time to claim runs out while every claim is refused")
 def test_what_was_earned_can_be_claimed_after_a_round_that_hung(tmp_path: Path) -> None:
     day = 86400.0
     desk = Desk(tmp_path, rounds=2)
@@ -337,16 +336,24 @@ def test_what_was_earned_can_be_claimed_after_a_round_that_hung(tmp_path: Path) 
 
     desk.sp.ports.csp = Instead(honest, answer=answer)
     honest_uploads(desk, 2, MODELS, COUNTS)
-    paid = 0
     with contextlib.suppress(ServiceUnavailable):
         desk.run()
     desk.requester.order(desk.task, "cancel")
-    for _ in range(5):  # for more than a day
-        paid += sum(map(paid_to, desk.crowd))
+    for _ in range(5):  # for more than a day, until SP loses its patience with CSP
+        assert desk.sp.status(desk.task)["claim_seconds_left"] is None
+        assert sum(map(paid_to, desk.crowd)) == 0
         desk.clock.time += day / 4
         with contextlib.suppress(ServiceUnavailable):
             desk.run()
-    assert paid == earned
+    assert desk.sp.status(desk.task)["rounds"][1]["state"] == "aborted"
+    assert desk.sp.status(desk.task)["claim_seconds_left"] == day
+    desk.sp.ports.csp = honest  # the requester's model is opened too
+    desk.clock.time += day - 1
+    desk.run()
+    assert sum(map(paid_to, desk.crowd)) == earned
+    desk.clock.time += 1
+    desk.run()
+    assert desk.sp.status(desk.task)["state"] == "settled"
 
 
 @pytest.mark.parametrize("said", [UnknownParticipant, UploadRejected, RewardOutOfRange])
@@ -368,19 +375,33 @@ def test_a_phone_gives_no_reward_up_for_one_false_answer(tmp_path: Path, said: t
     assert person.claim() > 0
 
 
-@works_today("a requester, after SP was restored: a task whose money was returned runs on, and pays")
-def test_a_restored_task_pays_nothing_that_was_returned(tmp_path: Path) -> None:
-    desk = paid_desk(tmp_path / "desk", 3, rounds=2)
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_restored_task_pays_nothing_that_was_returned(tmp_path: Path, settled: bool) -> None:
+    """It stands still until its operator has said what went back, and ends if anything did."""
+    desk = paid_desk(tmp_path / "desk", 3, rounds=3)
+    honest_uploads(desk, 1, MODELS, COUNTS)
+    desk.run()
     shutil.copytree(tmp_path / "desk/sp", tmp_path / "copy/sp")
     cancel(desk)
+    if settled:
+        desk.clock.time += 10_000
+        desk.run()
     before = returned(desk)
+    assert before == (3 if settled else 2) * BUDGET
     desk.sp = desk.new_sp(disk=FileDisk(tmp_path / "copy"))
     mark_restored_sp(desk.sp.store, desk.clock.now())
+    honest_uploads(desk, 2, MODELS, COUNTS)
+    desk.clock.time += 10_000
     desk.run()
-    reconcile(desk.sp.ports, desk.task)
-    with contextlib.suppress(CrowdFLError):
-        honest_uploads(desk, 1, MODELS, COUNTS)
+    cancel(desk)
+    assert (desk.sp.status(desk.task)["rounds"][1]["state"], returned(desk)) == ("aborted", 0)
+    for _ in range(2):
+        reconcile(desk.sp.ports, desk.task, returned=before)
         desk.run()
-        cancel(desk)
     paid = sum(map(paid_to, desk.crowd))
-    assert before + paid <= 2 * BUDGET
+    assert paid == 0 if settled else BUDGET - 10 <= paid <= BUDGET
+    desk.clock.time += 10_000
+    desk.run()
+    assert paid + before <= 3 * BUDGET
+    assert paid + returned(desk) == 3 * BUDGET
+    assert desk.sp.status(desk.task)["state"] == "settled"

@@ -108,13 +108,13 @@ def test_what_the_bank_has_paid_is_not_paid_again_when_it_is_claimed_again(desk:
     paid = [first.claim(), second.claim()]
     while desk.sp.payments.run_one():
         pass
-    backup.restore()
+    backup.restore(reconciled=False)
     with pytest.raises(SettingsError, match="neither a participant"):
-        reconcile(desk.sp.ports, desk.task, ["somebody"])
+        reconcile(desk.sp.ports, desk.task, returned=0, paid=["somebody"])
     assert second.claim_again() == paid[1]  # before the operator has looked: it waits
     key = payment_key(desk.task, first.keys.who)
-    reconcile(desk.sp.ports, desk.task, [key, second.keys.who])
-    reconcile(desk.sp.ports, desk.task, [key, second.keys.who])
+    reconcile(desk.sp.ports, desk.task, returned=0, paid=[key, second.keys.who])
+    reconcile(desk.sp.ports, desk.task, returned=0, paid=[key, second.keys.who])
     assert forgotten_payments(desk.sp.store, desk.task) == {key: first.keys.who}
     paying(desk, bank)
     assert first.claim_again() == paid[0]

@@ -209,6 +209,10 @@ class _ShortRewardWidths(RewardWidths):
     built: RewardWidths
 
     @property
+    def counts(self) -> SdivWidths:
+        return self._short(self.built.counts)
+
+    @property
     def weights(self) -> SdivWidths:
         return self._short(self.built.weights)
 
@@ -300,6 +304,8 @@ def _observe(subject: str, rounds: int, *, large: bool) -> tuple[dict[str, Float
     if widths is not None and subject == SHORTENED:
         widths = shorten(widths)
         parties.sp.reward_side = lambda party, built, *rest: RewardSp(party, shorten(built), *rest)
+        if parties.csp.rewards is not None:
+            parties.csp.rewards.widths = widths
     weights, samples = (np.ones(_PARAMETERS), 10) if large else (np.full(_PARAMETERS, 0.01), 1)
     payment = to_millionths("1000000" if large else "1") if paid else None
     for number in range(1, rounds + 1):
@@ -321,6 +327,9 @@ def _opened(view: View, n: int) -> _Named:
         yield f"{kind}: log x'/y'", [log2(x // y) for x, y in pairs]
     yield from (("opened", [int(v) / n for v in to_ints(block)]) for block in view.of("opened"))
     yield from (("rewards", [int(v) / n for v in values]) for values in view.of("rewards"))
+    for values in view.of("counts"):
+        yield "counts", [log2(v) for v in values[: len(values) // 2]]
+        yield "room of counts", [log2(v) for v in values[len(values) // 2 :]]
 
 
 def _masked(view: View, widths: RewardWidths, n: int) -> _Named:
@@ -340,6 +349,8 @@ def _conceded(widths: RewardWidths) -> dict[str, float]:
     small, large = (_PEOPLE * 1) ** 2 * units + 1, (_PEOPLE * 10 * 10) ** 2 * units + 1
     weight = [samples**3 * (1 << widths.shift) // divisor for samples, divisor in ((1, small), (10, large))]
     return {
+        "counts": widths.counts.advantage(2, 11),
+        "room of counts": widths.counts.advantage(1, 10),
         f"SDIV by {_PEOPLE}: log y'": widths.weights.advantage(small, large),
         "SDIV by 1: log y'": widths.rewards.advantage(weight[0], weight[1]),
     }
