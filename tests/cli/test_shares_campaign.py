@@ -50,13 +50,11 @@ def test_everyone_takes_part_reads_and_is_paid(campaign: Campaign):
 
 
 def test_nobody_is_told_of_a_key_that_there_is_not(campaign: Campaign):
-    """Neither its length nor that it is short."""
     assert "profile shares, no key" in campaign.said["look"].out
     assert "INSECURE" not in campaign.said["finished"].out
 
 
 def test_the_model_is_fetched_and_used(campaign: Campaign, tmp_path: Path):
-    """Better than a guess, from a chain that the requester replays."""
     fetched = call("task", "fetch", campaign.task, tmp_path / "model", "--format", "npz", "--json", *campaign.settings)
     assert fetched.code == 0, fetched
     path, states = (json.loads(fetched.out)[name] for name in ("model", "states"))
@@ -68,7 +66,6 @@ def test_the_model_is_fetched_and_used(campaign: Campaign, tmp_path: Path):
 
 
 def test_nothing_that_was_dealt_for_a_round_is_left_and_the_doctor_finds_the_roles_well(campaign: Campaign):
-    """Nor does KGC hold what it was made from."""
     roles = campaign.folder / "roles"
     kept = {role: sorted(path.name for path in (roles / role / "keys").glob("*")) for role in ("kgc", "sp", "csp")}
     assert kept["sp"]

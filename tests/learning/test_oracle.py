@@ -61,7 +61,6 @@ def test_without_a_step_the_average_is_the_next_model():
 
 
 def test_distances_sum_squares_over_all_parameters():
-    """(3, 4) from the origin is 25."""
     assert distances([[3.0, 4.0], [0.0, 0.0]], [0.0, 0.0]).tolist() == [25.0, 0.0]
 
 
@@ -84,12 +83,10 @@ def test_a_worked_example():
 
 
 def test_identical_models_split_by_samples():
-    """All distances are zero; epsilon is all that divides."""
     assert rewards([[0.3], [0.3], [0.3]], [1, 2, 3], 6.0) == pytest.approx([1.0, 2.0, 3.0])
 
 
 def test_a_participant_without_samples_earns_nothing():
-    """And takes nothing from the others."""
     with_idler = rewards([[0.0], [1.0], [0.7]], [1, 2, 0], 9.0)
     assert with_idler[2] == 0
     assert with_idler[:2].tolist() == rewards([[0.0], [1.0]], [1, 2], 9.0).tolist()
@@ -106,7 +103,6 @@ def test_an_update_is_what_changed_times_the_samples():
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(1, 8))
 def test_distance_is_equation_10_on_models(seed, people, parameters):
-    """Whatever the base is, the rewards are those of the models."""
     generator = np.random.default_rng(seed)
     models, base = generator.normal(size=(people, parameters)), generator.normal(size=parameters)
     samples = generator.integers(1, 50, people).tolist()
@@ -121,7 +117,6 @@ def test_agreement_is_the_product_with_the_sum_of_the_others():
 
 
 def test_the_gate_pays_by_count_those_who_go_with_the_others():
-    """The third goes the other way, the fourth nowhere."""
     weights = gate_weights([[2.0, 0.1], [3.0, -0.1], [-1.0, 0.0], [0.0, 0.0]], [5, 7, 9, 11], None, LANES)
     assert weights.tolist() == [5.0, 7.0, 0.0, 0.0]
 
@@ -165,6 +160,5 @@ def test_agreement_and_gate_do_not_depend_on_the_unit(seed, unit):
 
 
 def test_the_budget_is_split_by_weights():
-    """With all weights zero the money stays with the requester."""
     assert rewards_from([1.0, 3.0, 0.0], 36.0).tolist() == [9.0, 27.0, 0.0]
     assert rewards_from([0.0, 0.0], 36.0).tolist() == [0.0, 0.0]

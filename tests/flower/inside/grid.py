@@ -99,7 +99,6 @@ def samples(node: int) -> int:
 
 
 def average(arrays: ArrayRecord, nodes: Iterable[int]) -> ArrayRecord:
-    """FedAvg's next model, computed apart."""
     made = {node: update(node, arrays) for node in nodes}
     total = sum(samples(node) for node in made)
     mean = {

@@ -179,7 +179,6 @@ _RULES = {"gate": _gate, "agreement": _agreement, "distance": _distance}
 
 
 def plain_rewards(weights: Sequence[Fraction], budget: int) -> list[Fraction]:
-    """b_t - n split by weights."""
     total = sum(weights, Fraction(0))
     numerator = max(0, budget - len(weights))
     return [numerator * weight / total if total else Fraction(0) for weight in weights]

@@ -33,8 +33,6 @@ ME = name_of(0)
 
 
 def altering(parties, at, change):
-    """CSP's replies, one of them altered."""
-
     def ask(request):
         reply = parties.keeping.answer(request)
         step = StepRequest.from_bytes(request, parties.shape.limits(10**6)).step
@@ -203,7 +201,6 @@ def test_two_readers_of_two_publications_part_ways(parties):
 
 @pytest.fixture(scope="module")
 def played():
-    """A round that pays."""
     parties = Parties(settings=PAYING)
     round_ = parties.play(1, parties.encrypt(1, parties.models()))
     parties.read(1, round_)
