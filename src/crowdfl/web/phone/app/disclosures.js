@@ -14,8 +14,6 @@ export const LEARNT = [
 ];
 
 export const WEAK = [
-  "The second server: whether a guess at one person's upload is right, and so small models by search.",
-  "The second server: averages and totals of models of a few weights, by search.",
   "The platform with a reader, breaking the rules: one person's upload: it publishes no change, and leaves that person out of the next round.",
   "The second server with a reader, breaking the rules: nearly that: it holds the model still, and says that one seal does not open.",
   "Participant, breaking the rules: the update of whoever misses a round: it takes the last sum back, and the model stands still.",
