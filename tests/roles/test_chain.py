@@ -250,16 +250,19 @@ def not_in_it(read):
     return lambda *args: replace(read(*args), standing="it was not passed on")
 
 
-def test_who_is_left_out_of_the_last_round_hears_it_with_the_reward(tmp_path):
+def test_who_is_left_out_of_the_last_round_waits_for_a_reward(tmp_path):
+    """Its average, with CSP's signed word, is for the requester alone: SP says why, and gives no reward up for anybody."""
     desk = Desk(tmp_path, **TASK | {"rounds": 1})
     desk.invite(4)
     desk.requester.fund(desk.task, BUDGET)
     play_round(desk, samples={0: TOO_MANY + 1})
     said = heard(desk.crowd[0])
     desk.crowd[0].step(moved_by(0.5))
-    assert [what for what, _ in said] == ["upload rejected"]
+    assert [what for what, _ in said] == ["reward missing"]
     assert "10 samples are too many" in said[0][1]["why"]
-    assert desk.crowd[0].claim() == 0
+    with pytest.raises(NotReady):
+        desk.crowd[0].claim()
+    assert desk.crowd[0].claim(without_missing=True) == 0
 
 
 def test_a_round_without_payment_leaves_out_too(tmp_path):

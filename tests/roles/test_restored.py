@@ -44,8 +44,8 @@ class Backup:
             if (desk.folder / role / name).exists():
                 shutil.copytree(desk.folder / role / name, self._folder / name)
 
-    def restore(self) -> None:
-        """As `crowdfl restore` does."""
+    def restore(self, *, reconciled: bool = True) -> None:
+        """As `crowdfl restore` does; and then its operator, whose bank has returned nothing since."""
         desk, live = self._desk, self._desk.folder / self._role
         assert isinstance(desk.disk, FileDisk)
         desk.disk.close()
@@ -57,6 +57,8 @@ class Backup:
         else:
             mark_restored_csp(store)
         desk.restart()
+        if self._role == "sp" and reconciled:
+            reconcile(desk.sp.ports, desk.task, returned=0)
 
 
 def play(desk: Desk) -> None:
@@ -261,7 +263,7 @@ def test_a_claim_that_sp_has_forgotten_is_made_again_and_paid_once(desk: Desk):
     paying(desk, bank)
     paid = desk.crowd[0].claim()
     desk.sp.payments.run_one()
-    backup.restore()
+    backup.restore(reconciled=False)
     assert desk.sp.store.payments() == []
     assert desk.crowd[0].claim() == paid  # what it was told before, without asking
     assert desk.sp.store.payments() == []
@@ -270,7 +272,7 @@ def test_a_claim_that_sp_has_forgotten_is_made_again_and_paid_once(desk: Desk):
     assert (payment.state, payment.amount, payment.key) == (PaymentState.UNKNOWN, paid, bank[0].key)
     assert desk.sp.payments.run_one() is False
     assert len(bank) == 1
-    reconcile(desk.sp.ports, desk.task)
+    reconcile(desk.sp.ports, desk.task, returned=0)
     desk.crowd[1].claim()
     assert [one.state for one in desk.sp.store.payments()] == [PaymentState.UNKNOWN, PaymentState.PENDING]
     assert desk.sp.payments.run_one() is True
@@ -449,13 +451,13 @@ def test_what_the_bank_has_paid_is_not_paid_again_when_it_is_claimed_again(desk:
     paid = [first.claim(), second.claim()]
     while desk.sp.payments.run_one():
         pass
-    backup.restore()
+    backup.restore(reconciled=False)
     with pytest.raises(SettingsError, match="neither a participant"):
-        reconcile(desk.sp.ports, desk.task, ["somebody"])
+        reconcile(desk.sp.ports, desk.task, returned=0, paid=["somebody"])
     assert second.claim_again() == paid[1]  # before the operator has looked: it waits
     key = payment_key(desk.task, first.keys.who)
-    reconcile(desk.sp.ports, desk.task, [key, second.keys.who])
-    reconcile(desk.sp.ports, desk.task, [key, second.keys.who])
+    reconcile(desk.sp.ports, desk.task, returned=0, paid=[key, second.keys.who])
+    reconcile(desk.sp.ports, desk.task, returned=0, paid=[key, second.keys.who])
     assert forgotten_payments(desk.sp.store, desk.task) == {key: first.keys.who}
     paying(desk, bank)
     assert first.claim_again() == paid[0]
