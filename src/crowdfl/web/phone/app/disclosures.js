@@ -23,6 +23,4 @@ export const WEAK = [
   "The platform, breaking the rules: one comparison of the total a round.",
   "The platform or the second server with a paid participant, breaking the rules: two bits for each person and round, not one.",
   "The second server, breaking the rules: its bit without a signed record of it: it falls silent before it answers.",
-  "Requester, breaking the rules: earnings back that nobody could claim: it cancels while a round hangs, and the time to claim runs out.",
-  "Requester, breaking the rules: rounds that were paid back: after the platform was restored, a task whose money was returned runs on and pays.",
 ];
