@@ -7,22 +7,14 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import BadSignature, ChainBroken, NotReady, UnknownParticipant, UploadRejected, WrongBase
-from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.sp.rounds import rewards_name
 from crowdfl.simulation.local_host import LocalFederation, Update
 from crowdfl.storage.blobs import FileBlobs
-from tests.chained import TOO_MANY, ChainedProfile, ChainedReader
+from tests.chained import TOO_MANY, ChainedReader
 from tests.hosts import BUDGET, Desk, heard
 
 TASK = {"profile": "chained", "rounds": 3, "min_participants": 3}
-
-
-@pytest.fixture(autouse=True)
-def profile(monkeypatch) -> ChainedProfile:
-    """Known by its name, as a real one."""
-    made = ChainedProfile()
-    monkeypatch.setitem(PROFILES, made.name, made)
-    return made
+pytestmark = pytest.mark.usefixtures("profile")
 
 
 @pytest.fixture
@@ -330,18 +322,6 @@ def test_a_process_that_dies_while_it_publishes_leaves_what_the_next_round_needs
     assert desk.sp.store.round(desk.task, 2).state == "rewarded"
     left = [name for name in desk.sp.blobs.listing() if name.endswith("/left")]
     assert left == [f"{desk.task}/rounds/2/left"]
-
-
-def test_restarted_between_any_two_ticks_a_campaign_goes_on(desk):
-    for _ in range(3):
-        while desk.sp.tick():
-            desk.restart()
-        for person in desk.crowd:
-            person._side = None
-            person.step(moved_by(0.25))
-        while desk.sp.tick():
-            desk.restart()
-    assert desk.requester.read(desk.task, 3).weights[0] == pytest.approx(desk.initial[0].flat[0] + 9 * 0.25)
 
 
 def test_a_reader_does_not_follow_what_another_platform_shows(desk):
