@@ -259,7 +259,7 @@ def test_explain_warns_of_what_a_requester_should_know(tmp_path, changes, words)
 
 
 def test_explain_prints_what_divisions_may_show(tmp_path):
-    told = call("task", "explain", _task_file(tmp_path, _SHARES, ('# rule = "gate"', 'rule = "distance"'))).out
+    told = call("task", "explain", _task_file(tmp_path, _SHARES, ('# pay = "equal"', 'pay = "distance"'))).out
     assert "by at most 1.00%" in told
 
 

@@ -210,7 +210,7 @@ def dealt_files(world: World, role: str) -> list[str]:
 def test_a_campaign_takes_fifteen_exchanges_a_round_at_most_and_leaves_nothing_that_was_dealt(world: World, rule: str):
     """The average for everyone who may read it, rewards by the rule, claims paid; every request to CSP counted."""
     kgc = counted(world, "kgc")
-    task, people = world.open_round(people=3, rule=rule, **SHARES)
+    task, people = world.open_round(people=3, pay=rule, **SHARES)
     fetched = Counter(path.rpartition("/")[2] for _, path in kgc.requests if "/dealt/" in path)
     assert fetched == {"1": 2, "2": 2}  # each server its own, once
     assert not [name for name in world.disk.blobs("kgc/keys").listing() if name.endswith((".source", ".sp", ".csp"))]

@@ -233,7 +233,7 @@ class World(LocalHost):
 
 SHORT: dict[str, Any] = {  # as small as a task with rewards can be
     "key_bits": 960,
-    "sigma": 20,
+    "mask_bits": 20,
     "decimals": 3,
     "clip": 2.0,
     "max_samples": 10,

@@ -9,7 +9,7 @@ from crowdfl.roles.csp import Csp
 from crowdfl.roles.restored import mark_restored_csp
 from tests.hosts import Desk
 
-TASK = {"profile": "shares", "rounds": 2, "lanes": 256, "max_norm": 2.0, "sigma": None, "min_participants": 3}
+TASK = {"profile": "shares", "rounds": 2, "lanes": 256, "max_norm": 2.0, "mask_bits": None, "min_participants": 3}
 BUDGET = 36_000_000
 MOST_EXCHANGES = 15  # between the servers, for one round
 

@@ -151,7 +151,7 @@ TASKS = [
 
 
 def widths_of(parameters: int, rule: str, settings: dict) -> list:
-    task = TaskSettings.of(profile="shares", budget="1.00", rule=rule, **settings)
+    task = TaskSettings.of(profile="shares", budget="1.00", pay=rule, **settings)
     upload = SharesWidths.of(task, parameters)
     rules = RuleWidths.of(upload, task)
     sketched = [upload.rows, upload.buckets, upload.load, upload.lane_bound, upload.max_dropped_blocks]

@@ -30,7 +30,7 @@ def campaign():
 def paid(campaign: CheatedCampaign, rounds: list[RoundUploads]) -> list[list[int]]:
     """What each round pays, in millionths, everyone opening its own; the rounds follow each other on one chain."""
     people, parameters = rounds[0].updates.shape
-    chosen = {"rule": "gate", "lanes": LANES, "decimals": 6, "clip": 8.0, "budget": "9.00", "rounds": len(rounds) + 1}
+    chosen = {"pay": "gate", "lanes": LANES, "decimals": 6, "clip": 8.0, "budget": "9.00", "rounds": len(rounds) + 1}
     bounds = {"max_norm": 1.001 * campaign.bound, "max_samples": max(rounds[0].samples)}
     parties = Parties(people, parameters, chosen | bounds)
     base, found = parties.initial, []

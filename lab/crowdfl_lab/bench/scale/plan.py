@@ -204,7 +204,7 @@ def _shared_checks(rates: ShareRates) -> Iterator[_Line]:
 def bare_task(people: int, rounds: int = 5) -> TaskSettings:
     """Without checks and rewards."""
     sizes = {"max_participants": people, "rounds": rounds, "lanes": 0}
-    return TaskSettings.of(profile="shares", check="none", rule="none", **sizes)
+    return TaskSettings.of(profile="shares", check="none", pay="none", **sizes)
 
 
 def paying_task(people: int, lanes: int, norm: float, **others: str | int) -> TaskSettings:

@@ -144,9 +144,9 @@ class SharesScaleSettings:
             yield SharesPoint("participants", crowd, small, crowd, bare_task(most, 2))
         for crowd in self.rewarded:
             yield SharesPoint(
-                "rewarded", crowd, small, crowd, paying_task(crowd, self.lanes, 1.0, rounds=2, rule="gate")
+                "rewarded", crowd, small, crowd, paying_task(crowd, self.lanes, 1.0, rounds=2, pay="equal")
             )
-        yield SharesPoint("sketched", longest, longest, few, paying_task(few, self.lanes, 1.0, rounds=2, rule="gate"))
+        yield SharesPoint("sketched", longest, longest, few, paying_task(few, self.lanes, 1.0, rounds=2, pay="equal"))
 
 
 def bench_scale(settings: ScaleSettings | SharesScaleSettings, *, say: Say = lambda _: None) -> Result:
