@@ -63,41 +63,32 @@ class _Side:
         self._load: Callable[[int], bytes] | None = None
 
     def enrol(self, identity: Identity) -> None:
-        """Take note."""
         self.enrolled[identity.who] = identity
 
     def set_dealt_loader(self, load: Callable[[int], bytes]) -> None:
-        """From there."""
         self._load = load
 
     def dealt(self, number: int) -> bytes:
-        """This side's file of a round."""
         assert self._load is not None
         return self._load(number)
 
 
 class ChainedSp(_Side):
-    """SP's side."""
-
     averages_first = False
     signed_uploads = True
 
     def open_round(self, round_number: int) -> None:
-        """Nothing in it, and nothing before it."""
         self.number, self._chain = round_number, list[str]()
         self._uploads: dict[str, dict[str, Any]] = {}
         self._published, self._left, self._rewards = b"", None, dict[str, bytes]()
 
     def load_previous(self, left: bytes | None) -> None:
-        """The digests of the publications so far."""
         self._chain = json.loads(left) if left else []
 
     def carry_over(self) -> bytes | None:
-        """With this round's."""
         return self._left
 
     def rejected(self) -> Mapping[str, str]:
-        """Too many samples."""
         return {who: f"{one['samples']} samples are too many" for who, one in self._uploads.items() if _is_bad(one)}
 
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
@@ -107,11 +98,9 @@ class ChainedSp(_Side):
         """They are small."""
 
     def upload_bytes(self) -> int:
-        """The most that an upload takes."""
         return 1000
 
     def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
-        """Of another round, base or participant."""
         return [self._refusal(who, json.loads(upload)) for who, upload in uploads]
 
     def _refusal(self, who: str, body: dict[str, Any]) -> CrowdFLError | None:
@@ -122,17 +111,14 @@ class ChainedSp(_Side):
         return None
 
     def add(self, who: str, upload: bytes) -> None:
-        """Once."""
         self.add_all({who: upload})
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
-        """Together."""
         for who, upload in uploads.items():
             assert self._refusal(who, json.loads(upload)) is None
             self._uploads[who] = json.loads(upload)
 
     def check(self) -> None:
-        """Enough of them."""
         if len(self._uploads) < self.spec.settings.min_participants:
             raise TooFewParticipants(str(len(self._uploads)))
 
@@ -159,23 +145,18 @@ class ChainedSp(_Side):
         self._left = json.dumps([*self._chain, _digest(self._published)]).encode()
 
     def publication(self) -> bytes:
-        """After `publish`."""
         return self._published
 
     def envelopes(self) -> Mapping[str, bytes]:
-        """After `reward`."""
         return self._rewards
 
     def claimant(self, claim: bytes) -> str:
-        """Whose it is."""
         return str(json.loads(claim)["who"])
 
     def check_claim(self, claim: bytes) -> str:
-        """Whose it is."""
         return self.claimant(claim)
 
     def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]:
-        """What CSP attests, by round."""
         return {int(number): amount for number, amount in json.loads(attestation)["amounts"].items()}
 
 
@@ -187,16 +168,13 @@ class ChainedCsp(_Side):
         self._source, self._memory = source, InProcessMemory()  # its source stands for what ties the two files together
 
     def remember(self, memory: CspMemory) -> None:
-        """There, from now on."""
         self._memory = memory  # type: ignore[assignment]
 
     def spent_rounds(self) -> Iterable[int]:
-        """Those that were opened."""
         rounds = range(1, self.spec.settings.rounds + 1)
         return [number for number in rounds if self._memory.get(f"opened {number}") is not None]
 
     def answer(self, request: bytes) -> bytes:
-        """By kind."""
         body = json.loads(request)
         if body["kind"] == "claim":
             return self._attest(body)
@@ -234,8 +212,6 @@ class ChainedCsp(_Side):
 
 
 class ChainedReader(_Side):
-    """A participant or the requester."""
-
     clipped = 0
 
     def __init__(self, spec: TaskSpec, tools: Tools, who: str) -> None:
@@ -245,12 +221,10 @@ class ChainedReader(_Side):
         self._earned: dict[int, int] = {}
 
     def resume(self, chain: bytes | None, initial: npt.NDArray[np.float64]) -> None:
-        """From there."""
         kept = json.loads(chain) if chain else {"chain": [], "weights": initial.tolist()}
         self._chain, self._weights = kept["chain"], np.array(kept["weights"])
 
     def chain(self) -> bytes | None:
-        """What was read, and the model after it."""
         return _pack(chain=self._followed(), weights=self._weights.tolist())
 
     def _followed(self) -> list[str]:
@@ -258,7 +232,6 @@ class ChainedReader(_Side):
         return self._chain
 
     def upload_randomizers(self) -> int:
-        """None."""
         return 0
 
     def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int, round_number: int) -> bytes:
@@ -269,7 +242,6 @@ class ChainedReader(_Side):
         return _pack(who=self.who, round=round_number, base=base, update=update, samples=samples)
 
     def read(self, publication: bytes, round_number: int) -> Average:
-        """The model before it, and the sum."""
         body = json.loads(publication)
         if body["base"] != _base(self._followed(), self.spec.name):
             raise ChainBroken(f"round {round_number} does not follow from what was read before")
@@ -278,12 +250,10 @@ class ChainedReader(_Side):
         return Average(self._weights, None, body["rejected"].get(self.who))
 
     def open_reward(self, envelope: bytes, round_number: int) -> int:
-        """Millionths."""
         self._earned[round_number] = int(json.loads(envelope)["amount"])
         return self._earned[round_number]
 
     def claim(self) -> bytes:
-        """Everything opened so far."""
         return _pack(kind="claim", who=self.who, amounts=self._earned)
 
 
@@ -300,39 +270,31 @@ class ChainedProfile:
         """Everything fits."""
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
-        """A kilobyte a round."""
         return 1024 * (rounds + 1)
 
     def dealt_bytes(self, settings: TaskSettings, parameters: int) -> Mapping[str, int]:
-        """Little."""
         return DEALT
 
     def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
-        """The same from the same source."""
         self.made.append((role, number))
         return _file(spec, source, role, number)
 
     def deal(self, spec: TaskSpec, *, insecure_test_key: bool) -> Dealing:
-        """The source for CSP too: it compares."""
         source = hashlib.sha256(spec.name.encode()).digest()[:8]
         return Dealing(_NAME, b"sp", source, b"requester", b"participant", source)
 
     def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> ChainedSp:
-        """SP's."""
         side = ChainedSp(spec, tools, "SP")
         side.open_round(1)
         return side
 
     def csp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> ChainedCsp:
-        """CSP's."""
         return ChainedCsp(spec, tools, bundle)
 
     def requester(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> ChainedReader:
-        """The requester's."""
         return ChainedReader(spec, tools, "requester")
 
     def participant(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> ChainedReader:
-        """A participant's."""
         return ChainedReader(spec, tools, keys.who)
 
 

@@ -37,7 +37,6 @@ SMALL_TASK: dict[str, Any] = {  # every bound small, so that a short key has roo
 
 
 def test_tools() -> Tools:
-    """One worker, short keys."""
     return Tools(ONE, insecure_test_key=True)
 
 
@@ -69,13 +68,11 @@ class FileDisk:
         return FileBlobs(self.folder / name)
 
     def close(self) -> None:
-        """Let the databases go."""
         for store in self._opened:
             store.close()
 
 
 def small_definition(settings: TaskSettings, *, claim_window: float = 500.0) -> Definition:
-    """A model of eight numbers."""
     shape = ModelShape(("w", "b"), ((2, 3), (2,)))
     return Definition("which exercise", "none", "the requester", shape, settings, claim_window, {"epochs": 1})
 
@@ -92,12 +89,10 @@ class Desk(LocalHost):
         self.task = self.create(small_definition(self.settings), self.initial)
 
     def invite(self, count: int) -> list[Participant]:
-        """Invite and enrol some people; everyone there is."""
         for _ in range(count):
             self.join(self.task, str(len(self.people)))
         return self.crowd
 
     @property
     def crowd(self) -> list[Participant]:
-        """Everyone, in the order they joined."""
         return list(self.people.values())

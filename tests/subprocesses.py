@@ -28,13 +28,11 @@ def running(command: Sequence[object], **options: Any) -> Iterator["subprocess.P
 
 
 def run(command: Sequence[object], **options: Any) -> "subprocess.CompletedProcess[Any]":
-    """To its end, which must come in time."""
     words = [str(word) for word in command]
     return subprocess.run(words, **{"timeout": PATIENCE, "check": False} | options)  # noqa: S603, PLW1510 -- the tests' own
 
 
 def end_all() -> None:
-    """Kill what still runs."""
     for process in _started:
         process.kill()
         process.wait(PATIENCE)

@@ -94,12 +94,10 @@ ALLOWED = ["self._x", "cls._x", "super()._x", "other._own", "row._asdict()", "m.
 
 @pytest.mark.parametrize(("line", "count"), [(line, 1) for line in SEEN] + [(line, 0) for line in ALLOWED])
 def test_the_rule_about_private_names_sees_them(line, count):
-    """A class's own names may be used anywhere in its module."""
     assert len(list(intrusions(ast.parse(f"class Owner:\n    _own = 1\n{line}")))) == count
 
 
 def test_every_public_class_has_a_name_of_its_own():
-    """A name means one thing wherever it is read."""
     classes = [node.name for path in SOURCES for node in tree_of(path).body if isinstance(node, ast.ClassDef)]
     times = Counter(name for name in classes if not name.startswith("_"))
     assert {name for name, count in times.items() if count > 1} == set()

@@ -79,7 +79,6 @@ def table(name: str) -> str:
 
 
 def test_the_page_lists_every_event_and_no_other():
-    """An operator finds what is logged; what is listed is logged."""
     one = "(?:``.+?``|`[^`]+`)"  # before the roles that log it
     groups = re.findall(rf"({one}(?:, {one})*) \((?:all|KGC|SP|CSP)", table("events"))
     listed = {"".join(event).strip() for group in groups for event in re.findall("``(.+?)``|`([^`]+)`", group)}

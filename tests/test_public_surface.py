@@ -111,14 +111,12 @@ def drawn_tree() -> dict[str, str]:
 
 
 def test_the_drawn_tree_of_errors_is_the_real_one():
-    """Every class of errors.py is in its docstring, under its base."""
     classes = [value for value in vars(errors).values() if isinstance(value, type)]
     real = {cls.__name__: cls.__base__.__name__ for cls in classes if cls.__base__ is not None}
     assert drawn_tree() == real
 
 
 def test_every_error_is_offered():
-    """With a docstring of its own; one except clause catches all."""
     classes = {name: value for name, value in vars(errors).items() if isinstance(value, type)}
     assert set(errors.__all__) == set(classes)
     assert all(issubclass(cls, errors.CrowdFLError) for cls in classes.values())

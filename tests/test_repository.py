@@ -71,7 +71,6 @@ def test_there_are_examples():
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_an_example_of_the_readme_runs_as_pasted(example, tmp_path):
-    """In a fresh interpreter, in another folder."""
     command = [sys.executable, "-c", example]
     ran = subprocesses.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stderr
@@ -79,7 +78,6 @@ def test_an_example_of_the_readme_runs_as_pasted(example, tmp_path):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page):
-    """Every relative link names a file that is there."""
     links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
 
@@ -88,7 +86,6 @@ CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_the_version_is_in_one_place():
-    """pyproject.toml reads it where the package does."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert "version" in project["project"]["dynamic"]
     assert project["tool"]["hatch"]["version"]["path"] == "src/crowdfl/version.py"

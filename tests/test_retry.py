@@ -8,8 +8,6 @@ from crowdfl.retry import Backoff, no_jitter, retry
 
 
 class Time:
-    """A clock that only sleeping moves."""
-
     def __init__(self) -> None:
         self.now, self.slept = 0.0, []
 
@@ -27,8 +25,6 @@ def time() -> Time:
 
 
 class Flaky:
-    """Raises these one after the other, then returns."""
-
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
 

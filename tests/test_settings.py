@@ -54,7 +54,6 @@ def test_every_setting_says_what_it_is(model):
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_a_template_names_every_setting(model):
-    """Given or as a comment, and it is TOML."""
     values = {name: "x" for name, field in settable(model).items() if field.is_required() and not table_of(field)}
     text = template_text(model, values)
     assert tomllib.loads(text).keys() == values.keys() - {"settings", "training"}
@@ -65,7 +64,6 @@ def test_a_template_names_every_setting(model):
 
 
 def test_a_task_file_to_start_from_makes_a_task():
-    """With every value that is a comment at its default."""
     found = tomllib.loads(template.replace('learner = "network"', 'learner = "softmax"'))
     definition, _ = defined(Path("task.toml"), found)
     assert definition.settings == TaskSettings(**found["settings"])
@@ -90,7 +88,6 @@ def test_values_are_kept_as_given():
 @pytest.mark.parametrize("clip", [0.0, -1.0, 9007199254.740992, 9007199254.74099, 1e9, 1e15])
 @pytest.mark.parametrize("decimals", [-1, 0, 6, 12, 13])
 def test_settings_refuse_what_the_encoding_would(decimals, clip):
-    """The same decimals and clips, by the settings' own error."""
     try:
         FixedPoint(decimals, clip)
     except EncodingError:
@@ -101,7 +98,6 @@ def test_settings_refuse_what_the_encoding_would(decimals, clip):
 
 
 def test_names_that_other_parts_define_are_theirs():
-    """Backends, features, and what training and windows are by default."""
     assert get_args(ComputingSettings.model_fields["compute"].annotation) == (*BACKENDS, "dask")
     assert set(get_args(TrainingSettings.model_fields["features"].annotation)) == set(FEATURES)
     made, usual = TrainingSettings(labels=("a",)), Training()
@@ -110,7 +106,6 @@ def test_names_that_other_parts_define_are_theirs():
 
 
 def test_paths_are_those_of_the_files_folder(tmp_path):
-    """Also inside tables; an absolute one stays."""
     path = tmp_path / "settings.toml"
     path.write_text(f'ca = "ca.pem"\n{SP}')
     found = read_service(SpSettings, path)
@@ -137,7 +132,6 @@ def test_paths_are_those_of_the_files_folder(tmp_path):
     ],
 )
 def test_a_wrong_setting_of_a_file_is_refused_in_plain_words(tmp_path, line, said):
-    """The file, the setting, what was given, what is expected."""
     path = tmp_path / "settings.toml"
     path.write_text(f"{line}\n{SP}")
     with pytest.raises(SettingsError) as refusal:
@@ -169,7 +163,6 @@ def test_a_task_file_is_refused_by_its_section():
 
 
 def test_a_file_that_is_not_toml_is_named(tmp_path):
-    """Also one whose number nobody can hold."""
     path = tmp_path / "settings.toml"
     for text in ("host = [", "port = " + "9" * 5000, "a = " + "[" * 5000):
         path.write_text(text)

@@ -17,8 +17,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeElapsedColumn
 
 from crowdfl.cli.output import Json, marked, show, waiting
 from crowdfl.errors import DataAltered, DataMissing, SettingsError
-from crowdfl.learning.datasets.wisdm_raw import WISDM_FILE, WISDM_URL, read_wisdm
 from crowdfl_lab import wisdm_set
+from crowdfl_lab.wisdm_raw import WISDM_FILE, WISDM_URL, read_wisdm
 
 _LONGEST = 2**30
 _CHUNK = 2**18

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import DataAltered, DataMalformed
-from crowdfl.learning.datasets.wisdm_raw import ACTIVITIES, WISDM_FILE, WISDM_URL
+from crowdfl_lab.wisdm_raw import ACTIVITIES, WISDM_FILE, WISDM_URL
 
 SET_FILE = "wisdm_v1.1_crowdfl_2520x90x3.npz"
 HOW_TO_GET = (

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from crowdfl.cli.main import app
 from crowdfl.errors import DataAltered, DataMissing, SettingsError
-from crowdfl.learning.datasets.wisdm_raw import WISDM_FILE, WISDM_URL
 from crowdfl_lab.wisdm_command import fetch, unpack_one
+from crowdfl_lab.wisdm_raw import WISDM_FILE, WISDM_URL
 
 BODY = b"WISDM" * 100_000
 ARCHIVE: dict[str, bytes] = {}  # what else is served

@@ -11,7 +11,6 @@ from tests.cli.program import ROLES, call, public
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """Four folders that know nothing of each other."""
     place = tmp_path_factory.mktemp("made")
     for role in ROLES:
         result = call("init", place / role, "--role", role, "--host", f"{role}.example.org", "--json")

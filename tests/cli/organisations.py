@@ -47,14 +47,12 @@ class Organisations:
         return self.root / f"machine-of-{role}"
 
     def folder(self, role: str) -> Path:
-        """The folder that `init` made there."""
         return self.place(role) / role
 
     def settings(self, role: str) -> Path:
         return self.folder(role) / "settings.toml"
 
     def public(self, role: str) -> Path:
-        """The file that a role hands out."""
         return self.folder(role) / f"{role}.public.json"
 
     def do(self, role: str, *words: object) -> Result:
@@ -65,7 +63,6 @@ class Organisations:
         return result
 
     def send(self, role: str) -> None:
-        """A public file, to everyone."""
         for other in ("kgc", "sp", "csp", "acme"):
             if other != role:
                 shutil.copy(self.public(role), self.place(other) / f"{role}.public.json")
@@ -78,11 +75,9 @@ class Organisations:
         )
 
     def start(self, name: str, *words: object) -> None:
-        """A process of its own."""
         self.processes[name] = start(*words, log=self.root / f"{name}.log")
 
     def reload(self, role: str) -> None:
-        """SIGHUP, and its outcome in the log."""
         before = self.log(role).count('"reloaded"')
         os.kill(self.processes[role].pid, signal.SIGHUP)
         self.wait(lambda: self.log(role).count('"reloaded"') > before)
@@ -92,7 +87,6 @@ class Organisations:
         return path.read_text() if path.exists() else ""
 
     def wait(self, there: Callable[[], bool]) -> None:
-        """With a margin for a busy machine."""
         until = time.monotonic() + PATIENCE
         while not there():
             assert time.monotonic() < until, self.logs()
@@ -113,7 +107,6 @@ class Organisations:
         return findings
 
     def serial(self, role: str) -> int:
-        """Of the certificate that a service shows now."""
         pem = ssl.get_server_certificate(("127.0.0.1", self.ports[role]))
         return int(x509.load_pem_x509_certificate(pem.encode()).serial_number)
 

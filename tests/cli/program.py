@@ -15,8 +15,6 @@ from tests import subprocesses
 
 @dataclass(frozen=True)
 class Result:
-    """What a command left behind."""
-
     code: int
     out: str
     err: str
@@ -39,7 +37,6 @@ def call(*args: object) -> Result:
 
 
 def start(*args: object, log: Path) -> "subprocess.Popen[str]":
-    """`crowdfl` as a process of its own."""
     environment = os.environ | {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
     with log.open("a") as file:
         return subprocesses.start(
@@ -72,7 +69,6 @@ def settings(place, role):
 
 
 def public(place, role):
-    """The file that a role hands out."""
     return place / role / f"{role}.public.json"
 
 
@@ -83,14 +79,12 @@ def accept(place, own, peer, *more):
 
 
 def accept_all(place):
-    """Everyone knows whom it needs."""
     for own, peers in PEERS.items():
         for peer in peers:
             assert accept(place, own, peer).code == 0, (own, peer)
 
 
 def refused(result, *said):
-    """By name, and nothing was changed halfway."""
     assert result.code == 3, result
     for words in said:
         assert words in result.err, result.err

@@ -60,7 +60,6 @@ def test_a_role_is_backed_up_and_restored(role: str, made: Path, tmp_path: Path)
 def test_a_payment_is_in_doubt_unless_the_role_has_not_run_since(
     options: tuple[str, ...], state: str, made: Path, tmp_path: Path
 ):
-    """A move to another machine leaves everything as it is."""
     call("backup", made / "sp/settings.toml", tmp_path / "sp.backup")
     assert call("restore", tmp_path / "sp.backup", tmp_path / "again", *options).code == 0
     (row,) = json.loads(call("sp", "payouts", tmp_path / "again/settings.toml", "--json").out)
@@ -93,7 +92,6 @@ def test_payments_that_sp_forgot_are_recorded_by_key_or_participant(made: Path, 
 def test_a_restored_csp_is_sealed_unless_it_has_not_run_since(
     options: tuple[str, ...], sealed: bool, made: Path, tmp_path: Path
 ):
-    """Which steps it has answered since, nobody knows."""
     call("backup", made / "csp/settings.toml", tmp_path / "csp.backup")
     assert call("restore", tmp_path / "csp.backup", tmp_path / "again", *options).code == 0
     store = opened(tmp_path / "again")
@@ -123,7 +121,6 @@ def test_what_cannot_be_done_is_named_and_changes_nothing(made: Path, tmp_path: 
 
 
 def test_the_passphrase_stays_out_and_the_operator_is_told(made: Path, tmp_path: Path):
-    """And so does what the settings name elsewhere."""
     settings = made / "csp/settings.toml"
     text = settings.read_text()
     (made / "csp/passphrase").write_text("secret words")
@@ -167,7 +164,6 @@ def test_the_passphrase_stays_out_by_whatever_name_the_settings_reach_it(named: 
 
 
 def test_a_file_outside_is_named_however_the_settings_reach_it(made: Path, tmp_path: Path):
-    """A path that begins in the folder may end elsewhere."""
     settings = made / "csp/settings.toml"
     text = settings.read_text()
     settings.write_text(text.replace('ca = "peers/ca.pem"', 'ca = "../sp/peers/ca.pem"', 1))

@@ -117,21 +117,18 @@ def test_a_wrong_or_unknown_service_setting_is_named(workspace, table, line, sai
 
 @pytest.mark.parametrize("name", ["host", "port", "key"])
 def test_a_missing_service_setting_is_named(workspace, name):
-    """Also where one setting makes no sense without another."""
     path = workspace / "kgc/settings.toml"
     path.write_text("\n".join(line for line in path.read_text().splitlines() if not line.startswith(f"{name} =")))
     refused(call("kgc", "token", "list", path), "SettingsError", str(path), f"`{name}`")
 
 
 def test_a_table_must_be_one(tmp_path):
-    """`kgc = ...` where `[kgc]` belongs."""
     path = tmp_path / "settings.toml"
     path.write_text('host = "a"\nport = 1\nkgc = "https://a"\n')
     refused(call("sp", "token", "list", path), "SettingsError", "a table, [kgc]")
 
 
 def test_good_service_settings_arrive(workspace):
-    """Each kind of value, at its place."""
     path = workspace / "sp/settings.toml"
     for line in ('listen = "0.0.0.0"', "csp_patience = 60", "tick_seconds = 0.5", 'on_paid = ["/bin/pay", "x"]'):
         with_line(path, "", line)
@@ -172,7 +169,6 @@ def test_a_wrong_requester_setting_is_named(workspace, line, said):
 
 
 def test_a_token_that_others_can_read_is_refused(workspace):
-    """As servers refuse theirs; without one, the message says which file."""
     settings, token = workspace / "requester/settings.toml", workspace / "requester/sp.token"
     assert RequesterFile.read(settings).sp_token == token.read_text()
     token.chmod(0o640)
@@ -196,7 +192,6 @@ def test_plain_hosts(host):
 
 
 def test_three_machines_with_three_names(tmp_path):
-    """Settings, URLs and certificates each follow the role's own name."""
     folder = tmp_path / "new"
     hosts = {"kgc": "kgc.example", "sp": "10.0.0.7", "csp": "fd00::3"}
     result = call("init", folder, *(w for role, host in hosts.items() for w in (f"--{role}-host", host)), "--json")
@@ -227,7 +222,6 @@ def test_a_service_listens_where_it_is_told(tmp_path):
 
 
 def test_doctor_looks_at_the_port_that_is_bound(workspace):
-    """A service behind another name has its port checked here."""
     path = workspace / "kgc/settings.toml"
     for line in ('host = "kgc.invalid"', 'listen = "127.0.0.1"', "port = 0"):
         with_line(path, "", line)
@@ -236,7 +230,6 @@ def test_doctor_looks_at_the_port_that_is_bound(workspace):
 
 
 def test_tokens_as_json(workspace):
-    """What is shown once can be read by a program."""
     path = workspace / "sp/settings.toml"
     first = json.loads(call("sp", "token", "add", path, "watcher", "operator", "--json").out)
     second = json.loads(call("sp", "token", "rotate", path, "watcher", "--json").out)
@@ -259,7 +252,6 @@ def books(workspace):
 
 
 def test_payouts_as_json_and_csv(books, tmp_path):
-    """The same rows, printed or written."""
     (row,) = json.loads(call("sp", "payouts", books, "--json").out)
     assert (row["participant"], row["amount"], row["attempts"]) == ("somebody", "1.25", 1)
     assert row["state"] == "unknown"  # the process that ran it is gone
@@ -336,14 +328,12 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     ],
 )
 def test_a_wrong_invitation_is_told(tmp_path, changes, said):
-    """File, entry, what was found."""
     path = tmp_path / "invitation.json"
     path.write_text(json.dumps(INVITATION | changes))
     refused(call("participant", "look", path, "--home", tmp_path / "home"), "SettingsError", str(path), said)
 
 
 def test_an_invitation_lacks_nothing_and_is_an_object(tmp_path):
-    """A part of one, or a list, is none."""
     path = tmp_path / "invitation.json"
     path.write_text(json.dumps({name: value for name, value in INVITATION.items() if name != "sp_key"}))
     refused(call("participant", "look", path), "SettingsError", "`sp_key` is missing")
@@ -353,7 +343,6 @@ def test_an_invitation_lacks_nothing_and_is_an_object(tmp_path):
 
 @pytest.mark.parametrize("command", ["leave", "rewards", "claim"])
 def test_a_home_that_nobody_joined_with(tmp_path, command):
-    """Said so before anything is made there."""
     path, home = tmp_path / "invitation.json", tmp_path / "home"
     path.write_text(json.dumps(INVITATION))
     refused(
@@ -363,7 +352,6 @@ def test_a_home_that_nobody_joined_with(tmp_path, command):
 
 
 def test_an_unknown_profile_is_told_with_those_there_are(workspace, tmp_path):
-    """Before KGC is asked for keys."""
     (tmp_path / "task.toml").write_text(TASK.replace('profile = "hardened"', 'profile = "x"'))
     result = call("task", "create", tmp_path / "task.toml", "-s", workspace / "requester/settings.toml")
     refused(result, "SettingsError", "hardened or paper", "'x'")
@@ -395,8 +383,6 @@ def posted(workspace, monkeypatch):
 
 
 class Sp:
-    """Answers one question."""
-
     def __init__(self, told):
         self.told = told
 
@@ -409,7 +395,6 @@ class Sp:
 
 @pytest.mark.parametrize("task", ["0" * 32, "nonsense", "../x", ""])
 def test_nobody_is_invited_to_a_task_that_is_not_there(posted, tmp_path, task):
-    """Another requester's is one of those too."""
     refused(call("task", "invite", task, tmp_path / "invitations", "-s", posted[0]), "UnknownTask", repr(task))
     assert not (tmp_path / "invitations").exists()
 

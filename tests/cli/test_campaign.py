@@ -46,7 +46,6 @@ def task_file(**more: str) -> str:
 
 
 def allow_short_claims(settings: Path) -> None:
-    """Nobody waits a day for a test."""
     before, text = "# min_claim_window = 86400.0", settings.read_text()
     assert before in text
     settings.write_text(text.replace(before, "min_claim_window = 0.0"))
@@ -54,8 +53,6 @@ def allow_short_claims(settings: Path) -> None:
 
 @dataclass
 class Campaign:
-    """What the commands of one campaign said."""
-
     folder: Path
     processes: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict)
     said: dict[str, Result] = field(default_factory=dict)
@@ -66,7 +63,6 @@ class Campaign:
         return "-s", str(self.folder / "roles/requester/settings.toml")
 
     def start(self, name: str, *args: object) -> None:
-        """A process of its own."""
         self.processes[name] = start(*args, log=self.folder / f"{name}.log")
 
     def do(self, name: str, *args: object) -> Result:
@@ -80,7 +76,6 @@ class Campaign:
         return dict(json.loads(self.do("watch", "task", "watch", self.task, "--json", *self.settings).out))
 
     def wait(self, *names: str) -> None:
-        """Until these processes have ended well."""
         for name in names:
             assert self.processes[name].wait(timeout=PATIENCE) == 0, self.logs()
 
@@ -160,14 +155,12 @@ def run_campaign(made: Campaign, task: str) -> None:
 
 
 def events(campaign: Campaign, person: int, what: str) -> list[dict[str, Any]]:
-    """What a participant's process said about something."""
     lines = (campaign.folder / f"person-{person}.log").read_text().splitlines()
     found = [json.loads(line) for line in lines]
     return [event for event in found if event["event"] == what]
 
 
 def test_creating_again_is_the_same_task(campaign: Campaign):
-    """The id follows from the definition."""
     again = call("task", "create", campaign.folder / "task.toml", *campaign.settings)
     assert again.out.strip() == campaign.task
 
@@ -221,13 +214,11 @@ def test_the_least_number_of_participants_is_kept_with_the_participant(campaign:
 
 
 def test_nothing_moves_while_a_task_is_paused(campaign: Campaign):
-    """It had its people and its money, and no round opened."""
     paused = json.loads(campaign.said["paused"].out)
     assert (paused["state"], paused["enrolled"], paused["rounds"]) == ("paused", PEOPLE, [])
 
 
 def test_a_deposit_is_pending_until_the_operator_confirms_it(campaign: Campaign):
-    """Its requester sees so, and no round had been paid for."""
     report = json.loads(campaign.said["unconfirmed"].out)
     assert (report["pending"], report["paid_in"], report["movements"]) == (72_000_000, 0, [])
     assert report["deposits"] == [{"name": "all", "amount": 72_000_000, "state": "pending"}]
@@ -271,7 +262,6 @@ def test_the_books_and_the_payouts_agree(campaign: Campaign):
 
 
 def test_the_model_is_fetched_and_used(campaign: Campaign, tmp_path):
-    """In both forms, with the same predictions, better than a guess."""
     found = {}
     for form in ("npz", "safetensors"):
         fetched = call(
@@ -285,7 +275,6 @@ def test_the_model_is_fetched_and_used(campaign: Campaign, tmp_path):
 
 
 def test_a_task_that_is_cancelled_gives_the_money_back(campaign: Campaign, tmp_path):
-    """What was not earned returns at once."""
     (tmp_path / "task.toml").write_text(task_file(purpose="Also recognise"))
     task = call("task", "create", tmp_path / "task.toml", *campaign.settings).out.strip()
     assert task != campaign.task
@@ -314,7 +303,6 @@ def test_no_folder_holds_two_key_shares(campaign: Campaign):
 
 
 def test_a_doctor_finds_running_roles_well(campaign: Campaign):
-    """Certificates, permissions, database, ports, peers, clocks."""
     files = [campaign.folder / "roles" / role / "settings.toml" for role in (*SERVERS, "requester")]
     result = call("doctor", *files, "--json")
     found = json.loads(result.out)["findings"]
@@ -324,7 +312,6 @@ def test_a_doctor_finds_running_roles_well(campaign: Campaign):
 
 
 def test_a_rotated_token_opens_and_the_old_one_does_not(campaign: Campaign):
-    """Rotation and revocation take effect while the service runs."""
     settings, file = campaign.folder / "roles/sp/settings.toml", campaign.folder / "roles/requester/sp.token"
     report = ("task", "report", campaign.task, "--json", *campaign.settings)
     fresh = call("sp", "token", "rotate", settings, "requester").out.strip()

@@ -29,7 +29,6 @@ SOFTMAX = template.replace('learner = "network"', 'learner = "softmax"')
 
 
 def every_command():
-    """The words of each command and group."""
     found, waiting = [], [((), typer.main.get_command(main.app))]
     while waiting:
         words, command = waiting.pop()
@@ -43,7 +42,6 @@ COMMANDS = every_command()
 
 
 def test_the_tree_is_the_one_that_was_promised():
-    """Each role, each step, each tool."""
     top = {words[0] for words in COMMANDS if words}
     assert top >= {"init", "kgc", "sp", "csp", "task", "participant", "evaluate", "predict", "audit", "bench", "doctor"}
     steps = {words[1] for words in COMMANDS if len(words) == 2 and words[0] == "task"}
@@ -124,7 +122,6 @@ def test_a_requester_is_set_up_without_the_packages_of_servers(tmp_path):
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_help(words):
-    """Every command says what it is for."""
     result = call(*words, "--help")
     assert result.code == 0
     assert "Usage" in result.out
@@ -336,7 +333,6 @@ def test_evaluate_and_predict_agree(model):
 
 
 def test_a_window_in_a_csv_file_is_predicted_as_the_window_itself(model, tmp_path):
-    """Units and rate of the file are taken into account."""
     path = tmp_path / "samples.csv"
     path.write_text(csv_text(first_samples()))
     from_file = json.loads(call("predict", model, "--data", path, "--json").out)["windows"]
@@ -350,7 +346,6 @@ def test_a_window_in_a_csv_file_is_predicted_as_the_window_itself(model, tmp_pat
 
 
 def test_what_training_takes_prediction_takes_too(tmp_path):
-    """A folder, a file with its kind, and a bare path."""
     rows = [f"{row},{'rest' if i < 1000 else 'run'}" for i, row in enumerate(samples(40))]
     file, saved = write(tmp_path / "anna" / "monday.csv", "time,x,y,z,label", rows), tmp_path / "model.npz"
     for data in (f"csv:{tmp_path / 'anna'}", f"csv:{file}", file):
@@ -373,7 +368,6 @@ def test_first_steps_are_named(tmp_path):
     [("own:Net", "then say --module own:Net"), ("", "does not say which: ask its requester, then say")],
 )
 def test_code_that_is_missing_is_asked_for_by_name(tmp_path, module, said):
-    """Also where the task does not name it."""
     definition, initial = defined(Path("task.toml"), tomllib.loads(SOFTMAX))
     coded = replace(definition, training={**definition.training, "learner": "module", "module": module})
     write_model(tmp_path / "model.npz", coded, initial)
@@ -402,7 +396,6 @@ def test_a_model_file_carries_what_is_needed_to_use_it(tmp_path, form):
 
 
 def test_doctor_finds_this_machine_fit(tmp_path):
-    """Python, GMP, the disk and the rest, as JSON too."""
     found = json.loads(call("doctor", "--folder", tmp_path, "--json").out)
     assert found["ok"] is True
     assert {"Python", "gmpy2", "cryptography", "entropy", "disk", "fsync"} <= {
@@ -412,7 +405,6 @@ def test_doctor_finds_this_machine_fit(tmp_path):
 
 
 def test_doctor_finds_what_is_wrong_with_a_role(workspace):
-    """A key that others can read, a service that is away."""
     settings = workspace / "sp/settings.toml"
     (workspace / "sp/csp.token").chmod(0o644)
     result = call("doctor", settings, "--json")
@@ -436,7 +428,6 @@ def test_doctor_looks_for_the_cluster_of_a_role_that_computes_there(workspace):
 
 
 def test_a_participant_is_told_what_is_missing_of_its_pay(capsys):
-    """By round, in words; nothing of the sort if nothing is."""
     participant_cli.say("paid", {"millionths": 5_000_000, "missing": {2: 1_500_000}})
     participant_cli.say("paid", {"millionths": 5_000_000})
     short, whole = capsys.readouterr().out.splitlines()

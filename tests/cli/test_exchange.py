@@ -23,7 +23,6 @@ PEM_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 
 def secrets_of(folder):
-    """Every private key and token in a folder."""
     found = [path.read_bytes() for path in folder.rglob("*") if path.suffix in (".key", ".token")]
     assert found
     return found
@@ -64,7 +63,6 @@ def test_an_authority_can_vouch_for_its_own_host_alone(made):
 
 
 def _believed(ca, files, host):
-    """Whether a handshake in memory succeeds."""
     server, client = tls.server_context(files, None, asks=False), tls.client_context(ca)
     one, other, third, fourth = (ssl.MemoryBIO() for _ in range(4))
     a = client.wrap_bio(one, other, server_hostname=host)
@@ -83,7 +81,6 @@ def _believed(ca, files, host):
 
 
 def test_a_role_without_its_peers_says_what_to_do(place):
-    """It has no address to call and no key to check."""
     refused(call("sp", "serve", settings(place, "sp")), "KGC and CSP must be accepted first", "crowdfl exchange accept")
     refused(call("task", "report", "0" * 32, "-s", settings(place, "requester")), "exchange accept")
 
@@ -135,7 +132,6 @@ def test_after_the_exchange_each_role_knows_the_others(place):
 
 
 def test_no_folder_holds_a_secret_of_another_after_the_exchange(place):
-    """Only public parts have travelled."""
     secrets = {role: secrets_of(place / role) for role in ROLES}
     accept_all(place)
     for role in ROLES:
@@ -234,7 +230,6 @@ def test_a_role_accepts_whom_it_needs_and_nobody_else(place):
 
 
 def test_a_second_requester_has_a_name_of_its_own(place):
-    """Both are known, each by its own token."""
     assert call("init", place / "acme", "--role", "requester", "--name", "acme").code == 0
     for role in ("kgc", "sp"):
         assert accept(place, role, "requester").code == 0
@@ -257,7 +252,6 @@ def test_init_of_all_roles_is_as_strong(tmp_path):
 
 
 def test_an_address_has_one_meaning_however_it_is_written(tmp_path):
-    """IPv6, too: the authority is for it, in its short form."""
     result = call("init", tmp_path / "sp", "--role", "sp", "--host", "2001:DB8:0:0::7", "--json")
     assert result.code == 0, result
     assert read_part(tmp_path / "sp/sp.public.json").url == "https://[2001:DB8:0:0::7]:7102"
@@ -296,7 +290,6 @@ def test_settings_are_changed_in_place(tmp_path):
 
 
 def test_an_accepted_sp_is_let_in_and_its_old_place_is_not(place):
-    """Beside pages that the operator has named; safe to repeat."""
     path = settings(place, "kgc")
     path.write_text(path.read_text().replace("# web_origins = []", 'web_origins = ["https://pages.example"]'))
     for _ in range(2):

@@ -34,14 +34,12 @@ class Posted:
         self.shares, self.hardened = self.post(**SHARES), self.post(max_participants=6)
 
     def post(self, **settings) -> str:
-        """A task's id."""
         text = definition_of(self.key, **settings).sign(self.key)
         task = Definition.open(text).task
         FileBlobs(self.own.folder / "state").put(f"{task}/definition", text.encode())
         return task
 
     def invite(self, task, folder, *more):
-        """As a requester types it."""
         return call("task", "invite", task, folder, "-s", self.settings, *more)
 
 
@@ -85,7 +83,6 @@ def test_no_output_repeats_a_link(posted, tmp_path):
 
 
 def test_a_page_that_is_hosted_elsewhere_is_told_where_sp_is(posted, tmp_path):
-    """As the requester's settings say."""
     put_settings(posted.settings, RequesterSettings, {"phone": "https://pages.example/join/"})
     assert posted.invite(posted.shares, tmp_path / "to", "--links").code == 0
     link = (tmp_path / "to" / "invitation-0.txt").read_text().strip()
@@ -95,7 +92,6 @@ def test_a_page_that_is_hosted_elsewhere_is_told_where_sp_is(posted, tmp_path):
 
 @pytest.mark.parametrize("option", ["--links", "--qr"])
 def test_nobody_gets_a_link_to_what_a_browser_cannot_compute(posted, tmp_path, option):
-    """Before anyone is invited; files are given out as before."""
     refused(posted.invite(posted.hardened, tmp_path / "to", option), "SettingsError", "profile shares")
     assert not (tmp_path / "to").exists()
     assert posted.invite(posted.hardened, tmp_path / "to").code == 0

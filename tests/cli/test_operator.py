@@ -19,16 +19,12 @@ DAY = 86400.0
 
 
 class _Migrated(FileDisk):
-    """As a service makes its database."""
-
     def store(self, role: str) -> SqlStore:
         migrations.upgrade(f"sqlite:///{self.folder}/{role}/state.db")
         return super().store(role)
 
 
 class _LaterClock(SystemClock):
-    """The machine's, and some days more."""
-
     days = 0.0
 
     def now(self) -> float:
@@ -46,7 +42,6 @@ class Office:
         self.task = self.host.create(small_definition(settings, claim_window=7 * DAY), INITIAL_MODEL)
 
     def __call__(self, role: str, *words: object) -> Result:
-        """A command about the task, at this role."""
         action, *rest = words
         return call(role, "task", action, self.folder / role / "settings.toml", *rest)
 
@@ -181,7 +176,6 @@ def test_operators_of_csp_and_kgc_see_what_is_held_and_can_refuse(office):
 
 
 def test_doctor_says_what_is_past_its_life_or_of_unknown_tasks(office):
-    """With what to do about it; looking changes nothing."""
     office.disk.store("csp").change_task(office.task, first_seen=0.0)
     office.disk.blobs("csp/keys").put("f" * 32 + ".csp", b"share")
     found = office.doctor("csp")

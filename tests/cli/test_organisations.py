@@ -215,7 +215,6 @@ def test_a_new_key_and_a_new_token_are_taken_over_while_running(organisations: O
 
 
 def _call_until_refused(known: Callable[[], object]) -> None:
-    """The overlap ends by itself."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         known()

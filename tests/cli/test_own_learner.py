@@ -88,7 +88,6 @@ def test_the_model_is_that_of_the_same_rounds_in_the_clear(campaign: Campaign):
 
 
 def test_everyone_is_told_where_the_code_was_found(campaign: Campaign):
-    """The requester and each participant."""
     where = f"your code: {NAME} from {campaign.folder / 'sklearn_learner.py'}"
     assert where in campaign.said["create"].err
     for person in range(PEOPLE):

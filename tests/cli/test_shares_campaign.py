@@ -34,7 +34,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
 
 
 def test_everyone_takes_part_reads_and_is_paid(campaign: Campaign):
-    """Both rounds; who is paid what, the gate decides: never more than the budget in all."""
+    """Both rounds, everyone alike."""
     earned = []
     for person in range(PEOPLE):
         assert [event["late"] for event in events(campaign, person, "uploaded")] == [False, False]
@@ -44,19 +44,15 @@ def test_everyone_takes_part_reads_and_is_paid(campaign: Campaign):
         assert sorted(own) == [1, 2]
         assert events(campaign, person, "paid") == [{"event": "paid", "millionths": sum(own.values())}]
         earned.append(own)
-    for number in (1, 2):
-        paid = sum(own[number] for own in earned)
-        assert paid == 0 or 36_000_000 - 2 * PEOPLE <= paid <= 36_000_000
+    assert earned == [dict.fromkeys((1, 2), 36_000_000 // PEOPLE)] * PEOPLE
 
 
 def test_nobody_is_told_of_a_key_that_there_is_not(campaign: Campaign):
-    """Neither its length nor that it is short."""
     assert "profile shares, no key" in campaign.said["look"].out
     assert "INSECURE" not in campaign.said["finished"].out
 
 
 def test_the_model_is_fetched_and_used(campaign: Campaign, tmp_path: Path):
-    """Better than a guess, from a chain that the requester replays."""
     fetched = call("task", "fetch", campaign.task, tmp_path / "model", "--format", "npz", "--json", *campaign.settings)
     assert fetched.code == 0, fetched
     path, states = (json.loads(fetched.out)[name] for name in ("model", "states"))
@@ -68,7 +64,6 @@ def test_the_model_is_fetched_and_used(campaign: Campaign, tmp_path: Path):
 
 
 def test_nothing_that_was_dealt_for_a_round_is_left_and_the_doctor_finds_the_roles_well(campaign: Campaign):
-    """Nor does KGC hold what it was made from."""
     roles = campaign.folder / "roles"
     kept = {role: sorted(path.name for path in (roles / role / "keys").glob("*")) for role in ("kgc", "sp", "csp")}
     assert kept["sp"]

@@ -105,7 +105,6 @@ def test_what_is_left_out_or_missing_is_noted(mine, tmp_path):
 
 
 def test_a_task_that_does_not_fit_is_not_created(mine, tmp_path, monkeypatch):
-    """Nor is any service asked."""
     own = SimpleNamespace(settings=SimpleNamespace(min_claim_window=0.0))
     monkeypatch.setattr(commands.RequesterFile, "read", lambda _path: own)
     monkeypatch.setattr(commands, "open_requester", lambda _own: pytest.fail("a service is asked"))
@@ -135,8 +134,6 @@ def test_a_folder_of_recordings_can_be_tried(tmp_path):
 
 
 class TestLook:
-    """What whoever is invited is shown."""
-
     def test_sensors_windows_training_rounds_and_time_to_claim_are_said(self):
         told = task_summary(defined("task", tomllib.loads(SOFTMAX))[0], 5)
         assert "Recorded: 6 channels (acceleration and rotation, three axes each), 50 samples a second" in told

@@ -177,8 +177,6 @@ class TestOrders:
 
 
 class TestList:
-    """`crowdfl task list`."""
-
     def test_every_task_is_there_with_its_state_people_and_money(self, desk):
         desk.invite(3)
         desk.requester.fund(desk.task, 36_000_000, "one")
@@ -196,7 +194,6 @@ class TestList:
         assert "    waits for uploads to round 1" in shown
 
     def test_a_platform_that_is_away_leaves_what_the_folder_knows(self, desk, monkeypatch):
-        """It is asked once, not for each task."""
         asked = []
 
         def away(_self, task):
@@ -224,7 +221,6 @@ class TestList:
 
 
 def test_a_participant_is_told_scores_in_words(capsys):
-    """Not as a list of names and digits."""
     say("read", {"round": 2, "accuracy": 0.912345, "loss": 0.3, "windows": 128.0})
     say("read", {"round": 3, "state": "ab12"})
     say("rewarded", {"round": 3, "millionths": 0})
@@ -344,7 +340,6 @@ def table() -> Table:
 
 @pytest.mark.parametrize("told", [f"first\n{EVIL}", Text(f"first\n{EVIL}"), table()])
 def test_a_status_is_shown_without_escapes(told, capsys):
-    """In words, with colours and in a table; lines stay lines."""
     show({}, told, as_json=False)
     out = capsys.readouterr().out
     assert "?]0;owned" in out
@@ -353,13 +348,11 @@ def test_a_status_is_shown_without_escapes(told, capsys):
 
 
 def test_an_event_is_told_without_escapes(capsys):
-    """As the person at the device sees it."""
     say("refused", {"round": 1, "why": EVIL})
     assert capsys.readouterr().out == f"round 1: the upload was not taken: {SHOWN}\n"
 
 
 def test_json_keeps_what_was_said(capsys):
-    """It is escaped there anyway."""
     show({"said": EVIL}, as_json=True)
     out = capsys.readouterr().out
     assert (json.loads(out), out.strip().isprintable()) == ({"said": EVIL}, True)

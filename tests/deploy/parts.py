@@ -28,7 +28,6 @@ class Stage:
 
 
 def stages() -> dict[str, Stage]:
-    """By name. Continued lines are joined, comments dropped."""
     text = re.sub(r"\\\n\s*", " ", (DEPLOY / "Containerfile").read_text(encoding="utf-8"))
     found: dict[str, Stage] = {}
     current: Stage | None = None
@@ -62,7 +61,6 @@ def command_of(role: str, folder: Path) -> list[str]:
 
 
 def copied() -> list[str]:
-    """What the images take from the checkout."""
     rest = [shlex.split(rest) for stage in stages().values() for name, rest in stage.steps if name == "COPY"]
     return [source for parts in rest if not parts[0].startswith("--from") for source in parts[:-1]]
 

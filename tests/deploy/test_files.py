@@ -101,7 +101,6 @@ def test_a_unit_is_what_systemd_understands(tmp_path):
 
 
 def test_a_unit_restarts_reloads_and_stops_a_role_and_takes_its_rights():
-    """Line by line: what the service needs of a supervisor."""
     lines = UNIT.read_text().splitlines()
     for wanted in (
         "ExecStart=/opt/crowdfl/bin/crowdfl %i serve /var/lib/crowdfl-%i/settings.toml",

@@ -24,9 +24,8 @@ from crowdfl.services.http import tls
 from crowdfl.web.pages import phone_assets
 from tests import subprocesses
 from tests.deploy.parts import DEPLOY, ROLES, ROOT, command_of, compose
-from tests.hosts import INITIAL_MODEL
 from tests.http.processes import serving
-from tests.http.world import SHORT, task_definition
+from tests.http.world import task_definition
 from tests.roles.test_agent import Trainer
 
 pytestmark = pytest.mark.second
@@ -35,7 +34,6 @@ BASE_IMAGE = os.environ.get("CROWDFL_TEST_BASE_IMAGE")
 
 
 def free_ports(count):
-    """Ports that nobody listens on now."""
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [one.getsockname()[1] for one in held]
@@ -157,13 +155,10 @@ def with_nginx():
         pytest.skip("nginx is not installed: its example is not started (Debian: apt-get install nginx-light)")
 
 
-def through(platform, url, requester, task, whole):
-    """A participant that reaches SP through nginx."""
-    direct = platform.join(requester, task, whole)
+def reach_through(platform, url, person, whole):
     service = Link(url, platform.ca).open()
     platform.closing.callback(service.close)
-    direct.sp = SpClient(service, whole)
-    return direct
+    person.sp = SpClient(service, whole)
 
 
 @pytest.mark.usefixtures("with_nginx")
@@ -171,11 +166,9 @@ def test_phones_take_part_through_nginx_and_survive_its_limits(tmp_path):
     """Uploads whole and in pieces, averages, rewards and claims, though nginx turns most of what comes at once away."""
     slow = {"rate=20r/s": "rate=4r/s", "burst=60": "burst=2"}
     with serving(tmp_path) as platform, nginx_before(platform, tmp_path, **slow) as url:
-        requester = platform.requester()
-        task = requester.create(task_definition(**SHORT), INITIAL_MODEL)
-        requester.fund(task, 80_000_000, "first")
-        platform.confirm(task, "first", 80_000_000)
-        people = [through(platform, url, requester, task, whole) for whole in (2**18, 500, 2**18)]
+        _, _, people = platform.open_round(task_definition(), wholes := (2**18, 500, 2**18))
+        for person, whole in zip(people, wholes, strict=True):
+            reach_through(platform, url, person, whole)
         agents = [Agent(person, lambda seconds: time.sleep(min(seconds, 0.3))) for person in people]
         definition = people[0].look()
         with ThreadPoolExecutor(3) as pool:

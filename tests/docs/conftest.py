@@ -14,7 +14,6 @@ ROOT = Path(__file__).parents[2]
 
 
 def load_tool(name: str) -> ModuleType:
-    """A program of tools/, which is no package."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

@@ -28,8 +28,6 @@ _FENCE = re.compile(r"^```(\w+)(?: ([^\n]*))?\n(.*?)^```$", re.MULTILINE | re.DO
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block of a page."""
-
     language: str
     said: str  # the rest of the line that opens it
     text: str

@@ -75,7 +75,6 @@ def test_every_row_is_shown_or_argued():
 
 
 def expected_to_fail() -> Iterator[str]:
-    """Tests of attacks that work today."""
     for path in ATTACKS:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             marks = [ast.unparse(mark) for mark in getattr(node, "decorator_list", ())]

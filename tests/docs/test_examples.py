@@ -49,12 +49,10 @@ def test_every_example_is_listed_and_run():
 
 @pytest.mark.parametrize("script", sorted(PRINTED))
 def test_a_script_runs(script, tmp_path):
-    """Without arguments."""
     assert PRINTED[script] in run(tmp_path, EXAMPLES / script)
 
 
 def test_the_notebook_runs_and_shows_its_results_as_tables(tmp_path):
-    """In Jupyter's own kernel; the picture is one, too."""
     run(tmp_path, "-c", EXECUTE, NOTEBOOK, tmp_path / "done.ipynb")
     cells = json.loads((tmp_path / "done.ipynb").read_text(encoding="utf-8"))["cells"]
     outputs = [output for cell in cells for output in cell.get("outputs", [])]

@@ -58,14 +58,12 @@ def follow(text: str, folder: Path) -> tuple[int, str]:
 
 @pytest.mark.parametrize("guide", GUIDES)
 def test_a_guide_does_what_it_says(guide, tmp_path):
-    """In an empty folder, with the installed program."""
     code, said = follow((ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8"), tmp_path)
     assert code == 0, said
 
 
 @pytest.mark.parametrize("guide", GUIDES)
 def test_a_guide_is_run_nearly_whole(guide):
-    """Few blocks are left out, and none by a misspelt word."""
     found = list(blocks((ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8")))
     assert sum(block.runs for block in found) >= 2
     assert sum(block.said == "no-run" for block in found) <= LEFT_OUT
@@ -74,7 +72,6 @@ def test_a_guide_is_run_nearly_whole(guide):
 
 @pytest.mark.parametrize("guide", [*GUIDES, "phone"])
 def test_a_page_that_teaches_is_short(guide):
-    """What it leaves out is in a page of reference."""
     page = (ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
     assert len(re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL).split()) <= WORDS
 
@@ -129,13 +126,11 @@ exit 1
 
 @pytest.mark.parametrize("page", WRONG.values(), ids=WRONG)
 def test_a_wrong_page_is_seen(page, tmp_path):
-    """The tests above can fail."""
     code, _ = follow(page, tmp_path)
     assert code != 0
 
 
 def test_what_a_block_leaves_is_there_for_the_next(tmp_path):
-    """Names, files, folders, variables and jobs."""
     code, said = follow(RIGHT, tmp_path)
     assert code == 0, said
 

@@ -14,7 +14,6 @@ def test_a_page_is_up_to_date(page):
 
 
 def test_every_command_and_option_says_what_it_is():
-    """A sentence each, which the page prints as it is."""
     found = reference.all_commands()
     assert len(found) > 50
     said = [(one.words, one.text) for one in found]

@@ -51,7 +51,6 @@ class Seen(HTMLParser):
 
 @cache
 def seen(page: Path) -> Seen:
-    """A page of the site, read once."""
     parser = Seen()
     parser.feed(page.read_text(encoding="utf-8"))
     return parser
@@ -82,14 +81,12 @@ def pages(site: Path) -> list[Path]:
 
 
 def test_every_link_leads_to_a_file_and_a_place_in_it(site):
-    """Those between pages, to headings, to pictures, to styles and scripts."""
     found = {str(page.relative_to(site)): dead(page, seen(page).links + seen(page).assets) for page in pages(site)}
     assert {page: links for page, links in found.items() if links} == {}
     assert sum(len(seen(page).links) for page in pages(site)) > 500
 
 
 def test_a_dead_link_is_seen(site, tmp_path):
-    """A missing file, a missing heading; not a page elsewhere."""
     index = site / "index.html"
     assert dead(index, ["nowhere.html", "tutorial.html#nowhere", "#nowhere"]) == [
         "nowhere.html",
@@ -108,7 +105,6 @@ def test_nothing_is_loaded_from_elsewhere(site):
 
 
 def test_the_project_s_own_pages_are_in_the_site(site):
-    """With the links that they have in the repository."""
     for source in PROJECT:
         page = site / "project" / f"{source.stem}.html"
         title = source.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
@@ -117,7 +113,6 @@ def test_the_project_s_own_pages_are_in_the_site(site):
 
 
 def test_the_api_reference_has_what_the_package_offers(site):
-    """From the docstrings."""
     import crowdfl
 
     anchors = set().union(*(seen(page).anchors for page in (site / "api").glob("*.html")))
@@ -151,7 +146,6 @@ def test_a_page_is_made_of_the_same_parts_in_both_views(site):
 
 @pytest.mark.parametrize("source", [*WRITTEN, *LABORATORY], ids=lambda path: path.name)
 def test_a_page_says_first_what_its_reader_can_do(source):
-    """In its first paragraph, before anything else."""
     title, first = source.read_text(encoding="utf-8").split("\n\n", 2)[:2]
     assert title.startswith("# ")
     assert "you can" in first

@@ -102,7 +102,6 @@ def wait_for(port: int, log: Path) -> None:
 
 
 def configure(folder: Path, port: int) -> None:
-    """Where `flwr run` finds the SuperLink."""
     (folder / "home").mkdir(exist_ok=True)
     (folder / "home/config.toml").write_text(
         f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'

@@ -11,7 +11,6 @@ from tests.fuzz.trial import Tally
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Tell how many inputs a test has tried."""
     before = Tally.inputs
     try:
         yield

@@ -38,8 +38,6 @@ class Ask:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
-
     status: int
     headers: dict[str, str]
     body: bytes

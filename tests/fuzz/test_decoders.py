@@ -37,7 +37,6 @@ def check(name: str, data: bytes, public) -> bool:
 
 
 def honest(keys, name: str) -> bytes:
-    """A good form with three entries."""
     vector = keys.encrypt([1, -2, 3])
     return (vector.partial_decrypt(keys.shares[0]) if name == "partial decryptions" else vector).to_bytes()
 
@@ -52,7 +51,6 @@ def test_random_bytes(keys, name, data):
 @decoders
 @given(count=st.integers(0, 2**64 - 1) | st.integers(0, LIMIT + 1), body=st.binary(max_size=32 * (LIMIT + 1)))
 def test_random_numbers_behind_a_good_header(keys, name, count, body):
-    """Any count with any body."""
     head = struct.pack(">4sBBH32sIQ", b"CFLV", 1, BYTE_OF_KIND[name], 0, keys.public.fingerprint, 32, count)
     check(name, head + body, keys.public)
 
@@ -80,7 +78,6 @@ def test_mutated_forms(keys, name, data):
 @pytest.mark.parametrize("field", HEADER_FIELDS, ids=str)
 @given(data=st.data())
 def test_any_other_header_field_is_refused(keys, name, field, data):
-    """No field of the header may be anything else."""
     start, length = field
     form = bytearray(honest(keys, name))
     other = data.draw(st.binary(min_size=length, max_size=length).filter(lambda b: b != form[start : start + length]))

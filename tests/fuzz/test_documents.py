@@ -73,7 +73,6 @@ def test_any_text(kind, text):
 @kinds
 @given(data=st.data())
 def test_altered_text_no_longer_stands(kind, data):
-    """Not one byte of it."""
     text = data.draw(mutated(HONEST[kind].encode())).decode("latin-1")
     assert text == HONEST[kind] or refused(attempt(OPENERS[kind], text))
 
@@ -82,7 +81,6 @@ def test_altered_text_no_longer_stands(kind, data):
 @settings(max_examples=scaled(100))
 @given(data=st.data())
 def test_signed_nonsense(kind, data):
-    """Fields of other types and sizes, under a signature that stands."""
     payload = json.dumps(data.draw(changed_body(json.loads(HONEST[kind].split(" ", 3)[3]))))
     attempt(OPENERS[kind], Envelope.sign(kind, payload, KEY).text)
 
@@ -90,7 +88,6 @@ def test_signed_nonsense(kind, data):
 @kinds
 @given(payload=st.text(max_size=200) | JSON.map(json.dumps))
 def test_any_payload(kind, payload):
-    """Signed, and no JSON or none of this kind."""
     assert refused(attempt(lambda: OPENERS[kind](Envelope.sign(kind, payload, KEY).text)))
 
 
@@ -107,12 +104,10 @@ def test_lists_in_lists_at_every_depth(kind):
 
 @given(header=st.text(max_size=200))
 def test_the_header_itself(header):
-    """Of any text, a short refusal."""
     refusal = attempt(OPENERS["order"], header + HONEST["order"].split(" ", 3)[3])
     assert refused(refusal)
     assert len(str(refusal)) < 10_000
 
 
 def test_nested_is_as_deep_as_it_says():
-    """The helper of these tests."""
     assert json.dumps(nested(3)) == "[[[[]]]]"

@@ -67,19 +67,16 @@ def test_good_files_are_read(name):
 @settings(max_examples=scaled(100))
 @given(data=st.data())
 def test_damaged_models_and_recordings(name, data):
-    """Read, or refused by name."""
     good, read = IN_MEMORY[name]
     attempt(read, data.draw(mutated(good) | st.binary(max_size=200)))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """For files that are read by path."""
     return tmp_path_factory.mktemp("files")
 
 
 def put(path, data):
-    """A file of this content, its owner's alone."""
     path.write_bytes(data)
     path.chmod(0o600)
     return path
@@ -88,7 +85,6 @@ def put(path, data):
 @settings(max_examples=scaled(100))
 @given(data=st.data())
 def test_damaged_data_files(folder, data):
-    """A data set of plain arrays, compressed or not."""
     stream = io.BytesIO()
     data.draw(st.sampled_from([np.savez, np.savez_compressed]))(stream, windows=np.zeros((3, 4)), user=np.arange(3))
     path = put(folder / "data.npz", stream.getvalue())
@@ -99,7 +95,6 @@ def test_damaged_data_files(folder, data):
 
 @given(data=st.data())
 def test_damaged_pools(keys, folder, data):
-    """Opened, counted and taken from, or refused."""
     path = folder / "pool"
     path.unlink(missing_ok=True)
     RandomizerPool.open(path, keys.public).fill(2, keys.randomizers)
@@ -111,7 +106,6 @@ def test_damaged_pools(keys, folder, data):
 
 @given(data=st.data())
 def test_damaged_files_of_tokens(folder, data):
-    """Nobody is let in by a damaged file."""
     path = folder / "tokens.json"
     path.unlink(missing_ok=True)
     token = Tokens(path).add("platform", "sp")
@@ -129,14 +123,12 @@ def test_damaged_files_of_tokens(folder, data):
 
 @given(data=st.binary(max_size=60))
 def test_damaged_signing_keys(folder, data):
-    """32 bytes, or a named refusal."""
     read = attempt(signing_key, put(folder / "signing.key", data))
     assert refused(read) == (len(data) != 32)
 
 
 @given(data=st.data())
 def test_damaged_certificates(folder, data):
-    """A certificate with its key, or a named refusal."""
     here = folder / "tls"
     if not here.exists():
         here.mkdir()
@@ -179,7 +171,6 @@ def test_good_settings_are_read(folder, name):
 @pytest.mark.parametrize("name", SETTINGS_FILES)
 @given(data=st.data())
 def test_damaged_settings(folder, name, data):
-    """Whatever a user typed, or an editor saved."""
     text, read = SETTINGS_FILES[name]
     attempt(read, put(folder / "damaged.toml", data.draw(mutated(text.encode()) | st.binary(max_size=50))))
 
@@ -190,7 +181,6 @@ VALUES = ["0", "-1", "1e400", "nan", '""', '"x"', "[]", "{}", "true", "9" * 30, 
 @pytest.mark.parametrize("name", ["service", "requester"])
 @given(value=st.sampled_from(VALUES), place=st.integers(0, 20))
 def test_settings_of_another_type(folder, name, value, place):
-    """TOML that is well formed, with a value where another belongs."""
     text, read = SETTINGS_FILES[name]
     lines = text.splitlines()
     places = [index for index, line in enumerate(lines) if "=" in line]
@@ -200,7 +190,6 @@ def test_settings_of_another_type(folder, name, value, place):
 
 
 def settings_of(body):
-    """A task's settings with what follows from them."""
     made = TaskSettings.of(**body)
     return made, made.floor_units
 
@@ -208,33 +197,28 @@ def settings_of(body):
 @settings(max_examples=scaled(100))
 @given(body=changed_body(tomllib.loads(template)["settings"]))
 def test_settings_of_a_task(body):
-    """Each wrong one by its name."""
     attempt(settings_of, {str(name): value for name, value in body.items()})
 
 
 @given(amount=st.text(max_size=20) | JSON)
 def test_amounts_of_money(amount):
-    """Whole millionths, or a refusal."""
     made = attempt(to_millionths, amount)
     assert refused(made) or (isinstance(made, int) and made >= 0)
 
 
 @given(body=JSON, status=st.integers(400, 599))
 def test_problems_of_a_hostile_service(body, status):
-    """A client always has an error of ours to raise."""
     assert refused(attempt(error_from, status, body))
 
 
 @given(data=st.data())
 def test_damaged_invitations(folder, data):
-    """What a participant was handed."""
     text = json.dumps(data.draw(changed_body(INVITATION) | JSON)).encode()
     path = put(folder / "invitation.json", data.draw(st.just(text) | mutated(text)))
     attempt(opened_as_participant, path, folder / "home")
 
 
 def opened_as_participant(path, home):
-    """The invitation, and the links that it says."""
     with open_participant(path, home, as_json=True) as person:
         return person.task
 

@@ -22,13 +22,11 @@ CLAIMANT = Identity("claimant", SIGNING.public, ReaderKey.fresh().public)
 
 @pytest.fixture(scope="module")
 def servers():
-    """SP and CSP under a very short key."""
     return pair(64)
 
 
 @pytest.fixture(scope="module")
 def sides():
-    """Every party of a task with rewards."""
     sides = deal(2, 1, max_participants=3, key_bits=1344, lanes=None)
     for side in (sides.sp, sides.csp):
         side.enrol(CLAIMANT)
@@ -39,7 +37,6 @@ def sides():
 @settings(max_examples=scaled(20))
 @given(data=st.data())
 def test_mutated_messages(cls, servers, data):
-    """A message that comes out says what its bytes say."""
     form = data.draw(mutated(example(cls, servers).to_bytes()))
     message = attempt(cls.from_bytes, form, limits_of(servers))
     assert refused(message) or message.to_bytes() == form
@@ -52,7 +49,6 @@ FIELDS = st.lists(st.binary(max_size=40) | st.sampled_from([b"", b"\xff" * 4096,
 @settings(max_examples=scaled(10))
 @given(fields=FIELDS)
 def test_any_fields_behind_a_good_header(cls, servers, fields):
-    """As many as the class has, or more or fewer."""
     body = b"".join(struct.pack(">I", len(field)) + field for field in fields)
     form = b"CFLM" + bytes([2, cls.kind]) + body
     message = attempt(cls.from_bytes, form, limits_of(servers))
@@ -95,7 +91,6 @@ def test_repro_a_claim_of_a_number_too_long_to_print(sides):
 @settings(max_examples=scaled(100))
 @given(data=st.data())
 def test_what_a_phone_reads(sides, data):
-    """A publication and a reward from a hostile platform."""
     phone = sides.requester
     honest = example(next(cls for cls in KINDS if cls.__name__ == "Publication"), pair(64)).to_bytes()
     assert refused(attempt(phone.read, data.draw(mutated(honest) | st.binary(max_size=80)), 1))
@@ -103,7 +98,6 @@ def test_what_a_phone_reads(sides, data):
 
 @given(data=st.binary(max_size=200), context=st.binary(max_size=20))
 def test_seals_and_signatures(data, context):
-    """Nothing opens and nothing stands."""
     assert refused(attempt(AudienceKey(bytes(32)).open, data, context))
     assert refused(attempt(ReaderKey(bytes(range(32))).open, data, context))
     assert refused(attempt(verify, data[:32], context, data[32:]))
@@ -118,6 +112,5 @@ def test_sealing_to_any_key(key):
 
 @given(data=st.binary(max_size=80))
 def test_mask_seeds(data):
-    """Of one length, or none."""
     seed = attempt(MaskSeed.from_bytes, data)
     assert refused(seed) or seed.to_bytes() == data

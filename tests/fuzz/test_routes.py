@@ -73,7 +73,6 @@ def good_bodies(platform):
 
 
 def words(path):
-    """The fixed parts of a path, last first."""
     return [part for part in reversed(path.split("/")) if part and not part.startswith("{")]
 
 
@@ -158,7 +157,6 @@ def with_headers(platform, ask, credential, more):
 
 @pytest.fixture(scope="module", autouse=True)
 def prepared(platform):
-    """What the strategies draw from."""
     platform.bodies = good_bodies(platform)
     platform.routes = {
         name: [(path, [method.upper() for method in found]) for path, found in app.openapi()["paths"].items()]

@@ -18,7 +18,6 @@ BASE = "https://service"
 
 @functools.cache
 def cases(service, mode, document):
-    """Requests to any operation of a service."""
     schema = schemathesis.openapi.from_dict(document())
     found = [result.ok() for result in schema.get_all_operations()]
     return st.one_of([operation.as_strategy(generation_mode=mode) for operation in found])

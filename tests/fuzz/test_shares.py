@@ -68,7 +68,6 @@ def test_the_messages_of_this_profile_are_among_those_that_are_mutated(recorded:
 @settings(max_examples=scaled(50))
 @given(data=st.data())
 def test_uploads(recorded: Recorded, data: st.DataObject):
-    """Nothing but what was signed is taken."""
     parties, who = recorded.parties, name_of(0)
     form = data.draw(mutated(Form(recorded.uploads[who])) | st.binary(max_size=200))
     refusal = attempt(lambda: parties.new_sp(1).refusals([(who, form)])[0])
@@ -137,7 +136,6 @@ def test_publications_and_envelopes(recorded: Recorded, data: st.DataObject):
 @settings(max_examples=scaled(60))
 @given(data=st.data(), role=st.sampled_from(["sp", "csp"]))
 def test_dealt_files(recorded: Recorded, data: st.DataObject, role: str):
-    """Altered, cut, of another length: never used."""
     parties = recorded.parties
     file, seed = parties.dealt(role, 1), seeds_of(parties.dealing.source)[role == "csp"]
     form = data.draw(mutated(Form(file)) | st.binary(max_size=100))

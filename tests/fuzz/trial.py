@@ -13,8 +13,6 @@ _USUAL = 50  # examples of a test in `make test`; `make fuzz` takes fifty times 
 
 
 class Tally:
-    """How many inputs were tried in this process."""
-
     inputs = 0
 
 
@@ -38,7 +36,6 @@ def attempt(decoder: Callable[..., Any], *given: object) -> Any:
 
 
 def refused(outcome: object) -> bool:
-    """Whether an attempt ended in a refusal."""
     return isinstance(outcome, CrowdFLError)
 
 

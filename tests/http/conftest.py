@@ -12,14 +12,12 @@ from tests.http.world import Person, World
 
 @pytest.fixture(scope="session")
 def portal() -> Iterator[BlockingPortal]:
-    """An event loop in a thread."""
     with start_blocking_portal() as portal:
         yield portal
 
 
 @pytest.fixture(autouse=True)
 def logged() -> Iterator[list[dict[str, object]]]:
-    """What the services log, as fields."""
     with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as entries:
         yield entries  # type: ignore[misc]
 
@@ -34,8 +32,6 @@ def world(tmp_path, portal) -> Iterator[World]:
 
 @dataclass
 class Campaign:
-    """A task whose first round takes uploads."""
-
     world: World
     task: str
     people: list[Person]
@@ -53,6 +49,5 @@ def campaign(tmp_path_factory, portal) -> Iterator[Campaign]:
 
 @pytest.fixture
 def person(campaign) -> Person:
-    """Somebody new in the module's round."""
     campaign.people.append(campaign.world.add_person(campaign.task))
     return campaign.people[-1]

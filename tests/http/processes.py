@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import NotReady
 from crowdfl.protocols.exchange import Observer
 from crowdfl.retry import Backoff
@@ -31,21 +32,20 @@ from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.run import open_csp, open_kgc, open_sp
 from crowdfl.services.server import running
-from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings, TaskSettings
+from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, SpSettings, TaskSettings, origin_of
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import signing_key, write_private
 from crowdfl.storage.blobs import MemoryBlobs
 from crowdfl.web.console_app import add_pages
 from tests import subprocesses
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, Desk, small_definition, test_tools
+from tests.http.world import DEPOSIT
 
 _Found = TypeVar("_Found")
 
 
 @dataclass
 class Loopback:
-    """Three services, and whoever calls them."""
-
     urls: dict[str, str]
     ca: Path
     kgc_key: bytes
@@ -63,7 +63,6 @@ class Loopback:
         return Requester(blobs, SystemClock(), KgcClient(kgc), SpClient(sp), self.kgc_key, self.tools)
 
     def impatient(self, requester: Requester) -> Requester:
-        """The same, who takes the first answer."""
         sp = requester.sp
         assert isinstance(sp, SpClient)
         return replace(requester, sp=replace(sp, service=replace(sp.service, retries=Backoff(deadline=0.0))))
@@ -76,8 +75,18 @@ class Loopback:
         person.join(*requester.invite(task, 1, 60.0))
         return person
 
+    def open_round(
+        self, definition: Definition, wholes: Sequence[int] = (2**18,) * 3
+    ) -> tuple[Requester, str, list[Participant]]:
+        """A prepaid task whose first round takes uploads: its requester, its id, and somebody for each of `wholes`."""
+        requester = self.requester()
+        task = requester.create(definition, INITIAL_MODEL)
+        self.confirm(task, requester.fund(task, DEPOSIT), DEPOSIT)
+        people = [self.join(requester, task, whole) for whole in wholes]
+        wait_for_round(requester.sp, task, "open")
+        return requester, task, people
+
     def confirm(self, task: str, name: str, amount: int) -> None:
-        """As the operator's bank does."""
         bank = self._kept(self._link("sp").open(Bearer(self.tokens["sp for bank"])))
         SpClient(bank).confirm_deposit(task, name, amount)
 
@@ -119,7 +128,8 @@ def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback
         sp_key, known = signing_key(folder / "sp" / "signing.key").public, {"sp": pins["sp"], "csp": pins["csp"]}
         own = prepare("kgc", "requester", "sp", "csp", "operator")
         kgc_settings = KgcSettings(**own, pins=known, sp_key=sp_key)
-        kgc = stack.enter_context(running(open_kgc(kgc_settings), kgc_settings))
+        kgc_app = open_kgc(kgc_settings)
+        kgc = stack.enter_context(running(kgc_app, kgc_settings))
         key = signing_key(folder / "kgc" / "signing.key").public
         own = prepare("csp", "sp", "operator") | {"kgc": peer(kgc, "kgc", "csp"), "kgc_key": key}
         csp_settings = CspSettings(**own, pins={"sp": pins["sp"]}, sp_key=sp_key)
@@ -132,13 +142,13 @@ def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback
         sp_app = open_sp(sp_settings, observer)
         add_pages(sp_app, sp_settings)  # as the command line does
         sp = stack.enter_context(running(sp_app, sp_settings))
+        kgc_app.state.web_origins.add(origin_of(sp))
         with contextlib.ExitStack() as closing:
             yield Loopback({"kgc": kgc, "csp": csp, "sp": sp}, ca.certificate, key, tokens, closing)
 
 
 def wait_for(read: Callable[[], _Found]) -> _Found:
-    """What is not there yet."""
-    until = time.monotonic() + 40
+    until = time.monotonic() + subprocesses.PATIENCE
     while time.monotonic() < until:
         try:
             return read()
@@ -191,7 +201,6 @@ class Gate:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def set(self, mode: str) -> None:
-        """From now on, connections that are open included."""
         self.mode = mode
         while self._open:
             _hang_up(self._open.pop())
@@ -258,7 +267,6 @@ class Site:
         self._blobs = MemoryBlobs()
 
     def start(self, before: str = "", **settings: Any) -> None:
-        """SP, with what is done `before` it serves."""
         command = [sys.executable, "-c", SERVE.format(before=before), json.dumps(self._sp | settings, default=str)]
         self.process = subprocesses.start(command, stderr=subprocess.PIPE, text=True)
         self._closing.callback(self._end)
@@ -270,7 +278,6 @@ class Site:
         self.url = listening["url"]
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """What SP has logged under this name."""
         return [entry for entry in list(self.log) if entry.get("event") == name]
 
     def wait(self) -> int:
@@ -291,7 +298,6 @@ class Site:
     # Whoever calls it.
 
     def service(self, role: str | None = None, url: str | None = None, retries: Backoff | None = None) -> Service:
-        """SP or another, as this role."""
         credential = None if role is None else Bearer(self._tokens[f"sp for {role}"])
         link = Link(url or self.url, plain_http=True)
         service = link.open(credential, retries or Backoff(deadline=0.0))
@@ -299,7 +305,6 @@ class Site:
         return service
 
     def requester(self) -> Requester:
-        """One with a key of its own."""
         kgc, sp = (
             Link(url, plain_http=True).as_requester(self._tokens[f"{name} for requester"], own_key(self._blobs))
             for name, url in (("kgc", self.kgc), ("sp", self.url))
@@ -316,7 +321,6 @@ class Site:
         return task
 
     def person(self, task: str) -> Participant:
-        """Somebody who has not joined yet."""
         kgc, sp = KgcClient(self.service(url=self.kgc)), SpClient(self.service())
         return Participant(task, MemoryBlobs(), kgc, sp, self.kgc_key, test_tools(), least_participants=1)
 
@@ -344,7 +348,6 @@ class Site:
 
 @contextlib.contextmanager
 def site(folder: Path) -> Iterator[Site]:
-    """A site that is taken down."""
     with contextlib.ExitStack() as closing:
         yield Site(folder, closing)
 
@@ -382,7 +385,6 @@ class LiveService:
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
     def seconds(self) -> float:
-        """Of processor time so far."""
         times = psutil.Process(self.process.pid).cpu_times()
         return float(times.user + times.system)
 
@@ -395,11 +397,9 @@ class LiveService:
         return self.log.read_text().splitlines()
 
     def events(self, event: str) -> list[dict[str, Any]]:
-        """What was logged under this name."""
         return [found for found in map(json.loads, self.lines()) if found.get("event") == event]
 
     def connect(self, source: str = "127.0.0.1") -> socket.socket:
-        """A bare connection from this address."""
         return socket.create_connection(self.place, timeout=20, source_address=(source, 0))
 
     def get(self, path: str, source: str = "127.0.0.1", **how: Any) -> httpx.Response:
@@ -469,7 +469,6 @@ def _listening(process: "subprocess.Popen[bytes]", log: Path) -> str:
 
 
 def room_for(count: int) -> None:
-    """Let this test itself open so many connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count + 200
     if soft != resource.RLIM_INFINITY and soft < wanted:

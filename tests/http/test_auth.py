@@ -146,7 +146,6 @@ def test_a_route_opens_to_its_own_role_alone(campaign, service, route):
 
 @pytest.mark.parametrize(("service", "route"), [(s, r) for s, r in GUARDED if SIGNED in OPENS[s][r] and "{who}" in r])
 def test_a_participant_opens_nothing_of_anothers(campaign, service, route):
-    """The signature stands, but the path names somebody else."""
     first, second = campaign.people[:2]
     signer = Signer(first.who, first.keys.signing)
     assert call(campaign, service, route, signer.headers, who=second.who).status_code == 403
@@ -184,7 +183,6 @@ def test_keys_go_to_the_requester_who_signed_the_definition_and_to_no_other(worl
 
 
 def test_a_deposit_other_than_the_signed_one_is_refused(campaign):
-    """The signature is for a body, too."""
     target = f"/v1/tasks/{campaign.task}/deposits/n"
     headers = campaign.world.owner("sp").headers("PUT", target, b'{"amount": 1}', campaign.world.clock.now())
     answer = campaign.world.http("sp").put(target, content=b'{"amount": 9}', headers=headers)
@@ -199,7 +197,6 @@ def test_an_old_signature_of_a_requester_is_refused(campaign):
 
 
 def test_a_token_is_known_by_its_name_and_role(tokens):
-    """What `add` shows is what `check` knows."""
     token = tokens.add("platform", "sp")
     assert (tokens.check(token).name, tokens.check(token).role) == ("platform", "sp")
     assert len(token) >= 43  # 256 bits in base64
@@ -221,7 +218,6 @@ def test_a_rotated_token_is_dead_and_its_successor_lives(tokens):
 
 
 def test_a_revoked_token_is_dead_at_once_in_a_running_service(tokens):
-    """The service reads the file that the command has changed."""
     serving, kept = Tokens(tokens.path), tokens.add("other", "csp")
     token = tokens.add("platform", "sp")
     assert serving.check(token)
@@ -232,7 +228,6 @@ def test_a_revoked_token_is_dead_at_once_in_a_running_service(tokens):
 
 
 def test_names_and_roles_of_tokens_are_checked(tokens):
-    """Each refusal has a name."""
     tokens.add("platform", "sp")
     with pytest.raises(Conflict):
         tokens.add("platform", "sp")
@@ -248,7 +243,6 @@ def test_names_and_roles_of_tokens_are_checked(tokens):
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 3, "tokens": []}', '{"version": 1, "tokens": [1]}'])
 def test_a_damaged_file_of_tokens_is_named(tokens, text):
-    """Nobody gets in, and the operator is told."""
     tokens.add("platform", "sp")
     tokens.path.write_text(text)
     with pytest.raises(KeyFileDamaged):
@@ -264,7 +258,6 @@ def test_a_file_that_others_can_read_is_refused(tokens):
 
 
 def test_the_form_of_the_file(tokens):
-    """What `docs/` says of it."""
     tokens.add("platform", "sp")
     body = json.loads(tokens.path.read_text())
     assert body["version"] == 1
@@ -276,7 +269,6 @@ HOUR = 3600.0
 
 @pytest.fixture
 def clock():
-    """Time that a test moves."""
     return ManualClock(1_000_000.0)
 
 
@@ -286,7 +278,6 @@ def tokens(tmp_path, clock):
 
 
 def test_both_tokens_are_good_until_the_overlap_ends(tokens, clock):
-    """To the second; the new one has no end."""
     old = tokens.add("sp", "sp")
     new = tokens.rotate("sp", HOUR)
     assert (tokens.check(old).expires, tokens.check(new).expires) == (1_003_600.0, None)
@@ -299,7 +290,6 @@ def test_both_tokens_are_good_until_the_overlap_ends(tokens, clock):
 
 
 def test_a_second_rotation_does_not_lengthen_the_first_one_s_overlap(tokens, clock):
-    """Three are good at once, each to its own end."""
     first = tokens.add("sp", "sp")
     second = tokens.rotate("sp", HOUR)
     third = tokens.rotate("sp", 10 * HOUR)

@@ -60,7 +60,6 @@ def places(campaign):
 
 
 def test_an_announced_body_over_the_limit_is_refused_unread(campaign):
-    """413, and not a byte was taken."""
     for service, method, path, limit in places(campaign):
         body = Endless()
         headers = sending(campaign, service, method, path) | {"Content-Length": str(limit + 1)}
@@ -70,7 +69,6 @@ def test_an_announced_body_over_the_limit_is_refused_unread(campaign):
 
 
 def test_a_body_of_unknown_length_is_cut_off_at_the_limit(campaign):
-    """413 after no more than the limit and a piece."""
     for service, method, path, limit in places(campaign):
         if limit > 2 * JSON_LIMIT:
             continue  # the same code, and minutes of sending
@@ -82,7 +80,6 @@ def test_a_body_of_unknown_length_is_cut_off_at_the_limit(campaign):
 
 
 def test_an_upload_as_long_as_the_limit_is_looked_at(campaign, person):
-    """The limit itself is allowed; one byte more is not."""
     limit = campaign.world.sp.upload_limit(campaign.task)
     assert len(campaign.update) <= limit
     with pytest.raises(LimitExceeded):
@@ -94,7 +91,6 @@ def test_an_upload_as_long_as_the_limit_is_looked_at(campaign, person):
 
 @pytest.mark.parametrize("length", ["-1", "x", "1e3", "\u00b2", "9" * 30])
 def test_a_length_that_is_no_number_is_refused(campaign, length):
-    """Whatever a proxy lets through."""
     path = f"/v1/tasks/{campaign.task}/claims"
     headers = {**sending(campaign, "sp", "POST", path), "Content-Length": length.encode()}
     answer = campaign.world.http("sp").post(path, content=iter([b"x"]), headers=headers)
@@ -137,14 +133,12 @@ def answer(file):
 
 
 def open_files(campaign):
-    """How often this process has the weights open."""
     path = str(campaign.world.folder / "sp/blobs" / campaign.task / "initial")
     links = (f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd"))
     return sum(os.path.realpath(link) == path for link in links if os.path.islink(link))
 
 
 def wait_until(holds):
-    """For what another thread is about to do."""
     until = time.monotonic() + 30
     while not holds():
         assert time.monotonic() < until
@@ -188,7 +182,6 @@ def _connections(campaign):
 
 
 def test_a_slow_reader_that_goes_on_reading_gets_everything(served, campaign, weights, monkeypatch):
-    """Pauses that end in time cost nothing."""
     monkeypatch.setattr(LimitedH11Protocol, "stall_seconds", 20.0)
     with asking(served, campaign) as connection:
         time.sleep(0.3)
@@ -197,7 +190,6 @@ def test_a_slow_reader_that_goes_on_reading_gets_everything(served, campaign, we
 
 
 def test_who_leaves_in_the_middle_leaves_no_file_open(served, campaign):
-    """It has read a little."""
     with asking(served, campaign) as connection:
         assert connection.recv(1000)
         wait_until(lambda: open_files(campaign) == 1)
@@ -205,7 +197,6 @@ def test_who_leaves_in_the_middle_leaves_no_file_open(served, campaign):
 
 
 def test_head_of_a_long_answer_sends_nothing_of_it(served, campaign):
-    """It is not offered, and says so."""
     with asking(served, campaign, method="HEAD") as connection:
         assert connection.recv(20).startswith(b"HTTP/1.1 405")
     assert open_files(campaign) == 0

@@ -4,7 +4,6 @@ import json
 import logging
 import re
 import shutil
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,7 +15,6 @@ from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.client.transport import Bearer, Signer
 from crowdfl.services.http.auth import ROLES
 from crowdfl.services.http.wire import PROTOCOL_HEADER, REQUEST_ID_HEADER
-from tests import subprocesses
 from tests.http.test_auth import OPENS, call
 from tests.http.world import definition_of
 
@@ -36,7 +34,6 @@ def test_a_request_keeps_its_id_or_gets_one(campaign, service, logged):
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_another_version_of_the_protocol_is_refused(campaign, service):
-    """On every route, before anything else."""
     for other in ("1", "2", "4", "", "3, 2"):
         answer = campaign.world.http(service).get("/v1/anything", headers={PROTOCOL_HEADER: other})
         assert (answer.status_code, answer.json()["type"]) == (426, "urn:crowdfl:problem:wrong-protocol")
@@ -49,7 +46,6 @@ def test_another_version_of_the_protocol_is_refused(campaign, service):
     [("kgc", "sp", "/v1/tasks/{}/bundle"), ("csp", "sp", f"/v1/tasks/{{}}/requests/{'0' * 64}")],
 )
 def test_a_server_must_say_which_protocol_it_speaks(campaign, service, role, path):
-    """Between roles silence is not consent."""
     headers = campaign.world.token(service, role).headers("", "", b"", 0.0)
     assert campaign.world.http(service).get(path.format(campaign.task), headers=headers).status_code == 426
 
@@ -71,7 +67,6 @@ def test_a_service_without_its_disk_is_alive_but_not_ready(world, service):
 
 
 def test_numbers_are_counted_by_route_and_status(campaign, person):
-    """Requests, uploads, rounds by state, and CSP's answers."""
     person.sp.upload(campaign.task, 1, campaign.update)
     person.sp.upload(campaign.task, 1, campaign.update)
     campaign.world.http("sp").get(f"/v1/tasks/{'0' * 32}")
@@ -84,17 +79,8 @@ def test_numbers_are_counted_by_route_and_status(campaign, person):
     assert f'crowdfl_request_seconds_count{{route="/v1/tasks/{{task}}"}} {looks}' in text
 
 
-def test_a_route_that_is_not_there_makes_one_label(campaign):
-    """A stranger cannot fill memory with labels."""
-    for number in range(3):
-        campaign.world.http("csp").get(f"/made-up/{number}")
-    text = numbers(campaign.world, "csp")
-    assert 'route="unmatched",status="404"' in text
-    assert "made-up" not in text
-
-
 def test_an_invented_method_makes_one_label(campaign, logged):
-    """Nor with methods, in the numbers and in the log: on a route that is there, and on one that is not."""
+    """In the numbers and in the log: on a route that is there, and on one that is not."""
     for number in range(3):
         for path in ("/made-up", "/healthz", f"/v1/tasks/{campaign.task}"):
             assert campaign.world.http("sp").request(f"INVENTED{number}", path).status_code in (404, 405)
@@ -109,6 +95,7 @@ def test_labels_do_not_grow_with_what_strangers_send(campaign):
 
     def ask(number):
         http.request(f"M{number}", f"/x{number}")
+        http.request("GET", f"/x{number}")
         http.request("GET", f"/v1/tasks/{number:032x}/bundle")
         http.request(f"M{number}", f"/v1/tasks/{number:032x}/bundle")
 
@@ -118,21 +105,6 @@ def test_labels_do_not_grow_with_what_strangers_send(campaign):
     for number in range(1, 50):
         ask(number)
     assert len(numbers(campaign.world, "kgc").splitlines()) == before
-
-
-def test_logs_hold_no_secret(world, logged):
-    """Neither tokens, nor keys, nor bodies, nor signatures, after a campaign's worth of requests."""
-    task, people = world.open_round()
-    upload = people[0].update()
-    people[0].sp.upload(task, 1, upload)
-    world.http("kgc").get(f"/v1/tasks/{task}/bundle", headers=world.token("kgc", "requester").headers("", "", b"", 0.0))
-    text = json.dumps(logged, default=repr)
-    assert logged
-    assert task in text  # what was worked on is there
-    secrets = [token for _, given in world.tokens.values() for token in given.values()]
-    secrets += [person.keys.signing.private.hex() for person in people]
-    secrets += [repr(upload)[2:40], upload.hex()[:40], "signature", "Bearer", "CrowdFL who"]
-    assert [secret for secret in secrets if secret in text] == []
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -182,18 +154,6 @@ def test_keys_in_the_making_do_not_take_up_the_service(world, monkeypatch):
         assert {type(future.exception()) for future in waiting} == {SettingsError}
     with pytest.raises(SettingsError):
         client.create_task(definition)
-
-
-def test_a_process_logs_lines_of_json_on_stderr():
-    """Its own lines and those of the libraries under it."""
-    script = (
-        "import logging; from crowdfl.services.http import logs; logs.configure(); logs.get('sp').info('listening'); "
-    )
-    script += "logging.getLogger('uvicorn.error').error('from below')"
-    done = subprocesses.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    lines = [json.loads(line) for line in done.stderr.splitlines()]
-    assert [(line["event"], line["level"]) for line in lines] == [("listening", "info"), ("from below", "error")]
-    assert done.stdout == ""
 
 
 def numbers(world, service):

@@ -21,9 +21,7 @@ from crowdfl.errors import (
     BadSignature,
     Forbidden,
     LimitExceeded,
-    NotReady,
     RoundNotOpen,
-    RoundsExhausted,
     UploadRejected,
     WrongBase,
 )
@@ -32,13 +30,11 @@ from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.round.upload import UploadBody, make_upload, upload_statement
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.roles.dealt import DEALT_FILES, is_dealt_file
-from crowdfl.roles.requester import own_key
 from crowdfl.roles.retention import CspRetention, key_shares
-from crowdfl.services.client.peers import KgcClient
 from crowdfl.simulation.local_host import Recorder
 from tests.hosts import INITIAL_MODEL, ONE
 from tests.http.processes import Loopback, serving, wait_for, wait_for_round
-from tests.http.world import DEPOSIT, TASK, Person, World, definition_of, task_definition
+from tests.http.world import DEPOSIT, TASK, Person, World, task_definition
 
 PAID = 36_000_000
 
@@ -51,16 +47,13 @@ def platform(tmp_path) -> Iterator[Loopback]:
 
 def test_a_campaign_over_tls_ends_with_the_model_and_paid_claims(platform):
     """Define, fund, invite, train, average, reward, claim: every byte through HTTPS, every party with its own credential."""
-    requester = platform.requester()
-    task = requester.create(task_definition(), INITIAL_MODEL)
+    requester, task, people = platform.open_round(task_definition(), (2**18, 0, 2**18))  # the second one sends pieces
     for _ in range(2):
         requester.fund(task, DEPOSIT, "first")  # a retry is the same deposit
         platform.confirm(task, "first", DEPOSIT)  # and the same confirmation
-    people = [platform.join(requester, task, whole) for whole in (2**18, 0, 2**18)]  # the second one sends pieces
-
-    wait_for_round(requester.sp, task, "open")
+    assert requester.report(task)["paid_in"] == 2 * DEPOSIT
     rng = np.random.default_rng(1)
-    weights = [[rng.normal(size=(2, 3)), rng.normal(size=2)] for _ in people]
+    weights = [[rng.uniform(-1, 1, (2, 3)), rng.uniform(-1, 1, 2)] for _ in people]
     for person, update in zip(people, weights, strict=True):
         person.encrypt(1, update, 10)
         upload = person.blobs.get("rounds/1/upload")
@@ -72,7 +65,7 @@ def test_a_campaign_over_tls_ends_with_the_model_and_paid_claims(platform):
     assert PAID - 3 <= sum(rewards) <= PAID
     model = wait_for(partial(requester.model, task))
     for array, sent in zip(model, zip(*weights, strict=True), strict=True):
-        assert np.allclose(array, np.mean(sent, axis=0), atol=1e-5)
+        assert np.allclose(array, np.mean(sent, axis=0), atol=1e-3)
 
     assert [wait_for(person.claim) for person in people] == rewards
     again = people[0].sp.claim(task, people[0].blobs.get("claim"), people[0].keys)
@@ -111,12 +104,8 @@ def test_requesters_share_a_service_and_none_reads_anothers_books(platform):
 @pytest.mark.second
 def test_a_campaign_of_shares_over_tls_ends_with_the_model_and_paid_claims(platform):
     """KGC deals the servers their files, and nobody needs a key."""
-    requester = platform.requester()
-    task = requester.create(task_definition(profile="shares", lanes=256, max_norm=2.0), INITIAL_MODEL)
-    requester.fund(task, DEPOSIT, "first")
-    platform.confirm(task, "first", DEPOSIT)
-    people = [platform.join(requester, task) for _ in range(4)]
-    wait_for_round(requester.sp, task, "open")
+    definition = task_definition(profile="shares", lanes=256, max_norm=2.0)
+    requester, task, people = platform.open_round(definition, (2**18,) * 4)
     moved = [0.1 + 0.01 * place for place in range(len(people))]
     for person, step in zip(people, moved, strict=True):
         person.encrypt(1, [array + step for array in INITIAL_MODEL], 10)
@@ -125,7 +114,7 @@ def test_a_campaign_of_shares_over_tls_ends_with_the_model_and_paid_claims(platf
     assert PAID - 2 * len(people) <= sum(rewards) <= PAID
     model = wait_for(partial(requester.model, task))
     for array, initial in zip(model, INITIAL_MODEL, strict=True):
-        assert np.allclose(array, initial + np.mean(moved), atol=1e-5)
+        assert np.allclose(array, initial + np.mean(moved), atol=1e-3)
     assert [wait_for(person.claim) for person in people] == rewards
     for role in ("kgc", "sp", "csp"):
         assert 'crowdfl_held{kind="dealt files"}' not in platform.metrics(role)
@@ -144,12 +133,10 @@ SHARES: dict[str, Any] = {
 BUDGET = 36_000_000
 START = np.concatenate([array.reshape(-1) for array in INITIAL_MODEL])
 MOST = 15  # exchanges between the servers in a round
-STEPS = {"gate": 13, "agreement": 13, "distance": 15}
+STEPS = {"equal": 6, "samples": 10, "distance": 15}
 
 
 class Counting:
-    """An app, and the requests that reach it."""
-
     def __init__(self, app: Any) -> None:
         self.app, self.requests = app, list[tuple[str, str]]()
 
@@ -205,12 +192,12 @@ def dealt_files(world: World, role: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "rule", ["gate", *(pytest.param(r, marks=pytest.mark.second) for r in ("agreement", "distance"))]
+    "pay", ["equal", *(pytest.param(r, marks=pytest.mark.second) for r in ("samples", "distance"))]
 )
-def test_a_campaign_takes_fifteen_exchanges_a_round_at_most_and_leaves_nothing_that_was_dealt(world: World, rule: str):
+def test_a_campaign_takes_fifteen_exchanges_a_round_at_most_and_leaves_nothing_that_was_dealt(world: World, pay: str):
     """The average for everyone who may read it, rewards by the rule, claims paid; every request to CSP counted."""
     kgc = counted(world, "kgc")
-    task, people = world.open_round(people=3, pay=rule, **SHARES)
+    task, people = world.open_round(people=3, pay=pay, **SHARES)
     fetched = Counter(path.rpartition("/")[2] for _, path in kgc.requests if "/dealt/" in path)
     assert fetched == {"1": 2, "2": 2}  # each server its own, once
     assert not [name for name in world.disk.blobs("kgc/keys").listing() if name.endswith((".source", ".sp", ".csp"))]
@@ -219,7 +206,7 @@ def test_a_campaign_takes_fifteen_exchanges_a_round_at_most_and_leaves_nothing_t
         csp.requests.clear()
         play(world, task, people, number)
         if number == 2:  # the first one tells CSP of three people too
-            assert len(csp.requests) == STEPS[rule] <= MOST, csp.requests
+            assert len(csp.requests) == STEPS[pay] <= MOST, csp.requests
         mean = np.average([change(number, place) for place in range(3)], axis=0, weights=[3, 4, 5])
         read = world.requester.read(task, number).weights
         assert np.max(np.abs(read - base - mean)) <= 0.001
@@ -231,28 +218,6 @@ def test_a_campaign_takes_fifteen_exchanges_a_round_at_most_and_leaves_nothing_t
     assert [person.participant.claim() for person in people] == [sum(own) for own in rewards]
     held = CspRetention(world.csp.store, world.csp.bundles, world.clock, world.csp.blobs).held()
     assert held[task][DEALT_FILES] == key_shares(world.disk.blobs("sp/keys"))[task][DEALT_FILES] == 0
-
-
-def test_dealt_files_are_for_their_server_until_it_has_all_of_them(world: World):
-    """The same bytes as often as it asks; no other round, no other role, and nothing once it has acknowledged."""
-    requester = own_key(world.disk.blobs("requester"))
-    definition = definition_of(requester, **SHARES)
-    task = world.requester.kgc.create_task(definition.sign(requester)).task
-    sp, csp = (KgcClient(world.peer("kgc", role)) for role in ("sp", "csp"))
-    assert csp.dealt(task, 2) == csp.dealt(task, 2) != csp.dealt(task, 1)
-    assert len({sp.dealt(task, 1), sp.dealt(task, 2), csp.dealt(task, 1)}) == 3
-    with pytest.raises(RoundsExhausted, match="round 3 of 2"):
-        csp.dealt(task, 3)
-    with pytest.raises(Forbidden):
-        world.service("kgc", world.token("kgc", "requester")).call("GET", f"/v1/tasks/{task}/dealt/1")
-    sp.acknowledge(task)
-    with pytest.raises(NotReady, match="handed over"):
-        sp.dealt(task, 1)
-    assert csp.dealt(task, 1)
-    csp.acknowledge(task)
-    assert not world.kgc.bundles.has(f"{task}.source")
-    with pytest.raises(NotReady, match="handed over"):
-        csp.dealt(task, 1)
 
 
 def test_a_rejected_phone_is_told_why_and_the_others_are_paid_as_if_it_had_not_come(world: World):
@@ -297,7 +262,7 @@ SETTINGS = [{}, {"total": "hidden"}, {"profile": "paper"}]
 def updates():
     """What each person trained; the same in every run."""
     chance = np.random.default_rng(11)
-    return [Update([chance.normal(size=(2, 3)), chance.normal(size=2)], 10 + number) for number in range(PEOPLE)]
+    return [Update([chance.normal(size=(2, 3)), chance.normal(size=2)], 8 + number) for number in range(PEOPLE)]
 
 
 class StageRecorder(Recorder):
@@ -308,7 +273,6 @@ class StageRecorder(Recorder):
         self.begun = []
 
     def begin(self, stage):
-        """Note the counters of the moment."""
         self.begun.append((stage, {role: self.costs(role).counts.copy() for role in ROLES}))
 
     @property
@@ -324,11 +288,7 @@ def as_services(folder, **settings):
     """One rewarded round through three services; the recorder of both servers, and the ciphertexts of an upload."""
     recorder = StageRecorder()
     with serving(folder, recorder) as platform:
-        requester = platform.requester()
-        task = requester.create(task_definition(**settings), INITIAL_MODEL)
-        platform.confirm(task, requester.fund(task, DEPOSIT), DEPOSIT)
-        people = [platform.join(requester, task) for _ in range(PEOPLE)]
-        wait_for_round(requester.sp, task, "open")
+        requester, task, people = platform.open_round(task_definition(**settings))
         for person, update in zip(people, updates(), strict=True):
             person.encrypt(1, update.weights, update.samples)
             person.send(1)

@@ -26,7 +26,6 @@ P, Q = 2**127 - 1, 2**107 - 1
 
 @pytest.fixture(scope="module")
 def public() -> PublicKey:
-    """A small one, whose factors everyone knows."""
     return PublicKey(mpz(P * Q), mpz(4), insecure_test_key=True)
 
 
@@ -45,7 +44,6 @@ def checker(now: list[float]) -> Iterator[Checker]:
 
 @pytest.fixture
 def numbers(public) -> np.ndarray:
-    """Good ones, and one of every bad kind."""
     n = public.n
     good = [pow(7, k + 1, n * n) for k in range(400)]
     return from_ints([*good, 0, n, n * n, n * n + 1, P, 3 * Q, *good], public.ciphertext_bytes)
@@ -57,7 +55,6 @@ def child(checker: Checker) -> int:
 
 
 def gone(pid: int) -> bool:
-    """Ended, or ended and not yet asked about."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -84,7 +81,6 @@ def test_the_verdicts_are_those_of_this_process(checker, public, numbers):
 
 
 def test_other_work_is_left_to_the_other_backend(checker, public, numbers):
-    """It computes nothing but verdicts; of no numbers there are none."""
     kernel = MulMod(public.n_squared)
     assert np.array_equal(checker.map(kernel, numbers, numbers), Threads(1).map(kernel, numbers, numbers))
     assert checker.map(CheckUnits(public.n), numbers[:0]).shape == (0, 1)
@@ -132,14 +128,12 @@ def test_what_is_left_of_a_broken_exchange_is_nobody_elses(checker, public, numb
 
 
 def test_many_numbers_go_in_pieces(checker, public, numbers, monkeypatch):
-    """With the same verdicts, in order."""
     monkeypatch.setattr("crowdfl.services.background.checker._PIECE", 100)
     kernel = CheckUnits(public.n)
     assert np.array_equal(checker.map(kernel, numbers), Threads(1).map(kernel, numbers))
 
 
 def test_a_process_that_cannot_be_started_is_done_without(public, numbers, monkeypatch):
-    """A service starts, and looks at the numbers itself."""
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     checker, kernel = Checker(Threads(1)), CheckUnits(public.n)
     checker.start()

@@ -48,13 +48,11 @@ class Listening:
 
 @pytest.fixture
 def stack():
-    """What is closed in the end."""
     with ExitStack() as stack:
         yield stack
 
 
 def is_closed(theirs):
-    """Whether the server has hung up."""
     try:
         return theirs.recv(1) == b""
     except ConnectionResetError:
@@ -84,7 +82,6 @@ def test_zero_is_no_limit_for_one_address(stack):
 
 
 def test_who_goes_makes_room(stack):
-    """A closed socket counts no more, and is not counted twice."""
     listening = Listening(stack, per_address=2)
     (_, first), _ = listening.fill(2)
     first.close()
@@ -128,7 +125,6 @@ def test_who_is_being_served_stays(stack):
 
 
 def test_a_handshake_that_does_not_end_is_not_waited_for(stack):
-    """One that stands is left alone."""
     listening = Listening(stack)
     (done, _), (late, _) = listening.fill(2)
     listening.gate.set_up(done.getsockname())
@@ -141,7 +137,6 @@ def test_a_handshake_that_does_not_end_is_not_waited_for(stack):
 
 
 def test_refusals_are_logged_once_a_minute(stack):
-    """With how many there were."""
     listening = Listening(stack, per_address=1)
     theirs, _ = listening.come()
     listening.gate.busy(theirs.getsockname())

@@ -35,7 +35,6 @@ ANY_REFUSAL = (NotAuthenticated, KeyNotProven, ServiceUnavailable)
 
 @pytest.fixture(autouse=True)
 def profile(monkeypatch) -> ChainedProfile:
-    """Known by its name, as a real one."""
     made = ChainedProfile()
     monkeypatch.setitem(PROFILES, made.name, made)
     return made
@@ -48,7 +47,6 @@ def undealt(world, **changes):
 
 
 def test_a_task_comes_with_its_files_and_runs_to_its_end(world, profile):
-    """Through every app, each file made once."""
     task, people = world.open_round(**TASK, min_participants=3)
     assert sorted(profile.made) == [(role, number) for role in ("csp", "sp") for number in (1, 2, 3)]
     for person in people:
@@ -72,7 +70,6 @@ def test_a_server_gets_its_own_file_and_nobody_else_any(world):
 
 
 def test_kgc_s_log_says_what_a_new_task_is_dealt(world):
-    """In bytes, for each server."""
     with capture_logs() as lines:
         undealt(world)
     told = [line for line in lines if line["event"] == "dealing"]
@@ -90,11 +87,13 @@ def test_there_is_no_file_of_another_round_nor_after_the_acknowledgement(world):
     sp.acknowledge(task)
     with pytest.raises(NotReady, match="handed over and destroyed"):
         sp.dealt(task, 1)
-    assert world.kgc_for("csp").dealt(task, 1)
+    csp = world.kgc_for("csp")
+    assert csp.dealt(task, 1) == csp.dealt(task, 1) != csp.dealt(task, 2)
+    csp.acknowledge(task)
+    assert not world.kgc.bundles.has(f"{task}.source")
 
 
 def test_there_is_no_file_of_a_task_that_has_ended(world):
-    """And its source is erased."""
     task = undealt(world)
     KgcRetention(world.kgc.store, world.kgc.bundles, world.clock).close(task, Tombstone("cancelled", "SP"))
     with pytest.raises(TaskEnded):
@@ -103,7 +102,6 @@ def test_there_is_no_file_of_a_task_that_has_ended(world):
 
 
 def test_a_file_that_arrives_altered_is_not_taken(world, monkeypatch):
-    """Its hash comes with it."""
     task, once = undealt(world), Service._once
 
     def altered(self, method, target, body, media_type):
@@ -150,7 +148,6 @@ def test_a_caller_that_csp_keeps_sending_away_gives_up_in_time(world, monkeypatc
 
 
 def test_a_failure_of_csp_s_is_told_once_and_may_be_tried_again(world, monkeypatch, profile):
-    """KGC was away for one file."""
     failing = [True]
 
     def fail(self, spec, source, role, number):
@@ -213,12 +210,10 @@ class SlowAnswers:
 
 
 def post(client, task, request=b"request"):
-    """A request, as SP posts it."""
     return client.service.call("POST", f"/v1/tasks/{task}/requests", request)
 
 
 def poll_until_done(client, place):
-    """Until it is no longer being computed."""
     for _ in range(500):
         reply = client.service.call("GET", place)
         if reply.status == 200:
@@ -297,7 +292,6 @@ def test_a_failure_is_told_and_may_be_tried_again(slow):
 
 
 def test_a_client_gives_up_after_its_patience(slow):
-    """With a name, so that SP tries again later."""
     _answers, client, task = slow
     with pytest.raises(ServiceUnavailable, match="not answered"):
         CspClient(client.service, patience=0.2).answer(task, b"request")
@@ -330,5 +324,4 @@ def test_an_answer_is_served_from_the_store_later(world):
 
 
 def digest_of(request):
-    """The name of a request."""
     return hashlib.sha256(request).hexdigest()

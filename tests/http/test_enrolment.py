@@ -29,25 +29,21 @@ from tests.simulation.faults import Crash
 
 
 def new_keys() -> ParticipantKeys:
-    """Somebody's keys, under the name that they give."""
     fresh = ParticipantKeys.fresh("")
     return replace(fresh, who=participant_name(fresh.signing.public))
 
 
 def ask(campaign, invitation, request, task=None):
-    """KGC's bare answer to a request to enrol."""
     body = {"invitation": invitation, "request": request}
     return campaign.world.http("kgc").post(f"/v1/tasks/{task or campaign.task}/participants", json=body)
 
 
 def kind_of(answer):
-    """Status and type of a refusal."""
     return answer.status_code, answer.json()["type"].rpartition(":")[2]
 
 
 @pytest.fixture
 def invitation(campaign):
-    """One that nobody has used."""
     return campaign.world.requester.invite(campaign.task, 1, 1000)[0]
 
 
@@ -78,7 +74,6 @@ def test_the_answer_is_of_use_to_the_owner_of_the_reading_key_alone(campaign, in
 
 
 def test_an_overheard_request_serves_nowhere_else(campaign, invitation, person):
-    """Not under another invitation, not in another task."""
     world, me = campaign.world, person.keys
     overheard = EnrolmentRequest.of(campaign.task, invitation, me.identity).sign(me.signing)
     (another,) = world.requester.invite(campaign.task, 1, 1000)
@@ -111,7 +106,6 @@ def test_a_request_may_come_from_any_program(campaign, invitation):
 
 @pytest.mark.parametrize("server", ["sp", "csp"])
 def test_a_certificate_under_another_name_is_refused(campaign, person, server):
-    """By both servers, even from KGC."""
     world, me = campaign.world, new_keys()
     certificate = Certificate.of(campaign.task, replace(me.identity, who=person.who)).sign(world.signing)
     client = SpClient if server == "sp" else CspClient
@@ -168,7 +162,6 @@ def told(world, task):
 
 
 def run(world):
-    """Until SP comes to rest, or to CSP."""
     try:
         world.run()
     except ServiceUnavailable:
@@ -177,7 +170,6 @@ def run(world):
 
 
 def test_a_round_of_people_whom_csp_never_heard_of_goes_on_when_csp_is_back(world):
-    """Nobody waits for CSP but the round itself."""
     task = world.post(**SMALL_TASK | {"rounds": 1})
     world.apps["csp"] = away
     people = [world.add_person(task) for _ in range(3)]
@@ -223,7 +215,6 @@ def test_csp_is_told_once_in_order_and_again_after_a_crash(world, monkeypatch):
 
 
 def test_somebody_whom_csp_refuses_keeps_nobody_waiting(world, monkeypatch):
-    """It is an alert; the next ones are told."""
     task, alerts, enrol = world.post(), [], world.csp.enrol
     people = [world.add_person(task) for _ in range(3)]
 

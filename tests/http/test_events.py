@@ -1,5 +1,6 @@
 """What an operator reads: one event per transition, under an id that travels, with readable traces and without secrets."""
 
+import contextlib
 import json
 import logging
 import sys
@@ -25,24 +26,44 @@ from crowdfl.storage.sql import SqlStore
 from tests import subprocesses
 from tests.hosts import INITIAL_MODEL
 from tests.http.processes import serving, wait_for_round
-from tests.http.world import SHORT, ObservedWorld, found_in, task_definition
+from tests.http.world import ObservedWorld, found_in, task_definition
+
+_WHY = "the extra `tracing` is not installed"
+
+
+@contextlib.contextmanager
+def spans_kept():
+    """What ends while tracing is on, kept in memory."""
+    pytest.importorskip("opentelemetry.sdk", reason=_WHY)
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    provider, exporter = TracerProvider(shutdown_on_exit=False), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    end = tracing.use(provider, provider.shutdown)
+    try:
+        yield exporter.get_finished_spans
+    finally:
+        end()
 
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory, portal):
-    """A campaign from its first deposit to its settlement, with all that was logged, and everything that is secret in it."""
-    folder = tmp_path_factory.mktemp("observed")
-    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as entries:
-        records = _Records()
-        logging.getLogger().addHandler(records)
-        level = logging.getLogger().level
-        logging.getLogger().setLevel(logging.DEBUG)
+    """A campaign from its first deposit to its settlement: all that was logged or traced, and all that is secret in it."""
+    folder, records, root = tmp_path_factory.mktemp("observed"), _Records(), logging.getLogger()
+    merge = [structlog.contextvars.merge_contextvars]
+    with structlog.testing.capture_logs(processors=merge) as entries, spans_kept() as spans:
+        root.addHandler(records)
+        level = root.level
+        root.setLevel(logging.DEBUG)
         world = ObservedWorld(folder, portal)
         bundles = {path: path.read_bytes() for path in folder.glob("*/keys/*")}
         task, people, uploads = world.whole_campaign()
         bundles |= {path: path.read_bytes() for path in folder.glob("*/keys/*") if path.is_file()}
-        logging.getLogger().removeHandler(records)
-        logging.getLogger().setLevel(level)
+        root.removeHandler(records)
+        root.setLevel(level)
+        made = spans()
     secrets = [token for _, given in world.tokens.values() for token in given.values()]
     secrets += [world.signing.private, world.receipts.private, own_key(world.disk.blobs("requester")).private]
     for person in people:
@@ -53,7 +74,7 @@ def seen(tmp_path_factory, portal):
     secrets += [value for value in memories.values() if len(value) >= 16]
     amounts = [str(payment.amount) for payment in world.sp.store.payments(task)]
     secrets += [amount for amount in amounts if len(amount) >= 7]  # shorter ones are in any text
-    yield _Seen(task, list(entries), records.lines, [one for one in secrets if one])
+    yield _Seen(task, list(entries), records.lines, made, [one for one in secrets if one])
     world.close()
 
 
@@ -67,8 +88,12 @@ class _Records(logging.Handler):
 
 
 class _Seen:
-    def __init__(self, task, entries, lines, secrets):
-        self.task, self.entries, self.lines, self.secrets = task, entries, lines, secrets
+    def __init__(self, task, entries, lines, spans, secrets):
+        self.task, self.entries, self.lines, self.spans, self.secrets = task, entries, lines, spans, secrets
+
+    def secrets_in(self, text):
+        """A bundle names its task, and so do lines."""
+        return [form for form in found_in(text, self.secrets) if form.strip('"') not in self.task]
 
     def of(self, service):
         """A service's events of the task, but for its answers to requests."""
@@ -118,10 +143,7 @@ def test_no_secret_is_in_any_line(seen):
     text = json.dumps(seen.entries, default=repr) + "\n".join(seen.lines)
     assert len(seen.secrets) > 40
     assert len(text) > 10_000
-    found = found_in(text, seen.secrets)
-    assert [
-        form for form in found if form.strip('"') not in seen.task
-    ] == []  # a bundle names its task, and so do lines
+    assert seen.secrets_in(text) == []
     for secret in seen.secrets:  # the search finds what is there
         assert found_in(text + (secret if isinstance(secret, str) else secret.hex()), [secret])
 
@@ -247,6 +269,7 @@ _DYING = """
 import logging, threading
 from crowdfl.services.http import logs
 logs.configure()
+logs.get("sp").info("listening")
 
 def fail():
     raise ValueError("s3cret")
@@ -266,6 +289,8 @@ def test_what_nobody_caught_is_a_line_like_the_others():
     """A thread that dies, a library's own traceback, and the end of the process: JSON, with places, without messages."""
     done = subprocesses.run([sys.executable, "-c", _DYING], capture_output=True, text=True, check=False)
     lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert (lines[0]["event"], lines[0]["level"], done.stdout) == ("listening", "info", "")
+    lines = lines[1:]
     assert [(line["event"], line["error"]) for line in lines] == [
         ("died", "ValueError"),
         ("from below", "ValueError"),
@@ -273,7 +298,7 @@ def test_what_nobody_caught_is_a_line_like_the_others():
     ]
     assert [line.get("thread") for line in lines] == ["worker", None, "main"]
     assert all(line["where"][-1].endswith(" fail") for line in lines)
-    assert "s3cret" not in done.stderr + done.stdout
+    assert "s3cret" not in done.stderr
     assert done.returncode == 1
 
 
@@ -281,19 +306,14 @@ def test_what_nobody_caught_is_a_line_like_the_others():
 def test_services_as_they_are_run_tell_the_same(tmp_path, logged):
     """Opened from settings, over TLS: events, ids from SP's worker to CSP, and a peer that refuses SP's token."""
     with serving(tmp_path) as platform:
-        requester = platform.requester()
-        task = requester.create(task_definition(**SHORT), INITIAL_MODEL)
-        requester.fund(task, 80_000_000, "first")
-        platform.confirm(task, "first", 80_000_000)
-        people = [platform.join(requester, task) for _ in range(3)]
-        wait_for_round(people[0].sp, task, "open")
+        requester, task, people = platform.open_round(task_definition())
         for person in people:
             person.encrypt(1, [np.ones((2, 3)), np.ones(2)], 5)
             person.send(1)
         wait_for_round(people[0].sp, task, "rewarded")
         Tokens(tmp_path / "kgc" / "tokens.json").revoke("sp")
         with pytest.raises(ServiceUnavailable, match="KGC does not accept"):
-            platform.impatient(requester).create(task_definition(**SHORT, window=200), INITIAL_MODEL)
+            platform.impatient(requester).create(task_definition(window=200), INITIAL_MODEL)
     steps = {entry["request"] for entry in logged if entry["event"] in ("round weighed", "average published")}
     assert {entry["request"] for entry in logged if entry["event"] == "request answered"} == steps
     assert len(steps) == 2
@@ -302,37 +322,9 @@ def test_services_as_they_are_run_tell_the_same(tmp_path, logged):
     assert {"task added", "round rewarded", "participant certified"} <= {entry["event"] for entry in logged}
 
 
-_WHY = "the extra `tracing` is not installed"
-
-
-@pytest.fixture(scope="module")
-def traced(tmp_path_factory, portal):
-    """A campaign's spans, and what is secret in it."""
-    pytest.importorskip("opentelemetry.sdk", reason=_WHY)
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-    provider, exporter = TracerProvider(shutdown_on_exit=False), InMemorySpanExporter()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    end = tracing.use(provider, provider.shutdown)
-    try:
-        world = ObservedWorld(tmp_path_factory.mktemp("traced"), portal)
-        _task, people, uploads = world.whole_campaign()
-        spans = exporter.get_finished_spans()
-    finally:
-        end()
-    secrets = [token for _, given in world.tokens.values() for token in given.values()]
-    secrets += [world.signing.private, own_key(world.disk.blobs("requester")).private, *uploads]
-    secrets += [person.keys.signing.private for person in people]
-    world.close()
-    return spans, secrets
-
-
-def test_one_trace_goes_from_a_step_of_sp_through_csps_answer(traced):
+def test_one_trace_goes_from_a_step_of_sp_through_csps_answer(seen):
     """Step, round stage, call to CSP, CSP's request, CSP's own work: each the child of the one before."""
-    spans, _ = traced
-    by_id = {span.context.span_id: span for span in spans}
+    spans, by_id = seen.spans, {span.context.span_id: span for span in seen.spans}
 
     def line(span):
         above = by_id.get(span.parent.span_id) if span.parent else None
@@ -346,35 +338,22 @@ def test_one_trace_goes_from_a_step_of_sp_through_csps_answer(traced):
     assert "/v1/tasks/{task}/rounds/{number}/uploads/{who}" in routes
 
 
-def test_no_secret_is_in_any_span(traced):
-    """Neither in names, nor attributes, nor events."""
-    spans, secrets = traced
-    text = "".join(span.to_json() for span in spans)
-    assert len(spans) > 50
-    assert found_in(text, secrets) == []
+def test_no_secret_is_in_any_span(seen):
+    text = "".join(span.to_json() for span in seen.spans)
+    assert len(seen.spans) > 50
+    assert [form for form in seen.secrets_in(text) if len(form) > 16] == []  # an amount may be in the digits of a time
     assert "exception" not in text
 
 
 def test_an_error_is_a_spans_status_by_its_name_alone():
-    """Its message stays where it is."""
-    pytest.importorskip("opentelemetry.sdk", reason=_WHY)
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-    provider, exporter = TracerProvider(shutdown_on_exit=False), InMemorySpanExporter()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    end = tracing.use(provider, provider.shutdown)
-    with pytest.raises(KeyError), tracing.span("work"):
+    with spans_kept() as spans, pytest.raises(KeyError), tracing.span("work"):
         raise KeyError("s3cret")
-    end()
-    (span,) = exporter.get_finished_spans()
+    (span,) = spans()
     assert span.status.description == "KeyError"
     assert "s3cret" not in span.to_json()
 
 
 def test_nothing_travels_unless_it_is_asked_for(monkeypatch):
-    """Neither setting nor environment: no header, no span."""
     for name in ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
     end = tracing.start(None, "sp")
@@ -385,7 +364,6 @@ def test_nothing_travels_unless_it_is_asked_for(monkeypatch):
 
 
 def test_tracing_without_its_packages_is_refused_by_name(monkeypatch):
-    """Before anything is served, saying what to install."""
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(SettingsError, match=r"crowdfl\[tracing\]"):

@@ -63,7 +63,6 @@ def disk(tmp_path):
 
 @pytest.fixture
 def small(disk, portal):
-    """The platform on that disk."""
     world = World(disk.folder, portal)
     yield world
     world.close()
@@ -106,15 +105,14 @@ def test_a_full_disk_refuses_uploads_and_keeps_nothing_of_them(disk, small, monk
 
 
 def test_a_piece_that_no_longer_fits_leaves_those_before_it(disk, small):
-    """The upload goes on from there when there is room."""
     task, people = small.open_round()
     person, upload = people[0], people[0].update()
-    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:700])
+    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:300])
     disk.fill()
     with contextlib.suppress(StorageFull):  # up to a page it fits where its beginning lies
-        person.sp.service.call("PATCH", place(task, person.who, "?offset=700"), upload[700:])
+        person.sp.service.call("PATCH", place(task, person.who, "?offset=300"), upload[300:])
     offset = person.sp.service.call("GET", place(task, person.who, "/offset")).whole("offset")
-    assert offset in (700, len(upload))
+    assert offset in (300, len(upload))
     disk.free()
     assert person.sp.upload_in_pieces(task, 1, upload)
 

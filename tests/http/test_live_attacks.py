@@ -33,7 +33,6 @@ def desk(tmp_path_factory):
 
 @pytest.fixture
 def sp(desk):
-    """Its SP, as a process."""
     with serving_sp(desk) as sp:
         assert sp.get(f"/v1/tasks/{desk.task}").status_code == 200  # what is loaded at the first request, is
         yield sp
@@ -79,7 +78,6 @@ def test_anonymous_claims_cost_no_memory(sp, desk, crowd, known):
 
 
 def test_claims_with_any_signature_cost_no_memory(sp, desk, crowd):
-    """A participant's own: its limit is that of its task."""
     before, person = sp.memory(), desk.crowd[0]
     path = f"/v1/tasks/{desk.task}/claims"
     for _ in range(30):
@@ -89,7 +87,6 @@ def test_claims_with_any_signature_cost_no_memory(sp, desk, crowd):
 
 
 def test_anonymous_enrolments_cost_no_memory(sp, desk, crowd):
-    """Their limit was 4 MB each."""
     before = sp.memory()
     for _ in range(60):
         post(sp, crowd, f"/v1/tasks/{desk.task}/participants", 4 * 2**20)
@@ -105,7 +102,6 @@ def test_a_requester_s_long_bodies_wait_on_disk(sp, crowd):
 
 
 def readers(sp: LiveService, crowd: ExitStack, path: str, count: int) -> list[socket.socket]:
-    """They ask, and never read."""
     found = []
     for _ in range(count):
         connection = crowd.enter_context(socket.socket())

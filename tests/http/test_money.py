@@ -11,7 +11,6 @@ import structlog
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import (
     DepositRefused,
-    Forbidden,
     NotAuthenticated,
     ServiceUnavailable,
     StoreUnavailable,
@@ -22,7 +21,7 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.records import PaymentState, StoredPayment
 from crowdfl.services.background.workers import Payouts
 from crowdfl.services.client.peers import SpClient
-from crowdfl.services.client.transport import Bearer, Signer
+from crowdfl.services.client.transport import Signer
 from tests.hosts import Desk
 from tests.http.test_bodies import Endless
 from tests.http.world import INITIAL_MODEL, World, task_definition
@@ -32,7 +31,6 @@ BUDGET = 36_000_000
 
 
 def bank_of(world: World) -> SpClient:
-    """SP, for whoever sees its bank account."""
     return SpClient(world.service("sp", world.token("sp", "bank")))
 
 
@@ -57,25 +55,6 @@ def test_a_deposit_counts_when_the_bank_has_confirmed_it(world: World):
     }
 
 
-def test_nobody_but_the_bank_confirms(world: World):
-    """Not the requester with its token and its signature, nor any other role, nor a token that nobody gave out."""
-    task = world.create(task_definition(), INITIAL_MODEL)
-    world.for_requester().deposit(task, "mine", 10**9)
-    for caller in (world.owner("sp"), *(world.token("sp", role) for role in ("requester", "sp", "csp", "operator"))):
-        for act in (lambda sp: sp.confirm_deposit(task, "mine", 10**9), lambda sp: sp.reject_deposit(task, "mine")):
-            with pytest.raises(Forbidden, match="bank"):
-                act(SpClient(world.service("sp", caller)))
-    with pytest.raises(NotAuthenticated):
-        SpClient(world.service("sp", Bearer("crowdfl_guess"))).confirm_deposit(task, "mine", 10**9)
-    assert world.for_requester().ledger(task)["balances"] == {}
-
-
-def test_what_is_announced_is_nobody_elses_to_see(world: World):
-    """The public status has neither balances nor deposits."""
-    task = world.post()
-    assert world.for_requester().status(task).keys().isdisjoint({"balances", "deposits"})
-
-
 def test_metrics_count_deposits_and_payments_by_state(world: World):
     world.post()
     payment = StoredPayment("t", "who", 1, "c", "{}", PaymentState.UNKNOWN, 0.0)
@@ -93,7 +72,6 @@ class Slow:
         self.begun, self.release = threading.Event(), threading.Event()
 
     def __call__(self, payment: StoredPayment) -> None:
-        """As slow as it gets."""
         self.begun.set()
         assert self.release.wait(PATIENCE)
 
@@ -212,7 +190,6 @@ def test_a_claim_must_be_signed(platform, earned):
 
 
 def test_a_stranger_s_signature_is_refused_before_the_body(platform, earned):
-    """So is one over another body, once that has arrived."""
     task, people = earned
     stranger = Signer(people[0].who, SigningKey.fresh())
     body = Endless()

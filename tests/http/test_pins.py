@@ -44,13 +44,11 @@ class Kgc:
 
     @contextlib.contextmanager
     def called(self, token: str, own: tls.CertificateFiles | None) -> Iterator[Service]:
-        """By whoever has this token and this certificate."""
         with contextlib.closing(self.link(own).open(Bearer(token), IMPATIENT)) as service:
             yield service
 
 
 def make_role(folder: Path, name: str, subject: str | None = None) -> tls.CertificateFiles:
-    """An authority and a certificate of its own."""
     folder.mkdir(mode=0o700)
     ca = tls.make_ca(folder, subject=subject or f"CrowdFL {name} authority", hosts=["127.0.0.1"])
     return tls.make_server_certificate(folder, ca, "tls", ["127.0.0.1"])
@@ -100,7 +98,6 @@ def expect_refusal(service: Service, why: str = "") -> None:
 
 @pytest.mark.parametrize("role", ["sp", "csp"])
 def test_a_role_that_proves_its_key_gets_its_share(kgc: Kgc, role):
-    """Its token and its certificate together."""
     with kgc.called(kgc.tokens[role], kgc.files(role)) as service:
         expect_access(service)
         told = service.call("GET", "/v1/whoami").json()
@@ -125,7 +122,6 @@ def test_a_stolen_token_gets_no_share(kgc: Kgc, role, shown, why):
 
 
 def test_another_key_of_the_same_authority_is_not_the_role_s(kgc: Kgc):
-    """It is the key that counts, not who vouches for it."""
     own = tls.CertificateFiles(kgc.folder / "sp/other.pem", kgc.folder / "sp/other.key")
     with kgc.called(kgc.tokens["sp"], own) as service:
         expect_refusal(service, "not of the key")
@@ -137,7 +133,6 @@ def test_a_certificate_without_the_token_opens_nothing(kgc: Kgc):
 
 
 def test_a_self_made_certificate_of_the_same_subject_is_refused_at_the_handshake(kgc: Kgc, tmp_path):
-    """Names prove nothing: neither a certificate's nor its authority's."""
     forged = make_role(tmp_path / "forged", "sp")
     subjects = [tls.require_usable(files).subject for files in (forged, kgc.files("sp"))]
     assert subjects[0] == subjects[1]
@@ -146,7 +141,6 @@ def test_a_self_made_certificate_of_the_same_subject_is_refused_at_the_handshake
 
 
 def test_who_needs_no_certificate_connects_without_one(kgc: Kgc):
-    """A phone, a requester, an operator."""
     with contextlib.closing(kgc.link(None).open(retries=IMPATIENT)) as phone:
         assert len(KgcClient(phone).key()) == 32
     for role in ("requester", "operator"):
@@ -195,7 +189,6 @@ def test_whom_a_service_no_longer_trusts_is_gone_after_a_reload(kgc: Kgc, tmp_pa
 
 
 def test_a_reload_with_a_damaged_file_changes_nothing(kgc: Kgc):
-    """Neither what is wrong nor what would have been right."""
     settings = kgc.settings
     broken = settings.changed(pins={}, certificate=kgc.folder / "none.pem")
     try:
@@ -247,7 +240,6 @@ def test_csp_answers_sp_s_key_alone(tmp_path):
 
 
 def test_openapi_says_that_a_certificate_is_needed(kgc: Kgc, tmp_path):
-    """Of the server roles, and of nobody else."""
     settings = kgc.settings.changed(data=tmp_path)
     document = open_kgc(settings).openapi()
     found = document["paths"]["/v1/tasks/{task}/bundle"]["get"]["security"]
@@ -258,7 +250,6 @@ def test_openapi_says_that_a_certificate_is_needed(kgc: Kgc, tmp_path):
 
 
 def test_plain_http_keeps_to_the_token(tmp_path):
-    """It is for trials on loopback, and proves nothing."""
     settings = KgcSettings(data=tmp_path / "kgc", **HOST, plain_http=True)
     app = open_kgc(settings)
     token = Tokens(tmp_path / "kgc/tokens.json").add("sp", "sp")

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from crowdfl import errors
-from crowdfl.errors import CrowdFLError, KeyFileMissing, StorageFull
+from crowdfl.errors import KeyFileMissing, StorageFull
 from crowdfl.services.http.problems import MEDIA_TYPE, problem_for
 from crowdfl.services.http.wire import error_from
 
@@ -46,7 +46,6 @@ def test_an_error_has_the_status_of_its_nearest_ancestor(kind, status):
 
 
 def test_an_error_that_is_not_in_the_tree_yet_is_covered():
-    """A class added tomorrow is told as its ancestor is."""
 
     class Tomorrow(errors.TooLate):
         """Not thought of."""
@@ -91,7 +90,6 @@ def test_a_store_that_is_away_is_told_without_its_address(world, logged):
 
 
 def test_too_many_open_files_pass():
-    """503: the caller comes again."""
     problem = problem_for(OSError(errno.EMFILE, "Too many open files"))
     assert (problem.status, dict(problem.headers)) == (503, {"Retry-After": "5"})
 
@@ -105,28 +103,7 @@ def test_a_full_disk_is_507(number):
 
 
 def test_another_failure_of_the_disk_is_500():
-    """Not every OSError is a full disk."""
     assert problem_for(OSError(errno.EIO, "broken")).status == 500
-
-
-@pytest.mark.parametrize("body", [None, [], "text", {"type": 7}, {"type": "urn:crowdfl:problem:never-heard-of"}])
-def test_an_answer_that_is_no_problem_is_still_a_named_error(body):
-    """A proxy in between answers in its own way."""
-    assert isinstance(error_from(502, body), CrowdFLError)
-
-
-def test_a_full_disk_during_an_upload_is_a_507_and_nothing_is_kept(campaign, person, monkeypatch):
-    """The upload can be sent again when there is room."""
-
-    def full(*_args):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(type(campaign.world.sp.blobs), "put_all", full)
-        with pytest.raises(StorageFull):
-            person.sp.upload(campaign.task, 1, campaign.update)
-    assert person.who not in {upload.who for upload in campaign.world.sp.store.uploads(campaign.task, 1)}
-    assert person.sp.upload(campaign.task, 1, campaign.update)
 
 
 def test_an_error_that_nobody_foresaw_is_a_500_without_details(world, monkeypatch, logged):
@@ -152,7 +129,6 @@ def test_an_error_that_nobody_foresaw_is_a_500_without_details(world, monkeypatc
     ids=["empty", "cut", "list", "missing", "wrong type", "unknown field", "not text"],
 )
 def test_a_body_of_another_form_is_a_422_in_the_same_form(world, body):
-    """FastAPI's own answer has another."""
     headers = world.owner("kgc").headers("POST", "/v1/tasks", body, world.clock.now())
     answer = world.http("kgc").post("/v1/tasks", content=body, headers=headers)
     assert (answer.status_code, answer.headers["content-type"]) == (422, MEDIA_TYPE)
@@ -172,7 +148,6 @@ def test_a_body_of_another_form_is_a_422_in_the_same_form(world, body):
     ],
 )
 def test_a_wrong_address_is_a_problem_too(world, method, path, status):
-    """Whatever is asked, the form is the same."""
     answer = world.http("sp").request(method, path)
     assert (answer.status_code, answer.headers["content-type"]) == (status, MEDIA_TYPE)
     assert answer.json()["status"] == status

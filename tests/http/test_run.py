@@ -65,7 +65,6 @@ serve_kgc(KgcSettings(data=Path(sys.argv[1]), host="127.0.0.1", port=0, plain_ht
 @pytest.mark.second
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_process_serves_until_it_is_told_to_stop(tmp_path, number):
-    """It says where it listens, answers, and ends with status 0."""
     command = [sys.executable, "-c", SERVE, str(tmp_path / "kgc")]
     with subprocesses.running(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -101,7 +100,6 @@ def test_answers_do_not_wait_for_the_receipt_of_their_first_part(tmp_path):
 
 
 def test_plain_http_is_served_on_loopback_only_when_asked(tmp_path):
-    """Otherwise a named error, before a port is taken."""
     for settings in (
         KgcSettings(data=tmp_path, **LOCAL),
         KgcSettings(data=tmp_path, **LOCAL | {"host": "0.0.0.0"}, plain_http=True),  # noqa: S104
@@ -131,7 +129,6 @@ def test_a_stranger_with_another_ca_does_not_get_through(tmp_path):
 
 
 def test_what_a_role_lacks_is_named(tmp_path):
-    """Its peers, KGC's key, the tokens that its peers gave."""
     token = tmp_path / "token"
     given = {"data": tmp_path, **LOCAL, "kgc": PeerSettings(url="https://localhost:1", token=token)}
     with pytest.raises(SettingsError, match=r"`kgc` is missing; expected a table, \[kgc\]"):
@@ -152,7 +149,6 @@ def test_what_a_role_lacks_is_named(tmp_path):
 
 
 def test_a_signing_key_is_made_once_and_is_its_owners_alone(tmp_path):
-    """The same key after a restart; a damaged one is named."""
     path = tmp_path / "signing.key"
     assert signing_key(path) == signing_key(path)
     assert signing_key(path) != SigningKey.fresh()
@@ -187,7 +183,6 @@ class Steps:
     ],
 )
 def test_a_step_that_fails_is_logged_by_name_and_tried_again(failure, level, logged):
-    """Whatever it was, foreseen or not, the rounds go on."""
     steps = Steps(failure)
     ticker = Ticker(structlog.get_logger(), steps.tick, interval=0.01)
     ticker.start()
@@ -276,7 +271,6 @@ def test_an_empty_secret_is_refused_by_name(tmp_path, nothing):
 
 
 def test_sp_needs_its_token_and_its_key_to_end_a_task(world):
-    """One alone, in somebody else's hands, erases nothing."""
     task, _ = world.open_round()
     end = TaskEnd(task, "settled", 1.0)
     good, forged = end.sign(world.receipts), end.sign(SigningKey.fresh())
@@ -294,7 +288,6 @@ def test_sp_needs_its_token_and_its_key_to_end_a_task(world):
 
 
 def test_after_the_end_everyone_is_told_so_by_name(world):
-    """410 and `task-ended`, also for what was answered before."""
     task, _ = world.open_round()
     world.csp.blobs.put(f"{task}/answers/a/b", b"a reply")
     world.csp.store.put_answer(task, hashlib.sha256(b"a request").hexdigest(), f"{task}/answers/a/b")
@@ -328,7 +321,6 @@ def _headers(world) -> dict[str, str]:
 
 
 def test_an_older_peer_is_unavailable_for_this_and_no_more(world):
-    """It does not know the route: SP tells it again, seldom."""
     task = world.post()
     service = world.service("csp", world.token("csp", "sp"))
     with pytest.raises(ServiceError, match="Not Found"):

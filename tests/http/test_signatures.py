@@ -27,7 +27,6 @@ def offset_of(campaign, rest=""):
     [(0, 200), (-SKEW_SECONDS, 200), (SKEW_SECONDS, 200), (-SKEW_SECONDS - 1, 401), (SKEW_SECONDS + 1, 401)],
 )
 def test_a_clock_may_be_five_minutes_off(campaign, signer, away, status):
-    """Phones are; and an old request cannot be replayed for long."""
     target = offset_of(campaign, "/offset")
     headers = signer.headers("GET", target, b"", campaign.world.clock.now() + away)
     assert campaign.world.http("sp").get(target, headers=headers).status_code == status
@@ -78,7 +77,6 @@ def test_a_signature_is_checked_before_the_body_is_read(campaign):
 
 
 def test_a_signing_key_is_not_shown(signer):
-    """Secrets never reach a repr."""
     assert signer.signing.private.hex() not in repr(signer)
     assert repr(signer.signing.private) not in repr(signer)
 
@@ -106,7 +104,6 @@ def test_a_look_for_one_key_brings_all_who_joined_since(campaign, monkeypatch):
 
 
 def test_strangers_leave_nothing_behind(campaign):
-    """Neither of tasks that are not there, nor of this one."""
     guard = ByParticipant(campaign.world.sp)
     for task, who in (("0" * 32, campaign.people[0].who), (campaign.task, "0" * 20)):
         with pytest.raises(UnknownParticipant):

@@ -30,7 +30,6 @@ def connected(served):
 
 
 def answer(connection):
-    """Status, headers and body of one answer."""
     file = connection.makefile("rb")
     status = int(file.readline().split()[1])
     headers = dict(line.decode().strip().lower().split(": ", 1) for line in iter(file.readline, b"\r\n"))
@@ -42,7 +41,6 @@ def answer(connection):
 
 
 def is_closed(connection):
-    """Whether the other side has hung up."""
     try:
         return connection.recv(1) == b""
     except ConnectionResetError:
@@ -50,19 +48,16 @@ def is_closed(connection):
 
 
 def head(method, path, *lines):
-    """The first lines of a request."""
     return "\r\n".join((f"{method} {path} HTTP/1.1", "Host: sp", "X-CrowdFL-Protocol: 3", *lines, "", "")).encode()
 
 
 def claim_head(campaign, *lines, body=b""):
-    """The first lines of a claim, signed."""
     person, path = campaign.people[0], f"/v1/tasks/{campaign.task}/claims"
     signed = Signer(person.who, person.keys.signing).headers("POST", path, body, campaign.world.clock.now())
     return head("POST", path, *lines, *(f"{name}: {value}" for name, value in signed.items()))
 
 
 def too_long(campaign):
-    """One byte more than a claim may have."""
     return f"Content-Length: {campaign.world.sp.claim_limit(campaign.task) + 1}"
 
 
@@ -76,7 +71,6 @@ def test_an_announced_body_is_refused_before_it_is_sent(campaign, served):
 
 
 def test_an_upload_over_the_task_s_limit_is_refused_before_it_is_sent(campaign, served):
-    """The limit follows from the task's width budget."""
     person, limit = campaign.people[0], campaign.world.sp.upload_limit(campaign.task)
     path = f"/v1/tasks/{campaign.task}/rounds/1/uploads/{person.who}"
     signed = Signer(person.who, person.keys.signing).headers("PUT", path, b"", campaign.world.clock.now())
@@ -107,7 +101,6 @@ def flood(connection, sent):
 
 
 def test_a_refused_body_s_sender_can_read_the_refusal(campaign, served):
-    """A sender that stops in time finds 413 waiting."""
     with connected(served) as connection:
         connection.sendall(claim_head(campaign, "Content-Length: 16777216"))
         for _ in range(20):
@@ -134,7 +127,6 @@ def test_a_body_that_stops_coming_is_408(campaign, served, hurried):
 
 
 def test_a_body_that_drips_is_408(campaign, served, hurried):
-    """Never a long pause, and yet never done."""
     with connected(served) as connection:
         connection.sendall(claim_head(campaign, "Content-Length: 1000"))
         started = time.monotonic()
@@ -148,20 +140,18 @@ def test_a_body_that_drips_is_408(campaign, served, hurried):
 
 
 def test_a_slow_upload_leaves_nothing(campaign, served, hurried, person):
-    """Neither a piece nor a file."""
     before = sorted(path.name for path in (campaign.world.folder / "sp").rglob("*"))
     path = f"/v1/tasks/{campaign.task}/rounds/1/uploads/{person.who}?offset=0"
-    body = bytes(600)
+    body = bytes(400)
     signed = Signer(person.who, person.keys.signing).headers("PATCH", path, body, campaign.world.clock.now())
     lines = [f"{name}: {value}" for name, value in signed.items()]
     with connected(served) as connection:
-        connection.sendall(head("PATCH", path, "Content-Length: 600", *lines) + body[:300])
+        connection.sendall(head("PATCH", path, "Content-Length: 400", *lines) + body[:200])
         assert answer(connection)[0] == 408
     assert sorted(path.name for path in (campaign.world.folder / "sp").rglob("*")) == before
 
 
 def test_a_body_at_a_fair_pace_is_waited_for(campaign, served, hurried, monkeypatch):
-    """Longer than the patience, but no slower than the pace."""
     monkeypatch.setattr(bodies.PACE, "idle", 10.0)  # this is not about pauses, and a busy machine makes some
     monkeypatch.setattr(bodies.PACE, "rate", 512.0)
     with connected(served) as connection:
@@ -175,7 +165,6 @@ def test_a_body_at_a_fair_pace_is_waited_for(campaign, served, hurried, monkeypa
 
 @pytest.mark.parametrize("start", [b"", b"GET /healthz HTTP/1.1\r\nHost"], ids=["nothing", "half a header"])
 def test_headers_that_do_not_come_are_not_waited_for(served, hurried, start):
-    """408, and the connection is closed."""
     with connected(served) as connection:
         connection.sendall(start)
         status, _, problem = answer(connection)
@@ -195,7 +184,6 @@ def test_headers_that_do_not_come_are_not_waited_for(served, hurried, start):
     ids=["TLS", "version", "no host", "two lengths", "endless"],
 )
 def test_bytes_that_are_no_http_are_a_problem_too(served, bad):
-    """400 in the form of every other refusal."""
     with connected(served) as connection:
         connection.sendall(bad)
         status, _, problem = answer(connection)
@@ -213,7 +201,6 @@ def test_a_connection_serves_one_request_after_another(served, monkeypatch):
 
 
 def test_a_body_cut_off_by_a_lost_connection_leaves_nothing(campaign, served, person):
-    """Half an upload, then silence."""
     update = person.update()
     path = f"/v1/tasks/{campaign.task}/rounds/1/uploads/{person.who}"
     signed = Signer(person.who, person.keys.signing).headers("PUT", path, update, campaign.world.clock.now())

@@ -30,7 +30,6 @@ pytestmark = pytest.mark.second
 
 @pytest.fixture
 def sp_site(tmp_path):
-    """Services in the test's own folder."""
     with site(tmp_path) as found:
         yield found
 
@@ -41,7 +40,6 @@ def upload(people):
 
 
 def is_ready(sp_site: Site) -> bool:
-    """Whether store, disk and workers are well."""
     return sp_site.service().call("GET", "/readyz").status == 200
 
 
@@ -157,7 +155,6 @@ def test_sigterm_ends_sp_whatever_csp_does(sp_site, mode):
 
 
 def test_sigterm_ends_sp_while_a_claim_waits_for_csp(sp_site):
-    """The one who claims is cut off, and claims again."""
     sp_site.start()
     task, people = open_round(sp_site)
     upload(people)
@@ -174,7 +171,6 @@ def test_sigterm_ends_sp_while_a_claim_waits_for_csp(sp_site):
 
 
 def test_sigterm_while_a_payout_program_runs_leaves_the_payment_unknown(sp_site, tmp_path):
-    """Nobody hears how it ends."""
     pay = [
         sys.executable,
         "-c",
@@ -213,7 +209,6 @@ serve_csp(CspSettings(**own, kgc=peer, kgc_key=bytes(32)))
 
 
 def test_sigterm_ends_a_csp_that_computes(tmp_path):
-    """What it has not stored, SP asks for again."""
     write_private(tmp_path / "token", b"crowdfl_x")
     token = Tokens(tmp_path / "tokens.json").add("sp", "sp")
     with subprocesses.running([sys.executable, "-c", COMPUTING, str(tmp_path)], stderr=subprocess.PIPE) as process:

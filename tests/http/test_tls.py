@@ -18,7 +18,6 @@ def ca(tmp_path):
 
 
 def test_a_server_certificate_is_for_loopback_and_the_given_names(tmp_path, ca):
-    """And it is signed by the CA."""
     files = tls.make_server_certificate(tmp_path, ca, "sp", ["sp.example.org", "10.0.0.7"])
     certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -67,7 +66,6 @@ def test_files_that_do_not_serve_are_named(tmp_path, ca):
 
 
 def test_a_client_trusts_the_given_ca_alone(ca):
-    """Names are checked, and nothing older than TLS 1.2 is spoken."""
     context = tls.client_context(ca.certificate)
     assert len(context.get_ca_certs()) == 1
     assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
@@ -99,7 +97,6 @@ def test_certificates_expire(tmp_path):
     ],
 )
 def test_loopback_is_known(host, loopback):
-    """All interfaces are not loopback."""
     assert tls.is_loopback(host) is loopback
 
 

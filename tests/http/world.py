@@ -36,28 +36,19 @@ from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalHost
 from crowdfl.storage.blobs import MemoryBlobs
 from crowdfl.storage.sql import SqlStore
-from tests.hosts import INITIAL_MODEL, FileDisk, small_definition, test_tools
+from tests.hosts import INITIAL_MODEL, SMALL_TASK, FileDisk, small_definition, test_tools
 
-TASK: dict[str, Any] = {  # one round with rewards
-    "max_participants": 4,
-    "max_samples": 50,
-    "key_bits": 1536,
-    "rounds": 1,
-    "budget": "36.00",
-    "window": 100,
-}
+TASK: dict[str, Any] = SMALL_TASK | {"rounds": 1, "key_bits": 1088}  # with rewards; the key has room for forty people
 INITIAL = to_safetensors(ModelShape(("w", "b"), ((2, 3), (2,))), INITIAL_MODEL)
 DEPOSIT = 80_000_000
 IMPATIENT = Backoff(deadline=0.0)
 
 
 def task_definition(**changes: object) -> Definition:
-    """A small task, before its requester signs it."""
     return small_definition(TaskSettings.of(**(TASK | changes)), claim_window=1000.0)
 
 
 def definition_of(requester: SigningKey, **changes: object) -> Definition:
-    """The same as this requester posts it."""
     initial = hashlib.sha256(INITIAL).hexdigest()
     return replace(task_definition(**changes), requester=requester.public, initial=initial)
 
@@ -91,8 +82,6 @@ class _Parts(httpx.AsyncByteStream):
 
 @dataclass
 class Person:
-    """A participant, and SP as it calls it."""
-
     participant: Participant
     sp: SpClient
 
@@ -102,7 +91,6 @@ class Person:
 
     @property
     def side(self) -> ParticipantProtocol:
-        """Its half of the protocol."""
         return self.participant.side
 
     @property
@@ -110,7 +98,6 @@ class Person:
         return self.keys.who
 
     def update(self) -> bytes:
-        """An upload of random weights."""
         return self.side.encrypt_update(np.random.default_rng().normal(size=8), 10, 1)
 
 
@@ -144,7 +131,6 @@ class World(LocalHost):
         super().__init__(self.new_tools(), disk=disk, clock=clock, wire=lambda _: self._csp_for_sp())
 
     def restart(self) -> None:
-        """The roles and their apps."""
         super().restart()
         tokens, folder = {name: given for name, (given, _) in self.tokens.items()}, self.folder
         retention = KgcRetention(self.kgc.store, self.kgc.bundles, self.clock, sp_key=self.receipts.public)
@@ -165,7 +151,6 @@ class World(LocalHost):
         return KgcClient(self.peer("kgc", role))
 
     def new_requester(self) -> Requester:
-        """With its token and key."""
         kgc, blobs = KgcClient(self.service("kgc", self.owner("kgc"))), self.disk.blobs("requester")
         return Requester(blobs, self.clock, kgc, self.for_requester(), self.signing.public, self.tools)
 
@@ -175,7 +160,6 @@ class World(LocalHost):
         return Participant(task, blobs, kgc, sp, kgc_key, self.tools, least_participants=1)
 
     def token(self, service: str, role: str) -> Bearer:
-        """The token that a service gave a role."""
         return Bearer(self.tokens[service][1][role])
 
     def owner(self, service: str) -> Owner:
@@ -188,11 +172,9 @@ class World(LocalHost):
         return self.clients[-1]
 
     def service(self, name: str, credential: Credential | None = None, retries: Backoff = IMPATIENT) -> Service:
-        """A service called with a credential."""
         return Service(self.http(name), credential, retries, self.clock.now)
 
     def post(self, **changes: object) -> str:
-        """A task at KGC and SP, prepaid."""
         task = self.create(task_definition(**changes), INITIAL_MODEL)
         self.requester.fund(task, DEPOSIT, "first")
         SpClient(self.service("sp", self.token("sp", "bank"))).confirm_deposit(task, "first", DEPOSIT)
@@ -207,7 +189,6 @@ class World(LocalHost):
         return Person(participant, SpClient(self.service("sp", Signer(keys.who, keys.signing))))
 
     def open_round(self, people: int = 3, **changes: object) -> tuple[str, list[Person]]:
-        """A task whose first round takes uploads."""
         task = self.post(**changes)
         joined = [self.add_person(task) for _ in range(people)]
         self.run()
@@ -222,7 +203,6 @@ class World(LocalHost):
         return CspClient(self.peer("csp", "sp"))
 
     def peer(self, name: str, role: str) -> Service:
-        """A server as another one calls it."""
         return self.service(name, self.token(name, role))
 
     def _some_tokens(self, name: str) -> tuple[Tokens, dict[str, str]]:
@@ -231,27 +211,14 @@ class World(LocalHost):
         return tokens, {role: tokens.add(f"the {role}", role) for role in ROLES}
 
 
-SHORT: dict[str, Any] = {  # as small as a task with rewards can be
-    "key_bits": 960,
-    "mask_bits": 20,
-    "decimals": 3,
-    "clip": 2.0,
-    "max_samples": 10,
-    "max_participants": 5,
-}
-
-
 class ObservedDisk(ServersDisk):
     """Whose stores tell the log what becomes durable."""
 
     def open_store(self, role: str, url: str) -> SqlStore:
-        """As `open_sp` and the others do it."""
         return SqlStore(url, logs.events(role))
 
 
 class ObservedWorld(World):
-    """As the services are run."""
-
     new_disk = ObservedDisk
     new_tools = staticmethod(lambda: replace(test_tools(), observer=TracedRounds()))
 
@@ -264,7 +231,7 @@ class ObservedWorld(World):
 
     def whole_campaign(self) -> tuple[str, list[Person], list[bytes]]:
         """From the first deposit to the settlement: the task, its people, their uploads."""
-        task, people = self.open_round(**SHORT)
+        task, people = self.open_round()
         uploads = [person.update() for person in people]
         for person, upload in zip(people, uploads, strict=True):
             person.sp.upload(task, 1, upload)

@@ -42,7 +42,6 @@ def test_training_shows_a_curve_and_held_out_scores():
 
 
 def test_json_says_the_same_and_repeats():
-    """Seven points on the curve; another seed gives another."""
     first, again, other = (json.loads(typed(*QUICK, "--json", "--set", f"seed={seed}")) for seed in (0, 0, 1))
     assert first == again != other
     assert [epoch["epoch"] for epoch in first["epochs"]] == list(range(7))
@@ -53,7 +52,6 @@ def test_json_says_the_same_and_repeats():
 
 
 def test_a_trial_shows_its_update_norms_and_suggests_a_bound():
-    """Twice the largest; the same in words and as JSON."""
     result, shown = json.loads(typed(*QUICK, "--json")), typed(*QUICK)
     norms = [epoch["norm"] for epoch in result["epochs"]]
     assert result["update_norm"] == {"last": norms[-1], "largest": max(norms)}
@@ -72,7 +70,6 @@ def test_the_suggested_bound_is_twice_the_norm_rounded_up(largest, bound):
 
 @pytest.mark.parametrize(("ending", "read"), [("npz", from_npz), ("safetensors", from_safetensors)])
 def test_the_model_can_be_saved(tmp_path, ending, read):
-    """What is read back scores as what was shown."""
     result = json.loads(typed(*QUICK, "--json", "--save", tmp_path / f"model.{ending}"))
     recipe = Recipe.of({"labels": list(PACES), "channels": 3, "learner": "softmax"})
     learner, held_out = recipe.make_learner(), recipe.load("synthetic:1").held_out
@@ -100,7 +97,6 @@ def test_a_picture_without_matplotlib_is_answered_with_its_remedy(tmp_path, monk
 
 
 def test_a_task_file_says_what_to_train(tmp_path):
-    """Its labels and windows; what is typed besides goes before it."""
     task = tmp_path / "task.toml"
     section = {
         "learner": '"softmax"',
@@ -118,7 +114,6 @@ def test_a_task_file_says_what_to_train(tmp_path):
 
 @needs_torch
 def test_a_network_of_any_layers(tmp_path):
-    """Written as in a task file."""
     layers = 'layers=["conv 4 9", "relu", "pool 8", "linear 3"]'
     command = ("train", "--data", "synthetic:1", "--set", layers, "--set", "features=flat", "--epochs", 3, "--json")
     assert json.loads(typed(*command))["parameters"] == (4 * 3 * 9 + 4) + (4 * 11 * 3 + 3)
@@ -126,7 +121,6 @@ def test_a_network_of_any_layers(tmp_path):
 
 @needs_torch
 def test_an_own_module_is_run_if_it_is_named():
-    """With its dropout and running means."""
     result = json.loads(
         typed(
             "train", "--data", "synthetic:1", "--module", "tests.learning.own_networks:Normed", "--epochs", 3, "--json"
@@ -138,7 +132,6 @@ def test_an_own_module_is_run_if_it_is_named():
 
 @needs_torch
 def test_a_wisdm_user_with_what_must_be_said():
-    """The report carries the data's notes."""
     data = f"npz:{shared_file('wisdm_v1.1_crowdfl_2520x90x3.npz')}#3"
     result = json.loads(typed("train", "--data", data, "--model", "conv", "--epochs", 6, "--set", "batch=8", "--json"))
     assert result["held_out"]["accuracy"] > 0.5
@@ -177,7 +170,6 @@ def test_a_trainer_for_another_model_is_refused_by_array():
 
 
 def test_a_data_set_is_shown():
-    """One made-up person of ten."""
     assert "middling" in typed("data", "show", "synthetic:3")
     found = json.loads(typed("data", "show", "synthetic:3", "--json"))
     assert len(found["people"]) == 10
@@ -187,7 +179,6 @@ def test_a_data_set_is_shown():
 
 
 def test_what_a_task_must_say_about_a_data_set_is_shown(monkeypatch):
-    """And no label is cut, however narrow the terminal is."""
     monkeypatch.setenv("COLUMNS", "40")
     told = typed("data", "show", "synthetic:3")
     assert 'window = 100, channels = 3, labels = ["slow", "middling", "fast"]' in told
@@ -195,7 +186,6 @@ def test_what_a_task_must_say_about_a_data_set_is_shown(monkeypatch):
 
 
 def test_a_whole_file_is_shown(tmp_path):
-    """Everyone in it, if nobody is named."""
     marks = {"train": np.array([True, False]), "label_names": np.array(["a"])}
     np.savez(tmp_path / "w.npz", windows=np.zeros((2, 3, 1)), label=np.zeros(2), user=np.array([4, 5]), **marks)
     found = json.loads(typed("data", "show", f"npz:{tmp_path / 'w.npz'}", "--json"))
@@ -206,7 +196,6 @@ def test_a_whole_file_is_shown(tmp_path):
 
 
 def test_a_sparkline_runs_from_low_to_high():
-    """And is flat where nothing changes."""
     assert sparkline([0, 1, 2, 7]) == "▁▂▃█"
     assert sparkline([3.0, 3.0]) == "▁▁"
     assert sparkline([0.0, 7.0, float("inf"), float("nan")]) == "▁█??", "training that has diverged is shown, too"

@@ -27,7 +27,6 @@ def write(path: Path, header: str, rows: list[str]) -> Path:
 
 
 def times_in(unit: float, offset: float = 0.0) -> list[str]:
-    """A hundred samples, 20 ms apart."""
     return [f"{(offset + 0.02 * i) / unit:.0f}" if unit < 1 else f"{offset + 0.02 * i:.3f}" for i in range(100)]
 
 
@@ -91,7 +90,6 @@ def test_faulty_rows_are_left_out_and_counted(tmp_path):
 
 
 def samples(seconds: float, start: float = 0.0) -> list[str]:
-    """At 50 Hz, upright."""
     return [f"{start + 0.02 * i:.2f},0,1,0" for i in range(round(50 * seconds))]
 
 
@@ -111,7 +109,6 @@ def test_a_folder_is_one_person(tmp_path):
 
 
 def test_a_label_column_parts_a_file(tmp_path):
-    """No window holds two activities."""
     rows = [f"{row},{'run' if i < 250 else 'rest'}" for i, row in enumerate(samples(10))]
     write(tmp_path / "day.csv", "time,x,y,z,label", rows)
     split = CsvFolder(tmp_path, Cut(length=50, step=50, held_out=0.4)).load_person(0)
@@ -232,7 +229,6 @@ CUT = Cut(length=50, step=50, held_out=0.5)
 
 @pytest.fixture
 def crowd(tmp_path):
-    """Two people, each with two activities."""
     for person in ("alice", "bob"):
         for label in ("walking", "sitting_2"):
             write(tmp_path / "crowd" / person / f"{label}.csv", "time,x,y,z", samples(10))
@@ -287,7 +283,6 @@ def test_inner_folders_are_labels_if_one_says_so(crowd):
 
 
 def test_everyone_in_a_folder_of_people_is_shown(crowd):
-    """With what to write if the folders are not people."""
     shown = call("data", "show", f"csv:{crowd}", "--json")
     found = json.loads(shown.out)
     assert found["people"] == ["alice", "bob"]

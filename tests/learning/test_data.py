@@ -52,7 +52,6 @@ def test_each_recording_is_cut_by_itself():
 
 
 def test_windows_overlap_by_length_minus_step():
-    """And a rest shorter than a window is left out."""
     windows = windows_of(numbered(11).signal, length=4, step=3)
     assert windows[..., 0].tolist() == [[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8, 9]]
     assert windows.shape == (3, 4, 2)
@@ -176,7 +175,6 @@ def test_a_slow_swing_survives_a_lower_rate_and_a_fast_one_does_not_fold_in():
 
 
 def test_far_too_few_samples_are_refused():
-    """One a second is no basis for a thousand."""
     with pytest.raises(DataMalformed, match="too few"):
         resampled(np.arange(50.0), np.zeros((50, 3)), 1000.0)
 
@@ -187,7 +185,6 @@ def test_a_recording_with_times_needs_a_rate():
 
 
 def person(name: str, value: float, count: int = 4) -> Person:
-    """Windows that all hold one number."""
     return Person(name, np.full((count, 5, 2), value, dtype=np.float32), np.arange(count) % 2, NAMES)
 
 
@@ -209,7 +206,6 @@ def test_standardising_looks_at_the_training_windows_alone():
 
 
 def test_a_channel_that_never_moves_stays_finite():
-    """Nor is nothing divided by nothing."""
     assert not standardised(split_of(3)).train.windows.any()
     with pytest.raises(DataMalformed, match="no training windows"):
         standardised(Split(person("p", 1, 0), person("p", 1)))

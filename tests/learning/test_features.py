@@ -30,14 +30,12 @@ def test_spectral_inputs_are_the_sums_written_out():
     ("length", "channels", "width"), [(90, 3, 96), (100, 6, 192), (20, 1, 12), (1, 2, 4), (2, 1, 3)]
 )
 def test_spectral_inputs_are_at_most_thirty_frequencies_of_each_channel(length, channels, width):
-    """As many as the window has; stillness is finite."""
     assert features_per_window("spectral", length, channels) == width
     assert np.isfinite(features("spectral", np.zeros((1, length, channels), dtype=np.float32))).all()
 
 
 @pytest.mark.parametrize("name", sorted(FEATURES))
 def test_no_windows_are_no_rows(name):
-    """As of short recordings, of which nothing is held out."""
     found = features(name, np.zeros((0, 10, 2), dtype=np.float32))
     assert len(found) == 0
     assert found.shape[1:] == features(name, np.zeros((1, 10, 2), np.float32)).shape[1:]
@@ -78,7 +76,6 @@ def swing(hertz: float, strength: float = 1.0) -> np.ndarray:
 
 @pytest.mark.parametrize("name", sorted(FEATURES))
 def test_each_window_gives_one_row_that_depends_on_it_alone(name):
-    """Nothing is learnt from the other windows."""
     windows = np.random.default_rng(3).normal(size=(5, 100, 6)).astype(np.float32)
     together = features(name, windows)
     alone = np.concatenate([features(name, window[None]) for window in windows])
@@ -89,7 +86,6 @@ def test_each_window_gives_one_row_that_depends_on_it_alone(name):
 
 
 def test_flat_keeps_every_sample():
-    """In the order of time, then channel."""
     assert features("flat", np.arange(6, dtype=np.float32).reshape(1, 3, 2)).tolist() == [[0, 1, 2, 3, 4, 5]]
 
 

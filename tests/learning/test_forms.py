@@ -22,7 +22,6 @@ FORMS = {
 
 @pytest.mark.parametrize("model", FORMS.values(), ids=FORMS)
 def test_a_model_comes_back_as_it_was(model):
-    """The same container, names, types and numbers."""
     form = ModelForm.of(model)
     again = form.model(form.arrays(model))
     assert type(again) is type(model)
@@ -37,7 +36,6 @@ def test_a_model_comes_back_as_it_was(model):
 
 @pytest.mark.parametrize("model", FORMS.values(), ids=FORMS)
 def test_what_is_copied_shares_no_memory(model):
-    """Neither the arrays taken out, nor the models built."""
     form = ModelForm.of(model)
     taken, built, other = form.arrays(model), form.model(form.arrays(model)), form.model(form.arrays(model))
     parts = [list(m.values()) if isinstance(m, dict) else list(m) for m in (model, built, other)] + [taken]
@@ -90,7 +88,6 @@ def test_integers_outside_a_dictionary_are_not_cut_off_in_silence():
 
 
 def test_counts_in_a_dictionary_are_not_averaged():
-    """Everyone keeps an own one, or the first."""
     form = ModelForm.of({"w": np.zeros(2), "steps": np.array(3), "on": True})
     assert (form.shape.names, form.kept) == (("w",), ("steps", "on"))
     own = form.counts({"w": np.ones(2), "steps": np.array(9), "on": False})
@@ -99,7 +96,6 @@ def test_counts_in_a_dictionary_are_not_averaged():
 
 
 def test_a_model_of_another_form_is_named():
-    """Missing, too many, another shape, another container, not finite."""
     form = ModelForm.of({"w": np.zeros(2), "b": np.zeros(1)})
     assert [array.tolist() for array in form.arrays({"b": [3], "w": [1, 2]})] == [[1.0, 2.0], [3.0]]
     for model, named in [
@@ -137,7 +133,6 @@ class TestTensors:
         return torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
 
     def test_a_state_dict_comes_back_and_loads(self, torch, network):
-        """Of the same types, with its versions, and without a gradient."""
         state = network.state_dict()
         form = ModelForm.of(state)
         assert form.kept == ("1.num_batches_tracked",)
@@ -149,7 +144,6 @@ class TestTensors:
         assert torch.equal(network[0].bias, built["0.bias"])
 
     def test_parameters_that_require_grad_are_taken_and_come_back_so(self, torch, network):
-        """As `list(model.parameters())`."""
         parameters = list(network.parameters())
         form = ModelForm.of(parameters)
         built = form.model(form.arrays(parameters))
@@ -159,7 +153,6 @@ class TestTensors:
         assert leaf.grad.tolist() == [2.0, 2.0]
 
     def test_small_floats_views_and_results_of_a_graph_are_taken(self, torch):
-        """bfloat16, half, transposed, not a leaf."""
         base = torch.arange(6.0, requires_grad=True).reshape(2, 3)
         for tensor in (base.bfloat16(), base.half(), base.t(), base[:, ::2], base * 2, base.double()):
             (array,) = named_arrays([tensor]).values()
@@ -167,7 +160,6 @@ class TestTensors:
             assert ModelForm.of([tensor]).model([array])[0].dtype == tensor.dtype
 
     def test_tensors_that_cannot_be_taken_are_named(self, torch):
-        """Sparse, complex, without numbers; a module in place of its weights."""
         for tensor, named in [
             (torch.eye(2).to_sparse(), "sparse"),
             (torch.ones(2, dtype=torch.complex64), "complex64"),

@@ -131,7 +131,6 @@ def test_what_is_no_function_is_refused_at_once(train, evaluate, named):
 
 
 def test_what_a_function_raises_is_carried_with_a_note():
-    """But for a word that there is no data."""
 
     def fail(error):
         def train(_model):
@@ -152,7 +151,6 @@ def test_what_a_function_raises_is_carried_with_a_note():
 
 
 def test_metrics_are_numbers_by_name():
-    """A single number is the score; a string is none."""
     assert metrics_of(None) == {}
     assert metrics_of(np.float32(0.5)) == {"score": 0.5}
     assert metrics_of({"loss": np.array(2), "right": True}) == {"loss": 2.0, "right": 1.0}

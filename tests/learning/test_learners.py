@@ -85,7 +85,6 @@ def test_the_same_seed_gives_the_same_weights(make, clouds):
 
 @every_learner
 def test_what_does_not_fit_is_refused_and_changes_nothing(make, clouds):
-    """Weights of another model, features of another width, a label short."""
     learner = make()
     before, wrong = learner.weights(), learner.weights()
     wrong[1] = np.zeros(99)
@@ -118,7 +117,6 @@ def test_metrics_are_those_worked_out_by_hand():
 
 
 def test_every_epoch_sees_each_sample_once_in_a_new_order():
-    """The last batch is shorter."""
     made = list(batches(10, Training(epochs=3, batch=4)))
     epochs = [np.concatenate(made[start : start + 3]).tolist() for start in (0, 3, 6)]
     assert [len(batch) for batch in made] == [4, 4, 2] * 3
@@ -127,7 +125,6 @@ def test_every_epoch_sees_each_sample_once_in_a_new_order():
 
 
 def test_rounds_and_people_shuffle_differently_and_repeatably():
-    """Anyone can derive the seed again; no two share one."""
     seeds = {TRAINING.at(number, who).seed for number in (1, 2) for who in ("anna", "bert")}
     assert len(seeds) == 4
     assert TRAINING.at(1, "anna") == TRAINING.at(1, "anna")
@@ -141,7 +138,6 @@ def test_training_that_makes_no_sense_is_refused(wrong):
 
 @needs_torch
 def test_any_stack_of_layers_can_be_written():
-    """Shapes follow from layer to layer; activations have no arrays."""
     shape = TorchLearner(4, ["linear 6", "tanh", "linear 5", "relu", "linear 2"]).shape
     assert shape.names == ("0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias")
     assert shape.shapes == ((6, 4), (6,), (5, 6), (5,), (2, 5), (2,))
@@ -230,7 +226,6 @@ def test_a_module_answers_the_same_twice(name):
 
 @needs_torch
 def test_the_initial_weights_follow_from_the_seed_alone():
-    """And torch's own generator is left as it was."""
     import torch
 
     torch.manual_seed(3)
@@ -271,7 +266,6 @@ LABELS = GENERATOR.integers(0, 3, 40)
 
 
 def started_softmax() -> SoftmaxLearner:
-    """Somewhere, not at zero."""
     learner = SoftmaxLearner(4, 3)
     learner.load([np.linspace(-1, 1, 12).reshape(4, 3), [0.1, -0.2, 0.3]])
     return learner
@@ -304,7 +298,6 @@ def test_the_second_step_of_softmax_follows_the_gradient_of_the_whole_loss():
 
 
 def test_a_strong_pull_keeps_softmax_near_its_start():
-    """The more, the nearer."""
     ends = []
     for proximal in (0.0, 1.0, 5.0):
         learner = started_softmax()

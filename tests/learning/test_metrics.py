@@ -19,12 +19,10 @@ def test_a_worked_example():
 
 
 def test_the_table_has_the_truth_in_rows():
-    """One window of class 2 taken for class 0."""
     assert confusion(np.array([2, 1]), np.array([0, 1]), 3).tolist() == [[0, 0, 0], [0, 1, 0], [1, 0, 0]]
 
 
 def test_a_class_that_is_never_predicted_scores_nothing():
-    """Without a warning or a NaN."""
     each = class_scores(np.array([0, 1]), np.array([0, 0]), 2)
     wanted = {"windows": [1, 1], "precision": [0.5, 0], "recall": [1, 0], "f1": [pytest.approx(2 / 3), 0]}
     assert {name: column.tolist() for name, column in each.items()} == wanted
@@ -38,7 +36,6 @@ def test_a_class_that_does_not_occur_does_not_count():
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60))
 def test_scores_are_those_of_counting(pairs):
-    """Each mean repeated with loops and no table."""
     labels, predicted = (np.array(column) for column in zip(*pairs, strict=True))
     expected = []
     for c in sorted(set(labels) | set(predicted)):

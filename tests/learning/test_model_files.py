@@ -24,12 +24,10 @@ both = pytest.mark.parametrize(
 
 
 def same(left, right) -> bool:
-    """Equal in every bit."""
     return [a.tobytes() for a in left] == [b.tobytes() for b in right] and len(left) == len(right)
 
 
 def test_a_row_holds_all_arrays_in_order():
-    """And is taken apart the same way."""
     row = SHAPE.flat(WEIGHTS)
     assert row.shape == (SHAPE.parameters,) == (10,)
     assert same(SHAPE.arrays(row), WEIGHTS)
@@ -101,7 +99,6 @@ def test_numpy_reads_what_is_written():
 
 
 def test_what_numpy_writes_is_read():
-    """Compressed, in Fortran's order, as float32."""
     stream = io.BytesIO()
     matrix = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(3, 2))
     np.savez_compressed(stream, m=matrix)

@@ -21,13 +21,11 @@ GOOD = {
 
 @pytest.fixture
 def path(tmp_path):
-    """Two people, three windows each."""
     np.savez(tmp_path / "windows.npz", **GOOD)
     return tmp_path / "windows.npz"
 
 
 def test_everyone_has_their_own_windows(path):
-    """In the order of the users' numbers, with the marks obeyed."""
     source = WindowFile(path)
     assert source.people == ("2", "7")
     assert source.label_names == ("still", "moving")

@@ -16,7 +16,6 @@ OWN = {"labels": ["slow", "middling", "fast"], "channels": 3, "learner": "own", 
 
 
 def made(name: str, **change):
-    """By its name, as a participant names it."""
     return Recipe.of(OWN | change).make_learner(learner=f"{PLACE}:{name}")
 
 
@@ -36,7 +35,6 @@ def test_four_methods_are_enough():
 
 
 def pairs(recipe, split):
-    """Inputs and targets of both sides."""
     inputs, held_out = recipe.both_inputs(split)
     return (inputs, recipe.targets_of(split.train)), (held_out, recipe.targets_of(split.held_out))
 
@@ -53,7 +51,6 @@ def test_data_that_a_learner_changes_in_place_is_its_own_copy():
 
 
 def test_a_constructor_is_given_what_it_names():
-    """And a shape of its own keeps its names."""
     learner = made("Full", epochs=7)
     assert learner.shape.names == ("means",)
     assert learner._learner.asked == (27, 3, 9, 7)
@@ -101,7 +98,6 @@ def test_a_learner_that_does_not_tell_of_epochs_is_scored_at_its_end():
     ],
 )
 def test_what_cannot_be_a_learner_is_refused_when_it_is_made(name, said):
-    """Before anyone joins, with the method that is wrong."""
     with pytest.raises(OwnCodeError, match=said):
         made(name)
 
@@ -116,7 +112,6 @@ def test_what_cannot_be_a_learner_is_refused_when_it_is_made(name, said):
     ],
 )
 def test_what_goes_wrong_later_names_the_call(name, said):
-    """And the line of the user's code."""
     recipe = Recipe.of(OWN)
     learner, split = made(name), recipe.load("synthetic:1")
     with pytest.raises(OwnCodeError, match=said):

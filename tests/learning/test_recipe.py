@@ -32,7 +32,6 @@ def test_what_is_left_out_is_the_watchs():
 
 
 def test_what_is_said_is_taken():
-    """Windows of 90 at 20 Hz, and how to train."""
     said = {"window": 90, "step": 45, "gap": 10, "hertz": 20, "held_out": 0.4, "epochs": 3, "batch": 50, "rate": 0.001}
     recipe = Recipe.of({**MADE_UP, **said, "seed": 8, "features": "flat"})
     assert recipe.cut == Cut(90, 45, 0.4, 10, 20.0)
@@ -103,7 +102,6 @@ def test_a_learner_that_cannot_be_made_is_refused(change, said):
     ids=["hidden", "layers", "conv", "own convolutions", "module", "softmax"],
 )
 def test_every_kind_of_learner_learns_from_a_made_up_person(change):
-    """Three paces are told apart."""
     recipe = Recipe.of({**MADE_UP, "epochs": 5, "rate": 0.02, "batch": 8, **change})
     split = recipe.load("synthetic:1")
     learner = recipe.make_learner("tests.learning.own_networks:Normed" if change.get("learner") == "module" else None)
@@ -120,7 +118,6 @@ def test_labels_are_the_tasks_and_windows_too():
 
 
 def test_standardising_is_by_the_persons_own_training_windows():
-    """Mean 0 there, and near it on the held-out side."""
     split = Recipe.of(MADE_UP | {"standardise": True}).load("synthetic:1")
     assert np.abs(split.train.windows.mean(axis=(0, 1))).max() < 1e-3
     assert 1e-4 < np.abs(split.held_out.windows.mean(axis=(0, 1))).max() < 0.5
@@ -141,7 +138,6 @@ def test_data_that_does_not_fit_the_task_is_refused(change, said):
 
 @needs_torch
 def test_the_papers_network_on_a_wisdm_user():
-    """270-1000-6 on windows cut by others: nothing is cut again."""
     section = {"labels": ["Jogging", "Walking"], "features": "flat", "hidden": [1000], "window": 90, "channels": 3}
     recipe = Recipe.of(section)
     split = recipe.load(f"npz:{shared_file('wisdm_v1.1_crowdfl_2520x90x3.npz')}#2")  # user 2 does nothing else
@@ -166,14 +162,12 @@ SECTIONS = re.findall(r"```toml\n(\[training\].*?)```", PAGE, re.DOTALL)
 
 
 def test_the_sections_of_the_page_are_tasks():
-    """Each is read; what it names is a setting."""
     recipes = [Recipe.of(tomllib.loads(section)["training"]) for section in SECTIONS]
     assert [recipe.target for recipe in recipes] == ["label", "value"]
 
 
 @pytest.mark.second
 def test_the_values_of_the_page_are_learned(tmp_path):
-    """From a CSV folder, by the page's own section."""
     pytest.importorskip("torch")
     (tmp_path / "task.toml").write_text(SECTIONS[1])
     (tmp_path / "walks").mkdir()
@@ -184,7 +178,6 @@ def test_the_values_of_the_page_are_learned(tmp_path):
 
 @pytest.mark.parametrize("features", ["motion", "spectral", "flat", "windows"])
 def test_the_table_of_shapes_is_right(features):
-    """As the page writes them, for 100 samples of 6 channels."""
     (row,) = (line for line in PAGE.splitlines() if line.startswith(f'| `"{features}"` |') and "(n," in line)
     sizes = {"window": 100, "channels": 6}
     said = re.search(r"\(n, ([^)]*)\) \|$", row)

@@ -34,7 +34,6 @@ def trained(example, seed: int, only: int | None = None):
 
 
 def test_it_learns_and_repeats(example):
-    """The same seed gives the same bytes, another seed others."""
     results = [trained(example, seed) for seed in (1, 1, 2)]
     weights = [learner.shape.flat(learner.weights()).tobytes() for learner, _, _ in results]
     assert weights[0] == weights[1] != weights[2]
@@ -59,7 +58,6 @@ def test_weights_move_over_and_others_are_refused(example):
 
 
 def test_the_example_runs(example, capsys):
-    """Three rounds, each better than a guess."""
     example.main()
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["round 1", "round 2", "round 3"]

@@ -25,7 +25,6 @@ from tests.learning.shared import shared_file
         ("walks/monday.CSV", Spec("csv", Path("walks/monday.CSV"), None)),
         ("npz:a/b.npz#7", Spec("npz", Path("a/b.npz"), "7")),
         ("npz:C:/x#y.npz#7", Spec("npz", Path("C:/x#y.npz"), "7")),
-        ("wisdm-raw:raw.txt", Spec("wisdm-raw", Path("raw.txt"), None)),
     ],
 )
 def test_a_text_is_taken_apart(text, spec):
@@ -67,14 +66,12 @@ def test_a_person_who_is_not_there_is_answered_with_those_who_are(tmp_path, pers
 
 
 def test_the_cut_reaches_the_source():
-    """Other windows of the same made-up person."""
     split = load_split("synthetic:12", Cut(length=30, step=30, held_out=0.5, hertz=20.0))
     assert split.train.name == "synthetic-13"
     assert split.train.windows.shape == (39, 30, 3)  # 400 samples of each pace to train
 
 
 def test_made_up_people_differ_and_repeat():
-    """By seed and by number."""
     source = Synthetic(count=2, seed=1)
     first, again, other = source.load_person(0), Synthetic(count=2, seed=1).load_person(0), source.load_person(1)
     assert first.train.windows.tobytes() == again.train.windows.tobytes() != other.train.windows.tobytes()
@@ -83,7 +80,6 @@ def test_made_up_people_differ_and_repeat():
 
 
 def test_real_sets_by_text():
-    """User 7 of WISDM, subject 1 of MotionSense."""
     wisdm = shared_file("wisdm_v1.1_crowdfl_2520x90x3.npz")
     assert load_split(f"npz:{wisdm}#7").train.windows.shape == (49, 90, 3)
     spec = parse_spec(f"motionsense:{shared_file('motionsense_24subj_acc50hz.npz')}#1")
@@ -130,7 +126,6 @@ def test_no_held_out_sample_was_trained_on(watched):
 
 
 def test_only_the_persons_own_recordings_are_decompressed(monkeypatch):
-    """Three arrays, all of person 5."""
     read = []
     getitem = np.lib.npyio.NpzFile.__getitem__
     monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda self, key: read.append(key) or getitem(self, key))
@@ -156,7 +151,6 @@ def test_an_altered_or_missing_file_is_refused(tmp_path):
 
 
 def test_the_notice_names_the_file_that_is_there():
-    """Its hash, and the licence that must travel with it."""
     notice = watch.FILE.with_suffix(".NOTICE").read_text(encoding="utf-8")
     assert watch.SHA256 in notice
     assert "Redistribution and use in source and binary forms" in notice

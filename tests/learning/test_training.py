@@ -32,7 +32,6 @@ def made_up(index: int, labels: tuple[int, ...] = (0, 1, 2), samples: int = 400)
 
 
 def softmax() -> Learner:
-    """As wide as two channels need."""
     return SoftmaxLearner(features_per_window("motion", 100, 2), len(NAMES))
 
 

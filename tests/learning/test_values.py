@@ -42,7 +42,6 @@ def test_scores_of_several_values_weigh_them_alike():
     ("found", "said"), [(np.zeros((0, 1)), "nothing to evaluate"), ([[np.inf]], "training diverged; lower `rate`")]
 )
 def test_what_cannot_be_scored_is_refused(found, said):
-    """Before a NaN reaches a file."""
     with pytest.raises(DataMalformed, match=said):
         value_score(np.array(found), np.ones((len(found), 1), dtype=np.float32))
 
@@ -118,7 +117,6 @@ def test_values_are_not_learned_as_a_label(tmp_path):
 
 
 def test_data_without_the_tasks_values_is_refused(tmp_path):
-    """None at all, or others; a single one needs no name."""
     with pytest.raises(DataMalformed, match=r"learns values \(pace\), and this data has none"):
         Recipe.of(VALUES | {"channels": 6}).load("watch:1")
     with pytest.raises(DataMalformed, match="the task's value 'height' is not among the data's: pace"):
@@ -184,7 +182,6 @@ torch_tests = pytest.mark.second
 @torch_tests
 @pytest.mark.parametrize("loss", [None, "squared", "absolute", "huber"])
 def test_a_campaign_in_the_clear_learns_a_value(loss):
-    """Three people's paces, to a tenth of their spread."""
     pytest.importorskip("torch")
     recipe = Recipe.of(VALUES | ({"loss": loss} if loss else {}))
     people = [recipe.load(f"synthetic:{person}") for person in (1, 2, 3)]
@@ -226,7 +223,6 @@ def test_a_loss_that_cannot_be_used_is_refused(name, said):
 
 @torch_tests
 def test_a_loss_that_fails_in_training_is_named():
-    """Not a bare error of torch's or Python's."""
     pytest.importorskip("torch")
     place = "tests.learning.own_losses:late"
     trainer = LocalTrainer("synthetic:1", VALUES | {"loss": place}, loss=place)
@@ -275,7 +271,6 @@ def test_train_evaluate_and_predict_show_values(tmp_path):
 
 @torch_tests
 def test_a_participant_tells_the_errors_of_its_values():
-    """In the event after each round."""
     pytest.importorskip("torch")
     trainer = LocalTrainer("synthetic:1", VALUES)
     weights, used = trainer.train(trainer.learner.weights(), {}, 1)

@@ -75,7 +75,6 @@ def test_the_wheel_holds_every_file_of_the_package(wheel):
 
 
 def test_wheel_and_sdist_have_the_one_version(wheel, sdist):
-    """That of crowdfl/version.py."""
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         assert f"\nVersion: {__version__}\n" in archive.read(metadata).decode()
@@ -83,7 +82,6 @@ def test_wheel_and_sdist_have_the_one_version(wheel, sdist):
 
 
 def test_the_sdist_builds_the_same_wheel(wheel, sdist, tmp_path):
-    """And holds tests and documents, and nothing that only lies about."""
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     (source,) = tmp_path.iterdir()
@@ -129,7 +127,6 @@ def test_the_wheel_works_in_an_empty_environment(installed, tmp_path):
 
 
 def test_the_laboratory_is_not_in_the_wheel_and_its_commands_say_where_it_is(wheel, installed, tmp_path):
-    """The tree of commands works without it."""
     with zipfile.ZipFile(wheel) as archive:
         assert [name for name in archive.namelist() if "crowdfl_lab" in name or name.startswith("lab")] == []
     shown = said([installed / "crowdfl", "--help"], tmp_path)

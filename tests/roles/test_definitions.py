@@ -42,7 +42,7 @@ def test_a_signed_definition_is_read_as_it_was_written(settings):
 def test_every_setting_makes_another_task():
     """Also one that says what would have been the default."""
     adam = {"profile": "shares", "server_step": "fedadam"}
-    changes = [{"pay": "gate"}, {"check": "none"}, {"max_norm": 3.0}, {"clip": 16}, {"server_rate": 0.5}]
+    changes = [{"pay": "equal"}, {"check": "none"}, {"max_norm": 3.0}, {"clip": 16}, {"server_rate": 0.5}]
     ids = {Definition.open(definition(**adam, **change).sign(KEY)).task for change in ({}, *changes)}
     assert len(ids) == 1 + len(changes)
 

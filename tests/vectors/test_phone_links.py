@@ -18,14 +18,12 @@ each_damage = pytest.mark.parametrize("case", VECTORS["bad"], ids=lambda case: c
 
 
 def contents(case: dict) -> ParticipantSettings:
-    """As an invitation file holds it."""
     names = ("task", "invitation", "kgc", "sp", "kgc_key", "sp_key")
     return ParticipantSettings(**{name: case[name] for name in names}, ca=None, insecure_test_key=False)
 
 
 @each_link
 def test_a_link_is_written_as_the_vectors_spell_it(case):
-    """From what the file of the same invitation holds."""
     assert invitation_link(case["page"], contents(case)) == case["link"]
 
 
@@ -43,20 +41,17 @@ def test_a_link_brings_the_invitation_back_to_the_letter(case):
 
 @each_damage
 def test_a_damaged_link_is_refused_by_name(case):
-    """Before anything of it is used."""
     with pytest.raises(errors.CrowdFLError) as refusal:
         read_link(f"https://sp.example/join/#{case['fragment']}")
     assert type(refusal.value).__name__ == case["error"]
 
 
 def test_no_two_cases_are_the_same():
-    """Each damage is another one."""
     fragments = [case["fragment"] for case in VECTORS["bad"]]
     assert len(set(fragments)) == len(fragments)
 
 
 def test_a_link_does_not_show_what_it_holds():
-    """It is as secret as the invitation."""
     case = VECTORS["good"][0]
     found = read_link(case["link"])
     assert "signature" not in repr(found)

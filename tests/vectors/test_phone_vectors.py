@@ -143,7 +143,6 @@ def test_models_that_are_refused(case):
 
 
 def test_the_phone_has_its_errors_below_the_same_kinds():
-    """And those that pass by themselves say so too."""
     text = (Path(web_file).parent / "phone" / "protocol" / "errors.js").read_text(encoding="utf-8")
     found = {name: (parent, "true" in body) for name, parent, body in CLASS.findall(text)}
     del found["UnsupportedTask"], found["Forgotten"], found["CrowdFLError"]  # the phone's own, and the root

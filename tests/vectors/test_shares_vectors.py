@@ -22,7 +22,6 @@ def each(group: str, *fields: str):
 
 
 def ints(texts: list[str]) -> list[int]:
-    """Decimal strings."""
     return [int(text) for text in texts]
 
 
@@ -39,7 +38,6 @@ def test_expansions(case):
 
 @each("rings", "bits")
 def test_rings(case):
-    """Signed values, elements and bytes, in both directions."""
     ring, data, values = Ring(case["bits"]), bytes.fromhex(case["bytes"]), ints(case["values"])
     assert ring.decode(data).tolist() == ints(case["elements"])
     assert ring.signed(ring.decode(data)).tolist() == values
@@ -85,7 +83,6 @@ def test_comparisons(case):
 
 @each("bad", "step", "bits")
 def test_bad_steps(case):
-    """The step named fails with the error named."""
     steps = {
         "ring": lambda bits, _: Ring(bits),
         "decode": lambda bits, data: Ring(bits).decode(data),

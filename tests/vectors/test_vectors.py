@@ -30,17 +30,14 @@ PCTD, PACKING, FORM, PERMUTATION, ENROLMENT = (
 
 
 def number(text: str) -> mpz:
-    """A hexadecimal number."""
     return mpz(text, 16)
 
 
 def public_of(case: dict) -> PublicKey:
-    """The public key of a case."""
     return PublicKey(number(case["n"]), number(case["h_s"]), insecure_test_key=case["bits"] < 2048)
 
 
 def named(case: dict) -> type[Exception]:
-    """The error class a bad case names."""
     return getattr(errors, case["error"])
 
 
@@ -140,7 +137,6 @@ def test_keys(case):
 
 @each_of_keys("encryptions")
 def test_encryptions(key, case):
-    """Randomizer, ciphertext, partial decryptions and both ways to decrypt."""
     public = public_of(key)
     m, c = int(case["plaintext"]), public.ciphertext(number(case["ciphertext"]))
     assert pow(public.h_s, number(case["exponent"]), public.n_squared) == number(case["randomizer"])
@@ -153,7 +149,6 @@ def test_encryptions(key, case):
 
 @each(PCTD["keys"], "name")
 def test_encryptions_as_vectors(case):
-    """The batch gives the same numbers as the scalar vectors say."""
     public, rows = public_of(case), case["encryptions"]
 
     def column(name: str) -> blocks.Block:
@@ -170,7 +165,6 @@ def test_encryptions_as_vectors(case):
 @pytest.mark.parametrize("group", ["sums", "differences"])
 @each(PCTD["keys"], "name")
 def test_sums_and_differences(case, group):
-    """The very ciphertexts, and what they decrypt to."""
     public = public_of(case)
     private = PrivateKey(public, number(case["lambda"]), number(case["u"]))
     inputs = [public.ciphertext(number(row["ciphertext"])) for row in case["encryptions"]]
@@ -183,7 +177,6 @@ def test_sums_and_differences(case, group):
 
 @each(PCTD["keys"], "name")
 def test_scalar_products(case):
-    """Multiples by positive, negative, zero and extreme scalars."""
     public = public_of(case)
     private = PrivateKey(public, number(case["lambda"]), number(case["u"]))
     for row in case["products"]:
@@ -195,7 +188,6 @@ def test_scalar_products(case):
 
 @each_of_keys("bad")
 def test_bad_steps(key, case):
-    """The step named fails with the error named."""
     public = public_of(key)
 
     def partial(index: int, share: int) -> PartialDecryption:
@@ -214,7 +206,6 @@ def test_bad_steps(key, case):
 
 @each(PACKING["good"], "slots", "slot_bits")
 def test_packings(case):
-    """Both ways to pack, both ways to unpack."""
     packing = Packing(number(case["n"]), case["slots"], case["slot_bits"])
     values, residues = [int(v) for v in case["values"]], [number(r) for r in case["residues"]]
     assert blocks.to_ints(packing.pack_wide(values)) == residues
@@ -227,7 +218,6 @@ def test_packings(case):
 
 @each(PACKING["bad"], "step", "slots", "slot_bits", "error")
 def test_bad_packings(case):
-    """Shapes, values and plaintexts that do not fit."""
 
     def attempt() -> None:
         packing = Packing(number(case["n"]), case["slots"], case["slot_bits"])
@@ -247,7 +237,6 @@ READERS = {1: CipherVector, 2: PartialVector}
 
 @each(FORM["good"], "name")
 def test_good_forms(case):
-    """Bytes to numbers and back to the same bytes."""
     public, data = public_of(FORM["keys"][case["key"]]), bytes.fromhex(case["bytes"])
     assert public.fingerprint.hex() == FORM["keys"][case["key"]]["fingerprint"]
     vector = READERS[case["kind"]].from_bytes(data, public, max_count=3)
@@ -257,7 +246,6 @@ def test_good_forms(case):
 
 @each(FORM["bad"], "name")
 def test_bad_forms(case):
-    """Refused with the error named."""
     public, data, kind = public_of(FORM["keys"]["small"]), bytes.fromhex(case["bytes"]), case["kind"]
     with pytest.raises(named(case)) as caught:
         READERS[kind].from_bytes(data, public, max_count=FORM["max_count"])
@@ -266,7 +254,6 @@ def test_bad_forms(case):
 
 @each(PERMUTATION["cases"], "purpose", "count")
 def test_permutations(case):
-    """The coins and the order they give."""
     seed = bytes.fromhex(case["seed"])
     assert public_stream(seed, case["purpose"], 32).hex() == case["stream"]
     assert public_permutation(seed, case["purpose"], case["count"]).tolist() == case["order"]
@@ -300,7 +287,6 @@ def enrolling() -> tuple[ParticipantKeys, EnrolmentRequest]:
 
 
 def test_a_request_to_enrol_is_the_one_of_the_vectors():
-    """Name, signed bytes, document and context, to the byte."""
     keys, request = enrolling()
     assert keys.who == ENROLMENT["who"]
     assert request.sign(keys.signing) == ENROLMENT["request"]
@@ -309,7 +295,6 @@ def test_a_request_to_enrol_is_the_one_of_the_vectors():
 
 
 def test_kgc_s_answer_holds_what_the_vectors_say():
-    """Opened by its reader; and sealed by CrowdFL, the same plaintext."""
     keys, request = enrolling()
     expected = Enrolled(ENROLMENT["certificate"], bytes.fromhex(ENROLMENT["bundle"]))
     context, opened = ENROLMENT["context"].encode(), bytes.fromhex(ENROLMENT["opened"])
@@ -319,14 +304,12 @@ def test_kgc_s_answer_holds_what_the_vectors_say():
 
 @each(ENROLMENT["bad"], "name")
 def test_bad_requests_to_enrol_are_refused(case):
-    """By the error that the case names."""
     with pytest.raises(named(case)):
         EnrolmentRequest.open_own(case["request"]).require(ENROLMENT["task"], ENROLMENT["invitation"])
 
 
 @each(ENROLMENT["cut short"], "opened")
 def test_answers_to_a_request_that_end_early_are_refused(case):
-    """Wherever they end."""
     keys, request = enrolling()
     sealed = seal_to(keys.reader.public, bytes.fromhex(case["opened"]), ENROLMENT["context"].encode())
     with pytest.raises(named(case)):

@@ -33,7 +33,6 @@ MISSING = "no Chromium was found: install the package `chromium`, or name the pr
 
 
 def chromium() -> str | None:
-    """The program, where one is installed."""
     return os.environ.get("CROWDFL_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -44,7 +43,6 @@ def options() -> dict[str, Any]:
 
 
 def patient(context: BrowserContext) -> BrowserContext:
-    """One whose waits end late."""
     context.set_default_timeout(PATIENCE)
     context.set_default_navigation_timeout(PATIENCE)
     return context

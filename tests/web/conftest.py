@@ -14,7 +14,6 @@ expect.set_options(timeout=browsers.PATIENCE)
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a browser."""
     for item in items:
         if item.path.is_relative_to(_HERE) and "playwright" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.second)
@@ -48,14 +47,12 @@ def phone_context(browser: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def desk_context(browser: Browser) -> Iterator[BrowserContext]:
-    """A wide screen with a mouse."""
     with browsers.opened(browser, browsers.DESK) as context:
         yield context
 
 
 @pytest.fixture
 def phone(phone_context: BrowserContext) -> Page:
-    """A page on a phone."""
     return phone_context.new_page()
 
 
@@ -75,5 +72,4 @@ def open_profile(playwright: Playwright) -> Iterator[Callable[[Path], BrowserCon
 
 @pytest.fixture
 def shoot(tmp_path: Path) -> shots.Shoot:
-    """`shoot(page, "phone-invitation")`: see tests/web/shots.py."""
     return shots.shooter(tmp_path)

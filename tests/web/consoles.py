@@ -52,11 +52,9 @@ class PageClient:
         self.headers = {"Origin": origin, HEADER: mark, "Sec-Fetch-Site": "same-origin"}
 
     def get(self, path: str, **headers: str) -> httpx.Response:
-        """As the page reads."""
         return self.http.get(f"{self.base}/{path}", headers=self.headers | headers)
 
     def post(self, path: str, body: object = None, **headers: str) -> httpx.Response:
-        """As the page changes something."""
         return self.http.post(f"{self.base}/{path}", json=body, headers=self.headers | headers)
 
 
@@ -83,7 +81,6 @@ class ConsoleWorld(ObservedWorld):
         self.console = add_console(self.apps["sp"], given)
 
     def operator(self, *, logged_in: bool = True) -> "Operator":
-        """Somebody at a browser."""
         operator = Operator(self.http("sp"))
         if logged_in:
             assert operator.log_in(self.token("sp", "operator").token).status_code == 204
@@ -101,32 +98,25 @@ class ConsoleWorld(ObservedWorld):
 
 
 class Operator(PageClient):
-    """At the operator's console."""
-
     base = "/console"
 
     def __init__(self, http: httpx.Client) -> None:
         super().__init__(http, "operator")
 
     def log_in(self, token: str) -> httpx.Response:
-        """The form."""
         return self.post("session", {"token": token})
 
     def log_out(self) -> httpx.Response:
-        """The button."""
         return self.http.delete("/console/session", headers=self.headers)
 
     @contextlib.contextmanager
     def watch(self) -> Iterator["Heard"]:
-        """The stream of events."""
         headers = self.headers | {"Accept": "text/event-stream"}
         with self.http.stream("GET", "/console/events", headers=headers, timeout=60) as answer:
             yield Heard(answer)
 
 
 class Heard:
-    """What a stream has said."""
-
     def __init__(self, answer: httpx.Response) -> None:
         self.answer, self._lines = answer, answer.iter_lines()
 
@@ -141,7 +131,6 @@ class Heard:
         raise StopIteration
 
     def until(self, section: str) -> dict[str, Any]:
-        """The next change of this section."""
         while True:
             event, found = self.next()
             if event == "change" and section in found:
@@ -149,7 +138,6 @@ class Heard:
                 return changed
 
     def rest(self) -> list[str]:
-        """The events until the stream ends."""
         found = []
         with contextlib.suppress(StopIteration):
             while True:
@@ -199,18 +187,15 @@ class Office:
         return create_requester_app(self.actions, session)
 
     def browser(self, session: OneBrowser | None = None, *, opened: bool = True) -> "Browser":
-        """A page, with the one session there is."""
         browser = Browser(self, session or OneBrowser(PORT))
         if opened:
             assert browser.open().status_code == 200
         return browser
 
     def confirm(self, task: str, name: str, amount: int) -> None:
-        """As the platform's operator."""
         SpClient(self.world.service("sp", self.world.token("sp", "bank"))).confirm_deposit(task, name, amount)
 
     def gather(self, task: str, people: int = 3) -> None:
-        """People of the watch data join."""
         training = self.world.requester.definition(task).training
         self.crowd = [
             (self.world.join(task, f"{task} {place}"), LocalTrainer(f"watch:{place}", training))
@@ -219,7 +204,6 @@ class Office:
         self.world.run()
 
     def play(self, task: str, number: int) -> None:
-        """A round, by everyone who joined."""
         training = self.world.requester.definition(task).training
         for person, trainer in self.crowd:
             if number > 1:
@@ -239,8 +223,6 @@ def office_over(folder: Path, portal: BlockingPortal) -> Iterator[Office]:
 
 
 class Browser(PageClient):
-    """At the requester's console."""
-
     base = "/api"
 
     def __init__(self, office: Office, session: OneBrowser) -> None:
@@ -250,7 +232,6 @@ class Browser(PageClient):
         super().__init__(http, "-")
 
     def open(self) -> httpx.Response:
-        """With the secret of the printed address."""
         secret = self.session.address.partition("#open=")[2]
         answer = self.post("session", {"secret": secret})
         if answer.status_code == 200:
@@ -258,13 +239,11 @@ class Browser(PageClient):
         return answer
 
     def done(self, place: str, body: object = None) -> Any:
-        """An action, to its end."""
         job = self.ended(self.post(place, body))
         assert job["state"] == "done", job
         return job["result"]
 
     def ended(self, started: httpx.Response) -> dict[str, Any]:
-        """What became of an action that was started."""
         assert started.status_code == 202, started.text
         job = started.json()
         until = time.monotonic() + PATIENCE
@@ -275,11 +254,9 @@ class Browser(PageClient):
         return dict(job)
 
     def create(self, values: object) -> str:
-        """A task from a form."""
         return str(self.done("tasks", {"values": values})["task"])
 
 
 def problem(answer: httpx.Response | dict[str, Any]) -> str:
-    """The kind of a refusal."""
     body = answer if isinstance(answer, dict) else answer.json()
     return str(body["type"]).removeprefix("urn:crowdfl:problem:")

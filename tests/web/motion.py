@@ -34,7 +34,6 @@ class Motion:
             self._session.send("Emulation.setSensorOverrideReadings", {"type": one, "reading": reading})
 
     def stop(self) -> None:
-        """No sensors any more."""
         for one in self._types:
             self._session.send("Emulation.setSensorOverrideEnabled", {"enabled": False, "type": one})
         self._session.detach()

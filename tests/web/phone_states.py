@@ -61,7 +61,6 @@ def task_round(number: int, mine: str = "arrived", **changes: Any) -> Campaign:
 
 
 def definition(settings: Campaign | None = None, training: Campaign | None = None) -> Campaign:
-    """Another definition."""
     return DEFINITION | {
         "settings": DEFINITION["settings"] | (settings or {}),
         "training": DEFINITION["training"] | (training or {}),

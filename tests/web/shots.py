@@ -11,7 +11,6 @@ Shoot = Callable[..., Path]
 
 
 def shooter(otherwise: Path) -> Shoot:
-    """Takes pictures into that folder, or into `otherwise`."""
     folder = Path(os.environ.get("CROWDFL_SCREENSHOTS") or otherwise)
     folder.mkdir(parents=True, exist_ok=True)
 

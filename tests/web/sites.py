@@ -22,7 +22,6 @@ LOCAL = {"host": "127.0.0.1", "port": 0, "plain_http": True}
 
 
 def sp_settings(folder: Path, kgc: str = "http://127.0.0.1:9", **more: Any) -> SpSettings:
-    """Of an SP whose peers are away."""
     token = folder / "peer.token"
     write_private(token, b"crowdfl_of_nobody", overwrite=True)
     peers = {"kgc": PeerSettings(url=kgc, token=token), "csp": PeerSettings(url="http://127.0.0.1:9", token=token)}
@@ -30,13 +29,11 @@ def sp_settings(folder: Path, kgc: str = "http://127.0.0.1:9", **more: Any) -> S
 
 
 def kgc_settings(folder: Path, **more: Any) -> KgcSettings:
-    """Of a KGC that knows nobody."""
     return KgcSettings(data=folder / "kgc", **LOCAL, **more)
 
 
 @contextlib.contextmanager
 def opened_sp(settings: SpSettings) -> Iterator[FastAPI]:
-    """With its pages; nothing runs in the background."""
     app = open_sp(settings)
     add_pages(app, settings)
     with _closing(app):
@@ -45,7 +42,6 @@ def opened_sp(settings: SpSettings) -> Iterator[FastAPI]:
 
 @contextlib.contextmanager
 def opened_kgc(settings: KgcSettings) -> Iterator[FastAPI]:
-    """The same of KGC."""
     app = open_kgc(settings)
     with _closing(app):
         yield app
@@ -56,7 +52,6 @@ class Loop:
 
     @staticmethod
     def call(work: Callable[..., Awaitable[Any]], *given: Any) -> Any:
-        """What the work returns."""
         with ThreadPoolExecutor(1) as pool:
             return pool.submit(anyio.run, work, *given).result()
 

@@ -128,7 +128,6 @@ class Phone:
         return whole or None
 
     def join(self) -> None:
-        """Read and agree."""
         expect(self.page.get_by_role("heading", level=1)).to_have_text("You are invited")
         assert "#" not in self.page.url or len(self.page.url.partition("#")[2]) < 60, "the secret is still shown"
         self.page.get_by_role("button", name="Join").click()
@@ -137,13 +136,11 @@ class Phone:
         self.motion.show([0.0, 0.0, 1.0])  # it lies on a table
 
     def start(self, label: str) -> None:
-        """Recording."""
         self.page.get_by_label(label, exact=True).check()
         self.page.get_by_role("button", name="Start recording").click()
         expect(self.page.get_by_role("button", name="Stop")).to_be_visible()
 
     def stop(self) -> None:
-        """Recording."""
         self.page.get_by_role("button", name="Stop").click()
         expect(self.page.get_by_role("button", name="Start recording")).to_be_visible()
 
@@ -165,24 +162,19 @@ class Phone:
         self.page.get_by_role("link", name="Rounds", exact=True).click()
 
     def says(self, words: str) -> None:
-        """Sooner or later."""
         expect(self.page.locator(".headline")).to_have_text(words, timeout=LATER)
 
     def kept(self, key: str) -> Any:
-        """From its own store."""
         return self.page.evaluate(GET, key)
 
 
 @dataclass
 class PhoneCampaign(Campaign):
-    """With its phones."""
-
     phones: list[Phone] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory: pytest.TempPathFactory, playwright: Playwright) -> Iterator[PhoneCampaign]:
-    """From `init` to the payment of six."""
     made = PhoneCampaign(tmp_path_factory.mktemp("campaign"))
     try:
         set_up(made)
@@ -209,7 +201,6 @@ def set_up(made: PhoneCampaign) -> None:
 
 
 def write_csv(folder: Path, recordings: Mapping[str, np.ndarray]) -> None:
-    """As a sensor app exports them."""
     folder.mkdir()
     for label, signal in recordings.items():
         with (folder / f"{label}.csv").open("w", newline="") as file:
@@ -219,7 +210,6 @@ def write_csv(folder: Path, recordings: Mapping[str, np.ndarray]) -> None:
 
 
 def make_phones(made: PhoneCampaign, playwright: Playwright) -> None:
-    """They join and record: all move at once."""
     links = [(made.folder / f"invitations/invitation-{number}.txt").read_text().strip() for number in range(PHONES)]
     for number, link in enumerate(links):
         phone = Phone(number, made.folder / f"phone-{number}", playwright, link.partition("#")[0])
@@ -240,7 +230,6 @@ def make_phones(made: PhoneCampaign, playwright: Playwright) -> None:
 
 
 def play(made: PhoneCampaign) -> None:
-    """Three rounds."""
     killed, offline = made.phones[KILLED], made.phones[OFFLINE]
     held = killed.hold_second_piece()
     for phone in made.phones:
@@ -264,7 +253,6 @@ def play(made: PhoneCampaign) -> None:
 
 
 def states(made: Campaign) -> dict[int, str]:
-    """Of the rounds."""
     return {entry["number"]: entry["state"] for entry in made.status()["rounds"]}
 
 
@@ -277,7 +265,6 @@ def wait_until(made: Campaign, is_true: Callable[[], bool], page: Page | None = 
 
 
 def test_a_killed_upload_went_on_where_it_stopped(campaign: PhoneCampaign):
-    """With the same bytes: the first piece was not sent again."""
     offsets = campaign.phones[KILLED].offsets
     assert offsets[0] == 256 * 1024
     digest = json.loads(campaign.phones[KILLED].kept("rounds/1/receipt").split(" ", 3)[3])["digest"]
@@ -309,7 +296,6 @@ def test_no_script_failed_and_no_policy_was_broken(campaign: PhoneCampaign):
 
 
 def test_no_invitation_was_logged(campaign: PhoneCampaign):
-    """Neither as a link nor as what KGC was shown."""
     logs = "".join((campaign.folder / f"{role}.log").read_text() for role in ("kgc", "sp", "csp"))
     assert campaign.task in logs
     for number in range(PHONES):

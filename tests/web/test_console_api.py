@@ -17,7 +17,7 @@ from crowdfl.services.server import running
 from crowdfl.web import events, overview
 from tests.hosts import INITIAL_MODEL
 from tests.http import conftest as http
-from tests.http.world import DEPOSIT, SHORT, task_definition
+from tests.http.world import DEPOSIT, task_definition
 from tests.web.consoles import ConsoleWorld, Operator
 
 portal, logged = http.portal, http.logged
@@ -28,7 +28,7 @@ MARKUP = '<img src=x onerror="alert(1)">&amp; "quoted"'
 def shared(tmp_path_factory, portal):
     """A platform that tests only look at: a task whose first round is open, with one upload."""
     world = ConsoleWorld(tmp_path_factory.mktemp("console"), portal)
-    world.task, world.crowd = world.open_round(**SHORT)
+    world.task, world.crowd = world.open_round()
     world.crowd[0].sp.upload(world.task, 1, world.crowd[0].update())
     yield world
     world.close()
@@ -36,15 +36,13 @@ def shared(tmp_path_factory, portal):
 
 @pytest.fixture
 def world(tmp_path, portal):
-    """A platform for a test that changes it."""
     world = ConsoleWorld(tmp_path, portal)
     yield world
     world.close()
 
 
 def announced(world: ConsoleWorld, purpose: str = "steps", amount: int = DEPOSIT) -> str:
-    """A task whose deposit waits."""
-    task = world.create(replace(task_definition(**SHORT), purpose=purpose), INITIAL_MODEL)
+    task = world.create(replace(task_definition(), purpose=purpose), INITIAL_MODEL)
     world.requester.fund(task, amount, "first")
     return task
 
@@ -53,7 +51,6 @@ def announced(world: ConsoleWorld, purpose: str = "steps", amount: int = DEPOSIT
 
 
 def test_the_overview_has_every_task_and_what_it_waits_for(shared):
-    """As the command shows it."""
     row = shared.console.overview.sections()["tasks"][shared.task]
     assert (row["state"], row["round"], row["rounds"], row["round_state"]) == ("running", 1, 1, "open")
     assert (row["uploads"], row["enrolled"]) == (1, 3)
@@ -70,7 +67,7 @@ def test_an_upload_is_shown_with_the_time_that_this_process_saw(shared):
 
 def test_a_refused_upload_is_shown_with_its_reason_and_counted(world):
     """A stranger's is only counted: anyone can send one."""
-    task, people = world.open_round(**SHORT)
+    task, people = world.open_round()
     late = people[0].update()
     world.clock.time += 10_000.0
     for _ in range(2):
@@ -104,7 +101,6 @@ def test_what_the_servers_left_out_is_shown_with_the_reason(shared):
 
 
 def names(steps: list[dict]) -> dict[str, float | None]:
-    """What is done, and when."""
     return {step["name"]: step["at"] for step in steps if step["done"]}
 
 
@@ -161,7 +157,6 @@ def test_the_ledger_is_shown_by_round_without_what_one_participant_got():
 
 
 def test_a_peer_that_is_away_is_ill(shared):
-    """Since its first failure."""
     csp = shared.breakers[1]
     for _ in range(3):
         csp.record(answered=False)
@@ -183,7 +178,6 @@ def test_markup_of_a_requester_arrives_as_text(world):
 
 
 def test_an_unknown_task_is_a_named_problem(shared):
-    """Not an empty page."""
     operator = shared.operator()
     for path in ("", "/held", "/rounds/1/uploads"):
         assert operator.get(f"tasks/{'0' * 32}{path}").status_code == 404
@@ -209,7 +203,6 @@ def test_a_deposit_is_confirmed_by_the_amount_that_came_in(world, logged):
 
 
 def test_a_deposit_is_rejected(world):
-    """Safe to repeat."""
     task = announced(world)
     operator = world.operator()
     for _ in range(2):
@@ -220,7 +213,7 @@ def test_a_deposit_is_rejected(world):
 
 def test_a_task_is_cancelled_with_a_reason_and_its_first_characters(world):
     """Its open round is aborted, its money returns to escrow, and everyone can read why."""
-    task, _ = world.open_round(**SHORT)
+    task, _ = world.open_round()
     operator, place = world.operator(), f"tasks/{task}/cancellation"
     for wrong in (
         {"begins": task[:5], "reason": "x"},
@@ -243,8 +236,7 @@ def test_a_task_is_cancelled_with_a_reason_and_its_first_characters(world):
 
 
 def test_a_task_is_purged_when_it_is_settled_and_not_before(world):
-    """Results only if the operator says so."""
-    task, people = world.open_round(**SHORT)
+    task, people = world.open_round()
     operator, place = world.operator(), f"tasks/{task}/purge"
     answer = operator.post(place, {"begins": task[:6], "results": True})
     assert (answer.status_code, "cancel it first" in answer.json()["detail"]) == (409, True)
@@ -264,7 +256,6 @@ def test_a_task_is_purged_when_it_is_settled_and_not_before(world):
 
 
 def test_a_payment_that_is_unknown_waits_for_the_operators_word(world):
-    """First in the list; what was resolved leaves it."""
     task = announced(world)
     for who, state, error in (
         ("a" * 20, "pending", None),
@@ -303,7 +294,7 @@ def watching(world):
 
 def test_a_stream_begins_with_everything_and_goes_on_with_what_changes(world, watching):
     """Also of what another process or a command does to the store; a new connection begins with everything again."""
-    task, people = world.open_round(**SHORT)
+    task, people = world.open_round()
     with watching.watch() as heard:
         assert heard.answer.headers["content-type"].startswith("text/event-stream")
         assert heard.answer.headers["cache-control"] == "no-store"
@@ -331,7 +322,6 @@ def test_a_stream_ends_with_its_session(world, watching):
 
 
 def test_a_store_that_is_away_is_said_and_all_is_told_when_it_is_back(world, watching):
-    """The connection stays."""
     snapshots = world.console.streams.snapshots
     good = snapshots.look
 
@@ -347,7 +337,6 @@ def test_a_store_that_is_away_is_said_and_all_is_told_when_it_is_back(world, wat
 
 
 def test_streams_are_few_and_one_that_ends_makes_room(world, watching):
-    """Whoever comes too late is told so."""
     streams = world.console.streams
     streams.most = 2
     with watching.watch() as first, watching.watch() as second:
@@ -362,7 +351,6 @@ def test_streams_are_few_and_one_that_ends_makes_room(world, watching):
 
 
 def test_a_stream_that_waits_holds_no_thread_and_no_connection_to_the_store(world, watching):
-    """Sixteen of them cost the uploads nothing."""
     world.console.streams.pulse = 1000.0
     with contextlib.ExitStack() as stack:
         for _ in range(world.console.streams.most):
@@ -394,8 +382,6 @@ def test_the_server_stops_although_streams_are_open(world, caplog):
 
 
 class Clock:
-    """Moved by the test."""
-
     time = 0.0
 
     def __call__(self) -> float:
@@ -403,7 +389,6 @@ class Clock:
 
 
 def test_looking_takes_a_tenth_of_the_time_at_most():
-    """A slow store is looked at less often, however many ask."""
     clock, count = Clock(), []
 
     def look() -> events.Sections:
@@ -419,7 +404,6 @@ def test_looking_takes_a_tenth_of_the_time_at_most():
 
 
 def test_a_difference_has_what_is_new_changed_and_gone():
-    """And nothing else."""
     known = {"tasks": {"a": {"x": 1}, "b": {"x": 1}}, "news": {}}
     fresh = {"tasks": {"a": {"x": 2}, "c": {"x": 1}}, "news": {}}
     assert events.difference(known, fresh) == {"tasks": {"changed": {"a": {"x": 2}, "c": {"x": 1}}, "gone": ["b"]}}
@@ -427,7 +411,6 @@ def test_a_difference_has_what_is_new_changed_and_gone():
 
 
 def test_what_is_remembered_has_a_bound():
-    """A million uploads leave the last ones."""
     history = events.EventHistory(lambda: 1.0)
     for number in range(6_000):
         history.arrived("t", 1, str(number))

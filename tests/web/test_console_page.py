@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from crowdfl.roles.records import PaymentState, StoredPayment
 from tests.hosts import INITIAL_MODEL
 from tests.http import conftest as http
-from tests.http.world import DEPOSIT, SHORT, Person, task_definition
+from tests.http.world import DEPOSIT, Person, task_definition
 from tests.web import browsers
 from tests.web.axe import assert_usable_by_all
 from tests.web.consoles import ConsoleWorld
@@ -34,18 +34,15 @@ class Seat:
     token: str = ""
 
     def log_in(self, token: str | None = None) -> None:
-        """By the form."""
         self.page.get_by_label("Operator token").fill(token or self.token)
         self.page.get_by_role("button", name="Log in").click()
 
     def open(self, view: str = "") -> None:
-        """A view of somebody who is logged in."""
         self.page.goto(f"{self.url}/console/{view}")
         self.log_in()
         expect(self.page.get_by_role("button", name="Log out")).to_be_visible()
 
     def start(self, purpose: str, people: int = 3) -> tuple[str, list[Person]]:
-        """A task whose first round is open."""
         task = self.announce(purpose)
         self.world.sp.confirm_deposit(task, "first", DEPOSIT)
         joined = [self.world.add_person(task) for _ in range(people)]
@@ -53,8 +50,7 @@ class Seat:
         return task, joined
 
     def announce(self, purpose: str) -> str:
-        """A task whose deposit waits."""
-        task = self.world.create(replace(task_definition(**SHORT), purpose=purpose), INITIAL_MODEL)
+        task = self.world.create(replace(task_definition(), purpose=purpose), INITIAL_MODEL)
         self.world.requester.fund(task, DEPOSIT, "first")
         return task
 
@@ -147,7 +143,6 @@ def test_a_round_is_followed_from_its_first_upload_to_its_rewards(seat: Seat, sh
 
 
 def test_a_deposit_is_confirmed_by_typing_what_came_in(seat: Seat):
-    """Another amount is refused inside the dialog; the table follows."""
     task = seat.announce("Noise in the city")
     seat.owe(task)
     seat.open("#/money")
@@ -170,7 +165,6 @@ def test_a_deposit_is_confirmed_by_typing_what_came_in(seat: Seat):
 
 
 def test_a_task_is_cancelled_after_its_name_is_typed_and_purged_when_settled(seat: Seat, shoot):
-    """By keyboard alone; the focus comes back."""
     task, people = seat.start("Count steps")
     people[0].sp.upload(task, 1, people[0].update())
     seat.open(f"#/tasks/{task}")

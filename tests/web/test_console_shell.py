@@ -13,7 +13,6 @@ from crowdfl.errors import NotAuthenticated
 from crowdfl.services.http.auth import ROLES, Tokens
 from crowdfl.web.shell import HEADER, LoginLimit, OneBrowser, Session, Sessions
 from tests.http import conftest as http
-from tests.http.world import SHORT
 from tests.web.consoles import ConsoleWorld, Office, Operator, PageClient, office_over, problem
 
 portal, logged = http.portal, http.logged
@@ -25,22 +24,19 @@ NAMES = {"{task}": "0" * 32, "{name}": "0" * 16, "{form}": "npz", "{number}": "1
 def world(tmp_path_factory, portal) -> Iterator[ConsoleWorld]:
     """A platform with a task whose first round is open."""
     world = ConsoleWorld(tmp_path_factory.mktemp("operator"), portal)
-    world.task, world.crowd = world.open_round(**SHORT)
+    world.task, world.crowd = world.open_round()
     yield world
     world.close()
 
 
 @pytest.fixture(scope="module")
 def office(tmp_path_factory, portal) -> Iterator[Office]:
-    """A requester's, without any task."""
     with office_over(tmp_path_factory.mktemp("requester"), portal) as office:
         yield office
 
 
 @dataclass
 class Shell:
-    """One of the two."""
-
     app: FastAPI
     open: PageClient
     closed: PageClient
@@ -169,7 +165,6 @@ def test_over_plain_http_the_cookie_is_secure_only_where_a_proxy_speaks_tls(worl
 
 
 def test_over_tls_the_cookies_plain_name_and_a_page_of_plain_http_open_nothing(world):
-    """Somebody between could have set it."""
     operator = world.operator()
     assert operator.post("session", {}, Origin="http://service").status_code == 403
     value = operator.http.cookies[COOKIE]
@@ -179,7 +174,6 @@ def test_over_tls_the_cookies_plain_name_and_a_page_of_plain_http_open_nothing(w
 
 
 def test_no_other_role_gets_in(world):
-    """Its token is good, and for something else."""
     for role in ROLES:
         operator = world.operator(logged_in=False)
         answer = operator.log_in(world.token("sp", role).token)
@@ -233,8 +227,6 @@ def test_wrong_tokens_are_limited_by_address_and_keep_no_operator_out(world, log
 
 
 class Clock:
-    """Moved by the test."""
-
     time = 0.0
 
     def __call__(self) -> float:
@@ -242,7 +234,6 @@ class Clock:
 
 
 def test_the_limit_forgets_after_its_time_and_keeps_a_bounded_list():
-    """One address does not keep another out."""
     limit = LoginLimit(most=2, seconds=10.0, addresses=3, now=Clock())
     for _ in range(2):
         limit.record("a")
@@ -266,14 +257,12 @@ def sessions(tmp_path):
 
 
 def is_open(sessions: Sessions, value: str, *, using: bool = False) -> bool:
-    """Whether a cookie opens something."""
     with contextlib.suppress(NotAuthenticated):
         return isinstance(sessions.find(value, using=using), Session)
     return False
 
 
 def test_a_session_ends_when_its_operator_does_nothing(sessions):
-    """What the page does by itself does not count."""
     value = sessions.begin(sessions.secret)
     for _ in range(3):
         sessions.now.time += 8.0
@@ -286,7 +275,6 @@ def test_a_session_ends_when_its_operator_does_nothing(sessions):
 
 
 def test_a_session_ends_after_a_day_however_busy(sessions):
-    """Also one that is used all the time."""
     value = sessions.begin(sessions.secret)
     while sessions.now.time < 100.0:
         assert is_open(sessions, value, using=True)
@@ -296,7 +284,6 @@ def test_a_session_ends_after_a_day_however_busy(sessions):
 
 
 def test_sessions_are_few_and_the_longest_unused_makes_room(sessions):
-    """Memory has a bound."""
     first, second, third = (sessions.begin(sessions.secret) for _ in range(3))
     assert is_open(sessions, first, using=True)
     fourth = sessions.begin(sessions.secret)
@@ -304,7 +291,6 @@ def test_sessions_are_few_and_the_longest_unused_makes_room(sessions):
 
 
 def test_a_session_ends_when_its_token_expires(sessions):
-    """One that another has replaced, for a while."""
     value = sessions.begin(sessions.secret)
     wall = Clock()
     wall.time = 1_000.0
@@ -329,7 +315,6 @@ def test_a_name_that_somebody_points_at_this_machine_opens_nothing(office, host)
 
 
 def test_the_printed_secret_opens_one_session_once(office):
-    """By a cookie for the API alone, which no script reads."""
     session = OneBrowser(7999)
     first, second = (office.browser(session, opened=False) for _ in range(2))
     address = session.address

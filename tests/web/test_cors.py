@@ -18,13 +18,11 @@ ASK = {"Access-Control-Request-Method": "PATCH", "Access-Control-Request-Headers
 
 @pytest.fixture
 def kgc(tmp_path):
-    """KGC, for pages of one SP."""
     with opened_kgc(kgc_settings(tmp_path, web_origins=[PAGE])) as app:
         yield app
 
 
 def shared(answer) -> str | None:
-    """The origin whose pages may read this answer."""
     return answer.headers.get("access-control-allow-origin")
 
 
@@ -92,7 +90,6 @@ def test_a_question_of_another_page_is_refused_and_logged_with_what_to_do(kgc):
 
 
 def test_without_origins_no_page_may_read_anything(tmp_path):
-    """As a service is set up that no phone calls."""
     with opened_kgc(kgc_settings(tmp_path)) as app:
         assert shared(browsing(app).get("/v1/key", headers={"Origin": PAGE})) is None
         assert shared(browsing(app).options("/v1/key", headers={"Origin": PAGE, **ASK})) is None
@@ -107,7 +104,6 @@ def test_sp_answers_a_page_that_is_hosted_elsewhere(tmp_path):
 
 
 def test_origins_are_read_again_on_a_reload(tmp_path):
-    """As `crowdfl exchange accept` promises."""
     first = kgc_settings(tmp_path)
     with opened_kgc(first) as app:
         assert shared(browsing(app).get("/v1/key", headers={"Origin": PAGE})) is None
@@ -138,12 +134,10 @@ def test_what_no_browser_calls_an_origin_is_refused_as_one(tmp_path, wrong):
     ],
 )
 def test_an_origin_is_written_as_a_browser_writes_it(url, origin):
-    """Without what is usual, or private."""
     assert origin_of(url) == origin
 
 
 def test_init_lets_the_page_of_sp_call_kgc(tmp_path):
-    """All roles at once; nobody else is let in anywhere."""
     made = call("init", tmp_path / "roles", "--host", "keys.example", "--sp-host", "SP.example", "--sp-port", "443")
     assert made.code == 0, made
     found = {role: tomllib.loads(settings(tmp_path / "roles", role).read_text()) for role in ("kgc", "sp", "csp")}

@@ -1,59 +1,123 @@
 """A phone's page in a real campaign over TLS: from the link to the payment, closed in between, offline for a while."""
 
+import math
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+from crowdfl.documents.links import invitation_link
 from crowdfl.errors import NotReady
 from crowdfl.learning.oracle import fedavg
+from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import LocalTrainer
-from tests.web import axe, browsers, firefox, phone_platform
-from tests.web.phone_platform import wait_for
+from crowdfl.roles.requester import Requester
+from crowdfl.services.client.peers import SpClient
+from crowdfl.settings import ParticipantSettings, TaskSettings
+from tests.hosts import small_definition
+from tests.http.processes import Loopback, serving, wait_for
+from tests.web import axe, browsers, firefox
 
+LABELS = ("walking", "sitting", "climbing stairs")
+TRAINING: dict[str, Any] = {
+    "learner": "softmax",
+    "labels": list(LABELS),
+    "channels": 6,
+    "window": 50,
+    "epochs": 5,
+    "rate": 0.1,
+    "seed": 7,
+}
+SETTINGS: dict[str, Any] = {
+    "profile": "shares",
+    "decimals": 5,
+    "clip": 2.0,
+    "max_samples": 200,
+    "lanes": 256,
+    "pay": "distance",
+    "budget": "36.00",
+    "window": 3600.0,
+}
+BUDGET = 36_000_000  # millionths
+_HERTZ, _SECONDS = 50, 14
 ROUNDS, PEOPLE = 2, 3  # one of them in a browser
 CROWD = {"rounds": ROUNDS, "min_participants": PEOPLE, "max_participants": PEOPLE}
-SPECTRAL = phone_platform.TRAINING | {"features": "spectral", "scale_inputs": True, "proximal": 0.1}
-SPECTRAL |= {
-    "batch": 1000,
-    "epochs": 20,
-}  # one batch, so that the order in which a phone keeps its recordings is all one
+SPECTRAL = TRAINING | {"features": "spectral", "scale_inputs": True, "proximal": 0.1}
+SPECTRAL |= {"batch": 1000, "epochs": 20}  # one batch: the order in which a phone keeps its recordings does not matter
 NEAR = 2e-5  # two units of the task's five decimals
 LATER = 4 * browsers.PATIENCE  # milliseconds
 
 
-@pytest.fixture
-def platform(tmp_path):
-    """KGC, CSP and SP with its page."""
-    (tmp_path / "platform").mkdir()
-    with phone_platform.phone_platform(tmp_path / "platform") as platform:
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("platform")) as platform:
         yield platform
 
 
 @pytest.fixture
 def requester(platform):
-    """Who asks."""
     return platform.requester()
 
 
 @pytest.fixture
 def task(platform, requester):
-    """A campaign for three."""
-    return phone_platform.post(platform, requester, **CROWD)
+    return post(platform, requester, **CROWD)
 
 
 @pytest.fixture
 def stepped(platform, requester):
     """Another, with spectral features, scaled inputs, FedProx and FedAvgM."""
-    return phone_platform.post(platform, requester, SPECTRAL, **CROWD, server_step="fedavgm", server_momentum=0.5)
+    return post(platform, requester, SPECTRAL, **CROWD, server_step="fedavgm", server_momentum=0.5)
+
+
+def post(platform: Loopback, requester: Requester, training: dict[str, Any] = TRAINING, **settings: Any) -> str:
+    """A funded task; as usual with a model of 54 inputs and three outputs."""
+    learner = Recipe.of(training).make_learner()
+    asked = TaskSettings.of(**(SETTINGS | settings))
+    definition = replace(
+        small_definition(asked, claim_window=10_000.0),
+        purpose="Tell walking, sitting and stairs apart",
+        shape=learner.shape,
+        training=training,
+    )
+    task = requester.create(definition, learner.weights())
+    requester.fund(task, asked.rounds * BUDGET, "all")
+    platform.confirm(task, "all", asked.rounds * BUDGET)
+    return task
+
+
+def link(platform: Loopback, requester: Requester, task: str) -> str:
+    assert isinstance(requester.sp, SpClient)
+    (invitation,) = requester.invite(task, 1, 3600.0)
+    where = {"kgc": platform.urls["kgc"], "sp": platform.urls["sp"]}
+    keys = {"kgc_key": platform.kgc_key, "sp_key": requester.sp.key()}
+    contents = ParticipantSettings(task=task, invitation=invitation, **where, **keys, ca=None, insecure_test_key=False)
+    return invitation_link(f"{platform.urls['sp']}/join/", contents)
+
+
+def csv(person: int) -> str:
+    """What a sensor app would export: three activities, one after the other."""
+    lines = ["time,ax,ay,az,gx,gy,gz,label"]
+    for place, label in enumerate(LABELS):
+        for step in range(_SECONDS * _HERTZ):
+            lines.append(_row(person, place, step, label))
+    return "\n".join(lines) + "\n"
+
+
+def _row(person: int, place: int, step: int, label: str) -> str:
+    turn = 2 * math.pi * (place + 0.5 + 0.05 * person) * step / _HERTZ
+    moved = [0.2 * place * math.sin(turn), 0.1 * math.cos(turn), 1.0 - 0.1 * place]
+    turned = [0.5 * place * math.cos(turn), 0.0, 0.3 * math.sin(2 * turn)]
+    time = (place * (_SECONDS + 10) * _HERTZ + step) / _HERTZ
+    return ",".join([f"{time:.2f}", *(f"{value:.5f}" for value in moved + turned), label])
 
 
 class Trainer(LocalTrainer):
-    """Keeps what it trained, by round."""
-
     def __init__(self, home, training):
         super().__init__(f"csv:{home}", training)
         self.trained = {}
@@ -69,15 +133,13 @@ def flat(weights):
 
 
 def trainer_of(requester, task, folder, number):
-    """With a person's recordings."""
     home = folder / f"person-{number}"
     home.mkdir()
-    (home / "recordings.csv").write_text(phone_platform.csv(number))
+    (home / "recordings.csv").write_text(csv(number))
     return Trainer(home, requester.definition(task).training)
 
 
 def joined(platform, requester, task, folder, number):
-    """A Python participant, and its data."""
     return platform.join(requester, task), trainer_of(requester, task, folder, number)
 
 
@@ -95,7 +157,6 @@ def require_the_oracles_averages(requester, task, folder, others):
 
 
 def take_part(person, trainer, number):
-    """In one round, once it is open."""
 
     def look():
         person.step(trainer.train, trainer.evaluate)
@@ -106,7 +167,6 @@ def take_part(person, trainer, number):
 
 
 def paid(person):
-    """All rewards are there, and were claimed."""
 
     def look():
         person.step(lambda *_: pytest.fail("there is no round left to train for"))
@@ -124,7 +184,7 @@ def join(page, link, number):
     page.get_by_role("button", name="Join").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Record")
     page.get_by_text("No sensors? Import a CSV file").click()
-    content = {"name": "mine.csv", "mimeType": "text/csv", "buffer": phone_platform.csv(number).encode()}
+    content = {"name": "mine.csv", "mimeType": "text/csv", "buffer": csv(number).encode()}
     page.get_by_label("CSV files").set_input_files(content)
     expect(page.get_by_text("mine.csv: 42 s of walking, sitting, climbing stairs.")).to_be_visible()
     page.get_by_role("link", name="Rounds", exact=True).click()
@@ -140,7 +200,7 @@ def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, request
     page = phone_context.new_page()
     complaints, asked = browsers.complaints(page), set()
     page.on("request", lambda request: asked.add("/".join(request.url.split("/")[:3])))
-    secret = phone_platform.link(platform, requester, task)
+    secret = link(platform, requester, task)
     join(page, secret, 0)
     expect(page.locator(".headline")).to_have_text("Round 1 of 2: your update arrived.", timeout=LATER)
     axe.assert_usable_by_all(page)
@@ -183,7 +243,7 @@ def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, request
     assert kept
     assert not [url for url in kept if "/v1/" in url]
     rest = sum(paid(person) for person, _ in others)
-    assert ROUNDS * (phone_platform.BUDGET - 10) <= earned + rest <= ROUNDS * phone_platform.BUDGET
+    assert ROUNDS * (BUDGET - 10) <= earned + rest <= ROUNDS * BUDGET
 
 
 @pytest.mark.second
@@ -191,28 +251,28 @@ def test_firefox_takes_part_from_the_link_to_the_pay(platform, requester, task, 
     """The happy path, sensors aside: the other engine has keys, workers and storage of its own."""
     firefox.need_firefox()
     others = [joined(platform, requester, task, tmp_path, number) for number in range(1, PEOPLE)]
-    (tmp_path / "mine.csv").write_text(phone_platform.csv(0))
-    link = phone_platform.link(platform, requester, task)
+    (tmp_path / "mine.csv").write_text(csv(0))
+    secret = link(platform, requester, task)
     with ThreadPoolExecutor(1) as beside:
         script = Path(__file__).with_name("firefox_phone.mjs")
-        phone = beside.submit(firefox.in_firefox, script, link, tmp_path / "mine.csv")
+        phone = beside.submit(firefox.in_firefox, script, secret, tmp_path / "mine.csv")
         for number in range(1, ROUNDS + 1):
             for person, trainer in others:
                 take_part(person, trainer, number)
         rest = sum(paid(person) for person, _ in others)
         found = phone.result()
-    assert link.partition("#")[2] not in found["address"]
+    assert secret.partition("#")[2] not in found["address"]
     assert ["arrived" in row for row in found["rounds"]][:ROUNDS] == [True] * ROUNDS
     assert "%" in found["rounds"][0]
     assert found["said"] == []
     earned = round(float(found["headline"].removeprefix("You have earned ").rstrip(".")) * 1_000_000)
-    assert ROUNDS * (phone_platform.BUDGET - 10) <= earned + rest <= ROUNDS * phone_platform.BUDGET
+    assert ROUNDS * (BUDGET - 10) <= earned + rest <= ROUNDS * BUDGET
 
 
 def test_a_phone_leaves_and_forgets_everything(platform, requester, task, phone_context):
     """SP is told, and nothing of the campaign is left in the browser."""
     page = phone_context.new_page()
-    join(page, phone_platform.link(platform, requester, task), 0)
+    join(page, link(platform, requester, task), 0)
     page.get_by_role("link", name="Leave", exact=True).click()
     page.get_by_role("button", name="Forget this campaign").click()
     page.get_by_role("dialog").get_by_role("button", name="Forget it").click()

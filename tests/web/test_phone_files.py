@@ -49,7 +49,6 @@ def test_what_is_not_an_origin_does_not_get_into_the_policy(tmp_path, origin):
 
 
 def test_nothing_is_exported_over_what_is_there(tmp_path):
-    """Neither into a folder with files, nor onto a file."""
     (tmp_path / "file").write_text("x")
     for place in (tmp_path, tmp_path / "file"):
         refused(call("phone", "export", place), "SettingsError", "new folder")
@@ -57,14 +56,12 @@ def test_nothing_is_exported_over_what_is_there(tmp_path):
 
 
 def test_digests_are_those_of_the_files():
-    """One line for each, as sha256sum writes it."""
     lines = call("phone", "digest").out.splitlines()
     assert {line.split("  ")[1]: line.split("  ")[0] for line in lines} == FILES
     assert json.loads(call("phone", "digest", "--json").out) == FILES
 
 
 def test_an_sp_with_this_page_is_found_to_have_it(tmp_path):
-    """By its address, or that of the page."""
     settings = sp_settings(tmp_path)
     with opened_sp(settings) as app, running(app, settings) as url, structlog.testing.capture_logs():
         for address in (url, f"{url}/", f"{url}/join/", f"{url}/join"):
@@ -73,7 +70,6 @@ def test_an_sp_with_this_page_is_found_to_have_it(tmp_path):
 
 
 def test_an_altered_and_a_missing_file_are_named(tmp_path):
-    """The exit code says so to a script."""
 
     def change(place, files) -> None:
         if place == "/join":
@@ -106,7 +102,6 @@ def test_a_page_that_differs_only_at_the_address_people_open_is_found(tmp_path):
 
 
 def test_an_address_that_does_not_answer_is_a_named_error(tmp_path):
-    """Nothing is said about files then."""
     refused(call("phone", "digest", "http://127.0.0.1:1"), "ServiceUnavailable", "cannot be read")
     refused(call("phone", "digest", "sp.example"), "SettingsError", "https://host:7102")
     app = FastAPI()

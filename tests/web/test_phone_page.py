@@ -24,7 +24,6 @@ _LARGEST = 80_000  # bytes of a picture in the documents
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """SP with its pages, on loopback."""
     settings = sp_settings(tmp_path_factory.mktemp("site"))
     with opened_sp(settings) as app, running(app, settings) as address:
         yield address
@@ -273,7 +272,6 @@ def test_the_rounds_say_where_the_campaign_stands_and_what_stopped_it(show):
 
 
 def test_a_claim_can_be_sent_and_sent_again_after_the_platform_has_said_no(show):
-    """It was the platform's word alone."""
     place, campaigns = STATES["rewards"]
     page = show(campaigns, place, fails={"claim": "come back later"})
     expect(page.get_by_text("You can claim 8.75 now.")).to_be_visible()
@@ -309,7 +307,6 @@ def give_csv(page, name, content):
 
 
 def test_recordings_are_deleted_and_imported_and_one_may_be_missing(show):
-    """Whoever cannot record an activity takes part without it."""
     page = show([JOINED], f"#/record/{TASK}", recordings=RECORDINGS, windows=WINDOWS | {"enough": False})
     page.get_by_role("button", name="Delete sitting, 4.2 s").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()

@@ -22,7 +22,6 @@ _LINK = re.compile(r"""(?:href|src)="([^"#]+)\"""")
 
 
 def served() -> dict[str, Asset]:
-    """Every file of the page by its path."""
     return {f"{place}/{name}": asset for place, files in phone_assets().items() for name, asset in files.items()}
 
 
@@ -84,7 +83,6 @@ def change(files, name, old, new):
 
 
 def caches(page):
-    """What is kept: names of caches, and paths."""
     script = """async () => { const found = {};
       for (const name of await caches.keys()) {
         const kept = await (await caches.open(name)).keys();
@@ -95,7 +93,6 @@ def caches(page):
 
 
 def until_kept(page, count=1):
-    """Until so many versions are complete."""
     end = time.monotonic() + browsers.PATIENCE / 1000
     while sorted(len(paths) for paths in caches(page).values()) != [len(listed())] * count:
         assert time.monotonic() < end, caches(page)

@@ -32,7 +32,6 @@ def report(tmp_path):
 
 @pytest.mark.parametrize("width", [420, 1200])
 def test_a_report_is_usable_by_all_and_only_a_wide_table_scrolls(browser, report, width, shoot):
-    """With a caption, and headers for columns and rows."""
     with browsers.opened(browser, browsers.DESK, viewport={"width": width, "height": 900}) as context:
         page = context.new_page()
         page.goto(report)

@@ -36,13 +36,11 @@ def office(tmp_path_factory, portal) -> Iterator[Office]:
 
 @pytest.fixture(scope="module")
 def browser(office) -> Browser:
-    """A page that is open."""
     return office.browser()
 
 
 @pytest.fixture
 def task(browser, request) -> str:
-    """A new one."""
     return browser.create(small_values(task={"purpose": request.node.name}))
 
 
@@ -81,7 +79,6 @@ def test_the_form_has_every_setting_with_its_help_and_the_usual_ones_first():
 
 
 def test_a_start_says_what_the_command_line_says_of_the_same_task(browser, tmp_path):
-    """Field by field, and in its widths."""
     (tmp_path / "task.toml").write_text(template)
     told = json.loads(call("task", "explain", tmp_path / "task.toml", "--json").out)
     starts = {one["name"]: one["values"] for one in browser.get("form").json()["starts"]}
@@ -253,7 +250,6 @@ def test_an_invitation_to_what_phones_cannot_compute_is_a_file_alone(browser):
 
 
 def test_the_form_says_that_phones_cannot_take_part(browser):
-    """In the profile that is theirs, and only there."""
     layers = {"learner": "network", "layers": "conv 4 5\nlinear 7", "features": "flat"}
     warnings = browser.post("explain", {"values": small_values(training=layers)}).json()["explanation"]["warnings"]
     assert warnings[-1] == "no phones: the task trains a convolutional network, which the page cannot"
@@ -345,7 +341,6 @@ def test_the_state_after_each_round_is_the_one_that_participants_have(office, br
 
 
 def test_a_round_that_the_requester_may_not_read_is_named(office, browser, campaign, monkeypatch):
-    """As every round but the last is, in the other profiles."""
 
     def refuse(*_args: object) -> None:
         raise NotReady("round 1 is not for this reader")
@@ -379,7 +374,6 @@ def test_the_model_is_fetched_in_either_format_or_written_to_a_file(office, brow
 
 
 def test_the_model_is_evaluated_class_by_class(office, browser, campaign, tmp_path):
-    """As the command says it of the same model."""
     found = browser.done(f"tasks/{campaign}/evaluation", {"data": ["watch:1", "watch:6"]})
     assert found["labels"] == list(found["classes"])
     assert np.sum(found["confusion"]) == found["windows"]

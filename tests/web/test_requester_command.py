@@ -30,7 +30,6 @@ PATIENCE = 120.0
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a requester whose services do not run."""
     folder = tmp_path_factory.mktemp("workspace") / "roles"
     assert call("init", folder).code == 0
     return folder / "requester/settings.toml"
@@ -46,7 +45,6 @@ def console(settings: Path, tmp_path: Path) -> Iterator[tuple["subprocess.Popen[
 
 
 def printed(log: Path) -> str:
-    """The address, once it is there."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         found = re.findall(r"http://127\.0\.0\.1:\d+/#open=\S+", log.read_text())

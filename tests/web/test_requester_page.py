@@ -33,7 +33,6 @@ def office(tmp_path_factory, portal) -> Iterator[Office]:
 
 @pytest.fixture
 def session(office) -> Iterator[OneBrowser]:
-    """The console, served."""
     with serving_requester(office.app) as session:
         yield session
 
@@ -220,7 +219,6 @@ def expect_scores(page: Page, office: Office, task: str) -> None:
 
 
 def expect_model(page: Page, office: Office, task: str, path: Path) -> None:
-    """Evaluated, and downloaded."""
     page.get_by_label("Data to test on").last.fill("watch:6")
     page.get_by_role("button", name="Evaluate the model").click()
     expect(page.get_by_role("region", name=re.compile("Confusion matrix"))).to_be_visible()

@@ -35,7 +35,6 @@ UNSERVED = ("notes.md", "tool.py", ".hidden.js", "__pycache__/x.js", ".git/x.js"
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:
-    """Files below a folder."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +44,6 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 
 @pytest.fixture
 def page(tmp_path):
-    """A small page under /join."""
     write(tmp_path / "page", FILES | dict.fromkeys(UNSERVED, "secret"))
     (tmp_path / "outside.js").write_text("secret")
     (tmp_path / "page" / "link.js").symlink_to(tmp_path / "outside.js")
@@ -56,20 +54,17 @@ def page(tmp_path):
 
 @pytest.fixture
 def site(page):
-    """The same, as a browser reaches it."""
     return browsing(page)
 
 
 @pytest.fixture
 def sp(tmp_path):
-    """SP's real app with its pages."""
     with opened_sp(sp_settings(tmp_path, kgc=f"{KGC}/")) as app:
         yield browsing(app)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_is_served_with_its_type(site, name):
-    """And its length, to HEAD as to GET."""
     answer, head = site.get(f"/join/{name}"), site.head(f"/join/{name}")
     assert (answer.status_code, answer.text) == (200, FILES[name])
     assert (head.status_code, head.content) == (200, b"")
@@ -81,7 +76,6 @@ def test_a_file_is_served_with_its_type(site, name):
 
 @pytest.mark.parametrize("name", UNSERVED)
 def test_files_of_other_kinds_are_not_served(site, name):
-    """Whatever lies in the folder by accident."""
     assert site.get(f"/join/{name}").status_code == 404
 
 
@@ -127,7 +121,6 @@ def test_the_place_without_a_slash_leads_to_the_page(site):
 
 
 def test_a_browser_that_has_the_file_is_told_so(site):
-    """By the hash of the contents; another version is sent whole."""
     first = site.get("/join/app/main.js")
     etag = first.headers["etag"]
     assert etag.strip('"') == hashlib.sha256(first.content).hexdigest()[:32]
@@ -140,7 +133,6 @@ def test_a_browser_that_has_the_file_is_told_so(site):
 
 
 def test_a_page_can_load_and_call_nothing_but_itself_and_kgc(sp):
-    """Each directive is written out: what is not named is forbidden."""
     headers = sp.get("/web/common/dom.js").headers
     policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
     assert policy == {
@@ -173,7 +165,6 @@ def test_whatever_is_answered_below_the_page_is_under_its_policy(sp, path):
 
 
 def test_every_file_of_the_package_is_served_as_it_lies_there(sp):
-    """At the places that the phone's modules import from."""
     places = pages.phone_assets()
     assert set(places) == {"/join", "/web/common", "/web/vendor"}
     assert {"dom.js", "style.css"} <= set(places["/web/common"])
@@ -208,7 +199,6 @@ def test_what_the_phone_may_call_follows_the_settings(tmp_path):
 
 
 def test_hidden_parts_and_types_are_decided_by_name_alone(tmp_path):
-    """An empty folder, or none, has no files."""
     assert load_assets(tmp_path / "nothing") == {}
     write(tmp_path / "a", {"x.js": "1", "b/.c/y.js": "2", "z": "3", "z.JS": "4"})
     assert set(load_assets(tmp_path / "a")) == {"x.js"}

@@ -18,7 +18,6 @@ class _Trust(Structure):
 
 
 def libraries() -> tuple[ctypes.CDLL, ctypes.CDLL] | None:
-    """None where they are not installed."""
     try:
         nss, smime = map(ctypes.CDLL, LIBRARIES)
     except OSError:

@@ -37,7 +37,6 @@ def body_of(answer: dict) -> UploadBody:
 
 
 def signed(body: UploadBody, key: SigningKey, **changes) -> bytes:
-    """The same upload with other fields, signed again."""
     fields = {name: getattr(body, name) for name in UploadBody.__annotations__} | changes
     made = UploadBody(**fields)
     signature = key.sign(upload_statement(made.place, made.who, made.digest, made.sealed))
@@ -91,7 +90,6 @@ def foreign_signature(own, _others, _kept):
 
 
 def altered_shares(own, _others, _kept):
-    """The signature is still the owner's."""
     body = body_of(own)
     fields = {name: getattr(body, name) for name in UploadBody.__annotations__}
     return own | {"upload": UploadBody(**fields | {"shares": bytes(len(body.shares))}).to_bytes()}
@@ -129,7 +127,6 @@ KINDS = {
 
 
 def play(cheat: Cheat | None, app=None) -> CrowdFLStrategy:
-    """Two rounds; in the second, node 2 cheats."""
     kept = Kept()
     grid = ServedGrid(app or make_app(mods=[crowdfl_mod]), NODES)
 
@@ -208,7 +205,6 @@ def _error(message, _context, _call_next):
 
 
 def _in_the_clear(message, context, call_next):
-    """As an app without the mod."""
     reply = call_next(message, context)
     reply.content = RecordDict({name: one for name, one in reply.content.items() if name != "crowdfl"})
     return reply

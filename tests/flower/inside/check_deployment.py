@@ -39,7 +39,6 @@ def started(command: list[object], log: Path, home: Path):
 
 
 def end(processes) -> None:
-    """With all that they have started."""
     for process in processes:
         os.killpg(process.pid, 9)
         process.wait()
@@ -86,7 +85,6 @@ def test_a_deployment_of_five_organisations(roles: Path, tmp_path: Path):
 
 
 def submitted(folder: Path, port: int, roles: Path) -> str:
-    """`flwr run`, to the run's end."""
     home = folder / "submitter"
     home.mkdir()
     (home / "config.toml").write_text(

@@ -43,7 +43,6 @@ def keys_of(grid: ServedGrid) -> list[bytes]:
 
 
 def kept_by(sp) -> list[bytes]:
-    """What SP has in its store."""
     blobs = [sp.blobs.get(name) for name in sp.blobs.listing()]
     return blobs + [sp.ports.bundles.get(name) for name in sp.ports.bundles.listing()]
 
@@ -92,7 +91,6 @@ def test_no_number_of_training_samples_is_in_it(run):
 
 
 def test_the_search_finds_what_is_there():
-    """Without the two lines, all of it is in the messages."""
     grid = ServedGrid(make_app(), NODES)
     FedAvg().start(grid, initial(), num_rounds=2)
     for node in NODES:

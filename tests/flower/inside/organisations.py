@@ -47,6 +47,5 @@ def _wait_for(url: str, roles: Path, folder: Path) -> None:
 
 
 def prepared(roles: Path, folder: Path, nodes: int, rounds: int = 2, **settings: object) -> Path:
-    """A task, as its owner prepares it."""
     prepare(roles / "requester/settings.toml", initial(), rounds, folder, nodes=nodes, **settings)
     return folder

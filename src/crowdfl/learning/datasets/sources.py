@@ -11,7 +11,6 @@ from crowdfl.learning.datasets.csv_files import CsvPeople, csv_source, two_readi
 from crowdfl.learning.datasets.data import Cut, Source, Split
 from crowdfl.learning.datasets.npz_files import MotionSense, WindowFile
 from crowdfl.learning.datasets.supplied import Synthetic, Watch
-from crowdfl.learning.datasets.wisdm_raw import WisdmRaw
 
 FORMS: Mapping[str, str] = MappingProxyType(
     {
@@ -20,7 +19,6 @@ FORMS: Mapping[str, str] = MappingProxyType(
         "csv": "csv:FOLDER or FILE.csv, one person's recordings as a phone's sensor app exports them; csv:FOLDER#PERSON, "
         "those in a person's inner folder",
         "csv-by-folder": "csv-by-folder:FOLDER, the same where each inner folder is named after what was done",
-        "wisdm-raw": "wisdm-raw:FILE#USER, WISDM's raw text",
         "npz": "npz:FILE#USER, windows cut already, in the arrays windows, label, label_names, user and train",
         "motionsense": "motionsense:FILE#SUBJECT, the MotionSense stream",
     }
@@ -66,7 +64,7 @@ def csv_file(text: str) -> Path | None:
 def _hint(text: str) -> str:
     """What was meant, if a path was."""
     path = Path(text.partition("#")[0]).expanduser()
-    kind = "csv" if path.is_dir() else {".npz": "npz", ".txt": "wisdm-raw"}.get(path.suffix.lower())
+    kind = "csv" if path.is_dir() else "npz" if path.suffix.lower() == ".npz" else None
     return f"perhaps {kind}:{text}? Or " if kind and text and path.exists() else ""
 
 
@@ -78,7 +76,6 @@ def open_source(spec: Spec, cut: Cut | None = None, values: Sequence[str] = ()) 
         "synthetic": lambda: Synthetic(max(10, int(spec.person or 0) + 1), **chosen),
         "csv": lambda: csv_source(spec.path, spec.person, values=tuple(values), **chosen),
         "csv-by-folder": lambda: csv_source(spec.path, spec.person, by_folder=True, values=tuple(values), **chosen),
-        "wisdm-raw": lambda: WisdmRaw(spec.path, **chosen),
         "npz": lambda: WindowFile(spec.path),
         "motionsense": lambda: MotionSense(spec.path, **chosen),
     }

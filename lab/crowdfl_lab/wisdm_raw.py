@@ -1,30 +1,18 @@
 """WISDM's raw text, `WISDM_ar_v1.1_raw.txt`: lines `user,activity,timestamp,x,y,z;` at 20 Hz.
 
-Times are in nanoseconds and acceleration in m/s^2, read as seconds and g. Users come in any order. Faults are counted; a
-record that cannot be repaired is left out.
+Times are in nanoseconds, read as seconds. Users come in any order. Faults are counted; a record that cannot be repaired is left
+out.
 """
 
 import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
-from typing import ClassVar
-
-import numpy as np
-
-from crowdfl.errors import DataMalformed, DataMissing
-from crowdfl.learning.datasets.data import GRAVITY, Cut, Source, Split, person_at, recordings_of, split_recordings
+from dataclasses import dataclass, field
 
 WISDM_URL = "https://www.cis.fordham.edu/wisdm/includes/datasets/latest/WISDM_ar_latest.tar.gz"
 WISDM_FILE = "WISDM_ar_v1.1_raw.txt"  # in that archive
 ACTIVITIES = ("Downstairs", "Jogging", "Sitting", "Standing", "Upstairs", "Walking")
-HERTZ = 20.0
-
-# The paper's 90 samples, side by side, and an unused window between training and held-out samples.
-CUT = Cut(length=90, step=90, held_out=0.3, gap=90, hertz=HERTZ)
 
 _LABELS = {name: label for label, name in enumerate(ACTIVITIES)}
 _FIELDS = 6
@@ -46,46 +34,6 @@ class Faults:
             for name, counter in groups.items()
             if +counter
         )
-
-
-@dataclass(frozen=True)
-class WisdmRaw(Source):
-    """The people are the users, in the order of their numbers."""
-
-    path: Path
-    cut: Cut = CUT
-    label_names: ClassVar = ACTIVITIES
-
-    @property
-    def people(self) -> tuple[str, ...]:
-        return tuple(map(str, sorted(self._content[0])))
-
-    @property
-    def faults(self) -> Faults:
-        return self._content[1]
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self.faults.notes
-
-    def load_person(self, index: int) -> Split:
-        name = person_at(self.people, index)
-        rows = np.frombuffer(self._content[0][int(name)], dtype=np.float64).reshape(-1, 5)
-        times, signal, labels = rows[:, 0], rows[:, 1:4] / GRAVITY, rows[:, 4].astype(np.int64)
-        hertz = self.cut.hertz or HERTZ
-        recordings = recordings_of(times, signal, labels, hertz)
-        return split_recordings(name, recordings, ACTIVITIES, replace(self.cut, hertz=hertz))
-
-    @cached_property
-    def _content(self) -> "tuple[dict[int, array[float]], Faults]":
-        try:
-            with self.path.open(encoding="ascii", errors="replace") as lines:
-                found = read_wisdm(lines)
-        except FileNotFoundError as error:
-            raise DataMissing(f"there is no {self.path}: take {WISDM_FILE} out of {WISDM_URL}") from error
-        if not found[0]:
-            raise DataMalformed(f"{self.path} has no record `user,activity,timestamp,x,y,z;`: is it WISDM's raw text?")
-        return found
 
 
 def read_wisdm(lines: Iterable[str]) -> "tuple[dict[int, array[float]], Faults]":
