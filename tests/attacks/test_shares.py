@@ -174,7 +174,7 @@ def test_a_participant_earns_no_more_by_declaring_more_samples() -> None:
     campaign = Campaign(max_samples=1000, budget="9.00")
     campaign.wanted = dict.fromkeys(campaign.wanted, np.full(SIZE, 0.5))
     rewards = campaign.play(cheat=(np.full(SIZE, 0.5), 1000)).rewards or {}
-    assert set(rewards.values()) == {Decimal("9.00") / len(rewards)}
+    assert set(rewards.values()) == {Decimal("1.285714")}  # a seventh of 9.00
 
 
 @works_today("a requester that asks for a server step which rounds to nothing reads whoever misses a round")

@@ -142,7 +142,10 @@ class SharesProfile:
 
     def explain(self, settings: TaskSettings, parameters: int) -> str:
         shape = SharesShape(TaskSpec("", settings, parameters))
-        lines = [shape.widths.explain(), *([shape.rule_widths.explain()] if shape.is_reward_hidden else [])]
+        lines = [shape.widths.explain()]
+        if shape.payment:
+            equal = "pay            equal: everyone in a round's average gets the same"
+            lines.append(shape.rule_widths.explain() if shape.is_reward_hidden else equal)
         return "\n".join(lines if shape.step is None else [*lines, shape.step.explain(float(settings.clip))])
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:

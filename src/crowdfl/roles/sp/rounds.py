@@ -39,10 +39,10 @@ _PIECE = 100  # uploads added up at a look, so that other tasks and uploads have
 
 def pack_envelopes(envelopes: Mapping[str, bytes]) -> bytes:
     """Each once, with all whom it is for: a record that says what everyone has earned is long."""
-    owners: dict[str, list[str]] = {}
+    owners: dict[bytes, list[str]] = {}
     for who, envelope in envelopes.items():
-        owners.setdefault(envelope.hex(), []).append(who)
-    return json.dumps(owners).encode()
+        owners.setdefault(envelope, []).append(who)
+    return json.dumps({envelope.hex(): names for envelope, names in owners.items()}).encode()
 
 
 def find_envelope(packed: bytes, who: str) -> bytes | None:

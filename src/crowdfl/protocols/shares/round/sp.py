@@ -21,7 +21,6 @@ from crowdfl.errors import (
     UnknownParticipant,
     UploadDamaged,
 )
-from crowdfl.protocols.claims import RewardEnvelope
 from crowdfl.protocols.common.paid import PaidSp
 from crowdfl.protocols.exchange import Exchange, Reply
 from crowdfl.protocols.messages import Message
@@ -99,7 +98,7 @@ class SharesSp(PaidSp):
         self._members: AcceptedSet | None = None
         self._publication: bytes | None = None
         self._left: bytes | None = None
-        self._envelopes: Mapping[str, RewardEnvelope] = {}
+        self._envelopes: Mapping[str, bytes] = {}
         self.load_previous(None)
 
     def load_previous(self, left: bytes | None) -> None:
@@ -195,7 +194,10 @@ class SharesSp(PaidSp):
         publication = publish_sum(self._shape, self._place, now.members, own, average, self._csp_key)
         self._leave(publication)
         if self._shape.payment and not self._shape.is_reward_hidden:
-            self._envelopes = dict.fromkeys(now.manifest.names, open_envelope(publication.record))
+            shown = self.party.send(
+                open_envelope(publication.record)
+            )  # one for all: it is as long as the list of names
+            self._envelopes = dict.fromkeys(now.manifest.names, shown)
 
     def _prepared(self) -> Generator[bytes, Reply, _SpRound]:
         """Everything before the average; what this process has done of it already is not done again."""
@@ -232,7 +234,7 @@ class SharesSp(PaidSp):
         shares = yield from now.talk.run(reward_program(divider, self._shape, dealt, checked))
         masks = RewardMasks.of(now.members.accepted, shares, now.seed)
         reply = SealedRewards.from_bytes((yield from now.talk.ask(masks.commitments())), self._shape.limits())
-        self._envelopes = masks.envelopes(reply)
+        self._envelopes = {who: self.party.send(envelope) for who, envelope in masks.envelopes(reply).items()}
 
     def _check(self, now: _SpRound, dealt: DealtRound) -> Generator[bytes, Reply, Checked]:
         """Who is within the bounds: both servers come to the same set, and CSP signs it."""
@@ -309,4 +311,4 @@ class SharesSp(PaidSp):
         return {} if self._members is None else self._members.rejected
 
     def envelopes(self) -> Mapping[str, bytes]:
-        return {who: self.party.send(envelope) for who, envelope in self._envelopes.items()}
+        return self._envelopes
