@@ -1,7 +1,8 @@
 """Hosts for tests: the roles of `crowdfl.simulation.local_host` over real files and databases, and a small task for them."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -9,18 +10,32 @@ from sqlalchemy import event
 
 from crowdfl.crypto.compute import Threads
 from crowdfl.documents.signed import Definition
-from crowdfl.learning.models.shape import ModelShape
+from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.profile import Tools
-from crowdfl.roles.participant.participant import Participant
+from crowdfl.roles.participant.participant import Participant, Train
 from crowdfl.roles.ports import ManualClock
+from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalHost
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore
 
-__all__ = ["INITIAL_MODEL", "ONE", "SMALL_TASK", "Desk", "FileDisk", "small_definition", "test_tools"]
+__all__ = [
+    "BUDGET",
+    "INITIAL_MODEL",
+    "ONE",
+    "SMALL_TASK",
+    "Desk",
+    "FileDisk",
+    "heard",
+    "moved_by",
+    "small_definition",
+    "test_tools",
+    "unchanged",
+]
 
 ONE = Threads(1)
+BUDGET = 36_000_000  # of a round of `SMALL_TASK`, in millionths
 INITIAL_MODEL: list[npt.NDArray[np.float64]] = [np.zeros((2, 3)), np.ones(2)]  # of `small_definition`
 SMALL_TASK: dict[str, Any] = {  # every bound small, so that a short key has room for rewards
     "key_bits": 960,
@@ -72,6 +87,23 @@ class FileDisk:
             store.close()
 
 
+def unchanged(arrays: Weights, _settings: object, _number: int = 0) -> tuple[Weights, int]:
+    """Training that needs no data, and changes nothing."""
+    return arrays, 5
+
+
+def moved_by(distance: float, samples: int = 5) -> Train:
+    """Training that moves every weight as far."""
+    return lambda arrays, _settings, _number=0: ([array + distance for array in arrays], samples)
+
+
+def heard(person: Participant) -> list[tuple[str, dict[str, Any]]]:
+    """What a participant is told from now on."""
+    events: list[tuple[str, dict[str, Any]]] = []
+    person.on_event = lambda what, details: events.append((what, dict(details)))
+    return events
+
+
 def small_definition(settings: TaskSettings, *, claim_window: float = 500.0) -> Definition:
     shape = ModelShape(("w", "b"), ((2, 3), (2,)))
     return Definition("which exercise", "none", "the requester", shape, settings, claim_window, {"epochs": 1})
@@ -84,9 +116,19 @@ class Desk(LocalHost):
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder, self.settings = folder, TaskSettings.of(**(SMALL_TASK | settings))
-        super().__init__(test_tools(), disk=FileDisk(folder), clock=ManualClock(1000.0))
+        super().__init__(test_tools(), disk=FileDisk(folder, durable=False), clock=ManualClock(1000.0))
         self.initial = INITIAL_MODEL
         self.task = self.create(small_definition(self.settings), self.initial)
+
+    @classmethod
+    def funded(cls, folder: Path, people: int = 4, **settings: Any) -> Self:
+        """With so many people, the money for all rounds, and the first one open."""
+        desk = cls(folder, **settings)
+        desk.invite(people)
+        if desk.settings.budget is not None:
+            desk.requester.fund(desk.task, desk.settings.rounds * BUDGET, "all")
+        desk.run()
+        return desk
 
     def invite(self, count: int) -> list[Participant]:
         for _ in range(count):
@@ -96,3 +138,28 @@ class Desk(LocalHost):
     @property
     def crowd(self) -> list[Participant]:
         return list(self.people.values())
+
+    @property
+    def ledger(self) -> Ledger:
+        """SP's books."""
+        return self.sp.ledger(self.task)
+
+    @property
+    def state(self) -> str:
+        """Of the task, as SP says."""
+        return str(self.sp.status(self.task)["state"])
+
+    def states(self) -> list[str]:
+        """Of the rounds, in order."""
+        return [entry["state"] for entry in self.sp.status(self.task)["rounds"]]
+
+    def upload(self, people: Iterable[Participant] | None = None, train: Train = unchanged) -> None:
+        """Everyone, or these, does what is due once."""
+        for person in self.crowd if people is None else people:
+            person.step(train)
+
+    def play(self, rounds: int = 1, train: Train = unchanged) -> None:
+        """Everyone does what is due, and the servers their part."""
+        for _ in range(rounds):
+            self.upload(train=train)
+            self.run()

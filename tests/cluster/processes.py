@@ -20,8 +20,6 @@ PATIENCE = 120.0  # seconds for a process to start on a busy machine
 
 @dataclass
 class Processes:
-    """One scheduler and its workers."""
-
     folder: Path
     keys: Path
     settings: ClusterSettings = field(init=False)
@@ -29,7 +27,6 @@ class Processes:
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self) -> None:
-        """The scheduler, without waiting for it."""
         self.folder.mkdir(mode=0o700)
         self.keys.mkdir(mode=0o700, parents=True, exist_ok=True)
         files = make_cluster_certificate(self.folder)
@@ -53,7 +50,6 @@ class Processes:
         self.scheduler = self._dask("scheduler", "--host", "127.0.0.1", "--port", port, "--protocol", "tls")
 
     def add_worker(self) -> subprocess.Popen[bytes]:
-        """One more, of one thread."""
         room = ["--nthreads", "1", "--no-nanny", "--local-directory", self.folder / "scratch", "--host", "127.0.0.1"]
         preload = ["--preload", "crowdfl.services.cluster.worker"]
         worker = self._dask("worker", self.settings.scheduler, *room, *preload)
@@ -67,7 +63,6 @@ class Processes:
             process.wait()
 
     def logs(self) -> str:
-        """Everything that the processes wrote."""
         return "".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("*.log")))
 
     @property

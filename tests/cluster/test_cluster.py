@@ -195,7 +195,6 @@ def test_a_killed_worker_costs_its_pieces_alone(world, public):
 
 
 def test_a_cancelled_batch_stops_and_leaves_nothing_behind(world, public):
-    """The scheduler forgets its pieces."""
     progress = Progress()
     progress.on_progress = lambda done, _total: progress.cancel() if done else None
     kernel = PowMod(mpz(secrets.randbits(1500)), public.n_squared)
@@ -439,7 +438,6 @@ def connected(backend) -> bool:
 
 @pytest.fixture(scope="module", params=["hardened", "paper"])
 def sides(request):
-    """A dealt task of each profile."""
     return deal(3, 2, profile=request.param)
 
 

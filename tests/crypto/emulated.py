@@ -34,7 +34,6 @@ class EmulatedDevice:
         library.run_emulated(ctypes.cast(getattr(library, kernel), ctypes.c_void_p), ctypes.c_uint(blocks), filled)
 
     def host(self, array: np.ndarray) -> np.ndarray:
-        """It is here already."""
         return array
 
     def _library(self, layout: Layout) -> ctypes.CDLL:

@@ -10,7 +10,6 @@ from crowdfl.errors import LengthMismatch
 
 @given(numbers=st.lists(st.integers(0, 2**40 - 1)))
 def test_numbers_survive_a_block(numbers):
-    """from_ints and to_ints are inverse."""
     block = blocks.from_ints(numbers, 5)
     assert block.shape == (len(numbers), 5)
     assert blocks.to_ints(block) == numbers
@@ -36,31 +35,26 @@ def test_from_bytes_does_not_copy():
 
 
 def test_from_bytes_refuses_a_broken_row():
-    """Seven bytes are no rows of three."""
     with pytest.raises(LengthMismatch, match=r"7 bytes.*3 bytes"):
         blocks.from_bytes(bytes(7), 3)
 
 
 @pytest.mark.parametrize(("modulus", "width"), [(1, 1), (255, 1), (256, 2), (2**16 - 1, 2), (2**16, 3)])
 def test_width_holds_the_modulus(modulus, width):
-    """Whole bytes, none to spare."""
     assert blocks.width_of(modulus) == width
 
 
 @given(numbers=st.lists(st.integers(0, 2**24 - 1)), bound=st.integers(0, 2**25))
 def test_at_least_compares_like_integers(numbers, bound):
-    """Row by row, a bound wider than a row included."""
     assert blocks.at_least(blocks.from_ints(numbers, 3), bound).tolist() == [x >= bound for x in numbers]
 
 
 @pytest.mark.parametrize("bound", [1, 255, 256, 65535, 65536, 2**24 - 1])
 def test_at_least_at_the_bound(bound):
-    """One less is below, the bound itself is not."""
     assert blocks.at_least(blocks.from_ints([bound - 1, bound], 3), bound).tolist() == [False, True]
 
 
 def test_blocks_of_unequal_length_do_not_go_together():
-    """The common length is returned, a difference is refused with both numbers."""
     two, three = blocks.empty(2, 4), blocks.empty(3, 9)
     assert blocks.require_rows([two, np.zeros((2, 1), dtype=np.uint8)]) == 2
     with pytest.raises(LengthMismatch, match="2, 3"):

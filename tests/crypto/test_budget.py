@@ -231,7 +231,6 @@ def test_one_upload_fits_a_machine_word():
 @pytest.mark.parametrize("name", ["key_bits", "parameters", "max_participants", "max_samples", "rounds", "sigma"])
 @pytest.mark.parametrize("value", [0, -1])
 def test_every_setting_must_be_positive(name, value):
-    """The refusal names the setting."""
     with pytest.raises(WidthBudgetExceeded, match=f"{name} must be at least 1, not {value}"):
         WidthBudget(**PAPER | {name: value})
 

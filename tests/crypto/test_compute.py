@@ -21,7 +21,6 @@ class Doubling:
         self.threads: set[int] = set()
 
     def run(self, *given: blocks.Block) -> blocks.Block:
-        """2 * x."""
         self.sizes.append(len(given[0]))
         self.threads.add(threading.get_ident())
         return blocks.from_ints([2 * x for x in blocks.to_ints(given[0])], 4)
@@ -37,7 +36,6 @@ class Hooked(Doubling):
         self._lock = threading.Lock()
 
     def run(self, *given: blocks.Block) -> blocks.Block:
-        """2 * x, after the hook."""
         with self._lock:
             self.calls += 1
             call = self.calls
@@ -82,14 +80,12 @@ def test_workers_run_side_by_side():
 
 
 def test_one_worker_stays_on_the_calling_thread():
-    """No pool is made for it."""
     kernel = Doubling()
     Threads(1).map(kernel, count_up(50))
     assert kernel.threads == {threading.get_ident()}
 
 
 def test_results_do_not_depend_on_the_number_of_workers():
-    """The same bytes from one worker and from three."""
     modulus = mpz(2**61 - 1) ** 2
     rng = np.random.default_rng(7)
     left, right = (blocks.from_ints([int(x) for x in rng.integers(1, 2**62, 5000)], 16) for _ in range(2))
@@ -120,7 +116,6 @@ def test_input_is_left_alone(backend):
 
 
 def test_blocks_of_unequal_length_are_refused(backend):
-    """Before any work is done."""
     kernel = Doubling()
     with pytest.raises(LengthMismatch, match="3, 4"):
         backend.map(kernel, count_up(3), count_up(4))
@@ -146,7 +141,6 @@ def test_progress_rises_from_nothing_to_the_total(backend, rows):
 
 
 def test_progress_is_told_as_pieces_finish(backend):
-    """More than the start and the end."""
     seen = []
     backend.map(Doubling(chunk=5), count_up(50), progress=Progress(lambda done, _total: seen.append(done)))
     assert len(set(seen)) == 11
@@ -173,7 +167,6 @@ def test_cancelling_from_another_thread_stops_the_batch(backend):
 
 
 def test_a_cancelled_batch_does_not_start(backend):
-    """Cancelling beforehand counts."""
     progress = Progress()
     progress.cancel()
     kernel = Doubling()
@@ -227,6 +220,5 @@ def test_two_batches_share_a_backend():
 
 
 def test_the_default_backend_is_made_once():
-    """One pool per process."""
     assert default_backend() is default_backend()
     assert default_backend().name == "threads"

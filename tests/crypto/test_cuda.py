@@ -48,11 +48,9 @@ class Bench:
         self.n, self.square = self.keys.public.n, self.keys.public.n_squared
 
     def units(self, count: int) -> blocks.Block:
-        """Units modulo N^2."""
         return blocks.from_ints([random_unit(self.square) for _ in range(count)], blocks.width_of(self.square))
 
     def below(self, bound: int, count: int) -> blocks.Block:
-        """Numbers below a bound."""
         numbers = (secrets.randbelow(int(bound)) for _ in range(count))
         return blocks.from_ints(numbers, blocks.width_of(int(bound) - 1))
 
@@ -98,13 +96,11 @@ def test_one_exponent_for_all(bench):
 
 
 def test_an_exponent_for_each(bench):
-    """Zero and one among them."""
     exponents = np.concatenate([bench.below(1 << 24, _FEW - 2), blocks.from_ints([0, 1], 3)])
     assert bench.agrees(PowEach(bench.square, 24), bench.units(_FEW), exponents)
 
 
 def test_products_and_inverses(bench):
-    """Odd and even numbers of rows, one row, and as many as need a tree."""
     for rows in (1, 2, _FEW, 3 * _LONG):
         numbers = bench.units(rows)
         assert bench.agrees(MulMod(bench.square), numbers, bench.units(rows))
@@ -137,7 +133,6 @@ def test_encryption(bench):
 
 
 def test_combining_shares(bench):
-    """TDec of what two shares made; shares that do not fit are refused."""
     c = blocks.from_ints([bench.keys.public.encrypt(m).value for m in (0, 1, -1, 12345)], blocks.width_of(bench.square))
     first, second = (PartialDecrypt(s.exponent, bench.square).run(c) for s in bench.keys.private.split())
     assert bench.agrees(Combine(bench.n), first, second)
@@ -146,7 +141,6 @@ def test_combining_shares(bench):
 
 
 def test_checking_units(bench):
-    """Good rows, rows out of range, and rows that share a factor with N."""
     square, width = int(bench.square), blocks.width_of(bench.square)
     good = bench.units(_LONG)
     outside = blocks.from_ints([0, square, 256**width - 1, square - 1], width)
@@ -179,7 +173,6 @@ def test_fixed_base(bench):
 
 
 def test_a_modulus_that_is_no_square_runs_on_threads(small):
-    """And one that is even."""
     for modulus in (int(small.square) + 2, 10**24):
         numbers = small.below(modulus, 3)
         assert small.agrees(MulMod(mpz(modulus)), numbers, numbers)
@@ -219,7 +212,6 @@ def test_inputs_are_left_as_they_were(small):
 
 
 def test_a_batch_reports_and_stops(small):
-    """As on threads."""
     seen: list[tuple[int, int]] = []
     progress = Progress(lambda done, total: seen.append((done, total)))
     numbers = small.units(2)
@@ -256,7 +248,6 @@ def test_digits_of_secret_exponents_are_wiped(small):
 
 
 def test_no_rows_give_no_rows(small):
-    """An empty batch launches nothing."""
     none = blocks.empty(0, blocks.width_of(small.square))
     assert len(small.backend.map(MulMod(small.square), none, none)) == 0
 

@@ -27,7 +27,6 @@ def test_floor_goes_down_below_zero():
 
 @given(weights=st.lists(st.floats(-16, 16)), decimals=st.integers(0, 6))
 def test_nearest_is_at_most_half_a_unit_off(weights, decimals):
-    """Measured exactly, in fractions."""
     values = FixedPoint(decimals).encode(weights).values.tolist()
     for weight, value in zip(weights, values, strict=True):
         assert abs(Fraction(weight) * 10**decimals - value) <= Fraction(1, 2) + Fraction(1, 10**6)
@@ -43,7 +42,6 @@ def test_floor_is_less_than_a_unit_below(weights, decimals):
 
 @given(values=st.lists(st.integers(-16_000_000, 16_000_000)))
 def test_encoded_numbers_survive_decoding(values):
-    """decode then encode gives the integers back."""
     encoding = FixedPoint(6)
     assert encoding.encode(encoding.decode(np.array(values, dtype=np.int64))).values.tolist() == values
 
@@ -54,7 +52,6 @@ def test_decoding_divides_by_the_total():
 
 
 def test_weights_beyond_the_clip_are_clipped_and_counted():
-    """The clip itself is not beyond."""
     encoded = FixedPoint(6, clip=2.0).encode([2.0, -2.0, 2.0000001, -3.0, 1e300, 0.0])
     assert encoded.values.tolist() == [2_000_000, -2_000_000, 2_000_000, -2_000_000, 2_000_000, 0]
     assert encoded.clipped == 3
@@ -84,7 +81,6 @@ def test_what_is_not_finite_is_refused_with_its_position(bad):
 
 
 def test_position_counts_through_all_dimensions():
-    """A matrix is read row by row."""
     weights = np.zeros((3, 4))
     weights[1, 2] = np.nan
     with pytest.raises(NotFinite, match="position 6"):
@@ -113,7 +109,6 @@ def test_any_shape_and_float_type_is_flattened():
     ids=str,
 )
 def test_settings_that_make_no_sense_are_refused(settings):
-    """When the encoding is made, not when it is used."""
     with pytest.raises(EncodingError):
         FixedPoint(**settings)
 

@@ -104,6 +104,5 @@ def test_an_array_of_other_numbers_is_not_a_block_of_plaintexts(kind):
 
 
 def test_known_residues_that_are_not_below_n_are_not_added():
-    """As when they are encrypted."""
     with pytest.raises(FormatError, match="below N"):
         ONES.add_plain(vector.residues([PUBLIC.n], PUBLIC))

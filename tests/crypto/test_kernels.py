@@ -45,12 +45,10 @@ def run(kernel, *columns: list[int]) -> list[int]:
 
 @given(bases=unit_lists, exponent=st.integers(-(2**80), 2**80))
 def test_pow_mod_raises_each_row(bases, exponent):
-    """One exponent for all, negative ones and zero included."""
     assert run(PowMod(mpz(exponent), mpz(SQUARE)), bases) == [pow(b, exponent, SQUARE) for b in bases]
 
 
 def test_pow_mod_in_constant_time_uses_the_protected_power(monkeypatch):
-    """The flag is not merely accepted."""
     seen = []
 
     def spy(base: int, exponent: int, modulus: int) -> mpz:
@@ -65,21 +63,18 @@ def test_pow_mod_in_constant_time_uses_the_protected_power(monkeypatch):
 
 
 def test_pow_mod_keeps_its_exponent_out_of_its_repr():
-    """The exponent may be a key share."""
     for kind in (PowMod, PartialDecrypt):
         assert "987654321" not in repr(kind(mpz(987654321), mpz(SQUARE)))
 
 
 @given(pairs=st.lists(st.tuples(units, st.integers(0, 2**70 - 1)), max_size=12))
 def test_pow_each_raises_each_row_to_its_own(pairs):
-    """Row i of the bases to row i of the exponents."""
     bases, exponents = [b for b, _ in pairs], [e for _, e in pairs]
     assert run(PowEach(mpz(SQUARE), 70), bases, exponents) == [pow(b, e, SQUARE) for b, e in pairs]
 
 
 @given(pairs=st.lists(st.tuples(units, units), max_size=12))
 def test_mul_mod_multiplies_row_by_row(pairs):
-    """Left times right."""
     expected = [a * b % SQUARE for a, b in pairs]
     assert run(MulMod(mpz(SQUARE)), [a for a, _ in pairs], [b for _, b in pairs]) == expected
 
@@ -132,8 +127,6 @@ def test_combine_refuses_what_comes_out_uneven():
     )
 )
 def test_check_units_gives_each_row_its_verdict(numbers):
-    """Zero and >= N^2 are out of range, shared factors are non-units, the rest is valid."""
-
     def verdict(x: int) -> int:
         if not 0 < x < SQUARE:
             return OUT_OF_RANGE
@@ -207,7 +200,6 @@ def test_fixed_base_ignores_bits_beyond_its_length(exponents):
 
 @pytest.mark.parametrize("window", [1, 3, 8])
 def test_table_is_as_large_as_announced(window):
-    """A row per digit, an entry per value of a digit."""
     fixed = FixedBase(mpz(7), mpz(SQUARE), 61, window)
     assert len(fixed.table) == fixed.digits == math.ceil(61 / window)
     assert {len(row) for row in fixed.table} == {2**window}
@@ -228,5 +220,4 @@ def test_table_is_as_large_as_announced(window):
     ids=repr,
 )
 def test_a_chunk_is_never_empty_nor_endless(kernel):
-    """Pieces of work have at least a row, and at most some thousands."""
     assert 1 <= kernel.chunk <= 32 * 1024

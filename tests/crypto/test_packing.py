@@ -39,7 +39,6 @@ def values_for(packing: Packing, largest: int | None = None):
 
 @given(data=st.data(), packing=packings())
 def test_pack_is_the_reference(data, packing):
-    """And unpack brings every value back."""
     values = data.draw(values_for(packing, 2**63 - 1))
     packed = packing.pack(np.array(values, dtype=np.int64))
     assert blocks.to_ints(packed) == reference(packing, values)
@@ -70,7 +69,6 @@ def test_full_slots_of_mixed_signs_do_not_touch_each_other(slot_bits):
 
 @pytest.mark.parametrize("slot_bits", WIDTHS)
 def test_one_more_than_the_bound_is_refused(slot_bits):
-    """The position of the first is named."""
     packing = Packing(N, 1, slot_bits)
     for value in (packing.bound, -packing.bound):
         with pytest.raises(SlotOverflow, match="position 2"):
@@ -79,7 +77,6 @@ def test_one_more_than_the_bound_is_refused(slot_bits):
 
 @pytest.mark.parametrize("slot_bits", [w for w in WIDTHS if w <= 64])
 def test_pack_refuses_what_pack_wide_refuses(slot_bits):
-    """Both take up to the bound and no more, as far as 64-bit values reach."""
     packing = Packing(N, 1, slot_bits)
     most = packing.bound - 1
     assert packing.unpack(packing.pack(np.array([most, -most])), 2).tolist() == [most, -most]
@@ -133,7 +130,6 @@ def test_slots_fill_n_up_to_its_last_bit(slots, slot_bits):
 
 @pytest.mark.parametrize(("count", "rows"), [(0, 0), (1, 1), (5, 1), (6, 2), (10, 2), (11, 3)])
 def test_rows_are_rounded_up(count, rows):
-    """The last plaintext may be part empty."""
     packing = Packing(N, 5, 51)
     assert packing.rows_for(count) == rows
     assert len(packing.pack(np.zeros(count, dtype=np.int64))) == rows
@@ -183,19 +179,16 @@ naturals = st.lists(st.integers(0, 2**100 - 1), max_size=8)
 
 @given(values=numbers)
 def test_integers_come_back(values):
-    """Signs and zero included."""
     assert WideInts.of(values).to_ints() == values
 
 
 @given(values=numbers, constant=st.integers(-(2**150), 2**150))
 def test_a_constant_added(values, constant):
-    """Of either sign and any length."""
     assert WideInts.of(values).plus(constant).to_ints() == [x + constant for x in values]
 
 
 @given(values=naturals, width=st.integers(13, 20))
 def test_blocks_of_bytes(values, width):
-    """Big-endian rows of an even or odd number of bytes, there and back."""
     block = blocks.from_ints(values, width)
     wide = WideInts.from_block(block)
     assert wide.to_ints() == values
@@ -204,7 +197,6 @@ def test_blocks_of_bytes(values, width):
 
 @given(values=st.lists(st.integers(-(2**98) + 1, 2**98 - 1), max_size=8), bits=st.integers(99, 140))
 def test_fields_in_twos_complement(values, bits):
-    """A field ends at any bit."""
     size = -(-bits // 32)
     fields = WideInts.of(values).to_fields(size)
     words = [sum(int(limb) << (32 * j) for j, limb in enumerate(row)) for row in fields.tolist()]
@@ -215,14 +207,12 @@ def test_fields_in_twos_complement(values, bits):
 
 @given(values=numbers)
 def test_residues(values):
-    """Negative numbers wrap around n."""
     n = 2**160 + 7
     assert blocks.to_ints(WideInts.of(values).residues(n, 21)) == [x % n for x in values]
 
 
 @given(values=numbers, bound=st.integers(1, 2**131))
 def test_beyond_a_bound(values, bound):
-    """The bound itself is beyond."""
     edges = [*values, bound, -bound, bound - 1, 1 - bound]
     assert WideInts.of(edges).beyond(bound).tolist() == [abs(x) >= bound for x in edges]
 
@@ -251,5 +241,4 @@ def test_long_rows_are_summed_without_rounding(value):
 
 
 def test_the_numbers_do_not_show():
-    """They may be masks."""
     assert "12345" not in repr(WideInts.of([12345]))

@@ -58,7 +58,6 @@ def test_primes_are_what_the_base_of_randomizers_needs(fresh_pair):
 
 
 def test_primes_are_far_apart(fresh_pair):
-    """No factoring by Fermat's method."""
     pair, prime_bits = fresh_pair
     p, q = factors(pair.private)
     assert (q - p).bit_length() > prime_bits - min(100, prime_bits // 2)
@@ -97,7 +96,6 @@ def test_private_key_holds_lambda_and_its_inverse(fresh_pair):
 
 
 def test_two_keygens_give_two_keys():
-    """Nothing is fixed or seeded."""
     first, second = (pctd.keygen(32, insecure_test_key=True).public for _ in range(2))
     assert first.n != second.n
     assert first.fingerprint != second.fingerprint
@@ -118,7 +116,6 @@ def test_a_received_short_public_key_is_refused_unless_asked_for(keys):
 
 @pytest.mark.parametrize("prime_bits", [0, 1, 15, 8193])
 def test_lengths_that_make_no_key_are_refused(prime_bits):
-    """Not even a test key can have them."""
     with pytest.raises(InvalidKey, match=r"16\.\.8192"):
         pctd.keygen(prime_bits, insecure_test_key=True)
 
@@ -137,7 +134,6 @@ def test_lengths_that_make_no_key_are_refused(prime_bits):
     ],
 )
 def test_numbers_that_form_no_public_key_are_refused(n, h_s):
-    """A received key is looked at."""
     with pytest.raises(InvalidKey):
         PublicKey(n, h_s, insecure_test_key=True)
 
@@ -207,7 +203,6 @@ def test_residue_and_signed_are_inverse_at_the_bound(keys):
 
 
 def test_encryption_is_randomized(keys):
-    """The same plaintext never gives the same ciphertext."""
     assert len({int(keys.public.encrypt(1).value) for _ in range(50)}) == 50
 
 
@@ -221,13 +216,11 @@ def test_randomizers_hide_and_vanish(keys):
 
 @given(value=st.integers(max_value=0) | st.just(2**256))
 def test_numbers_outside_the_ciphertext_space_are_refused(keys, value):
-    """Zero, negatives and what is not below N^2."""
     with pytest.raises(CiphertextOutOfRange):
         keys.public.ciphertext(value)
 
 
 def test_the_edges_of_the_ciphertext_space(keys):
-    """1 and N^2-1 are ciphertexts, 0 and N^2 are none."""
     n_squared = keys.public.n_squared
     assert keys.public.ciphertext(1).value == 1
     assert keys.public.ciphertext(n_squared - 1).value == n_squared - 1
@@ -237,7 +230,6 @@ def test_the_edges_of_the_ciphertext_space(keys):
 
 
 def test_numbers_that_share_a_factor_with_n_are_refused(keys):
-    """Multiples of p, of q and of N."""
     p, q = factors(keys.private)
     for value in (p, q, 5 * p, q * q, p * q, 2 * p * q):
         with pytest.raises(NotAUnit):
@@ -282,7 +274,6 @@ def test_printed_split_range_at_its_ends(keys, monkeypatch, bound_value):
 
 @pytest.mark.parametrize("split", ["split", "split_as_printed"])
 def test_two_shares_decrypt_together(keys, split):
-    """TDec after PDec by each share gives the plaintext, whichever comes first."""
     first, second = getattr(keys.private, split)()
     for m in (0, 1, -1, 10**9, -(10**9), int(keys.public.n) // 2, -(int(keys.public.n) // 2)):
         c = keys.public.encrypt(m)
@@ -291,7 +282,6 @@ def test_two_shares_decrypt_together(keys, split):
 
 
 def test_shares_of_different_splits_do_not_fit(keys):
-    """Each split is independent of the others."""
     c = keys.public.encrypt(3)
     first, _ = keys.private.split()
     _, second = keys.private.split()
@@ -356,7 +346,6 @@ def test_constant_time_takes_every_share_a_printed_split_can_give(keys):
 
 
 def test_operations_refuse_to_mix_keys(keys, other_keys):
-    """Adding, subtracting, decrypting and combining all name both keys."""
     a, b = keys.public.encrypt(1), other_keys.public.encrypt(2)
     m_1, m_2 = keys.shares[0].partial_decrypt(a), other_keys.shares[1].partial_decrypt(b)
     mixes = [
@@ -373,7 +362,6 @@ def test_operations_refuse_to_mix_keys(keys, other_keys):
 
 
 def test_scalars_reach_exactly_to_half_of_n(keys):
-    """A scalar is bounded like a plaintext."""
     c, most = keys.public.encrypt(1), int(keys.public.n) // 2
     assert keys.private.decrypt(c * most) == most
     assert keys.private.decrypt(-most * c) == -most
@@ -436,7 +424,6 @@ def test_every_integer_has_one_signed_form(keys, m):
 
 @given(a=plaintexts, b=plaintexts)
 def test_sums_and_differences_of_ciphertexts(keys, a, b):
-    """Modulo N, into the signed range."""
     n = int(keys.public.n)
     x, y = keys.public.encrypt(a), keys.public.encrypt(b)
     assert keys.private.decrypt(x + y) == reduced(a + b, n)
@@ -446,7 +433,6 @@ def test_sums_and_differences_of_ciphertexts(keys, a, b):
 
 @given(a=plaintexts, k=plaintexts)
 def test_multiples_of_a_ciphertext(keys, a, k):
-    """By any signed scalar, from either side."""
     n = int(keys.public.n)
     c = keys.public.encrypt(a)
     assert keys.private.decrypt(c * k) == keys.private.decrypt(k * c) == reduced(a * k, n)
@@ -471,14 +457,12 @@ def test_randomizers_vanish_under_lambda(keys):
 
 
 def test_no_randomizer_is_given_twice(keys):
-    """Within one call and between calls."""
     randomizers = FreshRandomizers(keys.public)
     taken = blocks.to_ints(randomizers.take(100)) + blocks.to_ints(randomizers.take(100))
     assert len(set(taken)) == 200
 
 
 def test_none_may_be_taken(keys):
-    """An empty vector needs no randomizers."""
     assert FreshRandomizers(keys.public).take(0).shape == (0, keys.public.ciphertext_bytes)
 
 
@@ -516,7 +500,6 @@ def test_sources_for_one_key_share_a_table(keys):
 
 
 def test_taking_can_be_watched_and_cancelled(keys):
-    """Making many randomizers is long work."""
     seen = []
     FreshRandomizers(keys.public).take(9, progress=Progress(lambda done, total: seen.append((done, total))))
     assert seen[-1] == (9, 9)

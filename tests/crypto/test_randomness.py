@@ -32,7 +32,6 @@ def test_random_unit_reaches_every_unit_and_no_other():
 
 @pytest.mark.parametrize("bits", [3, 8, 16, 61, 256])
 def test_random_prime_is_prime_of_its_length_and_three_mod_four(bits):
-    """Exactly as long as asked for."""
     for _ in range(10):
         prime = random_prime(bits)
         assert gmpy2.is_prime(prime)
@@ -53,14 +52,12 @@ def test_public_stream_tells_where_the_purpose_ends():
 
 @pytest.mark.parametrize("count", [0, 1, 2, 1000])
 def test_public_permutation_is_one(count):
-    """Every position appears once."""
     order = public_permutation(b"task", "parameters", count)
     assert sorted(order.tolist()) == list(range(count))
     assert order.dtype.name == "int64"
 
 
 def test_equal_keys_keep_their_order(monkeypatch):
-    """Ties go by position, also among many."""
     keys = [i * i % 3 for i in range(2000)]
     drawn = b"".join(key.to_bytes(8, "big") for key in keys)
     monkeypatch.setattr("crowdfl.crypto.randomness.public_stream", lambda _seed, _purpose, length: drawn[:length])
@@ -94,27 +91,23 @@ def test_a_seed_of_another_length_is_refused(size):
 
 
 def test_coins_do_not_show_themselves():
-    """The repr holds no seed."""
     assert repr(Coins(b"A" * 32)) == "Coins(secret)"
 
 
 @pytest.mark.parametrize("bits", [0, 1, 3, 8, 9])
 def test_coins_spread_over_all_numbers_of_so_many_bits(bits):
-    """Every number below 2^bits, none beyond."""
     coins = Coins(bytes(32))
     assert {int(coins.bits(bits)) for _ in range(40 * 2**bits)} == set(range(2**bits))
 
 
 @pytest.mark.parametrize("bound", [1, 2, 5, 8, 9, 257])
 def test_coins_below_a_bound_reach_all_of_it(bound):
-    """Every number below the bound, none beyond."""
     coins = Coins(bytes(32))
     assert {int(coins.below(bound)) for _ in range(40 * bound)} == set(range(bound))
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 255, 256, 257, 300])
 def test_coins_make_rows_of_residues(n):
-    """Every residue, none beyond, in rows as wide as n."""
     rows = Coins(bytes(32)).residues(40 * n, n)
     assert rows.shape == (40 * n, width_of(n))
     assert {int(x) for x in to_ints(rows)} == set(range(n))

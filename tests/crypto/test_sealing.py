@@ -33,7 +33,6 @@ def test_an_audience_message_altered_anywhere_is_refused():
 
 @pytest.mark.parametrize("cut", [0, 1, 31, 32, 40])
 def test_a_truncated_audience_message_is_refused(cut):
-    """However little is left."""
     key = AudienceKey.fresh()
     with pytest.raises(SealBroken):
         key.open(key.seal(b"model", b"c")[:cut], b"c")
@@ -50,13 +49,11 @@ def test_another_audience_or_another_place_opens_nothing():
 
 
 def test_an_audience_key_has_32_bytes():
-    """A short key is no key."""
     with pytest.raises(InvalidKey, match="32"):
         AudienceKey(b"short")
 
 
 def test_one_reader_opens_what_was_sealed_to_it():
-    """HPKE round trip, bound to its context."""
     reader = ReaderKey.fresh()
     assert reader.open(seal_to(reader.public, b"reward", b"ada"), b"ada") == b"reward"
 
@@ -82,7 +79,6 @@ def test_junk_is_no_sealed_message(junk):
 
 
 def test_signatures_bind_message_and_signer():
-    """Another message, another signer or junk in place of a signature is refused."""
     key = SigningKey.fresh()
     signature = key.sign(b"amount 5")
     verify(key.public, b"amount 5", signature)
@@ -98,7 +94,6 @@ def test_signatures_bind_message_and_signer():
 
 
 def test_a_commitment_binds_value_and_salt():
-    """Another value, another salt, or bytes moved between the two give another commitment."""
     assert commit(5, b"salt") == commit(5, b"salt")
     assert (
         len(
@@ -109,7 +104,6 @@ def test_a_commitment_binds_value_and_salt():
 
 
 def test_no_private_key_is_shown():
-    """Nothing secret reaches a repr."""
     for key in (AudienceKey.fresh(), ReaderKey.fresh(), SigningKey.fresh()):
         secret = key.key if isinstance(key, AudienceKey) else key.private
         assert repr(secret) not in repr(key)

@@ -11,7 +11,6 @@ from crowdfl.errors import LengthMismatch
 
 
 def seeds_of(count: int, label: str = "") -> tuple[bytes, bytes]:
-    """Fixed seeds of both parties."""
     data = expand(bytes(32), f"seeds {label}".encode(), 32 * count)
     return data[: 16 * count], data[16 * count :]
 
@@ -28,7 +27,6 @@ def together(alphas: list[int], bits: int, points: list[list[int]], label: str =
 
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_every_number_is_compared_with_every_point(bits):
-    """All keys of so many bits at all points, in one call."""
     numbers = list(range(2**bits))
     assert together(numbers, bits, [numbers] * len(numbers)) == [[int(t < alpha) for t in numbers] for alpha in numbers]
 
@@ -45,13 +43,11 @@ def test_long_numbers_are_compared_with_their_neighbours(bits, data):
 
 
 def test_numbers_of_two_thousand_bits_are_compared():
-    """The longest that are needed."""
     alpha = int.from_bytes(expand(bytes(32), b"alpha", 250), "big")
     assert together([alpha], 2000, [[alpha - 1, alpha, alpha + 1]]) == [[1, 0, 0]]
 
 
 def test_points_come_in_any_order_and_a_key_may_be_left_out():
-    """The output follows the points."""
     sp, csp = seeds_of(3)
     corrections = generate([10, 20, 30], 8, sp, csp)
     instance, points = np.array([2, 0, 2, 0]), [29, 10, 30, 9]
@@ -60,7 +56,6 @@ def test_points_come_in_any_order_and_a_key_may_be_left_out():
 
 
 def test_no_points_give_no_outputs():
-    """And no numbers no corrections."""
     sp, csp = seeds_of(2)
     corrections = generate([1, 2], 8, sp, csp)
     assert evaluate(0, sp, corrections, np.array([], dtype=np.int64), [], 8).tolist() == []
@@ -105,7 +100,6 @@ def test_with_a_wrong_key_the_outputs_are_garbage(wrong):
 
 @pytest.mark.parametrize("number", [-1, 256])
 def test_numbers_of_too_many_bits_are_refused(number):
-    """As alpha and as a point."""
     sp, csp = seeds_of(1)
     corrections = generate([3], 8, sp, csp)
     with pytest.raises(ValueError, match="not below 2"):
@@ -115,7 +109,6 @@ def test_numbers_of_too_many_bits_are_refused(number):
 
 
 def test_keys_and_points_that_do_not_fit_are_refused():
-    """Seeds cut short, corrections cut short or of another width, points without an instance."""
     sp, csp = seeds_of(2)
     corrections, both = generate([3, 4], 8, sp, csp), np.array([0, 1])
     for seeds, given_, points in [

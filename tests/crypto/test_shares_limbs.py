@@ -24,12 +24,10 @@ widths = st.sampled_from(WIDTHS)
 
 
 def rows_of(label: str, *shape: int) -> np.ndarray:
-    """Fixed bytes."""
     return np.frombuffer(expand(bytes(32), label.encode(), int(np.prod(shape))), dtype=np.uint8).reshape(shape)
 
 
 def words_of(label: str, *shape: int) -> np.ndarray:
-    """Fixed numbers of 64 bits."""
     return rows_of(label, *shape, 8).view(np.uint64)[..., 0]
 
 
@@ -41,13 +39,11 @@ def ints(side: np.ndarray) -> list[list[int]]:
 
 
 def dot(a: list[int], b: list[int], bits: int) -> int:
-    """Plain."""
     return sum(x * y for x, y in zip(a, b, strict=True)) % 2**bits
 
 
 @given(widths, st.lists(st.integers(-(2**330), 2**330), max_size=10))
 def test_numbers_become_rows_and_come_back(bits, numbers):
-    """Little endian, reduced."""
     rows = from_ints(numbers, bits)
     assert rows.shape == (len(numbers), bits // 8)
     assert to_ints(rows) == [number % 2**bits for number in numbers]
@@ -95,7 +91,6 @@ def test_adding_changes_neither_side():
 
 
 def test_no_rows_are_added_to_no_rows():
-    """Nothing comes out."""
     none = np.zeros((0, 21), dtype=np.uint8)
     assert add_rows(none, none).shape == (0, 21)
     assert from_ints([], 168).shape == (0, 21)
@@ -109,7 +104,6 @@ def test_rows_are_summed_over_the_first_axis(bits, n, lanes):
 
 
 def test_many_of_the_largest_rows_are_summed():
-    """More than a byte of carries."""
     rows = np.full((3000, 2, 17), 255, dtype=np.uint8)
     assert to_ints(sum_rows(rows)) == [-3000 % 2**136] * 2
 
@@ -118,7 +112,6 @@ FORMS = ["words", "rows 7", "rows 8", "rows 21", "rows 40"]
 
 
 def side_of(form: str, label: str, *shape: int) -> np.ndarray:
-    """Vectors of one form."""
     return words_of(label, *shape) if form == "words" else rows_of(label, *shape, int(form.split()[1]))
 
 
@@ -194,13 +187,11 @@ def test_the_blocks_of_two_rows_add_up_to_the_whole():
     [((2, 5, 3), (3, 5, 3)), ((2, 5, 3), (2, 4, 3)), ((5, 3), (4, 3)), ((0, 5, 3), (0, 5, 3)), ((0, 5, 3), (2, 5, 3))],
 )
 def test_vectors_that_do_not_meet_are_refused(left, right):
-    """Other lanes, other counts, none at all."""
     with pytest.raises(LengthMismatch):
         dots(np.zeros(left, dtype=np.uint8), np.zeros(right, dtype=np.uint8), 24)
 
 
 def test_blocks_that_are_not_all_lanes_are_refused():
-    """Neither fewer nor more."""
     rows = rows_of("a", 10, 3)
     for sizes in ([4, 5], [6, 5]):
         with pytest.raises(LengthMismatch):
@@ -208,7 +199,6 @@ def test_blocks_that_are_not_all_lanes_are_refused():
 
 
 def test_rows_of_other_shapes_are_not_added():
-    """No broadcasting by accident."""
     with pytest.raises(LengthMismatch):
         add_rows(rows_of("a", 3, 21), rows_of("b", 1, 21))
 

@@ -47,7 +47,6 @@ def test_every_kind_of_buffer_and_place_is_read(bits):
 
 @every_width
 def test_elements_that_are_not_contiguous_are_encoded(bits):
-    """Every other one of an array."""
     elements = np.arange(20, dtype=np.uint64)
     assert Ring(bits).encode(elements[::2]) == wire(bits, list(range(0, 20, 2)))
 
@@ -100,7 +99,6 @@ def test_memory_does_not_grow_with_the_uploads():
 
 
 def test_a_result_stays_as_it_was():
-    """What is added later does not reach what was read before."""
     total = RunningSum(Ring(64), 3)
     before = total.result()
     total.add(wire(64, [1, 2, 3]))
@@ -109,14 +107,12 @@ def test_a_result_stays_as_it_was():
 
 @pytest.mark.parametrize("bits", [0, 4, 7, 12, 63, 72, -8])
 def test_rings_of_other_widths_are_refused(bits):
-    """By name."""
     with pytest.raises(WidthError):
         Ring(bits)
 
 
 @pytest.mark.parametrize("length", [0, 20, 22, 28])
 def test_uploads_of_another_length_are_refused(length):
-    """And leave the sum as it was."""
     total = RunningSum(Ring(56), 3)
     for step in (total.add, total.subtract):
         with pytest.raises(LengthMismatch):
@@ -125,7 +121,6 @@ def test_uploads_of_another_length_are_refused(length):
 
 
 def test_half_an_element_is_refused():
-    """Whole elements or none."""
     with pytest.raises(LengthMismatch):
         Ring(56).decode(bytes(15))
 
@@ -157,17 +152,14 @@ def test_seeds_and_contexts_give_streams_of_their_own():
 
 @pytest.mark.parametrize("length", [0, 16, 31, 33])
 def test_a_seed_of_another_length_is_refused(length):
-    """Without a word about what it holds."""
     with pytest.raises(ValueError, match="a seed has 32 bytes"):
         Stream(bytes(length), b"")
 
 
 def test_a_negative_length_is_refused():
-    """It would be taken from the end."""
     with pytest.raises(ValueError, match="-1 bytes"):
         Stream(SEED, b"").take(-1)
 
 
 def test_a_stream_does_not_show_its_seed():
-    """Neither the seed nor the key."""
     assert repr(Stream(SEED, b"")) == "Stream(secret)"

@@ -33,7 +33,6 @@ def plain_lanes(vector: list[int], rows: list[list[tuple[int, int]]], buckets: i
 
 
 def numbers(participants: int, parameters: int) -> np.ndarray:
-    """Fixed numbers of 64 bits."""
     data = expand(COINS, b"numbers", 8 * participants * parameters)
     return np.frombuffer(data, dtype="<u8").reshape(participants, parameters)
 
@@ -84,7 +83,6 @@ def test_rows_are_independent_of_each_other_and_of_the_coins_of_others():
 
 
 def test_the_load_is_the_fullest_bucket_of_all_rows():
-    """With and without sign."""
     sketch = Sketch(COINS, 3000, 4, 40)
     assert sketch.load == max(int(np.bincount(sketch.of(row)[0]).max()) for row in range(4))
     assert sketch.load <= load_bound(3000, 40, 4)
@@ -133,13 +131,11 @@ def test_the_bound_of_the_paper_s_task_and_of_extreme_ones():
 
 @pytest.mark.parametrize("shape", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1, 1, MAX_BUCKETS + 1)])
 def test_sketches_without_sense_are_refused(shape):
-    """No coordinates, no rows, no buckets, more buckets than the definition allows."""
     with pytest.raises(ValueError, match="no sketch"):
         Sketch(COINS, *shape)
 
 
 @pytest.mark.parametrize("shape", [(2, 9), (2, 11), (10,), (1, 2, 10)])
 def test_blocks_of_another_shape_are_refused(shape):
-    """Before anything is added."""
     with pytest.raises(LengthMismatch):
         Sketch(COINS, 10, 2, 3).lanes(np.zeros(shape, dtype=np.uint64))

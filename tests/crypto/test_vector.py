@@ -54,7 +54,6 @@ class Spent:
 
 
 def test_encrypting_equals_the_scalar_with_the_same_randomizers(keys, backend):
-    """Row by row, from integers."""
     made = keys.randomizers.take(len(NUMBERS))
 
     class Fixed(Spent):
@@ -89,7 +88,6 @@ def test_plaintexts_out_of_range_take_no_randomizer(keys):
 
 
 def test_residues_that_are_none_take_no_randomizer(keys):
-    """N itself, a wrong width, a flat array."""
     source, n = Spent(keys.public), keys.public.n
     for block in (blocks.from_ints([0, n], 16), blocks.from_ints([1], 17), np.zeros(16, dtype=np.uint8)):
         with pytest.raises(FormatError):
@@ -100,7 +98,6 @@ def test_residues_that_are_none_take_no_randomizer(keys):
 
 @given(pairs=st.lists(st.tuples(st.integers(-(10**30), 10**30), st.integers(-(10**30), 10**30)), max_size=6))
 def test_arithmetic_equals_the_scalar(keys, pairs):
-    """Add, subtract and negate give the very numbers the scalar operators give."""
     a, b = keys.encrypt(x for x, _ in pairs), keys.encrypt(y for _, y in pairs)
     assert values(a + b) == [(a[i] + b[i]).value for i in range(len(pairs))]
     assert values(a - b) == [(a[i] - b[i]).value for i in range(len(pairs))]
@@ -110,7 +107,6 @@ def test_arithmetic_equals_the_scalar(keys, pairs):
 
 @given(k=st.integers(-(10**30), 10**30) | st.sampled_from([0, 1, -1]))
 def test_scaling_equals_the_scalar(keys, k):
-    """One signed factor for all, zero included."""
     vector = keys.encrypt(range(-2, 3))
     assert values(vector * k) == values(k * vector) == [(vector[i] * k).value for i in range(5)]
     assert keys.read(vector.scale(k)) == [m * k for m in range(-2, 3)]
@@ -136,7 +132,6 @@ def test_adding_known_plaintexts(keys, rows):
 
 
 def test_rerandomising_keeps_the_plaintexts_and_changes_every_ciphertext(keys, other_keys):
-    """Nobody can tell which ciphertext it was."""
     vector = keys.encrypt(NUMBERS)
     fresh = vector.rerandomise(keys.randomizers)
     assert keys.read(fresh) == NUMBERS
@@ -146,7 +141,6 @@ def test_rerandomising_keeps_the_plaintexts_and_changes_every_ciphertext(keys, o
 
 
 def test_parts_and_their_joint(keys, other_keys):
-    """A vector cut in two and put together is the same vector."""
     vector = keys.encrypt(NUMBERS)
     assert keys.read(vector.part(2, 4)) == NUMBERS[2:4]
     assert keys.read(vector.part(5)) == NUMBERS[5:]
@@ -165,7 +159,6 @@ def test_factors_are_bounded_like_plaintexts(keys):
 
 
 def test_every_entry_needs_its_factor(keys):
-    """Neither fewer nor more."""
     for factors in ([1], [1, 2, 3]):
         with pytest.raises(LengthMismatch, match=f"{len(factors)} factors for 2"):
             keys.encrypt([1, 2]).scale_each(factors)
@@ -187,7 +180,6 @@ def test_bucket_sums_are_signed_sums(keys, data, count):
 
 @pytest.mark.parametrize(("places", "signs", "buckets"), [(4, 5, 2), (5, 4, 2), (5, 5, 0), (5, 5, -1), (5, 5, 6)])
 def test_bucket_sums_refuse_what_does_not_match(keys, places, signs, buckets):
-    """Order, signs and buckets must fit the vector."""
     with pytest.raises(LengthMismatch):
         keys.encrypt(range(5)).bucket_sums(np.arange(places), np.zeros(signs, dtype=np.bool_), buckets)
 
@@ -205,7 +197,6 @@ def test_partial_decryption_equals_the_scalar(keys, backend, constant_time):
 
 
 def test_shares_that_do_not_fit_are_refused(keys):
-    """Of another split, or one share twice."""
     vector = keys.encrypt(NUMBERS)
     first, stranger = vector.partial_decrypt(keys.shares[0]), vector.partial_decrypt(keys.private.split()[1])
     for second in (first, stranger):
@@ -230,7 +221,6 @@ def test_operations_refuse_to_mix_keys(keys, other_keys):
 
 
 def test_operations_refuse_unequal_lengths(keys):
-    """Nothing is padded or cut."""
     two, three = keys.encrypt([1, 2]), keys.encrypt([1, 2, 3])
     first, second = (v.partial_decrypt(s) for v, s in zip((two, three), keys.shares, strict=True))
     for mix in (lambda: two + three, lambda: two - three, lambda: combine(first, second)):
@@ -246,7 +236,6 @@ def test_a_block_of_another_width_is_no_vector(keys):
 
 
 def test_an_empty_vector_takes_part_in_everything(keys, backend):
-    """No entries is a number of entries."""
     nothing = keys.encrypt([])
     for result in (nothing + nothing, nothing - nothing, nothing.scale(-3), nothing.scale_each([]), nothing.negate()):
         assert (len(result), result) == (0, nothing)
@@ -255,7 +244,6 @@ def test_an_empty_vector_takes_part_in_everything(keys, backend):
 
 
 def test_operations_leave_their_operands_alone(keys):
-    """Every result is a new vector."""
     a, b = keys.encrypt([1, -2, 3]), keys.encrypt([4, 5, 6])
     before = a.block.tobytes() + b.block.tobytes()
     _ = a + b, a - b, a * -3, a.scale_each([-1, 0, 2]), a.negate(), a.partial_decrypt(keys.shares[0])
@@ -279,7 +267,6 @@ def test_vectors_compare_by_content_key_and_kind(keys, other_keys):
 
 @given(numbers=st.lists(st.integers(-100, 100), min_size=1, max_size=6), order=st.randoms(use_true_random=False))
 def test_running_product_does_not_depend_on_the_order(keys, numbers, order):
-    """Bit for bit the same sum, in whatever order the uploads arrive."""
     uploads = [keys.encrypt([m, -m]) for m in numbers]
     first, second = (RunningProduct(keys.public, 2, len(numbers)) for _ in range(2))
     for upload in uploads:
@@ -322,12 +309,10 @@ def test_a_group_goes_in_whole_or_not_at_all(keys, other_keys):
 
 
 def test_running_product_of_nothing_is_zero(keys):
-    """Before the first upload."""
     assert keys.read(RunningProduct(keys.public, 3, 1).result()) == [0, 0, 0]
 
 
 def test_running_product_keeps_results_apart(keys):
-    """A result already taken does not move when more uploads come."""
     total = RunningProduct(keys.public, 1, 3)
     total.add(keys.encrypt([5]))
     taken = total.result()
@@ -338,7 +323,6 @@ def test_running_product_keeps_results_apart(keys):
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_one_more_upload_than_the_limit_is_refused(keys, limit):
-    """And does not change the sum."""
     total = RunningProduct(keys.public, 1, limit)
     for _ in range(limit):
         total.add(keys.encrypt([7]))
@@ -362,7 +346,6 @@ def test_an_addition_that_stops_leaves_the_sum_as_it_was(keys, backend):
 
 
 def test_every_batch_can_be_watched_and_cancelled(keys):
-    """Each operation passes its progress on."""
     a, b = keys.encrypt([1, 2, 3]), keys.encrypt([4, 5, 6])
     partials = [a.partial_decrypt(share) for share in keys.shares]
     order, signs = np.arange(3), np.zeros(3, dtype=np.bool_)

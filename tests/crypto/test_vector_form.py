@@ -20,7 +20,6 @@ CIPHERTEXTS, PARTIALS = 1, 2
 
 
 def header(public, *, magic=b"CFLV", version=1, kind=CIPHERTEXTS, reserved=0, name=None, width=None, count=0) -> bytes:
-    """A header with any field wrong."""
     name = public.fingerprint if name is None else name
     width = public.ciphertext_bytes if width is None else width
     return struct.pack(">4sBBH32sIQ", magic, version, kind, reserved, name, width, count)
@@ -31,7 +30,6 @@ def parse(data, public, max_count=10, kind=CIPHERTEXTS):
 
 
 def test_the_form_is_a_header_and_the_numbers(keys):
-    """Byte for byte as documented."""
     vector = keys.encrypt([1, -2, 3])
     numbers = b"".join(int(vector[i].value).to_bytes(32, "big") for i in range(3))
     assert vector.to_bytes() == header(keys.public, count=3) + numbers
@@ -47,7 +45,6 @@ def test_a_vector_survives_its_form(keys, count):
 
 
 def test_partial_decryptions_survive_their_form(keys):
-    """And stay partial decryptions."""
     partial = keys.encrypt([1, 2]).partial_decrypt(keys.shares[0])
     again = PartialVector.from_bytes(partial.to_bytes(), keys.public, max_count=2)
     assert type(again) is PartialVector

@@ -79,12 +79,10 @@ class FileClock:
         self._file = folder / "clock"
 
     def now(self) -> float:
-        """Seconds."""
         return time.time() + float(self._file.read_text())
 
 
 def live(life: Life) -> None:
-    """Be that process."""
     logs = life.folder / "logs"
     errors = os.open(logs / f"{life.role}.{life.number}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(errors, 2)
@@ -146,7 +144,6 @@ class Bank:
     _seconds: float = 0.0
 
     def __call__(self, payment: StoredPayment) -> None:
-        """Hand the money over."""
         with open(self.folder / "bank", "ab") as file:
             file.write(f"{payment.key} {payment.who} {payment.amount}\n".encode())
 

@@ -9,7 +9,6 @@ from tests.faults.supervisor import Campaign
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
-    """Nobody is killed, nobody has company."""
     campaign = Campaign(tmp_path_factory.mktemp("undisturbed") / "campaign")
     campaign.run()
     assert campaign.deaths == []

@@ -59,7 +59,6 @@ class Steps:
         self._unlink = os.unlink
 
     def install(self) -> None:
-        """From now on."""
         event.listen(Pool, "connect", lambda connection, _: self._changes.update({id(connection): 0}))
         DefaultDialect.do_commit = self._committing(DefaultDialect.do_commit)  # type: ignore[method-assign]
         for name in ("link", "replace", "rename"):

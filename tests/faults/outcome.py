@@ -35,7 +35,6 @@ _MILLIONTHS = 2 * PEOPLE  # a reward is one of two neighbours, by a draw
 
 
 def plain_average(number: int) -> npt.NDArray[np.float64]:
-    """What a round must come to."""
     trained = [update(person, [], {}, number) for person in range(PEOPLE)]
     return fedavg([np.concatenate([a.reshape(-1) for a in arrays]) for arrays, _ in trained], [s for _, s in trained])
 
@@ -53,18 +52,14 @@ def shared_average(number: int) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of the campaign in this folder."""
-
     folder: Path
 
     @cached_property
     def task(self) -> str:
-        """Its name."""
         return str(json.loads(FileBlobs(self.folder / "requester/blobs").get("invited"))["task"])
 
     @cached_property
     def people(self) -> list[FileBlobs]:
-        """Their files."""
         return [FileBlobs(self.folder / f"person{number}") for number in range(PEOPLE)]
 
     @cached_property
@@ -114,7 +109,6 @@ class Outcome:
         return Counter(map(Message.kind_of, set(self._requests)))
 
     def asked(self) -> Counter[int]:
-        """How many there were, repeats included."""
         return Counter(map(Message.kind_of, self._requests))
 
     def files(self) -> dict[str, set[str]]:

@@ -73,7 +73,6 @@ class Campaign:
             self._end()
 
     def put_clock_forward(self, seconds: float) -> None:
-        """For every process."""
         file = self.folder / "clock"
         write_private(file, str(float(file.read_text()) + seconds).encode(), overwrite=True)
 
@@ -82,7 +81,6 @@ class Campaign:
         return (self.folder / f"logs/{role}.{life}.steps").read_text().splitlines()
 
     def log(self) -> str:
-        """What the processes had to say."""
         logs = sorted((self.folder / "logs").glob("*.[0-9]"))
         return "\n".join(f"--- {path.name}\n{path.read_text()[-3000:]}" for path in logs)
 

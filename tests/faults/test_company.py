@@ -43,7 +43,6 @@ def dying_once(folder: Path, undisturbed: Campaign, role: str, where: str, time:
 
 
 def finish(campaign: Campaign, undisturbed: Campaign) -> Outcome:
-    """Run, and compare."""
     campaign.run()
     outcome = Outcome(campaign.folder)
     outcome.check()

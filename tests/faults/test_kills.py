@@ -76,7 +76,6 @@ def test_a_process_killed_at_a_durable_step_changes_nothing(shard: int, undistur
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SLOW_SHARDS))
 def test_a_process_killed_at_any_durable_step_changes_nothing(shard: int, undisturbed: Campaign, tmp_path: Path):
-    """All of them."""
     every = [point for role in KILLED for point in points(undisturbed, role)]
     survive_each(tmp_path, undisturbed, every[shard::SLOW_SHARDS])
 

@@ -50,8 +50,6 @@ def update(person: int, number: int) -> tuple[npt.NDArray[np.float64], int]:
 
 @dataclass
 class Trainer:
-    """Trains when it is told to."""
-
     person: int
     may_train: threading.Event
 
@@ -59,11 +57,9 @@ class Trainer:
         """Nothing to do."""
 
     def evaluate(self, _arrays: object) -> dict[str, float]:
-        """Nothing to say."""
         return {}
 
     def train(self, _arrays: object, _settings: object, number: int) -> tuple[Any, int]:
-        """Always the same."""
         assert self.may_train.wait(PATIENCE)
         weights, samples = update(self.person, number)
         return [weights[:6].reshape(2, 3), weights[6:]], samples
@@ -80,7 +76,6 @@ class Phone:
     thread: threading.Thread | None = None
 
     def start(self, invitation: str) -> None:
-        """Until it is paid."""
         self.person.on_event = lambda what, _details: self.events.append(what)
 
         def run() -> None:
@@ -94,13 +89,11 @@ class Phone:
         self.thread.start()
 
     def wait_for(self, what: str, times: int = 1) -> None:
-        """An event."""
         until_true(lambda: self.events.count(what) >= times or self.failure is not None)
         assert self.failure is None
 
 
 def until_true(look: Callable[[], bool]) -> None:
-    """Wait for it."""
     until = time.monotonic() + PATIENCE
     while not look():
         assert time.monotonic() < until, "it never came"
@@ -117,11 +110,9 @@ class Platform:
 
     @property
     def roles(self) -> Path:
-        """Their folders."""
         return self.folder / "roles"
 
     def settings(self, role: str) -> Path:
-        """A role's."""
         return self.roles / role / "settings.toml"
 
     def prepare(self, database: str | None) -> None:
@@ -140,32 +131,26 @@ class Platform:
         assert all(line in lines for line in chosen.values())
 
     def start(self, role: str) -> None:
-        """A server."""
         self.processes[role] = start(role, "serve", self.settings(role), log=self.folder / f"{role}.log")
 
     def do(self, *args: object) -> Result:
-        """A command that must end well."""
         result = finish(*args)
         assert result.code == 0, (result, self.logs())
         return result
 
     def kill(self, role: str) -> None:
-        """As a power cut does."""
         self.processes[role].send_signal(signal.SIGKILL)
         self.processes[role].wait()
 
     def logs(self) -> str:
-        """To explain a failure."""
         return "\n".join(f"{path.name}: {path.read_text()[-2000:]}" for path in sorted(self.folder.glob("*.log")))
 
     def link(self, role: str) -> Link:
-        """To a server."""
         lines = self.settings("requester").read_text().splitlines()
         (url,) = (line.split('"')[1] for line in lines if line.startswith(f"{role} ="))
         return Link(url, self.roles / "requester/peers/ca.pem")
 
     def kept(self, service: Service) -> Service:
-        """Closed at the end."""
         self.links.append(service)
         return service
 
@@ -178,7 +163,6 @@ class Platform:
 
     @property
     def kgc_key(self) -> bytes:
-        """KGC's."""
         return signing_key(self.roles / "kgc/signing.key").public
 
     def phone(self, task: str, number: int) -> Phone:
@@ -192,7 +176,6 @@ class Platform:
         return Phone(person, Trainer(number, threading.Event()))
 
     def stop(self) -> None:
-        """End what still runs."""
         for link in self.links:
             link.close()
         for process in self.processes.values():

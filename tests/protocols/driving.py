@@ -78,8 +78,6 @@ Place = tuple[int, str, str]  # a round, a participant, a name
 
 
 class Answering(Protocol):
-    """Whoever answers requests."""
-
     def answer(self, request: bytes) -> bytes: ...
 
 
@@ -128,7 +126,6 @@ class Wire:
     replies: list[bytes] = field(default_factory=list)
 
     def __call__(self, request: bytes) -> bytes:
-        """Answer and remember."""
         self.requests.append(request)
         self.replies.append(self.csp.answer(request))
         return self.replies[-1]
@@ -142,7 +139,6 @@ class Tape:
     requests: list[bytes] = field(default_factory=list)
 
     def __call__(self, request: bytes) -> bytes:
-        """The next reply."""
         self.requests.append(request)
         return self.replies[len(self.requests) - 1]
 
@@ -161,7 +157,6 @@ class Parties:
         self.keeping = Keeping(self.csp)
 
     def upload(self, weights: Sequence[float], samples: int, who: str) -> bytes:
-        """The bytes of one participant's upload."""
         return self.people[who].encrypt_update(np.asarray(weights, dtype=np.float64), samples, 1)
 
 
@@ -184,15 +179,12 @@ class Pair:
 
     @property
     def public(self) -> PublicKey:
-        """The key."""
         return self.private.public
 
     def encrypt(self, numbers: Sequence[int]) -> CipherVector:
-        """Signed numbers as ciphertexts."""
         return self.sp.encrypt(numbers)
 
     def read(self, vector: CipherVector) -> list[int]:
-        """The plaintexts, by the scalar Dec."""
         return [self.private.decrypt(vector[i]) for i in range(len(vector))]
 
 
@@ -218,7 +210,6 @@ class Divider:
     fits: bool = True
 
     def answer(self, request: bytes) -> bytes:
-        """Guard, squares, division."""
         return self._answer(request).to_bytes()
 
     def _answer(self, request: bytes) -> Message:
@@ -232,5 +223,4 @@ class Divider:
         return reply
 
     def guard(self, message: GuardRequest) -> GuardReply:
-        """As an honest CSP answers it."""
         return HardenedSdivCsp(self.party).guard(message, guard_tops(self.widths, self.dividends, self.divisors))

@@ -88,7 +88,6 @@ class Recorded:
         return Keeping(self.sides.csp, dict(self.before[place]))
 
     def message(self, place: int) -> Any:
-        """A request, decoded."""
         request = self.requests[place]
         return REQUESTS[Message.kind_of(request)].from_bytes(request, self.sides.csp.party.limits(1000))
 
@@ -98,7 +97,6 @@ class Recorded:
         return f"{type(message).__name__} {getattr(message, 'purpose', '')} {getattr(message, 'audience', '')}"
 
     def place_of(self, cls: type[Message], purpose: str | None = None) -> int:
-        """The first request of a kind."""
         messages = enumerate(self.message(place) for place in range(len(self.requests)))
         return next(i for i, m in messages if isinstance(m, cls) and purpose in (None, getattr(m, "purpose", None)))
 

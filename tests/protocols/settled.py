@@ -50,7 +50,6 @@ def earned(sides: Parties, who: str) -> dict[int, int]:
 
 
 def claim_of(sides: Parties, who: str) -> Claim:
-    """A participant's true claim, decoded."""
     return Claim.from_bytes(sides.people[who].claim(), sides.sp.party.limits(1))
 
 

@@ -37,12 +37,10 @@ def sides(settled):
 
 @pytest.fixture(scope="module")
 def settled():
-    """Three participants, two rounds of rewards."""
     return settle()
 
 
 def pay(sides, claim):
-    """The whole way of a claim."""
     sides.sp.check_claim(claim)
     return sides.sp.pay(claim, sides.csp.answer(claim))
 
@@ -143,7 +141,6 @@ def test_a_false_claim_is_refused_though_its_owner_signs_it(sides, change, refus
 
 
 def test_a_claim_is_of_its_owner_and_its_task(sides):
-    """Both servers look."""
     others = replace(claim_of(sides, "p1"), participant="p0").to_bytes(), signed(sides, "p0", participant="p1")
     stranger, elsewhere = signed(sides, "p0", participant="stranger"), signed(sides, "p0", task="another")
     for server in (sides.sp.check_claim, sides.csp.answer):
@@ -178,7 +175,6 @@ def test_one_attestation_outlives_a_crash(sides):
 
 
 def test_one_round_of_two_may_be_claimed(sides):
-    """The amount is that round's."""
     own = claim_of(sides, "p0")
     assert pay(sides, signed(sides, "p0", **part_of(own, 1))) == {2: own.amounts[1]}
 
@@ -248,7 +244,6 @@ def test_kept_rewards_are_written_once(sides):
 
 
 def test_an_envelope_opens_for_its_owner_and_its_round_alone(sides):
-    """Sealed to one reader."""
     envelopes = sides.sp.envelopes()
     with pytest.raises(SealBroken):
         sides.people["p1"].open_reward(envelopes["p0"], 2)
@@ -342,7 +337,6 @@ def test_rewards_of_strangers_are_not_sealed():
 
 
 def test_a_federation_pays_claims():
-    """On one page: rounds, then money."""
     fed = federation(**(SMALL | {"max_participants": 3}))
     work = updates([[0.1, 0.2], [0.2, 0.2], [0.9, 0.9]], [3, 4, 5])
     first, second = (fed.round(work, budget=budget).rewards for budget in ("36", "0.5"))

@@ -65,7 +65,6 @@ _runs = {}
 
 @pytest.fixture
 def run(n):
-    """One run per n."""
     if n not in _runs:
         _runs[n] = Run(n)
     return _runs[n]
@@ -143,7 +142,6 @@ def test_inside_sdiv_and_smul(n, run):
 
 
 def scaled(counts, times):
-    """So many runs."""
     return {name: count * times for name, count in counts.items()}
 
 

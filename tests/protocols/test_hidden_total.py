@@ -19,13 +19,11 @@ LENGTH = KEY_BITS + 128  # bits of every exponent
 
 @pytest.fixture(scope="module")
 def sides():
-    """A task whose total nobody sees."""
     return deal(3, 2, total="hidden", key_bits=KEY_BITS, rounds=50)
 
 
 @pytest.fixture
 def raised(monkeypatch):
-    """The exponents that anybody raises to."""
     seen, original = [], prifedavg.power_of_one
 
     def recorded(party, factor, exponents):

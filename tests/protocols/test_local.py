@@ -39,7 +39,6 @@ def test_the_example_of_the_issue():
 
 @every_profile
 def test_without_a_budget_there_are_no_rewards(profile):
-    """And none are computed."""
     result = federation(profile=profile, **OWN.get(profile, {})).round(updates(MODELS, SAMPLES))
     assert result.rewards is None
     assert result.costs["SP"].total("SMUL") == 0
@@ -78,7 +77,6 @@ def test_the_last_round_is_read_by_the_requester(profile):
 
 @every_profile
 def test_participants_may_come_and_go(profile):
-    """Another set of people in each round of a task."""
     fed = federation(profile=profile, max_participants=6, **OWN.get(profile, {}))
     first = fed.round({name: Update([[1.0]], 1) for name in ("a", "b", "c")})
     second = fed.round({name: Update([[2.0]], 1) for name in ("c", "d", "e", "f")})

@@ -35,7 +35,6 @@ for module in pkgutil.iter_modules(protocols.__path__):
 
 
 def descendants(cls):
-    """Every class below."""
     return [below for child in cls.__subclasses__() for below in (child, *descendants(child))]
 
 
@@ -51,7 +50,6 @@ def servers():
 
 
 def value_for(hint, servers, size):
-    """Some value of a field's type."""
     if hint is CipherVector:
         return servers.encrypt(list(range(size)))
     if hint is PartialVector:
@@ -68,7 +66,6 @@ def example(cls, servers, size=2):
 
 
 def limits_of(servers, count=3, entries=5):
-    """Tight limits."""
     return Limits(servers.public, count, entries)
 
 
@@ -95,7 +92,6 @@ def test_every_message_comes_back(cls, servers, size):
 
 @every_kind
 def test_the_form_is_magic_version_kind(cls, servers):
-    """Six bytes before the first field."""
     data = example(cls, servers).to_bytes()
     assert data[:HEADER] == b"CFLM" + bytes([2, cls.kind])
     assert Message.kind_of(data) == cls.kind
@@ -103,7 +99,6 @@ def test_the_form_is_magic_version_kind(cls, servers):
 
 @every_kind
 def test_a_message_cut_anywhere_is_refused(cls, servers):
-    """At every single length."""
     data = example(cls, servers).to_bytes()
     for length in range(len(data)):
         with pytest.raises(Truncated):
@@ -112,7 +107,6 @@ def test_a_message_cut_anywhere_is_refused(cls, servers):
 
 @every_kind
 def test_bytes_after_the_end_are_refused(cls, servers):
-    """Even one."""
     with pytest.raises(TrailingBytes):
         cls.from_bytes(example(cls, servers).to_bytes() + b"\0", limits_of(servers))
 
@@ -129,7 +123,6 @@ def test_another_version_is_refused(cls, servers):
 
 @every_kind
 def test_another_kind_or_magic_is_refused(cls, servers):
-    """A message is not taken for another."""
     for place in (0, 5):
         data = bytearray(example(cls, servers).to_bytes())
         data[place] ^= 0x80
@@ -167,12 +160,10 @@ def test_a_flipped_bit_is_refused_by_name_or_changes_the_message(cls, servers, d
 
 
 def fields(*bodies):
-    """Fields behind their lengths."""
     return b"".join(struct.pack(">I", len(body)) + body for body in bodies)
 
 
 def test_a_field_beyond_the_limit_is_refused_before_memory_is_taken(servers):
-    """Four gigabytes announced, none sent."""
     data = b"CFLM" + bytes([2, OpenReply.kind]) + struct.pack(">I", 2**32 - 1)
     with pytest.raises(LimitExceeded):
         OpenReply.from_bytes(data, limits_of(servers))
@@ -188,7 +179,6 @@ def test_a_list_of_too_many_entries_is_refused(servers):
 
 
 def test_a_vector_of_too_many_ciphertexts_is_refused(servers):
-    """The receiver says how many."""
     data = SdivReply(servers.encrypt([0] * 4)).to_bytes()
     assert len(SdivReply.from_bytes(data, limits_of(servers, count=4)).quotients) == 4
     with pytest.raises(LimitExceeded):
@@ -204,14 +194,12 @@ def test_numbers_have_one_form(servers, body):
 
 
 def test_text_must_be_utf8(servers):
-    """By name."""
     good = NonceRequest(1, 36, ("who",), bytes(32)).to_bytes()
     with pytest.raises(FormatError, match="UTF-8"):
         NonceRequest.from_bytes(good.replace(b"who", b"\xff\xfe\xfd"), limits_of(servers))
 
 
 def test_vectors_inside_are_checked_number_by_number(servers):
-    """Zero, a factor of N, a number beyond N^2, another key."""
     width = servers.public.ciphertext_bytes
     good = SdivReply(servers.encrypt([5])).to_bytes()
     for number in (0, int(servers.public.n), int(servers.public.n_squared)):
@@ -222,7 +210,6 @@ def test_vectors_inside_are_checked_number_by_number(servers):
 
 
 def test_no_ciphertexts_where_none_are_expected(servers):
-    """Plain limits refuse a vector."""
     with pytest.raises(FormatError, match="no ciphertexts"):
         SdivReply.from_bytes(SdivReply(servers.encrypt([5])).to_bytes(), Limits.plain())
 

@@ -40,7 +40,6 @@ VALUES = [0, 1, -1, 2**100, -(2**100), 12345]
 
 @pytest.fixture(scope="module")
 def servers():
-    """SP and CSP under 256 bits."""
     return pair(256)
 
 
@@ -51,7 +50,6 @@ def audiences():
 
 
 def requests_of(servers, state, sums, audience=PARTICIPANTS):
-    """What SP sends for an opening."""
     return list(OpeningSp(servers.sp).requests(state, sums, 1, audience))
 
 
@@ -70,12 +68,10 @@ def publish(servers, audiences, values=VALUES, audience=PARTICIPANTS):
 
 
 def values_of(servers, block):
-    """Opened residues as signed numbers."""
     return [servers.public.signed(v) for v in to_ints(block)]
 
 
 def test_the_audience_reads_what_was_summed(servers, audiences):
-    """Signed values of every size come back."""
     publication = publish(servers, audiences)
     assert values_of(servers, read(publication, audiences[PARTICIPANTS], CONTEXT, servers.public)) == VALUES
 
@@ -148,7 +144,6 @@ def test_the_other_audience_cannot_read(servers, audiences):
 
 
 def test_a_publication_is_bound_to_its_round(servers, audiences):
-    """Served for another round it does not open."""
     with pytest.raises(SealBroken):
         read(publish(servers, audiences), audiences[PARTICIPANTS], b"another round", servers.public)
 
@@ -212,7 +207,6 @@ def published(request):
 
 
 def test_a_publication_for_another_round_or_audience_fails(published):
-    """By name, in every wrong combination."""
     sides, (first, last) = published
     for reader, publication, number in (
         (sides.people["p0"], first, 2),
@@ -226,7 +220,6 @@ def test_a_publication_for_another_round_or_audience_fails(published):
 
 
 def test_a_reader_of_another_task_cannot_read(published):
-    """Its audience key is another."""
     _, (first, _) = published
     stranger = deal(3, 2, key_bits=512).people["p0"]
     with pytest.raises(SealBroken):

@@ -42,7 +42,6 @@ def rounds():
 
 @pytest.fixture
 def round_(rounds, total):
-    """The round of a test."""
     return rounds[total]
 
 
@@ -158,7 +157,6 @@ COUNTED = [(LanesRequest, "masked"), (DivideRequest, "x"), (DivideRequest, "y"),
 
 @pytest.mark.parametrize(("cls", "name"), [*COUNTED, (OpenRequest, "masked"), (ScaleRequest, "masked")])
 def test_a_request_of_another_length_is_refused(rounds, cls, name):
-    """One number fewer, one more, or a share missing."""
     round_ = rounds["hidden"]
     place = round_.place_of(cls)
     message = round_.message(place)
@@ -264,7 +262,6 @@ NAMES += [f"shares of {cls.__name__} {purpose} {part}" for cls, purpose, part in
 
 @pytest.fixture(scope="module")
 def failing(hidden):
-    """Made once."""
     made = failing_requests(hidden)
     assert set(made) == set(NAMES)
     return made

@@ -20,7 +20,6 @@ _made = {}
 
 
 def make(profile, parameters, **more):
-    """One federation per profile and size."""
     key = (profile, parameters, tuple(sorted(more.items())))
     if key not in _made:
         _made[key] = federation(**(PROFILES[profile] | more))
@@ -36,7 +35,6 @@ def pay(profile, models, samples, budget, **more):
 
 
 def expected(profile, models, samples, budget, **more):
-    """Eq. 10 on the encoded models."""
     task = make(profile, len(models[0]), **more).settings
     encoding = FixedPoint(task.decimals, task.clip, "floor" if profile == "paper" else "nearest")
     encoded = [encoding.encode(model).values / encoding.scale for model in models]
@@ -78,14 +76,12 @@ def test_rewards_are_those_of_equation_10(profile, more, seed):
 
 @six_decimals
 def test_negative_models_are_paid_like_positive_ones(profile, more):
-    """Distances have no sign."""
     models = np.array([[0.5, 1.0], [0.7, 0.2], [1.5, 1.25]])
     check(profile, -models, [3, 5, 2], **more)
 
 
 @six_decimals
 def test_equal_models_with_more_samples_earn_more(profile, more):
-    """Two agree, one of them with more samples; the third differs."""
     paid = check(profile, [[0.5, 0.5], [0.5, 0.5], [-0.25, 0.0]], [2, 9, 5], **more)
     assert paid[1] > paid[0]
 
@@ -105,7 +101,6 @@ def test_no_samples_earn_nothing_and_disturb_nobody(profile, more):
 @six_decimals
 @pytest.mark.parametrize("model", [[0.0, 0.0], [1.234567, -1.9]], ids=["zeros", "not zeros"])
 def test_identical_models_split_by_samples(profile, more, model):
-    """All distances are zero."""
     paid = check(profile, [model] * 4, [1, 2, 3, 4], "10", **more)
     assert [round(amount, 4) for amount in paid] == [1, 2, 3, 4]
 

@@ -32,7 +32,6 @@ def four(parameters=3, **settings):
 
 
 def fill(sp, uploads, order=None):
-    """Add uploads in some order."""
     for who in order or uploads:
         sp.add(who, uploads[who])
     return sp
@@ -78,7 +77,6 @@ def test_other_bytes_of_the_same_participant_are_refused(profile):
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
 def test_uploads_that_are_not_uploads_are_refused_by_name(profile):
-    """Zero, a factor in common, another key, too short, too long: each has its error."""
     sides, uploads = four(profile=profile)
     good, width = uploads["p0"], sides.dealer.task.public.ciphertext_bytes
     shorter = bytearray(good[:-width])
@@ -98,7 +96,6 @@ def test_uploads_that_are_not_uploads_are_refused_by_name(profile):
 
 
 def deal_same_key_upload(sides, good, width):
-    """The upload with one ciphertext more."""
     longer = bytearray(good + good[-width:])
     longer[51] += 1
     return bytes(longer)
@@ -113,7 +110,6 @@ def test_one_upload_too_many_is_refused():
 
 @pytest.mark.parametrize(("profile", "needed"), [("hardened", 3), ("paper", 3), ("hardened", 4)])
 def test_too_few_uploads_publish_nothing(profile, needed):
-    """Not a byte leaves for CSP."""
     sides, uploads = four(profile=profile, min_participants=needed)
     fill(sides.sp, uploads, ["p0", "p1", "p2"][: needed - 1])
     wire = Wire(sides.csp)
@@ -143,7 +139,6 @@ def test_a_second_publication_after_another_upload_is_refused():
 
 
 def test_a_second_publication_of_the_same_sum_sends_the_same_bytes():
-    """Retrying is safe."""
     sides, uploads = four()
     fill(sides.sp, uploads)
     first, second = Wire(sides.keeping), Wire(sides.keeping)
@@ -191,7 +186,6 @@ def test_a_restarted_sp_sends_the_same_bytes(way):
 
 
 def test_without_its_seeds_a_restarted_sp_sends_other_bytes():
-    """So the test above can fail."""
     sides, uploads = four()
     first, second = Wire(sides.csp), Wire(sides.dealer.csp())
     run_all(fill(sides.sp, uploads), first, rewarded=False)
@@ -277,7 +271,6 @@ def test_the_seed_is_handed_over_before_anything_it_masks_is_sent(way):
 
 
 def test_a_store_that_fails_lets_nothing_out():
-    """No seed kept, no request sent."""
     sides, uploads = four()
     fill(sides.sp, uploads)
 

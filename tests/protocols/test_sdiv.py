@@ -136,7 +136,6 @@ KAPPA, SIGMA, DECIMALS = 36, 60, 6
 
 
 def paper_divide(servers, x, y):
-    """The paper's quotients, at scale 10^L."""
     sp = PaperSdivSp(servers.sp, kappa=KAPPA, sigma=SIGMA, decimals=DECIMALS)
     csp = PaperSdivCsp(servers.csp, decimals=DECIMALS, max_count=100)
     step = sp.run(servers.encrypt(x), servers.encrypt(y), Coins.fresh())
@@ -172,7 +171,6 @@ def test_the_papers_masks_are_composite_and_in_range(servers):
 
 
 def test_a_kappa_too_large_for_the_key_is_refused_with_the_numbers(servers):
-    """The bits needed and the bits there."""
     with pytest.raises(WidthBudgetExceeded, match=r"kappa = 200.*needs a key of \d+ bits; this one has 576"):
         PaperSdivSp(servers.sp, kappa=200, sigma=SIGMA, decimals=DECIMALS)
 
@@ -193,7 +191,6 @@ def test_a_hardened_divisor_of_zero_does_not_fit(servers):
 
 
 def test_dividends_and_divisors_go_together(servers):
-    """Three by two is refused, by the paper's SDIV one divisor for two as well."""
     with pytest.raises(LengthMismatch):
         divide(servers, [1, 2, 3], [1, 2])
     with pytest.raises(LengthMismatch):

@@ -61,19 +61,16 @@ def test_a_bad_setting_is_refused_by_name(name, value):
 
 
 def test_unknown_settings_are_named():
-    """With the list of those there are."""
     with pytest.raises(SettingsError, match=r"unknown setting `colour`, `speed`; .*max_samples"):
         LocalFederation(speed=1, colour="red")
 
 
 def test_an_unknown_profile_is_refused():
-    """With the names of those there are."""
     with pytest.raises(SettingsError, match="hardened or paper or shares, not 'fast'"):
         LocalFederation(profile="fast")
 
 
 def test_the_paper_has_no_hidden_total():
-    """Refused at creation, before a key is made."""
     with pytest.raises(SettingsError, match="total"):
         PROFILES["paper"].check(TaskSettings(profile="paper", total="hidden"), 10)
 
@@ -104,7 +101,6 @@ def test_defaults_are_those_of_the_design():
 
 
 def test_settings_are_frozen():
-    """A task's widths follow from them."""
     with pytest.raises(ValidationError, match="frozen"):
         TaskSettings().clip = 1.0  # type: ignore[misc]
 
@@ -127,7 +123,6 @@ def test_money_is_counted_in_millionths(text, millionths):
 
 @pytest.mark.parametrize("amount", [36.0, 0.1, True, None, b"36", [36]])
 def test_money_of_another_type_is_refused(amount):
-    """A float would round."""
     with pytest.raises(SettingsError, match="money is given as text"):
         to_millionths(amount)
 
@@ -140,7 +135,6 @@ def test_money_of_another_type_is_refused(amount):
     ],
 )
 def test_amounts_that_are_none_are_refused(amount):
-    """Seven decimals, negative ones, more than a billion, no numbers at all."""
     with pytest.raises(SettingsError):
         to_millionths(amount)
 
@@ -157,7 +151,6 @@ def test_amounts_that_are_none_are_refused(amount):
     ],
 )
 def test_a_task_that_could_overflow_is_refused_with_the_numbers(settings, numbers):
-    """At creation, before a key is made."""
     task = TaskSettings(**settings)
     with pytest.raises(WidthBudgetExceeded, match=numbers):
         PROFILES[task.profile].check(task, 277_006)
@@ -210,7 +203,6 @@ def test_a_task_is_checked_before_its_keys_are_made():
 
 
 def test_shapes_are_learnt_then_enforced_by_name():
-    """The message names the participant, the array and both shapes."""
     fed = federation()
     good = Update([np.zeros((2, 3)), np.zeros(3)], 1)
     result = fed.round({"p0": good, "p1": good, "p2": good})
@@ -236,7 +228,6 @@ def test_what_is_not_finite_is_refused_before_it_is_encrypted(profile, value):
 
 
 def test_a_refused_update_costs_no_round():
-    """It is mended and sent again."""
     fed = federation(rounds=1)
     with pytest.raises(NotFinite):
         fed.round(updates([[0.0], [NAN], [0.0]], [1] * 3))
@@ -253,7 +244,6 @@ def test_samples_outside_the_task_are_refused(profile, samples):
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
 def test_samples_are_whole_numbers(profile):
-    """Half a sample is refused by name."""
     with pytest.raises(CrowdFLError):
         federation(profile=profile).round(updates([[1.0]] * 3, [3.5, 3.5, 3.5]))
 
@@ -264,7 +254,6 @@ def test_samples_may_be_counted_by_numpy():
 
 
 def test_weights_beyond_the_clip_are_clipped_and_counted():
-    """The participant is told how many."""
     result = federation(clip=2.0).round(updates([[1.0, 5.0, -5.0], [2.0, 2.0, -2.0], [0.0] * 3], [1] * 3))
     assert result.clipped == {"p0": 2, "p1": 0, "p2": 0}
     assert result.average[0] == pytest.approx([1.0, 4 / 3, -4 / 3])
@@ -272,7 +261,6 @@ def test_weights_beyond_the_clip_are_clipped_and_counted():
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_too_few_participants_are_refused(count):
-    """A floor of three, whatever the profile."""
     for profile in PROFILES:
         with pytest.raises(TooFewParticipants):
             federation(profile=profile).round(updates([[1.0]] * count, [1] * count))
@@ -307,7 +295,6 @@ def test_nobody_with_a_sample_makes_a_round_void_with_the_total_hidden():
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
 def test_a_federation_without_lanes_pays_no_rewards(profile):
-    """Refused before the round begins."""
     fed = federation(profile=profile)
     with pytest.raises(RewardsOff, match="lanes=0"):
         fed.round(updates([[1.0]] * 3, [1] * 3), budget="36")
@@ -316,7 +303,6 @@ def test_a_federation_without_lanes_pays_no_rewards(profile):
 
 @pytest.mark.parametrize("budget", [36.0, "a lot", "0"])
 def test_a_bad_budget_is_refused_before_the_round_begins(budget):
-    """Not after everyone has uploaded."""
     fed = federation(lanes=None, key_bits=1024)
     with pytest.raises(SettingsError):
         fed.round(updates([[1.0]] * 3, [1] * 3), budget=budget)
@@ -337,6 +323,5 @@ def test_a_number_beyond_all_use_is_refused_by_name(name, value):
     "settings", [{"decimals": 1000, "distance_floor": 1.0}, {"rounds": 10**16}, {"max_samples": 10**400}]
 )
 def test_whole_numbers_too(settings):
-    """Before anything is computed from them."""
     with pytest.raises(CrowdFLError):
         TaskSettings.of(**settings)

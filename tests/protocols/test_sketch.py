@@ -63,7 +63,6 @@ def check_errors(differences, lanes):
 
 
 def one_hidden_layer(rng, inputs, hidden, classes):
-    """He initialisation."""
     shapes = [(inputs, hidden), (hidden,), (hidden, classes), (classes,)]
     return [rng.normal(size=shape) * np.sqrt(2 / shape[0]) * (len(shape) > 1) for shape in shapes]
 

@@ -27,12 +27,10 @@ from tests.protocols.driving import pair
 
 @pytest.fixture(scope="module")
 def servers():
-    """SP and CSP under 512 bits."""
     return pair(512)
 
 
 def multiply(servers, x, y, mask_bits=120):
-    """The paper's products."""
     sp, csp = PaperSmulSp(servers.sp, mask_bits=mask_bits), PaperSmulCsp(servers.csp, max_count=100)
     step = sp.run(servers.encrypt(x), servers.encrypt(y), Coins.fresh())
     return servers.read(run_exchange(step, ask_directly(csp.answer)))
@@ -56,13 +54,11 @@ def test_the_papers_products_at_the_bounds(servers):
 
 
 def test_factors_go_together(servers):
-    """Two by one is refused."""
     with pytest.raises(LengthMismatch):
         multiply(servers, [1, 2], [3])
 
 
 def evaluate(servers, values, polynomials, coins=None):
-    """Polynomials in encrypted operands."""
     sp, csp = PolynomialsSp(servers.sp, 1, "test"), PolynomialsCsp(servers.csp)
 
     def answer(request):
@@ -74,7 +70,6 @@ def evaluate(servers, values, polynomials, coins=None):
 
 
 def direct(values, polynomial):
-    """The same in the clear."""
     return sum(c * prod(values[j] for j in monomial) for monomial, c in polynomial.items())
 
 

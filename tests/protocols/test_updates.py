@@ -32,7 +32,6 @@ def test_dictionaries_are_averaged_by_name():
 
 
 def test_other_names_are_another_model():
-    """The same shapes are not enough."""
     fed, good = federation(**SHARES), Update({"w": np.zeros(2)}, 1)
     with pytest.raises(ModelMismatch, match="the update of p2 does not match the model"):
         fed.round({"p1": good, "p2": Update({"v": np.zeros(2)}, 1), "p3": good})

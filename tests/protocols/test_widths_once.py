@@ -59,6 +59,5 @@ def test_a_hardened_round_computes_no_width_twice():
 
 
 def test_what_is_computed_is_counted():
-    """So the tests above can fail."""
     task = budget.WidthBudget(2048, 100, 5, 10)
     assert sum(counted(lambda: [task.packing, task.explain()]).values()) > 0

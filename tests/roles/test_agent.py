@@ -29,8 +29,6 @@ DEFINITION = SimpleNamespace(shape="the shape", settings=SimpleNamespace(window=
 
 
 class Trainer:
-    """Training that needs no data."""
-
     def prepare(self, _shape):
         pass
 
@@ -42,8 +40,6 @@ class Trainer:
 
 
 class Unfit(Trainer):
-    """Cannot train the task's model."""
-
     def prepare(self, _shape):
         raise ModelMismatch("another model")
 
@@ -154,7 +150,6 @@ def test_idle_time_is_used_for_randomizers():
 
 
 def test_a_platform_that_goes_away_in_a_round_is_waited_for():
-    """The pauses begin anew after each answer."""
     person = Person(steps=[AWAY, AWAY, True, AWAY])
     agent, waits = agent_of(person)
     agent.take_part(DEFINITION, Trainer(), "invitation", claim=False)
@@ -186,7 +181,6 @@ def test_whatever_may_pass_is_waited_for_and_told_at_the_first_miss(failure):
 
 @pytest.mark.parametrize("refusal", [UnknownTask("no"), Forbidden("no"), TaskNotRunning("no")])
 def test_a_refusal_by_name_ends_it(refusal):
-    """It would be refused for ever."""
     person = Person(steps=[refusal])
     agent, waits = agent_of(person)
     with pytest.raises(type(refusal)):
@@ -210,7 +204,6 @@ def test_a_platform_that_does_not_know_it_is_asked_again_for_a_while():
 
 
 def test_a_claim_waits_for_the_end_of_the_task():
-    """And for the platform."""
     person = Person(claims=[NotReady("later"), AWAY, NotReady("later")])
     agent, waits = agent_of(person)
     agent.take_part(DEFINITION, Trainer(), "invitation")
@@ -220,7 +213,6 @@ def test_a_claim_waits_for_the_end_of_the_task():
 
 @pytest.mark.parametrize("refusal", [ClaimRefused("not yours"), TooLate("too late")])
 def test_a_refused_claim_is_told_and_not_repeated(refusal):
-    """It would be refused again."""
     person = Person(claims=[refusal])
     agent, waits = agent_of(person)
     agent.claim()
@@ -266,7 +258,6 @@ class Late(Trainer):
     """Has no data before the second round."""
 
     def train(self, arrays, settings, number):
-        """Nothing was sensed in the first."""
         weights, samples = super().train(arrays, settings, number)
         return weights, 0 if number == 1 else samples
 

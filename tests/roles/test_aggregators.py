@@ -2,8 +2,8 @@
 
 import pytest
 
-from crowdfl.protocols.hardened.profile import HardenedSp
 from crowdfl.roles.sp import uploads as aggregators
+from tests.clear import ClearSp
 from tests.hosts import Desk
 
 
@@ -13,23 +13,19 @@ from tests.hosts import Desk
 )
 def test_uploads_are_counted_in_groups_of_bounded_size(tmp_path, monkeypatch, most, uploads_of_bytes, groups):
     """By number and by bytes; an upload beyond the bound goes in alone."""
-    desk = Desk(tmp_path)
-    desk.invite(4)
-    desk.requester.fund(desk.task, 72_000_000, "all")
-    desk.run()
+    desk = Desk.funded(tmp_path, 4)
     seen = []
-    whole = HardenedSp.add_all
+    whole = ClearSp.add_all
 
     def noted(side, uploads, *, validated):
         assert validated
         seen.append(len(uploads))
         whole(side, uploads, validated=validated)
 
-    monkeypatch.setattr(HardenedSp, "add_all", noted)
+    monkeypatch.setattr(ClearSp, "add_all", noted)
     monkeypatch.setattr(aggregators, "_GROUP", most)
     monkeypatch.setattr(aggregators, "_GROUP_BYTES", int(uploads_of_bytes * desk.sp.upload_limit(desk.task)))
-    for person in desk.crowd:
-        person.step(lambda arrays, _settings, _round=0: (arrays, 5))
+    desk.upload()
     assert desk.sp.aggregators.add_new(desk.task, 1) == 4
     assert seen == groups
     assert desk.sp.aggregators.add_new(desk.task, 1) == 0

@@ -13,19 +13,17 @@ from crowdfl.simulation.local_host import LocalHost
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
 
 PAPER = {"profile": "paper", "key_bits": 1024, "mask_bits": 40}
-BY_PROFILE = {"hardened": {}, "paper": PAPER}
+BY_PROFILE = {"hardened": {"profile": "hardened"}, "paper": PAPER}
 REFUSAL = r"the key received for task [0-9a-f]{32} is [0-9a-f]{16}, and KGC appointed [0-9a-f]{16}: nothing is kept"
 profiles = pytest.mark.parametrize("profile", BY_PROFILE)
 
 
 @pytest.fixture
 def host() -> LocalHost:
-    """All roles in one process."""
     return LocalHost(test_tools())
 
 
 def definition_under(profile):
-    """A small task."""
     return small_definition(TaskSettings.of(**(SMALL_TASK | BY_PROFILE[profile])))
 
 
@@ -93,7 +91,6 @@ def test_a_participant_joins_no_task_with_another_key(monkeypatch, host, profile
 
 @profiles
 def test_who_is_dealt_the_appointed_key_goes_on(host, profile):
-    """All four, in both profiles."""
     task = host.create(definition_under(profile), INITIAL_MODEL)
     assert host.join(task, "p").keys.who == host.sp.store.participants(task)[0].identity.who
 

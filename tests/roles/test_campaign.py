@@ -32,9 +32,7 @@ from crowdfl.roles.records import TaskState
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, earned_account
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import FileBlobs, SealedBlobs
-from tests.hosts import Desk
-
-BUDGET = 36_000_000
+from tests.hosts import BUDGET, Desk
 
 
 def trainer(number: int, samples: int = 5):
@@ -51,19 +49,14 @@ def take_part(desk: Desk, people=None) -> None:
 
 @pytest.fixture
 def desk(tmp_path):
-    """A funded task with four people."""
-    desk = Desk(tmp_path)
-    desk.invite(4)
-    desk.requester.fund(desk.task, 2 * BUDGET, "all")
-    desk.run()
-    return desk
+    return Desk.funded(tmp_path, 4)
 
 
 def state_of(desk: Desk, number: int) -> str:
-    """A round's state."""
     return {entry["number"]: entry["state"] for entry in desk.sp.status(desk.task)["rounds"]}[number]
 
 
+@pytest.mark.hardened
 def test_a_campaign_delivers_the_model_and_pays_everyone(desk):
     """Two rounds: the model is the plain average of the plain training, rewards are paid, and the books close."""
     expected = [array.copy() for array in desk.initial]
@@ -85,10 +78,11 @@ def test_a_campaign_delivers_the_model_and_pays_everyone(desk):
     report = desk.requester.report(desk.task)
     assert report["paid_in"] == 2 * BUDGET
     assert report["rewards"] + report["returned"] == 2 * BUDGET
-    assert desk.sp.status(desk.task)["state"] == TaskState.SETTLED
+    assert desk.state == TaskState.SETTLED
 
 
 @pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.hardened
 def test_both_servers_take_powers_in_constant_time_if_asked(desk, monkeypatch, constant):
     """Every one of them by a share, in averages and in rewards."""
     asked = set()
@@ -121,7 +115,7 @@ def test_a_campaign_with_sealed_keys_survives_restarts(tmp_path, monkeypatch):
         desk.run()
         take_part(desk)
     desk.run()
-    assert desk.sp.status(desk.task)["state"] == TaskState.FINISHED
+    assert desk.state == TaskState.FINISHED
     assert all(person.claim() > 0 for person in desk.crowd)
     assert b"CFLM" not in b"".join(path.read_bytes() for path in tmp_path.glob("*/keys/*"))
 
@@ -145,13 +139,11 @@ def test_the_requester_never_sees_what_one_participant_earned(desk):
 
 
 def test_a_short_key_is_shown_with_a_warning(desk):
-    """In every status."""
     assert desk.sp.status(desk.task)["key"] == "960 bits, INSECURE TEST KEY"
     assert TaskSettings().key == "2048 bits"
 
 
 def test_everyone_reads_the_average_and_goes_on_from_it(desk):
-    """Round two trains on what round one averaged."""
     take_part(desk)
     desk.run()
     take_part(desk)
@@ -162,7 +154,6 @@ def test_everyone_reads_the_average_and_goes_on_from_it(desk):
 
 
 def test_a_round_opens_only_with_its_budget_in_escrow(tmp_path):
-    """Prepaid: one millionth short, and it stays shut."""
     desk = Desk(tmp_path)
     desk.invite(3)
     desk.requester.fund(desk.task, BUDGET - 1, "first")
@@ -171,14 +162,14 @@ def test_a_round_opens_only_with_its_budget_in_escrow(tmp_path):
     desk.requester.fund(desk.task, 1, "second")
     desk.run()
     assert state_of(desk, 1) == "open"
-    assert desk.sp.ledger(desk.task).balance(ESCROW) == 0
+    assert desk.ledger.balance(ESCROW) == 0
 
 
 def test_a_deposit_repeated_is_one_deposit(desk):
     """The requester's retry does not pay twice; another amount under the name is refused."""
-    before = desk.sp.ledger(desk.task).balance(REQUESTER)
+    before = desk.ledger.balance(REQUESTER)
     desk.requester.fund(desk.task, 2 * BUDGET, "all")
-    assert desk.sp.ledger(desk.task).balance(REQUESTER) == before
+    assert desk.ledger.balance(REQUESTER) == before
     with pytest.raises(Conflict):
         desk.requester.fund(desk.task, 1, "all")
 
@@ -198,10 +189,7 @@ def test_discard_refuses_a_late_upload_with_advice(desk):
 
 def test_retransmit_takes_a_late_upload_until_the_grace_ends(tmp_path):
     """The late one is averaged and marked late; after the grace the round is closed."""
-    desk = Desk(tmp_path, strategy="retransmit")
-    desk.invite(4)
-    desk.requester.fund(desk.task, BUDGET, "all")
-    desk.run()
+    desk = Desk.funded(tmp_path, 4, strategy="retransmit")
     take_part(desk, {0, 1, 2})
     desk.clock.time += 120
     desk.run()
@@ -222,12 +210,11 @@ def test_too_few_extends_once_then_aborts_and_refunds(desk):
     desk.run()
     assert state_of(desk, 1) == "aborted"
     assert state_of(desk, 2) == "open"
-    balances = desk.sp.ledger(desk.task).balances()
+    balances = desk.ledger.balances()
     assert (balances["round 1"], balances["round 2"], balances[ESCROW]) == (0, BUDGET, BUDGET)
 
 
 def test_the_requester_gets_the_last_average_even_if_the_last_round_is_aborted(desk):
-    """Round one's average is opened to the requester at the end."""
     take_part(desk)
     desk.run()
     desk.clock.time += 200
@@ -235,7 +222,7 @@ def test_the_requester_gets_the_last_average_even_if_the_last_round_is_aborted(d
     desk.clock.time += 200
     desk.run()
     assert state_of(desk, 2) == "aborted"
-    assert desk.sp.status(desk.task)["state"] == TaskState.FINISHED
+    assert desk.state == TaskState.FINISHED
     with_read = desk.crowd[0]
     with_read.step(trainer(0))
     for ours, read in zip(desk.requester.model(desk.task), with_read.model(), strict=True):
@@ -243,7 +230,6 @@ def test_the_requester_gets_the_last_average_even_if_the_last_round_is_aborted(d
 
 
 def test_an_upload_repeated_is_the_same_upload_and_another_is_refused(desk):
-    """Idempotent by its bytes."""
     person = desk.crowd[0]
     upload = person.side.encrypt_update(np.zeros(8), 1, 1)
     first = desk.sp.upload(desk.task, 1, person.keys.who, upload)
@@ -266,7 +252,6 @@ def test_a_repeat_is_welcome_even_after_the_round_closed(desk):
 
 
 def test_participant_number_n_max_plus_one_is_refused(tmp_path):
-    """Every place is one place."""
     desk = Desk(tmp_path)
     desk.invite(5)
     with pytest.raises(TaskFull, match="5"):
@@ -285,7 +270,6 @@ def test_an_invitation_serves_one_person(tmp_path):
 
 
 def test_an_expired_or_forged_invitation_is_refused(tmp_path):
-    """Time and signature both count."""
     desk = Desk(tmp_path)
     (invitation,) = desk.requester.invite(desk.task, 1, 100)
     desk.clock.time += 101
@@ -303,7 +287,7 @@ def test_cancelling_aborts_the_open_round_and_refunds(desk):
     take_part(desk, {0, 1})
     desk.requester.order(desk.task, "cancel")
     desk.run()
-    balances = desk.sp.ledger(desk.task).balances()
+    balances = desk.ledger.balances()
     assert (balances[ESCROW], balances[earned_account(1)], balances[REQUESTER]) == (0, BUDGET, -BUDGET)
     assert desk.crowd[0].claim() > 0
     with pytest.raises(TaskNotRunning):
@@ -311,7 +295,6 @@ def test_cancelling_aborts_the_open_round_and_refunds(desk):
 
 
 def test_a_paused_task_stands_still(desk):
-    """Nothing moves until it is resumed."""
     take_part(desk)
     desk.requester.order(desk.task, "pause")
     desk.run()
@@ -372,7 +355,6 @@ def test_after_a_cancel_the_requester_gets_what_was_paid_for(desk):
 
 
 def test_a_cancel_before_any_round_leaves_no_model(desk):
-    """And says so, without a promise."""
     desk.requester.order(desk.task, "cancel")
     desk.run()
     with pytest.raises(NotReady, match="there is no model"):
@@ -431,7 +413,7 @@ def test_an_order_that_was_overtaken_is_out_of_date(desk):
     with pytest.raises(DocumentError, match="out of date"):
         order("pause", 1.0)
     order("resume", 2.0)
-    assert desk.sp.status(desk.task)["state"] == "running"
+    assert desk.state == "running"
     later = json.dumps({"task": desk.task, "action": "pause", "at": "later"})
     with pytest.raises(DocumentError, match="wrong field: at"):
         desk.sp.order(desk.task, Envelope.sign(Order.kind, later, desk.requester.signing).text)
@@ -451,11 +433,10 @@ def test_claims_wait_for_the_end_and_are_paid_once(desk):
     assert desk.sp.claim(desk.task, desk.crowd[0].blobs.get("claim")).amount == paid
     with pytest.raises(CrowdFLError):
         desk.sp.claim(desk.task, desk.crowd[0].side.claim()[:-64] + bytes(64))
-    assert Decimal(paid) == desk.sp.ledger(desk.task).balance(f"participant {desk.crowd[0].keys.who}")
+    assert Decimal(paid) == desk.ledger.balance(f"participant {desk.crowd[0].keys.who}")
 
 
 def test_who_left_is_not_waited_for(desk):
-    """The round closes early without the one who left."""
     desk.crowd[3].leave()
     take_part(desk, {0, 1, 2})
     desk.run()
@@ -496,7 +477,7 @@ def test_who_left_with_an_unsent_upload_still_gets_its_money(desk):
     person.leave()
     desk.run()
     take_part(desk)
-    assert desk.sp.status(desk.task)["state"] == TaskState.FINISHED
+    assert desk.state == TaskState.FINISHED
     assert person.claim() > 0
 
 
@@ -521,7 +502,6 @@ def test_a_repeat_is_welcome_from_one_who_has_left(desk):
 
 
 def test_strangers_get_nothing(desk):
-    """Averages, rewards and uploads are for enrolled participants."""
     take_part(desk)
     desk.run()
     with pytest.raises(UnknownParticipant):
@@ -539,9 +519,9 @@ def test_servers_restarted_between_any_two_ticks_go_on(tmp_path):
         moved = desk.sp.tick()
         desk.restart()
         take_part(desk)
-        if not moved and desk.sp.status(desk.task)["state"] == TaskState.FINISHED:
+        if not moved and desk.state == TaskState.FINISHED:
             break
-    assert desk.sp.status(desk.task)["state"] == TaskState.FINISHED
+    assert desk.state == TaskState.FINISHED
     assert sum(person.claim() for person in desk.crowd) <= 2 * BUDGET
 
 

@@ -68,7 +68,8 @@ def test_a_campaign_runs_from_the_task_to_the_model_and_the_bill(tmp_path):
     assert bill["paid_in"] == bill["rewards"] + bill["returned"] == 72_000_000
     ((task, arrays),) = crowd.saved
     assert task == crowd.desk.task
-    assert all(np.allclose(array, 2.0, atol=0.01) for array in arrays)  # 1 more, then 2 more, clipped at 2
+    for array, start in zip(arrays, crowd.desk.initial, strict=True):
+        assert np.allclose(array, start + 3.0)  # 1 more, then 2 more
     # Run again after its end: the task cannot be made again, but its model can be fetched, and nothing is paid twice.
     again = crowd.run(crowd.take_part)
     assert list(again) == ["created", "invited", "fetched", "report"]
@@ -77,7 +78,6 @@ def test_a_campaign_runs_from_the_task_to_the_model_and_the_bill(tmp_path):
 
 
 def test_a_task_that_is_cancelled_before_a_round_has_no_model(tmp_path):
-    """The requester is told why, and all of the money comes back."""
     crowd = Crowd(tmp_path)
     facts = crowd.run(crowd.cancel)
     assert "there is no model" in facts["no model"]["why"]
@@ -93,7 +93,6 @@ def test_repro_a_task_that_is_cancelled_before_everyone_joined_is_reported(tmp_p
 
 @pytest.mark.parametrize(("people", "why"), [(6, "max_participants = 5"), (3, "min_participants = 4: no round")])
 def test_more_or_fewer_people_than_the_task_takes_are_refused_before_anything_is_made(people, why):
-    """KGC and SP are not asked."""
     definition = SimpleNamespace(settings=SimpleNamespace(max_participants=5, min_participants=4))
     campaign = Campaign(None, None)
     with pytest.raises(SettingsError, match=why):
@@ -129,7 +128,6 @@ def test_watching_tells_each_change_once_until_the_task_is_as_wanted(states, tol
 
 
 def test_a_task_without_a_budget_is_not_funded():
-    """And one that ended before everyone joined is still reported."""
     heard = []
 
     def refuse(_task):

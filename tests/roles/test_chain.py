@@ -12,10 +12,9 @@ from crowdfl.roles.sp.rounds import rewards_name
 from crowdfl.simulation.local_host import LocalFederation, Update
 from crowdfl.storage.blobs import FileBlobs
 from tests.chained import TOO_MANY, ChainedProfile, ChainedReader
-from tests.hosts import Desk
+from tests.hosts import BUDGET, Desk, heard
 
 TASK = {"profile": "chained", "rounds": 3, "min_participants": 3}
-BUDGET = 36_000_000
 
 
 @pytest.fixture(autouse=True)
@@ -46,13 +45,6 @@ def play_round(desk, *, distance=0.5, samples=None):
     for index, person in enumerate(desk.crowd):
         person.step(moved_by(distance, (samples or {}).get(index, 3)))
     desk.run()
-
-
-def heard(person):
-    """What the participant is told from now on."""
-    said = []
-    person.on_event = lambda what, details: said.append((what, dict(details)))
-    return said
 
 
 def test_a_campaign_ends_with_the_model_that_the_chain_says(desk):
@@ -238,7 +230,6 @@ def test_a_platform_that_says_so_against_the_average_is_not_believed(desk):
 
 
 def test_a_platform_that_knows_nobody_against_the_average_is_not_believed(desk, monkeypatch):
-    """The same by another word."""
     play_round(desk)
     person = desk.crowd[0]
 
@@ -264,12 +255,10 @@ def test_whoever_was_not_in_a_round_is_told_of_no_rejection(desk, monkeypatch):
 
 
 def not_in_it(read):
-    """Every reader's own upload is missing."""
     return lambda *args: replace(read(*args), standing="it was not passed on")
 
 
 def test_who_is_left_out_of_the_last_round_hears_it_with_the_reward(tmp_path):
-    """Its average is for the requester alone."""
     desk = Desk(tmp_path, **TASK | {"rounds": 1})
     desk.invite(4)
     desk.requester.fund(desk.task, BUDGET)
@@ -293,7 +282,6 @@ def test_a_round_without_payment_leaves_out_too(tmp_path):
 
 
 def test_an_update_that_was_scaled_down_is_told(desk):
-    """With the factor."""
     desk.run()
     said = heard(desk.crowd[0])
     desk.crowd[0].step(moved_by(4.0))
@@ -342,7 +330,6 @@ def test_a_process_that_dies_while_it_publishes_leaves_what_the_next_round_needs
 
 
 def test_restarted_between_any_two_ticks_a_campaign_goes_on(desk):
-    """Every process finds on disk what the last one knew."""
     for _ in range(3):
         while desk.sp.tick():
             desk.restart()
@@ -368,7 +355,6 @@ def test_a_reader_does_not_follow_what_another_platform_shows(desk):
 
 
 def test_nothing_is_read_before_a_round_is_rewarded(desk):
-    """The requester neither."""
     desk.run()
     with pytest.raises(NotReady):
         desk.requester.read(desk.task, 1)

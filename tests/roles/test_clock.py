@@ -31,7 +31,6 @@ class Machine:
         return self.watch()
 
     def watch(self) -> ClockWatch:
-        """A new process."""
         watch = ClockWatch(self.clock, self.steady.now, self.store, BOUND, self.told.append, self._ask)
         self.running.append(watch)
         return watch
@@ -48,7 +47,6 @@ class Machine:
         return watch.is_sure()
 
     def wait(self, seconds: float) -> None:
-        """Time passes."""
         self.clock.time += seconds
         self.steady.time += seconds
 
@@ -152,7 +150,6 @@ def test_the_operators_word_ends_the_doubt_for_the_clock_as_it_is(jump):
 
 
 def test_an_old_word_of_the_operators_confirms_nothing_new():
-    """It was about another moment."""
     machine = Machine()
     watch = machine.watch()
     assert watch.is_sure()
@@ -213,20 +210,14 @@ class WatchingDesk(Desk):
         if self.peer is not None:
             self.options.watch.heard("CSP", self.peer)
 
-    def upload(self, people) -> None:
-        """Theirs."""
-        for person in people:
-            person.step(lambda arrays, _settings, _round=0: (arrays, 5))
-
 
 @pytest.fixture
 def desk(tmp_path):
-    """Four people, a round open."""
     desk = WatchingDesk(tmp_path)
     desk.invite(4)
     desk.requester.fund(desk.task, 72_000_000, "all")
     desk.run()
-    assert desk.sp.status(desk.task)["rounds"][0]["state"] == "open"
+    assert desk.states()[0] == "open"
     return desk
 
 
@@ -245,7 +236,7 @@ def test_a_round_outlives_a_clock_that_jumps_forward(desk):
     desk.clock.time -= 10**6
     desk.upload(desk.crowd[3:])
     desk.run()
-    assert desk.sp.status(desk.task)["rounds"][0]["state"] == "rewarded"
+    assert desk.states()[0] == "rewarded"
 
 
 def test_a_round_closes_for_time_once_a_peer_agrees(desk):
@@ -253,10 +244,10 @@ def test_a_round_closes_for_time_once_a_peer_agrees(desk):
     desk.upload(desk.crowd[:3])
     desk.clock.time += 10**6
     desk.run()
-    assert desk.sp.status(desk.task)["rounds"][0]["state"] == "open"
+    assert desk.states()[0] == "open"
     desk.peer = desk.clock.now()
     desk.run()
-    assert desk.sp.status(desk.task)["rounds"][0]["state"] == "rewarded"
+    assert desk.states()[0] == "rewarded"
 
 
 @pytest.mark.parametrize("jump", [10**6, -(10**6)])
@@ -268,10 +259,10 @@ def test_what_counts_from_now_waits_for_the_clock(desk, jump):
         with pytest.raises(ClockInDoubt):
             desk.requester.order(desk.task, action)
     desk.run()
-    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["open"]
+    assert desk.states() == ["open"]
     confirm_clock(desk.sp.store, desk.clock)
     desk.run()
-    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["rewarded", "open"]
+    assert desk.states() == ["rewarded", "open"]
 
 
 def test_claims_outlive_a_clock_that_jumps_forward(desk):
@@ -279,15 +270,14 @@ def test_claims_outlive_a_clock_that_jumps_forward(desk):
     for _ in range(2):
         desk.upload(desk.crowd)
         desk.run()
-    assert desk.sp.status(desk.task)["state"] == "finished"
-    for person in desk.crowd:
-        person.step(lambda arrays, _settings, _round=0: (arrays, 5))
+    assert desk.state == "finished"
+    desk.upload()
     desk.clock.time += 10**6
     desk.run()
-    assert desk.sp.status(desk.task)["state"] == "finished"
+    assert desk.state == "finished"
     assert desk.crowd[0].claim() > 0
     confirm_clock(desk.sp.store, desk.clock)
     desk.run()
-    assert desk.sp.status(desk.task)["state"] == "settled"
+    assert desk.state == "settled"
     with pytest.raises(CrowdFLError):
         desk.crowd[1].claim()

@@ -12,6 +12,8 @@ from crowdfl.protocols.messages import Message
 from crowdfl.roles.sp.csp_link import replies_folder
 from tests.hosts import Desk
 
+pytestmark = pytest.mark.hardened
+
 
 class Away:
     """CSP that notes what it is asked, and is away when the distances are asked for, as often as the test says."""
@@ -46,8 +48,7 @@ def desk(tmp_path: Path) -> Desk:
     desk.requester.fund(desk.task, 72_000_000, "all")
     desk.run()
     desk.away = Away(desk)
-    for person in desk.crowd:
-        person.step(lambda arrays, _settings, _round=0: (arrays, 5))
+    desk.upload()
     with pytest.raises(ConnectionError):
         desk.run()
     return desk
@@ -69,7 +70,6 @@ def test_a_request_that_nothing_was_computed_with_is_repeated(desk):
 
 
 def test_a_reply_that_was_kept_and_not_used_is_used(desk):
-    """As after a crash in between."""
     desk.sp.store.forget_replies(desk.task, 1)
     before = len(desk.away.asked)
     desk.sp = desk.new_sp()
@@ -89,10 +89,10 @@ def test_a_reply_that_was_used_and_is_gone_voids_the_round(desk, damage):
     desk.sp = desk.new_sp()
     desk.run()
     assert desk.away.asked[before:] == []
-    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["aborted", "open"]
+    assert desk.states() == ["aborted", "open"]
     assert desk.alerts[-1] == ("round void", "ReplyLost")
     assert desk.sp.store.seed_counts() == {}
-    assert desk.sp.ledger(desk.task).balance("round 1") == 0
+    assert desk.ledger.balance("round 1") == 0
 
 
 def test_another_reply_of_a_second_process_is_not_used(desk):
@@ -112,13 +112,9 @@ def test_another_reply_of_a_second_process_is_not_used(desk):
 
 def test_a_hidden_total_is_scaled_once_though_the_average_is_opened_twice(tmp_path):
     """To the participants, and in the end to the requester: CSP is asked for the second opening, and for no scaling."""
-    desk = Desk(tmp_path, budget=None, lanes=0, total="hidden", rounds=3)
-    desk.invite(3)
-    desk.run()
+    desk = Desk.funded(tmp_path, 3, budget=None, lanes=0, total="hidden", rounds=3)
     for _ in range(2):
-        for person in desk.crowd:
-            person.step(lambda arrays, _settings, _round=0: (arrays, 5))
-        desk.run()
+        desk.play()
     assert kept(desk) == []
     away = Away(desk, times=0)
     desk.sp = desk.new_sp()
@@ -129,18 +125,13 @@ def test_a_hidden_total_is_scaled_once_though_the_average_is_opened_twice(tmp_pa
 
 
 def test_what_csp_says_of_an_end_steers_no_terminal(tmp_path):
-    """Everyone who knows the task sees it."""
-    desk = Desk(tmp_path, budget=None, lanes=0, key_bits=512)
-    desk.invite(3)
-    desk.run()
+    desk = Desk.funded(tmp_path, 3, budget=None, lanes=0, key_bits=512)
 
     def end(*_):
         raise TaskEnded("\x1b]0;owned\x07\x1b[2J gone\nforged" + 10_000 * "x")
 
     desk.csp.answer = end
-    for person in desk.crowd:
-        person.step(lambda arrays, _settings, _round=0: (arrays, 5))
-    desk.run()
+    desk.play()
     said = desk.sp.status(desk.task)["ended"]
     assert said.startswith("cancelled by CSP: ?]0;owned??[2J gone forged")
     assert said.isprintable()

@@ -30,11 +30,6 @@ class WatchedDesk(Desk):
         if event != "average published":
             self.alerts.append((event, fields))
 
-    def upload(self, people: list[Participant] | None = None) -> None:
-        """Everyone's, or theirs."""
-        for person in self.crowd if people is None else people:
-            person.step(lambda arrays, _settings, _round=0: (arrays, 5))
-
     def damage(self, person: Participant, how: str) -> bytes:
         """What was in the file of its upload to round one."""
         entry = self.sp.store.upload(self.task, 1, person.keys.who)
@@ -45,10 +40,6 @@ class WatchedDesk(Desk):
         if how != "missing":
             file.write_bytes(whole[:-width] + (bytes(width) if how == "altered" else b""))  # zero is not a unit
         return whole
-
-    def states(self) -> list[str]:
-        """Of the rounds."""
-        return [entry["state"] for entry in self.sp.status(self.task)["rounds"]]
 
 
 @pytest.mark.parametrize("how", DAMAGES)
@@ -112,15 +103,13 @@ def test_a_closed_round_with_too_few_left_is_given_up(tmp_path):
     desk.damage(desk.crowd[0], "missing")
     desk.run()
     assert desk.states() == ["aborted", "open"]
-    assert desk.sp.ledger(desk.task).balance("round 1") == 0
+    assert desk.ledger.balance("round 1") == 0
 
 
 @pytest.mark.parametrize("again", [False, True])
 def test_what_another_process_has_dropped_is_not_averaged(tmp_path, again):
     """This one had added it up ahead of time; its owner may even have sent other bytes since."""
-    desk = Desk(tmp_path, budget=None, lanes=0, key_bits=512)
-    desk.invite(5)
-    desk.run()
+    desk = Desk.funded(tmp_path, 5, profile="hardened", budget=None, lanes=0, key_bits=512)
     honest_uploads(desk, 1, [[0.1 * i] * 8 for i in range(1, 5)], [5] * 4)
     other, who = desk.new_sp(), desk.crowd[0].keys.who
     assert other.aggregators.add_new(desk.task, 1) == 4
@@ -151,17 +140,15 @@ def test_once_csp_was_asked_the_round_is_void(tmp_path):
     desk.run()
     assert desk.states() == ["aborted", "open"]
     assert [event for event, _ in desk.alerts] == ["round void"]
-    assert desk.sp.ledger(desk.task).balance("round 1") == 0
+    assert desk.ledger.balance("round 1") == 0
 
 
 def test_a_model_that_cannot_be_made_again_is_told_once_and_keeps_no_task_from_ending(tmp_path):
     """The requester's copy of the last average is made from the uploads; rewards stay claimable."""
     desk = WatchedDesk(tmp_path, rounds=3)
-    desk.upload()
-    desk.run()
+    desk.play()
     assert desk.states() == ["rewarded", "open"]
-    for person in desk.crowd:
-        person.step(lambda arrays, _settings, _round=0: (arrays, 5))
+    desk.upload()
     desk.requester.order(desk.task, "cancel")
     desk.sp.aggregators.forget(desk.task, 1)
     desk.damage(desk.crowd[0], "missing")
@@ -171,4 +158,4 @@ def test_a_model_that_cannot_be_made_again_is_told_once_and_keeps_no_task_from_e
     assert desk.crowd[0].claim() > 0
     desk.clock.time += 1000
     desk.run()
-    assert desk.sp.status(desk.task)["state"] == "settled"
+    assert desk.state == "settled"

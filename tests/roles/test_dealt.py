@@ -34,26 +34,20 @@ def desk(tmp_path, profile) -> Desk:
 
 
 class NoParts:
-    """Uploads come whole here."""
-
     def places(self):
-        """None."""
         return []
 
     def key(self, task, who):
-        """Of nobody."""
         return ""
 
     def remove(self, key, number):
         """Nothing."""
 
     def sweep(self):
-        """Nothing."""
         return 0
 
 
 def sp_retention(desk) -> SpRetention:
-    """What SP has on its disk."""
     return SpRetention(desk.sp.store, desk.sp.ports.bundles, desk.clock, desk.sp.blobs, NoParts())
 
 
@@ -82,7 +76,6 @@ def test_both_servers_have_every_file_before_kgc_destroys_its_source(desk, profi
 
 
 def test_kgc_deals_a_file_to_its_own_server_and_for_rounds_that_there_are(tmp_path, profile, monkeypatch):
-    """The source stays until both have theirs."""
     desk = Desk(tmp_path, **TASK)
     other = small_definition(TaskSettings.of(**SMALL_TASK | TASK | {"rounds": 2}))
     task = desk.kgc.create_task(desk.requester._signed(other, b"")).task
@@ -147,7 +140,6 @@ def test_a_file_of_another_length_is_not_kept(tmp_path, profile, monkeypatch):
 
 
 def test_a_file_is_burnt_with_its_round_on_both_servers(desk):
-    """A round that is over needs it no more, and no other may use it."""
     for number in (1, 2):
         play_round(desk, moved=0.1 * number)
         assert desk.sp.store.round(desk.task, number).state == "rewarded"
@@ -223,15 +215,11 @@ def test_a_task_that_ends_while_csp_fetches_leaves_nothing_there(tmp_path, profi
         bundles.delete(f"{task}.dealt.{number}")
 
     class Tombstone:
-        """KGC's last answer crosses SP's word."""
-
         def dealt(self, _task, number):
-            """As if it were dealt."""
             desk.csp.store.change_task(task, state="ended")
             return bytes(DEALT["csp"])
 
         def acknowledge(self, _task):
-            """Never."""
             raise AssertionError
 
     monkeypatch.setattr(desk.csp, "kgc", Tombstone())
@@ -267,7 +255,6 @@ def test_creating_a_task_again_fetches_nothing_that_was_burnt(desk, profile):
 
 
 def test_the_words_name_every_server_and_both_sums(desk):
-    """For whoever creates a task."""
     assert (
         dealt_words(desk.sp.definition(desk.task))
         == "SP 0.1 kB a round, 0.3 kB in all; CSP 0.2 kB a round, 0.8 kB in all"

@@ -20,7 +20,6 @@ def definition(**settings) -> Definition:
 
 
 def opened(body: dict) -> Definition:
-    """Whatever a requester signs."""
     return Definition.open(Envelope.sign("definition", json.dumps(body), KEY).text)
 
 
@@ -32,7 +31,6 @@ def opened(body: dict) -> Definition:
     ],
 )
 def test_a_signed_definition_is_read_as_it_was_written(settings):
-    """And made twice, it is the same task."""
     found = Definition.open(definition(**settings).sign(KEY))
     assert replace(found) == definition(**settings)
     assert found.task == Definition.open(definition(**settings).sign(KEY)).task
@@ -40,7 +38,6 @@ def test_a_signed_definition_is_read_as_it_was_written(settings):
 
 
 def test_every_setting_makes_another_task():
-    """Also one that says what would have been the default."""
     adam = {"profile": "shares", "server_step": "fedadam"}
     changes = [{"pay": "equal"}, {"check": "none"}, {"max_norm": 3.0}, {"clip": 16}, {"server_rate": 0.5}]
     ids = {Definition.open(definition(**adam, **change).sign(KEY)).task for change in ({}, *changes)}
@@ -48,7 +45,6 @@ def test_every_setting_makes_another_task():
 
 
 def test_a_definition_names_every_setting():
-    """No reader fills in what another would not."""
     body = definition().body()
     del body["settings"]["server_floor"]
     with pytest.raises(DocumentError, match="does not say server_floor"):
@@ -63,7 +59,6 @@ def test_settings_out_of_bounds_are_refused_by_name():
 
 
 def test_what_json_cannot_hold_is_not_signed():
-    """Two readers might take it for two things."""
     for training in ({"rate": float("nan")}, {"rate": 1j}, {"name": "\ud800"}):
         with pytest.raises(DocumentError):
             replace(definition(), training=training).sign(KEY)

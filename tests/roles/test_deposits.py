@@ -7,9 +7,7 @@ import pytest
 from crowdfl.errors import Conflict, DepositRefused, SettingsError, TaskNotRunning, UnknownDeposit, UnknownTask
 from crowdfl.roles.records import DepositState
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER
-from tests.hosts import Desk, small_definition
-
-BUDGET = 36_000_000
+from tests.hosts import BUDGET, Desk, small_definition
 
 
 @pytest.fixture
@@ -21,7 +19,6 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def states(desk: Desk) -> dict[str, str]:
-    """Of the deposits, by name."""
     return {deposit["name"]: deposit["state"] for deposit in desk.sp.deposits(desk.task)}
 
 
@@ -34,7 +31,7 @@ def test_money_that_nobody_has_seen_funds_no_round(desk: Desk):
     assert (report["pending"], report["paid_in"], report["movements"]) == (2 * BUDGET, 0, [])
     desk.sp.confirm_deposit(desk.task, "all", 2 * BUDGET)
     desk.run()
-    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["open"]
+    assert desk.states() == ["open"]
     report = desk.requester.report(desk.task)
     assert (report["pending"], report["paid_in"]) == (0, 2 * BUDGET)
 
@@ -50,36 +47,33 @@ def test_money_that_nobody_has_seen_is_never_refunded(desk: Desk):
     desk.run()
     report = desk.requester.report(desk.task)
     assert (report["paid_in"], report["returned"], report["pending"]) == (5, 5, 10**12)
-    assert desk.sp.status(desk.task)["state"] == "settled"
+    assert desk.state == "settled"
 
 
 @pytest.mark.parametrize("ends", ["cancelled", "settled"])
 def test_money_that_is_seen_after_the_end_goes_back(desk: Desk, ends: str):
-    """It did come in: the books show it, and return it."""
     desk.sp.deposit(desk.task, "late", 7)
     desk.requester.order(desk.task, "cancel")
     desk.clock.time += 1000 if ends == "settled" else 0
     desk.run()
-    assert desk.sp.status(desk.task)["state"] == ends
+    assert desk.state == ends
     for _ in range(2):
         desk.sp.confirm_deposit(desk.task, "late", 7)
         desk.run()
     report = desk.requester.report(desk.task)
     assert (report["paid_in"], report["returned"]) == (7, 7)
-    assert desk.sp.ledger(desk.task).balance(ESCROW) == 0
+    assert desk.ledger.balance(ESCROW) == 0
 
 
 def test_another_amount_than_was_announced_is_not_confirmed(desk: Desk):
-    """By name, with both; nothing is credited."""
     desk.sp.deposit(desk.task, "all", 100)
     with pytest.raises(DepositRefused, match=r"'all'.*100 millionths, and 99"):
         desk.sp.confirm_deposit(desk.task, "all", 99)
     assert states(desk) == {"all": "pending"}
-    assert desk.sp.ledger(desk.task).balance(REQUESTER) == 0
+    assert desk.ledger.balance(REQUESTER) == 0
 
 
 def test_a_decision_is_final_and_can_be_repeated(desk: Desk):
-    """Confirmed stays confirmed, rejected stays rejected."""
     for name in ("good", "bad"):
         desk.sp.deposit(desk.task, name, 100)
     for _ in range(2):
@@ -90,7 +84,7 @@ def test_a_decision_is_final_and_can_be_repeated(desk: Desk):
     with pytest.raises(DepositRefused, match="rejected before"):
         desk.sp.confirm_deposit(desk.task, "bad", 100)
     assert states(desk) == {"good": "confirmed", "bad": "rejected"}
-    assert desk.sp.ledger(desk.task).balance(ESCROW) == 100
+    assert desk.ledger.balance(ESCROW) == 100
 
 
 def test_an_announcement_can_be_repeated(desk: Desk):
@@ -105,11 +99,10 @@ def test_an_announcement_can_be_repeated(desk: Desk):
     desk.sp.reject_deposit(desk.task, "other")
     with pytest.raises(DepositRefused, match="rejected"):
         desk.sp.deposit(desk.task, "other", 5)
-    assert desk.sp.ledger(desk.task).balance(ESCROW) == 100
+    assert desk.ledger.balance(ESCROW) == 100
 
 
 def test_what_is_not_there_is_not_decided(desk: Desk):
-    """Nor announced for a task that has ended, or that nobody knows."""
     with pytest.raises(UnknownDeposit, match="'none'"):
         desk.sp.confirm_deposit(desk.task, "none", 1)
     with pytest.raises(UnknownDeposit):

@@ -24,7 +24,6 @@ TO_THE_HOUR = 3600.0
 
 
 def train(arrays, _settings, _round=0):
-    """Training that needs no data."""
     return arrays, 5
 
 
@@ -34,7 +33,6 @@ def beside(desk: WatchingDesk) -> TrustedLedgerPorts:
 
 
 def cancel(desk: WatchingDesk) -> None:
-    """As the operator."""
     cancel_task(beside(desk), desk.task, Tombstone("cancelled", "the operator of SP", "x"))
 
 
@@ -182,7 +180,6 @@ def test_an_sp_that_was_restored_during_the_training_gets_the_upload(desk, refus
 
 
 def test_a_refusal_that_no_restore_explains_is_raised(desk, monkeypatch):
-    """Nothing is sent twice then."""
     sent = []
 
     def sending(*args):

@@ -31,7 +31,6 @@ def can_be_used(desk: Desk, invitation: str) -> bool:
 
 @pytest.fixture
 def desk(tmp_path) -> Desk:
-    """A task that somebody has joined."""
     desk = Desk(tmp_path)
     desk.invite(1)
     return desk
@@ -39,7 +38,6 @@ def desk(tmp_path) -> Desk:
 
 @pytest.fixture
 def invitation(desk) -> str:
-    """One that nobody has used."""
     return desk.requester.invite(desk.task, 1, 1000)[0]
 
 
@@ -90,7 +88,6 @@ def test_a_request_of_one_task_does_not_serve_in_another(desk, invitation, victi
 
 
 def test_a_signature_for_another_purpose_is_not_a_request(desk, invitation):
-    """Phones sign other documents too."""
     me = new_keys()
     *_, payload = EnrolmentRequest.of(desk.task, invitation, me.identity).sign(me.signing).split(" ", 3)
     for kind in ("receipt", "certificate"):
@@ -103,7 +100,6 @@ def test_a_signature_for_another_purpose_is_not_a_request(desk, invitation):
 
 
 def test_a_key_that_nothing_can_be_sealed_to_uses_no_invitation_up(desk, invitation):
-    """Of low order, or not a key."""
     me = new_keys()
     for reading, error in ((bytes(32), InvalidKey), (b"short", DocumentError)):
         request = request_for(desk, invitation, me.signing.public, reading).sign(me.signing)
@@ -113,7 +109,6 @@ def test_a_key_that_nothing_can_be_sealed_to_uses_no_invitation_up(desk, invitat
 
 
 def test_the_same_holder_may_ask_again(desk, invitation):
-    """A lost answer: the same certificate and the same bundle."""
     me = new_keys()
     first, second = (enrol(desk.kgc, desk.task, invitation, me, desk.signing.public) for _ in range(2))
     assert first == second
@@ -127,7 +122,6 @@ class Lying:
         self._answer = Enrolled(certificate.sign(key), b"bundle")
 
     def enrol(self, task, invitation, request):
-        """Sealed as it should be."""
         return self._answer.seal(EnrolmentRequest.open_own(request))
 
 

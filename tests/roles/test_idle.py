@@ -16,7 +16,6 @@ SHARES = {"profile": "shares", "rounds": 2, "lanes": 256, "max_norm": 2.0, "mask
 
 @pytest.fixture
 def desk(tmp_path):
-    """Four people, paid for."""
     desk = Desk(tmp_path)
     desk.invite(4)
     return desk
@@ -48,9 +47,7 @@ def to_state(desk, state):
         desk.run()
     if state in ("claims", "cancelled"):
         for _ in range(2 if state == "claims" else 1):
-            for person in desk.crowd:
-                person.step(lambda arrays, _settings, _round=0: (arrays, 5))
-            desk.run()
+            desk.play()
         if state == "cancelled":
             desk.requester.order(desk.task, "cancel")
             desk.run()

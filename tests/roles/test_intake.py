@@ -23,19 +23,14 @@ from tests.hosts import Desk
 
 @pytest.fixture
 def desk(tmp_path) -> Desk:
-    """Five people in an open round."""
-    desk = Desk(tmp_path)
-    desk.invite(5)
-    desk.requester.fund(desk.task, 72_000_000, "all")
-    desk.run()
-    return desk
+    return Desk.funded(tmp_path, 5)
 
 
 def arrivals(desk: Desk) -> list[PendingUpload]:
-    """Everyone's upload of eight weights."""
     return [PendingUpload.of(person.keys.who, person.side.encrypt_update(np.zeros(8), 5, 1)) for person in desk.crowd]
 
 
+@pytest.mark.hardened
 def test_one_group_of_every_kind(desk):
     """New ones, the same again, another's bytes, bad bytes, a stranger: each has its own outcome, in order."""
     a, b, c, d, e = arrivals(desk)
@@ -56,7 +51,6 @@ def test_one_group_of_every_kind(desk):
 
 
 def test_a_group_costs_one_look_one_write_and_one_commit(desk, monkeypatch):
-    """However many there are."""
     calls = []
     sp = desk.sp
     for target, name in ((sp.store, "upload_context"), (sp.blobs, "put_all"), (sp.store, "acknowledge")):
@@ -89,7 +83,6 @@ def test_what_holds_for_all_is_told_to_all(desk):
 
 
 def test_a_round_that_closes_while_the_bytes_are_checked_takes_none(desk, monkeypatch):
-    """The store looks once more."""
     sp = desk.sp
     whole = sp.blobs.put_all
 
@@ -103,7 +96,6 @@ def test_a_round_that_closes_while_the_bytes_are_checked_takes_none(desk, monkey
 
 
 def test_a_damaged_file_hinders_no_other_upload(desk):
-    """Other bytes under an upload's name: that one is refused, the others come in."""
     everyone, sp = arrivals(desk), desk.sp
     sp.blobs.put(upload_name(desk.task, 1, everyone[2].digest), b"damaged")
     outcomes = sp.receive_all(desk.task, 1, everyone)

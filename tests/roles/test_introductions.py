@@ -21,7 +21,6 @@ class Wire:
         self.csp, self.enrolled, self.lost, self.full = csp, [], 0, set()
 
     def prepare(self, task):
-        """As it is."""
         self.csp.prepare(task)
 
     def enrol(self, task, certificate):
@@ -35,7 +34,6 @@ class Wire:
         self.csp.enrol(task, certificate)
 
     def answer(self, task, request):
-        """As it is."""
         return self.csp.answer(task, request)
 
 
@@ -43,7 +41,6 @@ class WiredDesk(Desk):
     """A desk whose SP reaches CSP over a wire that the test holds."""
 
     def new_sp(self, options: SpOptions | None = None, disk: FileDisk | None = None):
-        """Also after a restart."""
         sp = super().new_sp(options, disk)
         self.wire = sp.ports.csp = Wire(sp.ports.csp)
         return sp

@@ -47,7 +47,6 @@ def test_a_campaign_from_deposit_to_refund():
 
 
 def test_a_movement_repeated_is_one_movement():
-    """A retry of the same movement changes nothing and says so."""
     ledger = funded(100)
     assert ledger.post(ledger.fund_round(1, 36)) is True
     assert ledger.post(Movement("fund round 1", ESCROW, round_account(1), 36)) is False
@@ -55,7 +54,6 @@ def test_a_movement_repeated_is_one_movement():
 
 
 def test_a_movement_under_a_used_name_is_refused():
-    """The same name with another amount is a conflict, and moves nothing."""
     ledger = funded(100)
     with pytest.raises(LedgerConflict, match="deposit 1"):
         ledger.post(ledger.deposit("1", 99))
@@ -78,7 +76,6 @@ def test_nobody_pays_what_it_does_not_hold():
 
 
 def test_a_round_pays_nothing_of_another():
-    """However much is left there."""
     ledger = funded(100)
     for number in (1, 2):
         ledger.post(ledger.fund_round(number, 50))

@@ -20,7 +20,6 @@ BOUNDS = TaskBounds(rounds=10, claim_window=1000.0, days=1.0)
 
 
 def definition(claim_window=500.0, **settings):
-    """A small task."""
     return small_definition(TaskSettings.of(**(SMALL_TASK | settings)), claim_window=claim_window)
 
 
@@ -73,7 +72,6 @@ def test_a_requester_has_so_many_tasks_at_a_time(host):
 
 
 def test_tasks_that_are_there_go_on_under_smaller_limits(host):
-    """A limit is about new tasks alone."""
     task = host.create(definition(), INITIAL_MODEL)
     host.options.quotas = SpQuotas(TaskBounds(rounds=1, claim_window=1.0, days=0.001), tasks=1, initial_bytes=1)
     host.kgc.bounds = host.options.quotas.bounds

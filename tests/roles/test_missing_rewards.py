@@ -9,42 +9,30 @@ from crowdfl.errors import NotAuthenticated, NotReady, RewardOutOfRange, Service
 from crowdfl.retry import no_jitter
 from crowdfl.roles.participant.agent import Agent
 from crowdfl.roles.sp.rounds import rewards_name
-from tests.hosts import Desk
+from tests.hosts import Desk, heard
 from tests.roles.test_agent import Trainer
 
-BUDGET = 36_000_000
 train = Trainer().train
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     """Round 1 rewarded, round 2 open, and nobody has read anything yet."""
-    desk = Desk(tmp_path)
-    desk.invite(3)
-    desk.requester.fund(desk.task, 2 * BUDGET, "all")
-    desk.run()
+    desk = Desk.funded(tmp_path, 3)
     for person in desk.crowd:
         person.step(train)
     desk.run()
-    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["rewarded", "open"]
+    assert desk.states() == ["rewarded", "open"]
     return desk
 
 
-def heard(person) -> list:
-    """What a participant is told from now on."""
-    said: list = []
-    person.on_event = lambda what, details: said.append((what, dict(details)))
-    return said
-
-
 def finish(desk: Desk) -> None:
-    """The second round, and the end."""
     for person in desk.crowd:
         person.step(train)
     desk.run()
     for person in desk.crowd:
         person.step(train)
-    assert desk.sp.status(desk.task)["state"] == "finished"
+    assert desk.state == "finished"
 
 
 def lose(desk: Desk) -> bytes:
@@ -68,9 +56,7 @@ def test_a_missing_reward_keeps_nobody_from_the_next_round(desk: Desk):
 
 
 @pytest.mark.parametrize("damage", [b"00", b"43464c"])
-@pytest.mark.second
 def test_a_damaged_reward_keeps_nobody_from_the_next_round(desk: Desk, damage: bytes):
-    """The others' of the same file are read as ever."""
     person, other = desk.crowd[:2]
     envelopes = json.loads(lose(desk)) | {person.keys.who: damage.decode()}
     desk.sp.blobs.put(rewards_name(desk.task, 1), json.dumps(envelopes).encode())
@@ -81,7 +67,6 @@ def test_a_damaged_reward_keeps_nobody_from_the_next_round(desk: Desk, damage: b
     assert other.rewards()[1] > 0
 
 
-@pytest.mark.second
 def test_a_platform_that_fails_at_one_reward_alone_keeps_nobody_from_the_rest(desk: Desk):
     """As it does where its file cannot be read: the same answer for ever."""
     finish(desk)
@@ -106,15 +91,12 @@ def test_a_platform_that_fails_at_one_reward_alone_keeps_nobody_from_the_rest(de
     assert person.claim() == person.rewards()[1] > 0
 
 
-@pytest.mark.second
 def test_whoever_does_not_want_to_wait_claims_the_rest(desk: Desk):
-    """At once."""
     lose(desk)
     finish(desk)
     assert desk.crowd[0].claim(without_missing=True) == desk.crowd[0].rewards()[2] > 0
 
 
-@pytest.mark.second
 def test_a_refused_signature_at_a_reward_is_not_overlooked(desk: Desk):
     """It is not the reward that is wrong then."""
 
@@ -142,7 +124,6 @@ def test_the_platforms_word_that_a_reward_is_out_of_range_gives_nothing_up(desk:
     assert 1 in person.rewards()
 
 
-@pytest.mark.second
 def test_a_round_that_was_averaged_without_somebody_pays_it_nothing_and_says_so(desk: Desk):
     """For good: it is neither asked for again nor waited for."""
 
@@ -178,7 +159,6 @@ def test_a_claim_waits_for_a_missing_reward_and_then_leaves_it_out(desk: Desk):
     assert said[0][1]["rounds"] == [1]
 
 
-@pytest.mark.second
 def test_a_reward_that_comes_back_in_time_is_in_the_claim(desk: Desk):
     """Whoever was away for it reads it first."""
     kept = lose(desk)
@@ -191,7 +171,6 @@ def test_a_reward_that_comes_back_in_time_is_in_the_claim(desk: Desk):
     assert sorted(person.rewards()) == [1, 2]
 
 
-@pytest.mark.second
 def test_a_platform_of_the_last_release_is_not_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     """It does not say how much time is left: claiming too late would cost everything."""
     lose(desk)
@@ -202,7 +181,6 @@ def test_a_platform_of_the_last_release_is_not_waited_for(desk: Desk, monkeypatc
     assert person.claim() == person.rewards()[2] > 0
 
 
-@pytest.mark.second
 def test_an_agent_claims_the_rest_by_itself(desk: Desk):
     """With the real roles, from the second round to being paid."""
     lose(desk)
@@ -225,7 +203,6 @@ def test_an_agent_claims_the_rest_by_itself(desk: Desk):
     assert person.claim() == person.rewards()[2]
 
 
-@pytest.mark.second
 def test_a_missing_average_keeps_nobody_from_the_next_round(desk: Desk):
     """It is trained from the newest model that there is; the platform may still show the average."""
     name = desk.sp.steps.publication_name(desk.task, 1, final=False)
@@ -242,7 +219,6 @@ def test_a_missing_average_keeps_nobody_from_the_next_round(desk: Desk):
     assert said[-1][0] == "read"
 
 
-@pytest.mark.second
 def test_a_platform_that_is_away_is_not_trained_past(desk: Desk):
     """The average is there, only not now: what is trained waits for it."""
 
@@ -254,7 +230,6 @@ def test_a_platform_that_is_away_is_not_trained_past(desk: Desk):
         desk.crowd[0].step(lambda *_: pytest.fail("on an older model"))
 
 
-@pytest.mark.second
 def test_initial_weights_that_are_not_the_task_s_are_not_kept(tmp_path: Path):
     """Whatever answered: the next try may get the right ones."""
     desk = Desk(tmp_path)

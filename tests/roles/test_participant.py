@@ -23,7 +23,6 @@ from tests.hosts import Desk
 
 
 def train(arrays, _settings, number):
-    """Training that needs no data."""
     return [array + number for array in arrays], 5
 
 
@@ -42,7 +41,6 @@ class Signing:
         self._desk, self._key, self._change = desk, key, change
 
     def send(self, task, number, keys, upload):
-        """SP's, with a receipt."""
         entry = self._desk.sp.upload(task, number, keys.who, upload)
         receipt = Receipt(task, number, entry.who, entry.digest, entry.late)
         return replace(receipt, **self._change).sign(self._key)
@@ -53,13 +51,13 @@ class Signing:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    """Three people in a funded task."""
     desk = Desk(tmp_path)
     desk.invite(3)
     desk.requester.fund(desk.task, 72_000_000, "all")
     return desk
 
 
+@pytest.mark.hardened
 def test_an_upload_takes_its_randomizers_from_the_stock(desk):
     """Filled while nothing is open, and empty after one upload, which SP takes."""
     pool, person = stocked(desk, 0), desk.crowd[0]
@@ -72,6 +70,7 @@ def test_an_upload_takes_its_randomizers_from_the_stock(desk):
     assert len(desk.sp.store.uploads(desk.task, 1)) == 1
 
 
+@pytest.mark.hardened
 def test_without_enough_in_stock_they_are_made_on_the_spot(desk):
     """A phone that had no idle moment still takes part, and what little was there stays for later."""
     pool, person = stocked(desk, 0), desk.crowd[0]
@@ -84,6 +83,7 @@ def test_without_enough_in_stock_they_are_made_on_the_spot(desk):
     assert len(desk.sp.store.uploads(desk.task, 1)) == 1
 
 
+@pytest.mark.hardened
 def test_no_randomizer_is_used_again_after_a_crash(desk, monkeypatch):
     """Killed after encrypting and before the upload is durable: the next try takes others."""
     pool, person = stocked(desk, 0), desk.crowd[0]
@@ -110,8 +110,8 @@ def test_no_randomizer_is_used_again_after_a_crash(desk, monkeypatch):
     assert not first & second
 
 
+@pytest.mark.hardened
 def test_nothing_is_stocked_for_a_round_that_will_not_come(desk):
-    """After the last upload there is nothing left to encrypt."""
     pool, person = stocked(desk, 0), desk.crowd[0]
     person.blobs.put(f"rounds/{desk.settings.rounds}/receipt", b"done")
     assert person.stock_up() is False
@@ -174,7 +174,7 @@ def test_claims_come_after_the_end_and_before_the_deadline(desk):
     desk.run()
     desk.clock.time += 10_000
     desk.run()
-    assert desk.sp.status(desk.task)["state"] == "settled"
+    assert desk.state == "settled"
     with pytest.raises(TooLate, match="deadline"):
         person.claim()
 
@@ -198,7 +198,6 @@ def test_one_who_was_away_for_several_rounds_comes_back(tmp_path):
 
 
 def nothing(arrays, _settings, _number):
-    """Training that found no data."""
     return arrays, 0
 
 
@@ -226,7 +225,6 @@ def test_without_samples_no_upload_leaves_the_phone(tmp_path):
 
 
 def test_a_refusal_for_want_of_samples_says_what_to_do(desk):
-    """To whoever calls the role itself."""
     with pytest.raises(NothingToContribute, match="stay out of this round"):
         desk.crowd[0].encrypt(1, desk.initial, 0)
     assert not desk.crowd[0].blobs.has("rounds/1/upload")

@@ -15,12 +15,8 @@ from tests.hosts import Desk
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     """Four people, paid for, round one open and everyone's upload in."""
-    desk = Desk(tmp_path)
-    desk.invite(4)
-    desk.requester.fund(desk.task, 72_000_000, "all")
-    desk.run()
-    for person in desk.crowd:
-        person.step(lambda arrays, _settings, _round=0: (arrays, 5))
+    desk = Desk.funded(tmp_path, 4)
+    desk.upload()
     return desk
 
 
@@ -31,7 +27,6 @@ class Failing:
         self._inner, self._ending = inner, ending
 
     def put(self, name: str, data: bytes) -> None:
-        """As the disk would fail."""
         if name.endswith(self._ending):
             raise ServiceUnavailable("SP died here")
         self._inner.put(name, data)
@@ -47,7 +42,6 @@ class Silent:
         self._inner = inner
 
     def answer(self, task: str, request: bytes) -> bytes:
-        """Refuses."""
         raise ServiceUnavailable("CSP was asked again")
 
     def __getattr__(self, name: str):
@@ -63,7 +57,7 @@ def test_after_a_crash_sp_goes_on_from_the_replies_it_had(desk: Desk):
     desk.restart()
     desk.sp.ports.csp = Silent(desk.csp)
     assert desk.sp.tick()
-    assert desk.sp.status(desk.task)["rounds"][0]["state"] == "weighed"
+    assert desk.states()[0] == "weighed"
 
 
 def ended_round(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,17 +67,19 @@ def ended_round(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         desk.run()
 
 
+@pytest.mark.hardened
 def test_a_round_that_csp_has_ended_is_given_up_at_once(desk: Desk, monkeypatch):
     """Nothing is retried, its money is back in escrow, nobody gets its average, and the next round opens."""
     ended_round(desk, monkeypatch)
     status = desk.sp.status(desk.task)
     assert [entry["state"] for entry in status["rounds"]] == ["aborted", "open"]
-    assert desk.sp.ledger(desk.task).balance("round 1") == 0
+    assert desk.ledger.balance("round 1") == 0
     for who in (None, desk.crowd[0].keys.who):
         with pytest.raises(NotReady):
             desk.sp.publication(desk.task, 1, who)
 
 
+@pytest.mark.hardened
 def test_a_round_that_has_ended_stays_so_after_a_restart(desk: Desk, monkeypatch):
     """Else every restart would be worth one more bit to an SP that deviates."""
     asked: list[bytes] = []
@@ -102,13 +98,12 @@ def test_a_model_that_cannot_be_delivered_keeps_no_money(desk: Desk, monkeypatch
     for _ in range(4):
         with contextlib.suppress(ProtocolError):
             desk.run()
-        for person in desk.crowd:
-            person.step(lambda arrays, _settings, _round=0: (arrays, 5))
-    assert desk.sp.status(desk.task)["state"] == "running"
+        desk.upload()
+    assert desk.state == "running"
     desk.clock.time += 2 * desk.sp.options.csp_patience
     with contextlib.suppress(ProtocolError):
         desk.run()
-    assert desk.sp.status(desk.task)["state"] == "finished"
+    assert desk.state == "finished"
     assert desk.crowd[0].claim() > 0
 
 

@@ -15,24 +15,17 @@ from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.storage import tables
 from crowdfl.storage.backup import copy_database
 from crowdfl.storage.database import writing
-from tests.hosts import Desk, FileDisk, test_tools
-
-BUDGET = 36_000_000
+from tests.hosts import BUDGET, Desk, FileDisk, heard, test_tools
 
 
 def train(arrays, _settings, number):
-    """Training that needs no data."""
     return [array + number for array in arrays], 5
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     """Three people in a funded task, whose first round is open."""
-    desk = Desk(tmp_path / "desk")
-    desk.invite(3)
-    desk.requester.fund(desk.task, 2 * BUDGET, "all")
-    desk.run()
-    return desk
+    return Desk.funded(tmp_path / "desk", 3)
 
 
 class Backup:
@@ -68,14 +61,6 @@ def play(desk: Desk) -> None:
     desk.run()
 
 
-def heard(person) -> list:
-    """What a participant is told from now on."""
-    said: list = []
-    person.on_event = lambda what, details: said.append((what, dict(details)))
-    return said
-
-
-@pytest.mark.second
 def test_phones_send_again_what_sp_has_lost(desk: Desk):
     """The same bytes, by themselves, while the round is open; everyone is averaged and paid once."""
     first, *others = desk.crowd
@@ -94,7 +79,7 @@ def test_phones_send_again_what_sp_has_lost(desk: Desk):
     assert others[0].step(train) is False
     for _ in range(2):
         play(desk)
-    assert desk.sp.status(desk.task)["state"] == "finished"
+    assert desk.state == "finished"
     paid = [person.claim() for person in desk.crowd]
     assert 2 * BUDGET - 12 <= sum(paid) <= 2 * BUDGET
 
@@ -153,19 +138,19 @@ def test_someone_who_joined_after_the_backup_is_enrolled_again(desk: Desk):
     assert [upload.who for upload in desk.sp.store.uploads(desk.task, 1)] == [late.keys.who]
 
 
-@pytest.mark.second
+@pytest.mark.hardened
 def test_a_round_that_csp_had_answered_before_is_given_up_at_once(desk: Desk):
     """SP masks with fresh seeds, CSP refuses: no second answer, no day of waiting, and the next round goes on."""
     backup = Backup(desk, "sp")
     play(desk)  # round 1 is rewarded, and round 2 open
-    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["rewarded", "open"]
+    assert desk.states() == ["rewarded", "open"]
     for person in desk.crowd:
         person.open_reward(1)
     backup.restore()
     play(desk)
-    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["aborted", "open"]
+    assert desk.states() == ["aborted", "open"]
     play(desk)
-    assert desk.sp.status(desk.task)["state"] == "finished"
+    assert desk.state == "finished"
     with pytest.raises(NotReady, match="reward of round 1"):  # SP alone says that it has lost the round
         desk.crowd[0].claim()
     desk.clock.time += 300
@@ -174,11 +159,10 @@ def test_a_round_that_csp_had_answered_before_is_given_up_at_once(desk: Desk):
         assert person.claim() == person.rewards()[2] > 0
         assert said[-2][0] == "claiming without"
         assert said[-2][1]["rounds"] == [1]
-    balances = desk.sp.ledger(desk.task).balances()
+    balances = desk.ledger.balances()
     assert -sum(balances.values()) == 0
 
 
-@pytest.mark.second
 def test_a_round_that_csp_was_asked_about_is_never_asked_about_again(desk: Desk):
     """Backed up while its rewards were computed: a CSP that deviates would answer otherwise, under the same masks."""
     backups: list[Backup] = []
@@ -191,7 +175,7 @@ def test_a_round_that_csp_was_asked_about_is_never_asked_about_again(desk: Desk)
 
     answer, csp.answer = csp.answer, noting  # type: ignore[method-assign]
     play(desk)
-    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["rewarded", "open"]
+    assert desk.states() == ["rewarded", "open"]
     asked: list[bytes] = []
     backups[0].restore()
     desk.csp.answer = lambda _task, request: asked.append(request) or b""  # type: ignore[method-assign]
@@ -199,16 +183,13 @@ def test_a_round_that_csp_was_asked_about_is_never_asked_about_again(desk: Desk)
     assert desk.sp.store.seed_counts() == {}
     desk.run()
     assert asked == []
-    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["aborted", "open"]
-    assert desk.sp.ledger(desk.task).balance("round 1") == 0
+    assert desk.states() == ["aborted", "open"]
+    assert desk.ledger.balance("round 1") == 0
 
 
 @pytest.mark.parametrize("state", ["closed", "weighed"])
 def test_a_cancelled_task_gives_up_what_was_under_way_too(tmp_path: Path, state: str):
-    """It would have been finished."""
-    desk = Desk(tmp_path / "desk", budget=None, lanes=0, key_bits=512)
-    desk.invite(3)
-    desk.run()
+    desk = Desk.funded(tmp_path / "desk", 3, budget=None, lanes=0, key_bits=512)
     store = desk.sp.store
     store.put_round(desk.task, replace(store.round(desk.task, 1), state=RoundState(state)))
     store.put_seed(desk.task, 1, "uploads", bytes(64))
@@ -230,27 +211,24 @@ def test_a_round_with_somebody_whom_csp_does_not_take_is_given_up_at_once(desk: 
     for name in ("new", "newer"):
         desk.join(desk.task, name)
     play(desk)
-    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["aborted", "open"]
+    assert desk.states() == ["aborted", "open"]
     assert ("participant refused by CSP", desk.people["new"].keys.who, "TaskFull") in alerts
-    assert desk.sp.ledger(desk.task).balance("round 1") == 0
+    assert desk.ledger.balance("round 1") == 0
 
 
 def ended(desk: Desk) -> None:
-    """Both rounds rewarded."""
     for _ in range(3):
         play(desk)
-    assert desk.sp.status(desk.task)["state"] == "finished"
+    assert desk.state == "finished"
 
 
 def paying(desk: Desk, bank: list[StoredPayment]) -> None:
-    """SP with a program that pays."""
     desk.options = SpOptions(
         test_tools(), checker=desk.tools.backend, min_claim_window=0.0, on_paid=bank.append, owner="sp"
     )
     desk.sp = desk.new_sp()
 
 
-@pytest.mark.second
 def test_no_payment_of_a_backup_runs_by_itself(desk: Desk):
     """Pending in the backup, paid since: the bank is asked once. The operator resolves it, and may release the task."""
     bank: list[StoredPayment] = []
@@ -270,7 +248,6 @@ def test_no_payment_of_a_backup_runs_by_itself(desk: Desk):
     assert len(bank) == 1
 
 
-@pytest.mark.second
 def test_a_claim_that_sp_has_forgotten_is_made_again_and_paid_once(desk: Desk):
     """Claimed and paid after the backup: the phone sends the same claim, and the operator decides, by the same key."""
     bank: list[StoredPayment] = []
@@ -295,7 +272,7 @@ def test_a_claim_that_sp_has_forgotten_is_made_again_and_paid_once(desk: Desk):
     assert [one.who for one in bank] == [desk.crowd[0].keys.who, desk.crowd[1].keys.who]
 
 
-@pytest.mark.second
+@pytest.mark.hardened
 def test_a_claim_of_a_round_that_sp_has_lost_is_paid_for_the_rest(desk: Desk):
     """Attested before the disaster, it cannot be made anew: the lost round pays nothing, and the phone names it."""
     play(desk)
@@ -305,26 +282,24 @@ def test_a_claim_of_a_round_that_sp_has_lost_is_paid_for_the_rest(desk: Desk):
     assert person.claim() == sum(person.rewards().values())
     backup.restore()
     play(desk)
-    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["rewarded", "aborted"]
+    assert desk.states() == ["rewarded", "aborted"]
     said = heard(person)
     assert person.claim_again() == person.rewards()[1] > 0
     assert said == [("paid", {"millionths": person.rewards()[1], "missing": {2: person.rewards()[2]}})]
 
 
-@pytest.mark.second
 def test_a_claim_again_after_the_deadline_tells_what_was_paid(desk: Desk):
-    """Nothing else can be done."""
     ended(desk)
     paid = desk.crowd[0].claim()
     desk.clock.time += 10_000
     desk.run()
-    assert desk.sp.status(desk.task)["state"] == "settled"
+    assert desk.state == "settled"
     assert desk.crowd[0].claim_again() == paid
     with pytest.raises(TooLate):
         desk.crowd[1].claim()
 
 
-@pytest.mark.second
+@pytest.mark.hardened
 def test_a_restored_csp_answers_no_step_a_second_time(desk: Desk):
     """Restored to before a round's steps: the very same request, or another one, gets no answer; the round is void."""
     backup = Backup(desk, "csp")
@@ -332,7 +307,7 @@ def test_a_restored_csp_answers_no_step_a_second_time(desk: Desk):
     answer = desk.csp.answer
     desk.csp.answer = lambda task, request: shown.append(request) or answer(task, request)  # type: ignore[method-assign]
     play(desk)
-    assert desk.sp.status(desk.task)["rounds"][0]["state"] == "rewarded"
+    assert desk.states()[0] == "rewarded"
     backup.restore()
     with pytest.raises(RoundEnded, match="restored from a backup"):
         desk.csp.answer(desk.task, shown[0])
@@ -340,11 +315,11 @@ def test_a_restored_csp_answers_no_step_a_second_time(desk: Desk):
         with pytest.raises((RoundEnded, OutOfTurn)):
             desk.csp.answer(desk.task, request)
     play(desk)
-    assert [entry["state"] for entry in desk.sp.status(desk.task)["rounds"]] == ["rewarded", "aborted"]
-    assert desk.sp.status(desk.task)["state"] == "finished"  # without a model, which nobody can open any more
+    assert desk.states() == ["rewarded", "aborted"]
+    assert desk.state == "finished"  # without a model, which nobody can open any more
 
 
-@pytest.mark.second
+@pytest.mark.hardened
 def test_without_the_mark_a_csp_would_answer_again(desk: Desk):
     """What the mark is for: another nonce for the same round would let SP choose."""
     backup = Backup(desk, "csp")
@@ -358,14 +333,14 @@ def test_without_the_mark_a_csp_would_answer_again(desk: Desk):
     assert desk.csp.answer(desk.task, shown[0]) != first
 
 
-@pytest.mark.second
+@pytest.mark.hardened
 def test_rewards_that_a_restored_csp_still_holds_stay_claimable(desk: Desk):
     """It lost the second round: after a wait the claim leaves out the newest, says so, and is paid for the rest."""
     play(desk)
     backup = Backup(desk, "csp")
     for _ in range(2):
         play(desk)
-    assert desk.sp.status(desk.task)["state"] == "finished"
+    assert desk.state == "finished"
     backup.restore()
     with pytest.raises(NotReady, match="no reward of"):
         desk.crowd[0].claim()

@@ -12,7 +12,6 @@ ROUND = Round(1, opened_at=1000)
 
 
 def test_a_round_closes_early_once_everyone_is_in():
-    """No need to wait for nobody."""
     assert ROUND.decide(DISCARD, 1001, uploads=3, enrolled=3).state is RoundState.CLOSED
     assert ROUND.decide(DISCARD, 1001, uploads=3, enrolled=4) == ROUND
 
@@ -23,7 +22,6 @@ def test_everyone_must_be_a_quorum():
 
 
 def test_discard_closes_at_the_end_of_the_window():
-    """With a quorum, exactly then."""
     assert ROUND.decide(DISCARD, 1099.9, 3, 5) == ROUND
     assert ROUND.decide(DISCARD, 1100, 3, 5).state is RoundState.CLOSED
 
@@ -37,7 +35,6 @@ def test_retransmit_waits_for_its_grace():
 
 @pytest.mark.parametrize(("settings", "end"), [(DISCARD, 1200), (RETRANSMIT, 1250)])
 def test_below_the_quorum_a_round_is_extended_once_then_aborted(settings, end):
-    """One more window, then the end; a quorum in time closes it instead."""
     extended = ROUND.decide(settings, 1100, 2, 5)
     assert (extended.state, extended.extended) == (RoundState.OPEN, True)
     assert extended.decide(settings, end - 0.1, 2, 5) == extended
@@ -46,7 +43,6 @@ def test_below_the_quorum_a_round_is_extended_once_then_aborted(settings, end):
 
 
 def test_uploads_are_welcome_until_the_last_call():
-    """discard ends with the window, retransmit with the grace; the refusal says what to do."""
     ROUND.require_upload_welcome(DISCARD, 1100)
     with pytest.raises(TooLate, match="next round"):
         ROUND.require_upload_welcome(DISCARD, 1100.1)

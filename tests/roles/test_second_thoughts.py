@@ -13,8 +13,8 @@ from crowdfl.roles.ports import KgcPeer
 from crowdfl.roles.records import PaymentState, StoredPayment, payment_key
 from crowdfl.roles.restored import forgotten_payments, mark_restored_csp, reconcile
 from tests.attacks.cheating import honest_uploads
-from tests.hosts import Desk, FileDisk
-from tests.roles.test_restored import BUDGET, Backup, ended, heard, paying, train
+from tests.hosts import Desk, FileDisk, heard
+from tests.roles.test_restored import Backup, ended, paying, train
 
 
 class _KgcAway:
@@ -24,7 +24,6 @@ class _KgcAway:
         self._kgc, self._desk = kgc, desk
 
     def bundle(self, task: str) -> tuple[str, str, bytes]:
-        """As ever."""
         return self._kgc.bundle(task)
 
     def acknowledge(self, task: str) -> None:
@@ -58,7 +57,7 @@ class _UnheardDesk(Desk):
 
 def test_csp_answers_nothing_that_a_copy_of_its_share_could_be_asked_again(tmp_path: Path):
     """Nothing before KGC has destroyed its copy; after that, a CSP from before the task cannot fetch the share."""
-    desk = _UnheardDesk(tmp_path / "desk", budget=None, lanes=0, key_bits=512)
+    desk = _UnheardDesk(tmp_path / "desk", profile="hardened", budget=None, lanes=0, key_bits=512)
     desk.invite(4)
     desk.run()
     models = [[i * 0.1 + 0.01 * j for j in range(8)] for i in range(1, 5)]
@@ -71,7 +70,7 @@ def test_csp_answers_nothing_that_a_copy_of_its_share_could_be_asked_again(tmp_p
         desk.run()
     desk.kgc_is_away = False
     desk.run()
-    assert desk.sp.status(desk.task)["rounds"][0]["state"] == "rewarded"
+    assert desk.states()[0] == "rewarded"
     average = desk.crowd[3].read(1).weights
     assert np.max(np.abs(average - np.average(np.array(models), axis=0, weights=[1, 2, 3, 4]))) < 0.01
     assert not desk.kgc.bundles.has(f"{desk.task}.csp")
@@ -91,14 +90,9 @@ def test_csp_answers_nothing_that_a_copy_of_its_share_could_be_asked_again(tmp_p
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     """Three people in a funded task, whose first round is open."""
-    desk = Desk(tmp_path / "desk")
-    desk.invite(3)
-    desk.requester.fund(desk.task, 2 * BUDGET, "all")
-    desk.run()
-    return desk
+    return Desk.funded(tmp_path / "desk", 3)
 
 
-@pytest.mark.second
 def test_what_the_bank_has_paid_is_not_paid_again_when_it_is_claimed_again(desk: Desk):
     """Claimed and paid after the backup, named by participant or key: booked as paid, and no program runs."""
     bank: list[StoredPayment] = []
@@ -131,7 +125,6 @@ def test_what_the_bank_has_paid_is_not_paid_again_when_it_is_claimed_again(desk:
     assert [payment.who for payment in bank] == [person.keys.who for person in desk.crowd]
 
 
-@pytest.mark.second
 def test_a_claim_is_not_made_smaller_on_sp_s_word(desk: Desk):
     """SP says that CSP refuses it: the whole claim is kept, the person told, and the same claim sent again."""
     ended(desk)
@@ -158,13 +151,9 @@ def test_a_claim_is_not_made_smaller_on_sp_s_word(desk: Desk):
     assert sorted(person.rewards()) == [1, 2]
 
 
-@pytest.mark.second
 def test_a_receipt_counts_although_sp_says_to_have_lost_the_upload(tmp_path: Path):
     """And then that it is too late: the reward that CSP made is still read, waited for and claimed."""
-    desk = Desk(tmp_path / "desk", rounds=1)
-    desk.invite(3)
-    desk.requester.fund(desk.task, BUDGET, "all")
-    desk.run()
+    desk = Desk.funded(tmp_path / "desk", 3, rounds=1)
     person, *others = desk.crowd
     person.step(train)
     status = desk.sp.status

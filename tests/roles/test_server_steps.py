@@ -5,7 +5,7 @@ import pytest
 
 from crowdfl.learning.oracle import PlainStep
 from crowdfl.simulation.local_host import LocalFederation, Update
-from tests.hosts import ONE, Desk
+from tests.hosts import ONE, Desk, heard
 
 SHARES = {"profile": "shares", "lanes": 128, "max_norm": 2.0, "mask_bits": None, "min_participants": 3, "check": "none"}
 STEPS = {
@@ -17,13 +17,6 @@ both = pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
 
 def moved_by(distance):
     return lambda arrays, _settings, _number: ([array + distance for array in arrays], 5)
-
-
-def heard(person):
-    """What the participant is told from now on."""
-    said = []
-    person.on_event = lambda what, details: said.append((what, dict(details)))
-    return said
 
 
 def play_round(desk, number, people, *, enough=True):
@@ -41,7 +34,6 @@ def states_in(said):
     return {details["round"]: details["state"] for what, details in said if what == "read"}
 
 
-@pytest.mark.second
 @both
 def test_everyone_holds_the_same_state_round_by_round(tmp_path, step):
     """One restarts in every round, one misses two, one joins late; round 2 is given up; the requester reads at the end."""

@@ -7,10 +7,9 @@ import pytest
 
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.restored import mark_restored_csp
-from tests.hosts import Desk
+from tests.hosts import BUDGET, Desk
 
 TASK = {"profile": "shares", "rounds": 2, "lanes": 256, "max_norm": 2.0, "mask_bits": None, "min_participants": 3}
-BUDGET = 36_000_000
 MOST_EXCHANGES = 15  # between the servers, for one round
 
 
@@ -30,7 +29,6 @@ def trained(seed):
 
 
 def play_round(desk, number):
-    """Everyone takes part."""
     desk.run()
     for index, person in enumerate(desk.crowd):
         person.step(trained(100 * number + index))
@@ -38,7 +36,6 @@ def play_round(desk, number):
     return str(desk.sp.store.round(desk.task, number).state)
 
 
-@pytest.mark.second
 def test_a_campaign_ends_with_a_model_and_paid_claims(desk, monkeypatch):
     """Within the exchanges that a round may take, none of them about people whom CSP knows."""
     asked, answer, enrol = Counter[str](), Csp.answer, Csp.enrol
@@ -58,9 +55,7 @@ def test_a_campaign_ends_with_a_model_and_paid_claims(desk, monkeypatch):
         np.testing.assert_allclose(found, initial + 0.2, atol=0.05)
 
 
-@pytest.mark.second
 def test_restarted_between_any_two_steps_a_round_goes_on(desk):
-    """Both servers and every phone find on disk what they knew."""
     for number in (1, 2):
         while desk.sp.tick():
             desk.restart()
@@ -73,9 +68,7 @@ def test_restarted_between_any_two_steps_a_round_goes_on(desk):
     assert desk.requester.model(desk.task)
 
 
-@pytest.mark.second
 def test_whoever_joins_late_takes_part_from_the_same_model(desk):
-    """It reads the round before first."""
     assert play_round(desk, 1) == "rewarded"
     (late,) = desk.invite(1)[4:]
     assert play_round(desk, 2) == "rewarded"
@@ -85,11 +78,10 @@ def test_whoever_joins_late_takes_part_from_the_same_model(desk):
     assert late.rewards().keys() == {2}
 
 
-@pytest.mark.second
 def test_a_restored_csp_answers_no_round(desk):
     """What was dealt before the backup may have been used since."""
     assert play_round(desk, 1) == "rewarded"
     mark_restored_csp(desk.csp.store)
     desk.restart()
     assert play_round(desk, 2) == "aborted"
-    assert desk.sp.ledger(desk.task).balance("round 2") == 0
+    assert desk.ledger.balance("round 2") == 0

@@ -8,9 +8,7 @@ import pytest
 
 from crowdfl.errors import ClaimRefused, WrongAmount
 from crowdfl.roles.sp.ledger import earned_account
-from tests.hosts import Desk
-
-BUDGET = 36_000_000
+from tests.hosts import BUDGET, Desk
 
 
 @pytest.fixture
@@ -21,10 +19,8 @@ def desk(tmp_path: Path) -> Desk:
     desk.requester.fund(desk.task, 2 * BUDGET, "all")
     for _ in range(2):
         desk.run()
-        for person in desk.crowd:
-            person.step(lambda arrays, _settings, _round=0: (arrays, 5))
-    desk.run()
-    assert desk.sp.ledger(desk.task).budgets() == {1: BUDGET, 2: BUDGET}
+        desk.play()
+    assert desk.ledger.budgets() == {1: BUDGET, 2: BUDGET}
     return desk
 
 
@@ -57,7 +53,7 @@ def test_who_claims_too_much_of_a_round_takes_nothing_of_another(desk: Desk, mon
         assert events[-1] == ("paid", {"millionths": second, "missing": {1: first}})
         again = desk.sp.claim(desk.task, person.blobs.get("claim"))
         assert (again.paid, again.claimed) == ({1: 0, 2: second}, {1: first, 2: second})
-    ledger = desk.sp.ledger(desk.task)
+    ledger = desk.ledger
     assert ledger.balance(earned_account(1)) == 0
     assert ledger.balance(earned_account(2)) == BUDGET - sum(second for _, second in rewards)
 
@@ -75,12 +71,12 @@ def test_an_attested_amount_that_a_round_cannot_owe_is_refused(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, amounts: dict[int, int], error: type[Exception]
 ):
     """The whole claim: nothing is moved, and the true one is paid afterwards."""
-    person, before = desk.crowd[0], desk.sp.ledger(desk.task).movements
+    person, before = desk.crowd[0], desk.ledger.movements
     with monkeypatch.context() as patch:
         attest(desk, patch, amounts)
         with pytest.raises(error):
             person.claim()
-    assert desk.sp.ledger(desk.task).movements == before
+    assert desk.ledger.movements == before
     assert desk.sp.store.payments(desk.task) == []
     assert person.claim() == sum(person.rewards().values()) > 0
 
@@ -89,6 +85,6 @@ def test_a_claim_is_movements_by_round_and_one_payment(desk: Desk):
     """Of the very amounts that its owner had read."""
     person = desk.crowd[0]
     paid = person.claim()
-    assert desk.sp.ledger(desk.task).paid() == {person.keys.who: person.rewards()}
+    assert desk.ledger.paid() == {person.keys.who: person.rewards()}
     (payment,) = desk.sp.store.payments(desk.task)
     assert (payment.who, payment.amount, payment.state) == (person.keys.who, paid, "pending")

@@ -101,7 +101,6 @@ class Crowd(LocalHost):
         person.send(number)
 
     def everyone_came(self) -> None:
-        """The round's last call is over."""
         self.clock.time += self.settings.window + self.settings.grace
         self.run()
 

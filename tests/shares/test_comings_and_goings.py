@@ -20,7 +20,6 @@ def refusals(crowd: Crowd, who: str, number: int) -> bytes:
 
 
 def nothing(*_: object) -> tuple[list[np.ndarray], int]:
-    """Training that finds no data."""
     raise NothingToContribute("no data today")
 
 

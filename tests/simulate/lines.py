@@ -28,7 +28,6 @@ def fit(weights: Any, offset: Any, data: tuple[Any, Any]) -> tuple[Any, Any]:
 
 
 def train(model: Any, data: tuple[Any, Any]) -> Any:
-    """Of a list of arrays."""
     return list(fit(*model, data))
 
 

@@ -27,7 +27,6 @@ def test_who_is_away_is_not_in_the_average_and_comes_back():
 
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_late_updates_are_taken_where_the_task_says_so(rounds):
-    """With retransmission nobody is lost."""
     result = run(rounds=rounds, dropouts=lambda number, who: who == "p2", strategy="retransmit", budget="5.00")
     assert [round_.late for round_ in result.history] == [("p2",)] * rounds
     assert [round_.dropped for round_ in result.history] == [()] * rounds
@@ -69,7 +68,6 @@ def test_where_the_last_round_is_given_up_the_model_is_the_one_before(profile):
 
 
 def test_rounds_that_all_find_too_few_leave_nothing():
-    """An error that says what to do."""
     with pytest.raises(NothingToAverage, match="lower `dropouts`"):
         run(rounds=1, dropouts=lambda _number, _who: True)
 

@@ -88,7 +88,6 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, name, content, error, sai
 
 
 def test_explain_takes_a_file(tmp_path):
-    """Before anything is made."""
     (tmp_path / "task.toml").write_text(TASK)
     np.savez(tmp_path / "start.npz", **ARRAYS)
     told = call("task", "explain", tmp_path / "task.toml", "--initial", tmp_path / "start.npz")

@@ -175,7 +175,6 @@ def test_nobody_joins_without_having_agreed(campaign, tmp_path, monkeypatch):
 
 
 def test_an_invitation_that_is_not_there_is_named(tmp_path):
-    """Before anything is made."""
     with pytest.raises(SettingsError, match="no invitation at"):
         crowdfl.join(tmp_path / "none.json")
     (tmp_path / "bad.json").write_text("[")

@@ -24,7 +24,6 @@ def result():
 
 
 def test_printed_it_is_a_table_of_the_rounds(result):
-    """What never happened has no column."""
     head, first, second = str(result).splitlines()
     assert head.split() == ["round", "participants", "dropped", "loss", "seconds", "up", "down"]
     assert first.split()[:3] == ["1", "3", "1"]
@@ -33,7 +32,6 @@ def test_printed_it_is_a_table_of_the_rounds(result):
 
 
 def test_a_notebook_renders_a_table(result):
-    """And what must be known."""
     page = result._repr_html_()
     assert page.count("<tr>") == 3
     assert "<th>loss</th>" in page
@@ -41,7 +39,6 @@ def test_a_notebook_renders_a_table(result):
 
 
 def test_names_of_metrics_cannot_write_into_a_notebook():
-    """They are somebody's text."""
     page = crowdfl.simulate(
         train, lambda *_: {"<b>": 1.0}, people(), rounds=1, initial=START, progress=False, lanes=128
     )._repr_html_()
@@ -104,7 +101,6 @@ def test_progress_fits_where_it_is_shown(monkeypatch):
 
 
 def test_a_bar_counts_trainings_and_leaves_lines(monkeypatch, capsys):
-    """It is gone at the end."""
     monkeypatch.setattr("crowdfl.simulation.run.shown", lambda _progress, people, rounds: Bar(people, rounds))
     run()
     told = capsys.readouterr().err

@@ -173,7 +173,6 @@ def test_an_error_of_evaluating_is_raised_as_it_is():
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_an_interruption_ends_it(number):
-    """Ctrl-C in a training."""
     with pytest.raises(KeyboardInterrupt):
         run(failing(number, KeyboardInterrupt()))
 

@@ -8,12 +8,11 @@ import pytest
 
 from crowdfl.documents.signed import Definition
 from crowdfl.protocols.registry import PROFILES
-from tests.simulation.clear import ClearProfile
+from tests.clear import ClearProfile
 
 
 @pytest.fixture(autouse=True, scope="module")
 def clear_profile() -> Iterator[None]:
-    """Registered under its name."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PROFILES, ClearProfile.name, ClearProfile())
         patch.setattr(os, "fsync", lambda _descriptor: None)

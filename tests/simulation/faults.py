@@ -38,7 +38,6 @@ class Life:
             self.check()
 
     def check(self) -> None:
-        """Dead processes touch nothing."""
         if self.dead:
             raise Crash
 
@@ -82,7 +81,6 @@ class FragileDisk:
     number: str = ""
 
     def store(self, role: str) -> Fragile:
-        """The role's, through this process."""
         return Fragile(self.disk.store(role + self.number), self.life)
 
     def blobs(self, name: str) -> Fragile:

@@ -49,7 +49,6 @@ TROUBLES = st.tuples(*[st.lists(SERVERS | PERSONS, max_size=2) for _ in STAGES])
 
 
 def act(world: World, what: str, *details: Any) -> None:
-    """One thing that happens."""
     deeds: dict[str, Callable[..., Any]] = {
         "fates": lambda fates: setattr(world.wire, "fates", list(fates)),
         "during a call": partial(during, world),
@@ -85,7 +84,6 @@ def during(world: World, calls: int, what: str, person: int) -> None:
 
 @pytest.mark.parametrize(("strategy", "counted"), [("discard", 3), ("retransmit", 4)])
 def test_who_comes_late_is_counted_or_refused_and_never_forgotten(tmp_path: Path, strategy: str, counted: int):
-    """As the task's strategy says."""
     with closing(World(tmp_path, 4, profile="clear", strategy=strategy)) as world:
         world.run()
         world.come_late(3)

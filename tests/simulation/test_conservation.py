@@ -23,8 +23,8 @@ from crowdfl.roles.sp.ledger import REQUESTER, Ledger, participant_account
 from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import Disk, LocalHost, MemoryDisk
+from tests.clear import ClearCsp, ClearProfile
 from tests.hosts import INITIAL_MODEL, FileDisk, small_definition, test_tools
-from tests.simulation.clear import ClearCsp, ClearProfile
 
 PEOPLE = 4
 BUDGET = 9_000_000
@@ -45,16 +45,12 @@ class LavishCsp(ClearCsp):
 
 
 class LavishProfile(ClearProfile):
-    """The clear profile with that CSP."""
-
     def csp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> LavishCsp:
-        """CSP's."""
         return LavishCsp(about, tools, self.observer)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def lavish(clear_profile: None):
-    """In place of the honest one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PROFILES, ClearProfile.name, LavishProfile())
         yield
@@ -70,7 +66,6 @@ class Money(RuleBasedStateMachine):
         self.mood: str = "yes"
 
     def new_disk(self) -> Disk:
-        """Where SP keeps its books."""
         return MemoryDisk()
 
     @initialize(strategy=st.sampled_from(["discard", "retransmit"]))
@@ -96,11 +91,9 @@ class Money(RuleBasedStateMachine):
 
     @property
     def ledger(self) -> Ledger:
-        """The books as they are stored."""
         return Ledger(self.host.sp.store.movements(self.task))
 
     def attempt(self, act: Any, *arguments: Any) -> None:
-        """What may be refused by name."""
         with contextlib.suppress(CrowdFLError):
             act(self.task, *arguments)
 
@@ -113,24 +106,20 @@ class Money(RuleBasedStateMachine):
 
     @rule(name=NAMES, amount=AMOUNTS)
     def confirm(self, name: str, amount: int) -> None:
-        """Whatever the bank says came in."""
         self.attempt(self.host.sp.confirm_deposit, name, amount)
 
     @rule(name=NAMES)
     def confirm_as_announced(self, name: str) -> None:
-        """The usual case."""
         for deposit in self.host.sp.store.deposits(self.task):
             if deposit.name == name:
                 self.attempt(self.host.sp.confirm_deposit, name, deposit.amount)
 
     @rule(name=NAMES)
     def reject(self, name: str) -> None:
-        """Nothing came in."""
         self.attempt(self.host.sp.reject_deposit, name)
 
     @rule(action=st.sampled_from(["pause", "resume", "resume", "cancel"]))
     def order(self, action: str) -> None:
-        """The requester's."""
         with contextlib.suppress(CrowdFLError):
             self.host.requester.order(self.task, action)
 
@@ -184,13 +173,11 @@ class Money(RuleBasedStateMachine):
 
     @rule(times=st.integers(1, 4))
     def tick(self, times: int) -> None:
-        """SP works."""
         for _ in range(times):
             self.host.sp.tick()
 
     @rule(seconds=st.sampled_from([60.0, 200.0, 90_000.0]))
     def wait(self, seconds: float) -> None:
-        """Windows and deadlines pass."""
         self.clock.time += seconds
 
     @rule(mood=st.sampled_from(["yes", "no", "paid, unheard", "lost"]))
@@ -280,10 +267,7 @@ class Money(RuleBasedStateMachine):
 
 
 class MoneyInSql(Money):
-    """The same books in a database."""
-
     def new_disk(self) -> Disk:
-        """In a folder of its own."""
         folder = self.stack.enter_context(tempfile.TemporaryDirectory())
         disk = FileDisk(Path(folder), durable=False)
         self.stack.callback(disk.close)

@@ -71,23 +71,19 @@ class Roles:
         return {role: dict(secrets_of(found[self.task])) for role, found in held.items() if self.task in found}
 
     def sweep(self, hours: int = 1, machine_time: float = NOW) -> None:
-        """By everyone."""
         for _ in range(hours):
             self.clock.time += 3600
             for retention in (self.kgc, self.csp, self.sp):
                 retention.sweep(machine_time, counting=True)  # type: ignore[attr-defined]
 
     def end(self) -> str:
-        """The document that SP sends."""
         return self.sp.document(self.stores["sp"].task(self.task))
 
     def marker(self) -> list[Path]:
-        """Files that hold what was planted."""
         return [path for path in self.folder.rglob("*") if path.is_file() and b"SECRET" in path.read_bytes()]
 
 
 def csp_retention(csp: Csp, clock: ManualClock) -> CspRetention:
-    """Of a CSP that hears SP."""
     return CspRetention(csp.store, csp.bundles, clock, csp.blobs, sp_key=SP_KEY.public, forget=csp.drop)
 
 
@@ -129,7 +125,6 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """One whose round is open."""
     folder = tmp_path_factory.mktemp("running")
     with closing(World(folder, 3, rounds=1, profile="clear", window=1000.0)) as world:
         world.run()
@@ -274,8 +269,6 @@ def test_csp_gives_no_answer_after_the_end_that_it_gave_before(tmp_path: Path):
         computed = []
 
         class Slow:
-            """The end comes while it computes."""
-
             def answer(self, request: bytes) -> bytes:
                 computed.append(request)
                 retention.end(world.task, TaskEnd(world.task, "cancelled", 1.0).sign(SP_KEY))
@@ -378,7 +371,6 @@ def test_files_of_unknown_tasks_are_swept_when_they_are_old(running, copies: Cop
 
 
 def test_a_store_that_knows_no_task_may_be_the_wrong_one(running, copies: Copies):
-    """Then no key is an orphan."""
     roles = copies(running)
     csp = roles.csp_role
     retention = CspRetention(roles.disk.store("another"), csp.bundles, roles.clock, csp.blobs)
@@ -409,7 +401,6 @@ class Away:
         self.failure: Exception | None = failure
 
     def end(self, task: str, document: str) -> None:
-        """Counted."""
         assert document
         self.asked.append(task)
         if self.failure is not None:
@@ -461,7 +452,6 @@ def test_a_csp_whose_operator_refuses_a_task_ends_it_at_once(tmp_path: Path):
 
 
 def test_a_refusal_is_heard_when_csp_is_told_of_someone(tmp_path: Path):
-    """Nobody has to upload first."""
     with closing(World(tmp_path / "world", 3, rounds=2, profile="clear", window=1000.0)) as world:
         refuse_task(world.disk.store("csp"), world.task, "a court order")
         world.run()

@@ -17,7 +17,6 @@ SETTINGS = {"profile": "hardened", "key_bits": 1536, "max_samples": 10, "decimal
 
 
 def final_average(world: World, number: int) -> float:
-    """As the requester reads it."""
     tools = Tools(ONE, insecure_test_key=True)
     side = PROFILES["hardened"].requester(world.about, world.created.bundle, tools)
     return float(side.read(world.blobs.get(f"{world.task}/rounds/{number}/requester"), number).weights[0])

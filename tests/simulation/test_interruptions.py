@@ -33,7 +33,6 @@ def campaign(world: World) -> None:
 
 
 def one_round(folder: Path) -> World:
-    """Three people, one round."""
     return World(folder, 3, rounds=1, profile="clear", window=1000.0)
 
 

@@ -11,8 +11,8 @@ import pytest
 from crowdfl.errors import AlreadyPaid, CrowdFLError, NotReady, TaskNotRunning
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, participant_account
 from crowdfl.roles.sp.platform import TaskState
+from tests.clear import ClearCsp, ClearProfile
 from tests.hosts import Desk
-from tests.simulation.clear import ClearCsp, ClearProfile
 from tests.simulation.faults import Between
 from tests.simulation.world import World, closing
 
@@ -27,7 +27,6 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def everyone(world: World, *people: int) -> None:
-    """All four, or these, upload."""
     for person in people or world.people:
         world.upload(person)
 

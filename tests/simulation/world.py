@@ -28,8 +28,8 @@ from crowdfl.roles.sp.platform import Sp
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl.simulation.local_host import LocalHost
 from crowdfl.storage.sql import SqlStore
+from tests.clear import ClearProfile, packed_upload
 from tests.hosts import FileDisk, test_tools
-from tests.simulation.clear import ClearProfile
 from tests.simulation.faults import Crash, FragileDisk, Life, Wire
 
 __all__ = ["World", "closing", "meanwhile"]
@@ -89,7 +89,6 @@ class World:
     # Servers and their lives.
 
     def close(self) -> None:
-        """Let the files go."""
         self.disk.close()
 
     def _new_csp(self) -> Csp:
@@ -107,7 +106,6 @@ class World:
         return self.host.new_sp(options, FragileDisk(self.disk, life, str(which)))
 
     def _hand_over(self, payment: StoredPayment) -> None:
-        """The bank."""
         self.hooked.append((payment.who, payment.amount))
 
     def on_sp(self, which: int, act: Callable[[Sp], Any]) -> Any:
@@ -131,7 +129,6 @@ class World:
         self.task = self.sps[0].create_task(text, self.created.appointment, INITIAL)
 
     def join(self, number: int, which: int = 0) -> None:
-        """Enrol, or again."""
         keys = _keys(number)
         invitation = Invitation(self.task, str(number), 1e9).sign(_signing("requester"))
         enrolled = enrol(self.kgc, self.task, invitation, keys, self.host.signing.public)
@@ -142,7 +139,6 @@ class World:
         self.on_sp(which, lambda sp: sp.enrol(self.task, enrolled.certificate))
 
     def leave(self, number: int) -> None:
-        """Leave."""
         self.on_sp(0, lambda sp: sp.leave(self.task, _keys(number).who))
 
     def upload(self, number: int, *, other: bool = False, samples: int = 3, which: int = 0, back: int = 0) -> None:
@@ -154,7 +150,9 @@ class World:
         tried = self.uploads.setdefault((number, round_number), [])
         if other or not tried:
             self._catch_up(self.people[number], round_number)
-            tried.append(self.people[number].encrypt_update(np.array([float(number + 1)]), samples, round_number))
+            weights = np.array([float(number + 1)])
+            honest = self.people[number].encrypt_update
+            tried.append(honest(weights, samples, round_number) if samples else packed_upload(weights, 0))
             self._made[hashlib.sha256(tried[-1]).hexdigest()] = tried[-1]
         who = _keys(number).who
         receipt = self.on_sp(which, lambda sp: sp.upload(self.task, round_number, who, tried[-1]))
@@ -182,7 +180,6 @@ class World:
         self.upload(number, which=which)
 
     def order(self, action: str, which: int = 0) -> None:
-        """The requester's."""
         order = Order(self.task, action, self.clock.now()).sign(_signing("requester"))
         self.on_sp(which, lambda sp: sp.order(self.task, order))
 
@@ -191,11 +188,9 @@ class World:
         self.on_sp(0, lambda sp: sp.deposit(self.task, name, amount))
 
     def confirm(self, name: str, amount: int, which: int = 0) -> None:
-        """The operator's."""
         self.on_sp(which, lambda sp: sp.confirm_deposit(self.task, name, amount))
 
     def reject(self, name: str, which: int = 0) -> None:
-        """The operator's."""
         self.on_sp(which, lambda sp: sp.reject_deposit(self.task, name))
 
     def resolve(self) -> None:
@@ -205,7 +200,6 @@ class World:
             resolve_payment(self.host.sp.ports, self.task, payment.who, "paid" if known else "again")
 
     def claim(self, number: int, which: int = 0) -> None:
-        """Open what there is, claim it."""
         if number not in self.people:
             return
         person, who = self.people[number], _keys(number).who
@@ -228,7 +222,6 @@ class World:
         return bool(self.on_sp(which, lambda sp: sp.payments.run_one())) or moved
 
     def run(self, which: int = 0) -> None:
-        """Until it comes to rest."""
         for _ in range(100):
             if not self.tick(which):
                 return
@@ -242,7 +235,6 @@ class World:
         return Ledger(self.truth.movements(self.task))
 
     def check(self) -> None:
-        """At any moment."""
         truth = self.truth
         with truth.transaction():
             self._check_money(self.ledger(), truth.task(self.task).state)
@@ -297,9 +289,8 @@ class World:
             counted = [json.loads(self._made[digest]) for digest in digests.values()]
             published = json.loads(bytes_)
             assert published["people"] == sorted(digests), "the average is not of those who uploaded"
-            assert published["total"] == sum(upload["weight"] * upload["samples"] for upload in counted), (
-                "not their sum"
-            )
+            total = sum(upload["weights"][0] * upload["samples"] for upload in counted)
+            assert published["totals"] == [total], "not their sum"
 
     # The end.
 
@@ -343,16 +334,13 @@ class World:
             assert paid == amount or (csp_is_gone and paid == 0), f"{who} earned {amount} and was paid {paid}"
 
     def uploads_on_disk(self, number: int) -> list[str]:
-        """Files, unfinished ones included."""
         folder = self.blobs.folder / self.task / f"rounds/{number}/uploads"
         return sorted(path.name for path in folder.glob("*")) if folder.exists() else []
 
     def states(self) -> list[str]:
-        """Of the rounds, in order."""
         return [str(round_.state) for round_ in self._rounds()]
 
     def task_state(self) -> str:
-        """Of the task."""
         return self.truth.task(self.task).state
 
     def _explain(self, number: int, state: RoundState, ledger: Ledger, earned: dict[str, int]) -> None:

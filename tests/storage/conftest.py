@@ -32,7 +32,6 @@ def empty_database(kind: str, folder: Path) -> Iterator[str]:
 
 @pytest.fixture(params=DATABASES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """An empty database of either kind."""
     with empty_database(request.param, tmp_path) as found:
         yield found
 

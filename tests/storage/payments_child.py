@@ -20,14 +20,11 @@ from crowdfl.storage.sql import SqlStore
 
 @dataclass
 class Books:
-    """What payments need."""
-
     store: SpStore
     clock = SystemClock()
 
 
 def main() -> None:
-    """See above."""
     url, seconds, *program = sys.argv[1:]
     store = SqlStore(url)
     payments = Payments(Books(store), SpOptions(on_paid=PayoutCommand(tuple(program)), lease_seconds=float(seconds)))  # type: ignore[arg-type]

@@ -120,7 +120,6 @@ def doomed_copy(path: str, public: PublicKey, step: int, torn: bool) -> int:
 
 
 def main(path: str, n: str, h_s: str, task: str) -> None:
-    """Run one task."""
     public = PublicKey(mpz(n), mpz(h_s), insecure_test_key=True)
     if task == "sweep":
         sweep(path, public)

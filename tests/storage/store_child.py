@@ -24,7 +24,6 @@ KILLED = -signal.SIGKILL
 
 
 def tell(*words: object) -> None:
-    """One line to whoever started this."""
     sys.stdout.write(" ".join(map(str, words)) + "\n")
     sys.stdout.flush()
 
@@ -53,7 +52,6 @@ def upload(store: SqlStore, number: int) -> bool:
 
 
 def enrol(store: SqlStore, who: str, limit: int) -> bool:
-    """One more."""
     store.add_participant("t", StoredParticipant(Identity(who, b"s", b"r"), "c"), limit)
     return True
 
@@ -102,7 +100,6 @@ def run_until(url: str, step: int) -> None:
 
 
 def main() -> None:
-    """See above."""
     url, what, *rest = sys.argv[1:]
     tell("ready")
     sys.stdin.readline()

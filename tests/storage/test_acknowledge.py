@@ -11,7 +11,6 @@ from crowdfl.storage.statements import alike
 
 
 def upload(number: int, who: str | None = None) -> Upload:
-    """Someone's, of bytes of its own."""
     return Upload(who or f"p{number}", f"{number:064x}", late=False)
 
 
@@ -48,7 +47,6 @@ def test_the_same_bytes_at_once_are_new_once(store: SqlStore):
 
 
 def test_a_round_that_is_not_open_takes_nothing(store: SqlStore):
-    """Closed meanwhile, or never opened."""
     store.put_round("t", Round(1, 0.0, RoundState.CLOSED))
     for number in (1, 2):
         outcomes = store.acknowledge("t", number, [upload(5), upload(6)])

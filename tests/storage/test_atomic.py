@@ -23,7 +23,6 @@ def test_the_bytes_arrive_in_a_file_of_the_owner_alone(tmp_path: Path):
 
 
 def test_an_existing_file_stays_without_overwrite(tmp_path: Path):
-    """The old bytes survive, and no temporary file is left."""
     (tmp_path / "a").write_bytes(b"old")
     with pytest.raises(FileExistsError):
         write_private(tmp_path / "a", b"new")
@@ -91,7 +90,6 @@ def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_folder_is_not_an_owner_only_file(tmp_path: Path):
-    """Only regular files pass."""
     descriptor = os.open(tmp_path, os.O_RDONLY)
     try:
         with pytest.raises(KeyFilePermissions, match="regular file"):

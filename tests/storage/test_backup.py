@@ -193,7 +193,6 @@ def test_shares_that_kgc_has_not_handed_over_stay_out(source: BackupSource, tmp_
 
 
 def test_a_taken_name_is_refused_and_stays_as_it_is(source: BackupSource, tmp_path: Path):
-    """An archive, or a role's folder, is never overwritten."""
     archive = tmp_path / "backup.tar"
     archive.write_bytes(b"precious")
     with pytest.raises(BackupRefused, match="exists already"):
@@ -220,7 +219,6 @@ def test_a_database_that_is_in_use_is_refused(source: BackupSource, tmp_path: Pa
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    """A small one, on SQLite."""
     folder = tmp_path / "sp"
     folder.mkdir(mode=0o700)
     url = f"sqlite:///{folder}/state.db"
@@ -248,7 +246,6 @@ def test_an_archive_that_was_cut_off_is_refused_wherever(archive: Path, tmp_path
 
 
 def test_an_archive_in_which_any_byte_of_a_file_was_altered_is_refused(archive: Path, tmp_path: Path):
-    """The settings, the database, the manifest."""
     whole = archive.read_bytes()
     for place in (whole.index(b"127.0.0.1"), whole.index(b"SQLite format 3") + 5000, whole.rindex(b'"role"') + 10):
         changed = bytearray(whole)
@@ -260,7 +257,6 @@ def test_an_archive_in_which_any_byte_of_a_file_was_altered_is_refused(archive: 
 @pytest.mark.parametrize("name", ["../outside", "files/../../outside", "/crowdfl-outside", "files/.."])
 @pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE])
 def test_an_archive_made_by_somebody_else_writes_nothing_outside(name: str, kind: bytes, tmp_path: Path):
-    """Whatever its manifest says."""
     archive = tmp_path / "evil.tar"
     files = {name: hashlib.sha256(b"evil").hexdigest()}
     data = Manifest("sp", "1", 0.0, "settings.toml", "sqlite", None, files).to_bytes()
@@ -293,7 +289,6 @@ def test_a_file_behind_a_link_of_the_archive_is_not_written(tmp_path: Path):
 
 
 def test_a_backup_of_a_newer_program_is_refused_by_name():
-    """Before its database is put anywhere."""
     with pytest.raises(StoreTooNew):
         migrations.require_known("9999")
 
@@ -311,7 +306,6 @@ def test_a_damaged_database_is_not_backed_up(archive: Path, tmp_path: Path):
 
 
 def test_missing_programs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """With what to install."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(database_copy, "_PG_FOLDER", tmp_path)
     with pytest.raises(BackupToolMissing, match="install PostgreSQL's client programs"):
@@ -333,7 +327,6 @@ def test_a_password_is_never_on_a_command_line(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_folder_without_a_database_is_named(tmp_path: Path):
-    """Before anything is written."""
     (tmp_path / "sp").mkdir()
     source = BackupSource("sp", tmp_path / "sp", "settings.toml", f"sqlite:///{tmp_path}/sp/state.db")
     with pytest.raises(BackupError, match="there is no database"):

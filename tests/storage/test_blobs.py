@@ -42,12 +42,10 @@ def file_blobs(tmp_path: Path) -> FileBlobs:
 
 @pytest.fixture(params=["memory", "files"])
 def blobs(request: pytest.FixtureRequest, file_blobs: FileBlobs) -> Blobs:
-    """No blobs yet, of either kind."""
     return MemoryBlobs() if request.param == "memory" else file_blobs
 
 
 def test_bytes_come_back_and_are_listed(blobs: Blobs):
-    """Under the names they were put."""
     blobs.put("t/rounds/1/a", b"\x00one")
     blobs.put("t.sp", b"")
     assert blobs.get("t/rounds/1/a") == b"\x00one"
@@ -56,7 +54,6 @@ def test_bytes_come_back_and_are_listed(blobs: Blobs):
 
 
 def test_the_same_bytes_again_are_fine_and_others_a_conflict(blobs: Blobs):
-    """The first stay."""
     blobs.put("a", b"first")
     blobs.put("a", b"first")
     with pytest.raises(Conflict):
@@ -86,7 +83,6 @@ def test_a_blob_is_read_piece_by_piece(blobs: Blobs):
 
 
 def test_a_blob_is_no_folder_and_a_folder_no_blob(blobs: Blobs):
-    """A conflict each way, not an error of the file system's."""
     blobs.put("a/b", b"")
     for name in ("a", "a/b/c", "a/b/c/d"):
         with pytest.raises(Conflict):
@@ -94,7 +90,6 @@ def test_a_blob_is_no_folder_and_a_folder_no_blob(blobs: Blobs):
 
 
 def test_deleting_twice_is_fine(blobs: Blobs):
-    """And a name never put."""
     blobs.put("a/b", b"1")
     for name in ("a/b", "a/b", "x/y", "x"):
         blobs.delete(name)
@@ -103,7 +98,6 @@ def test_deleting_twice_is_fine(blobs: Blobs):
 
 
 def test_clearing_takes_what_is_below_a_name_alone(blobs: Blobs):
-    """Not what only begins alike, and not the blob of that name."""
     for name in ("t/1/a", "t/1/b/c", "t/10", "t/2"):
         blobs.put(name, b"")
     blobs.clear("t/1")
@@ -141,7 +135,6 @@ def test_unfinished_writes_are_not_listed(file_blobs: FileBlobs):
 
 @pytest.mark.parametrize("name", BAD_NAMES.values(), ids=BAD_NAMES.keys())
 def test_names_that_could_mean_something_else_are_refused(blobs: Blobs, name: str, tmp_path: Path):
-    """By every method, with nothing written anywhere."""
     for act in (
         lambda: blobs.put(name, b"x"),
         lambda: blobs.get(name),
@@ -158,7 +151,6 @@ def test_names_that_could_mean_something_else_are_refused(blobs: Blobs, name: st
 
 
 def test_everything_is_the_owners_alone(tmp_path: Path):
-    """Files and every folder made on the way, whatever the umask."""
     before = os.umask(0)
     try:
         blobs = FileBlobs(tmp_path / "a" / "b")

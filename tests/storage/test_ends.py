@@ -22,7 +22,6 @@ def _fill(store: SqlStore, task: str) -> None:
 
 
 def test_one_task_is_forgotten_and_no_other(store: SqlStore):
-    """Seeds, answers, and what is remembered; each can be repeated."""
     for task in ("a", "b"):
         _fill(store, task)
     assert store.seed_counts() == {"a": 2, "b": 2}
@@ -38,7 +37,6 @@ def test_one_task_is_forgotten_and_no_other(store: SqlStore):
 
 
 def test_erasing_inside_a_transaction_stands_or_falls_with_it(store: SqlStore):
-    """Nothing is gone if the rest fails."""
     _fill(store, "a")
 
     def fail() -> None:

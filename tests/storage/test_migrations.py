@@ -29,14 +29,12 @@ def differences(url: str, wanted: MetaData) -> list[object]:
 
 
 def test_an_empty_database_gets_the_present_tables(url: str):
-    """Alembic finds nothing to add."""
     migrations.upgrade(url)
     migrations.check(url)
     assert differences(url, metadata) == []
 
 
 def test_upgrading_again_changes_nothing(url: str):
-    """What is stored stays."""
     migrations.upgrade(url)
     store = SqlStore(url)
     store.add_task(StoredTask("t", "definition", "appointment", "running"))
@@ -56,7 +54,6 @@ def test_an_empty_database_is_outdated(url: str):
 
 
 def test_a_database_of_a_newer_program_is_left_alone(url: str):
-    """Neither checked nor upgraded."""
     migrations.upgrade(url)
     engine = open_engine(url)
     with writing(engine) as connection:
@@ -68,7 +65,6 @@ def test_a_database_of_a_newer_program_is_left_alone(url: str):
 
 
 def test_two_processes_may_upgrade_at_once(url: str):
-    """One waits for the other and finds the work done."""
     code = "import sys; from crowdfl.storage import migrations; migrations.upgrade(sys.argv[1])"
     command = [sys.executable, "-c", code, url]
     with subprocesses.running(command) as one, subprocesses.running(command) as other:
@@ -77,7 +73,6 @@ def test_two_processes_may_upgrade_at_once(url: str):
 
 
 def test_a_database_that_cannot_be_reached_is_named():
-    """Without its password."""
     with pytest.raises(StoreUnavailable) as refused:
         migrations.upgrade("postgresql://someone:hush@127.0.0.1:1/none")
     assert "hush" not in str(refused.value)
@@ -97,7 +92,6 @@ def upgrade():
 
 
 def test_a_later_revision_changes_a_database_that_is_in_use(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """And keeps what is stored there."""
     migrations.upgrade(url)
     store = SqlStore(url)
     store.put_round("t", Round(1, 5.0))

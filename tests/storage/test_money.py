@@ -15,7 +15,6 @@ PAYMENT = StoredPayment("t", "ada", 7, "c" * 64, '{"1": 7}', PaymentState.PENDIN
 
 
 def test_a_deposit_is_kept_as_it_was_announced_and_decided(store: SpStore):
-    """By task and name, in order."""
     store.add_deposit(DEPOSIT)
     store.add_deposit(replace(DEPOSIT, task="u"))
     store.add_deposit(replace(DEPOSIT, name="b"))

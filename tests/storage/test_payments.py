@@ -36,24 +36,19 @@ class Bank:
         self.told: list[str] = []
 
     def owes(self, *people: str) -> None:
-        """A payment to each."""
         for who in people:
             self.store.add_payment(StoredPayment("t", who, 5, "c", "{}", PaymentState.PENDING, self.clock.now()))
 
     def payments(self, pay: Callable[[StoredPayment], None] | None = None, lease: float = NEVER) -> Payments:
-        """A process of SP's."""
         return Payments(self, SpOptions(on_paid=pay or self.pay, lease_seconds=lease))
 
     def pay(self, payment: StoredPayment) -> None:
-        """At once."""
         self.told.append(payment.who)
 
     def state(self, who: str) -> PaymentState:
-        """Of a payment."""
         return self.found(who).state
 
     def found(self, who: str) -> StoredPayment:
-        """A payment that is there."""
         payment = self.store.payment("t", who)
         assert payment is not None
         return payment
@@ -61,7 +56,6 @@ class Bank:
 
 @pytest.fixture
 def bank(store: SpStore) -> Bank:
-    """Owes two people."""
     bank = Bank(store, ManualClock(1000.0))
     bank.owes("ada", "bob")
     return bank
@@ -176,8 +170,6 @@ def test_a_program_that_says_no_is_run_again_later(bank: Bank):
 
 @pytest.mark.parametrize("failure", [PaymentUnknown("too slow"), OSError("pipe"), ValueError("its own fault")])
 def test_where_nobody_knows_the_program_is_not_run_again(bank: Bank, failure: Exception):
-    """It waits for the operator."""
-
     def pay(payment: StoredPayment) -> None:
         bank.pay(payment)
         raise failure
@@ -239,12 +231,10 @@ def script(folder: Path, text: str) -> tuple[str, ...]:
 
 
 def payment() -> StoredPayment:
-    """Any."""
     return StoredPayment("task", "who", 12, "c", "{}", PaymentState.RUNNING, 0.0)
 
 
 def test_a_program_gets_the_payment_and_its_key(tmp_path: Path):
-    """Four arguments, after its own."""
     PayoutCommand(script(tmp_path, "(folder / 'paid').write_text(' '.join(sys.argv[2:]))"))(payment())
     assert (tmp_path / "paid").read_text() == f"task who 12 {payment().key}"
 
@@ -264,7 +254,6 @@ def test_what_a_program_says_is_yes_no_or_unknown(tmp_path: Path, text: str, sec
 
 
 def test_a_program_that_cannot_be_started_has_not_paid(tmp_path: Path):
-    """It is tried again."""
     with pytest.raises(PaymentFailed, match="could not be started"):
         PayoutCommand((str(tmp_path / "nowhere"),))(payment())
 

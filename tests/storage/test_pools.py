@@ -44,14 +44,12 @@ RECORD = 56
 
 
 def filled(path: Path, count: int, first: int = 1) -> RandomizerPool:
-    """A pool of the numbers first..first+count-1."""
     pool = RandomizerPool.open(path, PUBLIC)
     pool.fill(count, Numbered(PUBLIC, first))
     return pool
 
 
 def numbers(block: Block) -> list[int]:
-    """The rows as numbers."""
     return [int(x) for x in to_ints(block)]
 
 
@@ -83,7 +81,6 @@ def output_of(process: subprocess.Popen[str]) -> str:
 
 
 def flip(path: Path, position: int, change: int = 0xFF) -> None:
-    """Change one byte of a file."""
     with path.open("r+b") as file:
         file.seek(position)
         byte = file.read(1)[0]
@@ -160,7 +157,6 @@ def test_an_exhausted_pool_hands_out_nothing(tmp_path: Path):
 
 
 def test_taken_entries_are_wiped(tmp_path: Path):
-    """Their bytes are zero on disk."""
     pool = filled(tmp_path / "pool", 5)
     pool.take(2)
     data = (tmp_path / "pool").read_bytes()[ENTRIES:]
@@ -185,7 +181,6 @@ def test_a_wipe_that_fails_costs_nothing(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_pool_that_is_topped_up_does_not_grow(tmp_path: Path):
-    """The space of taken entries is used again."""
     pool = filled(tmp_path / "pool", 20)
     filler = Numbered(PUBLIC, 21)
     seen = []
@@ -221,7 +216,6 @@ def test_another_key_is_refused(tmp_path: Path):
 
 
 def test_another_version_and_garbage_are_told_apart(tmp_path: Path):
-    """A later version is not called damage; what was never a pool is."""
     filled(tmp_path / "pool", 2)
     flip(tmp_path / "pool", 4, 3)
     with pytest.raises(UnsupportedVersion, match="version 2"):
@@ -242,7 +236,6 @@ def test_a_pool_deleted_meanwhile_is_named(tmp_path: Path):
 
 
 def test_numbers_of_no_randomizers_are_refused(tmp_path: Path):
-    """Negative counts, empty batches."""
     pool = filled(tmp_path / "pool", 2)
     for wrong in (lambda: pool.take(-1), lambda: pool.fill(-1, pool), lambda: pool.fill(1, pool, batch=0)):
         with pytest.raises(PoolError):
@@ -305,7 +298,6 @@ def test_a_watch_follows_a_fill_and_stops_a_take(tmp_path: Path):
 
 
 def test_a_full_disk_during_a_fill_keeps_the_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """What was there stays there, and the next fill works."""
     pool = filled(tmp_path / "pool", 3)
     real = os.pwrite
 
@@ -365,7 +357,6 @@ def test_a_damaged_entry_is_named_and_takes_nothing(tmp_path: Path):
 
 
 def test_a_truncated_pool_is_damaged(tmp_path: Path):
-    """At every length that cuts into something."""
     filled(tmp_path / "original", 3)
     data = (tmp_path / "original").read_bytes()
     for length in (*range(80), 4096, 4100, 8192, 8200, 8247, *range(ENTRIES, len(data))):

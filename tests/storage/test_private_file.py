@@ -22,7 +22,6 @@ def open_umask():
 
 
 def modes(folder):
-    """Of every file."""
     return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
 
 

@@ -13,7 +13,6 @@ SECRET = b"the share of a server" * 20
 
 
 def sealed(folder: Path, passphrase: str = PHRASE) -> SealedBlobs:
-    """Opened, or begun."""
     return SealedBlobs(FileBlobs(folder), passphrase, FAST)
 
 
@@ -52,7 +51,6 @@ def test_who_is_slower_takes_what_is_there(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_two_that_begin_at_once_seal_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The one whose salt is there counts."""
     late = FileBlobs(tmp_path)
     sealed(tmp_path).put("a", SECRET)
     real = late.has
@@ -74,7 +72,6 @@ def test_nothing_is_readable_without_the_passphrase(tmp_path: Path):
 
 @pytest.mark.parametrize("place", [0, 11, 12, 40, -1])
 def test_an_altered_blob_does_not_open(tmp_path: Path, place: int):
-    """A bit anywhere."""
     sealed(tmp_path).put("a", SECRET)
     data = bytearray((tmp_path / "a").read_bytes())
     data[place] ^= 1
@@ -96,7 +93,6 @@ def test_blobs_do_not_change_places(tmp_path: Path):
     "damage", [b"", b"CFLS\x02", b"CFLS\x01\x40" + bytes(44), b"CFLS\x01\x00" + bytes(44), b"CFLS\x01\x08" + bytes(3)]
 )
 def test_a_damaged_beginning_is_named(tmp_path: Path, damage: bytes):
-    """And asks for no gigabytes."""
     (tmp_path / "sealing").write_bytes(damage)
     with pytest.raises(KeyFileDamaged):
         sealed(tmp_path)

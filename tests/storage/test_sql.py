@@ -51,7 +51,6 @@ def test_postgresql_is_tested_too(url: str):
 
 
 def test_a_task_comes_back_as_it_went_in(store: SqlStore):
-    """All fields, after which it is in the list of tasks."""
     store.add_task(TASK)
     assert store.task("t") == TASK
     assert store.tasks() == [TASK]
@@ -67,7 +66,6 @@ def test_a_task_added_again_keeps_its_state(store: SqlStore):
 
 @pytest.mark.parametrize("other", [("t", "other", "appointment"), ("t", "definition", "other")])
 def test_a_task_with_other_papers_is_a_conflict(store: SqlStore, other: tuple[str, str, str]):
-    """Neither the definition nor the appointment can be exchanged."""
     store.add_task(TASK)
     with pytest.raises(Conflict):
         store.add_task(StoredTask(*other, "running"))
@@ -83,7 +81,6 @@ def test_the_end_of_a_task_is_kept_when_its_state_changes_again(store: SqlStore)
 
 
 def test_an_unknown_task_is_named(store: SqlStore):
-    """Reading it, and changing it."""
     with pytest.raises(UnknownTask):
         store.task("t")
     with pytest.raises(UnknownTask):
@@ -118,7 +115,6 @@ def test_a_full_task_refuses_the_next(store: SqlStore):
 
 
 def test_who_leaves_is_marked(store: SqlStore):
-    """Twice is fine; someone unknown is named."""
     store.add_participant("t", person(1), 2)
     store.leave("t", "p1")
     store.leave("t", "p1")
@@ -128,7 +124,6 @@ def test_who_leaves_is_marked(store: SqlStore):
 
 
 def test_rounds_are_inserted_updated_and_in_order(store: SqlStore):
-    """The second put of a number replaces the first."""
     store.put_round("t", Round(2, 20.5))
     store.put_round("t", Round(1, 1_700_000_000.25))
     store.put_round("t", Round(2, 20.5, RoundState.CLOSED, extended=True))
@@ -149,7 +144,6 @@ def test_an_upload_is_in_once(store: SqlStore):
 
 
 def test_a_seed_is_kept_once(store: SqlStore):
-    """The same bytes again are fine, other bytes are a conflict and change nothing."""
     store.put_seed("t", 1, "opening", b"\x00\xff")
     store.put_seed("t", 1, "opening", b"\x00\xff")
     store.put_seed("t", 1, "rewards", b"r")
@@ -169,7 +163,6 @@ def test_a_movement_is_made_once(store: SqlStore):
 
 
 def test_money_that_is_not_there_does_not_move(store: SqlStore):
-    """Nor does another task's."""
     store.post("other", DEPOSIT)
     with pytest.raises(NotEnoughMoney):
         store.post("t", Movement("fund round 1", ESCROW, "round 1", 1))
@@ -185,7 +178,6 @@ def test_amounts_go_up_to_63_bits_and_not_beyond(sql_store: SqlStore):
 
 
 def test_a_lease_has_one_owner_until_it_ends(store: SqlStore):
-    """Its owner renews it; another gets it once it has run out; the first has lost it then."""
     assert store.lease("t", "a", 0.0, 60.0)
     assert not store.lease("t", "b", 59.9, 60.0)
     assert store.lease("t", "a", 59.9, 60.0)
@@ -204,7 +196,6 @@ def test_a_released_lease_is_free_and_only_its_owner_releases_it(store: SqlStore
 
 
 def test_an_invitation_serves_one_holder(store: SqlStore):
-    """The same holder again is fine."""
     store.use_invitation("t", "7", "p1")
     store.use_invitation("t", "7", "p1")
     with pytest.raises(InvitationRefused):
@@ -239,7 +230,6 @@ def test_what_csp_remembers_is_read_by_round(store: SqlStore):
 
 
 def test_of_a_task_single_columns_change(store: SqlStore):
-    """The others stay, and each comes back as it went in."""
     store.add_task(TASK)
     end = Tombstone("cancelled", "the requester", "enough", "signed")
     changes = {"end": end, "paused_at": 0.1, "epoch": "e", "unreconciled": True, "csp_told": 7, "sole_holder": True}
@@ -269,7 +259,6 @@ def test_a_reply_is_used_once(store: SqlStore):
 
 
 def test_whom_csp_refused_is_known(store: SqlStore):
-    """Until it takes them."""
     store.add_participant("t", person(1), 2)
     store.mark_refused("t", "p1", refused=True)
     assert store.refused("t") == {"p1"}
@@ -278,7 +267,6 @@ def test_whom_csp_refused_is_known(store: SqlStore):
 
 
 def test_the_clock_is_noted_bit_by_bit(store: SqlStore):
-    """What is not given stays."""
     assert store.clock_notes() == ClockNotes()
     store.note_clock(seen=1.5)
     store.note_clock(in_doubt=True)

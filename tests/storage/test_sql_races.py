@@ -51,13 +51,10 @@ def processes(url: str, *calls: tuple[object, ...]) -> list[list[str]]:
 
 
 def person(number: int) -> StoredParticipant:
-    """A participant."""
     return StoredParticipant(Identity(f"p{number}", b"s", b"r"), "c")
 
 
 def test_one_more_than_the_places_race_and_all_but_one_get_in(sql_store: SqlStore):
-    """n_max + 1 threads; exactly one is refused, by name."""
-
     def enrol(number: int) -> bool:
         try:
             sql_store.add_participant("t", person(number), 7)
@@ -70,7 +67,6 @@ def test_one_more_than_the_places_race_and_all_but_one_get_in(sql_store: SqlStor
 
 
 def test_the_same_upload_at_once_is_new_once(sql_store: SqlStore):
-    """Whoever comes second is told that it is in."""
     for number in range(1, 6):
         sql_store.put_round("t", Round(number, 0.0))
         mine = [Upload("p", f"{number:064x}", late=False)]

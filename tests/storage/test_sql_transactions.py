@@ -31,14 +31,12 @@ class Interrupted(BaseException):
 
 
 def run(store: SqlStore, *calls: Callable[[], object]) -> None:
-    """All of them as one transaction."""
     with store.transaction():
         for call in calls:
             call()
 
 
 def connections_out(store: SqlStore) -> int:
-    """Connections that were not given back."""
     assert isinstance(store.engine.pool, QueuePool)
     return store.engine.pool.checkedout()
 
@@ -204,7 +202,6 @@ def test_a_database_that_cannot_be_reached_is_named(url: str):
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path):
-    """And left as it is."""
     path = tmp_path / "x.db"
     path.write_bytes(b"not a database" * 100)
     path.chmod(0o600)

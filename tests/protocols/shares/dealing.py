@@ -43,7 +43,6 @@ def split(values: Sequence[int], bits: int, seed: int = 1) -> tuple[list[int], l
 
 
 def joined(first: Sequence[int], second: Sequence[int], bits: int) -> list[int]:
-    """The numbers, signed."""
     values = [(a + b) % (1 << bits) for a, b in zip(first, second, strict=True)]
     return [value - (1 << bits) if value >> (bits - 1) else value for value in values]
 

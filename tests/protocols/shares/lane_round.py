@@ -40,7 +40,6 @@ def honest(update: npt.ArrayLike, samples: int) -> Upload:
 
 
 def dealt(widths: SharesWidths, seed: int = 1) -> tuple[rounds.DealtLanes, rounds.DealtLanes, rounds.DealtLanes]:
-    """SP's, CSP's and KGC's."""
     seeds = seed.to_bytes(32, "little"), (seed + 1000).to_bytes(32, "little")
     kgc = KgcCards(Stream(seeds[0], b"round"), Stream(seeds[1], b"round"))
     values = rounds.deal_lanes(kgc, widths)
@@ -129,7 +128,6 @@ class Round:
         side.finish(side.last or b"")
 
     def lanes_of(self, entries: npt.NDArray[np.int64]) -> list[int]:
-        """An honest sketch, over the integers."""
         found = np.zeros(self.widths.lanes, dtype=object)
         for row in range(self.widths.rows):
             buckets, signs = self.sketch.of(row)
@@ -138,6 +136,5 @@ class Round:
 
 
 def combined(first: Sequence[int], second: Sequence[int], bits: int) -> list[int]:
-    """Shares put together, as signed numbers."""
     half = 1 << (bits - 1)
     return [(a + b + half) % (1 << bits) - half for a, b in zip(first, second, strict=True)]

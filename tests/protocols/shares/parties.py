@@ -41,8 +41,6 @@ def name_of(place: int) -> str:
 
 @dataclass
 class Played:
-    """What a round gave."""
-
     publication: bytes
     envelopes: Mapping[str, bytes]
     rejected: Mapping[str, str]
@@ -159,7 +157,6 @@ class Parties:
         return Played(sp.publication(), envelopes, sp.rejected())
 
     def read(self, number: int, played: Played) -> Any:
-        """Everyone reads; what the requester gets."""
         average = self.requester.read(played.publication, number)
         if number < self.spec.settings.rounds:
             for person in self.people.values():

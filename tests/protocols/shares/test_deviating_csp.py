@@ -36,8 +36,6 @@ ME = name_of(0)
 
 
 def altering(parties, at, change):
-    """CSP's replies, one of them altered."""
-
     def ask(request):
         reply = parties.keeping.answer(request)
         step = StepRequest.from_bytes(request, parties.shape.limits(10**6)).step

@@ -127,7 +127,6 @@ def test_the_width_of_masks_keeps_all_divisions_of_a_task_below_one_percent(divi
 
 
 def _largest_gap(first: Sequence[int], second: Sequence[int]) -> float:
-    """Kolmogorov and Smirnov's statistic."""
     marked = sorted([(value, 1) for value in first] + [(value, -1) for value in second])
     gap = level = 0
     for _, step in marked:
@@ -153,7 +152,6 @@ def test_what_csp_sees_of_very_different_divisors_differs_by_no_more_than_the_bo
 
 
 def test_masks_far_too_short_would_show_the_divisor() -> None:
-    """The test above can fail."""
     widths = ReciprocalWidths(low=0, high=41, share=_BITS, precision=60, span=60)
     small, large = (divided(widths, [y] * 200, seed=1)[1].seen("test") for y in (1, (1 << 41) - 1))
     assert _largest_gap(small, large) > 0.7

@@ -66,8 +66,6 @@ class Recorded:
 
 
 class Rounds(dict):
-    """Recorded when first asked for."""
-
     def __missing__(self, kind):
         self[kind] = Recorded(KINDS[kind][0])
         return self[kind]

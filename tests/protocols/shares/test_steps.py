@@ -303,7 +303,6 @@ def test_another_mask_for_the_requester_is_noticed():
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
 @both
 def test_a_profile_whose_requester_reads_the_last_average_alone_has_no_steps(profile, step):
-    """Said before any key is made."""
     with pytest.raises(SettingsError, match=r"has no server_step = .*choose the profile shares"):
         profile_named(profile).check(TaskSettings.of(profile=profile, **step), 10)
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -23,6 +23,9 @@ from crowdfl.errors import (
     ClaimRefused,
     CrowdFLError,
     FormatError,
+    MasksDoNotFit,
+    NothingToContribute,
+    OutOfTurn,
     ProtocolError,
     SeedReused,
     TooFewParticipants,
@@ -41,13 +44,28 @@ from crowdfl.protocols.profile import (
 )
 from crowdfl.settings import TaskSettings
 
-__all__ = ["ClearProfile", "Observer"]
+__all__ = ["ClearProfile", "Observer", "packed_upload"]
 
+MILLION = 10**6
 _CHUNKS = 2  # requests per opening, so that there is something between them
 
 
 def _pack(**body: Any) -> bytes:
     return json.dumps(body, sort_keys=True).encode()
+
+
+def _opened(data: bytes) -> dict[str, Any]:
+    try:
+        body: dict[str, Any] = json.loads(data)
+    except ValueError:
+        raise FormatError("not what this profile writes") from None
+    return body
+
+
+def packed_upload(weights: npt.NDArray[np.float64], samples: int) -> bytes:
+    """Weights in millionths and samples, under a salt: no two uploads are alike."""
+    whole = [round(float(weight) * MILLION) for weight in weights]
+    return _pack(weights=whole, samples=samples, salt=secrets.token_hex(8))
 
 
 def _digest(body: object) -> str:
@@ -74,7 +92,6 @@ class _Side(KeyedSide):
         self.enrolled: dict[str, Identity] = {}
 
     def enrol(self, identity: Identity) -> None:
-        """Take note."""
         self.enrolled[identity.who] = identity
 
 
@@ -84,48 +101,41 @@ class ClearSp(_Side, KeyedSp):
     averages_first = False
 
     def open_round(self, round_number: int) -> None:
-        """Nothing in it yet."""
         self.number = round_number
         self._uploads: dict[str, dict[str, Any]] = {}
-        self._total = 0
+        self._totals: list[int] = []
         self._seeds: dict[str, bytes] = {}
         self._keep: Callable[[str, bytes], None] = lambda _purpose, _state: None
         self._published = b""
         self._rewards: dict[str, bytes] = {}
 
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
-        """As made durable before."""
         self._seeds, self._keep = dict(known), keep
 
     def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
         """They are small."""
 
     def upload_bytes(self) -> int:
-        """The most that an upload takes."""
         return 1000
 
     def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
-        """Refuse what is no upload."""
         return [_refusal(upload) for _, upload in uploads]
 
     def add(self, who: str, upload: bytes) -> None:
-        """Once."""
         refusal = _refusal(upload)
         if refusal is not None:
             raise refusal
         body = json.loads(upload)
-        if who not in self._uploads:
-            self._total += body["weight"] * body["samples"]  # as running products: what is in cannot be taken out
+        if who not in self._uploads:  # as running products: what is in cannot be taken out
+            self._totals = [total + weight * body["samples"] for total, weight in self._added_to(body["weights"])]
         if self._uploads.setdefault(who, body) != body:
             raise AlreadyCounted(who)
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
-        """One after the other."""
         for who, upload in uploads.items():
             self.add(who, upload)
 
     def check(self) -> None:
-        """Enough of them."""
         if len(self._uploads) < self.about.settings.min_participants:
             raise TooFewParticipants(str(len(self._uploads)))
 
@@ -137,7 +147,9 @@ class ClearSp(_Side, KeyedSp):
         for chunk in range(_CHUNKS):
             request = {"kind": "open", "round": self.number, "final": final, "chunk": chunk, "seed": seed}
             replies.append(json.loads((yield _pack(sum=self._sum(), **request))()))
-        self._published = _pack(total=self._total, people=sorted(self._uploads), replies=replies)
+        samples = sum(body["samples"] for body in self._uploads.values())
+        people = sorted(self._uploads)
+        self._published = _pack(totals=self._totals, samples=samples, people=people, replies=replies)
 
     def reward(self, payment: int) -> Exchange:
         """A nonce for these uploads, then the amounts."""
@@ -159,19 +171,19 @@ class ClearSp(_Side, KeyedSp):
         return self._rewards
 
     def claimant(self, claim: bytes) -> str:
-        """Whose it is."""
-        return str(json.loads(claim)["who"])
+        return str(_opened(claim)["who"])
 
     def check_claim(self, claim: bytes) -> str:
-        """Whose it is."""
-        who = str(json.loads(claim)["who"])
+        who = str(_opened(claim)["who"])
         if who not in self.enrolled:
             raise ClaimRefused(who)
         return who
 
     def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]:
-        """What CSP attests, by round."""
         return {int(number): amount for number, amount in json.loads(attestation)["amounts"].items()}
+
+    def _added_to(self, weights: list[int]) -> Iterator[tuple[int, int]]:
+        return zip(self._totals or [0] * len(weights), weights, strict=True)
 
     def _sum(self) -> str:
         return _digest(self._uploads)
@@ -196,11 +208,9 @@ class ClearCsp(_Side, KeyedCsp):
         self._memory: CspMemory = InProcessMemory()
 
     def remember(self, memory: CspMemory) -> None:
-        """There, from now on."""
         self._memory = memory
 
     def answer(self, request: bytes) -> bytes:
-        """By kind."""
         body = json.loads(request)
         answers = {"open": self._open, "nonce": self._nonce, "reward": self._reward, "claim": self._claim}
         return _pack(salt=secrets.token_hex(8), **answers[body["kind"]](body))
@@ -213,7 +223,7 @@ class ClearCsp(_Side, KeyedCsp):
     def _nonce(self, body: dict[str, Any]) -> dict[str, Any]:
         self._observer.sums_of_seed[body["seed"]].add(body["sum"])
         if self._memory.reserve(f"nonce {body['round']}", body["sum"].encode()) != body["sum"].encode():
-            raise ProtocolError("this round's uploads were closed with other contents")
+            raise OutOfTurn("this round's uploads were closed with other contents")
         return {}
 
     def _reward(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -227,6 +237,8 @@ class ClearCsp(_Side, KeyedCsp):
 
     def _claim(self, body: dict[str, Any]) -> dict[str, Any]:
         earned = {number: self._memory.get(f"reward {number} {body['who']}") for number in body["amounts"]}
+        if None in earned.values():
+            raise MasksDoNotFit("no reward is kept for one of the rounds")
         amounts = {number: int(amount) for number, amount in earned.items() if amount is not None}
         if amounts != body["amounts"]:
             raise ClaimRefused(body["who"])
@@ -234,8 +246,6 @@ class ClearCsp(_Side, KeyedCsp):
 
 
 class ClearReader(_Side, KeyedReader):
-    """A participant or the requester."""
-
     clipped = 0
 
     def __init__(self, about: TaskSpec, tools: Tools, who: str) -> None:
@@ -244,20 +254,19 @@ class ClearReader(_Side, KeyedReader):
         self._earned: dict[int, int] = {}
 
     def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int, round_number: int) -> bytes:
-        """Its weight and its samples, under a salt: no two uploads are alike."""
-        return _pack(weight=int(weights[0]), samples=samples, salt=secrets.token_hex(8))
+        if samples < 1:
+            raise NothingToContribute("stay out of this round")
+        return packed_upload(weights, samples)
 
     def read(self, publication: bytes, round_number: int) -> Average:
-        """The sum, in every place."""
-        return Average(np.full(self.about.parameters, float(json.loads(publication)["total"])), None)
+        body = _opened(publication)
+        return Average(np.array(body["totals"]) / MILLION / max(body["samples"], 1), body["samples"])
 
     def open_reward(self, envelope: bytes, round_number: int) -> int:
-        """Millionths."""
-        self._earned[round_number] = int(json.loads(envelope)["amount"])
+        self._earned[round_number] = int(_opened(envelope)["amount"])
         return self._earned[round_number]
 
     def claim(self) -> bytes:
-        """Everything opened so far."""
         return _pack(kind="claim", who=self.who, amounts=self._earned)
 
 
@@ -273,36 +282,30 @@ class ClearProfile(KeyedProfile):
         """Everything fits."""
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
-        """A kilobyte a round."""
         return 1024 * (rounds + 1)
 
     def deal(self, about: TaskSpec, *, insecure_test_key: bool) -> Dealing:
-        """Bundles that differ."""
         return Dealing(_key().fingerprint, b"sp", b"csp", b"requester", b"participant")
 
     def sp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> ClearSp:
-        """SP's."""
         side = ClearSp(about, tools, "SP")
         side.open_round(1)
         return side
 
     def csp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> ClearCsp:
-        """CSP's."""
         return ClearCsp(about, tools, self.observer)
 
     def requester(self, about: TaskSpec, bundle: bytes, tools: Tools) -> ClearReader:
-        """The requester's."""
         return ClearReader(about, tools, "requester")
 
     def participant(self, about: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> ClearReader:
-        """A participant's."""
         return ClearReader(about, tools, keys.who)
 
 
 def _refusal(upload: bytes) -> CrowdFLError | None:
     try:
         body = json.loads(upload)
-        int(body["weight"]), int(body["samples"])
+        sum(body["weights"], int(body["samples"]))
     except (ValueError, KeyError, TypeError):
         return FormatError("no upload")
     return None
