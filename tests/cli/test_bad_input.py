@@ -43,14 +43,6 @@ INVITATION = {
 }
 
 
-@pytest.fixture
-def workspace(tmp_path):
-    """A folder as `crowdfl init` makes it, for services that do not run."""
-    folder = tmp_path / "campaign"
-    assert call("init", folder, "--insecure-test-key").code == 0
-    return folder
-
-
 def refused(result, *said):
     """A named error, exit code 3, no traceback, and each of these words in the message."""
     assert result.code == 3, result
@@ -227,15 +219,6 @@ def test_doctor_looks_at_the_port_that_is_bound(workspace):
         with_line(path, "", line)
     findings = {line["what"]: line for line in json.loads(call("doctor", path, "--json").out)["findings"]}
     assert findings["kgc: port 0"]["verdict"] == "ok"
-
-
-def test_tokens_as_json(workspace):
-    path = workspace / "sp/settings.toml"
-    first = json.loads(call("sp", "token", "add", path, "watcher", "operator", "--json").out)
-    second = json.loads(call("sp", "token", "rotate", path, "watcher", "--json").out)
-    assert first.keys() == second.keys() == {"token"}
-    assert first != second
-    assert all(found["token"].startswith("crowdfl_") for found in (first, second))
 
 
 @pytest.fixture

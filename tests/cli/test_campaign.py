@@ -156,7 +156,7 @@ def run_campaign(made: Campaign, task: str) -> None:
 
 def events(campaign: Campaign, person: int, what: str) -> list[dict[str, Any]]:
     lines = (campaign.folder / f"person-{person}.log").read_text().splitlines()
-    found = [json.loads(line) for line in lines]
+    found = [json.loads(line) for line in lines if line.startswith("{")]
     return [event for event in found if event["event"] == what]
 
 

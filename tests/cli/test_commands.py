@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import subprocess
 import sys
 import tomllib
 from dataclasses import replace
@@ -13,6 +15,7 @@ import typer
 
 from crowdfl.cli import main
 from crowdfl.cli import participant as participant_cli
+from crowdfl.cli.role_folder import read_part
 from crowdfl.cli.task.views import template
 from crowdfl.errors import FormatError, SettingsError
 from crowdfl.learning.datasets.sources import load_split
@@ -22,7 +25,7 @@ from crowdfl.storage.atomic import signing_key
 from crowdfl.storage.model_files import read_model, write_model
 from crowdfl.storage.settings_file import SERVICES, read_service
 from tests import subprocesses
-from tests.cli.program import call
+from tests.cli.program import call, public, settings
 from tests.learning.test_csv_files import samples, write
 
 SOFTMAX = template.replace('learner = "network"', 'learner = "softmax"')
@@ -45,21 +48,9 @@ def test_the_tree_is_the_one_that_was_promised():
     top = {words[0] for words in COMMANDS if words}
     assert top >= {"init", "kgc", "sp", "csp", "task", "participant", "evaluate", "predict", "audit", "bench", "doctor"}
     steps = {words[1] for words in COMMANDS if len(words) == 2 and words[0] == "task"}
-    assert steps >= {
-        "new",
-        "create",
-        "explain",
-        "fund",
-        "invite",
-        "watch",
-        "pause",
-        "resume",
-        "cancel",
-        "close",
-        "console",
-        "fetch",
-        "report",
-    }
+    wanted = "new create explain fund invite watch pause resume cancel close console fetch report"
+    assert steps >= set(wanted.split())
+    assert "crowdfl train --data watch:0" in " ".join(call("--help").out.replace("│", " ").split())
 
 
 BARE = """
@@ -69,55 +60,71 @@ class Nothing:
         if name.partition(".")[0] in {blocked}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Nothing())
-sys.argv = ["crowdfl", *{words}]
 from crowdfl.cli.main import run
-run()
+for words in {commands}:
+    sys.argv = ["crowdfl", *words]
+    try:
+        run()
+    except SystemExit as end:
+        print("ended with", end.code or 0)
 """
 SERVERS = {"alembic", "fastapi", "prometheus_client", "psycopg", "starlette", "structlog", "uvicorn"}
 
 
+def run_bare(blocked, *commands):
+    """What commands print, and how they end, where these packages are not installed."""
+    script = BARE.format(blocked=sorted(blocked), commands=[list(map(str, words)) for words in commands])
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "check": False}
+    done = subprocesses.run([sys.executable, "-uc", script], env=os.environ | {"COLUMNS": "200"}, **options)
+    assert "Traceback" not in done.stdout
+    *told, rest = re.split(r"ended with (\d+)\n", done.stdout)
+    assert (rest, len(told)) == ("", 2 * len(commands)), done.stdout
+    return [(int(code), said) for said, code in zip(told[::2], told[1::2], strict=True)]
+
+
 @pytest.mark.second
 @pytest.mark.parametrize(
-    ("words", "blocked", "code", "said"),
+    ("blocked", "expected"),
     [
-        (["--help"], SERVERS | {"httpx"}, 0, "Not installed: pip install 'crowdfl[services]'"),
-        (["sp", "serve", "--folder", "x"], SERVERS, 3, "`crowdfl sp` needs fastapi: `pip install 'crowdfl[services]'`"),
-        (["task", "console"], SERVERS, 3, "`crowdfl task console` needs uvicorn: `pip install 'crowdfl[services]'`"),
-        (["task", "--help"], SERVERS, 0, "console"),
-        (["participant", "--help"], SERVERS, 0, "Join and take part"),
-        (["participant", "look", "x"], SERVERS | {"httpx"}, 3, "`pip install 'crowdfl[participant]'`"),
-        (["audit", "--help"], SERVERS | {"httpx"}, 0, "--check"),
-        (["train", "--help"], SERVERS | {"httpx"}, 0, "--save"),
+        (
+            SERVERS,
+            {
+                ("sp", "serve", "--folder", "x"): (3, "`crowdfl sp` needs fastapi: `pip install 'crowdfl[services]'`"),
+                ("task", "console"): (3, "`crowdfl task console` needs uvicorn: `pip install 'crowdfl[services]'`"),
+                ("task", "--help"): (0, "console"),
+                ("participant", "--help"): (0, "Join and take part"),
+            },
+        ),
+        (
+            SERVERS | {"httpx"},
+            {
+                ("--help",): (0, "Not installed: pip install 'crowdfl[services]'"),
+                ("participant", "look", "x"): (3, "`pip install 'crowdfl[participant]'`"),
+                ("audit", "--help"): (0, "--check"),
+                ("train", "--help"): (0, "--save"),
+            },
+        ),
     ],
+    ids=["without servers", "without httpx too"],
 )
-def test_without_the_packages_of_servers(words, blocked, code, said):
+def test_without_the_packages_of_servers(blocked, expected):
     """Help is help, a command says what it lacks, and what needs no server runs."""
-    script = BARE.format(blocked=sorted(blocked), words=words)
-    environment = os.environ | {"COLUMNS": "200"}
-    done = subprocesses.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment
-    )
-    assert done.returncode == code, done.stderr
-    assert said in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
+    for (code, said), words in zip(run_bare(blocked, *expected), expected, strict=True):
+        assert code == expected[words][0], said
+        assert expected[words][1] in said
 
 
 @pytest.mark.second
-def test_a_requester_is_set_up_without_the_packages_of_servers(tmp_path):
+def test_a_requester_is_set_up_without_the_packages_of_servers(made, tmp_path):
     """Its own folder, and KGC's and SP's parts accepted; what a service needs is told by name."""
+    steps = [("init", tmp_path / "own", "--role", "requester")]
     for role in ("kgc", "sp"):
-        assert call("init", tmp_path / role, "--role", role).code == 0
-    steps = [["init", str(tmp_path / "own"), "--role", "requester"]]
-    for role in ("kgc", "sp"):
-        part = tmp_path / role / f"{role}.public.json"
-        told = json.loads(call("exchange", "show", part, "--json").out)[0]["fingerprint"]
-        steps.append(["exchange", "accept", str(tmp_path / "own/settings.toml"), str(part), "--fingerprint", told])
-    steps.append([*steps[-1][:2], str(tmp_path / "kgc/settings.toml"), *steps[-1][3:]])
-    for words, code in zip(steps, (0, 0, 0, 3), strict=True):
-        script = BARE.format(blocked=sorted(SERVERS), words=words)
-        done = subprocesses.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stderr
-    assert "PackageMissing" in done.stderr
+        part = ("exchange", "accept", tmp_path / "own/settings.toml", public(made, role), "--fingerprint")
+        steps.append((*part, read_part(public(made, role)).fingerprint))
+    steps.append((*steps[-1][:2], settings(made, "kgc"), *steps[-1][3:]))
+    *good, (code, said) = run_bare(SERVERS, *steps)
+    assert [code for code, _ in good] == [0, 0, 0], good
+    assert (code, "PackageMissing" in said) == (3, True)
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -125,15 +132,6 @@ def test_help(words):
     result = call(*words, "--help")
     assert result.code == 0
     assert "Usage" in result.out
-
-
-@pytest.fixture
-def workspace(tmp_path):
-    """A folder as `crowdfl init` makes it, for services that do not run."""
-    folder = tmp_path / "campaign"
-    ports = [part for role in ("kgc", "sp", "csp") for part in (f"--{role}-port", "1")]
-    assert call("init", folder, *ports, "--insecure-test-key").code == 0
-    return folder
 
 
 def test_init_makes_files_for_their_owner_alone(workspace):
@@ -274,14 +272,17 @@ def test_task_new_is_a_task_file():
 
 
 def test_tokens_rotate_and_revoke(workspace):
-    """A token is shown once; the file holds no token; who holds one is listed."""
+    """A token is shown once, also to a program; the file holds no token; who holds one is listed."""
     settings = workspace / "sp/settings.toml"
-    first = call("sp", "token", "add", settings, "watcher", "operator").out.strip()
-    second = call("sp", "token", "rotate", settings, "watcher").out.strip()
+    shown = [call("sp", "token", "add", settings, "watcher", "operator").out.strip()]
+    shown.append(call("sp", "token", "rotate", settings, "watcher").out.strip())
+    for words in (("rotate", settings, "watcher"), ("add", settings, "other", "operator")):
+        shown.append(json.loads(call("sp", "token", *words, "--json").out)["token"])
+    assert len(set(shown)) == 4
+    assert all(token.startswith("crowdfl_") for token in shown)
+    kept = (workspace / "sp/tokens.json").read_text()
+    assert not any(token in kept for token in shown)
     listed = json.loads(call("sp", "token", "list", settings, "--json").out)
-    assert first != second
-    assert first not in (kept := (workspace / "sp/tokens.json").read_text())
-    assert second not in kept
     assert {"name": "watcher", "role": "operator", "until": None} in listed
     assert call("sp", "token", "revoke", settings, "watcher").code == 0
     assert "watcher" not in call("sp", "token", "list", settings).out
@@ -355,10 +356,6 @@ def test_what_training_takes_prediction_takes_too(tmp_path):
     named = write(tmp_path / "run_2.csv", "time,x,y,z", samples(10))
     found = json.loads(call("evaluate", saved, "--data", named, "--json").out)
     assert found["classes"]["run"]["windows"] == found["windows"] > 0, "labelled by its name, as in training"
-
-
-def test_first_steps_are_named(tmp_path):
-    assert "crowdfl train --data watch:0" in " ".join(call("--help").out.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(

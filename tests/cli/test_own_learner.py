@@ -1,4 +1,4 @@
-"""An encrypted campaign with a learner of the user's own, named on the command line and found in the current folder."""
+"""A campaign of `shares` through the command line alone, with rewards, a server step, and a learner of the user's own."""
 
 import contextlib
 import json
@@ -12,9 +12,10 @@ import pytest
 
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import plain_rounds
+from crowdfl.roles.dealt import is_dealt_file
 from crowdfl.storage.model_files import read_model
 from tests.cli.program import call
-from tests.cli.test_campaign import PATIENCE, PEOPLE, Campaign, start_with_task
+from tests.cli.test_campaign import PATIENCE, PEOPLE, Campaign, events, start_with_task
 
 pytestmark = pytest.mark.second
 
@@ -31,8 +32,11 @@ max_participants = {PEOPLE}
 max_samples = 1000
 min_participants = {PEOPLE}
 rounds = 2
+budget = "36.00"
 lanes = 256
 window = 300.0
+server_step = "fedavgm"
+server_momentum = 0.0  # so that the model is the plain average, and has a state all the same
 [training]
 learner = "own"
 module = "{NAME}"
@@ -58,13 +62,16 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
 
 
 def run(made: Campaign) -> None:
-    """No rewards: what is learned is what this is about."""
     start_with_task(made, TASK, "--insecure-test-key", learner=NAME)
     made.do("invite", "task", "invite", made.task, "invitations", "-n", PEOPLE, "--json", *made.settings)
+    made.do("look", "participant", "look", "invitations/invitation-0.json", "--home", "look")
     for person in range(PEOPLE):
         options = ("--home", f"person-{person}", "--least-participants", PEOPLE, "--yes", "--json")
         words = ("participant", "run", f"invitations/invitation-{person}.json", "--data", f"synthetic:{person}")
         made.start(f"person-{person}", *words, "--learner", NAME, *options)
+    made.do("fund", "task", "fund", made.task, "72.00", "--name", "all", *made.settings)
+    sp = made.folder / "roles/sp/settings.toml"
+    made.do("confirm", "sp", "deposit", "confirm", sp, made.task, "all", "72.00")
     until = time.monotonic() + PATIENCE
     while made.status()["enrolled"] < PEOPLE:
         assert time.monotonic() < until, made.logs()
@@ -75,10 +82,11 @@ def run(made: Campaign) -> None:
 
 def test_the_model_is_that_of_the_same_rounds_in_the_clear(campaign: Campaign):
     """Two rounds of federated averaging with the same learner, to the decimals that are kept."""
-    path = json.loads(
-        campaign.do("fetch", "task", "fetch", campaign.task, "model.npz", "--json", *campaign.settings).out
-    )
-    definition, found = read_model(Path(path["model"]))
+    told = campaign.do("fetch", "task", "fetch", campaign.task, "model.npz", "--json", *campaign.settings)
+    path, states = (json.loads(told.out)[name] for name in ("model", "states"))
+    for person in range(PEOPLE):  # everyone holds what the requester holds
+        assert [event["state"] for event in events(campaign, person, "read")] == [states["1"]]
+    definition, found = read_model(Path(path))
     recipe = Recipe.of(definition.training)
     people = [recipe.load(f"synthetic:{person}") for person in range(PEOPLE)]
     *_, last = plain_rounds(recipe.make_learner(learner=NAME), people, recipe.training, 2, recipe)
@@ -106,3 +114,31 @@ def test_without_being_named_the_code_is_not_run(campaign: Campaign, tmp_path: P
     assert f"then say --learner {NAME}" in call("evaluate", "again.npz", "--data", "synthetic:4").err
     found = json.loads(call("evaluate", "again.npz", "--data", "synthetic:4", "--learner", NAME, "--json").out)
     assert found["accuracy"] > 0.8
+
+
+def test_everyone_takes_part_and_is_paid(campaign: Campaign):
+    """In both rounds: never more than the budget in all. Nobody is told of a key that there is not."""
+    earned = []
+    for person in range(PEOPLE):
+        assert [event["late"] for event in events(campaign, person, "uploaded")] == [False, False]
+        assert not events(campaign, person, "upload rejected")
+        own = {event["round"]: event["millionths"] for event in events(campaign, person, "rewarded")}
+        assert events(campaign, person, "paid") == [{"event": "paid", "millionths": sum(own.values())}]
+        earned.append(own)
+    for number in (1, 2):
+        paid = sum(own[number] for own in earned)
+        assert paid == 0 or 36_000_000 - 2 * PEOPLE <= paid <= 36_000_000
+    assert "profile shares, no key" in campaign.said["look"].out
+    assert "INSECURE" not in campaign.said["finished"].out
+
+
+def test_nothing_that_was_dealt_for_a_round_is_left_and_the_doctor_finds_the_roles_well(campaign: Campaign):
+    roles = campaign.folder / "roles"
+    kept = {role: sorted(path.name for path in (roles / role / "keys").glob("*")) for role in ("kgc", "sp", "csp")}
+    assert kept["sp"]
+    assert not [name for names in kept.values() for name in names if is_dealt_file(name) or name.endswith(".source")]
+    files = [roles / role / "settings.toml" for role in ("kgc", "sp", "csp", "requester")]
+    result = call("doctor", *files, "--json")
+    found = json.loads(result.out)["findings"]
+    assert result.code == 0, [line for line in found if line["verdict"] == "fail"]
+    assert "dealt files" not in result.out

@@ -264,18 +264,27 @@ class Site:
         self._sp = self._prepare("sp", "requester", "bank", "operator")
         self._sp |= {"kgc": self._peer(self.kgc, "kgc", "sp"), "csp": self._peer(self.gate.url, "csp", "sp")}
         self._sp |= {"kgc_key": self.kgc_key.hex(), "tick_seconds": 0.05, "min_claim_window": 0.0, "lease_seconds": 3.0}
-        self._blobs = MemoryBlobs()
+        self._blobs, self._posted = MemoryBlobs(), 0
+        self.process: subprocess.Popen[str] | None = None
+        self._closing.callback(self._end)
 
     def start(self, before: str = "", **settings: Any) -> None:
+        """SP, in place of the one that runs, with what is done `before` it serves."""
+        self._end()
+        self._is_usual = not (before or settings)
         command = [sys.executable, "-c", SERVE.format(before=before), json.dumps(self._sp | settings, default=str)]
         self.process = subprocesses.start(command, stderr=subprocess.PIPE, text=True)
-        self._closing.callback(self._end)
         self.log: list[dict[str, Any]] = []
         self._reader = threading.Thread(target=self._read, args=(self.process.stderr, self.log), daemon=True)
         self._reader.start()
         until(lambda: self.events("listening") or self.process.poll() is not None)
         (listening,) = self.events("listening")
         self.url = listening["url"]
+
+    @property
+    def is_up(self) -> bool:
+        """Whether SP runs, as it usually does."""
+        return self.process is not None and self.process.poll() is None and self._is_usual
 
     def events(self, name: str) -> list[dict[str, Any]]:
         return [entry for entry in list(self.log) if entry.get("event") == name]
@@ -287,8 +296,9 @@ class Site:
         self._reader.join(PATIENCE)
 
     def _end(self) -> None:
-        self.process.kill()
-        self.process.wait(PATIENCE)
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(PATIENCE)
 
     def _read(self, stderr: IO[str], log: list[dict[str, Any]]) -> None:
         with stderr:
@@ -314,8 +324,11 @@ class Site:
         return Requester(self._blobs, SystemClock(), KgcClient(kgc), SpClient(sp), self.kgc_key, test_tools())
 
     def post(self, **settings: Any) -> str:
+        """Another task than all before."""
+        self._posted += 1
         requester, made = self.requester(), TaskSettings.of(**(SMALL_TASK | {"rounds": 1} | settings))
-        task = requester.create(small_definition(made, claim_window=10_000.0), INITIAL_MODEL)
+        definition = replace(small_definition(made, claim_window=10_000.0), purpose=f"task {self._posted}")
+        task = requester.create(definition, INITIAL_MODEL)
         requester.fund(task, 72_000_000, "all")
         SpClient(self.service("bank")).confirm_deposit(task, "all", 72_000_000)
         return task

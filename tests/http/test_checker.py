@@ -29,13 +29,13 @@ def public() -> PublicKey:
     return PublicKey(mpz(P * Q), mpz(4), insecure_test_key=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def now() -> list[float]:
     return [0.0]
 
 
-@pytest.fixture
-def checker(now: list[float]) -> Iterator[Checker]:
+@pytest.fixture(scope="module")
+def shared(now: list[float]) -> Iterator[Checker]:
     checker = Checker(Threads(1), replace(Backoff.steady(30.0), clock=lambda: now[0]))
     checker.start()
     yield checker
@@ -43,6 +43,15 @@ def checker(now: list[float]) -> Iterator[Checker]:
 
 
 @pytest.fixture
+def checker(shared: Checker, now: list[float], public: PublicKey, numbers: np.ndarray) -> Checker:
+    """Its process runs, though the test before may have ended it."""
+    now[0] += 60.0
+    shared.map(CheckUnits(public.n), numbers[:1])
+    assert shared._process is not None
+    return shared
+
+
+@pytest.fixture(scope="module")
 def numbers(public) -> np.ndarray:
     n = public.n
     good = [pow(7, k + 1, n * n) for k in range(400)]
@@ -97,7 +106,7 @@ def test_a_dead_process_is_missed_by_nobody(checker, public, numbers, now, logge
         assert np.array_equal(checker.map(kernel, numbers), expected)
         assert checker._process is None
     assert [entry["event"] for entry in logged] == ["checker failed"]
-    now[0] = 30.0
+    now[0] += 30.0
     assert np.array_equal(checker.map(kernel, numbers), expected)
     assert child(checker) != first
 
@@ -105,7 +114,6 @@ def test_a_dead_process_is_missed_by_nobody(checker, public, numbers, now, logge
 def test_one_that_is_stopped_keeps_nobody_waiting(checker, public, numbers, monkeypatch):
     """It is not dead, and answers nothing either: after a while it is killed."""
     kernel, pid = CheckUnits(public.n), child(checker)
-    checker.map(kernel, numbers)  # it has started
     monkeypatch.setattr("crowdfl.services.background.checker._PATIENCE", 0.3)
     os.kill(pid, signal.SIGSTOP)
     assert np.array_equal(checker.map(kernel, numbers), Threads(1).map(kernel, numbers))
@@ -141,23 +149,16 @@ def test_a_process_that_cannot_be_started_is_done_without(public, numbers, monke
     checker.close()
 
 
-def test_it_imports_nothing_from_the_working_directory(public, numbers, monkeypatch, tmp_path):
-    """A file that happens to lie where SP was started is not run."""
+def test_it_imports_nothing_from_the_working_directory_and_is_gone_when_closed(public, numbers, monkeypatch, tmp_path):
+    """A file that lies where SP was started is not run. A request under way when the service ends has its verdict."""
     (tmp_path / "gmpy2.py").write_text("raise SystemExit(3)")
     monkeypatch.chdir(tmp_path)
-    checker = Checker(Threads(1))
+    checker, kernel = Checker(Threads(1)), CheckUnits(public.n)
     checker.start()
-    checker.map(CheckUnits(public.n), numbers)
-    assert checker._process is not None
-    checker.close()
-
-
-def test_closed_it_is_gone_and_numbers_are_looked_at_here(checker, public, numbers):
-    """A request that is still under way when the service ends has its verdict."""
+    checker.map(kernel, numbers)
     pid = child(checker)
     checker.close()
     assert gone(pid)
-    kernel = CheckUnits(public.n)
     assert np.array_equal(checker.map(kernel, numbers), Threads(1).map(kernel, numbers))
     assert checker._process is None
 

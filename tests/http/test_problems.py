@@ -89,21 +89,15 @@ def test_a_store_that_is_away_is_told_without_its_address(world, logged):
     assert str(path) in str([entry.get("reason") for entry in logged])
 
 
-def test_too_many_open_files_pass():
-    problem = problem_for(OSError(errno.EMFILE, "Too many open files"))
-    assert (problem.status, dict(problem.headers)) == (503, {"Retry-After": "5"})
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_507(number):
-    """So that a client knows that its request was fine."""
-    problem = problem_for(OSError(number, "No space left on device", "somewhere/private"))
-    assert (problem.status, "private" in str(problem.body())) == (507, False)
-    assert isinstance(error_from(problem.status, problem.body()), StorageFull)
-
-
-def test_another_failure_of_the_disk_is_500():
-    assert problem_for(OSError(errno.EIO, "broken")).status == 500
+@pytest.mark.parametrize(
+    ("number", "status"), [(errno.ENOSPC, 507), (errno.EDQUOT, 507), (errno.EMFILE, 503), (errno.EIO, 500)]
+)
+def test_a_failure_of_the_disk_has_the_status_of_its_kind(number, status):
+    """A client knows whether its request was fine, and when to come again; a file's name is not for it."""
+    problem = problem_for(OSError(number, "not now", "somewhere/private"))
+    assert (problem.status, "private" in str(problem.body())) == (status, False)
+    assert isinstance(error_from(problem.status, problem.body()), StorageFull) is (status == 507)
+    assert dict(problem.headers) == ({"Retry-After": "5"} if status == 503 else {})
 
 
 def test_an_error_that_nobody_foresaw_is_a_500_without_details(world, monkeypatch, logged):

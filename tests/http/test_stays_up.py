@@ -28,10 +28,20 @@ from tests.http.processes import PATIENCE, Site, site, until
 pytestmark = pytest.mark.second
 
 
-@pytest.fixture
-def sp_site(tmp_path):
-    with site(tmp_path) as found:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """Peers that run all the time, and one folder of SP, whichever process serves it."""
+    with site(tmp_path_factory.mktemp("site")) as found:
         yield found
+
+
+@pytest.fixture
+def sp_site(shared):
+    """SP as it usually is, with a CSP that answers."""
+    shared.gate.set("pass")
+    if not shared.is_up:
+        shared.start()
+    return shared
 
 
 def upload(people):
@@ -51,17 +61,25 @@ def open_round(sp_site: Site):
     return task, people
 
 
+def finish_round(sp_site: Site):
+    """The same, rewarded: three people can claim."""
+    task, people = open_round(sp_site)
+    upload(people)
+    until(lambda: SpClient(sp_site.service()).status(task)["state"] == "finished")
+    upload(people)  # reads the rewards
+    return task, people
+
+
 @pytest.mark.parametrize("mode", ["garbage", "closed", "hang"])
 def test_a_csp_that_talks_nonsense_or_nothing_keeps_no_round_for_ever(sp_site, mode):
     """The worker lives, the round waits, and goes on when CSP is well again."""
-    sp_site.start()
     task, people = open_round(sp_site)
     sp_site.gate.set(mode)
-    came = sp_site.gate.came
+    came, failed = sp_site.gate.came, len(sp_site.events("a task's step failed"))
     upload(people)
     until(lambda: sp_site.state(task) == "closed")
     if mode != "hang":  # a call that hears nothing waits half a minute
-        until(lambda: sp_site.events("a task's step failed"))
+        until(lambda: len(sp_site.events("a task's step failed")) > failed)
     until(lambda: sp_site.gate.came > came)
     assert is_ready(sp_site)
     assert sp_site.events("a worker has died") == []
@@ -71,7 +89,6 @@ def test_a_csp_that_talks_nonsense_or_nothing_keeps_no_round_for_ever(sp_site, m
 
 def test_many_who_join_while_csp_hangs_are_answered_and_so_is_everyone_else(sp_site):
     """Forty-five at once; CSP is told of them when it is back, and before it computes for their round."""
-    sp_site.start()
     task = sp_site.post(max_participants=48, window=3600.0, key_bits=1024)
     sp_site.gate.set("hang")
     invitations = sp_site.requester().invite(task, 45, 600.0)
@@ -91,11 +108,7 @@ def test_many_who_join_while_csp_hangs_are_answered_and_so_is_everyone_else(sp_s
 
 def test_what_needs_csp_now_fails_soon_and_not_for_everyone(sp_site):
     """Creating a task and claiming answer 503 with a time to come back; other requests are served meanwhile."""
-    sp_site.start()
-    task, people = open_round(sp_site)
-    upload(people)
-    until(lambda: SpClient(sp_site.service()).status(task)["state"] == "finished")
-    upload(people)  # reads the rewards
+    task, people = finish_round(sp_site)
     sp_site.gate.set("hang")
     claims = [(person.side.claim(), person.keys) for person in people]
 
@@ -138,7 +151,6 @@ def assert_stops_in_time(sp_site: Site) -> None:
 @pytest.mark.parametrize("mode", ["hang", "closed", "pass"])
 def test_sigterm_ends_sp_whatever_csp_does(sp_site, mode):
     """While the worker waits for CSP, and while a phone holds half a request; the round goes on after the next start."""
-    sp_site.start()
     task, people = open_round(sp_site)
     sp_site.gate.set(mode)
     came = sp_site.gate.came
@@ -155,11 +167,7 @@ def test_sigterm_ends_sp_whatever_csp_does(sp_site, mode):
 
 
 def test_sigterm_ends_sp_while_a_claim_waits_for_csp(sp_site):
-    sp_site.start()
-    task, people = open_round(sp_site)
-    upload(people)
-    until(lambda: SpClient(sp_site.service()).status(task)["state"] == "finished")
-    upload(people)
+    _, people = finish_round(sp_site)
     sp_site.gate.set("hang")
     came = sp_site.gate.came
     with ThreadPoolExecutor(1) as thread:
@@ -170,20 +178,14 @@ def test_sigterm_ends_sp_while_a_claim_waits_for_csp(sp_site):
             waiting.result()
 
 
-def test_sigterm_while_a_payout_program_runs_leaves_the_payment_unknown(sp_site, tmp_path):
-    pay = [
-        sys.executable,
-        "-c",
-        "import pathlib, time; pathlib.Path('%s').touch(); time.sleep(25)" % (tmp_path / "ran"),
-    ]
-    sp_site.start(on_paid=pay)
-    task, people = open_round(sp_site)
-    upload(people)
-    until(lambda: SpClient(sp_site.service()).status(task)["state"] == "finished")
-    upload(people)
-    people[0].claim()
-    until((tmp_path / "ran").exists)
-    assert_stops_in_time(sp_site)
+def test_sigterm_while_a_payout_program_runs_leaves_the_payment_unknown(tmp_path):
+    script = "import pathlib, time; pathlib.Path('%s').touch(); time.sleep(25)" % (tmp_path / "ran")
+    with site(tmp_path) as sp_site:
+        sp_site.start(on_paid=[sys.executable, "-c", script])
+        task, people = finish_round(sp_site)
+        people[0].claim()
+        until((tmp_path / "ran").exists)
+        assert_stops_in_time(sp_site)
     store = SqlStore(f"sqlite:///{sp_site._folder}/sp/state.db")
     (payment,) = store.payments(task)
     assert (payment.state, payment.error) == (PaymentState.UNKNOWN, "SP was stopped while it ran; check with your bank")
@@ -234,14 +236,14 @@ Sp.tick = tick
 """
 
 
-def test_a_process_whose_worker_dies_ends_with_an_error(sp_site):
+def test_a_process_whose_worker_dies_ends_with_an_error(shared):
     """So that whoever supervises it starts another."""
-    sp_site.start(before=DEATH)
-    assert sp_site.wait() != 0
-    sp_site.read_all()
-    (died,) = sp_site.events("a worker has died")
+    shared.start(before=DEATH)
+    assert shared.wait() != 0
+    shared.read_all()
+    (died,) = shared.events("a worker has died")
     assert (died["worker"], died["error"], died["level"]) == ("sp-ticker", "Death", "error")
-    assert not any("secret" in str(entry) for entry in sp_site.log if "text" not in entry)
+    assert not any("secret" in str(entry) for entry in shared.log if "text" not in entry)
 
 
 AHEAD = """
@@ -254,9 +256,13 @@ run.SystemClock = Clock
 """
 
 
-def test_a_clock_that_jumps_stops_the_rounds_until_it_is_confirmed(sp_site, tmp_path):
+def test_a_clock_that_jumps_stops_the_rounds_until_it_is_confirmed(tmp_path):
     """The peers' dates say otherwise; the operator's word counts more. Uploads are taken meanwhile."""
-    ahead = tmp_path / "ahead"
+    with site(tmp_path) as sp_site:
+        check_clock(sp_site, tmp_path / "ahead")
+
+
+def check_clock(sp_site, ahead):
     ahead.write_text("0")
     sp_site.start(before=AHEAD % str(ahead))
     task, _ = open_round(sp_site)

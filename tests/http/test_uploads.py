@@ -29,55 +29,42 @@ def place(task, who, rest=""):
     return f"/v1/tasks/{task}/rounds/1/uploads/{who}{rest}"
 
 
-def test_an_upload_is_created_once_and_then_the_same(campaign, person):
-    task = campaign.task
-    upload = person.update()
+def test_an_upload_is_created_once_and_its_receipt_is_signed_by_sp(campaign, person):
+    """201, then 200 for the same bytes with the same receipt; other bytes are refused."""
+    task, upload = campaign.task, person.update()
     first, again = (person.sp.service.call("PUT", place(task, person.who), upload) for _ in range(2))
     assert (first.status, again.status) == (201, 200)
-    assert first.text("receipt") == again.text("receipt")
-    assert [u.who for u in campaign.world.sp.store.uploads(task, 1)].count(person.who) == 1
-
-
-def test_a_receipt_says_what_was_taken_and_is_signed_by_sp(campaign, person):
-    task = campaign.task
-    upload = person.update()
-    receipt = person.sp.upload(task, 1, upload)
+    receipt = first.text("receipt")
+    assert receipt == again.text("receipt")
     expected = Receipt(task, 1, person.who, hashlib.sha256(upload).hexdigest(), late=False)
     assert Receipt.open(receipt, person.sp.key()) == expected
     with pytest.raises(BadSignature):
         Receipt.open(receipt, SigningKey.fresh().public)
-
-
-def test_other_bytes_of_the_same_participant_are_refused(campaign, person):
-    task = campaign.task
-    person.sp.upload(task, 1, person.update())
     with pytest.raises(AlreadyCounted):
         person.sp.upload(task, 1, person.update())
+    assert [u.who for u in campaign.world.sp.store.uploads(task, 1)].count(person.who) == 1
 
 
-def test_an_upload_in_pieces_gets_the_receipt_of_a_whole_one(campaign, person):
-    task = campaign.task
-    upload = person.update()
-    receipt = person.sp.upload_in_pieces(task, 1, upload, piece=500)
+def test_an_upload_in_pieces_goes_on_where_it_stopped_and_gets_the_receipt_of_a_whole_one(campaign, person):
+    """Only what is missing is sent, and nothing is left of the pieces; the receipt again, as its answer may have been lost."""
+    task, upload, sent = campaign.task, person.update(), []
+    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:300])
+    person.sp.service.http.event_hooks = {"request": [lambda request: sent.append((request.method, request.url.query))]}
+    receipt = person.sp.upload_in_pieces(task, 1, upload, piece=10**6)
+    assert [query for method, query in sent if method == "PATCH"] == [b"offset=300"]
+    digest = {"digest": hashlib.sha256(upload).hexdigest()}
+    assert person.sp.service.send_json("POST", place(task, person.who, "/commit"), digest).text("receipt") == receipt
     assert receipt == person.sp.upload(task, 1, upload)
     assert list((campaign.world.folder / "sp" / "incoming").glob("*.part")) == []
 
 
-def test_an_upload_goes_on_where_it_stopped(campaign, person):
-    task = campaign.task
-    upload, sent = person.update(), []
-    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:300])
-    person.sp.service.http.event_hooks = {"request": [lambda request: sent.append((request.method, request.url.query))]}
-    person.sp.upload_in_pieces(task, 1, upload, piece=10**6)
-    assert [query for method, query in sent if method == "PATCH"] == [b"offset=300"]
-
-
 def test_a_piece_at_the_wrong_place_is_refused(campaign, person):
-    """A gap would go unnoticed until the end."""
-    task = campaign.task
-    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), b"12345")
+    """A gap would go unnoticed until the end. Nor can anything be finished that was not begun."""
+    with pytest.raises(NotReady):
+        person.sp.service.send_json("POST", place(campaign.task, person.who, "/commit"), {"digest": "0" * 64})
+    person.sp.service.call("PATCH", place(campaign.task, person.who, "?offset=0"), b"12345")
     with pytest.raises(Conflict, match="5 bytes have arrived"):
-        person.sp.service.call("PATCH", place(task, person.who, "?offset=4"), b"6")
+        person.sp.service.call("PATCH", place(campaign.task, person.who, "?offset=4"), b"6")
 
 
 def test_a_piece_that_is_not_the_signed_one_leaves_nothing(campaign, person):
@@ -109,27 +96,12 @@ def test_finishing_too_early_keeps_what_is_in(campaign, person):
     assert person.sp.upload_in_pieces(task, 1, upload)
 
 
-def test_finishing_again_gives_the_receipt_again(campaign, person):
-    """The first answer may have been lost."""
-    task = campaign.task
-    upload = person.update()
-    receipt = person.sp.upload_in_pieces(task, 1, upload)
-    digest = {"digest": hashlib.sha256(upload).hexdigest()}
-    assert person.sp.service.send_json("POST", place(task, person.who, "/commit"), digest).text("receipt") == receipt
-
-
 def test_leftovers_of_other_bytes_are_replaced(campaign, person):
     """A partial upload of an earlier attempt, as long as the new one, does not stand in its way."""
     task = campaign.task
     upload = person.update()
     person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), bytes(len(upload)))
     assert person.sp.upload_in_pieces(task, 1, upload)
-
-
-def test_nothing_can_be_finished_that_was_not_begun(campaign, person):
-    task = campaign.task
-    with pytest.raises(NotReady):
-        person.sp.service.send_json("POST", place(task, person.who, "/commit"), {"digest": "0" * 64})
 
 
 def test_a_participant_has_one_unfinished_upload(tmp_path):

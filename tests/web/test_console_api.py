@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from crowdfl.errors import Forbidden, StoreUnavailable
+from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import PaymentState, Round, RoundState, StoredPayment
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.services.http.wire import PROTOCOL_HEADER
@@ -381,22 +382,15 @@ def test_the_server_stops_although_streams_are_open(world, caplog):
     assert "Cancel" not in caplog.text
 
 
-class Clock:
-    time = 0.0
-
-    def __call__(self) -> float:
-        return self.time
-
-
 def test_looking_takes_a_tenth_of_the_time_at_most():
-    clock, count = Clock(), []
+    clock, count = ManualClock(0.0), []
 
     def look() -> events.Sections:
         count.append(clock.time)
         clock.time += 3.0
         return {}
 
-    snapshots = events.Snapshots(look, clock=clock)
+    snapshots = events.Snapshots(look, clock=clock.now)
     for _ in range(100):
         snapshots()
         clock.time += 1.0

@@ -10,6 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from crowdfl.errors import NotAuthenticated
+from crowdfl.roles.ports import ManualClock
 from crowdfl.services.http.auth import ROLES, Tokens
 from crowdfl.web.shell import HEADER, LoginLimit, OneBrowser, Session, Sessions
 from tests.http import conftest as http
@@ -226,21 +227,15 @@ def test_wrong_tokens_are_limited_by_address_and_keep_no_operator_out(world, log
     assert operator.log_in(world.token("sp", "operator").token).status_code == 204
 
 
-class Clock:
-    time = 0.0
-
-    def __call__(self) -> float:
-        return self.time
-
-
 def test_the_limit_forgets_after_its_time_and_keeps_a_bounded_list():
-    limit = LoginLimit(most=2, seconds=10.0, addresses=3, now=Clock())
+    clock = ManualClock()
+    limit = LoginLimit(most=2, seconds=10.0, addresses=3, now=clock.now)
     for _ in range(2):
         limit.record("a")
     with pytest.raises(Exception, match="Many wrong"):
         limit.record("a")
     limit.record("b")
-    limit.now.time = 11.0
+    clock.time = 11.0
     limit.record("a")
     for number in range(10):
         limit.record(str(number))
@@ -250,9 +245,9 @@ def test_the_limit_forgets_after_its_time_and_keeps_a_bounded_list():
 @pytest.fixture
 def sessions(tmp_path):
     """With a clock of the test's, and a token."""
-    tokens = Tokens(tmp_path / "tokens.json")
-    found = Sessions(tokens, idle=10.0, longest=100.0, most=3, now=Clock())
-    found.secret = tokens.add("ann", "operator")  # type: ignore[attr-defined]
+    tokens, clock = Tokens(tmp_path / "tokens.json"), ManualClock()
+    found = Sessions(tokens, idle=10.0, longest=100.0, most=3, now=clock.now)
+    found.clock, found.secret = clock, tokens.add("ann", "operator")  # type: ignore[attr-defined]
     return found
 
 
@@ -265,21 +260,21 @@ def is_open(sessions: Sessions, value: str, *, using: bool = False) -> bool:
 def test_a_session_ends_when_its_operator_does_nothing(sessions):
     value = sessions.begin(sessions.secret)
     for _ in range(3):
-        sessions.now.time += 8.0
+        sessions.clock.time += 8.0
         assert is_open(sessions, value, using=True)
-    sessions.now.time += 6.0
+    sessions.clock.time += 6.0
     assert is_open(sessions, value)
-    sessions.now.time += 6.0
+    sessions.clock.time += 6.0
     assert not is_open(sessions, value)
     assert not is_open(sessions, value, using=True)
 
 
 def test_a_session_ends_after_a_day_however_busy(sessions):
     value = sessions.begin(sessions.secret)
-    while sessions.now.time < 100.0:
+    while sessions.clock.time < 100.0:
         assert is_open(sessions, value, using=True)
-        sessions.now.time += 5.0
-    sessions.now.time += 1.0
+        sessions.clock.time += 5.0
+    sessions.clock.time += 1.0
     assert not is_open(sessions, value, using=True)
 
 
@@ -292,9 +287,8 @@ def test_sessions_are_few_and_the_longest_unused_makes_room(sessions):
 
 def test_a_session_ends_when_its_token_expires(sessions):
     value = sessions.begin(sessions.secret)
-    wall = Clock()
-    wall.time = 1_000.0
-    sessions.tokens.now = wall
+    wall = ManualClock(1_000.0)
+    sessions.tokens.now = wall.now
     sessions.tokens.rotate("ann", overlap=5.0)
     assert is_open(sessions, value)
     wall.time += 6.0

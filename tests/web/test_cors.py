@@ -16,9 +16,9 @@ OTHERS = ("https://sp.example", "http://sp.example:7102", "https://evil.example"
 ASK = {"Access-Control-Request-Method": "PATCH", "Access-Control-Request-Headers": "authorization"}
 
 
-@pytest.fixture
-def kgc(tmp_path):
-    with opened_kgc(kgc_settings(tmp_path, web_origins=[PAGE])) as app:
+@pytest.fixture(scope="module")
+def kgc(tmp_path_factory):
+    with opened_kgc(kgc_settings(tmp_path_factory.mktemp("kgc"), web_origins=[PAGE])) as app:
         yield app
 
 

@@ -13,24 +13,16 @@ from crowdfl.web.pages import add_static, load_assets, page_headers
 from tests.web.sites import Loop, browsing, opened_sp, sp_settings
 
 KGC = "https://kgc.example:7101"
-FILES = {
-    "index.html": "<!doctype html><title>x</title>",
-    "app/main.js": "export {};",
-    "phone.css": "p {}",
-    "manifest.webmanifest": "{}",
-    "icons/icon.svg": "<svg/>",
-    "icons/icon.png": "png",
-    "LICENSES": "MIT",
+TYPED = {
+    "index.html": ("<!doctype html><title>x</title>", "text/html; charset=utf-8"),
+    "app/main.js": ("export {};", "text/javascript; charset=utf-8"),
+    "phone.css": ("p {}", "text/css; charset=utf-8"),
+    "manifest.webmanifest": ("{}", "application/manifest+json"),
+    "icons/icon.svg": ("<svg/>", "image/svg+xml"),
+    "icons/icon.png": ("png", "image/png"),
+    "LICENSES": ("MIT", "text/plain; charset=utf-8"),
 }
-TYPES = {
-    "index.html": "text/html; charset=utf-8",
-    "app/main.js": "text/javascript; charset=utf-8",
-    "phone.css": "text/css; charset=utf-8",
-    "manifest.webmanifest": "application/manifest+json",
-    "icons/icon.svg": "image/svg+xml",
-    "icons/icon.png": "image/png",
-    "LICENSES": "text/plain; charset=utf-8",
-}
+FILES = {name: text for name, (text, _) in TYPED.items()}
 UNSERVED = ("notes.md", "tool.py", ".hidden.js", "__pycache__/x.js", ".git/x.js", "data.npz", "module.ts")
 
 
@@ -42,24 +34,26 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-@pytest.fixture
-def page(tmp_path):
-    write(tmp_path / "page", FILES | dict.fromkeys(UNSERVED, "secret"))
-    (tmp_path / "outside.js").write_text("secret")
-    (tmp_path / "page" / "link.js").symlink_to(tmp_path / "outside.js")
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """A small page under /join."""
+    folder = tmp_path_factory.mktemp("files")
+    write(folder / "page", FILES | dict.fromkeys(UNSERVED, "secret"))
+    (folder / "outside.js").write_text("secret")
+    (folder / "page" / "link.js").symlink_to(folder / "outside.js")
     app = FastAPI()
-    add_static(app, "/join", load_assets(tmp_path / "page"), lambda: page_headers([KGC]))
+    add_static(app, "/join", load_assets(folder / "page"), lambda: page_headers([KGC]))
     return app
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def site(page):
     return browsing(page)
 
 
-@pytest.fixture
-def sp(tmp_path):
-    with opened_sp(sp_settings(tmp_path, kgc=f"{KGC}/")) as app:
+@pytest.fixture(scope="module")
+def sp(tmp_path_factory):
+    with opened_sp(sp_settings(tmp_path_factory.mktemp("sp"), kgc=f"{KGC}/")) as app:
         yield browsing(app)
 
 
@@ -69,14 +63,13 @@ def test_a_file_is_served_with_its_type(site, name):
     assert (answer.status_code, answer.text) == (200, FILES[name])
     assert (head.status_code, head.content) == (200, b"")
     for found in (answer, head):
-        assert found.headers["content-type"] == TYPES[name]
+        assert found.headers["content-type"] == TYPED[name][1]
         assert found.headers["content-length"] == str(len(FILES[name]))
         assert found.headers["cache-control"] == "no-cache"
 
 
-@pytest.mark.parametrize("name", UNSERVED)
-def test_files_of_other_kinds_are_not_served(site, name):
-    assert site.get(f"/join/{name}").status_code == 404
+def test_files_of_other_kinds_are_not_served(site):
+    assert {site.get(f"/join/{name}").status_code for name in UNSERVED} == {404}
 
 
 @pytest.mark.parametrize(
