@@ -152,6 +152,10 @@ class Person:
         return stream(f"seed {self.index}", 32)
 
     @property
+    def salt(self) -> bytes:
+        return stream(f"salt {self.index}", 32)
+
+    @property
     def update(self) -> list[int]:
         return [SAMPLES[self.index] * change for change in CHANGES[self.index]]
 
@@ -173,7 +177,7 @@ class Person:
 
     @property
     def digest(self) -> bytes:
-        return sha256(self.sp_samples + self.sp_update)
+        return sha256(self.salt + self.sp_samples + self.sp_update)
 
     @property
     def sealed(self) -> bytes:
@@ -193,6 +197,7 @@ class Person:
             "digest": self.digest,
             "sealed": self.sealed,
             "signature": self.signing.sign(self.statement),
+            "salt": self.salt,
             "samples": self.sp_samples,
             "shares": self.sp_update,
         }
@@ -206,6 +211,7 @@ class Person:
             "change": [str(value) for value in CHANGES[self.index]],
             "samples": SAMPLES[self.index],
             "seed": self.seed.hex(),
+            "salt": self.salt.hex(),
             "csp update": self.csp_update.hex(),
             "csp samples": self.csp_samples.to_bytes(16, "little").hex(),
             "digest": self.digest.hex(),
@@ -234,7 +240,7 @@ def record(sent: bytes) -> bytes:
 
 def average() -> Json:
     """What CSP sends, what SP makes of it, what a reader gets."""
-    t = stream("t", 32)
+    t, salt = stream("t", 32), stream("publication salt", 32)
     mask = numbers(expand(t, place("crowdfl mask 1 sums"), len(INITIAL) * K // 8))
     total_mask = int.from_bytes(expand(t, place("crowdfl mask 1 total"), 16), "little")
     sealed = [
@@ -250,12 +256,14 @@ def average() -> Json:
         elements([value + m for value, m in zip(whole, mask, strict=True)]),
         ((sum(SAMPLES) + total_mask) % WIDE).to_bytes(16, "little"),
     )
-    publication = message(59, *published, *sealed, signed)
+    publication = message(59, *published, *sealed, signed, salt)
     base = sha256(b"crowdfl next base 1" + BASE + sha256(signed) + sha256(publication))
     model = [start + _nearest(value, sum(SAMPLES)) for start, value in zip(INITIAL, whole, strict=True)]
-    chain = struct.pack(">I", 1) + base + b"".join(value.to_bytes(8, "little", signed=True) for value in model)
+    secret = sha256(b"crowdfl secret 1" + bytes(32) + t + salt)
+    chain = struct.pack(">I", 1) + base + secret + b"".join(value.to_bytes(8, "little", signed=True) for value in model)
     return {
         "t": t.hex(),
+        "salt": salt.hex(),
         "reply": message(58, sums, total, *sealed, signed).hex(),
         "record": signed.hex(),
         "publication": publication.hex(),
@@ -318,6 +326,8 @@ def bad() -> list[Json]:
         ("other shares", person.body(shares=PEOPLE[1].sp_update), "BadSignature"),
         ("another hash", person.body(digest=PEOPLE[1].digest), "BadSignature"),
         ("another seal", person.body(sealed=PEOPLE[1].sealed), "BadSignature"),
+        ("another salt", person.body(salt=PEOPLE[1].salt), "BadSignature"),
+        ("a short salt", person.body(salt=person.salt[1:]), "LengthMismatch"),
         ("another signature", person.body(signature=bytes(64)), "BadSignature"),
     ]
     return [{"name": name, "body": data.hex(), "error": error} for name, data, error in cases]

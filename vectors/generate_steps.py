@@ -80,14 +80,16 @@ class Reader:
     number: int = 0
     base: bytes = field(default_factory=lambda: hashlib.sha256(b"crowdfl base 1" + TASK.encode()).digest())
 
+    secret: bytes = bytes(32)
+
     def __post_init__(self) -> None:
         self.m, self.v = [0.0] * len(self.weights), [0.0] * len(self.weights)
 
-    def read(self, number: int, base: bytes, change: Sequence[int]) -> None:
+    def read(self, number: int, base: bytes, secret: bytes, change: Sequence[int]) -> None:
         for i, entry in enumerate(change):
             step, self.m[i], self.v[i] = self.step.moved(entry, self.m[i], self.v[i])
             self.weights[i] += round(step)
-        self.number, self.base = number, base
+        self.number, self.base, self.secret = number, base, secret
 
     @property
     def moments(self) -> list[list[float]]:
@@ -96,7 +98,7 @@ class Reader:
     def kept(self) -> bytes:
         weights = b"".join(value.to_bytes(8, "little", signed=True) for value in self.weights)
         moments = b"".join(struct.pack(f"<{len(moment)}d", *moment) for moment in self.moments)
-        return struct.pack(">I", self.number) + self.base + weights + moments
+        return struct.pack(">I", self.number) + self.base + self.secret + weights + moments
 
     def said(self) -> dict[str, Json]:
         return {
@@ -111,12 +113,10 @@ def case(name: str, step: Step, initial: list[int], rounds: dict[int, list[int]]
     reader, read = Reader(step, list(initial)), list[Json]()
     start = reader.said()
     for number, change in rounds.items():
-        base, average = (
-            stream(f"{name} base {number}", 32),
-            [w + c for w, c in zip(reader.weights, change, strict=True)],
-        )
-        reader.read(number, base, change)
-        said = {"round": number, "base": base.hex(), "change": [str(value) for value in change]}
+        base, secret = (stream(f"{name} {what} {number}", 32) for what in ("base", "secret"))
+        average = [w + c for w, c in zip(reader.weights, change, strict=True)]
+        reader.read(number, base, secret, change)
+        said = {"round": number, "base": base.hex(), "secret": secret.hex(), "change": [str(value) for value in change]}
         read.append(said | {"average": [str(value) for value in average]} | reader.said())
     return {"name": name, "settings": step.settings, "start": start, "rounds": read}
 
@@ -160,7 +160,7 @@ def bad() -> list[Json]:
     huge = Reader(Step("fedavgm", 0, {"server_rate": 1000, "server_momentum": 0}), [0, 0])
     full = Reader(Step("fedavgm", 0), [LARGEST - 10, 0])
     adam = Reader(Step("fedadam"), [1, 2])
-    adam.read(1, stream("bad base", 32), [100, -100])
+    adam.read(1, stream("bad base", 32), stream("bad secret", 32), [100, -100])
     whole = adam.kept()
     wrong = {
         "a byte less": whole[:-1],

@@ -73,8 +73,8 @@ def watch_readers(patch: pytest.MonkeyPatch) -> dict[int, tuple[Any, int]]:
     """By round, the sum and the total that every reader computes on its way to the average."""
     read, seen = AverageReader._unmasked, {}
 
-    def noted(self: AverageReader, message: Any, place: Any) -> tuple[Any, int]:
-        sums, total = read(self, message, place)
+    def noted(self: AverageReader, message: Any, t: bytes, place: Any) -> tuple[Any, int]:
+        sums, total = read(self, message, t, place)
         seen[place.number] = (sums.copy(), total)
         return sums, total
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from crowdfl.crypto.sealing import AudienceKey
+from crowdfl.crypto.shares.ring import expand
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import NotFinite, NothingToAverage
 from crowdfl.protocols.exchange import run_exchange
@@ -58,25 +59,30 @@ def manifests(patch: pytest.MonkeyPatch) -> dict[int, tuple[Any, dict[str, bytes
     return kept
 
 
-@works_today("CSP alone tests any guess at an upload against the hash of SP's share, which has no salt")
 def test_csp_cannot_test_a_guess_at_an_upload(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hash of SP's share covers a salt that CSP does not have: with it, which SP has, the victim alone fits."""
     campaign, kept = Campaign(), manifests(monkeypatch)
     campaign.play()
     (manifest, seeds), shape, who = kept[1], campaign.shape, campaign.pseudonym(VICTIM)
     own = shape.ring.decode(expanded_update(seeds[who], manifest.place, who, shape.share_bytes))
     count = expanded_samples(seeds[who], manifest.place, who)
     digest = dict(zip(manifest.names, manifest.digests, strict=True))[who]
+    sp, task = campaign.host.sp, campaign.federation.task
+    body = sp.blobs.get(f"{task}/rounds/1/uploads/{sp.store.upload(task, 1, who).digest}")
+    salt = UploadBody.from_bytes(body, shape.limits()).salt
 
-    def fits(guess: str) -> bool:
+    def fits(guess: str, salt: bytes) -> bool:
         share = shape.ring.encode(shape.ring.of_signed(campaign.uploaded(guess, 1).astype(np.int64)) - own)
         samples = (campaign.samples[guess] - count) % (1 << 128)
-        return hashlib.sha256(samples.to_bytes(16, "little") + share).digest() == digest
+        return hashlib.sha256(salt + samples.to_bytes(16, "little") + share).digest() == digest
 
-    assert [guess for guess in campaign.wanted if fits(guess)] != [VICTIM]
+    assert [guess for guess in campaign.wanted if fits(guess, salt)] == [VICTIM]
+    known = b"", bytes(32), seeds[who], expand(seeds[who], b"", 32), manifest.base
+    assert not any(fits(guess, salt) for guess in campaign.wanted for salt in known)
 
 
-@works_today("CSP alone tests any guess at a round's sum and total against the hash that the next manifest names")
 def test_csp_cannot_test_a_guess_at_an_average(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The publication, whose hash the next manifest names, holds a salt that CSP does not have."""
     campaign, kept, sent = Campaign(), manifests(monkeypatch), {}
     honest = csp_round.open_sum
 
@@ -89,14 +95,19 @@ def test_csp_cannot_test_a_guess_at_an_average(monkeypatch: pytest.MonkeyPatch) 
     total, sums = campaign.play().total, sum(campaign.uploaded(who, 1) for who in campaign.wanted)
     campaign.play()
     reply, mask = sent[1]
+    published = campaign.host.sp.blobs.get(
+        campaign.host.sp.steps.publication_name(campaign.federation.task, 1, final=False)
+    )
+    salt = SharesPublication.from_bytes(published, campaign.shape.limits()).salt
 
-    def fits(guess: Any, samples: int) -> bool:
+    def fits(guess: Any, samples: int, salt: bytes) -> bool:
         shape = campaign.shape
         shown = ShareSum(shape.ring.encode(shape.ring.of_signed(guess.astype(np.int64))), samples).plus(shape, *mask)
-        message = SharesPublication(*shown, reply.participants, reply.requester, reply.record)
+        message = SharesPublication(*shown, reply.participants, reply.requester, reply.record, salt)
         return hashlib.sha256(message.to_bytes()).digest() == kept[2][0].previous
 
-    assert (fits(sums, total), fits(sums, total + 1), fits(sums + 1, total)) != (True, False, False)
+    assert (fits(sums, total, salt), fits(sums, total + 1, salt), fits(sums + 1, total, salt)) == (True, False, False)
+    assert not any(fits(sums, total, known) for known in (b"", bytes(32), kept[2][0].base, *kept[1][1].values()))
 
 
 @works_today("SP and one reader: SP publishes `no change`, leaves one person out of the next round, and subtracts")
@@ -106,7 +117,8 @@ def test_sp_and_a_reader_cannot_hold_the_model_still(monkeypatch: pytest.MonkeyP
 
     def standing_still(shape: Any, place: Any, *rest: Any) -> SharesPublication:
         message = publish(shape, place, *rest)
-        sums, total = campaign.host.people["p0"].side._reader._unmasked(message, place)
+        reader = campaign.host.people["p0"].side._reader
+        sums, total = reader._unmasked(message, reader._open_seed(message, place), place)
         seen[place.number] = sums.copy(), total
         ring = shape.ring
         return replace(message, sums=ring.encode(ring.eights(message.sums) - ring.of_signed(sums)))

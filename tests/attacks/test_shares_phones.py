@@ -5,6 +5,7 @@ with many sketches, whose coins are fixed.
 """
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -143,12 +144,7 @@ def test_a_copied_seal_is_its_owners_alone():
     parties = Parties()
     uploads = parties.encrypt(1, parties.models())
     theirs = UploadBody.from_bytes(uploads[name_of(0)], parties.shape.limits())
-    own = parties.crafted(1, CHEATER, np.zeros(8), 3)
-    copied = parties.signed(
-        UploadBody(
-            own.task, own.number, own.base, CHEATER, theirs.digest, theirs.sealed, b"", theirs.samples, theirs.shares
-        )
-    )
+    copied = parties.signed(replace(theirs, who=CHEATER))
     played = parties.play(1, uploads | {CHEATER: copied.to_bytes()})
     assert played.rejected == {CHEATER: BROKEN_SEAL}
 

@@ -67,7 +67,7 @@ def test_a_payment_is_in_doubt_unless_the_role_has_not_run_since(
     assert ("restored from a backup" in row["note"]) is (state == "unknown")
     store = opened(tmp_path / "again")
     assert store.task(TASK).unreconciled is (state == "unknown")
-    assert call("sp", "reconcile", tmp_path / "again/settings.toml", TASK).code == 0
+    assert call("sp", "reconcile", tmp_path / "again/settings.toml", TASK, "--returned", "0").code == 0
     assert not store.task(TASK).unreconciled
     store.close()
 
@@ -77,10 +77,13 @@ def test_payments_that_sp_forgot_are_recorded_by_key_or_participant(made: Path, 
     settings, forgotten = tmp_path / "again/settings.toml", payment_key(TASK, "c" * 20)
     call("backup", made / "sp/settings.toml", tmp_path / "sp.backup")
     assert call("restore", tmp_path / "sp.backup", tmp_path / "again").code == 0
-    assert "SettingsError" in call("sp", "reconcile", settings, TASK, "--paid", forgotten, "--paid", "mallory").err
+    assert (
+        "SettingsError"
+        in call("sp", "reconcile", settings, TASK, "--returned", "0", "--paid", forgotten, "--paid", "mallory").err
+    )
     (row,) = json.loads(call("sp", "payouts", settings, "--json").out)
     assert row["state"] == "unknown"
-    assert call("sp", "reconcile", settings, TASK, "--paid", "c" * 20, "--paid", WAITS.key).code == 0
+    assert call("sp", "reconcile", settings, TASK, "--returned", "0", "--paid", "c" * 20, "--paid", WAITS.key).code == 0
     booked, known = json.loads(call("sp", "payouts", settings, "--json").out)
     assert (booked["participant"], booked["state"]) == (WAITS.who, "paid")
     assert (known["key"], known["amount"], known["state"]) == (forgotten, "", "paid")

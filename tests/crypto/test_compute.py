@@ -94,17 +94,10 @@ def test_results_do_not_depend_on_the_number_of_workers():
     assert blocks.to_ints(one)[-1] == blocks.to_ints(left)[-1] * blocks.to_ints(right)[-1] % modulus
 
 
-def test_result_goes_into_the_block_given(backend):
-    """`out` is filled and returned."""
-    out = blocks.empty(20, 4)
-    assert backend.map(Doubling(), count_up(20), out=out) is out
-    assert blocks.to_ints(out) == [2 * x for x in range(20)]
-
-
 def test_result_may_replace_its_own_input(backend):
     """In place, as the running product works."""
     block = count_up(50).copy()
-    backend.map(Doubling(), block, out=block)
+    assert backend.map(Doubling(), block, out=block) is block
     assert blocks.to_ints(block) == [2 * x for x in range(50)]
 
 

@@ -93,18 +93,11 @@ def test_inv_mod_refuses_what_has_no_inverse():
 
 @given(pairs=st.lists(st.tuples(st.integers(0, N - 1), units), max_size=12))
 def test_encrypt_is_the_scalar_formula(pairs):
-    """(1 + m*N) * r mod N^2."""
+    """(1 + m*N) * r mod N^2, also where both are largest."""
+    pairs += [(m, r) for m in (0, 1, N - 1) for r in (1, SQUARE - 1, N + 1)]
     plaintexts = blocks.from_ints([m for m, _ in pairs], 8)
     result = Encrypt(mpz(N)).run(plaintexts, blocks.from_ints([r for _, r in pairs], WIDTH))
     assert blocks.to_ints(result) == [(1 + m * N) * r % SQUARE for m, r in pairs]
-
-
-@pytest.mark.parametrize("m", [0, 1, N - 1])
-@pytest.mark.parametrize("r", [1, SQUARE - 1, N + 1])
-def test_encrypt_reduces_at_the_edges(m, r):
-    """The result is below N^2 also where both summands are largest."""
-    result = Encrypt(mpz(N)).run(blocks.from_ints([m], 8), blocks.from_ints([r], WIDTH))
-    assert blocks.to_ints(result) == [(1 + m * N) * r % SQUARE]
 
 
 @given(rows=st.lists(st.tuples(st.integers(0, N - 1), units), max_size=12))
@@ -179,7 +172,7 @@ def test_multi_pow_handles_many_bases():
     assert blocks.to_ints(result) == [expected]
 
 
-@pytest.mark.parametrize("window", range(1, 13))
+@pytest.mark.parametrize("window", [1, 2, 3, 5, 8, 12])
 @pytest.mark.parametrize("exponent_bits", [1, 13, 32, 37])
 def test_fixed_base_power_equals_the_plain_power(window, exponent_bits):
     """Any window, with exponents that fill no whole digits or bytes; the extremes included."""

@@ -128,13 +128,6 @@ def test_slots_fill_n_up_to_its_last_bit(slots, slot_bits):
         Packing(N, slots + 1, slot_bits)
 
 
-@pytest.mark.parametrize(("count", "rows"), [(0, 0), (1, 1), (5, 1), (6, 2), (10, 2), (11, 3)])
-def test_rows_are_rounded_up(count, rows):
-    packing = Packing(N, 5, 51)
-    assert packing.rows_for(count) == rows
-    assert len(packing.pack(np.zeros(count, dtype=np.int64))) == rows
-
-
 @pytest.mark.parametrize("unpack", ["unpack", "unpack_wide"])
 def test_more_values_than_the_plaintexts_hold_are_refused(unpack):
     """A result that came back with a plaintext missing is not quietly shorter."""
@@ -175,11 +168,6 @@ def test_weighted_sums_of_packed_plaintexts(wide_keys, case):
 numbers = st.lists(st.integers(-(2**130), 2**130), max_size=12)
 some = st.lists(st.integers(-(2**70), 2**70), min_size=6, max_size=6)
 naturals = st.lists(st.integers(0, 2**100 - 1), max_size=8)
-
-
-@given(values=numbers)
-def test_integers_come_back(values):
-    assert WideInts.of(values).to_ints() == values
 
 
 @given(values=numbers, constant=st.integers(-(2**150), 2**150))

@@ -192,20 +192,6 @@ def test_plaintexts_reach_exactly_to_half_of_n(keys):
             keys.public.encrypt(m)
 
 
-def test_residue_and_signed_are_inverse_at_the_bound(keys):
-    """The residues of the two extreme plaintexts are neighbours."""
-    n = int(keys.public.n)
-    most = n // 2
-    assert keys.public.residue(most) == most
-    assert keys.public.residue(-most) == most + 1
-    assert keys.public.signed(most) == most
-    assert keys.public.signed(most + 1) == -most
-
-
-def test_encryption_is_randomized(keys):
-    assert len({int(keys.public.encrypt(1).value) for _ in range(50)}) == 50
-
-
 def test_randomizers_hide_and_vanish(keys):
     """Both kinds are N-th powers, so lambda removes them, and no two are alike."""
     for make in (keys.public.randomizer, keys.public.printed_randomizer):
@@ -214,17 +200,11 @@ def test_randomizers_hide_and_vanish(keys):
         assert all(pow(r, int(keys.private.lambda_), int(keys.public.n_squared)) == 1 for r in made)
 
 
-@given(value=st.integers(max_value=0) | st.just(2**256))
-def test_numbers_outside_the_ciphertext_space_are_refused(keys, value):
-    with pytest.raises(CiphertextOutOfRange):
-        keys.public.ciphertext(value)
-
-
 def test_the_edges_of_the_ciphertext_space(keys):
     n_squared = keys.public.n_squared
     assert keys.public.ciphertext(1).value == 1
     assert keys.public.ciphertext(n_squared - 1).value == n_squared - 1
-    for value in (0, n_squared):
+    for value in (-1, 0, n_squared):
         with pytest.raises(CiphertextOutOfRange):
             keys.public.ciphertext(value)
 
@@ -311,14 +291,6 @@ def test_a_wrong_private_key_is_noticed(keys):
         wrong.decrypt(keys.public.encrypt(3))
 
 
-def test_constant_time_gives_the_same_numbers(keys):
-    """The slower power is another way to the same result."""
-    c = keys.public.encrypt(-12345)
-    assert keys.private.decrypt(c, constant_time=True) == keys.private.decrypt(c)
-    for share in keys.shares:
-        assert share.partial_decrypt(c, constant_time=True) == share.partial_decrypt(c)
-
-
 def test_constant_time_reaches_the_protected_power(keys, monkeypatch):
     """The flag is passed on, and not set unasked."""
     seen = []
@@ -370,13 +342,6 @@ def test_scalars_reach_exactly_to_half_of_n(keys):
             c * k
 
 
-def test_negating_gives_the_inverse(keys):
-    """[[m]] times its negation is the neutral 1."""
-    c = keys.public.encrypt(77)
-    assert (c + -c).value == 1
-    assert keys.private.decrypt(-c) == -77
-
-
 def test_values_compare_by_number_and_key(keys, other_keys):
     """The same number under two keys is not the same ciphertext."""
     assert Ciphertext(mpz(5), keys.public) == Ciphertext(mpz(5), keys.public)
@@ -401,7 +366,6 @@ def reduced(m: int, n: int) -> int:
 
 
 plaintexts = st.integers(-(2**126) + 1, 2**126 - 1) | st.integers(-3, 3)  # inside (-N/2, N/2) for every 128-bit N
-small = st.integers(-(10**9), 10**9)
 
 
 @given(m=plaintexts)
@@ -438,35 +402,7 @@ def test_multiples_of_a_ciphertext(keys, a, k):
     assert keys.private.decrypt(c * k) == keys.private.decrypt(k * c) == reduced(a * k, n)
 
 
-@given(a=small, b=small, c=small, k=small)
-def test_the_laws_of_arithmetic_hold(keys, a, b, c, k):
-    """Associative, commutative and distributive, as ciphertexts bit for bit."""
-    x, y, z = (keys.public.encrypt(m) for m in (a, b, c))
-    assert x + y == y + x
-    assert (x + y) + z == x + (y + z)
-    assert (x + y) * k == x * k + y * k
-    assert keys.private.decrypt((x + y) * k - z) == (a + b) * k - c
-
-
-def test_randomizers_vanish_under_lambda(keys):
-    """Each is an N-th power, below N^2."""
-    block = FreshRandomizers(keys.public).take(20)
-    assert block.shape == (20, keys.public.ciphertext_bytes)
-    for r in blocks.to_ints(block):
-        assert pow(int(r), int(keys.private.lambda_), int(keys.public.n_squared)) == 1
-
-
-def test_no_randomizer_is_given_twice(keys):
-    randomizers = FreshRandomizers(keys.public)
-    taken = blocks.to_ints(randomizers.take(100)) + blocks.to_ints(randomizers.take(100))
-    assert len(set(taken)) == 200
-
-
-def test_none_may_be_taken(keys):
-    assert FreshRandomizers(keys.public).take(0).shape == (0, keys.public.ciphertext_bytes)
-
-
-@pytest.mark.parametrize("window", range(1, 13))
+@pytest.mark.parametrize("window", [1, 2, 5, 8, 12])
 def test_fresh_randomizers_are_powers_of_h_s(keys, window):
     """h_s to the exponent that the bytes drawn spell, for every window."""
     exponents = [1, 2**64 - 1, 0x0123456789ABCDEF]

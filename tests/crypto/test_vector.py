@@ -4,14 +4,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from gmpy2 import mpz
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.crypto import blocks
 from crowdfl.crypto.compute import Progress
-from crowdfl.crypto.paillier import pctd
-from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.vector import (
     CipherVector,
     PartialVector,
@@ -63,13 +60,6 @@ def test_encrypting_equals_the_scalar_with_the_same_randomizers(keys, backend):
     vector = encrypt(Fixed(keys.public), NUMBERS, backend=backend)
     scalar = [keys.public.encrypt(m, randomizer=r) for m, r in zip(NUMBERS, blocks.to_ints(made), strict=True)]
     assert vector == CipherVector.of(scalar, keys.public)
-
-
-def test_encrypting_a_packed_block(keys):
-    """Residues from a packing are plaintexts as they are."""
-    packing = Packing(keys.public.n, 3, 20)
-    vector = encrypt(keys.randomizers, packing.pack(np.array([1, -2, 3, -4])))
-    assert keys.read(vector) == [1 - 2 * 2**20 + 3 * 2**40, -4]
 
 
 def test_each_entry_takes_its_own_randomizer(keys):
@@ -392,16 +382,3 @@ def test_an_entry_is_the_scalar_ciphertext(keys):
     assert [keys.private.decrypt(c) for c in vector] == [4, 5, 6]
     with pytest.raises(IndexError):
         vector[3]
-
-
-@pytest.mark.realkey
-def test_real_vector_goes_the_whole_way(real_keys, backend):
-    """Encrypt, add, scale, partially decrypt and combine at 2048 bits; the scalar agrees."""
-    most = int(real_keys.public.n) // 2
-    a, b = real_keys.encrypt([most, -5, 0]), real_keys.encrypt([-most, 7, 1])
-    total = a.add(b.scale(1), backend=backend)
-    first, second = (total.partial_decrypt(share, backend=backend) for share in real_keys.shares)
-    assert signed_values(combine(first, second, backend=backend), real_keys.public) == [0, 2, 1]
-    assert pctd.combine(*(share.partial_decrypt(total[1]) for share in real_keys.shares)) == 2
-    assert values(a.scale(-3, backend=backend))[1] == pow(int(a[1].value), -3, int(real_keys.public.n_squared))
-    assert mpz(values(first)[2]) == real_keys.shares[0].partial_decrypt(total[2]).value

@@ -1,4 +1,7 @@
-"""The campaign that all others are compared with."""
+"""The campaigns that all others are compared with: nobody is killed, nobody has company."""
+
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -7,9 +10,8 @@ from tests.faults.outcome import Outcome
 from tests.faults.supervisor import Campaign
 
 
-@pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
-    campaign = Campaign(tmp_path_factory.mktemp("undisturbed") / "campaign")
+def _played(folder: Path, **settings: Any) -> Campaign:
+    campaign = Campaign(folder / "campaign", **settings)
     campaign.run()
     assert campaign.deaths == []
     Outcome(campaign.folder).check()
@@ -17,10 +19,18 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
 
 
 @pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    return _played(tmp_path_factory.mktemp("undisturbed"))
+
+
+@pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     """The same of the profile `shares`."""
-    campaign = Campaign(tmp_path_factory.mktemp("shared") / "campaign", settings=SHARES)
-    campaign.run()
-    assert campaign.deaths == []
-    Outcome(campaign.folder).check()
+    return _played(tmp_path_factory.mktemp("shared"), settings=SHARES)
+
+
+@pytest.fixture(params=["undisturbed", "shared"])
+def whole(request: pytest.FixtureRequest) -> Campaign:
+    """Of either profile."""
+    campaign: Campaign = request.getfixturevalue(request.param)
     return campaign

@@ -255,7 +255,7 @@ def rehearse(platform: Platform, database: str | None) -> tuple[Requester, str, 
     third.wait_for("sending again")
     third.wait_for("uploaded", 2)
     assert platform.do("sp", "payouts", platform.settings("sp"), "--json").out.strip() == "[]"
-    platform.do("sp", "reconcile", platform.settings("sp"), task)
+    platform.do("sp", "reconcile", platform.settings("sp"), task, "--returned", "0")
     last.trainer.may_train.set()
 
     for phone in phones:

@@ -13,6 +13,7 @@ from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector
+from crowdfl.errors import CrowdFLError
 from crowdfl.protocols.common.sdiv import (
     DivideRequest,
     GuardReply,
@@ -115,6 +116,9 @@ class Draft:
 
     def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
         return self.memory.setdefault((number, who, name), value)
+
+    def refuse_after(self, name: str, refusal: CrowdFLError, number: int) -> None:
+        """One request after the other."""
 
 
 @dataclass

@@ -113,11 +113,12 @@ class Recorded:
                 changes[f"{part.name}_1"] = party.partial_decrypt(changes[part.name])
         return replace(message, **changes).to_bytes()
 
-    def with_plain(self, place: int, plaintexts: list[int], name: str = "masked") -> bytes:
+    def with_plain(self, place: int, **plaintexts: list[int]) -> bytes:
         """A request whose masked numbers are these."""
-        party = self.sides.sp.party
-        vector = party.encrypt(plaintexts)
-        changes: dict[str, Any] = {name: vector, f"{name}_1": party.partial_decrypt(vector)}
+        party, changes = self.sides.sp.party, dict[str, Any]()
+        for name, numbers in plaintexts.items():
+            changes[name] = party.encrypt(numbers)
+            changes[f"{name}_1"] = party.partial_decrypt(changes[name])
         return replace(self.message(place), **changes).to_bytes()
 
 

@@ -56,23 +56,9 @@ def test_clips_of_both_signs_in_one_model(way):
 
 
 @every_way
-@pytest.mark.parametrize("n", [3, N_MAX])
-def test_one_parameter(way, n):
-    """A model of a single number still packs and divides."""
-    check(way, [[0.1 * i - 0.2] for i in range(n)], list(range(1, n + 1)))
-
-
-@every_way
 def test_thirty_six_participants(way):
     """As many as the paper has, at the bound of the width budget."""
     check(way, [[(-1) ** i * CLIP, i / 7] for i in range(36)], [SAMPLES] * 36, max_participants=36)
-
-
-@every_way
-def test_participants_without_samples_leave_the_average_alone(way):
-    """A model with weight zero does not count."""
-    with empty_uploads():
-        check(way, [[1.0, 2.0], [3.0, 4.0], [-9.0, 16.0]], [2, 6, 0])
 
 
 def test_a_shown_average_is_exact_to_the_float():

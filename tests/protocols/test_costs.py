@@ -11,7 +11,7 @@ from crowdfl.protocols.party import Costs
 from crowdfl.protocols.profile import width_budget
 from tests.protocols.driving import SMALL, Wire, converse, deal, federation, updates
 
-every_n = pytest.mark.parametrize("n", [5, 10, 36])
+every_n = pytest.mark.parametrize("n", [5, 12])  # every count is linear in n
 HEADER, LENGTH, VECTOR = 6, 4, 52  # bytes before a message's fields, before each field, before a vector's numbers
 
 

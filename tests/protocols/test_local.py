@@ -121,13 +121,7 @@ def protected(monkeypatch):
     return calls
 
 
-@pytest.mark.parametrize(
-    "profile",
-    [
-        "hardened",
-        "paper",
-    ],
-)
+@every_keyed_profile
 def test_constant_time_holds_for_every_share(profile, protected):
     """As many protected powers as PDec and Dec were counted, the requester's included."""
     fed = federation(profile=profile, constant_time=True)

@@ -135,19 +135,6 @@ def test_sp_cannot_read_its_own_publication(servers, audiences):
         read(publication, AudienceKey(publication.seed), CONTEXT, servers.public)
 
 
-def test_the_other_audience_cannot_read(servers, audiences):
-    """Participants do not read what is for the requester, nor the other way round."""
-    for own, other in ((PARTICIPANTS, REQUESTER), (REQUESTER, PARTICIPANTS)):
-        publication = publish(servers, audiences, audience=own)
-        with pytest.raises(SealBroken):
-            read(publication, audiences[other], CONTEXT, servers.public)
-
-
-def test_a_publication_is_bound_to_its_round(servers, audiences):
-    with pytest.raises(SealBroken):
-        read(publish(servers, audiences), audiences[PARTICIPANTS], b"another round", servers.public)
-
-
 def test_chunks_cannot_be_swapped_altered_or_dropped(servers, audiences, monkeypatch):
     """Each is sealed to its place; the count is checked."""
     monkeypatch.setattr(opening, "CHUNK", 4)

@@ -96,9 +96,6 @@ def test_a_step_is_answered_to_one_request_alone(round_, total, place, monkeypat
     after_crash = replace(csp, memory=dict(csp.memory))
     csp.answer(round_.requests[place])
     assert Keeping(csp.csp, csp.memory).answer(round_.requests[place])
-    if isinstance(round_.message(place), InnerRequest):  # there is no other
-        assert round_.altered(place) == round_.requests[place]
-        return
     for later in (after_crash, round_.csp_at(place + 1), round_.csp_at(-1)):
         refused(later, round_.altered(place), OutOfTurn)
 
@@ -227,17 +224,43 @@ def bad_lanes(round_):
 
 
 LANES = ["negative", "too large", "far too large", "negative in a later slot", "no packing", "no packing, below zero"]
-DIVISORS = {"zero": 0, "below zero": -1, "wrapped": -(10**30)}
+
+
+def bad_numbers(round_):
+    """What honest counts, divisors and quotients never are, by name: their place, and the request."""
+    inner, divide = round_.place_of(InnerRequest), round_.place_of(DivideRequest, "weights")
+    widths, n = round_.sides.sp._shape.widths(), int(round_.sides.dealer.task.public.n)
+    w, wrong = widths.weights, {"zero": 0, "below zero": -1, "wrapped": -(10**30), "spoilt": n // 2 - 10**9}
+    made = {}
+    for name, y in wrong.items() | {("too long", 1 << (w.hi + w.ybits))}:
+        made[f"divisor {name}"] = divide, division(round_, y=y)
+    for name, count in wrong.items() | {("too long", 1 << (widths.counts.hi + widths.counts.ybits))}:
+        made[f"count {name}"] = inner, round_.with_plain(inner, masked=[1, 1, 1, 1, count, 1])
+    for name, quotient in (("too small", (1 << (w.alpha - 1)) - 1), ("too large", longest_quotient(w) + 1)):
+        made[f"quotient {name}"] = divide, division(round_, quotient=quotient)
+    return made
+
+
+def longest_quotient(w):
+    return (1 << w.alpha) + (1 << (w.qbits + w.g + 1)) - 1
+
+
+def division(round_, y=10**40, quotient=None):
+    """Divisions for the weights, of which the second has this divisor and this quotient."""
+    place, w = round_.place_of(DivideRequest, "weights"), round_.sides.sp._shape.widths().weights
+    usual, public = 1 << (w.alpha - 1), round_.sides.dealer.task.public
+    x = [10**40 * usual, int(public.signed(y * (quotient or usual) % public.n)), 10**40 * usual]
+    return round_.with_plain(place, x=x, y=[10**40, y, 10**40])
+
+
+BAD = ["zero", "below zero", "wrapped", "spoilt", "too long"]
 
 
 def failing_requests(round_):
     """Requests that fail after the opening, by name, with their place."""
-    lanes, divide = round_.place_of(LanesRequest), round_.place_of(DivideRequest, "weights")
-    made = {
-        f"lanes {name}": (lanes, round_.with_plain(lanes, rows_of(round_, x))) for name, x in bad_lanes(round_).items()
-    }
-    for name, y in DIVISORS.items():
-        made[f"divisor {name}"] = (divide, round_.with_plain(divide, [10**40, y, 10**40], "y"))
+    lanes, made = round_.place_of(LanesRequest), bad_numbers(round_)
+    for name, x in bad_lanes(round_).items():
+        made[f"lanes {name}"] = (lanes, round_.with_plain(lanes, masked=rows_of(round_, x)))
     for cls, purpose, part in SHARES:
         place = round_.place_of(cls, purpose)
         message = round_.message(place)
@@ -256,7 +279,8 @@ SHARES = [
     (DivideRequest, "rewards", "y"),
     (RewardRequest, None, "masked"),
 ]
-NAMES = [f"lanes {name}" for name in LANES] + [f"divisor {name}" for name in DIVISORS]
+NAMES = [f"lanes {name}" for name in LANES] + [f"{what} {name}" for what in ("divisor", "count") for name in BAD]
+NAMES += ["quotient too small", "quotient too large"]
 NAMES += [f"shares of {cls.__name__} {purpose} {part}" for cls, purpose, part in SHARES]
 
 
@@ -299,12 +323,17 @@ def test_a_failure_takes_the_same_work_as_success(hidden, failing, name):
 
 
 def test_numbers_at_the_ends_of_their_range_are_good(hidden):
-    """So that the tests above can fail: lanes of 0 and the last below the bound, divisors of 1 and the last below N/2."""
-    lanes, divide = hidden.place_of(LanesRequest), hidden.place_of(DivideRequest, "weights")
-    for lane in (0, (1 << hidden.sides.sp._shape.budget.lane_mask_bits) - 1):
-        assert hidden.csp_at(lanes).answer(hidden.with_plain(lanes, rows_of(hidden, lane)))
-    for y in (1, int(hidden.sides.dealer.task.public.n) // 2):
-        assert hidden.csp_at(divide).answer(hidden.with_plain(divide, [10**40, y, 10**40], "y"))
+    """So that the tests above can fail: the least and the largest that honest parties may send."""
+    lanes, inner, divide = (hidden.place_of(cls) for cls in (LanesRequest, InnerRequest, DivideRequest))
+    shape = hidden.sides.sp._shape
+    w, counts = shape.widths().weights, shape.widths().counts
+    for lane in (0, (1 << shape.budget.lane_mask_bits) - 1):
+        assert hidden.csp_at(lanes).answer(hidden.with_plain(lanes, masked=rows_of(hidden, lane)))
+    for count in (1, (1 << (counts.hi + counts.ybits)) - 1):
+        assert hidden.csp_at(inner).answer(hidden.with_plain(inner, masked=[count] * 6))
+    for y in (1, (1 << (w.hi + w.ybits)) - 1):
+        assert hidden.csp_at(divide).answer(division(hidden, y=y))
+    assert hidden.csp_at(divide).answer(division(hidden, quotient=longest_quotient(w)))
 
 
 def test_a_void_round_keeps_its_rewards_from_being_claimed(hidden):
@@ -314,7 +343,7 @@ def test_a_void_round_keeps_its_rewards_from_being_claimed(hidden):
     csp.csp.remember(Draft(csp.memory))
     assert csp.csp.reward(1, "p0") is not None
     with pytest.raises(RoundEnded):
-        csp.answer(hidden.with_plain(place, [0], "y"))
+        csp.answer(hidden.with_plain(place, y=[0]))
     csp.csp.remember(Draft(csp.memory))
     assert csp.csp.reward(1, "p0") is None
 

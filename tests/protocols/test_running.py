@@ -201,23 +201,6 @@ def restarted(sides, uploads, kept):
 
 
 @pytest.mark.second
-@pytest.mark.parametrize("way", WAYS)
-def test_a_live_csp_computes_nothing_for_a_restarted_sp(way):
-    """It is asked for what it was asked before, and gives the replies that are kept: both SPs publish the same."""
-    purposes, settings = WAYS[way]
-    sides, uploads = four(**settings)
-    kept = {}
-    sides.sp.keep_seeds({}, kept.__setitem__)
-    run_all(fill(sides.sp, uploads), sides.keeping.answer, rewarded="rewards" in purposes)
-    sides.csp.party.view.entries.clear()
-    again = restarted(sides, uploads, kept)
-    run_all(again, sides.keeping.answer, rewarded="rewards" in purposes)
-    assert sides.csp.party.view.entries == []
-    assert again.publication() == sides.sp.publication()
-    assert again.envelopes() == sides.sp.envelopes()
-
-
-@pytest.mark.second
 @pytest.mark.parametrize("way", ["average, total hidden", "rewards"])
 def test_a_restarted_sp_can_finish_from_every_request_on(way):
     """A crash anywhere strands no round: the first SP is given up after each request in turn."""

@@ -22,7 +22,7 @@ from crowdfl.errors import (
 from crowdfl.retry import no_jitter
 from crowdfl.roles.participant.agent import Agent
 from crowdfl.services.http.wire import error_from
-from tests.hosts import Desk
+from tests.hosts import Desk, heard
 
 AWAY = ServiceUnavailable("gone")
 DEFINITION = SimpleNamespace(shape="the shape", settings=SimpleNamespace(window=100.0, budget="1.00"))
@@ -228,24 +228,26 @@ def test_nothing_is_claimed_without_a_budget_or_against_the_wish(budget, claim):
     assert "claim" not in person.calls
 
 
-def test_an_agent_takes_part_from_joining_to_being_paid(tmp_path):
-    """With the real roles: the others do their part whenever the agent waits."""
-    desk = Desk(tmp_path)
-    person, *others = desk.invite(3)
-    desk.requester.fund(desk.task, 72_000_000, "all")
-    heard = []
-    person.on_event = lambda what, _details: heard.append(what)
+def taken_part(desk, trainer):
+    """The first person by its agent, who was told this; the others do their part whenever it waits."""
+    person, *others = desk.crowd
+    said = heard(person)
 
     def wait(seconds):
         desk.clock.time += seconds
         desk.run()
-        for other in others:
-            other.step(Trainer().train)
+        desk.upload(others, Trainer().train)
         desk.run()
 
     (invitation,) = desk.requester.invite(desk.task, 1, 1000)
-    Agent(person, wait).take_part(person.look(), Trainer(), invitation)
-    assert heard == [
+    Agent(person, wait).take_part(person.look(), trainer, invitation)
+    return person, said
+
+
+def test_an_agent_takes_part_from_joining_to_being_paid(tmp_path):
+    """With the real roles: the others do their part whenever the agent waits."""
+    person, said = taken_part(Desk.funded(tmp_path, 3), Trainer())
+    assert [what for what, _ in said] == [
         "joined",
         *("trained", "uploaded", "read", "rewarded"),
         *("trained", "uploaded", "rewarded"),
@@ -264,22 +266,8 @@ class Late(Trainer):
 
 def test_an_agent_without_data_stays_for_the_next_round(tmp_path):
     """With the real roles: it is told, does not stop, and is paid for the round that it took part in."""
-    desk = Desk(tmp_path)
-    person, *others = desk.invite(4)
-    desk.requester.fund(desk.task, 72_000_000, "all")
-    heard = []
-    person.on_event = lambda what, details: heard.append((what, details.get("round")))
-
-    def wait(seconds):
-        desk.clock.time += seconds
-        desk.run()
-        for other in others:
-            other.step(Trainer().train)
-        desk.run()
-
-    (invitation,) = desk.requester.invite(desk.task, 1, 1000)
-    Agent(person, wait).take_part(person.look(), Late(), invitation)
-    assert heard == [
+    _, said = taken_part(Desk.funded(tmp_path, 4), Late())
+    assert [(what, details.get("round")) for what, details in said] == [
         ("joined", None),
         ("nothing to contribute", 1),
         *(("read", 1), ("trained", 2), ("uploaded", 2), ("rewarded", 2)),

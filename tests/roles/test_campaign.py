@@ -10,14 +10,11 @@ from crowdfl.crypto.paillier.kernels import PartialDecrypt
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.signed import Order
 from crowdfl.errors import (
-    AlreadyCounted,
-    Conflict,
     CrowdFLError,
     DocumentError,
     Forbidden,
     InvitationRefused,
     NotReady,
-    RoundNotOpen,
     ServiceUnavailable,
     TaskFull,
     TaskNotRunning,
@@ -143,16 +140,6 @@ def test_a_short_key_is_shown_with_a_warning(desk):
     assert TaskSettings().key == "2048 bits"
 
 
-def test_everyone_reads_the_average_and_goes_on_from_it(desk):
-    take_part(desk)
-    desk.run()
-    take_part(desk)
-    first, second = desk.crowd[0], desk.crowd[1]
-    for a, b in zip(first.model(), second.model(), strict=True):
-        assert np.array_equal(a, b)
-    assert not np.array_equal(first.model()[0], desk.initial[0])
-
-
 def test_a_round_opens_only_with_its_budget_in_escrow(tmp_path):
     desk = Desk(tmp_path)
     desk.invite(3)
@@ -163,15 +150,6 @@ def test_a_round_opens_only_with_its_budget_in_escrow(tmp_path):
     desk.run()
     assert state_of(desk, 1) == "open"
     assert desk.ledger.balance(ESCROW) == 0
-
-
-def test_a_deposit_repeated_is_one_deposit(desk):
-    """The requester's retry does not pay twice; another amount under the name is refused."""
-    before = desk.ledger.balance(REQUESTER)
-    desk.requester.fund(desk.task, 2 * BUDGET, "all")
-    assert desk.ledger.balance(REQUESTER) == before
-    with pytest.raises(Conflict):
-        desk.requester.fund(desk.task, 1, "all")
 
 
 def test_discard_refuses_a_late_upload_with_advice(desk):
@@ -229,28 +207,6 @@ def test_the_requester_gets_the_last_average_even_if_the_last_round_is_aborted(d
         assert np.array_equal(ours, read)
 
 
-def test_an_upload_repeated_is_the_same_upload_and_another_is_refused(desk):
-    person = desk.crowd[0]
-    upload = person.side.encrypt_update(np.zeros(8), 1, 1)
-    first = desk.sp.upload(desk.task, 1, person.keys.who, upload)
-    assert desk.sp.upload(desk.task, 1, person.keys.who, upload) == first
-    with pytest.raises(AlreadyCounted):
-        desk.sp.upload(desk.task, 1, person.keys.who, person.side.encrypt_update(np.zeros(8), 1, 1))
-    assert len(desk.sp.store.uploads(desk.task, 1)) == 1
-
-
-def test_a_repeat_is_welcome_even_after_the_round_closed(desk):
-    """An acknowledgement that was lost can be asked for again."""
-    person = desk.crowd[0]
-    upload = person.side.encrypt_update(np.zeros(8), 1, 1)
-    first = desk.sp.upload(desk.task, 1, person.keys.who, upload)
-    take_part(desk, {1, 2, 3})
-    desk.run()
-    assert desk.sp.upload(desk.task, 1, person.keys.who, upload) == first
-    with pytest.raises(RoundNotOpen):
-        desk.sp.upload(desk.task, 1, desk.crowd[1].keys.who, person.side.encrypt_update(np.ones(8), 1, 1))
-
-
 def test_participant_number_n_max_plus_one_is_refused(tmp_path):
     desk = Desk(tmp_path)
     desk.invite(5)
@@ -292,16 +248,6 @@ def test_cancelling_aborts_the_open_round_and_refunds(desk):
     assert desk.crowd[0].claim() > 0
     with pytest.raises(TaskNotRunning):
         desk.invite(1)
-
-
-def test_a_paused_task_stands_still(desk):
-    take_part(desk)
-    desk.requester.order(desk.task, "pause")
-    desk.run()
-    assert state_of(desk, 1) == "open"
-    desk.requester.order(desk.task, "resume")
-    desk.run()
-    assert state_of(desk, 1) == "rewarded"
 
 
 def test_a_pause_takes_nothing_from_a_round(desk):

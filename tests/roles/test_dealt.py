@@ -3,7 +3,6 @@
 import pytest
 
 from crowdfl.errors import DealtMaterialDamaged, Forbidden, NotReady, RoundsExhausted, TaskEnded
-from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.dealt import DealtFiles, dealt_sizes, dealt_words
 from crowdfl.roles.restored import mark_restored_csp
 from crowdfl.roles.retention import CspRetention, KgcRetention
@@ -11,17 +10,9 @@ from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import MemoryBlobs
 from tests.chained import DEALT, ChainedProfile
-from tests.hosts import INITIAL_MODEL, SMALL_TASK, Desk, small_definition
+from tests.hosts import BUDGET, INITIAL_MODEL, SMALL_TASK, Desk, moved_by, small_definition
 
 TASK = {"profile": "chained", "rounds": 3, "min_participants": 3}
-
-
-@pytest.fixture
-def profile(monkeypatch) -> ChainedProfile:
-    """Known by its name, as a real one."""
-    made = ChainedProfile()
-    monkeypatch.setitem(PROFILES, made.name, made)
-    return made
 
 
 @pytest.fixture
@@ -29,7 +20,7 @@ def desk(tmp_path, profile) -> Desk:
     """A task of three rounds, with three people and the money for it."""
     desk = Desk(tmp_path, **TASK)
     desk.invite(3)
-    desk.requester.fund(desk.task, 3 * 36_000_000)
+    desk.requester.fund(desk.task, 3 * BUDGET)
     return desk
 
 
@@ -60,9 +51,7 @@ def files_of(desk, role):
 def play_round(desk, moved=0.5):
     """Everyone uploads, and the round goes through."""
     desk.run()
-    for person in desk.crowd:
-        person.step(lambda arrays, _settings, _number: ([array + moved for array in arrays], 3))
-    desk.run()
+    desk.play(train=moved_by(moved, 3))
 
 
 def test_both_servers_have_every_file_before_kgc_destroys_its_source(desk, profile):

@@ -5,11 +5,9 @@ import contextlib
 import pytest
 
 from crowdfl.errors import ServiceUnavailable, TaskFull
-from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.csp_link import CspEnrolment
-from tests.chained import ChainedProfile
-from tests.hosts import Desk, FileDisk
+from tests.hosts import BUDGET, Desk, FileDisk, moved_by
 
 TASK = {"profile": "chained", "rounds": 3, "min_participants": 3}
 
@@ -47,21 +45,18 @@ class WiredDesk(Desk):
 
 
 @pytest.fixture
-def desk(tmp_path, monkeypatch) -> WiredDesk:
+def desk(tmp_path, profile) -> WiredDesk:
     """Three people, whom CSP has not heard of yet."""
-    monkeypatch.setitem(PROFILES, "chained", ChainedProfile())
     desk = WiredDesk(tmp_path, **TASK)
     desk.invite(3)
-    desk.requester.fund(desk.task, 3 * 36_000_000)
+    desk.requester.fund(desk.task, 3 * BUDGET)
     return desk
 
 
 def play_round(desk):
     """Everyone uploads, and the round goes on as far as it can."""
     desk.run()
-    for person in desk.crowd:
-        person.step(lambda arrays, _settings, _number: ([array + 0.1 for array in arrays], 3))
-    desk.run()
+    desk.play(train=moved_by(0.1, 3))
 
 
 def test_a_round_of_people_whom_csp_knows_asks_for_none_of_them(desk):

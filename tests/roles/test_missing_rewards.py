@@ -91,12 +91,6 @@ def test_a_platform_that_fails_at_one_reward_alone_keeps_nobody_from_the_rest(de
     assert person.claim() == person.rewards()[1] > 0
 
 
-def test_whoever_does_not_want_to_wait_claims_the_rest(desk: Desk):
-    lose(desk)
-    finish(desk)
-    assert desk.crowd[0].claim(without_missing=True) == desk.crowd[0].rewards()[2] > 0
-
-
 def test_a_refused_signature_at_a_reward_is_not_overlooked(desk: Desk):
     """It is not the reward that is wrong then."""
 

@@ -12,10 +12,8 @@ from crowdfl.errors import (
     BadSignature,
     DocumentError,
     NothingToContribute,
-    NotReady,
     TaskNotRunning,
     TooFewParticipants,
-    TooLate,
 )
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.storage.pools import RandomizerPool
@@ -163,20 +161,6 @@ def test_an_upload_to_a_task_that_was_cancelled_is_told(desk):
     assert person.step(train) is True
     assert person.step(train) is False
     assert said == ["trained", "refused"]
-
-
-def test_claims_come_after_the_end_and_before_the_deadline(desk):
-    """Too early is told apart from too late."""
-    person = desk.crowd[0]
-    with pytest.raises(NotReady):
-        person.claim()
-    desk.requester.order(desk.task, "cancel")
-    desk.run()
-    desk.clock.time += 10_000
-    desk.run()
-    assert desk.state == "settled"
-    with pytest.raises(TooLate, match="deadline"):
-        person.claim()
 
 
 def test_one_who_was_away_for_several_rounds_comes_back(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 from crowdfl.learning.oracle import PlainStep
 from crowdfl.simulation.local_host import LocalFederation, Update
-from tests.hosts import ONE, Desk, heard
+from tests.hosts import ONE, Desk, heard, moved_by
 
 SHARES = {"profile": "shares", "lanes": 128, "max_norm": 2.0, "sigma": None, "min_participants": 3, "check": "none"}
 STEPS = {
@@ -13,10 +13,6 @@ STEPS = {
     "fedadam": {"server_step": "fedadam", "server_rate": 0.02},
 }
 both = pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
-
-
-def moved_by(distance):
-    return lambda arrays, _settings, _number: ([array + distance for array in arrays], 5)
 
 
 def play_round(desk, number, people, *, enough=True):

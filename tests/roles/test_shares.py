@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from crowdfl.roles.csp import Csp
-from crowdfl.roles.restored import mark_restored_csp
 from tests.hosts import BUDGET, Desk
 
 TASK = {"profile": "shares", "rounds": 2, "lanes": 256, "max_norm": 2.0, "sigma": None, "min_participants": 3}
@@ -53,35 +52,3 @@ def test_a_campaign_ends_with_a_model_and_paid_claims(desk, monkeypatch):
     weights = desk.requester.model(desk.task)
     for initial, found in zip(desk.initial, weights, strict=True):
         np.testing.assert_allclose(found, initial + 0.2, atol=0.05)
-
-
-def test_restarted_between_any_two_steps_a_round_goes_on(desk):
-    for number in (1, 2):
-        while desk.sp.tick():
-            desk.restart()
-        for index, person in enumerate(desk.crowd):
-            person._side = None
-            person.step(trained(index))
-        while desk.sp.tick():
-            desk.restart()
-        assert desk.sp.store.round(desk.task, number).state == "rewarded"
-    assert desk.requester.model(desk.task)
-
-
-def test_whoever_joins_late_takes_part_from_the_same_model(desk):
-    assert play_round(desk, 1) == "rewarded"
-    (late,) = desk.invite(1)[4:]
-    assert play_round(desk, 2) == "rewarded"
-    assert late.blobs.has("rounds/2/receipt")
-    assert not late.blobs.has("rounds/1/no-reward")
-    late.step(trained(0))
-    assert late.rewards().keys() == {2}
-
-
-def test_a_restored_csp_answers_no_round(desk):
-    """What was dealt before the backup may have been used since."""
-    assert play_round(desk, 1) == "rewarded"
-    mark_restored_csp(desk.csp.store)
-    desk.restart()
-    assert play_round(desk, 2) == "aborted"
-    assert desk.ledger.balance("round 2") == 0

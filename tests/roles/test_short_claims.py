@@ -8,18 +8,14 @@ import pytest
 
 from crowdfl.errors import ClaimRefused, WrongAmount
 from crowdfl.roles.sp.ledger import earned_account
-from tests.hosts import BUDGET, Desk
+from tests.hosts import BUDGET, Desk, unchanged
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     """Two rounds rewarded, everyone's reward opened, nothing claimed."""
-    desk = Desk(tmp_path)
-    desk.invite(3)
-    desk.requester.fund(desk.task, 2 * BUDGET, "all")
-    for _ in range(2):
-        desk.run()
-        desk.play()
+    desk = Desk.funded(tmp_path, 3)
+    desk.play(2)
     assert desk.ledger.budgets() == {1: BUDGET, 2: BUDGET}
     return desk
 
@@ -41,7 +37,7 @@ def test_who_claims_too_much_of_a_round_takes_nothing_of_another(desk: Desk, mon
     cheat, *honest = desk.crowd
     rewards = []
     for person in honest:
-        person.step(lambda arrays, _settings, _round=0: (arrays, 5))
+        person.step(unchanged)
         rewards.append([person.open_reward(number) for number in (1, 2)])
     with monkeypatch.context() as patch:
         attest(desk, patch, {1: BUDGET, 2: 0})

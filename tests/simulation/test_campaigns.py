@@ -82,19 +82,6 @@ def during(world: World, calls: int, what: str, person: int) -> None:
     world.wire.fates = ["well"] * calls + [partial(meanwhile, world, what, person)]
 
 
-@pytest.mark.parametrize(("strategy", "counted"), [("discard", 3), ("retransmit", 4)])
-def test_who_comes_late_is_counted_or_refused_and_never_forgotten(tmp_path: Path, strategy: str, counted: int):
-    with closing(World(tmp_path, 4, profile="clear", strategy=strategy)) as world:
-        world.run()
-        world.come_late(3)
-        world.check()
-        assert len(world.acknowledged) == counted
-        world.clock.time += world.settings.grace
-        world.run()
-        assert world.states()[0] == "rewarded"
-        world.finish()
-
-
 @pytest.mark.second
 def test_an_average_stays_as_it_was_first_published_whatever_step_sp_dies_at(tmp_path: Path):
     """A reader may have had it between the crash and the next life."""

@@ -52,17 +52,3 @@ def test_servers_that_die_again_and_again_give_the_same_average_and_pay_the_same
         assert final_average(world, 1) == pytest.approx(plain, abs=2e-3)
         paid = sum(movement.amount for movement in world.ledger().movements if movement.name.startswith("pay "))
         assert 9_000_000 - 3 <= paid <= 9_000_000
-
-
-def test_a_csp_that_stays_away_costs_nobody_anything(tmp_path: Path):
-    """With real rewards half computed: aborted, refunded, settled."""
-    with closing(World(tmp_path, people=3, rounds=1, **SETTINGS)) as world:
-        world.tick()
-        for person in world.people:
-            world.upload(person)
-        world.tick()
-        world.wire.fates = ["well"] * 6 + ["lost"]  # three are enrolled, then three steps of the rewards
-        world.tick()
-        world.finish(csp_is_gone=True)
-        assert world.states() == ["aborted"]
-        assert set(world.ledger().balances().values()) == {0}

@@ -139,18 +139,3 @@ def test_a_wire_that_loses_repeats_and_delays_gives_the_same_average(tmp_path: P
             world.check()
         check(world)
         assert world.states() == ["rewarded"]
-
-
-@pytest.mark.second
-def test_a_csp_that_stays_away_costs_nobody_anything(tmp_path: Path):
-    """With rewards half computed: aborted, refunded, settled."""
-    with closing(World(tmp_path, people=3, rounds=1, **SETTINGS)) as world:
-        world.tick()
-        for person in world.people:
-            world.upload(person)
-        world.tick()
-        world.wire.fates = ["well"] * 9 + ["lost"]
-        world.tick()
-        world.finish(csp_is_gone=True)
-        assert world.states() == ["aborted"]
-        assert set(world.ledger().balances().values()) == {0}

@@ -5,7 +5,6 @@ import io
 import os
 import stat
 import tarfile
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -96,43 +95,6 @@ def test_what_is_backed_up_comes_back(source: BackupSource, tmp_path: Path):
     modes = {stat.S_IMODE(path.lstat().st_mode) for path in (again, *again.rglob("*"))}
     assert modes == {0o700, 0o600}
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
-
-
-def test_every_upload_that_a_row_names_is_in_the_archive(source: BackupSource, tmp_path: Path):
-    """Taken again and again while uploads are acknowledged: a file is written before its row, and copied after it."""
-    stop, made = threading.Event(), []
-    blobs = FileBlobs(source.folder / "blobs")
-
-    def receive() -> None:
-        store, count = SqlStore(source.database), 0
-        while not stop.is_set():
-            data = b"upload %d" % count
-            digest = hashlib.sha256(data).hexdigest()
-            blobs.put(upload_name(TASK, 1, digest), data)
-            store.acknowledge(TASK, 1, [Upload(f"{count:020x}", digest, late=False)])
-            made.append(digest)
-            count += 1
-        store.close()
-
-    thread = threading.Thread(target=receive)
-    thread.start()
-    try:
-        archives = [tmp_path / f"{number}.tar" for number in range(4)]
-        for number, archive in enumerate(archives):
-            while len(made) < 5 * (number + 1):
-                thread.join(0.01)
-            write_backup(source, archive)
-    finally:
-        stop.set()
-        thread.join()
-    emptied(source.database)
-    url = restored(archives[-1], tmp_path / "again", into(source))
-    store, found = SqlStore(url), FileBlobs(tmp_path / "again/blobs")
-    rows = store.uploads(TASK, 1)
-    store.close()
-    assert len(rows) >= 20
-    for upload in rows:
-        assert hashlib.sha256(found.get(upload_name(TASK, 1, upload.digest))).hexdigest() == upload.digest
 
 
 def test_uploads_that_come_at_every_moment_of_a_backup_are_in_it_whole_or_not_at_all(

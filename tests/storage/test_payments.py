@@ -1,6 +1,5 @@
 """Payments: each program runs once, whoever else works on the same store, and whoever dies."""
 
-import subprocess
 import sys
 import threading
 import time
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests import subprocesses
 
 from crowdfl.errors import Conflict, PaymentFailed, PaymentUnknown, SettingsError, UnknownPayment
 from crowdfl.roles.ports import ManualClock, SpStore
@@ -18,9 +16,7 @@ from crowdfl.roles.records import PaymentState, StoredPayment
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.money import Payments, resolve_payment
 from crowdfl.services.background.workers import PayoutCommand
-from crowdfl.storage.sql import SqlStore
 
-CHILD = Path(__file__).with_name("payments_child.py")
 PATIENCE = 120.0
 NEVER = 10_000.0  # seconds of a lease that no test waits for
 
@@ -256,66 +252,3 @@ def test_what_a_program_says_is_yes_no_or_unknown(tmp_path: Path, text: str, sec
 def test_a_program_that_cannot_be_started_has_not_paid(tmp_path: Path):
     with pytest.raises(PaymentFailed, match="could not be started"):
         PayoutCommand((str(tmp_path / "nowhere"),))(payment())
-
-
-@contextmanager
-def children(url: str, count: int, *words: str) -> Iterator[list["subprocess.Popen[str]"]]:
-    """Processes that all begin to pay at once."""
-    command = [sys.executable, str(CHILD), url, *words]
-    made = [subprocesses.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(count)]
-    try:
-        for child in made:
-            assert child.stdout is not None
-            assert child.stdout.readline() == "ready\n"
-        for child in made:
-            assert child.stdin is not None
-            child.stdin.write("\n")
-            child.stdin.flush()
-        yield made
-    finally:
-        for child in made:
-            child.kill()
-            child.wait()
-            for pipe in (child.stdin, child.stdout):
-                assert pipe is not None
-                pipe.close()
-
-
-@pytest.mark.second
-def test_two_processes_with_short_leases_and_a_slow_program_pay_everyone_once(
-    sql_store: SqlStore, url: str, tmp_path: Path
-):
-    """The program takes several times as long as a lease lasts."""
-    bank = Bank(sql_store, ManualClock(time.time()))
-    people = [f"person {number}" for number in range(4)]
-    bank.owes(*people)
-    slow = script(tmp_path, "time.sleep(1.0)\nwith open(folder / 'told', 'a') as file: file.write(sys.argv[3] + '\\n')")
-    with children(url, 2, "0.2", *slow) as made:
-        assert [child.wait(PATIENCE) for child in made] == [0, 0]
-    assert sorted((tmp_path / "told").read_text().splitlines()) == people
-    assert {bank.state(who) for who in people} == {PaymentState.PAID}
-
-
-@pytest.mark.second
-def test_a_process_that_dies_while_its_program_runs_leaves_an_unknown_payment(
-    sql_store: SqlStore, url: str, tmp_path: Path
-):
-    """Nobody runs it a second time before the operator has asked the bank."""
-    bank = Bank(sql_store, ManualClock(time.time()))
-    bank.owes("ada")
-    hanging = script(tmp_path, "(folder / 'begun').touch()\nwhile not (folder / 'end').exists(): time.sleep(0.05)")
-    with children(url, 1, "30", *hanging) as (child,):
-        wait_until((tmp_path / "begun").exists)
-        child.kill()
-        child.wait()
-        assert bank.payments().run_one() is False
-        assert bank.state("ada") is PaymentState.RUNNING
-        bank.clock.time += 3600.0
-        assert bank.payments().run_one() is False
-        assert bank.state("ada") is PaymentState.UNKNOWN
-        assert "check with your bank" in str(bank.found("ada").error)
-    assert bank.told == []
-    (tmp_path / "end").touch()  # the program outlives the process that started it
-    resolve_payment(bank, "t", "ada", "again")
-    assert bank.payments().run_one() is True
-    assert bank.told == ["ada"]

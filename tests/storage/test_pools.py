@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -97,32 +96,6 @@ def test_a_pool_is_a_source_of_randomizers(tmp_path: Path):
     cipher = vector.encrypt(source, message)
     assert [PAIR.private.decrypt(cipher[i]) for i in range(50)] == message
     assert pool.available == 0
-
-
-@pytest.mark.realkey
-def test_a_real_key_encrypts_from_a_pool(tmp_path: Path):
-    """2048 bits, through the disk and back."""
-    pair = pctd.keygen()
-    pool = RandomizerPool.open(tmp_path / "pool", pair.public)
-    pool.fill(4, FreshRandomizers(pair.public, window=4))
-    cipher = vector.encrypt(RandomizerPool.open(tmp_path / "pool", pair.public), [-1, 2, 3])
-    assert [pair.private.decrypt(cipher[i]) for i in range(3)] == [-1, 2, 3]
-    assert pool.available == 1
-
-
-@pytest.mark.realkey
-def test_a_large_take_is_fast(tmp_path: Path):
-    """14,000 randomizers of 512 bytes in well under a tenth of a second: best of five, for a busy disk may stall once."""
-    public = pctd.keygen().public
-    pool = RandomizerPool.open(tmp_path / "pool", public)
-    times = []
-    for _ in range(5):
-        pool.fill(14_000, Numbered(public), batch=14_000)
-        started = time.perf_counter()
-        block = pool.take(14_000)
-        times.append(time.perf_counter() - started)
-        assert block.shape == (14_000, 512)
-    assert min(times) < 0.1
 
 
 def test_entries_come_in_order_and_once(tmp_path: Path):
@@ -401,24 +374,6 @@ def assert_nothing_repeated(path: Path, handed: list[int]) -> None:
     assert not set(handed) & set(left)
     assert len(set(handed + left)) == len(handed + left)
     assert set(handed + left) <= {*range(1, 7), *range(1000, 1006)}
-
-
-@pytest.mark.second
-def test_a_child_killed_by_its_parent_repeats_nothing(tmp_path: Path):
-    """No hook: a real SIGKILL at some moment of a long drain; what was printed never comes again."""
-    for lines in (1, 20, 50):
-        path = tmp_path / f"pool{lines}"
-        filled(path, 3000)
-        process = child(path, "drain")
-        assert process.stdout is not None
-        handed = [int(process.stdout.readline(), 16) for _ in range(lines)]
-        process.kill()
-        # What readline has read ahead is in this file object alone: `communicate` would not see it.
-        more = [int(line, 16) for line in process.stdout.read().split()]
-        finish(process)
-        left = rest(path)
-        assert not set(handed + more) & set(left)
-        assert len(handed + more + left) >= 2999
 
 
 def test_two_processes_share_a_pool(tmp_path: Path):

@@ -12,9 +12,8 @@ from typing import TypeVar
 import pytest
 from tests import subprocesses
 
-from crowdfl.errors import Conflict, NotEnoughMoney, TaskFull
-from crowdfl.protocols.profile import Identity
-from crowdfl.roles.records import Movement, Round, StoredParticipant, Upload
+from crowdfl.errors import Conflict
+from crowdfl.roles.records import Movement, Round, Upload
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER
 from crowdfl.storage.sql import SqlStore
 
@@ -50,31 +49,6 @@ def processes(url: str, *calls: tuple[object, ...]) -> list[list[str]]:
     return said
 
 
-def person(number: int) -> StoredParticipant:
-    return StoredParticipant(Identity(f"p{number}", b"s", b"r"), "c")
-
-
-def test_one_more_than_the_places_race_and_all_but_one_get_in(sql_store: SqlStore):
-    def enrol(number: int) -> bool:
-        try:
-            sql_store.add_participant("t", person(number), 7)
-        except TaskFull:
-            return False
-        return True
-
-    assert sorted(at_once(8, enrol)) == [False] + [True] * 7
-    assert len(sql_store.participants("t")) == 7
-
-
-def test_the_same_upload_at_once_is_new_once(sql_store: SqlStore):
-    for number in range(1, 6):
-        sql_store.put_round("t", Round(number, 0.0))
-        mine = [Upload("p", f"{number:064x}", late=False)]
-        new = at_once(4, lambda _, n=number, mine=mine: sql_store.acknowledge("t", n, mine)[0])
-        assert sorted(new) == [False, False, False, True]
-        assert len(sql_store.uploads("t", number)) == 1
-
-
 def test_of_different_uploads_at_once_one_is_counted(sql_store: SqlStore):
     """The others are refused by name, not by a broken constraint."""
     sql_store.put_round("t", Round(1, 0.0))
@@ -98,20 +72,6 @@ def test_of_two_seeds_at_once_one_is_kept(sql_store: SqlStore):
     kept = at_once(4, keep)
     assert kept.count(True) == 1
     assert sql_store.seeds("t", 1) == {"opening": bytes([kept.index(True)])}
-
-
-def test_payments_at_once_never_overdraw(sql_store: SqlStore):
-    """Twelve claims on ten millionths: two are refused, and the books still balance."""
-    sql_store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 10))
-
-    def pay(number: int) -> bool:
-        try:
-            return sql_store.post("t", Movement(f"pay {number}", ESCROW, f"participant {number}", 1))
-        except NotEnoughMoney:
-            return False
-
-    assert at_once(12, pay).count(True) == 10
-    assert len(sql_store.movements("t")) == 11
 
 
 def test_one_of_several_owners_gets_a_lease(sql_store: SqlStore):

@@ -23,9 +23,9 @@ def task_of(case) -> TaskSettings:
     return TaskSettings.of(profile="shares", clip=1e-3, **case["settings"])
 
 
-def read(chain, case, number, base, change):
+def read(chain, case, number, base, secret, change):
     step, change = ServerStep.of(task_of(case)), np.array([int(value) for value in change], dtype=np.int64)
-    return chain.averaged(change), chain.after(number, base, change, step)
+    return chain.averaged(change), chain.after(number, base, secret, change, step)
 
 
 @each(VECTORS["cases"])
@@ -37,7 +37,8 @@ def test_steps(case):
     assert chain.digest() == case["start"]["state"]
     for said in case["rounds"]:
         kept = ModelChain.from_bytes(chain.to_bytes(), len(initial), step)
-        average, chain = read(kept, case, said["round"], bytes.fromhex(said["base"]), said["change"])
+        base, secret = bytes.fromhex(said["base"]), bytes.fromhex(said["secret"])
+        average, chain = read(kept, case, said["round"], base, secret, said["change"])
         assert [str(value) for value in average] == said["average"]
         assert [str(value) for value in chain.weights] == said["weights"]
         assert [moment.astype("<f8").tobytes().hex() for moment in chain.moments] == said["moments"]
@@ -49,7 +50,7 @@ def test_steps(case):
 def test_what_must_be_refused(case):
     def refused() -> None:
         chain = ModelChain.from_bytes(bytes.fromhex(case["chain"]), 2, ServerStep.of(task_of(case)))
-        read(chain, case, 9, bytes(32), case["change"])
+        read(chain, case, 9, bytes(32), bytes(32), case["change"])
 
     with pytest.raises(getattr(errors, case["error"])):
         refused()

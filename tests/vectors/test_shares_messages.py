@@ -68,13 +68,13 @@ def test_the_task_is_the_one_of_the_vectors():
 
 @each_upload
 def test_bodies(case):
-    """Read, and made again from the same seed: all but the seal, which is drawn anew each time."""
+    """Read, and made again from the same seed and salt: all but the seal, which is drawn anew each time."""
     body = body_of(case)
     require_signed(body, SIGNING[case["who"]].public)
     assert len(bytes.fromhex(case["body"])) == upload_bytes(SHAPE)
     update = np.array([int(value) * case["samples"] for value in case["change"]], dtype=np.int64)
-    signing, seed = SIGNING[case["who"]], bytes.fromhex(case["seed"])
-    made = upload_from_seed(SHAPE, PLACE, case["who"], signing, SEALING.public, update, case["samples"], seed)
+    signing, drawn = SIGNING[case["who"]], [bytes.fromhex(case[name]) for name in ("seed", "salt")]
+    made = upload_from_seed(SHAPE, PLACE, case["who"], signing, SEALING.public, update, case["samples"], *drawn)
     assert replace(made, sealed=body.sealed, signature=body.signature) == body
     assert body.to_bytes().hex() == case["body"]
     assert body.digest.hex() == case["digest"]
@@ -111,7 +111,7 @@ def test_csp_opens_the_sum_and_sp_publishes_it():
         ours.add(body_of(case).shares, int.from_bytes(body_of(case).samples, "little"))
     made = open_sum(SHAPE, PLACE, MEMBERS, theirs.result(), drawn, AUDIENCES, CSP)
     assert made.to_bytes().hex() == AVERAGE["reply"]
-    publication = publish_sum(SHAPE, PLACE, MEMBERS, ours.result(), made, CSP.public)
+    publication = publish_sum(SHAPE, PLACE, MEMBERS, ours.result(), made, CSP.public, bytes.fromhex(AVERAGE["salt"]))
     assert publication.to_bytes().hex() == AVERAGE["publication"]
 
 

@@ -165,6 +165,7 @@ def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
 def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
     say("rounds of shares, read by each server")
     yield from transcript.attack_transcript()
+    yield from transcript.attack_hashes()
     yield from reuse.attack_seed()
     say("shares: an SP that deviates, with a reader")
     yield from reuse.attack_order()

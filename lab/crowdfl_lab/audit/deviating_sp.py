@@ -65,7 +65,7 @@ from crowdfl_lab.audit.recorded_round import (
 _CLAIMANT, _VICTIM = "p0", "p1"
 _MOST: int = SMALL_BOUNDS["max_samples"]
 _APART = 8  # bits: lengths that a clock could tell apart
-_ASKS = 3  # signs that the steps of one round can tell: lanes, and the divisors of both divisions
+_ASKS = 4  # signs that the steps of one round can tell: lanes, counts, and the divisors of both divisions
 _SALT = bytes(SEED_BYTES)
 
 _ENTRY_OFF = Measure(rms, "root mean square error of an entry over its bound; blind: the middle of its range")
@@ -138,7 +138,7 @@ class _Signs:
         sp = self.parties.sp
         shift = sum(v << (sp.codec.packing.slot_bits * place) for place, v in enumerate(slots))
         chosen = sp.party.add_plain(packed, [shift])
-        answered = (self._by_lanes, self._by_weights, self._by_rewards)[self._asked](chosen)
+        answered = (self._by_lanes, self._by_counts, self._by_weights, self._by_rewards)[self._asked](chosen)
         self.told, self._asked = self.told + 1, self._asked + 1
         if self.forgetful:
             self.parties.csp.remember(InProcessMemory())
@@ -154,8 +154,12 @@ class _Signs:
         lanes = CipherVector.concat([chosen, self._filled(rows - 1)])
         return self._send(LanesRequest(self._number, 0, *self._halved(lanes)))
 
+    def _by_counts(self, chosen: CipherVector) -> bool:
+        positive = self.parties.sp.party.add_plain(chosen, [1])
+        counts = CipherVector.concat([positive, self._filled(2 * len(SMALL_PEOPLE) - 1)])
+        return self._send(InnerRequest(self._number, *self._halved(counts)))
+
     def _by_weights(self, chosen: CipherVector) -> bool:
-        self._send(InnerRequest(self._number))
         operands = self._filled(3 * len(SMALL_PEOPLE) + 2)
         self._send(PolynomialsRequest(self._number, DISTANCES, *self._halved(operands)))
         return self._divide(WEIGHTS, chosen, len(SMALL_PEOPLE))
@@ -164,14 +168,18 @@ class _Signs:
         return self._divide(REWARDS, chosen, 1)
 
     def _divide(self, purpose: str, chosen: CipherVector, divisors: int) -> bool:
-        """The chosen ciphertext, and one more, as a divisor."""
+        """The chosen ciphertext, and one more, as a divisor, under dividends that give the least quotient which CSP takes."""
         numbers = self._halved(self._filled(len(SMALL_PEOPLE) + divisors))
         self._send(GuardRequest(self._number, purpose, *numbers))
         self._send(PolynomialsRequest(self._number, purpose, *numbers))
-        positive = self.parties.sp.party.add_plain(chosen, [1])
+        party, alpha = (
+            self.parties.sp.party,
+            reward_widths(self.parties.dealer.spec.settings, SMALL_SIZE).of(purpose).alpha,
+        )
+        positive = party.add_plain(chosen, [1])
         y = CipherVector.concat([positive, self._filled(divisors - 1)]) if divisors > 1 else positive
-        x = self._halved(self._filled(len(SMALL_PEOPLE)))
-        return self._send(DivideRequest(self._number, purpose, *x, *self._halved(y)))
+        x = party.scale(y if divisors > 1 else CipherVector.concat([y] * len(SMALL_PEOPLE)), 1 << (alpha - 1))
+        return self._send(DivideRequest(self._number, purpose, *self._halved(x), *self._halved(y)))
 
     def _filled(self, count: int) -> CipherVector:
         return self.parties.sp.party.encrypt([1] * count)

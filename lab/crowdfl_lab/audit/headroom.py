@@ -113,6 +113,7 @@ def openings(budget: WidthBudget, rewards: RewardWidths | None) -> list[_Opening
         *rows,
         _Opening("lane + r", "CSP", bits(lane), m, each, n * rewards.lanes * rounds),
         _Opening("operand + a modulo N", "CSP", key, key, _NOTHING, rounds * (3 * n + 2)),
+        _division("counts", rewards.counts, 0, 2 * rounds * n)[-1],
         *_division("weights", rewards.weights, rounds * n, rounds * n),
         *_division("rewards", rewards.rewards, rounds * n, rounds),
         _Opening("reward + m modulo N", "CSP", key, key, _NOTHING, rounds * n),
@@ -141,6 +142,7 @@ def divisor_bounds(budget: WidthBudget, rewards: RewardWidths | None) -> list[Di
     if budget.total == "hidden":
         kinds.append(("2^k / Y", hidden_widths(budget), rounds))
     if rewards is not None:
+        kinds.append(("counts", rewards.counts, 2 * rounds * budget.max_participants))
         kinds.append(("weights", rewards.weights, rounds * budget.max_participants))
         kinds.append(("rewards", rewards.rewards, rounds))
     return [DivisorBound(name, widths.hi - widths.lo, widths.ybits, distinct) for name, widths, distinct in kinds]
@@ -205,6 +207,10 @@ class _ShortRewardWidths(RewardWidths):
     """Masks as if the task opened nothing."""
 
     built: RewardWidths
+
+    @property
+    def counts(self) -> SdivWidths:
+        return self._short(self.built.counts)
 
     @property
     def weights(self) -> SdivWidths:
@@ -298,6 +304,8 @@ def _observe(subject: str, rounds: int, *, large: bool) -> tuple[dict[str, Float
     if widths is not None and subject == SHORTENED:
         widths = shorten(widths)
         parties.sp.reward_side = lambda party, built, *rest: RewardSp(party, shorten(built), *rest)
+        if parties.csp.rewards is not None:
+            parties.csp.rewards.widths = widths
     weights, samples = (np.ones(_PARAMETERS), 10) if large else (np.full(_PARAMETERS, 0.01), 1)
     payment = to_millionths("1000000" if large else "1") if paid else None
     for number in range(1, rounds + 1):
@@ -319,6 +327,9 @@ def _opened(view: View, n: int) -> _Named:
         yield f"{kind}: log x'/y'", [log2(x // y) for x, y in pairs]
     yield from (("opened", [int(v) / n for v in to_ints(block)]) for block in view.of("opened"))
     yield from (("rewards", [int(v) / n for v in values]) for values in view.of("rewards"))
+    for values in view.of("counts"):
+        yield "counts", [log2(v) for v in values[: len(values) // 2]]
+        yield "room of counts", [log2(v) for v in values[len(values) // 2 :]]
 
 
 def _masked(view: View, widths: RewardWidths, n: int) -> _Named:
@@ -338,6 +349,8 @@ def _conceded(widths: RewardWidths) -> dict[str, float]:
     small, large = (_PEOPLE * 1) ** 2 * units + 1, (_PEOPLE * 10 * 10) ** 2 * units + 1
     weight = [samples**3 * (1 << widths.shift) // divisor for samples, divisor in ((1, small), (10, large))]
     return {
+        "counts": widths.counts.advantage(2, 11),
+        "room of counts": widths.counts.advantage(1, 10),
         f"SDIV by {_PEOPLE}: log y'": widths.weights.advantage(small, large),
         "SDIV by 1: log y'": widths.rewards.advantage(weight[0], weight[1]),
     }

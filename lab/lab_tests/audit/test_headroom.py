@@ -43,7 +43,12 @@ def totals(rows, names) -> dict[str, float]:
 def test_every_kind_of_opening_is_there_and_keeps_sigma_bits_over_the_task():
     """Shown with rewards, and hidden. What is masked modulo N is hidden perfectly, whatever CSP has made of it."""
     kinds = {f"{kind} {name}" for kind in DIVISIONS for name in DIVIDED}
-    assert {row.name for row in ROWS} == {*MASKS, *kinds, *(f"guards of {name} modulo N" for name in DIVIDED)}
+    assert {row.name for row in ROWS} == {
+        *MASKS,
+        "divisor of counts",
+        *kinds,
+        *(f"guards of {name} modulo N" for name in DIVIDED),
+    }
     assert set(totals(ROWS, UNIFORM).values()) == {-inf}
     assert all(row.total <= -40 for row in ROWS)
     assert all(row.each <= -37 for row in ROWS if row.name.startswith(DIVISIONS))  # at most 8 * 2^-sigma each
@@ -62,7 +67,7 @@ def test_masks_shortened_on_purpose_and_a_short_dither_are_caught():
     """The same masks that the two-sample test tells apart; one bit of sigma less."""
     short = shorten(WIDTHS)
     rows = totals(openings(short.budget, short), (MASKS[0], *DIVISIONS))
-    assert len(rows) == 5
+    assert len(rows) == 6
     assert all(total > 0 for total in rows.values())
     assert totals(openings(replace(HIDDEN, sigma=38), None), MASKS[1])["average, dithered"] > -40
 
@@ -70,7 +75,12 @@ def test_masks_shortened_on_purpose_and_a_short_dither_are_caught():
 def test_divisor_bounds_are_stated_per_task():
     """One for every kind of division, over all rounds and participants; an advantage is at most one."""
     bounds = {bound.name: bound for bound in divisor_bounds(WIDTHS.budget, WIDTHS) + divisor_bounds(HIDDEN, None)}
-    assert {name: bound.distinct for name, bound in bounds.items()} == {"weights": 180, "rewards": 5, "2^k / Y": 5}
+    assert {name: bound.distinct for name, bound in bounds.items()} == {
+        "counts": 360,
+        "weights": 180,
+        "rewards": 5,
+        "2^k / Y": 5,
+    }
     assert all(bound.span > 590 for bound in bounds.values())
     assert bounds["2^k / Y"].worst < 0.05
     assert DivisorBound("y", span=100, ybits=50, distinct=10).worst == 1.0

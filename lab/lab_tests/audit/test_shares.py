@@ -36,6 +36,13 @@ def test_masks_of_a_block_stay_closed_and_a_dealer_that_kept_them_reads_all_of_i
     require_conceded(dealer)
 
 
+def test_hashes_test_no_guess():
+    """CSP tries the truth itself, with every salt that it knows."""
+    searched_upload, searched_average, upload, average = transcript.attack_hashes()
+    require_held(searched_upload, upload)
+    require_held(searched_average, average)
+
+
 def test_a_second_sum_is_an_upload_and_csp_opens_none():
     rows = list(reuse.attack_order())
     for weakened, built in zip(rows[::2], rows[1::2], strict=True):

@@ -28,8 +28,8 @@ _AFTER = {
         "a task whose keys were not handed over when the backup was made must be created again",
     ),
     "sp": (
-        "no payment runs by itself: compare `crowdfl sp payouts` with your bank, resolve each, then `crowdfl sp reconcile`, "
-        "with `--paid KEY` for each that your bank has made and the list lacks",
+        "tasks that pay stand still: compare `crowdfl sp payouts` with your bank, resolve each, then `crowdfl sp reconcile`, "
+        "with `--returned AMOUNT` for what went back to the requester, and `--paid KEY` for each payment that the list lacks",
         "deposits confirmed since the backup must be confirmed again; phones send again what the platform has lost",
         "tasks of the profile `shares` are cancelled: their masks may have been used since; what was earned stays claimable",
     ),

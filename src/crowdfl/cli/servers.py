@@ -23,7 +23,7 @@ from crowdfl.errors import SettingsError, TaskNotEnded
 from crowdfl.roles.csp import REFUSED, refuse_task
 from crowdfl.roles.records import StoredTask, Tombstone
 from crowdfl.roles.restored import forgotten_payments
-from crowdfl.roles.restored import reconcile as reconcile_payments
+from crowdfl.roles.restored import reconcile as reconcile_money
 from crowdfl.roles.retention import OVER, CspRetention, KgcRetention
 from crowdfl.roles.sp.core import TrustedLedgerPorts
 from crowdfl.roles.sp.money import Deposits, resolve_payment
@@ -241,6 +241,9 @@ def resolve(
 def reconcile(
     settings: SettingsPath,
     task: _PaidTask,
+    returned: Annotated[
+        str, typer.Option(help="What your bank has handed back to this task's requester in all, such as 36.00.")
+    ],
     paid: Annotated[
         list[str] | None,
         typer.Option(
@@ -248,9 +251,9 @@ def reconcile(
         ),
     ] = None,
 ) -> None:
-    """After a restore: say that this task's payments are compared with the bank; later claims are paid by themselves again."""
+    """After a restore: say that this task's money is compared with the bank. It goes on, and payments run again."""
     with open_books(read_service(SpSettings, settings), task) as books:
-        reconcile_payments(books, task, paid or ())
+        reconcile_money(books, task, returned=to_millionths(returned), paid=paid or ())
 
 
 def _text(rows: Sequence[Mapping[str, str | int]], *, as_json: bool) -> str:

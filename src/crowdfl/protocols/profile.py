@@ -40,6 +40,9 @@ class CspMemory(Protocol):
     def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
         """Write at once what nobody has written under this name; what stands there now. Kept even if the request fails."""
 
+    def refuse_after(self, name: str, refusal: CrowdFLError, number: int) -> None:
+        """Looked at once more when the answer is kept: if this stands there by then, the refusal is given in its place."""
+
 
 class InProcessMemory:
     """A memory that lasts as long as the process."""
@@ -57,6 +60,9 @@ class InProcessMemory:
 
     def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
         return self._kept.setdefault((number, who, name), value)
+
+    def refuse_after(self, name: str, refusal: CrowdFLError, number: int) -> None:
+        """Nothing comes between: one request after the other."""
 
 
 @dataclass(frozen=True)

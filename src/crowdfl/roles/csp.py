@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from crowdfl.documents.signed import Appointment, Certificate, Definition
-from crowdfl.errors import CrowdFLError, DocumentError, TaskEnded, UnknownTask
+from crowdfl.errors import CrowdFLError, DocumentError, RoundEnded, TaskEnded, UnknownTask
 from crowdfl.protocols.profile import CspProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
@@ -137,8 +137,9 @@ class Csp:
                 self.require_answering(task)
                 kept = self.store.put_answer(task, name, blob)
                 if kept == blob:
+                    draft.require_admitted()
                     self.store.remember(task, draft.kept)
-        except TaskEnded:  # while this was computed
+        except (TaskEnded, RoundEnded):  # while this was computed
             self.blobs.delete(blob)
             raise
         return reply if kept == blob else self.blobs.get(kept)
@@ -190,6 +191,7 @@ class _Draft:
     task: str
     restored: bool
     kept: dict[Place, bytes] = field(default_factory=dict, repr=False)
+    _refusals: dict[Place, CrowdFLError] = field(default_factory=dict, repr=False)
     _read: dict[Place, bytes | None] = field(default_factory=dict, repr=False)
     _rounds: set[int] = field(default_factory=set, repr=False)  # that were read; 0 is the task's
     _last: int = field(default=0, repr=False)  # round that was asked for: read again with the task's
@@ -216,3 +218,12 @@ class _Draft:
         # Another request may have reserved something since: of the two, one sees the other.
         self._read, self._rounds = {}, set()
         return self.store.reserve(self.task, (number, who, name), value)
+
+    def refuse_after(self, name: str, refusal: CrowdFLError, number: int) -> None:
+        self._refusals[number, "", name] = refusal
+
+    def require_admitted(self) -> None:
+        """In the transaction that keeps the answer."""
+        for place, refusal in self._refusals.items():
+            if self.store.remembered(self.task, *place) is not None:
+                raise refusal

@@ -62,7 +62,7 @@ class StoredTask:
     paused_at: float | None = None
     ordered_at: float | None = None  # when the requester signed its last order
     epoch: str = ""  # another after each restore from a backup: phones then look whether their uploads are still here
-    unreconciled: bool = False  # restored from a backup: of what is claimed, some may have been paid before
+    unreconciled: bool = False  # restored from a backup: some may have been paid or returned before
     dropped: int = 0  # uploads that were damaged here: phones look then too
     csp_told: int = 0  # of how many participants
     csp_away_since: float | None = None
@@ -79,9 +79,9 @@ class StoredTask:
         return _opened(self.definition)
 
     @property
-    def claims_until(self) -> float:
-        """When the books of a task that has ended can be closed."""
-        return (self.ended_at or 0.0) + self.opened.claim_window
+    def claims_until(self) -> float | None:
+        """When the books of a task that has ended can be closed; None until its last round is over."""
+        return None if self.ended_at is None else self.ended_at + self.opened.claim_window
 
     def unnotified(self, peers: Collection[str]) -> list[str]:
         """Which of these, `kgc` and `csp`, have not acknowledged the end."""

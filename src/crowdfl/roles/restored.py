@@ -1,12 +1,12 @@
 """What a role may no longer believe when its store was restored from a backup: what happened since, nobody knows.
 
-SP: a payment that waits may have been made, so that none runs by itself; phones are told to look for their uploads, and open
-rounds give them a whole window for it. A round that CSP may have been asked about with the seeds in the backup is given up: a
-CSP that deviates could answer the same requests otherwise, and see two sets of numbers under one set of masks. A task whose
-masks KGC has dealt by round, or whose averages follow from each other, is cancelled: which rounds have used theirs since the
-backup, nobody but CSP could say, and one that deviates would not. CSP: any step of
-any round of its tasks may have been answered, so that none is answered again: rounds that need one are void. What both have
-kept stays claimable.
+SP: a payment that waits may have been made, and so may a refund. A task that pays therefore stands still, and no payment of it
+runs, until its operator has compared both with the bank (`reconcile`); claims are taken meanwhile. Phones are told to look for
+their uploads, and open rounds give them a whole window for it. A round that CSP may have been asked about with the seeds in the
+backup is given up: a CSP that deviates could answer the same requests otherwise, and see two sets of numbers under one set of
+masks. A task whose masks KGC has dealt by round, or whose averages follow from each other, is cancelled: which rounds have used
+theirs since the backup, nobody but CSP could say, and one that deviates would not. CSP: any step of any round of its tasks may
+have been answered, so that none is answered again: rounds that need one are void. What both have kept stays claimable.
 """
 
 import re
@@ -19,11 +19,13 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import CspStore, ManualClock, SpStore
 from crowdfl.roles.records import PaymentState, RoundState, StoredTask, TaskState, Tombstone, payment_key
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, MoneyPorts, TrustedLedgerPorts
+from crowdfl.roles.sp.ledger import ESCROW, Ledger
 from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.roles.sp.settlement import RESTORED
 from crowdfl.roles.sp.tasks import cancel_task, give_up_round
 
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING)
+_RETURNED = "SP was restored from a backup, and this task's money was returned since"
 _MASKS_IN_DOUBT = "SP was restored from a backup, and the masks of this task's rounds may have been used since"
 
 
@@ -38,39 +40,72 @@ def mark_restored_sp(store: SpStore, now: float) -> None:
 
 
 def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
-    unreconciled = stored.unreconciled or stored.state != TaskState.SETTLED
+    chained, pays = _kind(stored)
+    unreconciled = stored.unreconciled or (pays and stored.state != TaskState.SETTLED)
     store.change_task(stored.task, epoch=secrets.token_hex(8), unreconciled=unreconciled)
     for round_ in store.rounds(stored.task):
         if round_.state in UNDER_WAY or (not round_.is_over and store.seeds(stored.task, round_.number)):
             give_up_round(store, stored.task, round_)
-        elif round_.state is RoundState.OPEN and stored.state not in ENDED:
-            store.put_round(stored.task, replace(round_, opened_at=max(now, round_.opened_at)))
-    if stored.state not in ENDED and _is_chained(stored):
+    if stored.state not in ENDED:
+        _open_anew(store, stored.task, now)
+    if stored.state not in ENDED and chained:
         still = TrustedLedgerPorts(store, ManualClock(now))
         cancel_task(still, stored.task, Tombstone("cancelled", "SP", _MASKS_IN_DOUBT))
 
 
-def _is_chained(stored: StoredTask) -> bool:
-    """A definition that this program cannot read has no rounds to come either: it keeps no other task from being restored."""
+def _open_anew(store: SpStore, task: str, now: float) -> None:
+    for round_ in store.rounds(task):
+        if round_.state is RoundState.OPEN:
+            store.put_round(task, replace(round_, opened_at=max(now, round_.opened_at)))
+
+
+def _kind(stored: StoredTask) -> tuple[bool, bool]:
+    """Whether its averages follow from each other, and whether it pays.
+
+    A definition that this program cannot read has no rounds to come: it keeps no other task from being restored.
+    """
     try:
-        return profile_named(stored.opened.settings.profile).chained
+        settings = stored.opened.settings
+        return profile_named(settings.profile).chained, settings.budget is not None
     except CrowdFLError:
-        return False
+        return False, True
 
 
-def reconcile(ports: MoneyPorts, task: str, paid: Sequence[str] = ()) -> None:
-    """The operator has compared this task's payments with the bank: from now on claims are paid by themselves again.
+def reconcile(ports: MoneyPorts, task: str, *, returned: int, paid: Sequence[str] = ()) -> None:
+    """The operator has compared this task's money with the bank: it goes on, and claims are paid by themselves again.
 
-    `paid` are those that the bank has made, participants or keys, whatever the books say: none of them runs. Safe to repeat.
+    `returned` is what the bank has handed back to its requester since the task began, in millionths; `paid` are the payments
+    that it has made, participants or keys, whatever the books say: none of them runs. Safe to repeat.
     """
     store, keys = ports.store, [_key(task, one) for one in paid]
     with store.transaction():
-        store.task(task)
+        waited = store.task(task).unreconciled
         store.mark_paid_before(task, keys)
         for payment in store.payments(task):
             if payment.key in keys:
                 resolve_payment(ports, task, payment.who, "paid")
+        _book_returned(ports, task, returned)
         store.change_task(task, unreconciled=False)
+        if waited and store.task(task).state not in ENDED:
+            _open_anew(store, task, ports.clock.now())
+
+
+def _book_returned(ports: MoneyPorts, task: str, returned: int) -> None:
+    """Money goes back after the end alone, and more than the escrow after the time to claim alone: the books follow."""
+    store = ports.store
+    missing = returned - Ledger(store.movements(task)).returned()
+    if missing <= 0:
+        return
+    if store.task(task).state not in ENDED:
+        cancel_task(ports, task, Tombstone("cancelled", "SP", _RETURNED))
+    ledger = Ledger(store.movements(task))
+    if missing > ledger.balance(ESCROW):
+        expired = ledger.expire_claims()
+        for movement in expired:
+            ledger.post(movement)
+        store.post(task, *expired)
+        store.change_task(task, state=TaskState.SETTLED)
+    store.post(task, replace(ledger.refund("before the restore"), amount=missing))
 
 
 def _key(task: str, named: str) -> str:

@@ -76,8 +76,10 @@ def escrow(report: Mapping[str, Any]) -> int:
 PEERS = {"kgc": "KGC", "csp": "CSP"}
 
 
-def format_time(seconds: float) -> str:
+def format_time(seconds: float | None) -> str:
     """A time as people read it; one that no calendar has stays a number."""
+    if seconds is None:
+        return "some time after the last round"
     try:
         return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%d %H:%M} UTC"
     except (ValueError, OverflowError, OSError):
@@ -89,8 +91,14 @@ def operator_waits_for(store: SpStore, stored: StoredTask, settings: TaskSetting
     if stored.state == TaskState.SETTLED:
         missing = stored.unnotified(PEERS)
         return f"{' and '.join(PEERS[name] for name in missing)} to hear that it is over" if missing else "nothing"
+    if stored.unreconciled:
+        return "its operator, who compares its money with the bank: `crowdfl sp reconcile`"
+    return _under_way(store, stored, settings or stored.opened.settings)
+
+
+def _under_way(store: SpStore, stored: StoredTask, settings: TaskSettings) -> str:
     rounds = store.rounds(stored.task)
-    last, settings = (rounds[-1] if rounds else None), settings or stored.opened.settings
+    last = rounds[-1] if rounds else None
     if last is not None and last.state in UNDER_WAY:
         return _computing(stored, last)
     if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):

@@ -346,7 +346,7 @@ class LocalFederation:
             raise AlreadyPaid(f"{who} was paid for this task already")
         if self.host.sp.status(self.task)["state"] == "running":
             self.host.requester.order(self.task, "cancel")
-        return from_millionths(self.host.people[who].claim())
+        return from_millionths(self.host.people[who].claim(without_missing=True))
 
     def costs(self) -> dict[str, Costs]:
         return costs_by_role(self.recorder)

@@ -227,15 +227,18 @@ test("an upload that both servers left out earns nothing, and its owner is told 
   assert.equal((await view(phone.store, TASK))?.rounds[0].why, "left out");
 });
 
-test("a rejection that the average does not confirm is not believed", async () => {
-  const { phone, step, platform } = await joined();
-  await step();
-  platform.finish(1);
-  platform.instead.reward = () => { throw new UploadRejected("out of bounds"); };
-  await step();
-  await step();
-  assert.equal(phone.events("reward missing").length, 1);
-  assert.equal(await phone.store.has(TASK, "rounds/1/no-reward"), false);
+test("a rejection that no average confirms is not believed", async () => {
+  for (const shown of [true, false]) {
+    const { phone, step, platform } = await joined();
+    await step();
+    platform.finish(1);
+    if (!shown) platform.instead.average = () => { throw new NotReady("the requester's"); };
+    platform.instead.reward = () => { throw new UploadRejected("out of bounds"); };
+    await step();
+    await step();
+    assert.equal(phone.events("reward missing").length, 1);
+    assert.equal(await phone.store.has(TASK, "rounds/1/no-reward"), false);
+  }
 });
 
 test("a reward out of range is refused for good", async () => {

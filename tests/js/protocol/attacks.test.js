@@ -37,7 +37,7 @@ const names = uploads.map((/** @type {{ who: string }} */ { who }) => who);
 /**
  * A publication that CSP itself has signed, with something about it changed.
  * @param {Partial<{ task: string, number: number, base: Bytes, accepted: string[], rejected: string[], reasons: string[],
- *   round: number, t: Bytes, samples: bigint, audience: string, sums: Bytes, signer: { signing: CryptoKeyPair } }>} change
+ *   round: number, t: Bytes, samples: bigint, audience: string, sums: Bytes, salt: Bytes, signer: { signing: CryptoKeyPair } }>} change
  */
 async function published(change = {}) {
   const { task: name = id, number = 1, base = start.base, accepted = names, rejected = [], reasons = [], round = 1 } = change;
@@ -49,7 +49,8 @@ async function published(change = {}) {
   const statement = concat(utf8("crowdfl record 1"), encode(57, [...fields, new Uint8Array(0)]));
   const record = encode(57, [...fields, await sign(signer, statement)]);
   const total = toLittleEndian(fromLittleEndian(hidden) + samples, 16);
-  return encode(59, [change.sums ?? mask, total, await sealedFor(audience, t, place), new Uint8Array(0), record]);
+  const { sums = mask, salt = new Uint8Array(32) } = change;
+  return encode(59, [sums, total, await sealedFor(audience, t, place), new Uint8Array(0), record, salt]);
 }
 
 /** @param {string} audience @param {Bytes} plaintext @param {ReturnType<typeof placeOf>} place */
@@ -91,6 +92,7 @@ test("CSP's own word is refused where it breaks the task's rules", async () => {
     ["SealBroken", { round: 2 }],
     ["LengthMismatch", { sums: new Uint8Array(15) }],
     ["LengthMismatch", { sums: new Uint8Array(25) }],
+    ["LengthMismatch", { salt: new Uint8Array(31) }],
     ["ProtocolError", { rejected: ["a", "b"], reasons: ["why"] }],
     ["BadSignature", { signer: keys }],
   ];
@@ -98,9 +100,10 @@ test("CSP's own word is refused where it breaks the task's rules", async () => {
 });
 
 test("the last round's publication, which has nothing for participants, is refused", async () => {
-  const [sums, total, , requester, record] = decode(59, ["bytes", "bytes", "bytes", "bytes", "bytes"], publication);
+  const types = /** @type {import("#web/phone/protocol/messages.js").FieldType[]} */ (Array(6).fill("bytes"));
+  const [sums, total, , requester, record, salt] = decode(59, types, publication);
   for (const sealed of [new Uint8Array(0), new Uint8Array(32), new Uint8Array(47), requester]) {
-    await refuses("SealBroken", () => read(encode(59, [sums, total, sealed, requester, record])));
+    await refuses("SealBroken", () => read(encode(59, [sums, total, sealed, requester, record, salt])));
   }
 });
 

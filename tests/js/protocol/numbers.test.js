@@ -29,7 +29,8 @@ for (const given of updates) {
   test(`an update, ${given.name}, becomes the integers that Python shares`, () => {
     const weights = integers(given.model);
     const task = taskOf(given.settings, weights.length);
-    const made = encodeUpdate(task, { number: 0, base: new Uint8Array(32), weights, moments: [] }, doubles(given.weights), given.samples);
+    const start = { number: 0, base: new Uint8Array(32), secret: new Uint8Array(32), weights, moments: [] };
+    const made = encodeUpdate(task, start, doubles(given.weights), given.samples);
     assert.equal(hex(littleEndian(made.integers)), given.integers);
     assert.equal(made.clipped, given.clipped);
     assert.deepEqual(made.scaled, given.scaled && doubles(given.scaled)[0]);
@@ -80,11 +81,11 @@ test("a chain survives being kept, and one of another length is refused", async 
   const task = taskOf({}, 2);
   const chain = { ...(await startChain(task, Float64Array.of(-1, 1))), number: 77 };
   const kept = chainToBytes(chain);
-  assert.equal(kept.length, 4 + 32 + 16);
+  assert.equal(kept.length, 4 + 64 + 16);
   assert.deepEqual(kept.slice(0, 4), u32(77));
   assert.deepEqual(chainFromBytes(kept, task), chain);
   assert.deepEqual(chainFromBytes(new Uint8Array([9, ...kept]).subarray(1), task), chain);
-  for (const wrong of [kept.slice(1), kept.slice(0, -8), new Uint8Array(0), new Uint8Array(60)]) {
+  for (const wrong of [kept.slice(1), kept.slice(0, -8), new Uint8Array(0), new Uint8Array(52)]) {
     await refuses("FormatError", () => chainFromBytes(wrong, task));
   }
 });

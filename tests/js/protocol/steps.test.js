@@ -9,6 +9,8 @@ import { sharesTask } from "#web/phone/protocol/settings.js";
 import { definitionOf, refuses, vectors } from "./support.js";
 
 const { task: name, cases, bad } = vectors("server_steps");
+/** @type {[Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>]} */
+const HASHES = [new Uint8Array(32), new Uint8Array(32)];
 const STEP = { server_step: "fedadam", server_rate: 1, server_momentum: 0.9, server_squares: 0.99, server_floor: 0.001 };
 
 /** @param {Record<string, any>} settings @param {number} parameters */
@@ -30,8 +32,9 @@ for (const { name: words, settings, start, rounds } of cases) {
     const first = await startChain(task, new Float64Array(start.weights.length));
     let chain = { ...first, weights: integers(start.weights) };
     assert.deepEqual(await said(chain), start);
-    for (const { round, base, change, average: _, ...expected } of rounds) {
-      chain = after(task, chainFromBytes(chainToBytes(chain), task), round, fromHex(base), integers(change));
+    for (const { round, base, secret, change, average: _, ...expected } of rounds) {
+      const kept = chainFromBytes(chainToBytes(chain), task);
+      chain = after(task, kept, round, fromHex(base), fromHex(secret), integers(change));
       assert.deepEqual(await said(chain), expected);
     }
   });
@@ -41,16 +44,16 @@ for (const { name: words, settings, chain, change, error } of bad) {
   test(`${words} is refused: ${error}`, () => refuses(error, () => {
     const task = taskOf(settings, 2);
     const kept = chainFromBytes(fromHex(chain), task);
-    return after(task, kept, 9, new Uint8Array(32), integers(change));
+    return after(task, kept, 9, ...HASHES, integers(change));
   }));
 }
 
 test("a task without a step takes the average as it is, and carries nothing", async () => {
   const task = taskOf({}, 2);
   assert.equal(task.step, null);
-  const chain = after(task, await startChain(task, Float64Array.of(1, -1)), 1, new Uint8Array(32), BigInt64Array.of(5n, -7n));
+  const chain = after(task, await startChain(task, Float64Array.of(1, -1)), 1, ...HASHES, BigInt64Array.of(5n, -7n));
   assert.deepEqual([[...chain.weights], chain.moments], [[1_000_005n, -1_000_007n], []]);
-  await refuses("ChainBroken", () => after(task, chain, 1, new Uint8Array(32), BigInt64Array.of(0n, 0n)));
+  await refuses("ChainBroken", () => after(task, chain, 1, ...HASHES, BigInt64Array.of(0n, 0n)));
 });
 
 for (const [change, words] of /** @type {[Record<string, any>, RegExp][]} */ ([

@@ -80,16 +80,16 @@ export function definitionOf({ task, settings, parameters }) {
  */
 export async function receiveUpload(task, bundle, bytes, { round, base, signing }) {
   /** @type {import("#web/phone/protocol/messages.js").FieldType[]} */
-  const types = ["text", "bytes", "bytes", "text", "bytes", "bytes", "bytes", "bytes", "bytes"];
+  const types = ["text", "bytes", "bytes", "text", "bytes", "bytes", "bytes", "bytes", "bytes", "bytes"];
   const fields = decode(53, types, bytes, limitsOf(task, bundle));
-  const [name, number, from, who, digest, sealed, signature, samples, shares] = fields;
-  const lengths = [shares, samples, sealed, number, digest, signature].map((field) => field.length);
-  const expected = [(task.parameters * bundle.ringBits) / 8, 16, 80, 4, 32, 64];
+  const [name, number, from, who, digest, sealed, signature, salt, samples, shares] = fields;
+  const lengths = [shares, samples, sealed, number, digest, signature, salt].map((field) => field.length);
+  const expected = [(task.parameters * bundle.ringBits) / 8, 16, 80, 4, 32, 64, 32];
   if (lengths.join() !== expected.join()) throw new errors.LengthMismatch("a field has another length");
   if (name !== task.task) throw new errors.DocumentError("another task");
   if (!equal(number, u32(round))) throw new errors.RoundNotOpen("another round");
   if (!equal(from, base)) throw new errors.WrongBase("another model");
-  if (!equal(digest, await sha256(concat(samples, shares)))) throw new errors.BadSignature("another hash");
+  if (!equal(digest, await sha256(concat(salt, samples, shares)))) throw new errors.BadSignature("another hash");
   await verify(signing(who), placeOf(task, round, base)("crowdfl upload 1", utf8(who), digest, sealed), signature);
   return { who, digest, sealed, signature, samples, shares };
 }

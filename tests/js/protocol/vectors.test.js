@@ -71,15 +71,15 @@ for (const given of MESSAGES.uploads) {
   test(`the upload of ${given.who} is made again byte for byte, its seal too`, async () => {
     const keys = await keysFrom(given.signing, given.reading);
     assert.equal(keys.who, given.who);
-    const ephemeral = await ephemeralOf(given);
-    const made = await makeUpload(task, bundle, keys, start, trained(given), given.samples, 1, fromHex(given.seed), ephemeral);
+    const drawn = { ...drawnFor(given), ephemeral: await ephemeralOf(given) };
+    const made = await makeUpload(task, bundle, keys, start, trained(given), given.samples, 1, drawn);
     assert.equal(hex(made.bytes), given.body);
     assert.deepEqual([made.clipped, made.scaled], [0, null]);
   });
 
   test(`the upload of ${given.who} with a fresh seal differs in seal and signature alone, and CSP opens it`, async () => {
     const keys = await keysFrom(given.signing, given.reading);
-    const made = await makeUpload(task, bundle, keys, start, trained(given), given.samples, 1, fromHex(given.seed));
+    const made = await makeUpload(task, bundle, keys, start, trained(given), given.samples, 1, drawnFor(given));
     const standing = { round: 1, base: start.base, signing: () => keys.signingPublic };
     const received = await receiveUpload(task, bundle, made.bytes, standing);
     const wanted = await receiveUpload(task, bundle, fromHex(given.body), standing);
@@ -90,6 +90,9 @@ for (const given of MESSAGES.uploads) {
     assert.equal(hex(await openSealed(sealing, wanted.sealed, context)), given.seed);
   });
 }
+
+/** @param {{ seed: string, salt: string }} given */
+const drawnFor = ({ seed, salt }) => ({ seed: fromHex(seed), salt: fromHex(salt) });
 
 /** @param {{ change: string[] }} given */
 function trained({ change }) {

@@ -49,11 +49,11 @@ class Oracle:
             change = s.server_rate * self.m / (self.v**0.5 + s.server_floor)
         self.weights = [w + round(x) for w, x in zip(self.weights, (change * UNIT).tolist(), strict=True)]
 
-    def digest(self, number, base):
+    def digest(self, number, hashes):
         """What all readers say of their state."""
         moments = [self.m] if self.step.server_step == "fedavgm" else [self.m, self.v]
         arrays = [struct.pack(f"<{len(self.weights)}q", *self.weights), *(m.astype("<f8").tobytes() for m in moments)]
-        return hashlib.sha256(b"crowdfl state 1" + struct.pack(">I", number) + base + b"".join(arrays)).hexdigest()
+        return hashlib.sha256(b"crowdfl state 1" + struct.pack(">I", number) + hashes + b"".join(arrays)).hexdigest()
 
 
 def trained(parties, number, who=None):
@@ -103,7 +103,7 @@ def test_every_reader_reaches_the_oracles_state(step, kind):
         wanted = parties.requester.read(done.publication, number)
         assert np.rint(wanted.weights * UNIT).tolist() == average
         assert np.rint(wanted.model * UNIT).tolist() == oracle.weights
-        assert wanted.state == oracle.digest(number, parties.requester.chain()[4:36])
+        assert wanted.state == oracle.digest(number, parties.requester.chain()[4:68])
         parties.people[name_of(2)] = restarted(parties, name_of(2))
         for who in present:
             found = caught_up(parties.people[who], publications)
@@ -130,20 +130,16 @@ def test_a_step_of_rate_one_without_momentum_is_fedavg():
     step = ServerStep.of(TaskSettings.of(profile="shares", server_step="fedavgm", server_momentum=0))
     change = np.array([0, 1, -1, 999_999, -123_456_789, 2**51, -(2**51) + 1])
     chain = ModelChain.start("t", np.linspace(-3, 3, len(change)), 10**6, step)
-    stepped = chain.after(1, bytes(32), change, step)
+    stepped = chain.after(1, bytes(32), bytes(32), change, step)
     assert stepped.weights.tolist() == chain.averaged(change).tolist()
 
 
-def test_a_task_without_a_step_keeps_the_bytes_it_always_kept():
-    """Chains that were kept before there were steps: round, base, weights."""
-    old = struct.pack(">I", 7) + bytes(range(32)) + struct.pack("<3q", 5, -6, 2**61)
+def test_a_task_without_a_step_keeps_no_moments():
+    """Round, base, secret, weights."""
+    old = struct.pack(">I", 7) + bytes(range(64)) + struct.pack("<3q", 5, -6, 2**61)
     chain = ModelChain.from_bytes(old, 3)
-    assert (chain.number, chain.base, chain.weights.tolist(), chain.moments) == (
-        7,
-        bytes(range(32)),
-        [5, -6, 2**61],
-        (),
-    )
+    assert (chain.number, chain.weights.tolist(), chain.moments) == (7, [5, -6, 2**61], ())
+    assert chain.base + chain.secret == bytes(range(64))
     assert chain.to_bytes() == old
     for step in (AVGM, ADAM):
         with pytest.raises(FormatError):
@@ -158,7 +154,9 @@ def test_a_task_without_a_step_keeps_the_bytes_it_always_kept():
 def test_one_bit_of_the_state_changes_the_digest(step):
     """Of the round, the base, a weight, m or v: every bit that is kept, one after the other."""
     chosen = ServerStep.of(TaskSettings.of(profile="shares", **step))
-    chain = ModelChain.start("t", np.array([1.0, -2.0]), UNIT, chosen).after(1, bytes(32), np.array([300, 7]), chosen)
+    chain = ModelChain.start("t", np.array([1.0, -2.0]), UNIT, chosen).after(
+        1, bytes(32), bytes(32), np.array([300, 7]), chosen
+    )
     whole, seen = chain.to_bytes(), {chain.digest()}
     for bit in range(8 * len(whole)):
         other = (int.from_bytes(whole, "little") ^ (1 << bit)).to_bytes(len(whole), "little")
@@ -226,7 +224,7 @@ def test_no_setting_and_no_average_crash_a_reader(changes, momentum, squares, fl
     with np.errstate(all="raise", under="ignore"):
         for number, change in enumerate(changes, start=1):
             try:
-                chain = chain.after(number, bytes(32), np.array([change]), step)
+                chain = chain.after(number, bytes(32), bytes(32), np.array([change]), step)
             except SlotOverflow:
                 return
             assert abs(int(chain.weights[0])) < 2**62
@@ -244,7 +242,7 @@ def test_fedadam_moves_no_weight_further_than_its_settings_say(changes, momentum
     bound = 0.1 * (1 - momentum) / ((1 - squares) * (1 - momentum**2 / squares)) ** 0.5
     chain = ModelChain.start("t", np.zeros(1), 1, step)
     for number, change in enumerate(changes, start=1):
-        after = chain.after(number, bytes(32), np.array([change]), step)
+        after = chain.after(number, bytes(32), bytes(32), np.array([change]), step)
         assert abs(int(after.weights[0] - chain.weights[0])) <= bound * 10**6 + 1
         chain = after
 

@@ -35,7 +35,7 @@ from crowdfl.protocols.shares.round.average import PARTICIPANTS, SharesPublicati
 from crowdfl.protocols.shares.round.csp_state import CspState
 from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
-from crowdfl.protocols.shares.round.upload import UploadBody, upload_from_seed
+from crowdfl.protocols.shares.round.upload import SALT_BYTES, UploadBody, upload_from_seed
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl_lab.audit.finding import ENTRY, SHARES, Attack, Finding, Floats, Measure, found_in, rms
 from crowdfl_lab.audit.shares.deviating_round import LANES, NAMES, DeviatingRound, switched, updates
@@ -250,7 +250,7 @@ def attack_seed() -> list[Finding]:
     """A phone that sends twice: with one seed for both bodies, and as built."""
 
     def from_one_seed(*parts: Any) -> UploadBody:  # noqa: ANN401 -- of `make_upload`
-        return upload_from_seed(*parts, bytes(SEED_BYTES))  # type: ignore[call-arg, unused-ignore]
+        return upload_from_seed(*parts, bytes(SEED_BYTES), bytes(SALT_BYTES))  # type: ignore[call-arg, unused-ignore]
 
     with switched(participant, "make_upload", from_one_seed):
         weakened = _sent_twice("shares, a seed for two bodies")

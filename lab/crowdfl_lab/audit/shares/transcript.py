@@ -2,24 +2,38 @@
 
 Readings take what a server holds or was sent, its own shares among it, for the numbers themselves, at their true scale and as
 parts of their range. The best one counts, chosen with the truth at hand: kinder to the attacker than life is.
+
+Hashes are tried too: CSP sees those of SP's shares and of publications, and tests true uploads and true averages with them.
 """
 
 from collections.abc import Iterator
 from functools import cached_property
+from secrets import token_bytes
+from typing import Any
 
 import numpy as np
 
 from crowdfl.crypto.sealing import ReaderKey
-from crowdfl.crypto.shares.ring import Words
+from crowdfl.crypto.shares.ring import Words, expand
 from crowdfl.errors import SealBroken
 from crowdfl.protocols.claims import RewardEnvelope, reward_context
 from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.shares import profile as participant
+from crowdfl.protocols.shares.chain import sha256
 from crowdfl.protocols.shares.circuits.scalars import added, unpack
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
 from crowdfl.protocols.shares.round import average
-from crowdfl.protocols.shares.round.average import AverageReply, SharesPublication
+from crowdfl.protocols.shares.round import sp as sp_module
+from crowdfl.protocols.shares.round.average import AverageReply, SharesPublication, publish_sum
 from crowdfl.protocols.shares.round.manifest import RoundManifest, open_seals
-from crowdfl.protocols.shares.round.upload import UploadBody, expanded_samples, expanded_update, seal_context
+from crowdfl.protocols.shares.round.upload import (
+    UploadBody,
+    expanded_samples,
+    expanded_update,
+    seal_context,
+    share_digest,
+    upload_from_seed,
+)
 from crowdfl.protocols.shares.shape import REWARD_MODULUS
 from crowdfl_lab.audit.finding import (
     ENTRY,
@@ -63,6 +77,75 @@ def attack_transcript() -> Iterator[Finding]:
     for read in (built.upload, built.samples, built.rewards):
         yield from (read("SP"), read("CSP"))
     yield from (built.overheard_upload(), built.overheard_reward())
+
+
+def attack_hashes() -> Iterator[Finding]:
+    """CSP tests guesses at what it sees the hash of, with every salt that it knows: of phones and of an SP that use none."""
+
+    def without_salt(*parts: Any) -> UploadBody:  # noqa: ANN401 -- of `make_upload`
+        return upload_from_seed(*parts, token_bytes(32), bytes(32))  # type: ignore[call-arg, unused-ignore]
+
+    def published(*parts: Any) -> SharesPublication:  # noqa: ANN401 -- of `publish_sum`
+        return publish_sum(*parts[:-1], bytes(32))  # type: ignore[call-arg, unused-ignore]
+
+    with switched(participant, "make_upload", without_salt), switched(sp_module, "publish_sum", published):
+        bare = _Hashes("shares, hashes without salt")
+    yield from (bare.upload(), bare.average())
+    built = _Hashes(SHARES)
+    yield from (built.upload(), built.average())
+
+
+class _Hashes:
+    """Two rounds, by what CSP has of them: seeds, masks, and hashes of what it does not have."""
+
+    def __init__(self, subject: str) -> None:
+        self.subject, self.round, self.updates = subject, DeviatingRound(check="none", lanes=0), updates()
+        self.shape, self.ring = self.round.shape, self.round.shape.ring
+        self.round.play_all(1, self.updates)
+        self.reply = AverageReply.from_bytes(self.round.conversation[-1].csp, _LIMITS)
+        self.round.play_all(2, updates(8))
+        said = [RoundManifest.from_bytes(said.sp, _LIMITS) for said in self.round.conversation if said.step == 1]
+        self.first, self.second = said
+        bundle = SharesCspBundle.from_bytes(self.round.dealer.dealing.csp, _LIMITS)
+        self.seeds = open_seals(self.first, ReaderKey(bundle.sealing))
+        self.t = average.AverageCoins.of(self.round.csp._state.seed(1)).t
+        derived = [expand(seed, b"", 32) for seed in (*self.seeds.values(), self.t)]
+        self.salts = [b"", bytes(32), *self.seeds.values(), self.t, self.first.base, self.second.base, *derived]
+
+    def upload(self) -> Finding:
+        """Everyone's true upload is tried for the victim's."""
+        tried = {who: self.round.integers(update) for who, update in self.updates.items()}
+        fitting = [who for who in tried if self._is_victims(who, tried[who])]
+        truth, guess = tried[_VICTIM], tried[fitting[0]] if fitting else None
+        attack = Attack("searched upload", "5", "a participant's upload, by CSP: a guess that fits", ("CSP",), ENTRY)
+        note = f"{len(tried)} guesses, with {len(self.salts)} salts each"
+        return attack.score(self.subject, guess, np.zeros(len(truth)), truth, found_in(guess, truth), note)
+
+    def _is_victims(self, who: str, integers: Floats) -> bool:
+        place, digest = self.first.place, self.first.digests[self.first.names.index(_VICTIM)]
+        seed = self.seeds[_VICTIM]
+        own = self.ring.decode(expanded_update(seed, place, _VICTIM, self.shape.share_bytes))
+        shares = self.ring.encode(self.ring.of_signed(integers.astype(np.int64)) - own)
+        count = (PEOPLE[who] - expanded_samples(seed, place, _VICTIM)) % REWARD_MODULUS
+        return any(share_digest(salt, count.to_bytes(16, "little"), shares) == digest for salt in self.salts)
+
+    def average(self) -> Finding:
+        """The sum of everyone is tried, and sums without somebody."""
+        whole = {who: self.round.integers(update) for who, update in self.updates.items()}
+        crowds = [list(whole), *([who for who in whole if who != absent] for absent in whole)]
+        sums = [np.sum([whole[who] for who in crowd], axis=0) for crowd in crowds]
+        totals = [sum(PEOPLE[who] for who in crowd) for crowd in crowds]
+        guess = next((s for s, total in zip(sums, totals, strict=True) if self._is_published(s, total)), None)
+        attack = Attack("searched average", "2", "a round's sum, by CSP: a guess that fits", ("CSP",), ENTRY)
+        note = f"{len(sums)} guesses, with {len(self.salts)} salts each"
+        return attack.score(self.subject, guess, np.zeros(len(sums[0])), sums[0], found_in(guess, sums[0]), note)
+
+    def _is_published(self, sums: Floats, total: int) -> bool:
+        own = average.ShareSum(self.ring.encode(self.ring.of_signed(sums.astype(np.int64))), total)
+        shown = own.plus(self.shape, *average.mask_of(self.t, self.first.place, self.shape))
+        sealed = self.reply.participants, self.reply.requester, self.reply.record
+        messages = [SharesPublication(*shown, *sealed, salt).to_bytes() for salt in self.salts]
+        return any(sha256(message) == self.second.previous for message in messages)
 
 
 class _Transcript:

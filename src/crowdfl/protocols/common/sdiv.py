@@ -11,7 +11,9 @@ floor(x/y) <= R < x/y + 1 + 2^-precision, for x >= 0.
 These masks cover numbers of the expected size only, and x and y may come from earlier replies of CSP, which could make them as
 large as it likes. A *guard* therefore goes first: CSP opens k*z + m (k secret and short, m uniform modulo N) and returns all
 but its last t bits; of an honest z this leaves W = 0 or 1 above m's, and W (W - 1), times a uniform number, is added to what
-CSP opens next. Whoever sent a false reply must guess W, or else sees uniform numbers. Proofs in docs/security.md.
+CSP opens next. Whoever sent a false reply must guess W, or else sees uniform numbers. CSP in turn ends the round unless y' and
+the quotient have the lengths of honest ones: a participant that fails a guard on purpose makes the round void, and no reward
+of it noise. Proofs in docs/security.md.
 """
 
 from dataclasses import dataclass
@@ -183,6 +185,14 @@ class SdivWidths:
         """rho < 2^hi keeps the masked dividend below N."""
         return self.key_bits - 2 - (self.ybits + self.alpha)
 
+    def takes(self, masked_y: mpz) -> bool:
+        """Whether rho*y - s is what an honest y gives. One that was spoilt passes with a probability of 2^-(alpha + 1)."""
+        return 0 < masked_y < mpz(1) << (self.hi + self.ybits)
+
+    def gives(self, quotient: mpz) -> bool:
+        """Whether floor(V / y') is what an honest x and y give."""
+        return mpz(1) << (self.alpha - 1) <= quotient < (mpz(1) << self.alpha) + (mpz(1) << (self.qbits + self.g + 1))
+
     def advantage(self, y1: int, y2: int) -> float:
         """The most by which CSP can tell divisor y1 from y2, for one division's masked divisor."""
         return abs(log2(y1) - log2(y2)) / (self.hi - self.lo) + 2.0**-self.sigma
@@ -227,8 +237,7 @@ class HardenedSdivSp:
         party, w = self.party, self.widths
         of_x, of_y = poison.part(0, len(x)), poison.part(len(x), len(poison))
         rho = [log_uniform(coins, w.lo, w.hi) for _ in range(len(y))]
-        s = [coins.below(r >> w.g) for r in rho]
-        masked_y = party.add_plain(party.scale_each(y, rho), [-si for si in s])
+        masked_y = mask_sizes(party, y, rho, w, coins)
         masked_y = party.rerandomise(party.add(masked_y, self._spoil(of_y, coins)), coins)
         alpha = [(mpz(1) << (w.alpha - 1)) | coins.bits(w.alpha - 1) for _ in range(len(x))]
         rhos = _for_each(rho, len(x))
@@ -243,6 +252,11 @@ class HardenedSdivSp:
     def _spoil(self, poison: CipherVector, coins: Coins) -> CipherVector:
         n = self.party.public.n
         return self.party.scale_modulo(poison, [coins.below(n) for _ in range(len(poison))])
+
+
+def mask_sizes(party: KeyedParty, y: CipherVector, rho: list[mpz], widths: SdivWidths, coins: Coins) -> CipherVector:
+    """rho*y - s of each: its sign stays, and its size is blurred. Not rerandomised."""
+    return party.add_plain(party.scale_each(y, rho), [-coins.below(r >> widths.g) for r in rho])
 
 
 def guard_tops(widths: SdivWidths, dividends: int, divisors: int) -> list[int]:
@@ -269,15 +283,15 @@ class HardenedSdivCsp:
             return GuardReply(party.encrypt([value >> t for value, t in zip(opened, tops, strict=True)]))
 
     def divide(self, message: DivideRequest, widths: SdivWidths) -> tuple[SdivReply, bool]:
-        """[[floor(V / y') >> g]], and whether every divisor was one that honest parties make."""
+        """[[floor(V / y') >> g]], and whether every divisor and every quotient was one that honest parties make."""
         party = self.party
         with party.costs.inside("SDIV", len(message.x)):
             v, y = _open(party, message)
-            # rho*0 - s wraps, and so does a divisor that was spoilt; honest ones stay far below.
-            fits = [0 < 2 * divisor < party.public.n for divisor in y]
+            fits = [widths.takes(divisor) for divisor in y]
             divisors = [divisor if fit else mpz(1) for divisor, fit in zip(y, fits, strict=True)]
-            pairs = zip(v, _for_each(divisors, len(v)), strict=True)
-            return SdivReply(party.encrypt([(a // b) >> widths.g for a, b in pairs])), all(fits)
+            quotients = [a // b for a, b in zip(v, _for_each(divisors, len(v)), strict=True)]
+            fits += [widths.gives(quotient) for quotient in quotients]
+            return SdivReply(party.encrypt([quotient >> widths.g for quotient in quotients])), all(fits)
 
 
 def _for_each(values: list[mpz], count: int) -> list[mpz]:

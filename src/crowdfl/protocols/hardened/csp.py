@@ -87,11 +87,11 @@ class HardenedCsp(KeyedCsp):
         self._takes: dict[int, tuple[type[RoundRequest], Callable[..., Step]]] = {
             OpenRequest.kind: (OpenRequest, self._open)
         }
-        self._rewards: RewardCsp | None = None
+        self.rewards: RewardCsp | None = None  # open to the laboratory, which weakens its widths on purpose
         if shape.task.settings.total == "hidden":
             self._takes |= {ScaleRequest.kind: (ScaleRequest, self._scale)} | self._divisions()
         if shape.task.settings.lanes != 0:
-            self._rewards = RewardCsp(party, shape.packing, shape.widths())
+            self.rewards = RewardCsp(party, shape.packing, shape.widths())
             self._takes |= self._reward_steps() | self._divisions()
         self._order = RoundOrder(order_of(shape), self._places())
 
@@ -103,8 +103,8 @@ class HardenedCsp(KeyedCsp):
 
     def answer(self, request: bytes) -> bytes:
         kind = Message.kind_of(request)
-        if kind == claims.Claim.kind and self._rewards is not None:
-            return self.party.send(self._claims(self._rewards.widths).answer(request, self._memory))
+        if kind == claims.Claim.kind and self.rewards is not None:
+            return self.party.send(self._claims(self.rewards.widths).answer(request, self._memory))
         if kind not in self._takes:
             raise FormatError(f"CSP does not answer messages of kind {kind} in this task")
         message_type, take = self._takes[kind]
@@ -206,10 +206,11 @@ class HardenedCsp(KeyedCsp):
 
     def _inner(self, message: InnerRequest) -> Step:
         n, rewards = self._require_count(message.round_number), self._rewards_on()
+        _require(message.masked, message.masked_1, 2 * n)
 
         def work() -> tuple[Message, bool]:
             kept = [self._known(message, f"sums {start}", b"") for start in self._lane_starts(n)]
-            return rewards.inner([InnerSums.from_bytes(piece, self._limits()) for piece in kept]), True
+            return rewards.inner(message, [InnerSums.from_bytes(piece, self._limits()) for piece in kept])
 
         return Step(INNER, 0, work)
 
@@ -277,7 +278,7 @@ class HardenedCsp(KeyedCsp):
         return n, n if purpose == WEIGHTS else 1
 
     def _widths(self, purpose: str) -> SdivWidths:
-        return hidden_widths(self._shape.budget) if purpose == TOTAL else self._shape.widths().of(purpose)
+        return hidden_widths(self._shape.budget) if purpose == TOTAL else self._rewards_on().widths.of(purpose)
 
     def _lane_starts(self, participants: int) -> Sequence[int]:
         return range(0, self._shape.budget.buckets, rows_a_message(max(1, participants), self._shape.budget.slots))
@@ -321,9 +322,9 @@ class HardenedCsp(KeyedCsp):
             raise OutOfTurn(f"another {name} of this round is fixed already")
 
     def _rewards_on(self) -> RewardCsp:
-        if self._rewards is None:
+        if self.rewards is None:
             raise FormatError("this task has no rewards")
-        return self._rewards
+        return self.rewards
 
     def _claims(self, widths: RewardWidths) -> claims.ClaimsCsp:
         n, limits = int(self.party.public.n), self.party.limits(1)

@@ -11,6 +11,9 @@ With u_i the lanes of upload i (delta_i * w_i at scale 10^L, sketched or not), U
 
 The +1 in the divisor makes a participant without samples weigh nothing; the h bits make it earn exactly nothing, and keep the
 sum within b although a division may come out one too high (deviation D12).
+
+CSP tests that 0 <= delta_i <= max_samples, on [[delta_i]] as it was uploaded, which no reply of CSP can alter: one count
+outside makes the round void. A negative weight would raise the rewards of others above b together.
 """
 
 import hashlib
@@ -26,11 +29,11 @@ from crowdfl.crypto.paillier.budget import WidthBudget, bits
 from crowdfl.crypto.paillier.kernels import MultiPow
 from crowdfl.crypto.paillier.packing import Packing, WideInts
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
-from crowdfl.crypto.randomness import SEED_BYTES, Coins, public_permutation, public_stream
+from crowdfl.crypto.randomness import SEED_BYTES, Coins, log_uniform, public_permutation, public_stream
 from crowdfl.crypto.sealing import commit
 from crowdfl.errors import ProtocolError, SettingsError
 from crowdfl.protocols.claims import RewardEnvelope
-from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths
+from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths, mask_sizes
 from crowdfl.protocols.common.smul import Polynomial, PolynomialsSp
 from crowdfl.protocols.exchange import Reply, pipelined
 from crowdfl.protocols.messages import Message, RoundRequest
@@ -50,7 +53,7 @@ class RewardWidths:
     largest_payment: int  # millionths
 
     def __post_init__(self) -> None:
-        _ = self.weights, self.rewards  # SdivWidths refuses what does not fit
+        _ = self.counts, self.weights, self.rewards  # SdivWidths refuses what does not fit
 
     @cached_property
     def lanes(self) -> int:
@@ -86,6 +89,11 @@ class RewardWidths:
     def fraction(self) -> int:
         """h: bits of a reward below the millionth."""
         return bits(3 * self.budget.max_participants) + 1
+
+    @cached_property
+    def counts(self) -> SdivWidths:
+        """Of delta_i + 1 and of max_samples + 1 - delta_i, whose sizes are masked like a divisor's."""
+        return self._sdiv(bits(self.budget.max_samples + 1), 1)
 
     @cached_property
     def weights(self) -> SdivWidths:
@@ -137,7 +145,10 @@ class LanesReply(Message, kind=13):
 
 
 class InnerRequest(RoundRequest, kind=14):
-    """SP to CSP: all lanes are in."""
+    """SP to CSP: all lanes are in. Masked delta_i + 1 of everyone, then max_samples + 1 - delta_i: all are above zero."""
+
+    masked: CipherVector
+    masked_1: PartialVector
 
 
 class InnerReply(Message, kind=15):
@@ -211,7 +222,7 @@ class RewardSp:
             lanes.append(sketch(upload.part(0, -1), public_coins, self.budget, self.party))
             samples.append(CipherVector(upload.public, upload.block[-1:].copy()))
         deltas = CipherVector.concat(samples)
-        a, b = yield from self._inner_products(lanes, coins.child("lanes"))
+        a, b = yield from self._inner_products(lanes, deltas, coins.child("lanes"))
         divisors, numerators = yield from self._distances(a, b, deltas, coins.child("operands"))
         weights = yield from self.divide(WEIGHTS, numerators, divisors, coins.child("weights"))
         mu = yield from self._shares(weights, payment, coins.child("rewards"))
@@ -229,7 +240,7 @@ class RewardSp:
         return hashlib.sha256(b"crowdfl sketch 1" + digest + nonce).digest()
 
     def _inner_products(
-        self, lanes: Sequence[CipherVector], coins: Coins
+        self, lanes: Sequence[CipherVector], deltas: CipherVector, coins: Coins
     ) -> Generator[bytes, Reply, tuple[CipherVector, CipherVector]]:
         """Steps 1-2: [[A_i]] and [[B_i]]. u = e - r, so <u,u> = <e,e> - 2<e,r> + <r,r>, and <u,U> likewise."""
         n, slots = len(lanes), self.budget.slots
@@ -246,8 +257,18 @@ class RewardSp:
             cross.take(LanesReply.from_bytes(reply, self.party.limits(len(masks))).lanes, masks)
 
         yield from pipelined(requests(), take)
-        reply = (yield self.party.send(InnerRequest(self.round_number)))()
+        counts = self._masked_counts(deltas, coins.child("counts"))
+        request = InnerRequest(self.round_number, counts, self.party.partial_decrypt(counts))
+        reply = (yield self.party.send(request))()
         return cross.remove(InnerReply.from_bytes(reply, self.party.limits(n)))
+
+    def _masked_counts(self, deltas: CipherVector, coins: Coins) -> CipherVector:
+        """rho is odd: modulo N a half is a number too, and an even rho would make it look like a whole one."""
+        party, w, n = self.party, self.widths.counts, len(deltas)
+        room = party.subtract(party.encrypt([self.budget.max_samples + 1] * n, coins), deltas)
+        both = CipherVector.concat([party.add_plain(deltas, [1] * n), room])
+        rho = [log_uniform(coins, w.lo, w.hi) | 1 for _ in range(2 * n)]
+        return party.rerandomise(mask_sizes(party, both, rho, w, coins), coins)
 
     def _masks(self, lanes: int, coins: Coins) -> WideInts:
         """r in [V, 2^M - V), uniform: u + r is then never negative and never wraps."""
@@ -372,13 +393,16 @@ class RewardCsp:
         sums = InnerSums(tuple(int(x % n) for x in own), tuple(int(x % n) for x in cross))
         return LanesReply(party.encrypt(e.residues(n, party.public.plaintext_bytes))), sums, fits
 
-    def inner(self, pieces: Sequence["InnerSums"]) -> InnerReply:
-        """[[<e_i, e_i>]] and [[<e_i, E>]] over all the lanes opened."""
+    def inner(self, message: InnerRequest, pieces: Sequence["InnerSums"]) -> tuple[InnerReply, bool]:
+        """[[<e_i, e_i>]] and [[<e_i, E>]] over all the lanes opened; and whether every count is within its bounds."""
+        counts = to_ints(self.party.finish(message.masked, message.masked_1))
+        self.party.view.saw("counts", counts)
         own = [sum(column) for column in zip(*(piece.own for piece in pieces), strict=True)]
         cross = [sum(column) for column in zip(*(piece.cross for piece in pieces), strict=True)]
         party, n = self.party, self.party.public.n
         signed = [[party.public.signed(total % n) for total in totals] for totals in (own, cross)]
-        return InnerReply(party.encrypt(signed[0]), party.encrypt(signed[1]))
+        fits = [self.widths.counts.takes(count) for count in counts]
+        return InnerReply(party.encrypt(signed[0]), party.encrypt(signed[1])), all(fits)
 
     def open(self, message: RewardRequest) -> list[mpz]:
         """v_i = mu_i + m_i."""

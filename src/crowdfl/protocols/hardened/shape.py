@@ -165,6 +165,8 @@ class RoundOrder:
 
     def finish(self, memory: CspMemory, number: int, step: Step) -> None:
         memory.keep(f"done {step.name} {step.place}", b"", number)
+        # Else another process of CSP could end the round meanwhile, and SP would have a bit of each message.
+        memory.refuse_after(_HAS_ENDED, RoundEnded(_ENDED.format(number)), number)
 
     def end(self, memory: CspMemory, number: int) -> RoundEnded:
         memory.reserve(_HAS_ENDED, b"", number)

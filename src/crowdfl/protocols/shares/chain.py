@@ -1,8 +1,8 @@
 """The chain of models: what every upload, manifest, record and publication is bound to, and what a reader holds.
 
 base_0 is the hash of the task's id, which covers its initial weights; base_r is the hash of the base before it, of CSP's record
-of round r and of the publication of round r. A round that was given up changes nothing. Whoever names another base has trained
-on another model.
+of round r and of the publication of round r, which holds a salt that CSP does not see. A round that was given up changes
+nothing. Whoever names another base has trained on another model.
 """
 
 import hashlib
@@ -47,6 +47,11 @@ def next_base(base: bytes, record: bytes, publication: bytes) -> bytes:
     return hashlib.sha256(b"crowdfl next base 1" + base + record + publication).digest()
 
 
+def next_secret(secret: bytes, t: bytes, salt: bytes) -> bytes:
+    """What readers alone know after a round: SP never sees t, and CSP never sees the salt of a publication."""
+    return hashlib.sha256(b"crowdfl secret 1" + secret + t + salt).digest()
+
+
 def sha256(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
@@ -62,6 +67,7 @@ class ModelChain:
     base: bytes
     weights: Integers = field(repr=False)
     moments: Moments = field(default=(), repr=False)
+    secret: bytes = field(default=bytes(HASH_BYTES), repr=False)  # of everything read: known to readers alone
 
     @classmethod
     def start(
@@ -77,26 +83,29 @@ class ModelChain:
         """The model that this change leads to, before any step."""
         return _in_range(self.weights + change)
 
-    def after(self, number: int, base: bytes, change: Integers, step: ServerStep | None = None) -> "ModelChain":
+    def after(
+        self, number: int, base: bytes, secret: bytes, change: Integers, step: ServerStep | None = None
+    ) -> "ModelChain":
         """The next model: `change` is what the round's average is from this one."""
         if number <= self.number:
             raise ChainBroken(f"round {number} was published after round {self.number}: averages are read in order")
         moments = self.moments
         if step is not None:
             change, moments = step.apply(change, moments)
-        return ModelChain(number, base, self.averaged(change), moments)
+        return ModelChain(number, base, self.averaged(change), moments, secret)
 
     def digest(self) -> str:
-        """The same on every device that has read the same rounds, and on no other."""
+        """The same on every device that has read the same rounds, and on no other. To others it says nothing of the model."""
         return hashlib.sha256(b"crowdfl state 1" + self.to_bytes()).hexdigest()
 
     def to_bytes(self) -> bytes:
         arrays = self.weights.astype("<i8"), *(moment.astype("<f8") for moment in self.moments)
-        return self.number.to_bytes(ROUND_BYTES, "big") + self.base + b"".join(array.tobytes() for array in arrays)
+        head = self.number.to_bytes(ROUND_BYTES, "big") + self.base + self.secret
+        return head + b"".join(array.tobytes() for array in arrays)
 
     @classmethod
     def from_bytes(cls, data: bytes, parameters: int, step: ServerStep | None = None) -> "ModelChain":
-        start, count = ROUND_BYTES + HASH_BYTES, 0 if step is None else step.moments
+        start, count = ROUND_BYTES + 2 * HASH_BYTES, 0 if step is None else step.moments
         if len(data) != start + 8 * parameters * (1 + count):
             raise FormatError(f"{len(data)} bytes are not the model of this task, which has {parameters} weights")
         weights = np.frombuffer(data, dtype="<i8", count=parameters, offset=start).astype(np.int64)
@@ -104,7 +113,8 @@ class ModelChain:
         if not np.isfinite(carried).all():
             raise FormatError("the state that was kept with the model is damaged: delete it, and it is read again")
         moments = tuple(carried.reshape(count, parameters)) if count else ()
-        return cls(int.from_bytes(data[:ROUND_BYTES], "big"), data[ROUND_BYTES:start], weights, moments)
+        base, secret = data[ROUND_BYTES : start - HASH_BYTES], data[start - HASH_BYTES : start]
+        return cls(int.from_bytes(data[:ROUND_BYTES], "big"), base, weights, moments, secret)
 
 
 def rounded_quotient(sums: Integers, total: int) -> Integers:

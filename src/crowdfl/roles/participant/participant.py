@@ -32,7 +32,6 @@ from crowdfl.errors import (
     TooFewParticipants,
     TooLate,
     UnknownParticipant,
-    UploadRejected,
     WrongBase,
 )
 from crowdfl.learning.models.forms import from_safetensors, to_safetensors
@@ -47,9 +46,6 @@ from crowdfl.roles.ports import Blobs, Stock
 from crowdfl.roles.records import PaidClaim
 
 LEAST_PARTICIPANTS = 5
-_LONGEST_WAIT = (
-    86400.0  # seconds after the end that a missing reward is waited for, and never past half of the claim time
-)
 Train = Callable[[Weights, Mapping[str, Any], int], tuple[Weights, int]]
 """From a model, the task's training settings and the round's number to a trained model and how many samples it saw."""
 Evaluate = Callable[[Weights], Mapping[str, float]]
@@ -358,30 +354,18 @@ class Participant:
             return False
         try:
             self.open_reward(number)
-        except (UploadRejected, UnknownParticipant) as wrong:
-            # So SP says; the average, which CSP has signed, does not.
-            if self._profile.chained and self.blobs.has(f"rounds/{number}/average"):
-                self._tell_once("reward missing", number, wrong)
-                return False
-            if isinstance(wrong, UploadRejected):
-                self._note_rejected(number, str(wrong))
-            else:
-                self._note_refused(number, wrong)
-        except RewardOutOfRange as wrong:
-            self._note_refused(number, wrong)
+        except RewardOutOfRange as wrong:  # as CSP has signed it: no claim of it would be paid
+            self.blobs.put(f"rounds/{number}/no-reward", str(wrong).encode())
+            self.on_event("reward refused", {"round": number, "why": str(wrong)})
         except CrowdFLError as wrong:
             if isinstance(wrong, ServiceError) and not wrong.passes:
                 raise
-            # Not there, or not what CSP made: the platform may still show that, and one reward must not hold up the rest.
+            # Not there, not what CSP made, or SP alone says that the upload was left out: the platform may still show it, and
+            # one reward must not hold up the rest.
             self._unread[number] = wrong.passes
             self._tell_once("reward missing", number, wrong)
             return False
         return True
-
-    def _note_refused(self, number: int, why: Exception) -> None:
-        """For good: no claim of it would be paid."""
-        self.blobs.put(f"rounds/{number}/no-reward", str(why).encode())
-        self.on_event("reward refused", {"round": number, "why": str(why)})
 
     def _tell_once(self, what: str, number: int, why: Exception) -> None:
         if (what, number, type(why).__name__) not in self._told:

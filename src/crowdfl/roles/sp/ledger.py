@@ -70,6 +70,10 @@ class Ledger:
         self._balances[movement.target] = self.balance(movement.target) + movement.amount
         return True
 
+    def returned(self) -> int:
+        """What went back to the requester."""
+        return sum(movement.amount for movement in self.movements if movement.target == REQUESTER)
+
     def budgets(self) -> dict[int, int]:
         """What each rewarded round had to give, by its number."""
         return {int(m.target.removeprefix(_EARNED)): m.amount for m in self.movements if m.target.startswith(_EARNED)}

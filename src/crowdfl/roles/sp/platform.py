@@ -110,14 +110,15 @@ class Sp:
     def tick(self) -> bool:
         """One step of every task that has one to take and that nobody else works on; True if any was taken.
 
-        A task with nothing to do costs a few reads. While the clock is in doubt, nothing moves.
+        A task with nothing to do costs a few reads. While the clock is in doubt, nothing moves; nor does a task of a restored
+        SP whose money was not compared with the bank.
         """
         if not self._can_tell_time():
             return False
         moved = False
         trouble: Exception | None = None
         for stored in self.store.tasks():
-            if stored.state not in (TaskState.PAUSED, TaskState.SETTLED):
+            if stored.state not in (TaskState.PAUSED, TaskState.SETTLED) and not stored.unreconciled:
                 for chore in self._chores:
                     took, failure = self._attempt(stored, chore)
                     moved, trouble = moved or took, trouble or failure

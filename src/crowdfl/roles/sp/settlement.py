@@ -159,27 +159,29 @@ class Settlement:
 
     def due(self, task: str, stored: StoredTask) -> bool:
         """Whether `settle` has something to do, by reading alone."""
-        if self._core.now() >= self._claims_end(task, stored) or self._core.ledger(task).balance(ESCROW) > 0:
+        until = stored.claims_until
+        if until is None or self._core.now() >= until or self._core.ledger(task).balance(ESCROW) > 0:
             return True
         return self._undelivered(task) is not None
 
-    def _claims_end(self, task: str, stored: StoredTask) -> float:
-        ended = stored.ended_at if stored.ended_at is not None else self._core.now()
-        return ended + self._core.definition(task).claim_window
-
     def settle(self, task: str, stored: StoredTask) -> bool:
-        """Escrow returns at once; after the claim deadline uploads are scrubbed, ids stay, and the unclaimed returns."""
-        store, now = self._ports.store, self._core.now()
-        ended = stored.ended_at if stored.ended_at is not None else now
+        """Of a task whose last round is over: its time to claim begins, and escrow returns at once.
+
+        After the claim deadline uploads are scrubbed, ids stay, and the unclaimed returns.
+        """
+        store, now, until = self._ports.store, self._core.now(), stored.claims_until
+        if until is None:
+            store.change_task(task, ended_at=now)
+            return True
         ledger = self._core.ledger(task)
         if ledger.balance(ESCROW) > 0:
             return store.post(task, ledger.refund(f"escrow {len(ledger.movements)}"))
-        if now < ended + self._core.definition(task).claim_window:
+        if now < until:
             return self.deliver(task)
         self._scrub(task)  # first: a crash after the last step would leave it undone
         with store.transaction():
             self._return_unclaimed(task)
-            store.change_task(task, state=TaskState.SETTLED, ended_at=ended)
+            store.change_task(task, state=TaskState.SETTLED)
         return True
 
     def _return_unclaimed(self, task: str) -> None:

@@ -24,7 +24,10 @@ Abort = Callable[[str, Round], None]
 
 
 def cancel_task(ports: MoneyPorts, task: str, ending: Tombstone, abort: Abort | None = None) -> None:
-    """No further round; an open one is aborted, a closed one is finished, what is earned stays claimable. Idempotent."""
+    """No further round; an open one is aborted, a closed one is finished, what is earned stays claimable. Idempotent.
+
+    The time to claim begins when that round is over: until then claims are refused.
+    """
     store = ports.store
     with store.transaction():
         state = store.task(task).state
@@ -35,7 +38,8 @@ def cancel_task(ports: MoneyPorts, task: str, ending: Tombstone, abort: Abort | 
         rounds = store.rounds(task)
         if rounds and rounds[-1].state is RoundState.OPEN:
             (abort or (lambda _task, last: give_up_round(store, task, last)))(task, rounds[-1])
-        store.change_task(task, state=TaskState.CANCELLED, ended_at=ports.clock.now(), end=ending)
+        now, hangs = ports.clock.now(), bool(rounds) and rounds[-1].state in UNDER_WAY
+        store.change_task(task, state=TaskState.CANCELLED, ended_at=None if hangs else now, end=ending)
 
 
 def give_up_round(store: SpStore, task: str, current: Round) -> None:

@@ -11,8 +11,18 @@ from crowdfl.crypto.sealing import AudienceKey, SigningKey, verify
 from crowdfl.crypto.shares.ring import RunningSum, expand
 from crowdfl.errors import ChainBroken, LengthMismatch, NothingToAverage, ProtocolError, SealBroken, TooFewParticipants
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.shares.chain import Integers, ModelChain, RoundPlace, bind, next_base, rounded_quotient, sha256
+from crowdfl.protocols.shares.chain import (
+    Integers,
+    ModelChain,
+    RoundPlace,
+    bind,
+    next_base,
+    next_secret,
+    rounded_quotient,
+    sha256,
+)
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
+from crowdfl.protocols.shares.round.upload import SALT_BYTES
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
 
 PARTICIPANTS, REQUESTER = "participants", "requester"
@@ -50,7 +60,12 @@ class AverageReply(Message, kind=58, repr=False):
 
 
 class SharesPublication(AverageReply, kind=59, repr=False):
-    """SP to the audience: the masked sums of both, which are uniform to SP, and what CSP gave with them."""
+    """SP to the audience: the masked sums of both, which are uniform to SP, and what CSP gave with them.
+
+    CSP knows the masks and is told the publication's hash: without the salt it could test any guess at an average.
+    """
+
+    salt: bytes  # 32 fresh bytes of SP's, which CSP never sees
 
 
 @dataclass
@@ -144,7 +159,13 @@ def _audience_context(place: RoundPlace, audience: str) -> bytes:
 
 
 def publish_sum(
-    shape: SharesShape, place: RoundPlace, members: AcceptedSet, own: ShareSum, reply: AverageReply, csp_key: bytes
+    shape: SharesShape,
+    place: RoundPlace,
+    members: AcceptedSet,
+    own: ShareSum,
+    reply: AverageReply,
+    csp_key: bytes,
+    salt: bytes,
 ) -> SharesPublication:
     """SP: its own sum added to what CSP sent, once CSP's record says what SP knows itself."""
     record = parse_record(reply.record, shape, csp_key)
@@ -155,7 +176,7 @@ def publish_sum(
         raise ProtocolError(f"CSP's record of round {place.number} names another round, model or set of participants")
     _require_lengths(shape, reply.sums, reply.total)
     sums, total = own.plus(shape, reply.sums, int.from_bytes(reply.total, "little"))
-    return SharesPublication(sums, total, reply.participants, reply.requester, reply.record)
+    return SharesPublication(sums, total, reply.participants, reply.requester, reply.record, salt)
 
 
 def parse_record(data: bytes, shape: SharesShape, csp_key: bytes) -> RoundRecord:
@@ -188,16 +209,18 @@ class AverageReader:
         place = self._shape.place(number, chain.base)
         self._check(record, place)
         _require_lengths(self._shape, message.sums, message.total)
-        sums, total = self._unmasked(message, place)
+        if len(message.salt) != SALT_BYTES:
+            raise LengthMismatch(f"a publication whose salt has {len(message.salt)} bytes")
+        t = self._open_seed(message, place)
+        sums, total = self._unmasked(message, t, place)
         if not len(record.accepted) <= total <= len(record.accepted) * self._shape.spec.settings.max_samples:
             raise NothingToAverage(
                 "the total of the samples is not one of honest participants: an upload was out of bounds, or a server cheats"
             )
         base = next_base(chain.base, sha256(message.record), sha256(publication))
-        change = rounded_quotient(sums, total)
-        return OpenedAverage(
-            chain.after(number, base, change, self._shape.step), chain.averaged(change), total, record.members
-        )
+        change, secret = rounded_quotient(sums, total), next_secret(chain.secret, t, message.salt)
+        following = chain.after(number, base, secret, change, self._shape.step)
+        return OpenedAverage(following, chain.averaged(change), total, record.members)
 
     def _check(self, record: RoundRecord, place: RoundPlace) -> None:
         if (record.task, record.number) != (place.task, place.number):
@@ -210,11 +233,14 @@ class AverageReader:
         if len(set(record.accepted)) != len(record.accepted) or len(record.accepted) < least:
             raise TooFewParticipants(f"an average of {len(record.accepted)} participants where {least} are the least")
 
-    def _unmasked(self, message: SharesPublication, place: RoundPlace) -> tuple[Integers, int]:
+    def _open_seed(self, message: SharesPublication, place: RoundPlace) -> bytes:
         sealed = message.participants if self._audience == PARTICIPANTS else message.requester
         t = self._key.open(sealed, _audience_context(place, self._audience))
         if len(t) != 32:
             raise SealBroken("a publication without the seed of its masks")
+        return t
+
+    def _unmasked(self, message: SharesPublication, t: bytes, place: RoundPlace) -> tuple[Integers, int]:
         mask, total = mask_of(t, place, self._shape)
         ring = self._shape.ring
         sums = ring.signed(ring.eights(message.sums) - ring.eights(mask))

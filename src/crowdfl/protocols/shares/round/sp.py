@@ -43,7 +43,7 @@ from crowdfl.protocols.shares.round.manifest import (
     manifest_of,
 )
 from crowdfl.protocols.shares.round.rewards import RewardMasks, SealedRewards, reward_program
-from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
+from crowdfl.protocols.shares.round.upload import SALT_BYTES, UploadBody, parse_upload, require_signed, upload_bytes
 from crowdfl.protocols.shares.shape import SharesShape
 
 
@@ -180,7 +180,8 @@ class SharesSp(PaidSp):
         self._round = None  # what is asked for now ends the round: if it fails, all of it is asked for again
         average = AverageReply.from_bytes((yield from now.talk.ask(b"")), self._shape.limits())
         own = self._own_sum(now.members)
-        publication = publish_sum(self._shape, self._place, now.members, own, average, self._csp_key)
+        salt = expand(now.seed, b"crowdfl sp salt 1", SALT_BYTES)
+        publication = publish_sum(self._shape, self._place, now.members, own, average, self._csp_key, salt)
         self._leave(publication, own)
 
     def _prepared(self) -> Generator[bytes, Reply, _SpRound]:

@@ -2,7 +2,8 @@
 
 CSP's share is the expansion of a fresh seed, SP's is the update minus that: each alone is uniform. The seed is sealed with all
 public fields and the hash of SP's share as context, and the participant signs all of it, so that nobody can pair the two
-otherwise, and CSP can check the signature without having seen SP's share. A seed serves one body ever.
+otherwise, and CSP can check the signature without having seen SP's share. A seed serves one body ever. The hash covers a salt
+that is drawn apart from the seed: CSP, who knows the seed and sees the hash, could otherwise test any guess at an update.
 """
 
 import hashlib
@@ -29,6 +30,7 @@ from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES, Integers, Mo
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
 
 SIGNATURE_BYTES = 64
+SALT_BYTES = 32
 SEALED_BYTES = 32 + SEED_BYTES + 16  # HPKE: the encapsulated key, the ciphertext, the tag
 NAME_BYTES = 20  # of a participant's name, as roles give them
 
@@ -40,9 +42,10 @@ class UploadBody(Message, kind=53, repr=False):
     number: bytes  # the round, 4 bytes big endian
     base: bytes
     who: str
-    digest: bytes  # SHA-256 of SP's shares, samples first
+    digest: bytes  # SHA-256 of the salt and SP's shares
     sealed: bytes  # the seed of CSP's shares
     signature: bytes
+    salt: bytes  # of the hash: 32 fresh bytes, which CSP never sees
     samples: bytes  # SP's share of the number of samples: 16 bytes, little endian
     shares: bytes  # SP's share of the update: little-endian numbers of the task's ring
 
@@ -54,8 +57,8 @@ class UploadBody(Message, kind=53, repr=False):
         return RoundPlace(self.task, int.from_bytes(self.number, "big"), self.base)
 
 
-def share_digest(samples: bytes, shares: bytes) -> bytes:
-    digest = hashlib.sha256(samples)
+def share_digest(salt: bytes, samples: bytes, shares: bytes) -> bytes:
+    digest = hashlib.sha256(salt + samples)
     digest.update(shares)
     return digest.digest()
 
@@ -137,8 +140,9 @@ def make_upload(
     update: Integers,
     samples: int,
 ) -> UploadBody:
-    """An upload of these integers, with a seed that nothing else gets."""
-    return upload_from_seed(shape, place, who, signing, csp_sealing, update, samples, secrets.token_bytes(SEED_BYTES))
+    """An upload of these integers, with a seed and a salt that nothing else gets."""
+    drawn = secrets.token_bytes(SEED_BYTES), secrets.token_bytes(SALT_BYTES)
+    return upload_from_seed(shape, place, who, signing, csp_sealing, update, samples, *drawn)
 
 
 def upload_from_seed(
@@ -150,24 +154,26 @@ def upload_from_seed(
     update: Integers,
     samples: int,
     seed: bytes,
+    salt: bytes,
 ) -> UploadBody:
-    """The same from a given seed: for vectors. A seed that serves two bodies gives away their difference."""
+    """The same from given bytes: for vectors. A seed that serves two bodies gives away their difference."""
     rest = update.astype(np.uint64)  # modulo 2^64: modulo 2^k once it is encoded
     shape.ring.accumulate(np.subtract, rest, expanded_update(seed, place, who, shape.share_bytes))
     shares = shape.ring.encode(rest)
     counted = (samples - expanded_samples(seed, place, who)) % REWARD_MODULUS
     count = counted.to_bytes(SAMPLES_BYTES, "little")
-    digest = share_digest(count, shares)
+    digest = share_digest(salt, count, shares)
     sealed = seal_to(csp_sealing, seed, seal_context(place, who, digest))
     signature = signing.sign(upload_statement(place, who, digest, sealed))
     number = place.number.to_bytes(ROUND_BYTES, "big")
-    return UploadBody(place.task, number, place.base, who, digest, sealed, signature, count, shares)
+    return UploadBody(place.task, number, place.base, who, digest, sealed, signature, salt, count, shares)
 
 
 def upload_bytes(shape: SharesShape) -> int:
     """The size of every upload of a task, by a participant whose name has the usual length."""
     fixed = bytes(ROUND_BYTES), bytes(HASH_BYTES), "0" * NAME_BYTES, bytes(HASH_BYTES), bytes(SEALED_BYTES)
-    empty = UploadBody(shape.spec.name, *fixed, bytes(SIGNATURE_BYTES), bytes(SAMPLES_BYTES), b"")
+    fields = bytes(SIGNATURE_BYTES), bytes(SALT_BYTES), bytes(SAMPLES_BYTES), b""
+    empty = UploadBody(shape.spec.name, *fixed, *fields)
     return len(empty.to_bytes()) + shape.share_bytes
 
 
@@ -181,6 +187,7 @@ def parse_upload(data: bytes, shape: SharesShape, place: RoundPlace) -> UploadBo
         "round": (len(body.number), ROUND_BYTES),
         "hash": (len(body.digest), HASH_BYTES),
         "signature": (len(body.signature), SIGNATURE_BYTES),
+        "salt": (len(body.salt), SALT_BYTES),
     }
     for what, (length, expected) in lengths.items():
         if length != expected:
@@ -198,6 +205,6 @@ def parse_upload(data: bytes, shape: SharesShape, place: RoundPlace) -> UploadBo
 
 def require_signed(body: UploadBody, key: bytes) -> None:
     """SP's shares are those that the participant has signed for."""
-    if share_digest(body.samples, body.shares) != body.digest:
+    if share_digest(body.salt, body.samples, body.shares) != body.digest:
         raise BadSignature("the shares of this upload are not those that its hash is of")
     verify(key, upload_statement(body.place, body.who, body.digest, body.sealed), body.signature)

@@ -1,6 +1,6 @@
 // What a participant has earned by round. One reward that cannot be read holds up nothing else.
 
-import { CrowdFLError, NotReady, RewardOutOfRange, ServiceError, UnknownParticipant, UploadRejected, passes } from "../protocol/errors.js";
+import { CrowdFLError, NotReady, RewardOutOfRange, ServiceError, passes } from "../protocol/errors.js";
 import { named } from "./holdings.js";
 
 export class Rewards {
@@ -42,24 +42,17 @@ export class Rewards {
 
   /** @param {number} number @param {CrowdFLError} wrong */
   async _note(number, wrong) {
-    const rejected = wrong instanceof UploadRejected || wrong instanceof UnknownParticipant; // so SP says
-    if (rejected && !(await this._kept.hasAny(number, "average"))) return this._refuse(number, "upload rejected", wrong);
-    if (wrong instanceof RewardOutOfRange) {
-      return this._refuse(number, "reward refused", wrong); // for good: no claim of it would be paid
+    if (wrong instanceof RewardOutOfRange) { // as CSP has signed it: no claim of it would be paid
+      await this._kept.put(named(number, "no-reward"), wrong.message);
+      this._context.tell("reward refused", { round: number, why: wrong.message });
+      return true;
     }
     if (wrong instanceof ServiceError && !wrong.passes) throw wrong;
-    // Not there, or not what CSP made; or SP says rejected, and the average, which CSP has signed, does not. The platform may
-    // still show it, and one reward must not hold up the rest.
-    if (!rejected) this.unread.set(number, passes(wrong));
+    // Not there, not what CSP made, or SP alone says that the upload was left out: the platform may still show it, and one
+    // reward must not hold up the rest.
+    this.unread.set(number, passes(wrong));
     this._context.tellOnce("reward missing", number, wrong);
     return false;
-  }
-
-  /** @param {number} number @param {string} what @param {Error} why */
-  async _refuse(number, what, why) {
-    await this._kept.put(named(number, "no-reward"), why.message);
-    this._context.tell(what, { round: number, why: why.message });
-    return true;
   }
 }
 

@@ -14,8 +14,6 @@ export const LEARNT = [
 ];
 
 export const WEAK = [
-  "The second server: whether a guess at one person's upload is right, and so small models by search.",
-  "The second server: averages and totals of models of a few weights, by search.",
   "The platform with a reader, breaking the rules: one person's upload: it publishes no change, and leaves that person out of the next round.",
   "The second server with a reader, breaking the rules: nearly that: it holds the model still, and says that one seal does not open.",
   "Participant, breaking the rules: the update of whoever misses a round: it takes the last sum back, and the model stands still.",
@@ -27,6 +25,4 @@ export const WEAK = [
   "The platform, breaking the rules: one comparison of the total a round.",
   "The platform or the second server with a paid participant, breaking the rules: two bits for each person and round, not one.",
   "The second server, breaking the rules: its bit without a signed record of it: it falls silent before it answers.",
-  "Requester, breaking the rules: earnings back that nobody could claim: it cancels while a round hangs, and the time to claim runs out.",
-  "Requester, breaking the rules: rounds that were paid back: after the platform was restored, a task whose money was returned runs on and pays.",
 ];

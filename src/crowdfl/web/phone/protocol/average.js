@@ -2,12 +2,12 @@
 
 import { concat, equal, utf8 } from "./bytes.js";
 import { limitsOf, requireRing } from "./bundle.js";
-import { after, nextBase, placeOf, roundedQuotient } from "./chain.js";
+import { after, nextBase, nextSecret, placeOf, roundedQuotient } from "./chain.js";
 import { ChainBroken, LengthMismatch, NothingToAverage, ProtocolError, SealBroken, TooFewParticipants } from "./errors.js";
 import { decode, encode } from "./messages.js";
 import { elementBytes, expand, fromLittleEndian, signedDifference } from "./ring.js";
 import { openAudience, verify } from "./seal.js";
-import { SAMPLES_BYTES } from "./upload.js";
+import { SALT_BYTES, SAMPLES_BYTES } from "./upload.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./bundle.js").Bundle} Bundle */
@@ -16,7 +16,7 @@ import { SAMPLES_BYTES } from "./upload.js";
 /** @typedef {import("./settings.js").SharesTask} SharesTask */
 /** @typedef {ReturnType<typeof placeOf>} Place */
 /** @typedef {{ task: string, number: bigint, base: Bytes, accepted: string[], rejected: Map<string, string> }} RoundRecord */
-/** @typedef {{ sums: Bytes, total: Bytes, sealed: Bytes, record: Bytes }} Publication */
+/** @typedef {{ sums: Bytes, total: Bytes, sealed: Bytes, record: Bytes, salt: Bytes }} Publication */
 /**
  * @typedef {object} Opened
  * @property {Chain} chain The next model.
@@ -41,7 +41,9 @@ export async function readPublication(task, bundle, chain, publication, round) {
   const record = await parseRecord(message.record, limit, bundle.cspSigning);
   checkRecord(record, task, round, chain);
   requireLengths(message, task, bundle);
-  const { sums, total } = await unmasked(message, placeOf(task, round, chain.base), bundle);
+  const place = placeOf(task, round, chain.base);
+  const t = await openSeed(message, place, bundle);
+  const { sums, total } = await unmasked(message, t, place, bundle);
   const people = BigInt(record.accepted.length);
   if (total < people || total > people * BigInt(task.maxSamples)) {
     throw new NothingToAverage(
@@ -49,7 +51,8 @@ export async function readPublication(task, bundle, chain, publication, round) {
     );
   }
   const base = await nextBase(chain.base, message.record, publication);
-  const next = after(task, chain, round, base, roundedQuotient(sums, total));
+  const secret = await nextSecret(chain.secret, t, message.salt);
+  const next = after(task, chain, round, base, secret, roundedQuotient(sums, total));
   return { chain: next, total: Number(total), accepted: record.accepted, rejected: record.rejected };
 }
 
@@ -63,8 +66,10 @@ export function standing(opened, who) {
 
 /** @param {Bytes} bytes @param {Limit} limit @returns {Publication} */
 function parsePublication(bytes, limit) {
-  const [sums, total, sealed, , record] = decode(PUBLICATION, ["bytes", "bytes", "bytes", "bytes", "bytes"], bytes, limit);
-  return { sums, total, sealed, record };
+  /** @type {import("./messages.js").FieldType[]} */
+  const types = ["bytes", "bytes", "bytes", "bytes", "bytes", "bytes"];
+  const [sums, total, sealed, , record, salt] = decode(PUBLICATION, types, bytes, limit);
+  return { sums, total, sealed, record, salt };
 }
 
 /** @param {Bytes} bytes @param {Limit} limit @param {Bytes} cspKey @returns {Promise<RoundRecord>} */
@@ -97,17 +102,23 @@ function checkRecord(record, task, round, chain) {
 }
 
 /** @param {Publication} message @param {SharesTask} task @param {Bundle} bundle */
-function requireLengths({ sums, total }, task, bundle) {
+function requireLengths({ sums, total, salt }, task, bundle) {
   if (sums.length !== task.parameters * elementBytes(bundle.ringBits) || total.length !== SAMPLES_BYTES) {
     throw new LengthMismatch(`sums of ${sums.length} and a total of ${total.length} bytes: not those of this task`);
   }
+  if (salt.length !== SALT_BYTES) throw new LengthMismatch(`a publication whose salt has ${salt.length} bytes`);
 }
 
 /** @param {Publication} message @param {Place} place @param {Bundle} bundle */
-async function unmasked(message, place, bundle) {
+async function openSeed(message, place, bundle) {
   const context = place("crowdfl mask seed 1", utf8("participants"));
   const t = await openAudience(bundle.audience, message.sealed, context);
   if (t.length !== 32) throw new SealBroken("a publication without the seed of its masks");
+  return t;
+}
+
+/** @param {Publication} message @param {Bytes} t @param {Place} place @param {Bundle} bundle */
+async function unmasked(message, t, place, bundle) {
   const mask = await expand(t, place("crowdfl mask 1 sums"), message.sums.length);
   const hidden = await expand(t, place("crowdfl mask 1 total"), SAMPLES_BYTES);
   const total = fromLittleEndian(message.total) - fromLittleEndian(hidden);

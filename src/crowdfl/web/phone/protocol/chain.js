@@ -14,12 +14,13 @@ import { applyStep, momentCount, rint } from "./steps.js";
  * @property {number} number The round that the model comes from; 0: the initial weights.
  * @property {Bytes} base
  * @property {Integers} weights
+ * @property {Bytes} secret A hash of what readers alone know of the rounds so far.
  * @property {Floats[]} moments What a server step carries from round to round; empty in a task without one.
  */
 
 const HASH_BYTES = 32;
 const ROUND_BYTES = 4;
-const HEAD = ROUND_BYTES + HASH_BYTES;
+const HEAD = ROUND_BYTES + 2 * HASH_BYTES;
 const LARGEST = 2n ** 62n; // of a weight in units: two of them can still be added
 
 /** @param {SharesTask} task @param {Float64Array} initial @returns {Promise<Chain>} */
@@ -29,7 +30,7 @@ export async function startChain(task, initial) {
   }
   const base = await sha256(concat(utf8("crowdfl base 1"), utf8(task.task)));
   const moments = Array.from({ length: momentCount(task.step) }, () => new Float64Array(initial.length));
-  return { number: 0, base, weights: inUnits(initial, task.unit), moments };
+  return { number: 0, base, secret: new Uint8Array(HASH_BYTES), weights: inUnits(initial, task.unit), moments };
 }
 
 /** @param {Float64Array} initial @param {number} unit @returns {Integers} */
@@ -51,17 +52,18 @@ function inRange(weight) {
 
 /**
  * The next model: `change` is what the round's average is from this one.
- * @param {SharesTask} task @param {Chain} chain @param {number} number @param {Bytes} base @param {Integers} change
+ * @param {SharesTask} task @param {Chain} chain @param {number} number @param {Bytes} base @param {Bytes} secret
+ * @param {Integers} change
  * @returns {Chain}
  */
-export function after(task, chain, number, base, change) {
+export function after(task, chain, number, base, secret, change) {
   if (number <= chain.number) {
     throw new ChainBroken(`round ${number} was published after round ${chain.number}: averages are read in order`);
   }
   const average = moved(chain, change);
-  if (!task.step) return { number, base, weights: average, moments: [] };
+  if (!task.step) return { number, base, secret, weights: average, moments: [] };
   const step = applyStep(task.step, task.unit, change, chain.moments);
-  return { number, base, weights: moved(chain, step.change), moments: step.moments };
+  return { number, base, secret, weights: moved(chain, step.change), moments: step.moments };
 }
 
 /** @param {Chain} chain @param {Integers} change @returns {Integers} */
@@ -69,7 +71,10 @@ function moved({ weights }, change) {
   return weights.map((weight, i) => inRange(weight + change[i]));
 }
 
-/** The same on every device that has read the same rounds, and on no other. @param {Chain} chain */
+/**
+ * The same on every device that has read the same rounds, and on no other. To others it says nothing of the model.
+ * @param {Chain} chain
+ */
 export async function stateDigest(chain) {
   return hex(await sha256(concat(utf8("crowdfl state 1"), chainToBytes(chain))));
 }
@@ -77,6 +82,14 @@ export async function stateDigest(chain) {
 /** @param {Bytes} base @param {Bytes} record @param {Bytes} publication */
 export async function nextBase(base, record, publication) {
   return sha256(concat(utf8("crowdfl next base 1"), base, await sha256(record), await sha256(publication)));
+}
+
+/**
+ * What readers alone know after a round: SP never sees t, and CSP never sees the salt of a publication.
+ * @param {Bytes} secret @param {Bytes} t @param {Bytes} salt
+ */
+export async function nextSecret(secret, t, salt) {
+  return sha256(concat(utf8("crowdfl secret 1"), secret, t, salt));
 }
 
 /**
@@ -111,7 +124,8 @@ function nearest(sum, total) {
 
 /** @param {Chain} chain @returns {Bytes} */
 export function chainToBytes(chain) {
-  return concat(u32(chain.number), chain.base, littleEndian(chain.weights), ...chain.moments.map(littleEndian));
+  const head = [u32(chain.number), chain.base, chain.secret];
+  return concat(...head, littleEndian(chain.weights), ...chain.moments.map(littleEndian));
 }
 
 /** @param {Bytes} bytes @param {Pick<SharesTask, "parameters" | "step">} task @returns {Chain} */
@@ -126,7 +140,8 @@ export function chainFromBytes(bytes, { parameters, step }) {
     throw new FormatError("the state that was kept with the model is damaged: ask for another invitation, and join again");
   }
   const number = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0);
-  return { number, base: bytes.slice(ROUND_BYTES, HEAD), weights: new BigInt64Array(part(0)), moments };
+  const [base, secret] = [bytes.slice(ROUND_BYTES, HEAD - HASH_BYTES), bytes.slice(HEAD - HASH_BYTES, HEAD)];
+  return { number, base, secret, weights: new BigInt64Array(part(0)), moments };
 }
 
 /** @param {Chain} chain @param {number} unit */

@@ -14,6 +14,7 @@ import { rint } from "./steps.js";
 /** @typedef {import("./chain.js").Chain} Chain */
 /** @typedef {import("./keys.js").Keys} Keys */
 /** @typedef {import("./settings.js").SharesTask} SharesTask */
+/** @typedef {{ seed: Bytes, salt: Bytes, ephemeral?: CryptoKeyPair }} Drawn */
 /**
  * @typedef {object} Update
  * @property {BigInt64Array<ArrayBuffer>} integers What is shared.
@@ -23,29 +24,37 @@ import { rint } from "./steps.js";
 
 const KIND = 53;
 export const SAMPLES_BYTES = 16;
+export const SALT_BYTES = 32;
 
 /**
- * The upload of a trained model. Its seed serves one upload ever: the bytes are kept and sent again, never made again.
+ * The upload of a trained model. Its seed and its salt serve one upload ever: the bytes are kept and sent again, never made
+ * again. The salt is no part of the seed: CSP knows the seed and sees the hash, and must not test guesses.
  * @param {SharesTask} task @param {Bundle} bundle @param {Keys} keys @param {Chain} chain @param {Float64Array} weights
- * @param {number} samples @param {number} round @param {Bytes} [seed] For vectors only, as the next.
- * @param {CryptoKeyPair} [ephemeral] @returns {Promise<{ bytes: Bytes, clipped: number, scaled: number | null }>}
+ * @param {number} samples @param {number} round @param {Drawn} [drawn] For vectors only: fresh bytes otherwise.
+ * @returns {Promise<{ bytes: Bytes, clipped: number, scaled: number | null }>}
  */
-export async function makeUpload(task, bundle, keys, chain, weights, samples, round, seed, ephemeral) {
+export async function makeUpload(task, bundle, keys, chain, weights, samples, round, drawn = drawFresh()) {
   requireRing(task, bundle);
   const { integers, clipped, scaled } = encodeUpdate(task, chain, weights, samples);
   const place = placeOf(task, round, chain.base);
   const who = utf8(keys.who);
-  const fresh = seed ?? crypto.getRandomValues(new Uint8Array(SEED_BYTES));
+  const { seed, salt, ephemeral } = drawn;
   const length = task.parameters * elementBytes(bundle.ringBits);
-  const theirs = await expand(fresh, place("crowdfl share 1 update", who), length);
-  const theirSamples = await expand(fresh, place("crowdfl share 1 samples", who), SAMPLES_BYTES);
+  const theirs = await expand(seed, place("crowdfl share 1 update", who), length);
+  const theirSamples = await expand(seed, place("crowdfl share 1 samples", who), SAMPLES_BYTES);
   const shares = minusElements(integers, theirs, bundle.ringBits);
   const count = toLittleEndian(BigInt(samples) - fromLittleEndian(theirSamples), SAMPLES_BYTES);
-  const digest = await sha256(concat(count, shares));
-  const sealed = await sealTo(bundle.cspSealing, fresh, place("crowdfl share seed 1", who, digest), ephemeral);
+  const digest = await sha256(concat(salt, count, shares));
+  const sealed = await sealTo(bundle.cspSealing, seed, place("crowdfl share seed 1", who, digest), ephemeral);
   const signature = await sign(keys, place("crowdfl upload 1", who, digest, sealed));
-  const fields = [task.task, u32(round), chain.base, keys.who, digest, sealed, signature, count, shares];
+  const fields = [task.task, u32(round), chain.base, keys.who, digest, sealed, signature, salt, count, shares];
   return { bytes: encode(KIND, fields), clipped, scaled };
+}
+
+/** @returns {Drawn} */
+function drawFresh() {
+  const fresh = (/** @type {number} */ length) => crypto.getRandomValues(new Uint8Array(length));
+  return { seed: fresh(SEED_BYTES), salt: fresh(SALT_BYTES) };
 }
 
 /**

@@ -1,0 +1,313 @@
+"""`shares`: every hash, tag and signature that a party sees, and what keeps it from testing guesses with it.
+
+A campaign is played by the real roles while everything that they pass to each other is noted, and every hash that anybody
+takes. A hash in what a party has sent or received must cover 32 fresh bytes that the party cannot know, or nothing but bytes
+that it knows. What a party can expand or open from what it has counts as known.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+
+from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
+from crowdfl.protocols.profile import ParticipantKeys
+from crowdfl.protocols.shares.circuits import compare, lanes
+from crowdfl.protocols.shares.dealing import correlations, rounds
+from crowdfl.protocols.shares.round import average, csp, rewards, sp, upload
+from crowdfl.simulation import local_host
+from tests.attacks.campaign import Campaign
+
+FRESH = 32
+LABEL = re.compile(rb"crowdfl (?!invitation)[a-z ]+ \d|DSSEv1 \d+ application/vnd.crowdfl.([a-z-]+)\+json \d+ ")
+PIECE = 8  # bytes that a party has seen in a row count as known; so few are found by chance in one case of 2^50
+
+KNOWN, SALTED, UNIFORM = "knows it", "salted", "uniform"
+
+# What is hashed, tagged or signed: who sees that and knows the contents, and for whom there is a salt in it.
+EXPECTED: dict[str, dict[str, str]] = {
+    # Documents: everyone who gets one gets it whole.
+    "definition": {KNOWN: "CSP KGC SP p0 requester"},
+    "initial weights": {KNOWN: "CSP KGC SP p0 requester"},
+    "appointment": {KNOWN: "CSP KGC SP p0 requester"},
+    "crowdfl shares keys 1": {KNOWN: "CSP KGC SP p0 requester"},
+    "invitation": {KNOWN: "KGC p0"},
+    "its hash in the request to enrol": {KNOWN: "KGC p0"},
+    "enrolment-request": {KNOWN: "KGC p0"},
+    "certificate": {KNOWN: "CSP SP p0"},
+    "enrolment-end": {KNOWN: "KGC requester"},
+    "order": {KNOWN: "SP requester"},
+    "tag of a dealt file": {KNOWN: "CSP KGC SP"},
+    # Uploads.
+    "upload": {KNOWN: "SP p0"},
+    "SP's shares": {KNOWN: "SP p0", SALTED: "CSP"},
+    "crowdfl upload 1": {KNOWN: "CSP SP p0"},
+    # A round. Servers' commitments are opened a step later, and salted until then.
+    "crowdfl base 1": {KNOWN: "CSP SP p0"},
+    "crowdfl transcript 1": {KNOWN: "CSP SP"},
+    "transcript": {KNOWN: "CSP SP"},
+    "crowdfl manifest 1": {KNOWN: "CSP SP"},
+    "crowdfl accept 1": {KNOWN: "CSP SP"},
+    "crowdfl verdict 1": {KNOWN: "CSP SP"},
+    # The average. Readers know the masks of CSP's sum, but not the sum: its share of the samples alone is 128 uniform bits.
+    "crowdfl sent 1": {KNOWN: "CSP SP", UNIFORM: "p0"},
+    "crowdfl record 1": {KNOWN: "CSP SP p0"},
+    "publication": {KNOWN: "SP", SALTED: "CSP"},
+    "crowdfl next base 1": {KNOWN: "CSP SP p0"},
+    # Rewards: of those who have not claimed, CSP sees commitments with salts that it does not know.
+    "crowdfl commitment 1": {KNOWN: "CSP SP", SALTED: "CSP"},
+    "crowdfl claim 2": {KNOWN: "CSP SP p0"},
+    "claim": {KNOWN: "CSP SP"},
+    "crowdfl attestation 2": {KNOWN: "CSP SP"},
+}
+# Hashes without a label of their own, by who takes them first.
+NAMES = {
+    "Requester._signed": "initial weights",
+    "PendingUpload.of": "upload",
+    "share_digest": "SP's shares",
+    "SharesSp._leave": "publication",
+    "Transcript.after": "transcript",
+    "Claims.pay": "claim",
+    "_digest": "its hash in the request to enrol",
+    "_tag": "tag of a dealt file",
+}
+
+
+class Watch:
+    """What every party has passed on or received, and every hash that was taken."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.known: dict[str, set[bytes]] = defaultdict(set)
+        self.drawn: set[bytes] = set()
+        self.expanded: list[tuple[bytes, bytes]] = []
+        self.opened: list[tuple[bytes, bytes]] = []
+        self.hashed: dict[bytes, tuple[str, bytes]] = {}  # by hash: what it is of, and what went in
+        self._hash_everything(patch)
+        self._draw_everything(patch)
+
+    def _hash_everything(self, patch: pytest.MonkeyPatch) -> None:
+        sha256, tag, sign, watch = hashlib.sha256, hmac.digest, SigningKey.sign, self
+
+        class Noted:
+            def __init__(self, data: bytes = b"") -> None:
+                self._data, self._site = data, _caller()
+
+            def update(self, data: bytes) -> None:
+                self._data += data
+
+            def digest(self) -> bytes:
+                return watch._note(self._site, self._data, sha256(self._data).digest())
+
+            def hexdigest(self) -> str:
+                return self.digest().hex()
+
+        def noted_tag(key: bytes, body: bytes, name: str) -> bytes:
+            return self._note(_caller(), key, tag(key, body, name))  # nobody tests a body without the key
+
+        def noted_sign(key: SigningKey, message: bytes) -> bytes:
+            return self._note(_caller(), message, sign(key, message))
+
+        patch.setattr(hashlib, "sha256", Noted)
+        patch.setattr(hmac, "digest", noted_tag)
+        patch.setattr(SigningKey, "sign", noted_sign)
+
+    def _draw_everything(self, patch: pytest.MonkeyPatch) -> None:
+        token_bytes = secrets.token_bytes
+
+        def noted_draw(count: int) -> bytes:
+            self.drawn.add(found := token_bytes(count))
+            return found
+
+        patch.setattr(secrets, "token_bytes", noted_draw)
+        for module in (average, compare, correlations, csp, lanes, rewards, rounds, sp, upload):
+            if hasattr(module, "expand"):
+                patch.setattr(module, "expand", self._expanding(module.expand))
+        for kind in (AudienceKey, ReaderKey):
+            patch.setattr(kind, "open", self._opening(kind.open))
+
+    def _expanding(self, expand: Callable[..., bytes]) -> Callable[..., bytes]:
+        def noted(seed: bytes, context: bytes, length: int) -> bytes:
+            found = expand(seed, context, length)
+            self.expanded.append((seed, found))
+            return found
+
+        return noted
+
+    def _opening(self, opens: Callable[..., bytes]) -> Callable[..., bytes]:
+        def noted(key: Any, sealed: bytes, context: bytes) -> bytes:
+            found = opens(key, sealed, context)
+            self.opened.append((key.key if isinstance(key, AudienceKey) else key.private, found))
+            return found
+
+        return noted
+
+    def _note(self, site: str, data: bytes, found: bytes) -> bytes:
+        label = LABEL.match(data)
+        name = NAMES.get(site, site) if label is None else (label[1] or label[0]).decode()
+        self.hashed.setdefault(found, (name, data))
+        return found
+
+    # Afterwards.
+
+    def conclude(self) -> None:
+        """What follows from what each party has: seeds to expand, seals to open, hashes of what it knows."""
+        self.passed = {party: b"\n".join(known) for party, known in self.known.items()}
+        for known in self.known.values():
+            pending = [*self.expanded, *self.opened, *((data, output) for output, (_, data) in self.hashed.items())]
+            while True:
+                text = b"\n".join(known)
+                more = {output for given, output in pending if output not in known and _covered(given, text)}
+                if not more:
+                    break
+                known.update(more)
+
+    def _why(self, data: bytes, text: bytes, fresh: set[bytes]) -> str:
+        """What makes a hash of this useless for guesses."""
+        if any(value in data and value not in text for value in fresh):
+            return SALTED
+        if _covered(data, text):
+            return KNOWN
+        return UNIFORM if data.startswith(b"crowdfl sent 1") else "nothing"
+
+    def seen(self) -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        fresh = {value for value in self.drawn if len(value) >= FRESH}
+        expansions = [output for seed, output in self.expanded if seed in fresh]
+        fresh |= {out[i : i + FRESH] for out in expansions for i in range(0, len(out) - FRESH + 1, FRESH)}
+        for party, passed in self.passed.items():
+            text = b"\n".join(self.known[party])
+            for output, (label, data) in self.hashed.items():
+                if output in passed or output.hex().encode() in passed:
+                    found[label][self._why(data, text, fresh)].add(party)
+        return {label: {why: " ".join(sorted(who)) for why, who in row.items()} for label, row in found.items()}
+
+
+def _caller() -> str:
+    """Who takes a hash, by its name in the code; helpers that only pass on are left out."""
+    frame: Any = sys._getframe(2)
+    while frame.f_code.co_name in ("sha256", "sign"):
+        frame = frame.f_back
+    return str(frame.f_code.co_qualname)
+
+
+def _covered(data: bytes, text: bytes) -> bool:
+    """By pieces of the text, as long as each can be. Labels, and the lengths that stand before parts, need not be known."""
+    if data in text:
+        return True
+    label = LABEL.match(data)
+    reached = [label.end(), label.end() + 1] if label else [0]  # some labels have a byte behind them
+    tried: set[int] = set()
+    while reached:
+        place = reached.pop()
+        if place == len(data) or (len(data) - place < PIECE and data[-PIECE:] in text):
+            return True
+        if place in tried:
+            continue
+        tried.add(place)
+        length = _longest(data, place, text)
+        # A piece may run into the length of the next part, which stands there elsewhere too.
+        reached += [place + length - less for less in range(4) if length - less >= PIECE]
+        if data[place : place + 3] == bytes(3):
+            reached.append(place + 4)
+    return False
+
+
+def _longest(data: bytes, place: int, text: bytes) -> int:
+    """Of the pieces that begin here and are in the text, how long the longest is; found by halving."""
+    low, high = 0, len(data) - place
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if data[place : place + middle] in text else (low, middle - 1)
+    return low
+
+
+class Passing:
+    """Another role, or one's own, as it is reached: both ends know what passes."""
+
+    def __init__(self, watch: Watch, role: Any, *ends: str) -> None:
+        self._watch, self._role, self._ends = watch, role, ends
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._role, name)
+        return self._call(name, found) if callable(found) else found
+
+    def _call(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any, **named: Any) -> Any:
+            result = method(*given, **named)
+            passed = result[-FRESH:] if name == "dealt" else result  # of a dealt file, which is long, its tag
+            for end in self._ends:
+                self._watch.known[end].update(_pieces([given, named, passed]))
+            return result
+
+        return called
+
+
+def _pieces(value: Any) -> list[bytes]:
+    if isinstance(value, ParticipantKeys):
+        return []  # its owner's alone: who it is, and what proves it, is what passes
+    if isinstance(value, bytes):
+        return [value]
+    if isinstance(value, str):
+        hexadecimal = re.findall(r"(?:[0-9a-f]{2}){20,}", value)
+        coded = [run + "=" * (-len(run) % 4) for run in re.findall(r"[\w-]{40,}", value)]
+        return [value.encode(), *map(bytes.fromhex, hexadecimal), *map(base64.urlsafe_b64decode, coded)]
+    if isinstance(value, Mapping):
+        return [piece for entry in value.items() for piece in _pieces(list(entry))]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [piece for entry in fields(value) for piece in _pieces(getattr(value, entry.name))]
+    return [piece for entry in value for piece in _pieces(entry)] if isinstance(value, list | tuple) else []
+
+
+def test_no_hash_or_signature_that_a_party_sees_can_test_a_guess(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, host = Watch(monkeypatch), local_host.LocalHost
+    new_participant, kgc_for = host.new_participant, host.kgc_for
+
+    def kgc(self: Any, role: str) -> Any:
+        return Passing(watch, kgc_for(self, role), "KGC", role.upper())
+
+    def person(self: Any, task: str, name: str) -> Any:
+        made = new_participant(self, task, name)
+        made.kgc, made.sp = Passing(watch, self.kgc_link, "KGC", name), Passing(watch, self.sp_link, "SP", name)
+        return made
+
+    def restart(self: Any) -> None:
+        self.kgc, self.csp = self.new_kgc(), Passing(watch, self.new_csp(), "SP", "CSP")
+        self.sp = self.new_sp()
+
+    def requester(self: Any) -> Any:
+        made = new_requester(self)
+        made.kgc, made.sp = (
+            Passing(watch, self.kgc_link, "KGC", "requester"),
+            Passing(watch, self.sp_link, "SP", "requester"),
+        )
+        return made
+
+    new_requester = host.new_requester
+    for name, method in {
+        "new_participant": person,
+        "kgc_for": kgc,
+        "restart": restart,
+        "new_requester": requester,
+    }.items():
+        monkeypatch.setattr(host, name, method)
+    campaign = Campaign(budget="9.00", server_step="fedavgm", rounds=3)
+    campaign.play()
+    campaign.play(["p4"])
+    campaign.federation.claim("p0")
+    for who in [party for party in watch.known if re.fullmatch(r"p[1-9]", party)]:
+        del watch.known[who]
+    task, p0 = str(campaign.federation.task), campaign.host.people["p0"]
+    for known in watch.known.values():  # what everyone may have who knows the task's id
+        known.update(_pieces([task, f"crowdfl task {task} round 1", f"crowdfl task {task} round 2"]))
+        known.update(_pieces([campaign.host.sp_link.papers(task)]), [campaign.host.sp_link.initial_weights(task)])
+    watch.known["p0"].update([p0.keys.signing.private, p0.keys.reader.private])
+    watch.conclude()
+    assert watch.seen() == EXPECTED
