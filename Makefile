@@ -66,7 +66,7 @@ fuzz: $(VENV)/.ready
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto $(PATIENT) -vv tests/fuzz tests/crypto/test_{pctd,packing,integers}.py tests/simulation
 
 bench: $(VENV)/.ready $(PEERS)/.ready
-	$(BIN)/crowdfl bench crypto
+	$(BIN)/crowdfl bench compare
 
 peers: $(PEERS)/.ready
 

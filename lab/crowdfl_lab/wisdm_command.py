@@ -1,10 +1,8 @@
 """`crowdfl wisdm`: fetch WISDM's raw text, and build the paper's data set from it."""
 
 import hashlib
-import os
 import shutil
 import tarfile
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -18,7 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TimeElapsedColumn
 from crowdfl.cli.output import Json, marked, show, waiting
 from crowdfl.errors import DataAltered, DataMissing, SettingsError
 from crowdfl_lab import wisdm_set
-from crowdfl_lab.wisdm_raw import WISDM_FILE, WISDM_URL, read_wisdm
+from crowdfl_lab.wisdm_set import WISDM_FILE, WISDM_URL, read_wisdm
 
 _LONGEST = 2**30
 _CHUNK = 2**18
@@ -89,24 +87,20 @@ def _read_raw(path: Path) -> bytes:
 def fetch(
     url: str, path: Path, sha256: str | None = None, progress: Callable[[int, int], None] = lambda _, __: None
 ) -> tuple[int, str]:
-    """Download to a new file, which appears only once it is complete and has the given hash; its size and SHA-256."""
+    """Download to a new file, once all of it is here and has the given hash; its size and SHA-256."""
     if not url.startswith("https://") and not (sha256 and url.startswith("http://")):
         raise SettingsError(f"{url}: data is downloaded by https://, or by http:// if --sha256 is given")
     if path.exists():
         raise SettingsError(f"{path} exists already: remove it, or name another file")
+    data = _download(url, progress)
+    digest = hashlib.sha256(data).hexdigest()
+    if sha256 is not None and digest != sha256.lower():
+        raise DataAltered(
+            f"{url} sent {len(data):,} bytes with SHA-256 {digest}, not {sha256.lower()}: nothing was kept"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            size, digest = _copy(url, file.write, progress)
-        if sha256 is not None and digest != sha256.lower():
-            raise DataAltered(
-                f"{url} sent {size:,} bytes with SHA-256 {digest}, not {sha256.lower()}: nothing was kept"
-            )
-        Path(name).rename(path)
-    finally:
-        Path(name).unlink(missing_ok=True)
-    return size, digest
+    path.write_bytes(data)
+    return len(data), digest
 
 
 def unpack_one(archive: Path, wanted: str, path: Path) -> None:
@@ -125,20 +119,18 @@ def unpack_one(archive: Path, wanted: str, path: Path) -> None:
         raise DataAltered(f"{archive} is not a readable tar archive: {error}") from error
 
 
-def _copy(url: str, write: Callable[[bytes], object], progress: Callable[[int, int], None]) -> tuple[int, str]:
-    size, digest = 0, hashlib.sha256()
+def _download(url: str, progress: Callable[[int, int], None]) -> bytes:
+    data = bytearray()
     try:
         with urllib.request.urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310 -- the scheme is checked above
             announced = int(answer.headers.get("Content-Length") or 0)
             while chunk := answer.read(_CHUNK):
-                size += len(chunk)
-                if size > _LONGEST:
+                data += chunk
+                if len(data) > _LONGEST:
                     raise DataAltered(f"{url} sends more than {_LONGEST:,} bytes: it is not the data set")
-                digest.update(chunk)
-                write(chunk)
-                progress(size, announced)
+                progress(len(data), announced)
     except (urllib.error.URLError, OSError, ValueError) as error:
         raise DataMissing(f"{url} cannot be downloaded: {error}") from error
-    if announced and size != announced:
-        raise DataAltered(f"{url} broke off after {size:,} of {announced:,} bytes: try again")
-    return size, digest.hexdigest()
+    if announced and len(data) != announced:
+        raise DataAltered(f"{url} broke off after {len(data):,} of {announced:,} bytes: try again")
+    return bytes(data)

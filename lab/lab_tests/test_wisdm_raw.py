@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfl_lab.wisdm_raw import ACTIVITIES, read_wisdm
+from crowdfl_lab.wisdm_set import ACTIVITIES, read_wisdm
 
 GOOD = "33,Jogging,49105962326000,-0.6946377,12.680544,0.50395286;"
 

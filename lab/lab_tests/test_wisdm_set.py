@@ -11,7 +11,7 @@ from crowdfl.cli.main import app
 from crowdfl.errors import DataAltered, DataMalformed, DataMissing, SettingsError
 from crowdfl.learning.datasets.npz_files import WindowFile
 from crowdfl_lab import wisdm_set
-from crowdfl_lab.wisdm_raw import ACTIVITIES, read_wisdm
+from crowdfl_lab.wisdm_set import ACTIVITIES, read_wisdm
 
 # Of the set that is built from the text below. Another rule, or another way to write files, would change it.
 SHA256 = "0cb9061a6e0d5fc72c310724a4304da06f3e692dd5ccc0e8790624a3703dc4aa"

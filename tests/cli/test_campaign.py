@@ -17,7 +17,7 @@ import pytest
 
 from crowdfl.cli.task.views import template
 from crowdfl.settings import to_millionths
-from crowdfl_lab.demo.servers import SERVERS, secrets_of, shares_in
+from crowdfl_lab.demo.finished import SERVERS, secrets_of, shares_in
 from tests.cli.program import Result, call, finish, start, wait_or_kill
 
 PEOPLE = 3

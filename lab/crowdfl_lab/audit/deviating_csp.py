@@ -16,15 +16,15 @@ from typing import cast
 
 import numpy as np
 
-from crowdfl.crypto.blocks import Block, from_ints, to_ints, width_of
+from crowdfl.crypto.blocks import from_ints, to_ints, width_of
 from crowdfl.crypto.paillier.vector import CipherVector
-from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import NothingToAverage, RoundEnded, SlotOverflow
 from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.hardened.opening import Publication, read
 from crowdfl.protocols.hardened.prifedavg import ModelCodec, ScaleReply, ScaleRequest
-from crowdfl.protocols.hardened.prirwd import LanesReply, LanesRequest, RewardSp
+from crowdfl.protocols.hardened.prirwd import LanesReply, LanesRequest
 from crowdfl.protocols.hardened.profile import HardenedParticipant
 from crowdfl.protocols.messages import Message
 from crowdfl_lab.audit.finding import HARDENED, TOTAL_OFF, Attack, Finding, Measure, difference, relative
@@ -34,21 +34,19 @@ from crowdfl_lab.audit.recorded_round import (
     SMALL_PEOPLE,
     SMALL_SIZE,
     HardenedParties,
+    ShortMaskedSide,
     servers,
     small_parties,
     small_updates,
 )
 from crowdfl_lab.parties import DivisionCsp
 
-_SHORT = 160  # bits of an operand's mask that is short on purpose: it covers any honest operand
-_STEP = 1 << 200  # Delta: above that
+_STEP = 1 << 200  # Delta: above an operand's mask that is short on purpose
 _LANES = 9  # messages of one step hold more than this task opens
 _DIVISORS = (11, 23, 35, 41, 52, 60, 78, 90, 167, 178, 190, 201, 213, 222, 239, 250)
 _FITS = 32  # bits by which a remainder must be smaller than chance makes it
-_KEYS = {
-    "divisor": 466,
-    "dividend": 1024,
-}  # bits: of the shortest range for rho, and of a long one, as suits either attack
+# Bits: of the shortest range for rho, and of a long one, as suits either attack.
+_KEYS = {"divisor": 466, "dividend": 1024}
 
 _LANE_OFF = Measure(difference, "error over the lane's bound; blind: zero")
 _LANE = Attack("altered lane", "new", "a participant's lane, by CSP that alters it", ("CSP",), _LANE_OFF)
@@ -57,24 +55,10 @@ _HIDDEN = Attack("false scaling", "new", _BOTH, ("CSP", "participant"), TOTAL_OF
 
 
 def attack_altered_lane(key_bits: int = 1024) -> list[Finding]:
-    """With operands masked by `_SHORT` bits and no guard, and as built."""
+    """With operands under short masks, and as built."""
     weak, built = small_parties(key_bits), small_parties(key_bits)
-    weak.sp.reward_side = _WeakSide
+    weak.sp.reward_side = ShortMaskedSide
     return [_read_lane("hardened, short operand masks", weak), _read_lane(HARDENED, built)]
-
-
-class _ShortCoins(Coins):
-    def residues(self, count: int, n: int) -> Block:
-        return from_ints((self.bits(_SHORT) for _ in range(count)), width_of(n))
-
-
-class _WeakSide(RewardSp):
-    """PriRwd's SP with short masks on its operands."""
-
-    def _distances(
-        self, a: CipherVector, b: CipherVector, deltas: CipherVector, coins: Coins
-    ) -> Generator[bytes, Reply, tuple[CipherVector, CipherVector]]:
-        return (yield from super()._distances(a, b, deltas, _ShortCoins(coins.take(SEED_BYTES))))
 
 
 def _read_lane(subject: str, parties: HardenedParties) -> Finding:
@@ -126,11 +110,8 @@ class _Unguarded(HardenedSdivSp):
 
 
 def _inflate(subject: str, side: type[HardenedSdivSp], number: str) -> Finding:
-    widths, count, of_divisor = (
-        SdivWidths(_KEYS[number], ybits=8, qbits=64, sigma=20, precision=2),
-        len(_DIVISORS),
-        number == "divisor",
-    )
+    count, of_divisor = len(_DIVISORS), number == "divisor"
+    widths = SdivWidths(_KEYS[number], ybits=8, qbits=64, sigma=20, precision=2)
     _, sp, csp = servers(widths.key_bits // 2, as_printed=False)
     k = 1 << (widths.key_bits - widths.hi - 2) if of_divisor else 1 << (widths.alpha - widths.g + 29)
     y = sp.encrypt([d + (k if of_divisor else 0) for d in _DIVISORS])

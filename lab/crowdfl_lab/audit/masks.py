@@ -18,9 +18,9 @@ from math import log2
 
 import numpy as np
 from gmpy2 import mpz
+from sympy import ZZ
+from sympy.polys.matrices import DomainMatrix
 
-from crowdfl.crypto.blocks import Block, from_ints, width_of
-from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.randomness import Coins
 from crowdfl.protocols.common.sdiv import HardenedSdivSp, PaperSdivCsp, PaperSdivSp, SdivWidths, guard_polynomials
 from crowdfl.protocols.common.smul import (
@@ -32,7 +32,6 @@ from crowdfl.protocols.common.smul import (
     products_in,
 )
 from crowdfl.protocols.exchange import ask_directly, run_exchange
-from crowdfl.protocols.hardened.shape import reward_widths
 from crowdfl.protocols.party import KeyedParty
 from crowdfl_lab.audit.finding import (
     DIVISOR_LOG,
@@ -44,7 +43,7 @@ from crowdfl_lab.audit.finding import (
     difference,
     relative,
 )
-from crowdfl_lab.audit.recorded_round import RecordedRound, servers
+from crowdfl_lab.audit.recorded_round import ShortCoins, servers
 from crowdfl_lab.parties import DivisionCsp
 
 _PRINTED_BITS = 80
@@ -65,22 +64,9 @@ _Shown = tuple[float, float, str]  # the error of the corrected form, that of th
 
 
 def demonstrate() -> Iterator[Finding]:
-    """Every misprint and both errors in SDIV's bounds. "Broken": the printed form is wrong, the corrected one right."""
-    lambdas = (
-        "section 8 says lambda_p = 2 and lambda_sp = 2; the time it shows needs lambda_p = 2, and either factors N (4)"
-    )
-    private = pctd.keygen(128, insecure_test_key=True).private
-    phone = (private.lambda_ * private.u - 2).bit_length()
-    exponents = (1.0, phone, f"lambda_sp = 2 leaves the phone an exponent of {phone} bits, lambda_p = 2 one of 2")
-    true = round(-1.234 * _SCALE)
-    number = (0.0, abs(true + 123400), f"-1.234 * 10^6 = {true}, printed as -123400")
-    # Delta = (dropped samples / kept samples) * (average - dropped model)
-    ratio = (0.05 * 0.1, 5.0 * 0.1, "Delta 0.005 at ratio 0.05, 0.5 at ratio 5")
+    """What the paper prints wrong in SDIV. "Broken": the printed form is wrong, the corrected one right."""
     for name, section, title, note, (corrected, printed, text) in (
         ("Y = [[x]]^r", "1", "Alg. 1 line 1a", "Y must be [[y]]^r", _printed_divisor()),
-        ("encoding", "1", "section 4.1", "a digit is missing", number),
-        ("dropped ratio", "1", "section 5.1", "printed 'big enough'; Delta is small when it is small", ratio),
-        ("which lambda", "1", "section 8", lambdas, exponents),
         ("factor 10^L", "11", "SDIV's floor", "the proof forgets the factor 10^L", _ignored_scale()),
         ("kappa = 32", "11", "SDIV in Alg. 4", "kappa must cover pi * d and delta * Omega", _short_kappa()),
     ):
@@ -134,7 +120,7 @@ def attack_printed_masks(prime_bits: int = 128) -> Finding:
 def attack_repeated_operand(prime_bits: int = 128) -> Iterator[Finding]:
     """The same Omega as often in SMUL of `hardened`: with masks as short as the printed ones, and as built."""
     for subject, coins, mask_bits in (
-        ("hardened, short operand masks", _ShortCoins.fresh(), _PRINTED_BITS),
+        ("hardened, short operand masks", ShortCoins.fresh(), _PRINTED_BITS),
         (HARDENED, Coins.fresh(), 2 * prime_bits),
     ):
         (_, sp, csp), squares = servers(prime_bits, as_printed=False), guard_polynomials(_TIMES)
@@ -144,28 +130,12 @@ def attack_repeated_operand(prime_bits: int = 128) -> Iterator[Finding]:
         yield _score_omega(subject, csp, mask_bits)
 
 
-class _ShortCoins(Coins):
-    """Coins whose residues modulo N have no more bits than the printed masks."""
-
-    def residues(self, count: int, n: int) -> Block:
-        return from_ints((self.bits(_PRINTED_BITS) for _ in range(count)), width_of(n))
-
-
 def _score_omega(subject: str, csp: KeyedParty, mask_bits: int) -> Finding:
     guess = _narrow([int(v) for v in csp.view.of("SMUL x'")[0]], mask_bits, 78)
     recovered = f"Omega = {guess:.3e} where {_OMEGA:.3e} is true"
     return _OPERAND.score(
         subject, guess, 1 << 77, _OMEGA, recovered, f"{_TIMES} intervals of 2^{mask_bits} intersected"
     )
-
-
-def attack_recorded_masks(recorded: RecordedRound) -> Finding:
-    """The same on what CSP opened in a run of `hardened`: the total, the first operand of the exchange."""
-    operand, mask = reward_widths(recorded.settings, recorded.parameters).total.bit_length(), recorded.public.bits
-    guess = _narrow([int(recorded.csp.of("SMUL x'")[0][0])], mask, operand)
-    recovered = f"Y = {guess} where {recorded.total} is true"
-    note = f"one interval of 2^{mask} about an operand of {operand} bits"
-    return _OPERAND.score(HARDENED, guess, 1 << (operand - 1), recorded.total, recovered, note)
 
 
 def _narrow(opened: Sequence[int], mask_bits: int, width: int) -> int:
@@ -245,54 +215,13 @@ def common_divisor_near(multiples: Sequence[int], noise_bits: int) -> int | None
     scale = mpz(1) << noise_bits
     rows = [[scale, *map(mpz, rest)]]
     rows += [[mpz(0)] * (1 + i) + [mpz(-first)] + [mpz(0)] * (len(rest) - 1 - i) for i in range(len(rest))]
-    for row in lll(rows):
+    for row in DomainMatrix(rows, (len(multiples), len(multiples)), ZZ).lll().to_list():
         q = abs(row[0]) // scale
         y = int(_rounded(mpz(first), q)) if q else 0
         # A divisor shorter than the noise divides anything: only a longer one means something.
         if y.bit_length() > noise_bits + 2 and all(-m % y < 2 << noise_bits for m in multiples):
             return y
     return None
-
-
-def lll(rows: Sequence[Sequence[int]]) -> list[list[mpz]]:
-    """A reduced basis of the lattice of these rows (Lenstra, Lenstra, Lovasz with delta = 3/4, all in integers)."""
-    basis = [[mpz(x) for x in row] for row in rows]
-    size = len(basis)
-    d = [mpz(1)] + [mpz(0)] * size  # d[i+1]: Gram determinant of the first i+1 rows
-    mu = [[mpz(0)] * size for _ in range(size)]  # mu[i][j]: the Gram-Schmidt coefficient times d[j+1]
-
-    def orthogonalise(k: int) -> None:
-        for j in range(k + 1):
-            u = sum((a * b for a, b in zip(basis[k], basis[j], strict=True)), mpz(0))
-            for i in range(j):
-                u = (d[i + 1] * u - mu[k][i] * mu[j][i]) // d[i]
-            if j < k:
-                mu[k][j] = u
-            else:
-                d[k + 1] = u
-
-    def shorten(k: int, j: int) -> None:
-        if 2 * abs(mu[k][j]) <= d[j + 1]:
-            return
-        q = _rounded(mu[k][j], d[j + 1])
-        basis[k] = [a - q * b for a, b in zip(basis[k], basis[j], strict=True)]
-        mu[k][j] -= q * d[j + 1]
-        for i in range(j):
-            mu[k][i] -= q * mu[j][i]
-
-    k = 1
-    while k < size:
-        orthogonalise(k - 1)
-        orthogonalise(k)
-        shorten(k, k - 1)
-        if 4 * d[k + 1] * d[k - 1] < 3 * d[k] ** 2 - 4 * mu[k][k - 1] ** 2:
-            basis[k], basis[k - 1] = basis[k - 1], basis[k]
-            k = max(1, k - 1)
-            continue
-        for j in range(k - 2, -1, -1):
-            shorten(k, j)
-        k += 1
-    return basis
 
 
 def _rounded(numerator: mpz, denominator: mpz) -> mpz:

@@ -4,19 +4,24 @@ Four participants, one of them late. In `paper` the average is published, the la
 section 5.2 describes; in `hardened` the late upload extends the products and the opening runs once, after the rewards.
 """
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
+from crowdfl.crypto.blocks import Block, from_ints, width_of
 from crowdfl.crypto.compute import default_backend
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
+from crowdfl.crypto.paillier.vector import CipherVector
+from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey
 from crowdfl.errors import SeedReused
-from crowdfl.protocols.exchange import Observer
+from crowdfl.protocols.exchange import Observer, Reply
 from crowdfl.protocols.hardened.csp import HardenedCsp
 from crowdfl.protocols.hardened.prifedavg import ModelCodec
+from crowdfl.protocols.hardened.prirwd import RewardSp
 from crowdfl.protocols.hardened.profile import HardenedParticipant, HardenedRequester, HardenedSp
 from crowdfl.protocols.paper.profile import PaperRequester, PaperSp
 from crowdfl.protocols.party import KeyedParty, View
@@ -43,6 +48,28 @@ SMALL_BOUNDS: dict[str, Any] = {
     "rounds": 2,
     "lanes": None,
 }
+
+
+class ShortCoins(Coins):
+    """Coins whose residues modulo N are short on purpose."""
+
+    length = 80  # bits, as the paper's masks
+
+    def residues(self, count: int, n: int) -> Block:
+        return from_ints((self.bits(self.length) for _ in range(count)), width_of(n))
+
+
+class ShortMaskedSide(RewardSp):
+    """PriRwd's SP with short masks on its operands."""
+
+    length = 160  # bits: they cover any honest operand
+
+    def _distances(
+        self, a: CipherVector, b: CipherVector, deltas: CipherVector, coins: Coins
+    ) -> Generator[bytes, Reply, tuple[CipherVector, CipherVector]]:
+        short = ShortCoins(coins.take(SEED_BYTES))
+        short.length = self.length
+        return (yield from super()._distances(a, b, deltas, short))
 
 
 class HardenedParties(LocalParties):

@@ -1,16 +1,11 @@
-"""A platform to load: KGC, SP and CSP as processes over TLS, a task with everyone enrolled, and everyone's upload.
+"""`crowdfl bench load`: many participants' uploads against one SP process, beside a route that only writes and fsyncs.
 
-Of `hardened`, one update is encrypted; every other upload is the last one times an encryption of zeros. Of `shares`, everyone
-makes an upload of the same update. All differ, all are valid, and the average is known.
+KGC, SP and CSP are processes over TLS, with everyone enrolled. Rewards are off. Of `hardened`, one update is encrypted; every
+other upload is the last one times an encryption of zeros. Of `shares`, everyone makes an upload of the same update. All differ,
+all are valid, and the average is known. Half of the participants come over a connection of their own, as phones do; the others
+share connections that are kept open. The bare route and SP take turns, so that a disturbance falls on both.
 
-`crowdfl bench load`: many participants' uploads against one SP process, beside a route that only writes and fsyncs.
-
-Rewards are off. Half of the participants come over a connection of their own, as phones do; the others share connections that
-are kept open. The bare route and SP take turns, so that a disturbance falls on both.
-
-What SP's acknowledgements are compared with: one FastAPI route over TLS that writes a body, fsyncs it, and says so.
-
-`python -m crowdfl_lab.bench.load FOLDER PORT CERTIFICATE KEY`
+`python -m crowdfl_lab.bench.load FOLDER PORT CERTIFICATE KEY` is the bare route: it writes a body, fsyncs it, and says so.
 """
 
 import os
@@ -25,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from http.client import HTTPSConnection
+from itertools import accumulate
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -35,8 +31,7 @@ from anyio import to_thread
 from fastapi import FastAPI, Request
 
 from crowdfl.crypto.compute import Threads
-from crowdfl.crypto.paillier.pctd import PublicKey
-from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct, Unchecked
+from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.documents.signed import Definition, participant_name
 from crowdfl.errors import ProtocolError, ServiceUnavailable
 from crowdfl.learning.models.shape import ModelShape
@@ -50,14 +45,21 @@ from crowdfl.services.client.opening import RequesterFile, open_requester
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Signer
 from crowdfl.settings import TaskSettings
-from crowdfl_lab.bench.workload import BenchSettings, Say, made_up_weights
+from crowdfl_lab.bench.workload import BenchSettings, Say, full_uploads, made_up_weights
 from crowdfl_lab.observe import RoundRecorder
 from crowdfl_lab.report.results import Figure, Reference, Result, Row, Target
 from crowdfl_lab.timing import family_bytes, machine, processor_seconds, timed, timed_call
 
 _SAMPLES = 50
 _DAY = 86400.0
-PATIENCE = 600.0
+_PATIENCE = 600.0
+_OCTETS = {"Content-Type": "application/octet-stream"}
+_TURNS = 4
+_PROGRAM = 48 * 2**20  # what the interpreters, SQLite and threads take once they work, whatever the uploads
+_SERVERS = ("bare", "sp")
+
+_Job = tuple[str, bytes, dict[str, str]]
+_Seconds = dict[tuple[str, bool], list[float]]  # of each turn, by server and by whether connections were kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +112,7 @@ class Platform:
         spec = Definition.open(self.requester.blobs.get(f"{self.task}/definition").decode()).spec
         sides = (self._side(spec, bundle, keys) for keys in self.people)
         if settings.profile == "hardened":
-            self.public, self.uploads = self._derived(next(sides))
+            self.uploads = self._derived(next(sides))
         else:
             self.uploads = [side.encrypt_update(self.weights, _SAMPLES, 1) for side in sides]
 
@@ -153,22 +155,19 @@ class Platform:
         side.resume(None, np.zeros(spec.parameters))
         return side
 
-    def _derived(self, side: ParticipantProtocol) -> tuple[PublicKey, list[bytes]]:
+    def _derived(self, side: ParticipantProtocol) -> list[bytes]:
         party, update = keyed_party(side), side.encrypt_update(self.weights, _SAMPLES, 1)
-        public = party.public
-        vector = CipherVector.from_bytes(update, public, max_count=10**6)
-        zeros, uploads = party.encrypt([0] * len(vector)), list[bytes]()
-        for _ in self.people:
-            uploads.append(vector.to_bytes())
-            vector = vector.add(zeros)
-        return public, uploads
+        vector = CipherVector.from_bytes(update, party.public, max_count=10**6)
+        zeros = party.encrypt([0] * len(vector))
+        vectors = accumulate([vector, *[zeros] * (len(self.people) - 1)], CipherVector.add)
+        return [vector.to_bytes() for vector in vectors]
 
 
 def wait_until(true: Callable[[], bool], what: str) -> None:
-    looks = Backoff.steady(0.5, deadline=PATIENCE).start()
+    looks = Backoff.steady(0.5, deadline=_PATIENCE).start()
     while not true():
         if not looks.wait():
-            raise ServiceUnavailable(f"waited {PATIENCE:.0f} s for {what}")
+            raise ServiceUnavailable(f"waited {_PATIENCE:.0f} s for {what}")
 
 
 def _start(stack: ExitStack, log: Path, command: list[str]) -> int:
@@ -190,15 +189,6 @@ def _free_ports(count: int) -> list[int]:
         return [server.getsockname()[1] for server in servers]
 
 
-_OCTETS = {"Content-Type": "application/octet-stream"}
-_TURNS = 4
-_PROGRAM = 48 * 2**20  # what the interpreters, SQLite and threads take once they work, whatever the uploads
-_SERVERS = ("bare", "sp")
-
-_Job = tuple[str, bytes, dict[str, str]]
-_Seconds = dict[tuple[str, bool], list[float]]  # of each turn, by server and by whether connections were kept
-
-
 def bench_load(settings: LoadSettings, *, say: Say = lambda _: None) -> Result:
     """Acknowledged uploads per second, memory, validation, counting; every upload must be in the average."""
     where = machine()
@@ -211,7 +201,7 @@ def bench_load(settings: LoadSettings, *, say: Say = lambda _: None) -> Result:
         waited = timed(lambda: wait_until(lambda: ready.round_state() in done, "the average"))
         error = float(np.abs(ready.requester.model(ready.task)[0] - ready.weights).max())
         say("validation and counting, one core")
-        rows += _alone(ready, settings)
+        rows += _alone(settings)
     if error > 1e-4:
         raise ProtocolError(f"the average is off by {error}: an upload was lost or counted twice")
     note = f"every upload counted: the average is off by {error:.1e} at most"
@@ -252,7 +242,7 @@ def _send(ready: Platform, server: str, connections: int, jobs: Sequence[_Job], 
     context = ssl.create_default_context(cafile=ready.ca)
     idle: SimpleQueue[HTTPSConnection] = SimpleQueue()
     for _ in range(connections):
-        wire = HTTPSConnection("127.0.0.1", ready.ports[server], context=context, timeout=PATIENCE)
+        wire = HTTPSConnection("127.0.0.1", ready.ports[server], context=context, timeout=_PATIENCE)
         if kept:
             wire.connect()
         idle.put(wire)
@@ -279,33 +269,25 @@ def _send(ready: Platform, server: str, connections: int, jobs: Sequence[_Job], 
     return seconds
 
 
-def _alone(ready: Platform, settings: LoadSettings) -> tuple[Row, ...]:
-    """Seconds of one core to validate an upload, and to count it."""
-    alone = _keyed_alone(ready, settings.checked) if settings.profile == "hardened" else _side_alone(settings)
-    mean, names = f"mean of {settings.checked}, off the clock", {"validate": "validating", "count": "counting"}
-    each = {key: Figure(seconds / settings.checked, "s") for key, seconds in alone.items()}
-    return tuple(Row(key, f"{names[key]} an upload, one core", figure, note=mean) for key, figure in each.items())
-
-
-def _keyed_alone(ready: Platform, count: int) -> dict[str, float]:
-    one = Threads(1)
-    parsed = [Unchecked.parse(u, ready.public, max_count=10**6) for u in ready.uploads[:count]]
-    validate, vectors = timed_call(lambda: [numbers.validate(backend=one) for numbers in parsed])
-    product = RunningProduct(ready.public, len(vectors[0]), len(vectors), backend=one)
-    counting = timed(lambda: list(map(product.add, vectors)))
-    return {"validate": validate, "count": counting}
-
-
-def _side_alone(settings: LoadSettings) -> dict[str, float]:
-    """By SP's side of a task of the same sizes, with uploads of its own."""
+def _alone(settings: LoadSettings) -> tuple[Row, ...]:
+    """Seconds of one core to validate an upload, and to count it: by SP's side of a task of the same sizes, with uploads of its
+    own."""
     parties = settings.parties(settings.task(rounds=2), Threads(1), RoundRecorder())
-    weights = made_up_weights(settings.parameters, 1)
-    uploads = parties.encrypt({f"p{i:03}": (weights, 1) for i in range(settings.checked)})
+    if settings.profile == "hardened":
+        uploads = full_uploads(parties, 10**6, settings.checked)
+    else:
+        weights = made_up_weights(settings.parameters, 1)
+        uploads = parties.encrypt({f"p{i:03}": (weights, 1) for i in range(settings.checked)})
     parties.sp.open_round(1)
     validate, refusals = timed_call(lambda: parties.sp.refusals(list(uploads.items())))
     if any(refusals):
         raise ProtocolError(f"SP refuses uploads of its own task: {refusals}")
-    return {"validate": validate, "count": timed(lambda: parties.sp.add_all(uploads, validated=True))}
+    count = timed(lambda: parties.sp.add_all(uploads, validated=True))
+    mean = f"mean of {settings.checked}, off the clock"
+    return tuple(
+        Row(key, f"{what} an upload, one core", Figure(seconds / settings.checked, "s"), note=mean)
+        for key, what, seconds in (("validate", "validating", validate), ("count", "counting", count))
+    )
 
 
 def _rows(

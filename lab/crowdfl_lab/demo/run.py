@@ -13,10 +13,9 @@ from rich.console import Console
 from crowdfl.cli.task.views import template
 from crowdfl.errors import SettingsError
 from crowdfl.retry import Backoff
-from crowdfl_lab.demo.finished import FinishedCampaign, Plain, plain_fedavg
+from crowdfl_lab.demo.finished import SERVERS, FinishedCampaign, KeySight, Plain, are_erased, plain_fedavg
 from crowdfl_lab.demo.processes import CampaignProcesses, port_options
 from crowdfl_lab.demo.report import DROPS, VANISHES, campaign_result, write_page
-from crowdfl_lab.demo.servers import SERVERS, KeySight, are_erased
 from crowdfl_lab.report.output import print_result
 
 _PEOPLE = 10

@@ -10,14 +10,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from crowdfl.crypto.compute import BACKENDS, backend_named
 from crowdfl.errors import SettingsError
+from crowdfl_lab.experiments.accuracy import FIG_3, TABLE_3
 from crowdfl_lab.experiments.counted import TABLE_4, TABLE_5, TABLE_6
-from crowdfl_lab.experiments.crowds import named_data
-from crowdfl_lab.experiments.dropouts import FIG_3
 from crowdfl_lab.experiments.experiment import Bench, Experiment, Size
 from crowdfl_lab.experiments.experiment import reproduce as run_experiments
-from crowdfl_lab.experiments.federated import PROFILES
+from crowdfl_lab.experiments.federated import PROFILES, named_data
 from crowdfl_lab.experiments.rewards import FIG_4
-from crowdfl_lab.experiments.table3 import TABLE_3
 from crowdfl_lab.experiments.times import FIG_5, FIG_6, FIG_7
 from crowdfl_lab.report.output import print_result
 from crowdfl_lab.report.results import Result

@@ -20,7 +20,6 @@ from crowdfl.protocols.hardened.shape import reward_widths
 from crowdfl.protocols.party import View
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.settings import from_millionths, to_millionths
-from crowdfl_lab.experiments.crowds import LearnSettings, load_crowd
 from crowdfl_lab.experiments.experiment import (
     BUDGET,
     Bench,
@@ -42,10 +41,12 @@ from crowdfl_lab.experiments.federated import (
     Encrypted,
     Flat,
     Keys,
+    LearnSettings,
     ProfileRun,
     RunSettings,
     Updates,
     federated,
+    load_crowd,
 )
 from crowdfl_lab.parties import LocalParties
 from crowdfl_lab.report.plots import Canvas, Picture, Series, bars, lines, panels

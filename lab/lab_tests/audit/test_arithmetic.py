@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl_lab.audit.keys import factor_with
-from crowdfl_lab.audit.masks import common_divisor_near, lll
+from crowdfl_lab.audit.masks import common_divisor_near
 from crowdfl_lab.audit.readings import fraction_behind
 
 numbers = st.integers(1, 2**60)
@@ -25,23 +25,6 @@ def test_an_arbitrary_quotient_has_no_short_fraction(x, y):
     """Unless it is one: what is found is really that close."""
     found = fraction_behind(x, y)
     assert found is None or abs(Fraction(x % y, y) - found) * found.denominator**2 < Fraction(1, 2**60)
-
-
-@given(st.lists(st.lists(st.integers(-(2**40), 2**40), min_size=3, max_size=3), min_size=3, max_size=3))
-def test_reduction_keeps_the_volume_and_shortens(rows):
-    """The determinant is that of the lattice, and the first row is short for it."""
-    volume = determinant(rows)
-    if not volume:
-        return
-    reduced = lll(rows)
-    assert abs(determinant(reduced)) == abs(volume)
-    assert sum(x * x for x in reduced[0]) ** 3 <= 2**6 * volume**2
-
-
-def determinant(m) -> int:
-    """Of three by three."""
-    (a, b, c), (d, e, f), (g, h, i) = m
-    return int(a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g))
 
 
 def test_a_multiple_of_lambda_factors():

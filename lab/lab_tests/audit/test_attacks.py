@@ -20,7 +20,7 @@ from crowdfl_lab.audit.deviating_sp import (
 from crowdfl_lab.audit.finding import HARDENED, PAPER, SAMPLES_OFF, Attack, Verdict
 from crowdfl_lab.audit.isolation import attack_isolation
 from crowdfl_lab.audit.keys import attack_small_key, attack_upload
-from crowdfl_lab.audit.masks import attack_printed_masks, attack_recorded_masks, attack_repeated_operand, demonstrate
+from crowdfl_lab.audit.masks import attack_printed_masks, attack_repeated_operand, demonstrate
 from crowdfl_lab.audit.readings import (
     attack_average,
     attack_pair,
@@ -53,7 +53,7 @@ def test_the_paper_falls(paper):
 
 def test_hardened_stands(hardened):
     """The same code on the attacker's whole view does no better than a guess; a second opening is refused by name."""
-    findings = [*attack_recorded(hardened), attack_recorded_masks(hardened), attack_recorded_pair(hardened)]
+    findings = [*attack_recorded(hardened), attack_recorded_pair(hardened)]
     assert [finding.attack for finding in findings if finding.surprising or finding.verdict is not Verdict.GUESS] == []
     assert "another set of uploads" in hardened.refusal
 

@@ -21,7 +21,6 @@ from crowdfl_lab.audit.headroom import (
     divisor_bounds,
     kolmogorov_smirnov,
     openings,
-    shorten,
     tell_apart,
 )
 from crowdfl_lab.audit.masks import attack_repeated_divisor
@@ -63,12 +62,7 @@ def test_a_mask_a_few_bits_short_is_caught(missing):
     assert verdicts["headroom: lane + r"] is Verdict.BROKEN
 
 
-def test_masks_shortened_on_purpose_and_a_short_dither_are_caught():
-    """The same masks that the two-sample test tells apart; one bit of sigma less."""
-    short = shorten(WIDTHS)
-    rows = totals(openings(short.budget, short), (MASKS[0], *DIVISIONS))
-    assert len(rows) == 6
-    assert all(total > 0 for total in rows.values())
+def test_a_short_dither_is_caught():
     assert totals(openings(replace(HIDDEN, sigma=38), None), MASKS[1])["average, dithered"] > -40
 
 
@@ -130,10 +124,10 @@ def test_many_tests_are_corrected_for(rng):
 
 @pytest.mark.parametrize(
     ("subject", "rounds", "verdict"),
-    [(PAPER, 16, Verdict.BROKEN), (SHORTENED, 32, Verdict.BROKEN), (HARDENED, 8, Verdict.GUESS)],
+    [(PAPER, 16, Verdict.BROKEN), (SHORTENED, 8, Verdict.BROKEN), (HARDENED, 8, Verdict.GUESS)],
 )
 def test_views_are_told_apart_where_they_must_and_nowhere_else(subject, rounds, verdict):
-    """So the test can tell; of 16 rounds of the second it cannot, once in a hundred times."""
+    """So the test can tell."""
     finding = tell_apart(subject, rounds)
     assert finding.verdict is verdict
     assert (finding.error < LEVEL) == (verdict is Verdict.BROKEN)

@@ -1,4 +1,4 @@
-"""`crowdfl bench compare`: its rows, its marks, its remarks, its files."""
+"""`crowdfl bench compare`: its rows, its marks, its files."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from crowdfl.crypto.compute import Threads
 from crowdfl_lab.bench import command
 from crowdfl_lab.bench.compare import run as measured
-from crowdfl_lab.bench.compare.run import MemoryOfServers, memory_of_servers, remarks, target_rows
+from crowdfl_lab.bench.compare.run import MemoryOfServers, memory_of_servers, target_rows
 from crowdfl_lab.bench.compare.systems import PEERS, CompareSettings, Hardened, System, ask_system, peer_system
 from crowdfl_lab.bench.peers import LEFT_OUT, NOT_INSTALLED
 from crowdfl_lab.report import output
@@ -167,19 +167,6 @@ class TestPeers:
     def test_left_out_peers_say_so(self):
         """Not a failure, a choice."""
         assert ask_system(None, "phe", SMALL).missing == LEFT_OUT
-
-
-def test_a_peer_that_is_better_is_said_to_be():
-    """By the run's figures alone; what noise could turn round is left out. Nothing is said of what did not run."""
-    ours = system("shown", "crowdfl", ahead=1, before=1.0, after=4.0, servers=10.0)
-    peer = system("other", "peer", before=1.01, after=8.0, servers=0.001)
-    (line,) = remarks([ours, peer, System("phe", "phe", missing="gone")])
-    better, worse = line.split("Worse in: ")
-    assert "servers together (1 ms against 10 s, 10,000 times)" in better
-    assert "nothing to make ahead of time" in better
-    assert "after training (8 s against 4 s, 2 times)" in worse
-    assert "before training" not in line
-    assert remarks([peer]) == ()
 
 
 def test_the_command_prints_what_the_run_gave_and_files_hold_it(run, systems, monkeypatch, tmp_path):

@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crowdfl_lab.demo.finished import FinishedCampaign, Plain, uploads
+from crowdfl_lab.demo.finished import FinishedCampaign, KeySight, Plain, Sight, count_numbers, shares_in, uploads
 from crowdfl_lab.demo.report import accuracy_notes, accuracy_table, searched
-from crowdfl_lab.demo.servers import KeySight, Sight, count_numbers, shares_in
 
 HEARD = [
     ("person 0", {"event": "joined", "who": "aa"}),

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from crowdfl_lab.experiments.crowds import LearnSettings
-from crowdfl_lab.experiments.federated import Keys, ProfileRun
+from crowdfl_lab.experiments.federated import Keys, LearnSettings, ProfileRun
 from crowdfl_lab.experiments.rewards import FIG_4, PaidSettings
 from crowdfl_lab.experiments.times import FIG_5, FIG_6, FIG_7, ClockSettings, RewardSettings, Sweeps, clock_points
 from lab_tests.experiments.running import KEY, run, text_of

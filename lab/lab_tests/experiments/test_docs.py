@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from crowdfl_lab.experiments.accuracy import spread
 from crowdfl_lab.experiments.command import CATALOG
-from crowdfl_lab.experiments.table3 import spread
 
 LAB = Path(__file__).parents[2]
 FIGURES = LAB / "figures"

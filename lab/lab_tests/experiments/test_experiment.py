@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from crowdfl.cli.main import app
 from crowdfl.errors import DataMissing, SettingsError
+from crowdfl_lab.experiments.accuracy import spread
 from crowdfl_lab.experiments.command import CATALOG, changed
-from crowdfl_lab.experiments.crowds import named_data
 from crowdfl_lab.experiments.experiment import TABLE3, Experiment, ExperimentPoint, Notebook, Part, reproduce
-from crowdfl_lab.experiments.table3 import spread
+from crowdfl_lab.experiments.federated import named_data
 from crowdfl_lab.report.plots import Picture
 from crowdfl_lab.report.results import ResultTable
 from crowdfl_lab.wisdm_set import SET_FILE

@@ -11,12 +11,21 @@ from crowdfl.errors import DataMissing, SettingsError
 from crowdfl.learning.datasets.data import Person, Split
 from crowdfl.learning.datasets.npz_files import WindowFile
 from crowdfl.learning.evaluation import Scores
+from crowdfl_lab.experiments.accuracy import FIG_3, RECIPES, TABLE_3, mad
 from crowdfl_lab.experiments.command import CATALOG
-from crowdfl_lab.experiments.crowds import LearnSettings, dealt_at_random, load_crowd
-from crowdfl_lab.experiments.dropouts import FIG_3
-from crowdfl_lab.experiments.federated import PROFILES, Attendance, Clear, Encrypted, Keys, ProfileRun, federated
+from crowdfl_lab.experiments.federated import (
+    PROFILES,
+    Attendance,
+    Clear,
+    Encrypted,
+    Keys,
+    LearnSettings,
+    ProfileRun,
+    dealt_at_random,
+    federated,
+    load_crowd,
+)
 from crowdfl_lab.experiments.rewards import FIG_4, PaidRounds, PaidSettings
-from crowdfl_lab.experiments.table3 import RECIPES, TABLE_3, mad
 from lab_tests.experiments.running import KEY, bench, run, text_of, tiny
 
 LEARN = LearnSettings(hidden=6, people=5, epochs=10, rate=0.03, rounds=2)

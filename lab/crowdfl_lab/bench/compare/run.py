@@ -3,7 +3,7 @@
 The rows with targets are what the profile `shares` promises beside Flower's SecAgg+, plain FedAvg and itself.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -39,7 +39,6 @@ _COLUMNS = {
     "off": "average off by",
 }
 _COSTS = {"a participant": list(_COLUMNS)[:5], "the servers": list(_COLUMNS)[5:]}
-_COMPARED = ("before", "after", "upload", "download", "servers", "dropped", "off")
 _WORDS = {"drop": "when 30% drop out", "reads": "who can read what", "rewards": "rewards"}
 _SHARED = {  # what only `shares` has
     "kgc": "KGC deals, a round",
@@ -52,7 +51,6 @@ _PANELS = {
     "upload and download (bytes)": ("upload", "download"),
     "servers together (s)": ("servers",),
 }
-_EVEN = 1.05  # nearer than this, noise decides who is ahead
 _SLACK = 64 * 10**6  # bytes that a server may grow by beside four models
 _NUMBER = 8  # bytes of a parameter where it is computed with
 _BESIDE_FLOWER = {  # column of which system: what it is, and the most of SecAgg+'s
@@ -125,7 +123,7 @@ def compare_result(
     systems: Sequence[System],
     memory: Sequence[MemoryOfServers] = (),
 ) -> Result:
-    """A participant's costs, the servers', what is kept from whom; who is ahead where, and how the figures came about."""
+    """A participant's costs, the servers', what is kept from whom, and how the figures came about."""
     tables = [
         ResultTable(
             f"Costs of one round, {whose}, {settings.title}",
@@ -138,17 +136,16 @@ def compare_result(
     tables.append(ResultTable("What else a round of `shares` takes", ("system", *_SHARED.values()), shared))
     words = tuple((system.name, *(system.words.get(column, "") for column in _WORDS)) for system in systems)
     tables.append(ResultTable("What happens to whom", ("system", *_WORDS.values()), words))
-    said = remarks(systems)
     how = [(system.name, [*system.notes, *(f"* from {sample}" for sample in system.samples)]) for system in systems]
     return settings.result(
         "compare",
         where,
         target_rows(systems, memory),
         tables=tuple(tables),
-        notes=(*said, *(f"{name}: {'; '.join(lines)}" for name, lines in how if lines)),
+        notes=tuple(f"{name}: {'; '.join(lines)}" for name, lines in how if lines),
         pictures=(Picture("compare", "One round of each system", lambda canvas: _draw(canvas, systems), (14, 5)),),
         versions={system.key: system.version for system in systems if system.version},
-        data={"systems": [asdict(system) for system in systems], "remarks": list(said)},
+        data={"systems": [asdict(system) for system in systems]},
     )
 
 
@@ -193,32 +190,6 @@ def _memory(memory: Sequence[MemoryOfServers]) -> Iterator[Row]:
             yield Row(key, quantity, grown, target, note=note).over(
                 Reference("4 models + 64 MB", bound), "growth / bound"
             )
-
-
-def remarks(systems: Iterable[System]) -> tuple[str, ...]:
-    """Where each other system is better than ours, and where worse, by the figures of this run alone."""
-    measured = {system.key: system for system in systems if not system.missing}
-    ours = measured.get("shown")
-    peers = [system for system in measured.values() if system.words.get("kind") == "peer"]
-    return () if ours is None else tuple(_remark(ours, peer) for peer in peers)
-
-
-def _remark(ours: System, other: System) -> str:
-    better, worse = list[str](), list[str]()
-    for column in (name for name in _COMPARED if name in ours.figures and name in other.figures):
-        mine, theirs = ours.figures[column], other.figures[column]
-        low, high = sorted((mine.value, theirs.value))
-        if high < _EVEN * low:
-            continue
-        times = f", {high / low:{'.3g' if high / low < 999.5 else ',.0f'}} times" if low else ""
-        text = f"{_COLUMNS[column]} ({theirs} against {mine}{times})"
-        (better if theirs.value < mine.value else worse).append(text)
-    if "ahead" not in other.figures:
-        better.append(f"nothing to make ahead of time (CrowdFL {ours.figures['ahead']})")
-    return (
-        f"{other.name}, beside CrowdFL ({ours.name}), is better in: {'; '.join(better) or 'nothing measured here'}. "
-        f"Worse in: {'; '.join(worse) or 'nothing measured here'}."
-    )
 
 
 def _draw(canvas: Canvas, systems: Sequence[System]) -> None:

@@ -26,7 +26,7 @@ from crowdfl.protocols.party import CountingBackend
 from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import MILLION, TaskSettings
 from crowdfl_lab.bench import workload
-from crowdfl_lab.bench.peers import answer_or_reason
+from crowdfl_lab.bench.peers import PeerUnavailable, ask_peer
 from crowdfl_lab.bench.workload import (
     SERVERS,
     SIGMA,
@@ -120,10 +120,10 @@ def figures_of(values: Mapping[str, float], sample: str = "") -> dict[str, Figur
 def ask_system(python: Path | None, peer: str, settings: CompareSettings) -> System:
     numbers = {name: getattr(settings, name) for name in ("parameters", "participants", "dropped")}
     numbers |= {"key-bits": 2 * settings.prime_bits, "sample": settings.phe_sample}
-    took = answer_or_reason(python, "round", peer, numbers)
-    if "missing" in took:
-        return System(peer, PEERS[peer], missing=took["missing"], version=took["version"])
-    return peer_system(peer, took, settings)
+    try:
+        return peer_system(peer, ask_peer(python, peer, numbers), settings)
+    except PeerUnavailable as error:
+        return System(peer, PEERS[peer], missing=str(error), version=str(error))
 
 
 def peer_system(peer: str, took: Mapping[str, Any], settings: CompareSettings) -> System:

@@ -10,17 +10,15 @@ NOT_INSTALLED = "not installed: make peers"
 LEFT_OUT = "left out: --no-peers"
 _SCRIPT = Path(__file__).with_name("main.py")
 _TIMEOUT = 600.0
-_EXPECTED = {  # what an answer holds at least: seconds and bytes
-    "crypto": {"version", "encrypt", "add", "bytes"},
-    "round": {"version", "before", "after", "server", "server_dropped", "upload", "download", "off"},
-}
+# What an answer holds at least: seconds and bytes.
+_EXPECTED = {"version", "before", "after", "server", "server_dropped", "upload", "download", "off"}
 
 
 class PeerUnavailable(Exception):
     """It is not installed, or failed."""
 
 
-def ask_peer(python: Path | None, what: str, peer: str, numbers: Mapping[str, int]) -> dict[str, Any]:
+def ask_peer(python: Path | None, peer: str, numbers: Mapping[str, int]) -> dict[str, Any]:
     """The peer's answer; `PeerUnavailable` with its error output when it fails."""
     if python is None:
         raise PeerUnavailable(LEFT_OUT)
@@ -28,7 +26,7 @@ def ask_peer(python: Path | None, what: str, peer: str, numbers: Mapping[str, in
         raise PeerUnavailable(NOT_INSTALLED)
     options = (f"--{name}={number}" for name, number in numbers.items())
     # Isolated: the script's folder stays off the path, where our module names could shadow the peers'.
-    command = [str(python), "-I", str(_SCRIPT), what, peer, *options]
+    command = [str(python), "-I", str(_SCRIPT), peer, *options]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)  # noqa: S603
         answer = json.loads(done.stdout) if not done.returncode else None
@@ -38,15 +36,7 @@ def ask_peer(python: Path | None, what: str, peer: str, numbers: Mapping[str, in
         raise PeerUnavailable(f"{peer} printed no JSON: {error}") from error
     if done.returncode:
         raise PeerUnavailable(f"{peer} failed with exit code {done.returncode}: {done.stderr.strip()}")
-    if not isinstance(answer, dict) or (missing := _EXPECTED[what] - answer.keys()):
+    if not isinstance(answer, dict) or (missing := _EXPECTED - answer.keys()):
         lacks = ", ".join(sorted(missing)) if isinstance(answer, dict) else "all of it"
         raise PeerUnavailable(f"the answer of {peer} does not fit: it lacks {lacks}")
     return answer
-
-
-def answer_or_reason(python: Path | None, what: str, peer: str, numbers: Mapping[str, int]) -> dict[str, Any]:
-    """The peer's answer, or why there is none as `missing` and in place of its version."""
-    try:
-        return ask_peer(python, what, peer, numbers)
-    except PeerUnavailable as error:
-        return {"missing": str(error), "version": str(error)}

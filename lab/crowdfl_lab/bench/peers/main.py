@@ -1,7 +1,7 @@
-"""Run by the peers' own Python, as a plain script: measures one peer and prints one JSON object.
+"""Run by the peers' own Python, as a plain script: measures a round of one peer and prints one JSON object: seconds of a
+participant and of the one server, bytes of a participant.
 
-It imports nothing of CrowdFL, and the peers by name, because they are not installed where CrowdFL is type-checked. `crypto`
-measures single operations; `round` one round: seconds of a participant and of the one server, bytes of a participant.
+It imports nothing of CrowdFL, and the peers by name, because they are not installed where CrowdFL is type-checked.
 """
 
 import argparse
@@ -60,34 +60,11 @@ def _phe_values(public: Any, private: Any, weights: list[float]) -> dict[str, fl
     return each | {"bytes": -(-widest // 8), "off": off}
 
 
-def _phe_crypto(options: argparse.Namespace) -> dict[str, Any]:
-    version, _, public, private = _phe_keys(options)
-    return {"version": version} | _phe_values(public, private, _models(options, 1)[0][: options.sample].tolist())
-
-
 def _tenseal_context() -> tuple[Any, Any]:
     ts = importlib.import_module("tenseal")
     context = ts.context(ts.SCHEME_TYPE.CKKS, 8192, coeff_mod_bit_sizes=[60, 40, 40, 60])
     context.global_scale = 2**40
     return ts, context
-
-
-def _tenseal_crypto(options: argparse.Namespace) -> dict[str, Any]:
-    ts, context = _tenseal_context()
-    weights = _models(options, 1)[0]
-    # Arrays: TenSEAL takes them a fifth faster than lists.
-    chunks = [weights[i : i + _SLOTS] for i in range(0, len(weights), _SLOTS)]
-
-    def encrypt() -> list[Any]:
-        return [ts.ckks_vector(context, chunk) for chunk in chunks]
-
-    first, second = encrypt(), encrypt()
-    busy, start = time.process_time(), time.perf_counter()
-    seconds = _median(encrypt, options.repetitions)
-    threads = (time.process_time() - busy) / (time.perf_counter() - start)
-    add = _median(lambda: [a + b for a, b in zip(first, second, strict=True)], options.repetitions)
-    size = sum(len(chunk.serialize()) for chunk in first)
-    return {"version": str(ts.__version__), "encrypt": seconds, "threads": threads, "add": add, "bytes": size}
 
 
 def _phe_round(options: argparse.Namespace) -> dict[str, Any]:
@@ -236,20 +213,16 @@ def _flower_rounds(options: argparse.Namespace) -> dict[str, Any]:
     return means | servers | {"version": version, "off": off, "facts": facts}
 
 
-_MEASURES = {
-    "crypto": {"phe": _phe_crypto, "tenseal": _tenseal_crypto},
-    "round": {"phe": _phe_round, "tenseal": _tenseal_round, "flower": _flower_rounds},
-}
+_MEASURES = {"phe": _phe_round, "tenseal": _tenseal_round, "flower": _flower_rounds}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=tuple(_MEASURES))
-    parser.add_argument("peer", choices=tuple(_MEASURES["round"]))
-    for name in ("parameters", "participants", "dropped", "key-bits", "sample", "repetitions"):
+    parser.add_argument("peer", choices=tuple(_MEASURES))
+    for name in ("parameters", "participants", "dropped", "key-bits", "sample"):
         parser.add_argument(f"--{name}", type=int)
     options = parser.parse_args()
-    sys.stdout.write(json.dumps(_MEASURES[options.what][options.peer](options)))
+    sys.stdout.write(json.dumps(_MEASURES[options.peer](options)))
 
 
 if __name__ == "__main__":

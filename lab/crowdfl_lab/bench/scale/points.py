@@ -1,11 +1,16 @@
-"""The points of a `bench scale` run: a round of so many people, dealt here, its roles each in a process of its own."""
+"""The points of a `bench scale` run: a round of so many people, dealt here, its roles each in a process of its own.
+
+And what was measured at them, and how each cost grows: tables, exponents, a picture.
+"""
 
 import json
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +20,85 @@ from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.common.keyed import keyed_party
-from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
-from crowdfl.protocols.common.smul import PolynomialsRequest
 from crowdfl.protocols.exchange import Silent
-from crowdfl.protocols.hardened.prirwd import LanesRequest
 from crowdfl.protocols.hardened.shape import ReaderBundle
-from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, TaskSpec, Tools, width_budget
 from crowdfl.protocols.registry import profile_named
 from crowdfl.settings import MILLION, TaskSettings, to_millionths
-from crowdfl_lab.bench.scale.growth import ScalePoint
 from crowdfl_lab.bench.scale.role import END, PUBLICATION, UPLOADS, read_frame, write_frame
 from crowdfl_lab.bench.workload import SIGMA, made_up_weights, packed_model, sealed_publication
-from crowdfl_lab.report.results import Figure
+from crowdfl_lab.report.plots import Canvas, Picture, Series, lines, panels
+from crowdfl_lab.report.results import Cell, Figure, ResultTable
 from crowdfl_lab.timing import timed_call
+
+Axes = Mapping[str, tuple[str, tuple[str, ...]]]  # by name: what grows, and the quantities
+_BYTES = {"SP to CSP": "to_csp", "CSP to SP": "to_sp"}
+
+
+@dataclass(frozen=True)
+class ScalePoint:
+    """What was measured at `x` of an axis, with so many uploads."""
+
+    axis: str
+    x: int
+    crowd: int
+    counts: Mapping[str, int]
+    figures: Mapping[str, Figure]
+
+    def figure(self, name: str) -> Figure:
+        if name in _BYTES:
+            return Figure(self.counts[_BYTES[name]], "B")
+        if name == "SP: add, one upload":
+            whole = self.figures["SP: add"]
+            return Figure(whole.value / self.crowd, "s", whole.sample)
+        if name == "stored uploads":
+            return Figure(self.crowd * self.figures["upload"].value, "B")
+        return self.figures[name]
+
+
+def exponent(x: Sequence[float], y: Sequence[float]) -> float:
+    """b of y = a x^b, by least squares of the logarithms: 1 is proportional, 0 does not grow."""
+    slope, _ = np.polyfit(np.log(np.asarray(x, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64)), 1)
+    return float(slope)
+
+
+def exponents(points: Iterable[ScalePoint], axis: str, axes: Axes) -> dict[str, float]:
+    """Of every quantity on an axis that is positive everywhere."""
+    series = _series(points, axis, axes[axis][1])
+    return {name: exponent(s.x, s.y) for name, s in series.items() if min(s.y) > 0 and len(s.y) > 1}
+
+
+def _series(points: Iterable[ScalePoint], axis: str, names: Iterable[str]) -> dict[str, Series]:
+    on = [point for point in points if point.axis == axis]
+    return {name: Series([float(p.x) for p in on], [p.figure(name).value for p in on]) for name in names}
+
+
+def growth_table(
+    points: Sequence[ScalePoint], axis: str, title: str, settings: Mapping[str, Any], axes: Axes
+) -> ResultTable:
+    label, names = axes[axis]
+    on, found = [point for point in points if point.axis == axis], exponents(points, axis, axes)
+
+    def row(name: str) -> tuple[Cell, ...]:
+        return name, *(point.figure(name) for point in on), f"{found[name]:.2f}" if name in found else None
+
+    columns = ("one core", *(f"{point.x:,}" for point in on), "exponent")
+    return ResultTable(f"Against {label.format(**settings)}; {title}", columns, tuple(map(row, names)))
+
+
+def growth_picture(points: Sequence[ScalePoint], name: str, shown: Axes, axes: Axes) -> Picture:
+    """`shown`: by title, an axis and the quantities."""
+
+    def draw(canvas: Canvas) -> None:
+        for panel, (title, (axis, names)) in zip(panels(canvas, len(shown)), shown.items(), strict=True):
+            lines(panel, _series(points, axis, names), log=True, title=title, xlabel=axes[axis][0].partition(",")[0])
+
+    return Picture(name, "Time and memory of each role against parameters and participants", draw, (14, 5))
+
 
 FEWEST = 3  # uploads that a round needs
 _EVERY_ROW = 1 << 40
-_WHOLE = (DivideRequest.kind, GuardRequest.kind, PolynomialsRequest.kind)  # requests for divisions: never cut
 
 
 class ChildRole:
@@ -102,19 +168,16 @@ class RoundPoint:
     def _servers(self, folder: Path) -> tuple[dict[str, Figure], dict[str, int]]:
         """SP and CSP, their messages carried from one to the other and counted."""
         sp, csp = self.child("sp", folder), self.child("csp", folder)
-        counts = dict.fromkeys(("to_csp", "to_sp", "requests", "longest", "division", "lanes"), 0)
+        counts = {"to_csp": 0, "to_sp": 0, "requests": 0}
         while request := sp.receive():
             csp.send(request)
-            reply, kind = csp.receive(), Message.kind_of(request)
+            reply = csp.receive()
             sp.send(reply)
             counts["to_csp"] += len(request)
             counts["to_sp"] += len(reply)
             counts["requests"] += 1
-            counts["longest"] = max(counts["longest"], len(request), len(reply))
-            counts["division"] = max(counts["division"], len(request) if kind in _WHOLE else 0)
-            counts["lanes"] += len(reply) if kind == LanesRequest.kind else 0
         csp.send(END)
-        return sp.figures() | csp.figures(), counts | {"parameters": self.spec.parameters}
+        return sp.figures() | csp.figures(), counts
 
 
 class HardenedPoint(RoundPoint):
@@ -135,11 +198,6 @@ class HardenedPoint(RoundPoint):
         order = {"rows": _EVERY_ROW if rewards else rows, "uploads": 1, "insecure_test_key": insecure_test_key}
         spec, enrolled = TaskSpec("scale", TaskSettings(**task), parameters), crowd if rewards else 0
         super().__init__(axis, x, crowd, spec, enrolled=enrolled, payment=enrolled * MILLION, **order)
-
-    def measured(self) -> ScalePoint:
-        point, budget = super().measured(), self.budget
-        sizes = {"ciphertexts": budget.ciphertexts + 1, "buckets": budget.buckets, "slots": budget.slots}
-        return ScalePoint(self.axis, self.x, self.crowd, {**point.counts, **sizes}, point.figures)
 
     def prepare(self, folder: Path) -> dict[str, Figure]:
         """A participant's own cost does not depend on how many there are."""

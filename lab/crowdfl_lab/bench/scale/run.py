@@ -1,17 +1,22 @@
-"""`crowdfl bench scale`: time and memory of each role, against parameters, participants and, of `hardened`, key size.
-
-Of `shares` to 100,000 participants, measured; of either profile to a million, on paper.
-"""
+"""`crowdfl bench scale`: time and memory of each role, against parameters, participants and, of `hardened`, key size."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from crowdfl.crypto.paillier import pctd
-from crowdfl_lab.bench.scale import growth
-from crowdfl_lab.bench.scale.growth import Axes, ScalePoint
-from crowdfl_lab.bench.scale.plan import bare_task, hardened_plan, paying_task, shares_plan
-from crowdfl_lab.bench.scale.points import FEWEST, HardenedPoint, RoundPoint, SharesPoint
+from crowdfl.settings import TaskSettings
+from crowdfl_lab.bench.scale.points import (
+    FEWEST,
+    Axes,
+    HardenedPoint,
+    RoundPoint,
+    ScalePoint,
+    SharesPoint,
+    exponents,
+    growth_picture,
+    growth_table,
+)
 from crowdfl_lab.bench.workload import Say
 from crowdfl_lab.report.results import Result
 from crowdfl_lab.timing import machine
@@ -136,21 +141,23 @@ class SharesScaleSettings:
         return cls(parameters=(500, 2_000), uploads=4, crowds=(10, 40), crowd_parameters=200, rewarded=(5, 10))
 
     def points(self) -> Iterator[RoundPoint]:
-        """Of those without rewards, all have the same widths. The last: what lanes of a long update take."""
-        few, small, most, longest = self.uploads, self.crowd_parameters, max(self.crowds), max(self.parameters)
+        """Of those without rewards, all have the same widths."""
+        few, small, most = self.uploads, self.crowd_parameters, max(self.crowds)
         for parameters in self.parameters:
-            yield SharesPoint("parameters", parameters, parameters, few, bare_task(few, 2))
+            yield SharesPoint("parameters", parameters, parameters, few, self._task(few))
         for crowd in self.crowds:
-            yield SharesPoint("participants", crowd, small, crowd, bare_task(most, 2))
+            yield SharesPoint("participants", crowd, small, crowd, self._task(most))
         for crowd in self.rewarded:
-            yield SharesPoint(
-                "rewarded", crowd, small, crowd, paying_task(crowd, self.lanes, 1.0, rounds=2, rule="gate")
-            )
-        yield SharesPoint("sketched", longest, longest, few, paying_task(few, self.lanes, 1.0, rounds=2, rule="gate"))
+            pay = {"lanes": self.lanes, "max_norm": 1.0, "rule": "gate", "budget": str(crowd), "check": "bounds"}
+            yield SharesPoint("rewarded", crowd, small, crowd, self._task(crowd, **pay))
+
+    def _task(self, most: int, **others: Any) -> TaskSettings:  # noqa: ANN401 -- as `TaskSettings` takes them
+        bare: dict[str, Any] = {"check": "none", "rule": "none", "lanes": 0, "max_participants": most, "rounds": 2}
+        return TaskSettings.of(profile="shares", **bare | others)
 
 
 def bench_scale(settings: ScaleSettings | SharesScaleSettings, *, say: Say = lambda _: None) -> Result:
-    """Every point, each role in a fresh process on one core, and the way to a million participants."""
+    """Every point, each role in a fresh process on one core."""
     where = machine()
     return scale_result(where, settings, measure_points(settings, say=say))
 
@@ -166,10 +173,10 @@ def measure_points(settings: ScaleSettings | SharesScaleSettings, *, say: Say = 
 def scale_result(
     where: Mapping[str, str | int], settings: ScaleSettings | SharesScaleSettings, points: Sequence[ScalePoint]
 ) -> Result:
-    shares = isinstance(settings, SharesScaleSettings)
-    sizes, axes, planned = asdict(settings), settings.axes, (shares_plan if shares else hardened_plan)(points)
-    tables = [growth.growth_table(points, axis, settings.title, sizes, axes) for axis in axes]
-    figures = [] if shares else [f for point in points for f in point.figures.values()]  # of shares, samples are means
+    sizes, axes = asdict(settings), settings.axes
+    tables = [growth_table(points, axis, settings.title, sizes, axes) for axis in axes]
+    of_parts = isinstance(settings, ScaleSettings)  # of shares, samples are means
+    figures = [figure for point in points if of_parts for figure in point.figures.values()]
     samples = dict.fromkeys(figure.sample for figure in figures if figure.sample)
     rest = "of each batch, the rest by proportion; everything else is done in full"
     return Result(
@@ -177,13 +184,12 @@ def scale_result(
         settings.title,
         where,
         sizes,
-        tables=(*tables, planned),
+        tables=tuple(tables),
         notes=(settings.how, *(f"* from {sample} {rest}" for sample in samples)),
-        pictures=(growth.growth_picture(points, settings.name, settings.panels, axes),),
+        pictures=(growth_picture(points, settings.name, settings.panels, axes),),
         data={
             "points": [asdict(point) for point in points],
-            "exponents": {axis: growth.exponents(points, axis, axes) for axis in axes},
-            "plan": [list(row) for row in planned.rows],
+            "exponents": {axis: exponents(points, axis, axes) for axis in axes},
         },
         command=settings.command,
     )
