@@ -260,7 +260,6 @@ class ChainedReader(_Side):
 class ChainedProfile:
     """Its source is eight bytes; every bundle has its own name."""
 
-    default_rule = "gate"
     chained = True
 
     def __init__(self, name: str = "chained") -> None:

@@ -39,7 +39,7 @@ BUDGET = 36_000_000  # of a round of `SMALL_TASK`, in millionths
 INITIAL_MODEL: list[npt.NDArray[np.float64]] = [np.zeros((2, 3)), np.ones(2)]  # of `small_definition`
 SMALL_TASK: dict[str, Any] = {  # every bound small, so that a short key has room for rewards
     "key_bits": 960,
-    "sigma": 20,
+    "mask_bits": 20,
     "decimals": 3,
     "clip": 2.0,
     "max_participants": 5,

@@ -67,7 +67,12 @@ def test_a_task_file_to_start_from_makes_a_task():
     found = tomllib.loads(template.replace('learner = "network"', 'learner = "softmax"'))
     definition, _ = defined(Path("task.toml"), found)
     assert definition.settings == TaskSettings(**found["settings"])
-    assert found["settings"].keys() == settable(TaskSettings).keys() - {"sigma", "epsilon", "rule", "max_norm"}
+    assert found["settings"].keys() == settable(TaskSettings).keys() - {
+        "mask_bits",
+        "distance_floor",
+        "pay",
+        "max_norm",
+    }
 
 
 def test_values_are_kept_as_given():

@@ -238,7 +238,7 @@ def record(sent: bytes) -> bytes:
     return message(57, *fields, CSP_SIGNING.sign(b"crowdfl record 1" + message(57, *fields, b"")))
 
 
-def average() -> Json:
+def average() -> dict[str, Json]:
     """What CSP sends, what SP makes of it, what a reader gets."""
     t, salt = stream("t", 32), stream("publication salt", 32)
     mask = numbers(expand(t, place("crowdfl mask 1 sums"), len(INITIAL) * K // 8))
@@ -292,8 +292,6 @@ def reward() -> Json:
     statement = bind("crowdfl reward statement 1", context, person.who.encode(), commitment, v)
     sealing = bind("crowdfl reward 2", context) + person.who.encode()
     sealed = seal_to(public(person.reading), v + CSP_SIGNING.sign(statement), sealing, "reward")
-    claim = (TASK, person.who, (1,), (amount,), (mask,), (salt,))
-    signature = person.signing.sign(b"crowdfl claim 2" + message(19, *claim, b""))
     return {
         "who": person.who,
         "amount": amount,
@@ -301,8 +299,25 @@ def reward() -> Json:
         "statement": statement.hex(),
         "context": sealing.hex(),
         "envelope": message(18, mask, salt, sealed).hex(),
-        "claim": message(19, *claim, signature).hex(),
+        "claim": claim(person, amount, mask, salt).hex(),
     }
+
+
+def equal_reward(signed: bytes) -> Json:
+    """The first participant's where pay is "equal": the record says it all, and nothing is masked."""
+    person, amount = PEOPLE[0], PAYMENT // len(PEOPLE)
+    envelope = message(18, 0, b"", signed)
+    return {
+        "who": person.who,
+        "amount": amount,
+        "envelope": envelope.hex(),
+        "claim": claim(person, amount, 0, b"").hex(),
+    }
+
+
+def claim(person: Person, amount: int, mask: int, salt: bytes) -> bytes:
+    fields = (TASK, person.who, (1,), (amount,), (mask,), (salt,))
+    return message(19, *fields, person.signing.sign(b"crowdfl claim 2" + message(19, *fields, b"")))
 
 
 def bad() -> list[Json]:
@@ -351,10 +366,11 @@ def document() -> Json:
             "clip": 2.0,
             "max_norm": 3.0,
             "max_samples": MAX_SAMPLES,
-            "max_participants": 5,
+            "max_participants": 9,
             "lanes": 128,
             "rounds": ROUNDS,
             "budget": "9.00",
+            "pay": "samples",
         },
         "ring": K,
         "payment": PAYMENT,
@@ -368,8 +384,9 @@ def document() -> Json:
             "nonce": nonce.hex(),
             "coins": sha256(b"crowdfl coins 1" + digest + nonce).hex(),
         },
-        "average": average(),
+        "average": (opened := average()),
         "reward": reward(),
+        "equal reward": equal_reward(bytes.fromhex(opened["record"])),
         "bad": bad(),
     }
 

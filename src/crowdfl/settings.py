@@ -190,7 +190,7 @@ def _optional(example: object, description: str) -> Any:  # noqa: ANN401 -- as p
 
 
 class TaskSettings(Settings):
-    """The settings of one task. `sigma` and `epsilon` left at None take the profile's and the paper's value."""
+    """The settings of one task. `mask_bits` and `distance_floor` left at None take the profile's and the paper's value."""
 
     profile: str = Field(
         default="hardened",
@@ -203,16 +203,18 @@ class TaskSettings(Settings):
     clip: _Positive = Field(default=16.0, description="Larger weights are clipped; the participant is told how many.")
     max_participants: _People = Field(default=36, description="The next one is refused.")
     max_samples: _Count = Field(default=100, description="The most samples of one participant in one round.")
-    sigma: Annotated[int, Field(ge=20, le=256)] | None = _optional(
+    mask_bits: Annotated[int, Field(ge=20, le=256)] | None = _optional(
         40, 'Bits by which masks hide what they cover; 40, in "paper" 80.'
     )
-    epsilon: _NotNegative | None = _optional(0.000001, "Added to each distance, so that none is zero; 10^-decimals.")
+    distance_floor: _NotNegative | None = _optional(
+        0.000001, "Added to each distance, so that none is zero; 10^-decimals. The paper's epsilon."
+    )
     lanes: Annotated[int, Field(ge=0, le=_LARGEST_NUMBER)] | None = Field(
         default=1024,
         description="Size of the sketch that rewards rest on: more is more exact, and slower; 0: no rewards.",
     )
-    rule: Literal["none", "distance", "agreement", "gate"] | None = _optional(
-        "gate", 'What rewards follow; "gate" in the profile "shares", else "distance", and no other.'
+    pay: Literal["none", "equal", "samples", "distance"] | None = _optional(
+        "equal", 'What rewards follow; "equal" in the profile "shares", else "distance", and no other.'
     )
     check: Literal["bounds", "none"] = Field(
         default="bounds",
@@ -264,11 +266,11 @@ class TaskSettings(Settings):
         return f"{self.key_bits} bits" + ("" if self.key_bits >= _SHORTEST_SECURE else ", INSECURE TEST KEY")
 
     @property
-    def epsilon_units(self) -> int:
-        """epsilon at scale 10^2L, where squared distances live; the paper's epsilon is 10^-L."""
-        if self.epsilon is None:
+    def floor_units(self) -> int:
+        """`distance_floor` at scale 10^2L, where squared distances live; the paper's epsilon is 10^-L."""
+        if self.distance_floor is None:
             return int(10**self.decimals)
-        return round(self.epsilon * 10.0 ** (2 * self.decimals))
+        return round(self.distance_floor * 10.0 ** (2 * self.decimals))
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -281,8 +283,8 @@ class TaskSettings(Settings):
             raise ValueError(
                 f"`clip` is {self.clip}; expected a number below 2^53 / 10^{self.decimals}, as `decimals` says"
             )
-        if self.epsilon_units < 1:
-            raise ValueError(f"`epsilon` is {self.epsilon}; expected at least 10^-{2 * self.decimals}")
+        if self.floor_units < 1:
+            raise ValueError(f"`distance_floor` is {self.distance_floor}; expected at least 10^-{2 * self.decimals}")
         return self
 
     @model_validator(mode="after")
@@ -307,10 +309,10 @@ class TaskOptions(TypedDict, total=False):
     clip: float
     max_participants: int
     max_samples: int
-    sigma: int | None
-    epsilon: float | None
+    mask_bits: int | None
+    distance_floor: float | None
     lanes: int | None
-    rule: Literal["none", "distance", "agreement", "gate"] | None
+    pay: Literal["none", "equal", "samples", "distance"] | None
     check: Literal["bounds", "none"]
     max_norm: float | None
     strategy: Literal["discard", "retransmit"]

@@ -117,7 +117,7 @@ def test_without_being_named_the_code_is_not_run(campaign: Campaign, tmp_path: P
 
 
 def test_everyone_takes_part_and_is_paid(campaign: Campaign):
-    """In both rounds: never more than the budget in all. Nobody is told of a key that there is not."""
+    """In both rounds, everyone alike. Nobody is told of a key that there is not."""
     earned = []
     for person in range(PEOPLE):
         assert [event["late"] for event in events(campaign, person, "uploaded")] == [False, False]
@@ -125,9 +125,7 @@ def test_everyone_takes_part_and_is_paid(campaign: Campaign):
         own = {event["round"]: event["millionths"] for event in events(campaign, person, "rewarded")}
         assert events(campaign, person, "paid") == [{"event": "paid", "millionths": sum(own.values())}]
         earned.append(own)
-    for number in (1, 2):
-        paid = sum(own[number] for own in earned)
-        assert paid == 0 or 36_000_000 - 2 * PEOPLE <= paid <= 36_000_000
+    assert earned == [dict.fromkeys((1, 2), 36_000_000 // PEOPLE)] * PEOPLE
     assert "profile shares, no key" in campaign.said["look"].out
     assert "INSECURE" not in campaign.said["finished"].out
 

@@ -191,7 +191,7 @@ def test_settings_of_another_type(folder, name, value, place):
 
 def settings_of(body):
     made = TaskSettings.of(**body)
-    return made, made.epsilon_units
+    return made, made.floor_units
 
 
 @settings(max_examples=scaled(100))

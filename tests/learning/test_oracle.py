@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from crowdfl.errors import NothingToAverage
 from crowdfl.learning.oracle import (
     PlainStep,
-    agreement_weights,
     count_weights,
     distance_weights,
     distances,
+    equal_weights,
     fedavg,
-    gate_weights,
     rewards,
     rewards_from,
     updates_of,
@@ -92,13 +91,14 @@ def test_a_participant_without_samples_earns_nothing():
     assert with_idler[:2].tolist() == rewards([[0.0], [1.0]], [1, 2], 9.0).tolist()
 
 
-LANES = 4096
-
-
 def test_an_update_is_what_changed_times_the_samples():
-    """From the base (1, 1): (3, 1) with two samples moved by (4, 0). Pay by count looks at nothing else."""
+    """From the base (1, 1): (3, 1) with two samples moved by (4, 0)."""
     assert updates_of([[3.0, 1.0], [1.0, 0.5]], [2, 4], [1.0, 1.0]).tolist() == [[4.0, 0.0], [0.0, -2.0]]
-    assert count_weights([3, 1]).tolist() == [3.0, 1.0]
+
+
+def test_pay_by_count_and_equal_pay_look_at_no_update():
+    assert rewards_from(count_weights([3, 1]), 36.0).tolist() == [27.0, 9.0]
+    assert rewards_from(equal_weights(3), 36.0).tolist() == [12.0, 12.0, 12.0]
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(1, 8))
@@ -108,55 +108,6 @@ def test_distance_is_equation_10_on_models(seed, people, parameters):
     samples = generator.integers(1, 50, people).tolist()
     found = rewards_from(distance_weights(updates_of(models, samples, base), samples), 36.0)
     assert found == pytest.approx(rewards(list(models), samples, 36.0), rel=1e-6)
-
-
-def test_agreement_is_the_product_with_the_sum_of_the_others():
-    """(2, 0), (1, 1), (-1, 3): with (0, 4), (1, 3) and (3, 1) that is 0, 4 and 0. Against the others is worth 0."""
-    assert agreement_weights([[2.0, 0.0], [1.0, 1.0], [-1.0, 3.0]]).tolist() == [0.0, 4.0, 0.0]
-    assert agreement_weights([[2.0], [1.0], [-1.0]]).tolist() == [0.0, 1.0, 0.0]
-
-
-def test_the_gate_pays_by_count_those_who_go_with_the_others():
-    weights = gate_weights([[2.0, 0.1], [3.0, -0.1], [-1.0, 0.0], [0.0, 0.0]], [5, 7, 9, 11], None, LANES)
-    assert weights.tolist() == [5.0, 7.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize(("lanes", "paid"), [(40, 0.0), (41, 3.0)])
-def test_the_gate_wants_a_direction_beyond_the_noise_of_the_lanes(lanes, paid):
-    """(1, 3) and others (1, 0) together: T = 1, A = 10, |others|^2 = 1, so that lanes must exceed 40."""
-    assert gate_weights([[1.0, 3.0], [1.0, 0.0]], [3, 1], None, lanes)[0] == paid
-
-
-@pytest.mark.parametrize(("aside", "paid"), [(0.0, 0.0), (0.5, 0.0), (0.6, 2.0), (1.0, 2.0)])
-def test_the_gate_does_not_pay_the_last_sum_again(aside, paid):
-    """(1, x) along (1, 0): the squared cosine 1 / (1 + x^2) must be below 3/4, so x^2 above 1/3."""
-    updates = [[1.0, aside], [5.0, 5.0], [5.0, 5.0]]
-    assert gate_weights(updates, [2, 1, 1], [7.0, 0.0], LANES)[0] == paid
-
-
-@pytest.mark.parametrize(
-    ("updates", "last", "weights"),
-    [
-        ([[-1.0, 0.0], [-1.0, 1.0]], [7.0, 0.0], [0.0, 1.0]),  # the square has no sign; the others go back, too
-        ([[1.0, 0.0], [1.0, 1.0]], None, [2.0, 1.0]),  # in the first round there is nothing to compare with
-        ([[1.0, 0.0], [1.0, 1.0]], [1.0, 0.0], [0.0, 1.0]),
-        ([[1.0], [1.0]], [0.0], [2.0, 1.0]),  # a last sum of zero keeps nobody from being paid
-    ],
-)
-def test_the_gate_compares_with_the_last_sum(updates, last, weights):
-    assert gate_weights(updates, [2, 1], last, LANES).tolist() == weights
-
-
-@given(st.integers(0, 2**32 - 1), st.floats(1e-3, 1e3))
-def test_agreement_and_gate_do_not_depend_on_the_unit(seed, unit):
-    """Weights in millionths or in whole numbers: the same people are paid the same part."""
-    generator = np.random.default_rng(seed)
-    updates, last = generator.normal(0.3, 1, (5, 7)), generator.normal(0.3, 1, 7)
-    assert rewards_from(agreement_weights(updates * unit), 1.0) == pytest.approx(
-        rewards_from(agreement_weights(updates), 1.0)
-    )
-    again = gate_weights(updates * unit, [1] * 5, last * unit, LANES)
-    assert again.tolist() == gate_weights(updates, [1] * 5, last, LANES).tolist()
 
 
 def test_the_budget_is_split_by_weights():

@@ -38,7 +38,7 @@ ONE = Threads(1)
 
 SMALL = {  # rewards under a short key: every bound is small, every formula the same
     "key_bits": 1024,
-    "sigma": 20,
+    "mask_bits": 20,
     "decimals": 3,
     "clip": 2.0,
     "max_participants": 5,
@@ -46,7 +46,7 @@ SMALL = {  # rewards under a short key: every bound is small, every formula the 
     "lanes": None,
     "rounds": 1000,
 }
-SMALL_PAPER = {**SMALL, "profile": "paper", "key_bits": 512, "sigma": 60}
+SMALL_PAPER = {**SMALL, "profile": "paper", "key_bits": 512, "mask_bits": 60}
 
 
 def federation(**settings: Any) -> LocalFederation:

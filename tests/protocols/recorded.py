@@ -21,7 +21,7 @@ from tests.protocols.driving import Keeping, Parties, converse, deal
 PAYMENT = 1_000_000
 TINY = {  # every bound as small as can be: the shortest key under which a round can be paid
     "key_bits": 720,
-    "sigma": 20,
+    "mask_bits": 20,
     "decimals": 1,
     "clip": 1.0,
     "max_participants": 4,

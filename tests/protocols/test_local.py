@@ -17,7 +17,7 @@ MODELS, SAMPLES = [[0.1, 0.2], [0.3, -0.4], [0.5, 0.6]], [1, 2, 3]
 KEYED = ("hardened", "paper")
 every_profile = pytest.mark.parametrize("profile", PROFILES)
 every_keyed_profile = pytest.mark.parametrize("profile", KEYED)
-OWN = {"shares": {"check": "none", "rule": "none"}}  # without lanes nothing can be checked
+OWN = {"shares": {"check": "none", "pay": "none"}}  # without lanes nothing can be checked
 
 
 def test_the_example_of_the_issue():

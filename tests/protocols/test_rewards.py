@@ -38,7 +38,7 @@ def expected(profile, models, samples, budget, **more):
     task = make(profile, len(models[0]), **more).settings
     encoding = FixedPoint(task.decimals, task.clip, "floor" if profile == "paper" else "nearest")
     encoded = [encoding.encode(model).values / encoding.scale for model in models]
-    epsilon = 10.0**-task.decimals if task.epsilon is None else task.epsilon
+    epsilon = 10.0**-task.decimals if task.distance_floor is None else task.distance_floor
     return oracle.rewards(encoded, samples, float(budget), epsilon)
 
 
@@ -93,9 +93,9 @@ def test_identical_models_split_by_samples(profile, more, model):
     assert [round(amount, 4) for amount in paid] == [1, 2, 3, 4]
 
 
-def test_epsilon_is_a_setting():
-    """A large epsilon makes everyone's closeness alike."""
-    paid = check("hardened", [[0.1], [0.2], [0.9]], [1, 1, 2], "4", epsilon=1000.0, key_bits=1088)
+def test_the_floor_of_distances_is_a_setting():
+    """A large floor makes everyone's closeness alike."""
+    paid = check("hardened", [[0.1], [0.2], [0.9]], [1, 1, 2], "4", distance_floor=1000.0, key_bits=1088)
     assert [round(amount, 2) for amount in paid] == [1, 1, 2]
 
 

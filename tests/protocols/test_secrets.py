@@ -61,7 +61,7 @@ def test_the_check_above_can_fail():
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
 def test_sides_do_not_show_their_keys(profile):
     """SP, CSP, requester, participants, their parties and the dealing, before and after a round."""
-    settings = SMALL | {"max_participants": 3, "profile": profile, "key_bits": 1280, "sigma": 60}
+    settings = SMALL | {"max_participants": 3, "profile": profile, "key_bits": 1280, "mask_bits": 60}
     sides = deal(3, 1, **settings)
     for i, who in enumerate(sides.people):
         sides.sp.add(who, sides.upload([0.1 * i], 1, who))

@@ -39,14 +39,14 @@ BAD = {
     "key_bits": [0, "2048", 2047],
     "min_participants": [2, 37, 3.5, "3"],
     "lanes": [-1, 1.5, "all"],
-    "sigma": [19, 257, 40.5, "40"],
+    "mask_bits": [19, 257, 40.5, "40"],
     "window": [0, -1, NAN, "1h"],
     "grace": [-1, NAN],
-    "epsilon": [0.0, -1.0, 1e-13, NAN, INF, "small"],
+    "distance_floor": [0.0, -1.0, 1e-13, NAN, INF, "small"],
     "budget": ["a lot", 36.0, "-1"],
     "decimals": [-1, 13, 2.5, "6"],
     "clip": [0.0, -16.0, NAN, INF, 1e12, "16"],
-    "rule": ["best"],
+    "pay": ["best"],
     "check": [True, "all"],
     "max_norm": [0, "5"],
 }
@@ -79,16 +79,16 @@ def test_the_paper_has_no_hidden_total():
 @pytest.mark.parametrize(
     ("setting", "value", "named"),
     [
-        ("rule", "gate", 'rule = "gate"'),
-        ("rule", "none", 'rule = "none"'),
-        ("rule", "agreement", 'rule = "agreement"'),
+        ("pay", "equal", 'pay = "equal"'),
+        ("pay", "none", 'pay = "none"'),
+        ("pay", "samples", 'pay = "samples"'),
         ("check", "none", 'check = "none"'),
         ("max_norm", 2.5, "max_norm = 2.5"),
     ],
 )
 def test_what_only_the_profile_shares_has_is_refused_by_the_others(profile, setting, value, named):
     """Else it would be ignored; what they do anyway may be said."""
-    PROFILES[profile].check(TaskSettings(profile=profile, rule="distance"), 10)
+    PROFILES[profile].check(TaskSettings(profile=profile, pay="distance"), 10)
     with pytest.raises(SettingsError, match=f"the profile {profile} has no {named}"):
         PROFILES[profile].check(TaskSettings(profile=profile, **{setting: value}), 10)
 
@@ -97,7 +97,7 @@ def test_defaults_are_those_of_the_design():
     """L = 6, C = 16, 2048 bits, 1,024 lanes, total shown, three participants at least."""
     task = TaskSettings()
     assert (task.profile, task.total, task.decimals, task.clip, task.lanes) == ("hardened", "shown", 6, 16.0, 1024)
-    assert (task.key_bits, task.min_participants, task.epsilon_units) == (2048, 3, 10**6)
+    assert (task.key_bits, task.min_participants, task.floor_units) == (2048, 3, 10**6)
 
 
 def test_settings_are_frozen():
@@ -105,10 +105,10 @@ def test_settings_are_frozen():
         TaskSettings().clip = 1.0  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("epsilon", "units"), [(None, 10**6), (1e-6, 10**6), (1e-12, 1), (0.5, 5 * 10**11)])
-def test_epsilon_is_counted_at_the_scale_of_squared_distances(epsilon, units):
+@pytest.mark.parametrize(("floor", "units"), [(None, 10**6), (1e-6, 10**6), (1e-12, 1), (0.5, 5 * 10**11)])
+def test_the_floor_is_counted_at_the_scale_of_squared_distances(floor, units):
     """10^2L; the paper's value is 10^-L."""
-    assert TaskSettings(epsilon=epsilon).epsilon_units == units
+    assert TaskSettings(distance_floor=floor).floor_units == units
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_amounts_that_are_none_are_refused(amount):
         ({"key_bits": 1024, "lanes": None, "max_samples": 10**9, "decimals": 0}, r"2\^\d+\.\.2\^-?\d+ in \|N\| = 1024"),
         ({"max_samples": 10**12, "lanes": 0}, r"reaches \d+, \d+ bits of 63"),
         ({"profile": "paper", "key_bits": 256}, r"needs a key of \d+ bits; this one has 256"),
-        ({"profile": "paper", "sigma": 20}, r"weights of \d+ bits are not covered by masks of 20"),
+        ({"profile": "paper", "mask_bits": 20}, r"weights of \d+ bits are not covered by masks of 20"),
         ({"total": "hidden", "lanes": 0, "key_bits": 384}, r"\|N\| = 384"),
     ],
 )
@@ -164,14 +164,14 @@ def test_the_papers_experiment_fits_a_real_key():
 
 def test_the_paper_refuses_factors_that_its_key_cannot_hold():
     """SMUL opens x' * y', of twice the mask's width; it must be refused at creation, not in the middle of a round."""
-    bounds = {"max_participants": 3, "max_samples": 2, "decimals": 1, "clip": 1.0, "sigma": 256, "lanes": None}
+    bounds = {"max_participants": 3, "max_samples": 2, "decimals": 1, "clip": 1.0, "mask_bits": 256, "lanes": None}
     with pytest.raises(WidthBudgetExceeded):
         PROFILES["paper"].check(TaskSettings(profile="paper", key_bits=520, **bounds), 1)
 
 
 def test_the_papers_average_is_right_or_refused_for_a_large_clip():
-    """alpha * y > |x| keeps the masked dividend positive; with clip 10^6 and sigma 20 it does not."""
-    fed = federation(profile="paper", decimals=0, clip=1e6, sigma=20)
+    """alpha * y > |x| keeps the masked dividend positive; with clip 10^6 and mask_bits 20 it does not."""
+    fed = federation(profile="paper", decimals=0, clip=1e6, mask_bits=20)
     try:
         average = fed.round(updates([[-1e6]] * 3, [1, 1, 1])).average[0]
     except WidthBudgetExceeded:
@@ -309,7 +309,7 @@ def test_a_bad_budget_is_refused_before_the_round_begins(budget):
     assert fed.round_number == 0
 
 
-@pytest.mark.parametrize("name", ["clip", "window", "grace", "epsilon"])
+@pytest.mark.parametrize("name", ["clip", "window", "grace", "distance_floor"])
 @pytest.mark.parametrize("value", [10**400, 2**64, 1e308, float("inf"), float("nan"), -1, True, "1"])
 def test_a_number_beyond_all_use_is_refused_by_name(name, value):
     """Found by searching: an integer that no float holds, and one that NumPy takes for an object."""
@@ -319,7 +319,9 @@ def test_a_number_beyond_all_use_is_refused_by_name(name, value):
         TaskSettings.of(**{name: value})
 
 
-@pytest.mark.parametrize("settings", [{"decimals": 1000, "epsilon": 1.0}, {"rounds": 10**16}, {"max_samples": 10**400}])
+@pytest.mark.parametrize(
+    "settings", [{"decimals": 1000, "distance_floor": 1.0}, {"rounds": 10**16}, {"max_samples": 10**400}]
+)
 def test_whole_numbers_too(settings):
     with pytest.raises(CrowdFLError):
         TaskSettings.of(**settings)

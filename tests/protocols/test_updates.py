@@ -7,7 +7,7 @@ from crowdfl import Update
 from crowdfl.errors import EncodingError, ModelMismatch
 from tests.protocols.driving import federation
 
-SHARES = {"profile": "shares", "check": "none", "rule": "none", "lanes": 0, "max_participants": 4}
+SHARES = {"profile": "shares", "check": "none", "pay": "none", "lanes": 0, "max_participants": 4}
 
 
 def test_repro_updates_of_one_model_that_is_trained_on_stay_what_they_were():

@@ -38,9 +38,9 @@ def counted(step) -> Counter:
     return calls
 
 
-@pytest.mark.parametrize("rule", ["gate", "distance"])
-def test_a_shares_round_computes_no_width_twice(rule):
-    world = parties.Parties(3, 8, parties.PAYING | {"rule": rule})
+@pytest.mark.parametrize("pay", ["equal", "samples", "distance"])
+def test_a_shares_round_computes_no_width_twice(pay):
+    world = parties.Parties(3, 8, parties.PAYING | {"pay": pay})
     calls = counted(lambda: world.play(1, world.encrypt(1, world.models())))
     assert sum(calls.values()) < MOST, calls
 

@@ -12,7 +12,7 @@ from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalHost
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
 
-PAPER = {"profile": "paper", "key_bits": 1024, "sigma": 40}
+PAPER = {"profile": "paper", "key_bits": 1024, "mask_bits": 40}
 BY_PROFILE = {"hardened": {"profile": "hardened"}, "paper": PAPER}
 REFUSAL = r"the key received for task [0-9a-f]{32} is [0-9a-f]{16}, and KGC appointed [0-9a-f]{16}: nothing is kept"
 profiles = pytest.mark.parametrize("profile", BY_PROFILE)

@@ -63,7 +63,7 @@ def test_it_is_dropped_from_an_open_round_and_may_be_sent_again(tmp_path, how):
     assert desk.sp.envelope(desk.task, 1, owner.keys.who)
 
 
-PAPER = {"profile": "paper", "sigma": 80, "key_bits": 1536}
+PAPER = {"profile": "paper", "mask_bits": 80, "key_bits": 1536}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def opened(body: dict) -> Definition:
     "settings",
     [
         {"profile": "hardened", "clip": 16, "window": 60, "budget": "36.00", "lanes": None},
-        {"profile": "shares", "rule": "none", "max_norm": 4.5, "server_step": "fedadam", "budget": 36},
+        {"profile": "shares", "pay": "none", "max_norm": 4.5, "server_step": "fedadam", "budget": 36},
     ],
 )
 def test_a_signed_definition_is_read_as_it_was_written(settings):
@@ -39,7 +39,7 @@ def test_a_signed_definition_is_read_as_it_was_written(settings):
 
 def test_every_setting_makes_another_task():
     adam = {"profile": "shares", "server_step": "fedadam"}
-    changes = [{"rule": "gate"}, {"check": "none"}, {"max_norm": 3.0}, {"clip": 16}, {"server_rate": 0.5}]
+    changes = [{"pay": "equal"}, {"check": "none"}, {"max_norm": 3.0}, {"clip": 16}, {"server_rate": 0.5}]
     ids = {Definition.open(definition(**adam, **change).sign(KEY)).task for change in ({}, *changes)}
     assert len(ids) == 1 + len(changes)
 

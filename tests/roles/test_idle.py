@@ -11,7 +11,7 @@ from tests.hosts import Desk
 
 READS = 6  # statements of one task at one look, beginnings and ends of transactions apart
 MOST = 300  # statements of a rewarded round of three people, on all roles' databases
-SHARES = {"profile": "shares", "rounds": 2, "lanes": 256, "max_norm": 2.0, "sigma": None, "min_participants": 3}
+SHARES = {"profile": "shares", "rounds": 2, "lanes": 256, "max_norm": 2.0, "mask_bits": None, "min_participants": 3}
 
 
 @pytest.fixture

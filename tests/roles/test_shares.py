@@ -8,7 +8,7 @@ import pytest
 from crowdfl.roles.csp import Csp
 from tests.hosts import BUDGET, Desk
 
-TASK = {"profile": "shares", "rounds": 2, "lanes": 256, "max_norm": 2.0, "sigma": None, "min_participants": 3}
+TASK = {"profile": "shares", "rounds": 2, "lanes": 256, "max_norm": 2.0, "mask_bits": None, "min_participants": 3}
 MOST_EXCHANGES = 15  # between the servers, for one round
 
 

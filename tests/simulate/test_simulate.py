@@ -96,7 +96,7 @@ def test_updates_and_numbers_of_samples_are_taken():
 def test_rewards_are_paid_and_claimed():
     """Exact money, by person and round; costs are those of all roles."""
     data = people(4)
-    result = run(data=data, budget="9.00", rule="distance")
+    result = run(data=data, budget="9.00", pay="distance")
     assert set(result.rewards) == set(data)
     assert Decimal("17.9999") <= sum(result.rewards.values()) <= 18
     for who, total in result.rewards.items():
@@ -118,7 +118,7 @@ def test_a_round_that_pays_nobody_is_noted():
 def test_the_other_profiles_average_the_same(profile):
     """With test keys, which must be asked for."""
     data = people(3)
-    small = {"key_bits": 512, "sigma": 20, "decimals": 4, "insecure_test_key": True, "lanes": 0}
+    small = {"key_bits": 512, "mask_bits": 20, "decimals": 4, "insecure_test_key": True, "lanes": 0}
     result = run(data=data, profile=profile, **small)
     assert np.append(*result.model) == pytest.approx(plain(data, 2)[-1], abs=3e-4)
     assert [len(round_.participants) for round_ in result.history] == [3, 3]

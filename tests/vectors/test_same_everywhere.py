@@ -151,7 +151,7 @@ TASKS = [
 
 
 def widths_of(parameters: int, rule: str, settings: dict) -> list:
-    task = TaskSettings.of(profile="shares", budget="1.00", rule=rule, **settings)
+    task = TaskSettings.of(profile="shares", budget="1.00", pay=rule, **settings)
     upload = SharesWidths.of(task, parameters)
     rules = RuleWidths.of(upload, task)
     sketched = [upload.rows, upload.buckets, upload.load, upload.lane_bound, upload.max_dropped_blocks]
@@ -162,8 +162,8 @@ def widths_of(parameters: int, rule: str, settings: dict) -> list:
 @pytest.mark.parametrize(
     ("rule", "tasks", "digest"),
     [
-        ("gate", TASKS, "9b9c2cdb3f1a46a15772b0009ba300f9f06776eb41856ff942d5af7178cd6c92"),
-        ("distance", TASKS[:3], "a518e4ca1375a7670f493077cbbea6c439f54d2ee1a3653d26a02b469c33208d"),
+        ("samples", TASKS, "d4385791e6c0b63600c3524afaedb8a7532128318a0f93edb7a1f18828c30228"),
+        ("distance", TASKS[:3], "b23c17fa4f2cd0bbab065c3533696a30bdd6b214b9f4b9f3d5b1cfa2f5ea7fcf"),
     ],
 )
 def test_widths_are_those_of_every_machine(rule, tasks, digest):

@@ -10,9 +10,11 @@ import pytest
 from crowdfl import errors
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.protocols.claims import RewardEnvelope, make_claim, open_reward
-from crowdfl.protocols.profile import TaskSpec
+from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
 from crowdfl.protocols.shares.chain import ModelChain, first_base
 from crowdfl.protocols.shares.circuits.lanes import coins
+from crowdfl.protocols.shares.dealing.keys import SharesReaderBundle
+from crowdfl.protocols.shares.profile import SharesProfile
 from crowdfl.protocols.shares.round.average import (
     PARTICIPANTS,
     REQUESTER,
@@ -133,6 +135,16 @@ def test_the_reward_and_its_claim():
     assert amount == REWARD["amount"]
     claim = make_claim(VECTORS["task"], owner["who"], {1: amount}, {1: envelope}, SIGNING[owner["who"]])
     assert claim.to_bytes().hex() == REWARD["claim"]
+
+
+def test_an_equal_part_and_its_claim():
+    given, settings = VECTORS["equal reward"], TaskSettings.of(**VECTORS["settings"] | {"pay": "equal"})
+    owner = next(case for case in UPLOADS if case["who"] == given["who"])
+    bundle = SharesReaderBundle(CSP.public, SEALING.public, bytes(32), VECTORS["ring"]).to_bytes()
+    keys = ParticipantKeys(owner["who"], SIGNING[owner["who"]], ReaderKey(bytes.fromhex(owner["reading"])))
+    phone = SharesProfile().participant(replace(SHAPE.spec, settings=settings), bundle, keys, Tools.unwatched())
+    assert phone.open_reward(bytes.fromhex(given["envelope"]), 1) == given["amount"]
+    assert phone.claim().hex() == given["claim"]
 
 
 @pytest.mark.parametrize("case", VECTORS["bad"], ids=lambda case: case["name"])

@@ -21,7 +21,7 @@ DEFINITION: Campaign = {
         "strategy": "discard",
         "min_participants": 6,
         "budget": "36.00",
-        "rule": "gate",
+        "pay": "equal",
         "max_samples": 200,
     },
     "training": {"labels": ["walking", "sitting", "climbing stairs"], "channels": 6, "window": 100, "hertz": 50.0},

@@ -40,7 +40,7 @@ claim_window = 3600.0
 
 [settings]
 profile = "shares"
-rule = "distance"  # pays everyone something
+pay = "distance"  # pays everyone something
 rounds = 3
 budget = "36.00"
 max_participants = 6

@@ -39,7 +39,7 @@ SETTINGS: dict[str, Any] = {
     "clip": 2.0,
     "max_samples": 200,
     "lanes": 256,
-    "rule": "distance",  # pays in every round; `gate` finds these updates too much alike
+    "pay": "distance",
     "budget": "36.00",
     "window": 3600.0,
 }

@@ -92,13 +92,13 @@ def test_a_start_says_what_the_command_line_says_of_the_same_task(browser, tmp_p
 
 def test_what_is_typed_becomes_what_a_task_file_holds():
     typed = small_values(
-        settings={"clip": "16", "grace": "1.5", "sigma": "", "rule": ""}, training={"hidden": "64, 32"}
+        settings={"clip": "16", "grace": "1.5", "mask_bits": "", "pay": ""}, training={"hidden": "64, 32"}
     )
     found = contents(typed)
     assert found["settings"]["clip"] == 16
     assert isinstance(found["settings"]["clip"], int)
     assert found["settings"]["grace"] == 1.5
-    assert not {"sigma", "rule", "epsilon"} & set(found["settings"])
+    assert not {"mask_bits", "pay", "distance_floor"} & set(found["settings"])
     assert found["training"]["hidden"] == [64, 32]
     assert found["training"]["labels"][:2] == ["PEN", "ABD"]
     assert found["training"]["standardise"] is False

@@ -1,13 +1,14 @@
 """`crowdfl audit incentives`: what people who cheat would earn under each rule of payment, on real data.
 
-Campaigns in the clear: honest people train, cheaters upload what their cheat says, each declaring as many samples as it may. A
-cheater knows what every participant knows: all averages so far, the task's norm bound, its own data. Those of a group also
-share random numbers, so that they can agree on an upload. All uploads enter the average, as they would in a campaign, and
-everyone goes on from there. No rule changes that: it decides who is paid. That is why one campaign serves all rules.
+Campaigns in the clear: honest people train, cheaters upload what their cheat says, each declaring as many samples as anyone
+has, or as many as the task allows. A cheater knows what every participant knows: all averages so far, the task's norm bound,
+its own data. Those of a group also share random numbers, so that they can agree on an upload. All uploads enter the average, as
+they would in a campaign, and everyone goes on from there. No rule changes that: it decides who is paid. That is why one
+campaign serves all rules.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,11 +24,10 @@ from crowdfl.learning.models.learner import Learner, SoftmaxLearner, Training
 from crowdfl.learning.models.torch_models import TorchLearner, mlp
 from crowdfl.learning.oracle import (
     PlainStep,
-    agreement_weights,
     count_weights,
     distance_weights,
+    equal_weights,
     fedavg,
-    gate_weights,
     rewards_from,
     updates_of,
 )
@@ -46,7 +46,8 @@ _FAINT = 0.01
 
 @dataclass(frozen=True, eq=False)
 class CheaterView:
-    """What a cheater has when it makes its upload. `averages` ends with the base; `train` takes whether labels are flipped.
+    """What a cheater has when it makes its upload. `averages` ends with the base; `train` takes whether labels are flipped;
+    `distill` trains on random inputs, labelled by the base.
 
     In a task with a server step they are the models that rounds started from, and `last` is the last average.
     """
@@ -56,6 +57,7 @@ class CheaterView:
     own: np.random.Generator
     common: np.random.Generator
     train: Callable[[bool], Flat]
+    distill: Callable[[], Flat]
     last: Flat | None = None
 
     def step(self, ago: int) -> Flat:
@@ -73,6 +75,7 @@ class Cheat:
     does: str
     change: Callable[[CheaterView], Flat]
     least: int = 1
+    declares_most: bool = False  # as many samples as the task allows
 
 
 def _scaled(change: Flat, norm: float) -> Flat:
@@ -88,6 +91,17 @@ def _noise(generator: np.random.Generator, like: Flat, norm: float) -> Flat:
 def _noisy_replay(view: CheaterView) -> Flat:
     last = view.step(1)
     return last + _noise(view.own, last, float(np.linalg.norm(last)))
+
+
+def _sleeper(view: CheaterView) -> Flat:
+    return view.train(False) if len(view.averages) == 1 else view.step(1)
+
+
+def _disguised(view: CheaterView) -> Flat:
+    """Fraboni et al. (2021): noise that starts as long as the first step of the average, and fades like honest updates."""
+    rounds = len(view.averages)
+    first = float(np.linalg.norm(view.averages[1] - view.averages[0])) if rounds > 1 else view.bound / 2
+    return _noise(view.own, view.averages[-1], first / rounds)
 
 
 CHEATS = (
@@ -106,6 +120,10 @@ CHEATS = (
         lambda view: _noise(view.common, view.averages[-1], view.bound),
         least=2,
     ),
+    Cheat("most samples", "trains, and declares `max_samples`", lambda view: view.train(False), declares_most=True),
+    Cheat("self-distillation", "trains on random inputs, labelled by the public model", lambda view: view.distill()),
+    Cheat("sleeper", "trains in the first round, then repeats the last step", _sleeper),
+    Cheat("disguised free rider", "uploads noise that fades as updates do", _disguised),
 )
 _STEP_CHEAT = Cheat(  # without a server step the last average is the base, and this is an echo
     "average again",
@@ -126,7 +144,7 @@ class IncentiveSettings:
     epochs: int = 5
     batch: int = 32
     rate: float = 0.05
-    lanes: int = 4096
+    max_samples: int = 1000  # of the task; people have far fewer
     seed: int = 0
     server_step: str = "none"
     server_rate: float = 1.0
@@ -189,11 +207,10 @@ def missing_files(folder: Path) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class RoundUploads:
-    """A round's updates D_i, cheaters last, with declared samples, and the sum of the round before (None in the first)."""
+    """A round's updates D_i, cheaters last, with declared samples."""
 
     updates: Flat
     samples: tuple[int, ...]
-    previous_sum: Flat | None
 
 
 class CheatedCampaign:
@@ -217,15 +234,15 @@ class CheatedCampaign:
 
     def play(self, cheat: Cheat | None, group: int = 0) -> list[RoundUploads]:
         """Every round with the first `group` cheaters; none of them without a cheat."""
-        averages, previous, rounds = [self._start], None, list[RoundUploads]()
+        averages, rounds = [self._start], list[RoundUploads]()
         step, last = PlainStep(self._settings.server_step, self._settings.server_rate), self._start
         counts = [len(labels) for _, _, labels in self._drawn[: self._settings.honest]]
-        samples = [*counts, *[max(counts)] * group]
+        declared = self._settings.max_samples if cheat is not None and cheat.declares_most else max(counts)
+        samples = [*counts, *[declared] * group]
         for number in range(1, self._settings.rounds + 1):
             models = self._models(averages, last, number, cheat, group)
             updates = updates_of(models, samples, averages[-1])
-            rounds.append(RoundUploads(updates, tuple(samples), previous))
-            previous = updates.sum(axis=0)
+            rounds.append(RoundUploads(updates, tuple(samples)))
             last = fedavg(models, samples)
             averages.append(step.next_model(averages[-1], last))
         return rounds
@@ -240,36 +257,46 @@ class CheatedCampaign:
             def train(flip: bool, place: int = place) -> Flat:
                 return self._train(base, number, honest + place, flip=flip)
 
+            def distill(place: int = place, own: np.random.Generator = own) -> Flat:
+                return self._distill(base, number, honest + place, own)
+
             if cheat is not None:
-                changes.append(cheat.change(CheaterView(averages, self.bound, own, common, train, last)))
+                changes.append(cheat.change(CheaterView(averages, self.bound, own, common, train, distill, last)))
         # A phone scales its update down to the bound; an upload that is larger would be left out.
         return [base + _scaled(change, min(self.bound, float(np.linalg.norm(change)))) for change in changes]
 
     def _train(self, base: Flat, number: int, place: int, *, flip: bool = False) -> Flat:
-        shape, (name, inputs, labels) = self._learner.shape, self._drawn[place]
+        name, inputs, labels = self._drawn[place]
+        return self._trained(
+            base, inputs, self._labels - 1 - labels if flip else labels, self._training.at(number, name)
+        )
+
+    def _distill(self, base: Flat, number: int, place: int, random: np.random.Generator) -> Flat:
+        name, inputs, _ = self._drawn[place]
+        made_up = random.normal(size=inputs.shape).astype(inputs.dtype)
+        self._learner.load(self._learner.shape.arrays(base))
+        labels = np.argmax(self._learner.predict(made_up), axis=1)
+        return self._trained(base, made_up, labels, self._training.at(number, name))
+
+    def _trained(self, base: Flat, inputs: Inputs, labels: Labels, training: Training) -> Flat:
+        shape = self._learner.shape
         self._learner.load(shape.arrays(base))
-        self._learner.train(inputs, self._labels - 1 - labels if flip else labels, self._training.at(number, name))
+        self._learner.train(inputs, labels, training)
         return shape.flat(self._learner.weights()) - base
 
 
-REFERENCE = "count"  # pay by declared samples: no rule of the protocol, but what the others are measured by
-RULES: Mapping[str, Callable[[RoundUploads, int], Flat]] = MappingProxyType(
+RULES: Mapping[str, Callable[[RoundUploads], Flat]] = MappingProxyType(
     {
-        REFERENCE: lambda uploads, _: count_weights(uploads.samples),
-        "distance": lambda uploads, _: distance_weights(uploads.updates, uploads.samples),
-        "agreement": lambda uploads, _: agreement_weights(uploads.updates),
-        "gate": lambda uploads, lanes: gate_weights(uploads.updates, uploads.samples, uploads.previous_sum, lanes),
+        "equal": lambda uploads: equal_weights(len(uploads.samples)),
+        "samples": lambda uploads: count_weights(uploads.samples),
+        "distance": lambda uploads: distance_weights(uploads.updates, uploads.samples),
     }
 )
-_WITHHOLDING = ("agreement", "gate")  # the rules that can leave people unpaid
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one cheat by one group under one rule, over all rounds and draws; all values are parts of one.
-
-    `share` is the cheaters' part of the budget of all rounds; `unpaid` how often an honest person got nothing in a round.
-    """
+    """Of one cheat by one group under one rule: the cheaters' part of the budget of all rounds, over all draws."""
 
     source: str
     inputs: str
@@ -277,7 +304,6 @@ class Outcome:
     group: int
     rule: str
     share: float
-    unpaid: float
 
 
 def outcomes(crowd: CrowdData, settings: IncentiveSettings, say: Callable[[str], None]) -> Iterator[Outcome]:
@@ -290,44 +316,25 @@ def outcomes(crowd: CrowdData, settings: IncentiveSettings, say: Callable[[str],
         for group in [0] if cheat is None else [size for size in settings.groups if size >= cheat.least]:
             played = [campaign.play(cheat, group) for campaign in campaigns]
             for rule, weigh in RULES.items():
-                pay = [[rewards_from(weigh(one, settings.lanes), 1.0) for one in rounds] for rounds in played]
-                earned = np.array(pay)  # draw, round, participant
-                honest, cheating = earned[..., : settings.honest], earned[..., settings.honest :]
-                share, unpaid = float(cheating.sum(axis=2).mean()), float((honest == 0).mean())
-                yield Outcome(crowd.source, crowd.inputs, name, group, rule, share, unpaid)
-
-
-def paces(crowd: CrowdData, settings: IncentiveSettings) -> Iterator[tuple[str | float, ...]]:
-    """Honest people whom the gate leaves unpaid although nobody cheats, by how much is trained in a round: a tenth of the rate
-    and one epoch; as in all other campaigns; four times the epochs."""
-    slow = replace(settings, epochs=1, rate=settings.rate / 10)
-    long = replace(settings, epochs=4 * settings.epochs)
-    for pace, chosen in {"little": slow, "as elsewhere": settings, "much": long}.items():
-        played = [one for draw in range(chosen.draws) for one in CheatedCampaign(crowd, chosen, draw).play(None)]
-        aside = float(np.mean([gate_weights(one.updates, one.samples, None, chosen.lanes) == 0 for one in played]))
-        unpaid = float(np.mean([RULES["gate"](one, chosen.lanes) == 0 for one in played]))
-        yield crowd.name, pace, chosen.epochs, chosen.rate, percent(aside), percent(unpaid - aside)
+                earned = np.array([[rewards_from(weigh(one), 1.0) for one in rounds] for rounds in played])
+                share = float(earned[..., settings.honest :].sum(axis=2).mean())  # draw, round, participant
+                yield Outcome(crowd.source, crowd.inputs, name, group, rule, share)
 
 
 def audit_incentives(
     settings: IncentiveSettings, folder: Path | None, say: Callable[[str], None], notes: Sequence[str], command: str
 ) -> Result:
     """Without a folder of data sets, on made-up people."""
-    where, found, trained, said = machine(), dict[str, list[Outcome]](), list[tuple[str | float, ...]](), list(notes)
+    where, found, said = machine(), dict[str, list[Outcome]](), list(notes)
     for crowd in load_crowds(settings, folder):
         found[crowd.name] = list(outcomes(crowd, settings, say))
-        say(f"{crowd.name}: trained little and much")
-        trained += paces(crowd, settings)
         said += crowd.notes
-    columns = ("data", "trained in a round", "epochs", "rate", "aside", "as a replay")
-    how = "aside: no direction in common with the others; as a replay: too much the direction of the last round"
-    unpaid = "Honest people unpaid under gate, in percent, nobody cheats"
     return Result(
         "incentives-network" if settings.hidden else "incentives",
         "What cheaters earn",
         where,
         asdict(settings),
-        tables=(_summary(found), *_details(found, settings), ResultTable(unpaid, columns, tuple(trained), how)),
+        tables=(_summary(found), *_details(found, settings)),
         notes=(*dict.fromkeys(said), *(f"{cheat.name}: {cheat.does}" for cheat in settings.cheats)),
         data={"outcomes": [asdict(one) for of in found.values() for one in of]},
         command=command,
@@ -344,15 +351,12 @@ def _summary(found: Mapping[str, Sequence[Outcome]]) -> ResultTable:
     rows = []
     for name, of in found.items():
         for rule in RULES:
-            own = [one for one in of if one.rule == rule]
-            cheated = [one for one in own if one.group]
+            cheated = [one for one in of if one.rule == rule and one.group]
             worst = max(cheated, key=lambda one: one.share)
-            by = f"{worst.cheat}, {worst.group}" if rule != REFERENCE else f"any {worst.group}"
-            parts = float(np.mean([one.share for one in cheated])), own[0].unpaid, max(one.unpaid for one in own)
-            rows.append((name, rule, percent(worst.share), by, *map(percent, parts)))
-    lost = ("honest unpaid, nobody cheats", "honest unpaid, at most")
-    title = "Cheaters' part of the budget, and honest people who get nothing in a round, in percent"
-    return ResultTable(title, ("data", "rule", "most", "by", "mean over cheats", *lost), tuple(rows))
+            by = f"any {worst.group}" if rule == "equal" else f"{worst.cheat}, {worst.group}"
+            rows.append((name, rule, percent(worst.share), by, percent(float(np.mean([one.share for one in cheated])))))
+    title = "Cheaters' part of the budget, in percent"
+    return ResultTable(title, ("data", "rule", "most", "by", "mean over cheats"), tuple(rows))
 
 
 def _details(found: Mapping[str, Sequence[Outcome]], settings: IncentiveSettings) -> Iterator[ResultTable]:
@@ -362,12 +366,11 @@ def _details(found: Mapping[str, Sequence[Outcome]], settings: IncentiveSettings
         return " / ".join(map(percent, parts))
 
     sizes = ", ".join(map(str, settings.groups))
-    columns = ("cheat", *RULES, *(f"honest unpaid, {rule}" for rule in _WITHHOLDING))
+    columns = ("cheat", *RULES)
     for name, of in found.items():
         rows = []
-        for cheat in dict.fromkeys(one.cheat for one in of):
-            own = {rule: [one for one in of if (one.cheat, one.rule) == (cheat, rule)] for rule in RULES}
-            earned = ["-" if cheat == NOBODY else cell(one.share for one in own[rule]) for rule in RULES]
-            rows.append((cheat, *earned, *(cell(one.unpaid for one in own[rule]) for rule in _WITHHOLDING)))
+        for cheat in dict.fromkeys(one.cheat for one in of if one.group):
+            own = {rule: [one.share for one in of if (one.cheat, one.rule) == (cheat, rule)] for rule in RULES}
+            rows.append((cheat, *(cell(own[rule]) for rule in RULES)))
         title = f"{name}: percent with {sizes} cheaters beside {settings.honest} honest people"
         yield ResultTable(title, columns, tuple(rows))

@@ -376,7 +376,7 @@ def _complete(
     fits = np.flatnonzero(miss < _CLOSE)
     budget = budgets[fits[0]] if fits.size else budgets[int(np.argmin(miss))]
     scale = 10.0 ** (2 * recorded.settings.decimals)
-    true_distances = (np.array(distances, dtype=np.float64) - recorded.settings.epsilon_units) / scale
+    true_distances = (np.array(distances, dtype=np.float64) - recorded.settings.floor_units) / scale
     return true_distances, shares * budget
 
 

@@ -44,7 +44,7 @@ SMALL_BOUNDS: dict[str, Any] = {
     "max_samples": 10,
     "clip": 1.0,
     "decimals": 2,
-    "sigma": 20,
+    "mask_bits": 20,
     "rounds": 2,
     "lanes": None,
 }

@@ -89,7 +89,7 @@ class CryptoSettings(BenchSettings):
         return replace(few, averaged_parameters=60, averaging_turns=2, operations=1, operation_turns=1)
 
     def task(self, profile: str = "hardened", **others: Any) -> TaskSettings:  # noqa: ANN401
-        return super().task(profile=profile, sigma=SIGMA if profile == "hardened" else None, rounds=5, **others)
+        return super().task(profile=profile, mask_bits=SIGMA if profile == "hardened" else None, rounds=5, **others)
 
     @property
     def budget(self) -> WidthBudget:
@@ -255,7 +255,7 @@ def _operations(
     """By name and profile: kappa as in the averaging of a task, widths as PriRwd divides for its weights."""
     count, paper = len(x), settings.task("paper")
     kappa = bits(paper.max_participants * paper.max_samples * round(paper.clip) * 10**paper.decimals)
-    widths = RewardWidths(settings.budget, settings.task().epsilon_units, _LARGEST_PAYMENT).weights
+    widths = RewardWidths(settings.budget, settings.task().floor_units, _LARGEST_PAYMENT).weights
     sdiv = PaperSdivSp(sp, kappa=kappa, sigma=_PAPER_SIGMA, decimals=paper.decimals)
     smul = PaperSmulSp(sp, mask_bits=_FACTOR_BITS + _PAPER_SIGMA)
     smul_hardened = PolynomialsSp(sp, 1, "bench")

@@ -88,7 +88,7 @@ class LoadSettings(BenchSettings):
     def task(self, **others: Any) -> TaskSettings:  # noqa: ANN401 -- as `TaskSettings` takes them
         if self.profile == "hardened":
             return super().task(**others)
-        sizes = {"max_participants": self.participants, "check": "none", "rule": "none", "lanes": 0}
+        sizes = {"max_participants": self.participants, "check": "none", "pay": "none", "lanes": 0}
         return TaskSettings.of(profile=self.profile, **sizes | others)
 
 

@@ -260,7 +260,7 @@ class Keys:
             **crowd.settings.step,
         }
         if self.profile == "shares":
-            settings |= {"lanes": self.lanes or _CHECKS, "rule": "distance" if budget else "none", "budget": budget}
+            settings |= {"lanes": self.lanes or _CHECKS, "pay": "distance" if budget else "none", "budget": budget}
         return TaskSettings(**settings)
 
 

@@ -88,11 +88,11 @@ class Watcher:
         if task.profile == "paper":
             # As SP has them encrypted: y = 10^L Y (10^2L d + eps), and Alg. 4's own weight, whose sum of distances has n eps.
             scale = 10**task.decimals
-            found = [(y / (scale * total) - task.epsilon_units) / scale**2 for y in divisors]
+            found = [(y / (scale * total) - task.floor_units) / scale**2 for y in divisors]
             return found, [value / scale for value in quotients]
         # y = Y^2 delta^2 (10^2L d + eps) + 1 and weight = delta^3 2^S / y.
         scale, places = 10 ** (2 * task.decimals), zip(divisors, samples, strict=True)
-        found = [((y - 1) / (total * delta) ** 2 - task.epsilon_units) / scale for y, delta in places]
+        found = [((y - 1) / (total * delta) ** 2 - task.floor_units) / scale for y, delta in places]
         unit = total * scale / (1 << reward_widths(task, self.spec.parameters).shift)
         return found, [value * unit * sum(found) for value in quotients]
 

@@ -117,7 +117,7 @@ def _time_profile(profile: str, settings: ClockSettings, parameters: int, n: int
     make = partial(MadeUpTask, settings, bench, n, parameters, profile=profile)
     if profile == "shares":
         lanes = max(settings.lanes, _FEWEST_LANES)
-        plain, paid = make(lanes=lanes, rule="none"), make(lanes=lanes, rule="distance", budget=str(n))
+        plain, paid = make(lanes=lanes, pay="none"), make(lanes=lanes, pay="distance", budget=str(n))
         for parties in (plain.parties, paid.parties):
             for side, role in ((parties.sp, "sp"), (parties.csp, "csp")):
                 side.set_dealt_loader({1: parties.dealer.dealt(role, 1)}.__getitem__)

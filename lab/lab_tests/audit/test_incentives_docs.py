@@ -16,15 +16,14 @@ CAMPAIGNS = sorted({(row["model"], row["data"]) for row in RUN})
 
 def worst(rows: list[dict[str, str]], rule: str) -> float:
     """The most that any number of cheaters took, by any cheat."""
-    return max(float(share) for row in rows for share in row[rule].split(" / ") if share != "-")
+    return max(float(share) for row in rows for share in row[rule].split(" / "))
 
 
 @pytest.mark.parametrize(("model", "data"), CAMPAIGNS)
 def test_every_campaign_is_quoted_as_it_was_measured(model, data):
     rows = [row for row in RUN if (row["model"], row["data"]) == (model, data)]
-    taken = " | ".join(f"{worst(rows, rule):g}" for rule in ("distance", "agreement", "gate"))
-    honest = next(row["honest unpaid, gate"] for row in rows if row["cheat"] == "nobody cheats")
-    assert f"\n| {model} | {data} | {taken} | {honest} |" in PAGE
+    taken = " | ".join(f"{worst(rows, rule):g}" for rule in RULES)
+    assert f"\n| {model} | {data} | {taken} |\n" in PAGE
 
 
 @pytest.mark.parametrize("rule", RULES)

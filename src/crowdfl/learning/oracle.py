@@ -1,7 +1,7 @@
 """The paper in the clear: Eq. 2 (FedAvg) and Eq. 10 (rewards), which PriFedAvg and PriRwd are compared with. And server steps.
 
-Also the rules of payment that the profile `shares` has beside Eq. 10. They look at updates, D_i = samples_i * (model_i - base),
-and at their sum U: `updates_of`, and a function of weights for each rule.
+Also the rules of pay that the profile `shares` has beside Eq. 10, a function of weights for each. `distance` looks at updates,
+D_i = samples_i * (model_i - base): `updates_of`.
 
     w_i = delta_i / sum(delta) * sum(d) / (d_i + epsilon),    mu_i = budget * w_i / sum(w),    d_i = |model_i - average|^2
 
@@ -91,6 +91,11 @@ def updates_of(models: Sequence[npt.ArrayLike], samples: Sequence[int], base: np
     return np.stack([delta * (np.asarray(model, dtype=np.float64) - np.asarray(base)) for model, delta in pairs])
 
 
+def equal_weights(people: int) -> _Floats:
+    """Everyone alike."""
+    return np.ones(people)
+
+
 def count_weights(samples: Sequence[int]) -> _Floats:
     """By declared samples alone, whatever the update is."""
     return np.asarray(samples, dtype=np.float64)
@@ -103,35 +108,8 @@ def distance_weights(updates: npt.ArrayLike, samples: Sequence[int], epsilon: fl
     return np.asarray(delta / (d + epsilon))
 
 
-def agreement_weights(updates: npt.ArrayLike) -> _Floats:
-    """max(0, <D_i, the sum of the others' D>)."""
-    return np.maximum(_agreements(np.asarray(updates, dtype=np.float64)), 0.0)
-
-
-def gate_weights(
-    updates: npt.ArrayLike, samples: Sequence[int], previous_sum: npt.ArrayLike | None, lanes: int
-) -> _Floats:
-    """The samples of whoever goes where the others go and not where the last round went; 0 for everyone else.
-
-    With T the agreement and A = |D_i|^2: T > 0 and lanes * T^2 > 4 A |U - D_i|^2 and 4 <D_i, U_prev>^2 <= 3 A |U_prev|^2. The
-    last is left out where there is no last sum (None), as in the first round.
-    """
-    rows = np.asarray(updates, dtype=np.float64)
-    t, a = _agreements(rows), np.sum(rows**2, axis=1)
-    others = np.sum((rows.sum(axis=0) - rows) ** 2, axis=1)
-    passed = (t > 0) & (lanes * t**2 > 4 * a * others)
-    if previous_sum is not None:
-        last = np.asarray(previous_sum, dtype=np.float64)
-        passed &= 4 * (rows @ last) ** 2 <= 3 * a * np.sum(last**2)
-    return np.asarray(count_weights(samples) * passed)
-
-
 def rewards_from(weights: npt.ArrayLike, budget: float) -> _Floats:
     """The budget split by weights. If all are zero nothing is paid."""
     shares = np.asarray(weights, dtype=np.float64)
     total = shares.sum()
     return np.asarray(budget * shares / total) if total > 0 else np.zeros_like(shares)
-
-
-def _agreements(rows: _Floats) -> _Floats:
-    return np.asarray(np.sum(rows * (rows.sum(axis=0) - rows), axis=1))

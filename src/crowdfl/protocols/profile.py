@@ -256,8 +256,6 @@ class Profile(Protocol):
 
     @property
     def name(self) -> str: ...
-    @property
-    def default_rule(self) -> str: ...  # of rewards, where the settings name none
 
     @property
     def chained(self) -> bool:

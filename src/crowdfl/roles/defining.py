@@ -107,7 +107,7 @@ def explained(definition: Definition) -> Explanation:
 
 def warnings(definition: Definition) -> list[str]:
     """What a requester should know before people are asked to take part."""
-    settings, training = definition.settings, definition.training
+    settings = definition.settings
     if settings.profile != "shares":
         return []
     found = []
@@ -116,12 +116,6 @@ def warnings(definition: Definition) -> list[str]:
     elif settings.max_norm is None:
         found.append("no norm bound: `crowdfl train` suggests a `max_norm` from a trial")
     found += _step_warnings(settings)
-    raw = training.get("features") in ("flat", "windows") or training.get("learner") == "conv"
-    if raw and settings.budget is not None and settings.rule in (None, "gate", "agreement"):
-        found.append(
-            "on raw windows the updates of honest people have little direction in common: in our trials about half or more "
-            'of them went unpaid under this rule; take features = "motion" (docs/incentives.md)'
-        )
     return found
 
 
@@ -131,10 +125,5 @@ def _step_warnings(settings: TaskSettings) -> list[str]:
         found.append(
             f"server_rate = {settings.server_rate}: fedadam moves most weights by about that much in a round, whatever was "
             "learnt; 0.01 to 0.1 is usual"
-        )
-    if settings.server_step != "none" and settings.budget is not None and settings.rule != "none":
-        found.append(
-            "with a server step, phones without data that send the last average or the last step again are paid in some "
-            "rounds, under `gate` too (docs/shares.md, server steps)"
         )
     return found

@@ -367,10 +367,4 @@ def _notes(form: ModelForm, history: Sequence[SimulatedRound]) -> list[str]:
         rounds = {one.number: list(getattr(one, what)) for one in history if getattr(one, what)}
         notes += [f"round {number}: {', '.join(names)} {words}" for number, names in rounds.items()]
     notes += [f"round {one.number} was given up: too few took part" for one in history if not one.is_averaged]
-    unpaid = [str(one.number) for one in history if one.rewards and not any(one.rewards.values())]
-    if unpaid:
-        notes.append(
-            f"round {', '.join(unpaid)}: nobody was paid, as the task's `rule` has it; with `gate`, updates that go where the "
-            "last round's went earn nothing (docs/incentives.md)"
-        )
     return notes

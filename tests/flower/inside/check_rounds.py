@@ -75,7 +75,7 @@ def test_without_reveal_only_the_owner_of_the_model_opens_it(tmp_path: Path):
 
 
 def test_each_client_learns_its_own_reward_and_the_server_the_budget():
-    grid = ServedGrid(make_app(agree=True, mods=[crowdfl_mod]), NODES)
+    grid = ServedGrid(make_app(mods=[crowdfl_mod]), NODES)
     strategy = CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), reveal=True, budget="5.00")
     found = strategy.start(grid, initial(), num_rounds=2)
     earned = [dict(context.state["crowdfl.rewards"]) for context in grid.contexts.values()]

@@ -112,24 +112,13 @@ def distance(one: ArrayRecord, other: ArrayRecord) -> float:
     return max(float(np.abs(one[name].numpy() - other[name].numpy()).max()) for name in one)
 
 
-def agreeing(node: int, arrays: ArrayRecord, number: int) -> dict[str, Any]:
-    """Nodes that learn the same, another thing each round: the rule `gate` pays them all."""
-    common, own = np.random.default_rng(1000 + number), np.random.default_rng(node)
-    found = {name: array.numpy() for name, array in arrays.items()}
-    return {
-        name: (array + common.normal(0, 0.1, array.shape) + own.normal(0, 0.01, array.shape)).astype(array.dtype)
-        for name, array in found.items()
-    }
-
-
-def make_app(*, agree: bool = False, **options: Any) -> ClientApp:
+def make_app(**options: Any) -> ClientApp:
     """An app as its author writes it; `options` are ClientApp's."""
     app = ClientApp(**options)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        arrays, number = message.content["arrays"], int(message.content["config"]["server-round"])
-        trained = agreeing(context.node_id, arrays, number) if agree else update(context.node_id, arrays)
+        trained = update(context.node_id, message.content["arrays"])
         metrics = MetricRecord({"loss": float(context.node_id), "num-examples": samples(context.node_id)})
         made = ArrayRecord({name: Array(np.asarray(array)) for name, array in trained.items()})
         return Message(RecordDict({"arrays": made, "metrics": metrics}), reply_to=message)

@@ -8,7 +8,7 @@ import * as about from "#web/phone/app/about.js";
 function definition(settings = {}, training = {}) {
   return /** @type {import("#web/phone/app/types.js").DefinitionBody} */ ({
     purpose: "p", terms: "t", readers: "r", requester: "00", arrays: [], claim_window: 86400,
-    settings: { rounds: 5, window: 3600, grace: 600, strategy: "discard", min_participants: 6, budget: "36.00", rule: "gate", ...settings },
+    settings: { rounds: 5, window: 3600, grace: 600, strategy: "discard", min_participants: 6, budget: "36.00", pay: "equal", ...settings },
     training: { labels: ["a", "b"], channels: 6, window: 100, hertz: 50, ...training },
   });
 }
@@ -37,12 +37,13 @@ test("time is told for one round, for all, and with late uploads", () => {
 
 test("pay is told by rule, with its deadline; or that there is none", () => {
   assert.deepEqual(about.paymentWords(definition({ budget: null })), ["Nothing is paid for this campaign."]);
-  assert.deepEqual(about.paymentWords(definition({ rule: "none" })), ["Nothing is paid for this campaign."]);
+  assert.deepEqual(about.paymentWords(definition({ pay: "none" })), ["Nothing is paid for this campaign."]);
   const [amount, deadline] = about.paymentWords(definition());
-  assert.match(amount, /^36\.00 for each round, .* how much you recorded/);
+  assert.match(amount, /^36\.00 for each round, .* gets the same/);
   assert.match(deadline, /within 1 day\./);
-  assert.match(about.paymentWords(definition({ rule: null }))[0], /how much you recorded/);
-  assert.match(about.paymentWords(definition({ rule: "distance" }))[0], /close your update is to the average/);
+  assert.match(about.paymentWords(definition({ pay: null }))[0], /gets the same/);
+  assert.match(about.paymentWords(definition({ pay: "samples" }))[0], /how much you recorded\.$/);
+  assert.match(about.paymentWords(definition({ pay: "distance" }))[0], /close your update is to the average/);
 });
 
 test("a crowd below five is called small", () => {

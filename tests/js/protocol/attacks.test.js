@@ -163,6 +163,19 @@ test("an envelope that is cut off or altered anywhere is refused", async () => {
   }
 });
 
+test("an equal part is by CSP's record of that round and task, of those who are in it", async () => {
+  const [equally, shown] = [{ ...task, pay: "equal" }, fromHex(vectors("shares_messages")["equal reward"].envelope)];
+  const somebody = await newKeys();
+  await refuses("UploadRejected", () => openReward(equally, bundle, somebody, shown, 1));
+  await refuses("ProtocolError", () => openReward(equally, bundle, keys, shown, 2));
+  await refuses("ProtocolError", () => openReward({ ...equally, task: "f".repeat(32) }, bundle, keys, shown, 1));
+  await refuses("BadSignature", () => openReward(equally, { ...bundle, cspSigning: somebody.signingPublic }, keys, shown, 1));
+  for (let place = 0; place < shown.length; place += 1) {
+    const outcome = await openReward(equally, bundle, keys, altered(shown, place, 1), 1).catch((error) => error);
+    assert.ok(outcome instanceof CrowdFLError || outcome === task.payment / 3n, `byte ${place}: ${outcome}`);
+  }
+});
+
 /**
  * An envelope as SP and CSP make it.
  * @param {bigint} v @param {bigint} mask @param {{ signing: CryptoKeyPair }} [signer]

@@ -93,8 +93,8 @@ test("tasks of other profiles are refused with words", () => {
   }
 });
 
-test("a task without a budget, or whose rule is none, pays nothing", () => {
-  const tasks = [{}, { budget: "2", rule: "none" }, { budget: "2" }, { budget: 2 }].map(withSettings);
+test("a task without a budget, or whose pay is none, pays nothing", () => {
+  const tasks = [{}, { budget: "2", pay: "none" }, { budget: "2" }, { budget: 2 }].map(withSettings);
   assert.deepEqual(tasks.map(({ payment }) => payment), [0n, 0n, 2_000_000n, 2_000_000n]);
 });
 
@@ -102,8 +102,8 @@ test("settings that Python refuses are refused", async () => {
   /** @type {Record<string, unknown[]>} */
   const wrong = {
     total: ["hidden", null], decimals: [-1, 13, 1.5, "6", true], clip: [0, -1, 1e16, "2", null], max_participants: [2, 4.5],
-    max_samples: [0, 1e16], min_participants: [2, 37], lanes: [null, 65537, -1, 0], rule: ["other", 1], check: [null, "all"],
-    max_norm: [0, "5"], strategy: ["wait"], window: [0], grace: [-1], rounds: [0, 1.5], key_bits: [0], sigma: [19], epsilon: [-1],
+    max_samples: [0, 1e16], min_participants: [2, 37], lanes: [null, 65537, -1, 0], pay: ["other", 1], check: [null, "all"],
+    max_norm: [0, "5"], strategy: ["wait"], window: [0], grace: [-1], rounds: [0, 1.5], key_bits: [0], mask_bits: [19], distance_floor: [-1],
     budget: ["-1", "much", true, "0.0000001"], unknown: [1],
   };
   for (const [name, values] of Object.entries(wrong)) {
@@ -118,7 +118,7 @@ test("more people or rounds than a page keeps account of are refused with words"
 });
 
 test("a budget is an amount of money also where nobody is paid: it is shown to people", async () => {
-  await refuses("DocumentError", () => withSettings({ budget: "1,000,000 dollars for you", rule: "none" }));
+  await refuses("DocumentError", () => withSettings({ budget: "1,000,000 dollars for you", pay: "none" }));
 });
 
 test("a model that is none, or too large, is refused", async () => {

@@ -138,6 +138,14 @@ test("the reward is opened, and its claim is made byte for byte", async () => {
   assert.equal(hex(await makeClaim(task, keys, [{ round: 1, envelope: fromHex(envelope) }], bundle)), claim);
 });
 
+test("an equal part is read off the record, and its claim is made byte for byte", async () => {
+  const { who, amount, envelope, claim } = MESSAGES["equal reward"];
+  const owner = MESSAGES.uploads.find((/** @type {{ who: string }} */ one) => one.who === who);
+  const [keys, equally] = [await keysFrom(owner.signing, owner.reading), { ...task, pay: "equal" }];
+  assert.equal(await openReward(equally, bundle, keys, fromHex(envelope), 1), BigInt(amount));
+  assert.equal(hex(await makeClaim(equally, keys, [{ round: 1, envelope: fromHex(envelope) }], bundle)), claim);
+});
+
 test("the request to enrol is the one of the vectors", async () => {
   const { task: name, invitation, private: own, who, request, context } = ENROLMENT;
   const keys = await keysFrom(own.signing, own.reading);

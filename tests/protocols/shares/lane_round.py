@@ -23,7 +23,7 @@ COINS = bytes(range(32))
 
 def widths_of(parameters: int = 60, **settings: Any) -> SharesWidths:
     usual = {"decimals": 3, "clip": 4.0, "max_participants": 6, "max_samples": 50, "lanes": 260, "max_norm": 2.0}
-    task = TaskSettings.of(**{"profile": "shares", "budget": "1.00", **usual, **settings})
+    task = TaskSettings.of(**{"profile": "shares", "budget": "1.00", "pay": "distance", **usual, **settings})
     return SharesWidths.of(task, parameters)
 
 
@@ -58,7 +58,6 @@ class Round:
         self,
         widths: SharesWidths,
         uploads: Sequence[Upload | None],
-        previous: npt.NDArray[np.int64] | None = None,
         seed: int = 1,
         least: int = 3,
     ) -> None:
@@ -70,8 +69,6 @@ class Round:
         split = [self._split(upload.entries) for upload in uploads if upload is not None]
         self.lanes = [self._sketched([pair[side] for pair in split]) for side in (SP, CSP)]
         self.samples = self._split_samples()
-        before = None if previous is None else self._split(previous)
-        self.previous = [None if before is None else self._sketched([before[side]])[0] for side in (SP, CSP)]
         self.dealt = dealt(widths, seed)
         self.sent: list[list[bytes]] = [[], []]
 
@@ -92,7 +89,6 @@ class Round:
             slots=self.slots,
             lanes=self.lanes[side],
             samples=self.samples[side],
-            previous=self.previous[side],
             listed=len(self.uploads),
             least=self.least,
             context=b"round 1",

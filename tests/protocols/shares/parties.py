@@ -28,7 +28,8 @@ SETTINGS: dict[str, Any] = {
     "lanes": 128,
     "rounds": 6,
 }
-PAYING = {"budget": "9.00"}
+PAYING = {"budget": "9.00"}  # equal parts
+HIDDEN = PAYING | {"pay": "samples"}  # rewards that both servers compute
 UNCHECKED = {"check": "none"}
 PAYMENT = 9_000_000
 _TASK = "5a" * 16

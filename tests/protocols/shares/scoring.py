@@ -6,6 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 from crowdfl.protocols.shares import rules
+from crowdfl.protocols.shares.circuits.program import SP, Half
+from crowdfl.protocols.shares.circuits.reciprocal import Divider
 from crowdfl.protocols.shares.circuits.scalars import Masked
 from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
 from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
@@ -20,11 +22,10 @@ def dot(a: Vector, b: Vector) -> int:
 
 @dataclass(frozen=True)
 class SmallRound:
-    """Lanes u_i = samples_i times an update, and the last sum's; `kept` of the sketch's `buckets` wide rows are used."""
+    """Lanes u_i = samples_i times an update; `kept` of the sketch's `buckets` wide rows are used."""
 
     lanes: list[list[int]]
     samples: list[int]
-    previous: list[int] | None = None
     places: list[int] = field(default_factory=list)
 
     @property
@@ -47,29 +48,23 @@ class SmallRound:
     def B(self) -> list[int]:  # noqa: N802
         return [dot(u, self.total) for u in self.lanes]
 
-    @property
-    def P(self) -> list[int]:  # noqa: N802
-        return [] if self.previous is None else [dot(u, self.previous) for u in self.lanes]
 
-
-def widths_for(rule: str, participants: int = 6, norm: int = 1000, lanes: int = 16, **changes: Any) -> RuleWidths:
+def widths_for(pay: str, participants: int = 6, norm: int = 1000, lanes: int = 16, **changes: Any) -> RuleWidths:
     """Bounds for lanes of vectors no longer than samples * norm; one row of as many buckets as lanes."""
     samples = changes.pop("max_samples", 50)
-    square = samples**2 * norm**2
     widths = RuleWidths(
-        rule=rule,
+        pay=pay,
         participants=participants,
         min_participants=3,
         max_samples=samples,
         rounds=5,
         budget=10**9,
-        epsilon_units=10,
+        floor_units=10,
         R=160,
         buckets=lanes,
         lanes=lanes,
         least_kept=lanes,
-        square=square,
-        previous=participants**2 * square,
+        square=samples**2 * norm**2,
     )
     return replace(widths, **changes)
 
@@ -86,36 +81,40 @@ def scripted(widths: RuleWidths, seed: int = 1) -> Given:
 
 def scores_of(given: Given, widths: RuleWidths, small: SmallRound, seed: int = 1) -> tuple[RoundScores, RoundScores]:
     """Both servers' shares, and what they have opened before a rule begins."""
-    uu, vv = dot(small.total, small.total), None if small.previous is None else dot(small.previous, small.previous)
-    numbers = [*small.A, *small.B, *(s * s for s in small.samples), *small.P, uu, vv or 0]
-    shares = split(numbers, widths.R, seed)
-    modulus = 1 << widths.R
+    numbers = [*small.A, *small.B, *(s * s for s in small.samples), dot(small.total, small.total)]
+    shares, modulus = split(numbers, widths.R, seed), 1 << widths.R
     opened = [(s + given.kgc[0].share[slot]) % modulus for s, slot in zip(small.samples, small.slots, strict=True)]
-    mask = given.kgc[1].total_mask
-    total = None if mask is None else (sum(small.samples) + mask.share[0]) % modulus
+    total = (sum(small.samples) + total_mask(given.kgc)[0]) % modulus
     sp, csp = (
         _scores(own, server, small, opened, total) for own, server in zip(shares, (given.sp, given.csp), strict=True)
     )
     return sp, csp
 
 
+def total_mask(server: tuple[Dealt, rules.DealtRewards]) -> list[int]:
+    return [0] if server[1].distance is None else server[1].distance.total.share
+
+
 def _scores(
-    own: list[int], server: tuple[Dealt, rules.DealtRewards], small: SmallRound, opened: list[int], total: int | None
+    own: list[int], server: tuple[Dealt, rules.DealtRewards], small: SmallRound, opened: list[int], total: int
 ) -> RoundScores:
-    n, has_last = len(small.lanes), small.previous is not None
-    masks, dealt = server
+    n = len(small.lanes)
     return RoundScores(
         places=small.slots,
         kept=small.kept,
         A=own[:n],
         B=own[n : 2 * n],
-        UU=own[-2],
-        samples=Masked(opened, [masks.share[slot] for slot in small.slots]),
+        UU=own[-1],
+        samples=Masked(opened, [server[0].share[slot] for slot in small.slots]),
         squares=own[2 * n : 3 * n],
-        total=None if total is None or dealt.total_mask is None else Masked([total], list(dealt.total_mask.share)),
-        P=own[3 * n : 4 * n] if has_last else [],
-        VV=own[-1] if has_last else None,
+        total=Masked([total], total_mask(server)),
     )
+
+
+def _weights(divider: Divider, widths: RuleWidths, dealt: rules.DealtRewards, scores: RoundScores) -> Half[list[int]]:
+    if dealt.distance is None:
+        return [scores.samples.share(place, divider.side.index) for place in range(len(scores.places))]
+    return (yield from rules.distance_weights(divider, widths, dealt.distance, scores))
 
 
 def computed(
@@ -129,11 +128,13 @@ def computed(
     given = scripted(widths, seed)
     sp, csp = scores_of(given, widths, small, seed)
     meddle(csp)
-    first, second, transcript = run(
-        lambda divider: rules.rewards(divider, widths, given.sp[1], sp, budget),
-        lambda divider: rules.rewards(divider, widths, given.csp[1], csp, budget),
-        seed,
-    )
+
+    def half(divider: Divider) -> Half[list[int]]:
+        (_, dealt), scores = (given.sp, sp) if divider.side.index == SP else (given.csp, csp)
+        weights = yield from _weights(divider, widths, dealt, scores)
+        return (yield from rules.paid(divider, widths.payout, dealt.payout, weights, budget))
+
+    first, second, transcript = run(half, half, seed)
     return joined(first, second, 128), transcript
 
 
@@ -141,8 +142,8 @@ def weighed(widths: RuleWidths, small: SmallRound, seed: int = 1) -> list[int]:
     given = scripted(widths, seed)
     sp, csp = scores_of(given, widths, small, seed)
     first, second, _ = run(
-        lambda divider: rules.weights(divider, widths, given.sp[1], sp),
-        lambda divider: rules.weights(divider, widths, given.csp[1], csp),
+        lambda divider: _weights(divider, widths, given.sp[1], sp),
+        lambda divider: _weights(divider, widths, given.csp[1], csp),
         seed,
     )
     return joined(first, second, widths.weight_bits)
@@ -150,35 +151,18 @@ def weighed(widths: RuleWidths, small: SmallRound, seed: int = 1) -> list[int]:
 
 def plain_weights(widths: RuleWidths, small: SmallRound) -> list[Fraction]:
     """The rule in the clear, with exact arithmetic."""
-    rule = _RULES[widths.rule]
-    return [rule(widths, small, i) for i in range(len(small.lanes))]
-
-
-def _gate(widths: RuleWidths, small: SmallRound, i: int) -> Fraction:
-    del widths
-    others = [whole - own for whole, own in zip(small.total, small.lanes[i], strict=True)]
-    t, a = dot(small.lanes[i], others), small.A[i]
-    fits = t > 0 and small.kept * t**2 > 4 * a * dot(others, others)
-    if small.previous is not None:
-        fits = fits and 4 * small.P[i] ** 2 <= 3 * a * dot(small.previous, small.previous)
-    return Fraction(small.samples[i] * fits)
-
-
-def _agreement(widths: RuleWidths, small: SmallRound, i: int) -> Fraction:
-    del widths
-    return Fraction(max(0, small.B[i] - small.A[i]))
+    if widths.pay == "samples":
+        return [Fraction(count) for count in small.samples]
+    return [_distance(widths, small, i) for i in range(len(small.lanes))]
 
 
 def _distance(widths: RuleWidths, small: SmallRound, i: int) -> Fraction:
     y, s = sum(small.samples), small.samples[i]
     apart = [y * own - s * whole for own, whole in zip(small.lanes[i], small.total, strict=True)]
-    return Fraction(s**3, dot(apart, apart) + widths.epsilon(small.kept) * (y * s) ** 2 + 1)
-
-
-_RULES = {"gate": _gate, "agreement": _agreement, "distance": _distance}
+    return Fraction(s**3, dot(apart, apart) + widths.floor(small.kept) * (y * s) ** 2 + 1)
 
 
 def plain_rewards(weights: Sequence[Fraction], budget: int) -> list[Fraction]:
-    total = sum(weights, Fraction(0))
-    numerator = max(0, budget - len(weights))
-    return [numerator * weight / total if total else Fraction(0) for weight in weights]
+    """b_t - n split by weights."""
+    total, numerator = sum(weights, Fraction(0)), max(0, budget - len(weights))
+    return [numerator * weight / total for weight in weights]

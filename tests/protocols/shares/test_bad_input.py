@@ -229,8 +229,8 @@ def test_dealt_files_are_as_long_as_announced():
     for kind in (
         {},
         {"budget": "9.00"},
-        {"budget": "9.00", "rule": "distance"},
-        {"budget": "9.00", "rule": "agreement"},
+        {"budget": "9.00", "pay": "distance"},
+        {"budget": "9.00", "pay": "samples"},
     ):
         parties = Parties(settings=kind)
         announced = PROFILE.dealt_bytes(parties.spec.settings, parties.parameters)

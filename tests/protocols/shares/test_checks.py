@@ -41,16 +41,15 @@ _updates = st.lists(st.integers(-150, 150), min_size=_D, max_size=_D)
 
 
 @_few
-@given(st.lists(st.tuples(_updates, st.integers(1, 50)), min_size=3, max_size=6), _updates, st.integers(1, 500))
-def test_all_products_are_exact(people: list[tuple[list[int], int]], before: list[int], seed: int) -> None:
+@given(st.lists(st.tuples(_updates, st.integers(1, 50)), min_size=3, max_size=6), st.integers(1, 500))
+def test_all_products_are_exact(people: list[tuple[list[int], int]], seed: int) -> None:
     uploads = [honest(update, samples) for update, samples in people]
-    previous = np.array(before, dtype=np.int64) * 20
-    one = Round(_WIDTHS, uploads, previous, seed=seed)
+    one = Round(_WIDTHS, uploads, seed=seed)
     (sp, mine), (csp, theirs) = one.run()
     kept, bits = sp.lanes.places, _WIDTHS.R
     assert sp.verdict.accepted == list(range(len(people)))
     z = [[found[place] for place in kept] for found in (one.lanes_of(upload.entries) for upload in uploads)]
-    total, v = [sum(column) for column in zip(*z, strict=True)], [one.lanes_of(previous)[place] for place in kept]
+    total = [sum(column) for column in zip(*z, strict=True)]
 
     def dot(a: list[int], b: list[int]) -> int:
         return sum(x * y for x, y in zip(a, b, strict=True))
@@ -58,8 +57,6 @@ def test_all_products_are_exact(people: list[tuple[list[int], int]], before: lis
     assert combined(sp.lengths, csp.lengths, bits) == [dot(row, row) for row in z]
     assert combined(mine.with_sum, theirs.with_sum, bits) == [dot(row, total) for row in z]
     assert combined([mine.sum_square], [theirs.sum_square], bits) == [dot(total, total)]
-    assert combined(mine.with_previous, theirs.with_previous, bits) == [dot(row, v) for row in z]
-    assert combined([mine.previous_square], [theirs.previous_square], bits) == [dot(v, v)]
     assert combined(sp.samples, csp.samples, bits) == [samples for _, samples in people]
     assert combined(sp.sample_squares, csp.sample_squares, bits) == [samples**2 for _, samples in people]
     assert (mine.beside, theirs.beside) == (b"\1" * 5, b"\0" * 5)
@@ -76,11 +73,6 @@ def test_what_was_shown_of_the_samples_is_them_and_the_dealt_root() -> None:
         12,
         13,
     ]
-
-
-def test_without_a_previous_sum_its_products_are_left_out() -> None:
-    (_, mine), (_, theirs) = Round(_WIDTHS, _good()).run()
-    assert mine.with_previous is theirs.with_previous is mine.previous_square is theirs.previous_square is None
 
 
 def _half_ring(count: int) -> np.ndarray:
@@ -238,7 +230,7 @@ def test_what_a_server_receives_is_uniform_whatever_the_inputs(inputs: str, side
     """The bytes of the openings of lanes and samples, and of the masked comparisons: chi-square with 255 degrees of freedom."""
     first, second = b"", b""
     for seed in range(1, 4):
-        one = Round(_WIDTHS, _INPUTS[inputs](), np.full(_D, 1000, dtype=np.int64), seed=seed)
+        one = Round(_WIDTHS, _INPUTS[inputs](), seed=seed)
         one.run()
         first += one.sent[1 - side][0]
         second += one.sent[1 - side][1]
@@ -294,7 +286,7 @@ def test_a_round_of_the_papers_size_is_exact() -> None:
     sparse[1234] = 20_000_000
     uploads = [honest(draw, 100) for draw in [sparse, *draws[1:33]]]
     cheats = [Upload(np.full(277_006, -(1 << 55), dtype=np.int64), 3), honest(2 * sparse, 100), honest(draws[35], 0)]
-    one = Round(widths, [*uploads, *cheats], draws.sum(axis=0), seed=9)
+    one = Round(widths, [*uploads, *cheats], seed=9)
     (sp, mine), (csp, theirs) = one.run()
     assert sp.verdict == csp.verdict == checks.CheckVerdict(list(range(33)))
     z = np.array([one.lanes_of(upload.entries) for upload in uploads], dtype=object)[:, sp.lanes.places]

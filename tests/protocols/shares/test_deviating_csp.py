@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.errors import (
+    AlreadyPaid,
     BadSignature,
     ChainBroken,
     ClaimRefused,
@@ -18,6 +20,7 @@ from crowdfl.errors import (
     RoundEnded,
     SealBroken,
     TooFewParticipants,
+    UploadRejected,
     WrongAmount,
 )
 from crowdfl.protocols.claims import Claim, RewardEnvelope
@@ -27,7 +30,7 @@ from crowdfl.protocols.shares.chain import bind, first_base, sha256
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
 from crowdfl.protocols.shares.round.average import AverageReply, RoundRecord, SharesPublication
 from crowdfl.protocols.shares.round.manifest import ManifestReply, StepRequest
-from tests.protocols.shares.parties import PAYING, UNCHECKED, Parties, name_of
+from tests.protocols.shares.parties import HIDDEN, PAYING, PAYMENT, UNCHECKED, Parties, name_of
 
 ME = name_of(0)
 
@@ -120,8 +123,8 @@ REPLIES = {
     "bits that CSP has not committed to": ({}, 5, flipped(0), RoundEnded),
     "a verdict that CSP has not signed": ({}, 5, flipped(-1), BadSignature),
     **{
-        f"a longer reply to step {step}": (PAYING, step, lambda _p, reply: reply + b"\0", CrowdFLError)
-        for step in range(2, 13)
+        f"a longer reply to step {step}": (HIDDEN, step, lambda _p, reply: reply + b"\0", CrowdFLError)
+        for step in range(2, 10)
     },
 }
 
@@ -201,7 +204,8 @@ def test_two_readers_of_two_publications_part_ways(parties):
 
 @pytest.fixture(scope="module")
 def played():
-    parties = Parties(settings=PAYING)
+    """A round that pays what both servers compute."""
+    parties = Parties(settings=HIDDEN)
     round_ = parties.play(1, parties.encrypt(1, parties.models()))
     parties.read(1, round_)
     return parties, round_
@@ -235,13 +239,81 @@ def test_claims_are_paid_once_and_exactly_and_a_claim_of_more_is_refused(played)
 
 def test_nobody_claims_for_a_round_that_was_not_opened():
     """Rewards were computed, the average was not asked for: the round is void."""
-    parties = Parties(settings=PAYING)
+    parties = Parties(settings=HIDDEN)
     sp = parties.new_sp(1)
     sp.add_all(parties.encrypt(1, parties.models()))
     run_exchange(sp.reward(parties.shape.payment), parties.ask)
     parties.people[ME].open_reward(sp.envelopes()[ME], 1)
     with pytest.raises(MasksDoNotFit):
         parties.keeping.answer(parties.people[ME].claim())
+
+
+# Equal parts.
+
+
+@pytest.fixture(scope="module")
+def equally():
+    """Five uploads, of which one is out of bounds: four are in the record."""
+    parties = Parties(settings=PAYING)
+    uploads = parties.encrypt(1, parties.models())
+    uploads[name_of(4)] = parties.crafted(1, name_of(4), np.full(8, 10**6), 1).to_bytes()
+    return parties, parties.play(1, uploads)
+
+
+def claimed(parties, who, **changes):
+    """A claim that its owner has altered and signed."""
+    altered = replace(Claim.from_bytes(parties.people[who].claim(), parties.shape.limits()), **changes)
+    return replace(altered, signature=parties.keys[who].signing.sign(altered.statement)).to_bytes()
+
+
+def test_equal_parts_are_those_of_the_record_and_are_paid_once(equally):
+    parties, round_ = equally
+    sp, accepted = parties.new_sp(1), [name_of(i) for i in range(4)]
+    for who in accepted:
+        assert parties.people[who].open_reward(round_.envelopes[who], 1) == PAYMENT // 4
+        claim = parties.people[who].claim()
+        assert sp.pay(claim, parties.keeping.answer(claim)) == {1: PAYMENT // 4}
+    with pytest.raises(AlreadyPaid):
+        sp.check_claim(parties.people[ME].claim())
+
+
+def test_no_more_than_the_record_says_is_attested_nor_a_round_without_one_nor_who_is_not_in(equally):
+    parties, round_ = equally
+    who, outside = name_of(1), name_of(4)
+    parties.people[who].open_reward(round_.envelopes[who], 1)
+    for amount in (PAYMENT // 4 + 1, PAYMENT // 4 - 1, PAYMENT, 0):
+        with pytest.raises(WrongAmount):
+            parties.keeping.answer(claimed(parties, who, amounts=(amount,)))
+    for changes in ({"masks": (1,)}, {"salts": (b"\0",)}, {"rounds": (2,)}):
+        with pytest.raises(MasksDoNotFit):
+            parties.keeping.answer(claimed(parties, who, **changes))
+    mine = {"rounds": (1,), "amounts": (PAYMENT // 4,), "masks": (0,), "salts": (b"",)}
+    with pytest.raises(MasksDoNotFit):
+        parties.keeping.answer(claimed(parties, outside, **mine))
+
+
+def test_whoever_is_left_out_is_told_by_csps_record(equally):
+    parties, round_ = equally
+    with pytest.raises(UploadRejected, match="out of bounds"):
+        parties.people[name_of(4)].open_reward(round_.envelopes[name_of(4)], 1)
+
+
+def test_sp_shows_no_part_that_csps_record_of_the_round_does_not_give(equally):
+    """Fewer names would make the part larger, and a claim of it would be refused; more would make it smaller."""
+    parties, round_ = equally
+    envelope = RewardEnvelope.from_bytes(round_.envelopes[ME], parties.shape.limits())
+    record = RoundRecord.from_bytes(envelope.sealed, parties.shape.limits())
+    for changes in ({"accepted": record.accepted[:3]}, {"accepted": (*record.accepted, name_of(4))}):
+        forged = replace(envelope, sealed=replace(record, **changes).to_bytes()).to_bytes()
+        with pytest.raises(BadSignature):
+            parties.people[ME].open_reward(forged, 1)
+    for changes in ({"number": 2}, {"task": "00" * 16}):
+        other = replace(envelope, sealed=resigned(parties, replace(record, **changes))).to_bytes()
+        with pytest.raises(ProtocolError, match="another round or task"):
+            parties.people[ME].open_reward(other, 1)
+    masked = replace(envelope, mask=5, salt=b"x").to_bytes()
+    assert parties.people[ME].open_reward(masked, 1) == PAYMENT // 4
+    assert Claim.from_bytes(parties.people[ME].claim(), parties.shape.limits()).masks == (0,)
 
 
 def test_a_task_without_rewards_attests_nothing(parties):

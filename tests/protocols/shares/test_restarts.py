@@ -8,16 +8,14 @@ from crowdfl.protocols.shares.round import rewards
 from tests.protocols.driving import Keeping
 from tests.protocols.shares.parties import PAYING, UNCHECKED, Parties
 
-AGREEMENT, DISTANCE = PAYING | {"rule": "agreement"}, PAYING | {"rule": "distance"}
-KINDS = {"no checks": (UNCHECKED, 2), "checks": ({}, 6), "gate": (PAYING, 13), "agreement": (AGREEMENT, 13)}
+SAMPLES, DISTANCE = PAYING | {"pay": "samples"}, PAYING | {"pay": "distance"}
+KINDS = {"no checks": (UNCHECKED, 2), "checks": ({}, 6), "equal": (PAYING, 6), "samples": (SAMPLES, 10)}
 KINDS |= {"distance": (DISTANCE, 15)}
 EVERY = [(kind, step) for kind, (_, count) in KINDS.items() for step in range(1, count + 1)]
 every_step = pytest.mark.parametrize(
     ("kind", "step"),
     [
-        pytest.param(
-            kind, step, id=f"{kind}-{step}", marks=[pytest.mark.second] if kind in ("agreement", "distance") else []
-        )
+        pytest.param(kind, step, id=f"{kind}-{step}", marks=[pytest.mark.second] if kind == "distance" else [])
         for kind, step in EVERY
     ],
 )
@@ -146,7 +144,7 @@ def test_every_answer_by_another_process(rounds, kind):
     recorded.check(played)
 
 
-@pytest.mark.parametrize("kind", ["gate", "distance"])
+@pytest.mark.parametrize("kind", ["samples", "distance"])
 def test_sp_publishes_in_another_process_than_it_rewards(rounds, kind):
     """The publication's process goes over all the replies again, and hands out the same envelopes."""
     recorded = rounds[kind]
@@ -163,7 +161,7 @@ def test_sp_publishes_in_another_process_than_it_rewards(rounds, kind):
 
 
 def test_uploads_in_any_order_and_read_again_from_elsewhere_give_the_same(rounds):
-    recorded = rounds["gate"]
+    recorded = rounds["samples"]
     parties = recorded.again()
     sp = parties.new_sp(2)
     sp.set_upload_loader(recorded.uploads.__getitem__)

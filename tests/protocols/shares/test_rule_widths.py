@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdfl.errors import RewardsOff, WidthBudgetExceeded
+from crowdfl.errors import WidthBudgetExceeded
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.circuits.program import Half
 from crowdfl.protocols.shares.circuits.reciprocal import LEAK, CspDivider, SpDivider
@@ -20,7 +20,7 @@ from tests.protocols.shares.dealing import deal_with, joined, run
 from tests.protocols.shares.lane_round import Round, honest
 from tests.protocols.shares.scoring import SmallRound, plain_rewards, plain_weights
 
-RULES = ["gate", "agreement", "distance"]
+RULES = ["samples", "distance"]
 PAPERS: dict[str, Any] = {"max_participants": 36, "lanes": 4096, "rounds": 5, "max_norm": 5.0, "budget": "36.00"}
 SMALL: dict[str, Any] = {
     "max_participants": 6,
@@ -42,7 +42,7 @@ EDGE: dict[str, Any] = {
 
 
 def task(rule: str, **settings: Any) -> TaskSettings:
-    return TaskSettings.of(**{"profile": "shares", "budget": "1.00", "rule": rule, **settings})
+    return TaskSettings.of(**{"profile": "shares", "budget": "1.00", "pay": rule, **settings})
 
 
 def widths_of(rule: str, parameters: int = 277_006, **settings: Any) -> RuleWidths:
@@ -57,14 +57,14 @@ def widths_of(rule: str, parameters: int = 277_006, **settings: Any) -> RuleWidt
 def test_every_number_that_is_converted_has_its_spare_bits(rule: str, settings: dict[str, Any]) -> None:
     widths = widths_of(rule, 300 if settings is EDGE else 277_006, **settings)
     n, s = widths.participants, widths.max_samples
-    largest = [n * widths.agreement, widths.previous, (n * s) ** 2]  # |U|^2, |V|^2, Y^2: modulo 2^R
+    largest = [n * n * widths.square, (n * s) ** 2]  # |U|^2, Y^2: modulo 2^R
     assert max(largest) << (SPARE + 1) <= 1 << widths.R
     assert s**3 <= widths.distance_most
-    if rule == "gate":
+    if rule == "samples":
         assert s << (SPARE + 1) <= 1 << widths.weight_bits
 
 
-@pytest.mark.parametrize("rule", ["agreement", "distance"])
+@pytest.mark.parametrize("rule", RULES)
 def test_all_divisions_of_a_task_show_less_than_one_percent_and_explain_says_so(rule: str) -> None:
     widths = widths_of(rule, **PAPERS)
     assert LEAK * 0.99 < widths.leak <= LEAK
@@ -72,37 +72,23 @@ def test_all_divisions_of_a_task_show_less_than_one_percent_and_explain_says_so(
     assert f"behind masks of {widths.span} bits" in widths.explain()
 
 
-def test_gate_divides_nothing_and_explain_says_so() -> None:
-    widths = widths_of("gate", **PAPERS)
-    assert widths.leak == 0
-    assert "a table of 4096 reciprocals" in widths.explain()
-
-
 def test_a_task_with_too_many_divisions_is_refused_with_what_to_change() -> None:
     with pytest.raises(WidthBudgetExceeded, match="more than 1048576: lower rounds"):
         widths_of("distance", **MANY)
-
-
-def test_a_rule_that_pays_nobody_has_no_widths() -> None:
-    chosen = task("none", **SMALL)
-    with pytest.raises(RewardsOff):
-        RuleWidths.of(SharesWidths.of(task("gate", **SMALL), 60), chosen)
 
 
 # ---- from uploads to rewards -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("has_previous", [False, True])
-def test_rewards_of_a_round_are_the_rules_on_its_lanes(rule: str, has_previous: bool) -> None:
+def test_rewards_of_a_round_are_the_rules_on_its_lanes(rule: str) -> None:
     """Checks, products and rule together, with the kept lanes of the real sketch; slot 2 did not open."""
     generator = np.random.default_rng(3)
     shape = SharesShape(TaskSpec("5a" * 16, task(rule, **SMALL), 60))
     common = generator.integers(-150, 150, size=60)
     samples = [1, 50, 7, 20, 3]
     uploads = [honest(common + generator.integers(-90, 90, size=60), count) for count in samples]
-    previous = generator.integers(-2000, 2000, size=60)
-    played = Round(shape.widths, [*uploads[:2], None, *uploads[2:]], previous if has_previous else None)
+    played = Round(shape.widths, [*uploads[:2], None, *uploads[2:]])
     given = deal_with(lambda cards: deal_round(cards, shape))
     played.dealt = given.sp.lanes, given.csp.lanes, given.kgc.lanes
     kept: list[int] = []
@@ -116,9 +102,7 @@ def test_rewards_of_a_round_are_the_rules_on_its_lanes(rule: str, has_previous: 
     sp, csp, _ = run(program, program)
     paid = joined(sp, csp, 128)
     used = [[played.lanes_of(upload.entries)[place] for place in kept] for upload in uploads]
-    last = [played.lanes_of(previous)[place] for place in kept] if has_previous and rule == "gate" else None
-    expected = plain_rewards(plain_weights(shape.rule_widths, SmallRound(used, samples, last)), shape.payment)
+    expected = plain_rewards(plain_weights(shape.rule_widths, SmallRound(used, samples)), shape.payment)
     assert len(kept) > 0
-    assert any(expected)
     assert all(abs(mine - other) < 2 for mine, other in zip(paid, expected, strict=True))
     assert shape.payment - 2 * len(paid) <= sum(paid) <= shape.payment

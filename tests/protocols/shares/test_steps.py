@@ -295,20 +295,6 @@ def test_another_mask_for_the_requester_is_noticed():
         parties.requester.read(replace(other, record=record.to_bytes()).to_bytes(), 1)
 
 
-def test_the_model_sent_back_and_the_last_change_repeated_earn_nothing():
-    """Since updates are relative to the stepped model, and `gate` looks at the last sum; whoever trains is paid."""
-    parties = Parties(settings=AVGM | PAYING | {"lanes": 1024, "max_norm": 10.0}, parameters=40)
-    idle, again = name_of(3), name_of(4)
-    start = parties.people[idle]._followed().weights / UNIT
-    average = parties.read(1, played(parties, 1)[0])
-    models = trained(parties, 2)
-    models[idle], models[again] = average.model, average.model + (average.weights - start)
-    done = parties.play(2, parties.encrypt(2, models))
-    rewards = parties.rewards(2, done)
-    assert (rewards[idle], rewards[again]) == (0, 0)
-    assert all(rewards[name_of(i)] > 0 for i in range(3))
-
-
 # Settings.
 
 

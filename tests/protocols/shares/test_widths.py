@@ -33,7 +33,7 @@ def _paper(**settings: Any) -> SharesWidths:
 @pytest.mark.parametrize(
     ("settings", "size"),
     [
-        ({"check": "none", "rule": "none"}, 5),
+        ({"check": "none", "pay": "none"}, 5),
         ({"check": "none", "budget": None}, 5),
         ({}, 7),
         ({"budget": None}, 7),
@@ -49,7 +49,7 @@ def test_the_papers_task_is_explained() -> None:
     assert "6 rows of 682 buckets" in text
     assert "ring of 56 bits" in text
     assert "at most 20000264 units a sample" in text
-    assert "wrapped around with chance 2^-42" in text
+    assert "wrapped around with chance 2^-47" in text
 
 
 def test_without_a_norm_bound_that_is_said() -> None:
@@ -71,14 +71,14 @@ def test_without_checks_that_is_said_and_nothing_is_sketched() -> None:
     st.floats(0.1, 50.0),
     st.one_of(st.none(), st.floats(0.1, 100.0)),
     st.sampled_from([100, 260, 1024]),
-    st.sampled_from(["gate", "agreement", "none"]),
+    st.sampled_from(["equal", "samples", "distance"]),
 )
 def test_widths_keep_what_they_promise(
-    parameters: int, people: int, samples: int, decimals: int, clip: float, norm: float | None, lanes: int, rule: str
+    parameters: int, people: int, samples: int, decimals: int, clip: float, norm: float | None, lanes: int, pay: str
 ) -> None:
     given = {"max_participants": people, "max_samples": samples, "decimals": decimals, "clip": clip}
     try:
-        widths = widths_of(parameters, max_norm=norm, lanes=lanes, rule=rule, **given)
+        widths = widths_of(parameters, max_norm=norm, lanes=lanes, pay=pay, **given)
     except WidthBudgetExceeded as refused:
         assume("would need" not in str(refused))
         raise
@@ -91,9 +91,7 @@ def test_widths_keep_what_they_promise(
     assert widths.lanes == widths.rows * widths.buckets <= lanes
     assert widths.R % 8 == 0
     assert max(136, 2 * widths.k + widths.lanes.bit_length() + 44) <= widths.R
-    assert widths.has_previous == (rule == "gate")
-    assert widths.previous_bound == (people * widths.lane_bound if rule == "gate" else 0)
-    assert widths.slots == people + (rule == "gate")
+    assert widths.has_sums == (pay == "distance")
 
 
 @pytest.mark.parametrize("lanes", [100, 260, 1024])
@@ -166,7 +164,7 @@ def test_more_blocks_are_lost_by_chance_with_less_than_2_to_the_minus_40() -> No
         ({"lanes": None}, "exact distances"),
         ({"lanes": 0}, "no upload can be checked"),
         ({"check": "none"}, "pays nobody"),
-        ({"check": "none", "rule": "distance"}, "pays nobody"),
+        ({"check": "none", "pay": "distance"}, "pays nobody"),
         ({"lanes": 1 << 20}, "expected at most 65536"),
     ],
 )
@@ -178,21 +176,21 @@ def test_what_the_profile_cannot_do_is_refused_by_name(settings: dict[str, Any],
 @pytest.mark.parametrize("check", ["bounds", "none"])
 def test_a_budget_without_a_rule_that_pays_is_refused(check: str) -> None:
     """Its rounds would stand still until SP's patience ends, with everyone's work in them."""
-    task = TaskSettings.of(profile="shares", rule="none", budget="9.00", check=check)
+    task = TaskSettings.of(profile="shares", pay="none", budget="9.00", check=check)
     with pytest.raises(SettingsError, match="pays nobody: leave `budget` out"):
         SharesProfile().check(task, 8)
 
 
-@pytest.mark.parametrize("settings", [{"budget": None}, {"rule": "none"}, {"rule": "none", "budget": None}])
+@pytest.mark.parametrize("settings", [{"budget": None}, {"pay": "none"}, {"pay": "none", "budget": None}])
 def test_lanes_may_be_left_out_without_checks(settings: dict[str, Any]) -> None:
     assert not widths_of(lanes=0, check="none", **settings).is_checked
 
 
 def test_a_task_that_64_bits_do_not_hold_is_refused_with_the_remedy() -> None:
     with pytest.raises(WidthBudgetExceeded, match=r"would need 72 bits.*: set max_norm"):
-        _paper(max_norm=None)
+        _paper(max_norm=None, max_samples=1000)
     with pytest.raises(WidthBudgetExceeded, match="lower max_norm"):
-        _paper(max_norm=8000.0)
+        _paper(max_norm=8000.0, max_samples=1000)
     with pytest.raises(WidthBudgetExceeded, match="lower max_participants"):
         _paper(check="none", budget=None, max_samples=10**12)
 

@@ -38,8 +38,9 @@ NAMES = sorted(PEOPLE)
 MOST_SAMPLES = 10
 BUDGET = "9.00"
 PAYMENT = to_millionths(BUDGET)
-# Steps of a round in the order of their requests; those from SUM on are `gate`'s.
-LANES, CHECK, COMMIT, BITS, SUM, OPERANDS, COMPARE, FLIPS, TABLE, PRODUCTS, MASKS, AVERAGE = range(2, 14)
+# Steps of a round in the order of their requests; those from SUM on are `distance`'s. A division takes two.
+LANES, CHECK, COMMIT, BITS, SUM, OPERANDS, DISTANCES, _, FACTORS, TOTAL, _, PRODUCTS, MASKS, AVERAGE = range(2, 16)
+DIVISOR = SUM  # of `samples`, which divides at once
 
 _BOUNDS: dict[str, Any] = {
     "profile": SHARES,
@@ -78,7 +79,8 @@ class DeviatingRound(LocalParties):
 
     @classmethod
     def paying(cls, parameters: int = SIZE, **changes: Any) -> "DeviatingRound":  # noqa: ANN401
-        return cls(parameters, budget=BUDGET, **changes)
+        """By `distance`, whose rounds open the most. Few rounds: masks of divisions are as long as their number asks for."""
+        return cls(parameters, **{"budget": BUDGET, "pay": "distance", "rounds": 16} | changes)
 
     @cached_property
     def shape(self) -> SharesShape:

@@ -13,7 +13,7 @@ from contextlib import suppress
 import numpy as np
 
 from crowdfl.crypto.shares.ring import Stream
-from crowdfl.errors import RoundEnded
+from crowdfl.errors import RewardOutOfRange, RoundEnded
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.circuits.scalars import added, pack, unpack
 from crowdfl.protocols.shares.dealing import rounds as dealing
@@ -23,15 +23,13 @@ from crowdfl_lab.audit.headroom import Views, two_samples
 from crowdfl_lab.audit.shares.deviating_round import (
     AVERAGE,
     CHECK,
-    COMPARE,
-    FLIPS,
+    FACTORS,
     LANES,
     OPERANDS,
     PEOPLE,
     PRODUCTS,
     SIZE,
     SUM,
-    TABLE,
     DeviatingRound,
     Said,
     Tamper,
@@ -44,9 +42,7 @@ _OPENINGS = {
     CHECK: "lengths",
     SUM: "sum of lanes",
     OPERANDS: "operands",
-    COMPARE: "comparisons",
-    FLIPS: "bits",
-    TABLE: "place in the table",
+    FACTORS: "cubes and reciprocals",
     PRODUCTS: "products",
 }
 _STEPS = tuple(_OPENINGS)
@@ -98,7 +94,7 @@ def _seen(server: str, rounds: int, *, alter: bool, large: bool) -> dict[str, Fl
         round_.tamper(server, _altering(round_))
     change, samples = (np.full(SIZE, 3.0 / SIZE**0.5), 10) if large else (np.eye(SIZE)[0] * 0.001, 1)
     for number in range(1, rounds + 1):
-        with suppress(RoundEnded):
+        with suppress(RoundEnded, RewardOutOfRange):
             round_.play_all(number, {who: (round_.phone(who).weights() + change, samples) for who in PEOPLE})
     found = defaultdict(list)
     for said in round_.conversation:
@@ -117,40 +113,36 @@ def _numbers(round_: DeviatingRound, server: str, said: Said) -> Iterator[tuple[
     place, name = 0, _OPENINGS[said.step]
     for bits, count in _layout(round_, said):
         end = place + (count * bits + 7) // 8
-        yield f"{name} of {bits} bits", _opened(round_, bits, count, said.sp[place:end], said.csp[place:end])
+        yield f"{name} of {bits} bits", _opened(bits, count, said.sp[place:end], said.csp[place:end])
         place = end
 
 
 def _layout(round_: DeviatingRound, said: Said) -> Iterator[tuple[int, int]]:
     """The widths of the numbers of an exchange, and how many of each; a width of 1 means bits that are XORed."""
     shape, length = round_.shape, len(said.sp)
-    rule, scalar, people = shape.rule_widths, shape.widths.R, len(PEOPLE)
+    scalar, people = shape.widths.R, len(PEOPLE)
     if said.step == LANES:
         yield shape.ring.bits, (length - people * (128 + scalar) // 8) // shape.ring.bytes
         yield from ((128, people), (scalar, people))
     elif said.step == CHECK:
         yield from ((scalar, people), (1, people))
-    elif said.step == COMPARE:  # one number and one or two others for each who is in
-        one, other = rule.compare_bits // 8, rule.gate_bits // 8
-        sizes = ((count, extra) for count in range(1, people + 1) for extra in (1, 2))
-        count, extra = next((n, more) for n, more in sizes if n * (one + other * more) == length)
-        yield from ((rule.compare_bits, count), (rule.gate_bits, count * extra))
-    elif said.step == FLIPS:
-        yield 1, 8 * length
     else:
-        bits = {SUM: scalar, OPERANDS: rule.gate_bits, TABLE: 32, PRODUCTS: rule.payout.product_bits}[said.step]
+        bits = _bits(round_)[said.step]
         yield bits, 8 * length // bits
 
 
-def _opened(round_: DeviatingRound, bits: int, count: int, first: bytes, second: bytes) -> Floats:
+def _bits(round_: DeviatingRound) -> dict[int, int]:
+    """Of the first number of each opening."""
+    widths, rule = round_.shape.widths, round_.shape.rule_widths
+    of_rule = {OPERANDS: rule.distance_bits, FACTORS: rule.weight_bits, PRODUCTS: rule.payout.product_bits}
+    return {LANES: round_.shape.ring.bits, CHECK: widths.R, SUM: widths.R} | of_rule
+
+
+def _opened(bits: int, count: int, first: bytes, second: bytes) -> Floats:
     if bits == 1:
         both = np.frombuffer(first, dtype=np.uint8) ^ np.frombuffer(second, dtype=np.uint8)
         return np.unpackbits(both, bitorder="little")[:count] / 2.0
-    numbers = added(unpack(first, bits), unpack(second, bits), bits)
-    if bits == 32:
-        size = round_.shape.rule_widths.payout.table_size
-        return np.array([number % size / size for number in numbers])
-    return _bytes(pack(numbers, bits))
+    return _bytes(pack(added(unpack(first, bits), unpack(second, bits), bits), bits))
 
 
 def _bytes(message: bytes) -> Floats:
@@ -158,16 +150,12 @@ def _bytes(message: bytes) -> Floats:
 
 
 def _altering(round_: DeviatingRound) -> Tamper:
-    """Adds something large to the first number of one opening of each round, or flips its first bit; each round another."""
-    widths, rule = round_.shape.widths, round_.shape.rule_widths
-    bits = {LANES: round_.shape.ring.bits, CHECK: widths.R, SUM: widths.R, TABLE: 8}
-    bits |= {OPERANDS: rule.gate_bits, COMPARE: rule.compare_bits, PRODUCTS: rule.payout.product_bits}
+    """Adds something large to the first number of one opening of each round; each round another."""
+    bits = _bits(round_)
 
     def tamper(step: int, message: bytes) -> bytes:
         if step != _STEPS[(round_.sp.round_number - 1) % len(_STEPS)]:
             return message
-        if step == FLIPS:
-            return bytes([message[0] ^ 1]) + message[1:]
-        return added_to(message, 0, bits[step], 3 if step == TABLE else (1 << (bits[step] - 3)) + 12345)
+        return added_to(message, 0, bits[step], (1 << (bits[step] - 3)) + 12345)
 
     return tamper

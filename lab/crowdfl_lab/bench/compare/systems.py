@@ -314,13 +314,13 @@ def shares_task(settings: CompareSettings, *, rewards: bool) -> TaskSettings:
     """As many rounds as are measured, and one before and after them: nobody but the requester reads the last."""
     sizes = {"profile": "shares", "max_participants": settings.participants, "rounds": 2 * settings.reads + 2}
     if not rewards:
-        return TaskSettings.of(**sizes, check="none", rule="none", lanes=0)
-    pay = {"budget": str(settings.participants), "rule": "gate"}
+        return TaskSettings.of(**sizes, check="none", pay="none", lanes=0)
+    pay = {"budget": str(settings.participants), "pay": "equal"}
     return TaskSettings.of(**sizes, **pay, lanes=settings.share_lanes, max_norm=settings.norm)
 
 
 class Shares:
-    """One kind of `shares` task. The first round has no last sum to compare with and is not counted."""
+    """One kind of `shares` task. The first round warms up and is not counted."""
 
     def __init__(self, settings: CompareSettings, *, rewards: bool) -> None:
         self.settings, self.rewards, self.recorder = settings, rewards, RoundRecorder(keep_messages=True)

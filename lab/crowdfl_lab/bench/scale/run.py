@@ -148,11 +148,11 @@ class SharesScaleSettings:
         for crowd in self.crowds:
             yield SharesPoint("participants", crowd, small, crowd, self._task(most))
         for crowd in self.rewarded:
-            pay = {"lanes": self.lanes, "max_norm": 1.0, "rule": "gate", "budget": str(crowd), "check": "bounds"}
+            pay = {"lanes": self.lanes, "max_norm": 1.0, "pay": "equal", "budget": str(crowd), "check": "bounds"}
             yield SharesPoint("rewarded", crowd, small, crowd, self._task(crowd, **pay))
 
     def _task(self, most: int, **others: Any) -> TaskSettings:  # noqa: ANN401 -- as `TaskSettings` takes them
-        bare: dict[str, Any] = {"check": "none", "rule": "none", "lanes": 0, "max_participants": most, "rounds": 2}
+        bare: dict[str, Any] = {"check": "none", "pay": "none", "lanes": 0, "max_participants": most, "rounds": 2}
         return TaskSettings.of(profile="shares", **bare | others)
 
 

@@ -87,7 +87,6 @@ class KeyedProfile:
     """Rewards by the paper's Eq. 10."""
 
     name: str
-    default_rule = "distance"
     chained = False
 
     def dealt_bytes(self, settings: TaskSettings, parameters: int) -> Mapping[str, int]:
@@ -96,11 +95,11 @@ class KeyedProfile:
     def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
         return b""
 
-    def check_rule(self, settings: TaskSettings) -> None:
+    def check_settings(self, settings: TaskSettings) -> None:
         """Refuse what another profile has and this one has not: it would be ignored."""
         wrong = []
-        if settings.rule not in (None, self.default_rule):
-            wrong.append(f'rule = "{settings.rule}"')
+        if settings.pay not in (None, "distance"):
+            wrong.append(f'pay = "{settings.pay}"')
         if settings.check != "bounds":
             wrong.append(f'check = "{settings.check}"')
         if settings.max_norm is not None:

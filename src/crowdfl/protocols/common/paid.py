@@ -128,8 +128,11 @@ class PaidParticipant:
         message = RewardEnvelope.from_bytes(envelope, Limits.plain())
         reward = claims.open_reward(message, self.reader, self._csp_key, context, self.who, form.width, form.n)
         amount = claims.payable(reward, form.fraction, form.largest)
-        self._envelopes[round_number], self._amounts[round_number] = message, amount
+        self._earned(round_number, message, amount)
         return amount
+
+    def _earned(self, round_number: int, envelope: RewardEnvelope, amount: int) -> None:
+        self._envelopes[round_number], self._amounts[round_number] = envelope, amount
 
     def claim(self) -> bytes:
         _ = self._reward_form()

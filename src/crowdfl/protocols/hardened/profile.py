@@ -47,7 +47,7 @@ class HardenedProfile(KeyedProfile):
         return claims.longest(settings.key_bits, settings.rounds, rounds)
 
     def check(self, settings: TaskSettings, parameters: int) -> None:
-        self.check_rule(settings)
+        self.check_settings(settings)
         budget = hardened_budget(settings, parameters)
         if settings.total == "hidden":
             hidden_widths(budget)

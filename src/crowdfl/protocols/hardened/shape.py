@@ -60,14 +60,14 @@ class Shape:
 
 @lru_cache(maxsize=16)
 def hardened_budget(settings: TaskSettings, parameters: int) -> WidthBudget:
-    return width_budget(settings, parameters, settings.sigma or _SIGMA)
+    return width_budget(settings, parameters, settings.mask_bits or _SIGMA)
 
 
 @lru_cache(maxsize=16)
 def reward_widths(settings: TaskSettings, parameters: int) -> RewardWidths:
     """The widths of a task's rewards, or a refusal with the numbers."""
     largest = _LARGEST_PAYMENT if settings.budget is None else max(1, to_millionths(settings.budget))
-    return RewardWidths(hardened_budget(settings, parameters), settings.epsilon_units, largest)
+    return RewardWidths(hardened_budget(settings, parameters), settings.floor_units, largest)
 
 
 class _Bundle(Message, repr=False):

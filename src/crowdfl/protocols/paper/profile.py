@@ -82,7 +82,7 @@ class _Widths:
 
     @cached_property
     def sigma(self) -> int:
-        return self.settings.sigma or _SIGMA
+        return self.settings.mask_bits or _SIGMA
 
     @cached_property
     def budget(self) -> WidthBudget:
@@ -119,7 +119,7 @@ class _Widths:
     def rewards(self) -> PaperRewardWidths:
         if self.settings.lanes == 0:
             raise RewardsOff("the task was made with lanes=0: participants upload nothing to compute rewards from")
-        return PaperRewardWidths(self.budget, self.settings.epsilon_units, self.to_scale(_LARGEST_PAYMENT), self.sigma)
+        return PaperRewardWidths(self.budget, self.settings.floor_units, self.to_scale(_LARGEST_PAYMENT), self.sigma)
 
 
 class PaperProfile(KeyedProfile):
@@ -135,7 +135,7 @@ class PaperProfile(KeyedProfile):
         raise _no_claims()
 
     def check(self, settings: TaskSettings, parameters: int) -> None:
-        self.check_rule(settings)
+        self.check_settings(settings)
         if settings.total != "shown":
             raise SettingsError("the profile paper has no setting total: its readers never see one")
         widths = _Widths(settings, parameters)
@@ -147,7 +147,7 @@ class PaperProfile(KeyedProfile):
         if bits(widths.encoding.bound) >= widths.sigma - 1:
             raise WidthBudgetExceeded(
                 f"averages of {bits(widths.encoding.bound)} bits are not covered by masks of {widths.sigma} bits: "
-                "raise sigma, or lower clip or decimals"
+                "raise mask_bits, or lower clip or decimals"
             )
         for kappa in kappas:
             PaperSdivSp.check(settings.key_bits, kappa, widths.sigma, settings.decimals)

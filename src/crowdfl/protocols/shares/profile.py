@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
-from crowdfl.errors import NotReady, SettingsError
+from crowdfl.errors import NotReady, ProtocolError, SettingsError, UploadRejected
 from crowdfl.protocols import claims
+from crowdfl.protocols.claims import RewardEnvelope
 from crowdfl.protocols.common.paid import PaidParticipant, RewardForm
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import Party
@@ -15,8 +16,9 @@ from crowdfl.protocols.profile import Average, Dealing, ParticipantKeys, TaskSpe
 from crowdfl.protocols.shares.chain import ROUND_BYTES, ModelChain
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle, deal_keys
 from crowdfl.protocols.shares.dealing.rounds import file_bytes, files
-from crowdfl.protocols.shares.round.average import PARTICIPANTS, REQUESTER, AverageReader, OpenedAverage
+from crowdfl.protocols.shares.round.average import PARTICIPANTS, REQUESTER, AverageReader, OpenedAverage, parse_record
 from crowdfl.protocols.shares.round.csp import CspKeys, SharesCsp
+from crowdfl.protocols.shares.round.rewards import equal_part, open_envelope
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import UpdateEncoder, make_upload
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
@@ -97,6 +99,21 @@ class SharesParticipant(_ChainReader, PaidParticipant):
         sealing = self.bundle.csp_sealing
         return self.party.send(make_upload(self._shape, place, self.who, self.signing, sealing, update, samples))
 
+    def open_reward(self, envelope: bytes, round_number: int) -> int:
+        """Of equal parts CSP's signed record says it all; what it says of a round is the same wherever it is read."""
+        self._shape.require_rewards()
+        if self._shape.is_reward_hidden:
+            return super().open_reward(envelope, round_number)
+        shown = RewardEnvelope.from_bytes(envelope, self._shape.limits())
+        record = parse_record(shown.sealed, self._shape, self.bundle.csp_signing)
+        if (record.task, record.number) != (self._shape.spec.name, round_number):
+            raise ProtocolError(f"what was shown for round {round_number} is CSP's record of another round or task")
+        amount = equal_part(self._shape.payment, record, self.who)
+        if amount is None:
+            raise UploadRejected(record.members.rejected.get(self.who, _NOT_PASSED_ON))
+        self._earned(round_number, open_envelope(shown.sealed), amount)
+        return amount
+
     def _reward_form(self) -> RewardForm:
         self._shape.require_rewards()
         return RewardForm(REWARD_MODULUS, SAMPLES_BYTES, 0, self._shape.payment)
@@ -114,22 +131,21 @@ class SharesProfile:
     """Deals seeds and correlations; whoever holds them can decrypt nothing."""
 
     name = "shares"
-    default_rule = "gate"
     chained = True
 
     def check(self, settings: TaskSettings, parameters: int) -> None:
         if settings.rounds > _LARGEST_ROUND:
             raise SettingsError(f"`rounds` is {settings.rounds}; this profile counts at most {_LARGEST_ROUND}")
-        if (
-            settings.rule == "none" and settings.budget is not None
-        ):  # or it would be announced, escrowed, and never paid
-            raise SettingsError('rule = "none" pays nobody: leave `budget` out, or name a rule that pays')
+        if settings.pay == "none" and settings.budget is not None:  # it would be announced, escrowed, and never paid
+            raise SettingsError('pay = "none" pays nobody: leave `budget` out, or name a rule that pays')
         SharesShape(TaskSpec("", settings, parameters)).require_computable()
 
     def explain(self, settings: TaskSettings, parameters: int) -> str:
         shape = SharesShape(TaskSpec("", settings, parameters))
-        paid = shape.widths.is_checked and shape.payment
-        lines = [shape.widths.explain(), *([shape.rule_widths.explain()] if paid else [])]
+        lines = [shape.widths.explain()]
+        if shape.payment:
+            equal = "pay            equal: everyone in a round's average gets the same"
+            lines.append(shape.rule_widths.explain() if shape.is_reward_hidden else equal)
         return "\n".join(lines if shape.step is None else [*lines, shape.step.explain(float(settings.clip))])
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:

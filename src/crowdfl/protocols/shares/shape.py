@@ -10,7 +10,7 @@ from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import RoundPlace
 from crowdfl.protocols.shares.rule_widths import RuleWidths
 from crowdfl.protocols.shares.server_optimizers import ServerStep
-from crowdfl.protocols.shares.widths import SharesWidths
+from crowdfl.protocols.shares.widths import SharesWidths, pay_of
 from crowdfl.settings import TaskSettings, to_millionths
 
 SAMPLES_BYTES = 16  # of a share of a number of samples, and of a reward
@@ -30,7 +30,7 @@ class SharesShape:
 
     @cached_property
     def rule_widths(self) -> RuleWidths:
-        """Of a task that pays."""
+        """Of a task whose rewards are hidden."""
         return rule_widths_of(self.spec.settings, self.spec.parameters)
 
     @cached_property
@@ -48,14 +48,19 @@ class SharesShape:
         return self.spec.parameters * self.ring.bytes
 
     @cached_property
-    def rule(self) -> str:
-        return self.spec.settings.rule or "gate"
+    def pay(self) -> str:
+        return pay_of(self.spec.settings)
+
+    @cached_property
+    def is_reward_hidden(self) -> bool:
+        """Rewards are computed by both servers, and nobody but their owners knows them before they are claimed."""
+        return bool(self.payment) and self.pay != "equal"
 
     @cached_property
     def payment(self) -> int:
         """Millionths that every round pays; 0 in a task without rewards."""
         budget = self.spec.settings.budget
-        return to_millionths(budget) if budget is not None and self.rule != "none" else 0
+        return to_millionths(budget) if budget is not None and self.pay != "none" else 0
 
     @cached_property
     def longest_payload(self) -> int:
@@ -67,24 +72,19 @@ class SharesShape:
     @cached_property
     def _longest_number(self) -> int:
         """Bytes: masks of divisions are long."""
-        if not (self.widths.is_checked and self.payment):
-            return self.widths.R // 8
-        rule = self.rule_widths
-        divisions = [rule.payout.reciprocal] if not rule.payout.is_table else []
-        divisions += [rule.distance] if rule.rule == "distance" else []
-        return max([rule.gate_bits, rule.weight_bits, *(one.modulus for one in divisions)]) // 8
+        return (self.rule_widths.longest_bits if self.is_reward_hidden else self.widths.R) // 8
 
     def place(self, number: int, base: bytes) -> RoundPlace:
         return RoundPlace(self.spec.name, number, base)
 
     def require_rewards(self) -> None:
         if not self.payment:
-            raise RewardsOff("the task pays no rewards: it has no `budget`, or its rule is 'none'")
+            raise RewardsOff('the task pays no rewards: it has no `budget`, or pay = "none"')
 
     def require_computable(self) -> None:
         """Refuse, with the numbers, a task whose widths do not fit."""
-        if self.widths.is_checked and self.payment:
-            _ = self.rule_widths.payout
+        if self.widths and self.is_reward_hidden:
+            _ = self.rule_widths
 
     def limits(self, payload: int = 0) -> Limits:
         """For a message whose longest field is a model's share, or a payload of so many bytes."""

@@ -34,8 +34,7 @@ _TAU_STEPS = 1 << 20  # tau is a whole number of these parts, so that it is the 
 class SharesWidths:
     """A task's bounds and what follows from them. Without checks there is no sketch: `lanes` and all about it is 0.
 
-    `k` and `R` are the bits of the rings of uploads and of scalars. A lane of an upload lies in [-lane_bound, lane_bound], one
-    of the previous sum in [-previous_bound, previous_bound], which is 0 where the rule asks for no previous sum.
+    `k` and `R` are the bits of the rings of uploads and of scalars. A lane of an upload lies in [-lane_bound, lane_bound].
     """
 
     parameters: int
@@ -45,8 +44,7 @@ class SharesWidths:
     entry_bound: int  # of one weight of an update
     norm_bound: int  # of an update's length, per sample, in units, rounding included
     has_norm_bound: bool
-    is_paid: bool
-    has_previous: bool
+    has_sums: bool  # products of lanes with their sum, which the rule `distance` needs
     k: int
     rows: int
     buckets: int
@@ -58,7 +56,6 @@ class SharesWidths:
         """The widths of a task, or its refusal with the numbers and with what to change."""
         _require_computable(settings)
         checked = settings.check == "bounds"
-        paid = settings.budget is not None and _rule(settings) != "none"
         bare = cls(
             parameters=parameters,
             participants=settings.max_participants,
@@ -67,8 +64,7 @@ class SharesWidths:
             entry_bound=FixedPoint(settings.decimals, float(settings.clip)).bound,
             norm_bound=_norm_bound(settings, parameters),
             has_norm_bound=settings.max_norm is not None and checked,
-            is_paid=paid,
-            has_previous=paid and _rule(settings) == "gate",
+            has_sums=settings.budget is not None and pay_of(settings) == "distance",
             k=8,
             rows=0,
             buckets=0,
@@ -96,18 +92,9 @@ class SharesWidths:
         return [(first, min(first + BLOCK, end)) for start, end in starts for first in range(start, end, BLOCK)]
 
     @cached_property
-    def previous_bound(self) -> int:
-        return self.participants * self.lane_bound if self.has_previous else 0
-
-    @cached_property
-    def slots(self) -> int:
-        """Rows of lanes that a round may open: every participant's, and the previous sum's, which is the last."""
-        return self.participants + self.has_previous
-
-    @cached_property
     def drop_chance(self) -> Fraction:
         """Of one block, in one round: some lane of someone cannot be used."""
-        return Fraction(BLOCK * 2 * (self.participants * self.lane_bound + self.previous_bound), 1 << self.k)
+        return Fraction(BLOCK * 2 * self.participants * self.lane_bound, 1 << self.k)
 
     @cached_property
     def max_dropped_blocks(self) -> int:
@@ -188,7 +175,7 @@ class SharesWidths:
     def _sketch_lines(self) -> list[str]:
         return [
             f"sketch         {self.rows} rows of {self.buckets} buckets, at most {self.load} entries a bucket",
-            f"lanes          up to {self.lane_bound}, of the previous sum up to {self.previous_bound}",
+            f"lanes          up to {self.lane_bound}",
             f"scalars        {self.R} bits",
             f"left out       a block of {BLOCK} lanes with chance {float(self.drop_chance):.2g}, "
             f"at most {self.max_dropped_blocks} of {len(self.blocks)} blocks",
@@ -253,8 +240,8 @@ class SharesWidths:
         return sum(weight for excess, weight in sixths.items() if excess > limit)
 
 
-def _rule(settings: TaskSettings) -> str:
-    return settings.rule or "gate"
+def pay_of(settings: TaskSettings) -> str:
+    return settings.pay or "equal"
 
 
 def _require_computable(settings: TaskSettings) -> None:
@@ -264,7 +251,7 @@ def _require_computable(settings: TaskSettings) -> None:
 
 
 def _refusals(settings: TaskSettings) -> Iterator[tuple[bool, str]]:
-    unchecked, paid = settings.check == "none", settings.budget is not None and _rule(settings) != "none"
+    unchecked, paid = settings.check == "none", settings.budget is not None and pay_of(settings) != "none"
     yield (
         settings.total == "hidden",
         'total = "hidden" is not possible, readers need it: set "shown", or take `hardened`',

@@ -6,14 +6,14 @@ Payments are made beside that, by `payments.run_one`.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from crowdfl.errors import Cancelled, NotReady, UnknownParticipant, UploadRejected
 from crowdfl.roles.ports import Blobs, Clock, SpStore
 from crowdfl.roles.records import Round, RoundState, StoredParticipant, StoredTask, TaskState, UploadContext
 from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts, TrustedLedgerPorts
 from crowdfl.roles.sp.money import Deposits, Payments
-from crowdfl.roles.sp.rounds import RoundSteps, rejected_name, rewards_name
+from crowdfl.roles.sp.rounds import RoundSteps, find_envelope, rejected_name, rewards_name
 from crowdfl.roles.sp.settlement import Claims, Settlement
 from crowdfl.roles.sp.tasks import Tasks
 from crowdfl.roles.sp.uploads import RoundAggregators, Uploads
@@ -31,7 +31,7 @@ class Sp:
         self.claims = Claims(core, aggregators)
         self.settlement = Settlement(core, aggregators, self.steps)
         self.payments = Payments(ports, self.options)
-        tasks, deposits = Tasks(core, self.steps.abort), Deposits(ports)
+        tasks, deposits = Tasks(core, self.steps.abort), Deposits(core.sure_books)
         introductions, self._tasks = self.steps.introductions, tasks
         self._chores = (
             _Chore("", self._due, self._step),
@@ -83,11 +83,11 @@ class Sp:
             dropped = who in self.store.dropped_uploads(task).get(number, [])
             why = "its upload was damaged here and dropped" if dropped else "no upload"
             raise UnknownParticipant(f"{who} was not averaged in round {number}, {why}: there is no reward")
-        envelopes: dict[str, Any] = json.loads(self.blobs.get(rewards_name(task, number)))
-        if who not in envelopes:
+        envelope = find_envelope(self.blobs.get(rewards_name(task, number)), who)
+        if envelope is None:
             reason = self.rejected(task, number).get(who, "the platform does not say why")
             raise UploadRejected(f"the upload of {who} in round {number} was left out: {reason}")
-        return bytes.fromhex(envelopes[who])
+        return envelope
 
     def rejected(self, task: str, number: int) -> dict[str, str]:
         """Whose uploads both servers left out of a round, and why."""

@@ -6,7 +6,7 @@ with the same masks.
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from crowdfl.errors import (
@@ -35,6 +35,19 @@ from crowdfl.settings import to_millionths
 from crowdfl.text import printable
 
 _PIECE = 100  # uploads added up at a look, so that other tasks and uploads have their turn
+
+
+def pack_envelopes(envelopes: Mapping[str, bytes]) -> bytes:
+    """Each once, with all whom it is for: a record that says what everyone has earned is long."""
+    owners: dict[bytes, list[str]] = {}
+    for who, envelope in envelopes.items():
+        owners.setdefault(envelope, []).append(who)
+    return json.dumps({envelope.hex(): names for envelope, names in owners.items()}).encode()
+
+
+def find_envelope(packed: bytes, who: str) -> bytes | None:
+    owners: dict[str, list[str]] = json.loads(packed)
+    return next((bytes.fromhex(envelope) for envelope, names in owners.items() if who in names), None)
 
 
 def rewards_name(task: str, number: int) -> str:
@@ -249,7 +262,7 @@ class RoundSteps:
             round_ = self._round(task, current.number)
             with self._naming(task, current.number, round_.sp):
                 envelopes = round_.reward(payment)
-            self._ports.blobs.put(name, json.dumps({who: one.hex() for who, one in envelopes.items()}).encode())
+            self._ports.blobs.put(name, pack_envelopes(envelopes))
         with self._ports.store.transaction():
             if self._still(task, current):
                 self._ports.store.put_round(task, replace(current, state=RoundState.WEIGHED))

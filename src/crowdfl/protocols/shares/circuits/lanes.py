@@ -42,7 +42,6 @@ class OpenLanes:
     blocks: Places  # kept
     places: Places  # the lanes in them
     shown: Words  # [slots, kept lanes]
-    previous: Words | None  # [kept lanes]
 
     @property
     def kept(self) -> int:
@@ -52,42 +51,35 @@ class OpenLanes:
         """The same for some of the slots."""
         place_of = {slot: place for place, slot in enumerate(self.slots)}
         chosen = self.shown if list(slots) == self.slots else self.shown[[place_of[slot] for slot in slots]]
-        return OpenLanes(list(slots), self.blocks, self.places, chosen, self.previous)
+        return OpenLanes(list(slots), self.blocks, self.places, chosen)
 
     def parts(self) -> Iterator["OpenLanes"]:
         """A few slots at a time, so that no more of the masks is copied at once."""
         for first in range(0, len(self.slots), _TOGETHER):
             part = slice(first, first + _TOGETHER)
-            yield OpenLanes(self.slots[part], self.blocks, self.places, self.shown[part], self.previous)
+            yield OpenLanes(self.slots[part], self.blocks, self.places, self.shown[part])
 
 
 def covered(side: Side, dealt: DealtLanes, widths: SharesWidths, slots: Sequence[int], lanes: Words) -> Words:
-    """This server's shares of c, from its shares of lanes [slots, lanes]; the previous sum is the slot after all people's."""
+    """This server's shares of c, from its shares of lanes [slots, lanes]."""
     words = lanes + low_words(dealt.lanes[..., :WORD][slots], widths.k)
     if side.index == SP:
-        words += _bounds(widths, slots)[:, np.newaxis]
+        words += np.uint64(widths.lane_bound)
     return Ring(widths.k).reduced(words)
 
 
 def opened(widths: SharesWidths, slots: Sequence[int], mine: Words, theirs: Words) -> OpenLanes:
     """Both servers' shares of c put together, blocks with an unusable lane left out. `theirs` is used up."""
-    bounds = _bounds(widths, slots)[:, np.newaxis]
+    bound = np.uint64(widths.lane_bound)
     shown = np.add(theirs, mine, out=theirs)
     shown &= np.uint64((1 << widths.k) - 1)
     starts = np.array([start for start, _ in widths.blocks])
-    usable = np.logical_and.reduceat((shown >= bounds + bounds).all(axis=0), starts)
+    usable = np.logical_and.reduceat((shown >= bound + bound).all(axis=0), starts)
     places = np.flatnonzero(np.repeat(usable, [end - start for start, end in widths.blocks]))
-    shown -= bounds
+    shown -= bound
     if len(places) < widths.lanes:
         shown = shown[:, places]
-    people = [slot for slot in slots if slot < widths.participants]
-    previous = shown[-1] if len(people) < len(slots) else None
-    return OpenLanes(people, np.flatnonzero(usable), places, shown[: len(people)], previous)
-
-
-def _bounds(widths: SharesWidths, slots: Sequence[int]) -> Words:
-    bounds = [widths.lane_bound if slot < widths.participants else widths.previous_bound for slot in slots]
-    return np.array(bounds, dtype=np.uint64)
+    return OpenLanes(list(slots), np.flatnonzero(usable), places, shown)
 
 
 def squares(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes) -> list[int]:
@@ -104,12 +96,10 @@ def _squares(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLan
 
 @dataclass(frozen=True)
 class Products:
-    """Shares modulo 2^R: B = <z_i, U> of each slot and <U, U>; with a previous sum V, P = <z_i, V> and <V, V>."""
+    """Shares modulo 2^R: B = <z_i, U> of each slot, and <U, U>."""
 
     with_sum: list[int] = field(repr=False)
     sum_square: int = field(repr=False)
-    with_previous: list[int] | None = field(repr=False)
-    previous_square: int | None = field(repr=False)
     beside: bytes = field(repr=False)
 
 
@@ -118,7 +108,7 @@ def products_program(
 ) -> Half[Products]:
     """One exchange: E, and beside it what a rule opens at the same time. `lanes` are those of the accepted slots."""
     if dealt.sums is None:
-        raise RewardsOff("the task pays no rewards, and nothing was dealt for them")
+        raise RewardsOff("the task pays no rewards by distance, and nothing was dealt for them")
     hidden = sum_rows(np.array([_sum_share(side, dealt, widths, part) for part in lanes.parts()]))
     share = add_rows(hidden, dealt.sums.mask[lanes.places])
     theirs = yield from side.swap(share.tobytes() + extra)
@@ -126,8 +116,6 @@ def products_program(
     return Products(
         with_sum=[one for part in lanes.parts() for one in _with_sum(side, dealt, dealt.sums, widths, part, shown)],
         sum_square=_sum_square(side, dealt.sums, widths, lanes, shown),
-        with_previous=_with_previous(side, dealt, widths, lanes),
-        previous_square=_previous_square(side, dealt, widths, lanes),
         beside=theirs[share.size :],
     )
 
@@ -159,27 +147,6 @@ def _sum_square(side: Side, sums: SumMasks, widths: SharesWidths, lanes: OpenLan
     own = dots(shown, shown, widths.R)[0] if side.index == SP else 0
     crossed, both = dots(shown, mask, widths.R)[0], _summed(sums.square[np.newaxis], lanes)[0]
     return (own - 2 * crossed + both) % (1 << widths.R)
-
-
-def _with_previous(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes) -> list[int] | None:
-    """<c'_i - a_i, c'_V - a_V>."""
-    if lanes.previous is None or dealt.with_previous is None:
-        return None
-    own = _own_part(side, from_words(lanes.previous, widths.R), dealt.lanes[widths.participants][lanes.places])
-    found = []
-    for part in lanes.parts():
-        public, hidden = dots(part.shown, own, widths.R), dots(_masks(dealt, part), lanes.previous, widths.R)
-        both = _summed(dealt.with_previous[part.slots], lanes)
-        found += [(p - h + b) % (1 << widths.R) for p, h, b in zip(public, hidden, both, strict=True)]
-    return found
-
-
-def _previous_square(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes) -> int | None:
-    if lanes.previous is None:
-        return None
-    slot = [widths.participants]
-    alone = OpenLanes(slot, lanes.blocks, lanes.places, lanes.previous[np.newaxis], None)
-    return squares(side, dealt, widths, alone)[0]
 
 
 def _masks(dealt: DealtLanes, lanes: OpenLanes) -> Bytes:

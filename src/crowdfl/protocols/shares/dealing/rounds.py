@@ -44,14 +44,12 @@ class SumMasks:
 class DealtLanes:
     """This server's shares of one round's masks; every array ends in an axis of bytes, numbers modulo 2^R.
 
-    `lanes` [slots, lanes]: a; the last slot is the previous sum's, where the rule has one. `squares` [slots, blocks]:
-    <a_i, a_i>. `with_previous` [participants, blocks]: <a_i, a_previous>. For samples: `zeros` modulo 2^128, `roots` b, b^2.
+    `lanes` [slots, lanes]: a. `squares` [slots, blocks]: <a_i, a_i>. For samples: `zeros` modulo 2^128, `roots` b, b^2.
     """
 
     lanes: Bytes = field(repr=False)
     squares: Bytes = field(repr=False)
     sums: SumMasks | None
-    with_previous: Bytes | None = field(repr=False)
     zeros: Dealt
     count_check: Comparison
     roots: Dealt
@@ -60,14 +58,12 @@ class DealtLanes:
 
 
 def deal_lanes(cards: Cards, widths: SharesWidths) -> DealtLanes:
-    slots, size = widths.slots, widths.R // 8
-    lanes = cards.narrow_rows(slots * widths.lanes, widths.k, widths.R).share.reshape(slots, widths.lanes, size)
     people, bits = widths.participants, widths.R
+    lanes = cards.narrow_rows(people * widths.lanes, widths.k, bits).share.reshape(people, widths.lanes, bits // 8)
     return DealtLanes(
         lanes=lanes,
         squares=_products(cards, widths, lanes, lanes),
-        sums=_deal_sums(cards, widths, lanes[:people]) if widths.is_paid else None,
-        with_previous=_products(cards, widths, lanes[:people], lanes[people:]) if widths.has_previous else None,
+        sums=_deal_sums(cards, widths, lanes) if widths.has_sums else None,
         zeros=cards.derived(people, SAMPLE_BITS, lambda: [0] * people),
         count_check=compare.deal(cards, people, SAMPLE_BITS),
         roots=(roots := cards.uniform(people, bits)),
@@ -111,13 +107,13 @@ class DealtRound:
     """What one server has of a round's correlations."""
 
     lanes: DealtLanes
-    rewards: DealtRewards | None  # None in a task that pays nothing
+    rewards: DealtRewards | None  # None where the rewards need no arithmetic, or there are none
 
 
 def deal_round(cards: Cards, shape: SharesShape) -> DealtRound:
     """The script: whoever runs it gets its own part, in the same order."""
     lanes = deal_lanes(cards, shape.widths)
-    return DealtRound(lanes, rules.deal(cards, shape.rule_widths, lanes.roots) if shape.payment else None)
+    return DealtRound(lanes, rules.deal(cards, shape.rule_widths, lanes.roots) if shape.is_reward_hidden else None)
 
 
 def files(shape: SharesShape, source: bytes, number: int) -> dict[str, bytes]:

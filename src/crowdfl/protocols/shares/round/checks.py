@@ -18,8 +18,6 @@ import hmac
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from crowdfl.crypto.shares.limbs import Bytes
 from crowdfl.crypto.shares.ring import Ring, Words
 from crowdfl.errors import LengthMismatch, RoundEnded
@@ -43,7 +41,6 @@ class CheckInputs:
     slots: list[int]  # places in the sorted manifest, increasing
     lanes: Words = field(repr=False)  # [slots, lanes]
     samples: list[int] = field(repr=False)  # modulo 2^128
-    previous: Words | None = field(repr=False)  # [lanes], of the last round's sum; None in the first round
     listed: int  # uploads in the manifest, those with broken seals too
     least: int  # min_participants
     context: bytes  # what commitments are bound to: the transcript so far
@@ -107,13 +104,12 @@ def _open(
     side: _Side, dealt: DealtLanes, widths: SharesWidths, inputs: CheckInputs
 ) -> Half[tuple[OpenLanes, _Samples]]:
     """Exchange 2."""
-    slots, shares = _rows(widths, inputs)
-    ring, count = Ring(widths.k), len(inputs.slots)
-    mine = covered(side, dealt, widths, slots, shares)
-    fresh = added(inputs.samples, [dealt.zeros.share[slot] for slot in inputs.slots], SAMPLE_BITS)
+    slots, ring, count = inputs.slots, Ring(widths.k), len(inputs.slots)
+    mine = covered(side, dealt, widths, slots, inputs.lanes)
+    fresh = added(inputs.samples, [dealt.zeros.share[slot] for slot in slots], SAMPLE_BITS)
     wide = fresh if side.index == SP else [share - (1 << SAMPLE_BITS) for share in fresh]
-    counts = compare.masked(dealt.count_check, inputs.slots, [share - (side.index == SP) for share in fresh])
-    roots = added(wide, [dealt.roots.share[slot] for slot in inputs.slots], widths.R)
+    counts = compare.masked(dealt.count_check, slots, [share - (side.index == SP) for share in fresh])
+    roots = added(wide, [dealt.roots.share[slot] for slot in slots], widths.R)
     message = ring.encode(mine.reshape(-1)) + pack(counts, SAMPLE_BITS) + pack(roots, widths.R)
     reply, length = (yield from side.swap(message)), mine.size * ring.bytes
     del message  # as long as the lanes: rounds of a thousand are large enough
@@ -121,16 +117,9 @@ def _open(
     del reply
     counts = added(counts, pieces.numbers(count, SAMPLE_BITS), SAMPLE_BITS)
     shown = added(roots, pieces.numbers(count, widths.R), widths.R)
-    in_range = compare.less_than(side, dealt.count_check, inputs.slots, counts, widths.max_samples)
-    squared = _squared(side, dealt, widths, inputs.slots, shown)
+    in_range = compare.less_than(side, dealt.count_check, slots, counts, widths.max_samples)
+    squared = _squared(side, dealt, widths, slots, shown)
     return opened(widths, slots, mine, theirs), _Samples(wide, squared, shown, in_range)
-
-
-def _rows(widths: SharesWidths, inputs: CheckInputs) -> tuple[list[int], Words]:
-    """All that is opened: everyone's lanes, and the previous sum's in the slot after them."""
-    if inputs.previous is None or not widths.has_previous:
-        return inputs.slots, inputs.lanes
-    return [*inputs.slots, widths.participants], np.concatenate([inputs.lanes, inputs.previous[np.newaxis]])
 
 
 def _squared(side: _Side, dealt: DealtLanes, widths: SharesWidths, slots: list[int], shown: list[int]) -> list[int]:

@@ -43,7 +43,7 @@ from crowdfl.protocols.shares.round.manifest import (
     open_seals,
     sign_verdict,
 )
-from crowdfl.protocols.shares.round.rewards import RewardSealer, reward_program
+from crowdfl.protocols.shares.round.rewards import RewardSealer, equal_part, kept_openly, reward_program
 from crowdfl.protocols.shares.round.upload import expanded_samples, expanded_update
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
 
@@ -66,7 +66,6 @@ class CspInputs:
 
     seed: bytes  # all of CSP's coins of this round come from it
     dealt: Callable[[], DealtRound]
-    previous: Callable[[], bytes | None]  # CSP's share of the last sum that was opened
     reading: Mapping[str, bytes]  # the participants' keys, which rewards are sealed to
     view: View  # told what CSP sees
 
@@ -114,7 +113,7 @@ class CspRound:
             checked = yield from self._check(side)
             if checked.verdict.void is not None:
                 return
-            if self._shape.payment:
+            if self._shape.is_reward_hidden:
                 yield from self._reward(side, checked)
         side.heard(0)
         side.finish(self._average())
@@ -128,12 +127,10 @@ class CspRound:
         names = self._manifest.names
         drawn = coins(self._manifest.digest, self._nonce)
         maker = LaneMaker(self._shape, drawn)
-        previous = self._inputs.previous() if self._shape.widths.has_previous else None
         return CheckInputs(
             slots=[slot for slot, who in enumerate(names) if who in self._seeds],
             lanes=maker.lanes(self._expanded()),
             samples=[expanded_samples(seed, self.place, who) for who, seed in self._seeds.items()],
-            previous=None if previous is None else maker.lanes([previous])[0],
             listed=len(names),
             least=self._least,
             context=drawn,
@@ -202,7 +199,6 @@ class SharesCsp:
         self.roster = Roster()
         self._load: Callable[[int], bytes] | None = None
         self._running: _Running | None = None
-        self._last_sum: tuple[int, bytes] | None = None
         self.remember(InProcessMemory())
 
     def enrol(self, identity: Identity) -> None:
@@ -240,10 +236,20 @@ class SharesCsp:
 
     def reward(self, round_number: int, who: str) -> claims.Kept | None:
         """What is kept of a participant's reward, of a round that is through."""
+        if not self._shape.is_reward_hidden:
+            return self._openly(round_number, who)
         kept = self._state.reward(round_number, who)
         if kept is None:
             return None
         return claims.Kept(int.from_bytes(kept[-SAMPLES_BYTES:], "big"), kept[:-SAMPLES_BYTES], self._shape.payment)
+
+    def _openly(self, round_number: int, who: str) -> claims.Kept | None:
+        """By the record of a sum that this CSP has opened."""
+        kept, payment = self._state.record(round_number), self._shape.payment
+        if kept is None:
+            return None
+        amount = equal_part(payment, RoundRecord.from_bytes(kept, self._shape.limits()), who)
+        return None if amount is None else kept_openly(amount, payment)
 
     def _begin(self, message: StepRequest, request: bytes) -> bytes:
         """What can be refused without any harm is refused before the round has begun."""
@@ -303,7 +309,6 @@ class SharesCsp:
         inputs = CspInputs(
             self._state.seed(number),
             lambda: self._dealt(number),
-            self._previous_sum,
             self.roster.reading,
             self.party.view,
         )
@@ -313,22 +318,6 @@ class SharesCsp:
         if self._load is None:
             raise DealtMaterialDamaged("nothing that KGC dealt has reached this CSP: the round is void")
         return received(self._shape, self._keys.dealt, CSP_ROLE, number, self._load(number))
-
-    def _previous_sum(self) -> bytes | None:
-        """CSP's share of the last sum, made again from what was sealed to it."""
-        last = self._state.last()
-        if last is None:
-            return None
-        if self._last_sum is None or self._last_sum[0] != last.number:
-            self._last_sum = last.number, self._sum_again(last.number)
-        return self._last_sum[1]
-
-    def _sum_again(self, number: int) -> bytes:
-        limits = self._shape.limits()
-        manifest = RoundManifest.from_bytes(next(self._state.payloads(number, 1)), limits)
-        record = RoundRecord.from_bytes(self._state.record(number) or b"", limits)
-        seeds = open_seals(manifest, self._keys.sealing)
-        return sum_of(self._shape, manifest.place, {who: seeds[who] for who in record.accepted}).sums
 
     def _keep(self, place: RoundPlace, answer: CspAnswer) -> None:
         """What stands or falls with the answer; but a base is spent from here on, whatever becomes of it.

@@ -97,9 +97,9 @@ class CspState:
             raise ChainBroken(f"another publication of round {last.number} was named before")
 
     def _forget(self, number: int) -> None:
-        """What SP said in a round that is over, but for the manifest, which the next round's `gate` may need."""
+        """What SP said in a round that is over."""
         transcript = self.transcript(number)
-        for step in range(2, transcript.step + 1 if transcript is not None else 0):
+        for step in range(1, transcript.step + 1 if transcript is not None else 0):
             self._memory.keep(f"heard {step}", b"", number)
 
     def check_base(self, manifest: RoundManifest) -> None:

@@ -1,7 +1,11 @@
-"""Rewards of a round, from what the checks have left: one program of both servers, then SP's masks and CSP's sealed halves.
+"""Rewards of a round.
 
-A reward ends as two shares modulo 2^128. SP's, negated, is the mask that the participant gets with a commitment; CSP's is
-sealed to the participant and signed, together with that commitment. Claims are those of every profile.
+`equal` needs no arithmetic: everyone in CSP's signed record has earned the round's budget divided by how many they are, rounded
+down. SP passes the record on; a claim is checked against the one that CSP keeps.
+
+`samples` and `distance` are computed from what the checks have left: one program of both servers, then SP's masks and CSP's
+sealed halves. A reward ends as two shares modulo 2^128. SP's, negated, is the mask that the participant gets with a commitment;
+CSP's is sealed to the participant and signed, together with that commitment. Claims are those of every profile.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,15 +14,16 @@ from dataclasses import dataclass
 from crowdfl.crypto.sealing import SigningKey, commit, seal_to
 from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import LengthMismatch, ProtocolError
-from crowdfl.protocols.claims import RewardEnvelope, reward_context, reward_statement
+from crowdfl.protocols.claims import Kept, RewardEnvelope, reward_context, reward_statement
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.chain import HASH_BYTES
-from crowdfl.protocols.shares.circuits.lanes import Products, products_program
-from crowdfl.protocols.shares.circuits.program import Half
+from crowdfl.protocols.shares.circuits.lanes import products_program
+from crowdfl.protocols.shares.circuits.program import Half, Side
 from crowdfl.protocols.shares.circuits.reciprocal import Divider
 from crowdfl.protocols.shares.circuits.scalars import Masked, added, pack, unpack
-from crowdfl.protocols.shares.dealing.rounds import DealtRound
+from crowdfl.protocols.shares.dealing.rounds import DealtLanes, DealtRound
+from crowdfl.protocols.shares.round.average import RoundRecord
 from crowdfl.protocols.shares.round.checks import Checked
 from crowdfl.protocols.shares.rule_widths import RoundScores
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
@@ -32,33 +37,53 @@ class SealedRewards(Message, kind=64):
     sealed: tuple[bytes, ...]
 
 
+def equal_part(payment: int, record: RoundRecord, who: str) -> int | None:
+    """Millionths that a participant has earned in a round that pays everyone alike; None for who is not in its record."""
+    return payment // len(record.accepted) if who in record.accepted else None
+
+
+def open_envelope(record: bytes) -> RewardEnvelope:
+    """What everyone in a record is served where it says what they have earned: nothing is masked."""
+    return RewardEnvelope(0, b"", record)
+
+
+def kept_openly(amount: int, payment: int) -> Kept:
+    """What a claim of such a reward is compared with."""
+    return Kept(amount, commit(0, b""), payment)
+
+
 def reward_program(divider: Divider, shape: SharesShape, dealt: DealtRound, checked: Checked) -> Half[list[int]]:
     """Shares modulo 2^128 of everyone's reward, in the order of the accepted slots."""
     if dealt.rewards is None:
         raise ProtocolError("nothing was dealt for the rewards of this task")
-    mask = dealt.rewards.total_mask
-    total = [] if mask is None else [sum(checked.samples) + mask.share[0]]
-    mine, bits = pack(total, shape.widths.R), shape.widths.R
-    products = yield from products_program(divider.side, dealt.lanes, shape.widths, checked.lanes, mine)
+    slots, distance = checked.verdict.accepted, dealt.rewards.distance
+    samples = Masked(checked.samples_shown, [dealt.lanes.roots.share[slot] for slot in slots])
+    if distance is None:
+        weights = [samples.share(place, divider.side.index) for place in range(len(slots))]
+    else:
+        scores = yield from _scores(divider.side, shape, dealt.lanes, distance.total.share, checked, samples)
+        weights = yield from rules.distance_weights(divider, shape.rule_widths, distance, scores)
+    divider.view.computed("weights", weights)
+    return (yield from rules.paid(divider, shape.rule_widths.payout, dealt.rewards.payout, weights, shape.payment))
+
+
+def _scores(
+    side: Side, shape: SharesShape, dealt: DealtLanes, mask: list[int], checked: Checked, samples: Masked
+) -> Half[RoundScores]:
+    """One exchange: the masked sum of all lanes, and beside it the total of samples behind its mask."""
+    bits = shape.widths.R
+    mine = pack([sum(checked.samples) + mask[0]], bits)
+    products = yield from products_program(side, dealt, shape.widths, checked.lanes, mine)
     shown = added(unpack(mine, bits), unpack(products.beside, bits), bits)
-    opened = None if mask is None else Masked(shown, mask.share)
-    scores = _scores(dealt, checked, products, opened)
-    return (yield from rules.rewards(divider, shape.rule_widths, dealt.rewards, scores, shape.payment))
-
-
-def _scores(dealt: DealtRound, checked: Checked, products: Products, total: Masked | None) -> RoundScores:
-    slots = checked.verdict.accepted
     return RoundScores(
-        places=slots,
+        places=checked.verdict.accepted,
         kept=checked.lanes.kept,
         A=checked.lengths,
         B=products.with_sum,
         UU=products.sum_square,
-        samples=Masked(checked.samples_shown, [dealt.lanes.roots.share[slot] for slot in slots]),
+        samples=samples,
         squares=checked.sample_squares,
-        total=total,
-        P=products.with_previous or [],
-        VV=products.previous_square,
+        total=Masked(shown, mask),
     )
 
 

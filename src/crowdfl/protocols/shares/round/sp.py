@@ -21,7 +21,6 @@ from crowdfl.errors import (
     UnknownParticipant,
     UploadDamaged,
 )
-from crowdfl.protocols.claims import RewardEnvelope
 from crowdfl.protocols.common.paid import PaidSp
 from crowdfl.protocols.exchange import Exchange, Reply
 from crowdfl.protocols.messages import Message
@@ -42,18 +41,17 @@ from crowdfl.protocols.shares.round.manifest import (
     check_verdict,
     manifest_of,
 )
-from crowdfl.protocols.shares.round.rewards import RewardMasks, SealedRewards, reward_program
+from crowdfl.protocols.shares.round.rewards import RewardMasks, SealedRewards, open_envelope, reward_program
 from crowdfl.protocols.shares.round.upload import SALT_BYTES, UploadBody, parse_upload, require_signed, upload_bytes
 from crowdfl.protocols.shares.shape import SharesShape
 
 
 class LeftOver(Message, kind=63, repr=False):
-    """What the next round needs of a published one: its place in the chain, and SP's share of its sum."""
+    """What the next round needs of a published one: its place in the chain."""
 
     number: int
     base: bytes  # after it
     publication: bytes  # its hash
-    sums: bytes
 
 
 @dataclass
@@ -70,7 +68,6 @@ class _SpRound:
 class SharesSp(PaidSp):
     """The sensing platform: never holds an audience key, nor anything that CSP's shares could be told from."""
 
-    averages_first = False
     signed_uploads = True
 
     def __init__(self, party: Party, shape: SharesShape, csp_key: bytes, dealt: bytes, fingerprint: bytes) -> None:
@@ -80,6 +77,11 @@ class SharesSp(PaidSp):
         self._load: Callable[[str], bytes] | None = None
         self._file: Callable[[int], bytes] | None = None
         self.open_round(1)
+
+    @property
+    def averages_first(self) -> bool:
+        """Equal parts follow from the record of the sum."""
+        return not self._shape.is_reward_hidden
 
     # Uploads.
 
@@ -96,7 +98,7 @@ class SharesSp(PaidSp):
         self._members: AcceptedSet | None = None
         self._publication: bytes | None = None
         self._left: bytes | None = None
-        self._envelopes: Mapping[str, RewardEnvelope] = {}
+        self._envelopes: Mapping[str, bytes] = {}
         self.load_previous(None)
 
     def load_previous(self, left: bytes | None) -> None:
@@ -171,18 +173,30 @@ class SharesSp(PaidSp):
         self._shape.require_rewards()
         if payment != self._shape.payment:
             raise ProtocolError(f"a round of this task pays {self._shape.payment} millionths, not {payment}")
-        yield from self._prepared()
+        if self._shape.is_reward_hidden:
+            yield from self._prepared()
+        else:
+            yield from self._published()
 
     def publish(self, *, final: bool) -> Exchange:
         """One publication for participants and requester alike. In a task that pays, rewards come before it."""
         del final
+        yield from self._published()
+
+    def _published(self) -> Exchange:
+        """Once in this process; run again in another, it asks for the same and gets the same."""
+        if self._publication is not None:
+            return
         now = yield from self._prepared()
         self._round = None  # what is asked for now ends the round: if it fails, all of it is asked for again
         average = AverageReply.from_bytes((yield from now.talk.ask(b"")), self._shape.limits())
         own = self._own_sum(now.members)
         salt = expand(now.seed, b"crowdfl sp salt 1", SALT_BYTES)
         publication = publish_sum(self._shape, self._place, now.members, own, average, self._csp_key, salt)
-        self._leave(publication, own)
+        self._leave(publication)
+        if self._shape.payment and not self._shape.is_reward_hidden:  # one envelope for all: the list of names is long
+            shown = self.party.send(open_envelope(publication.record))
+            self._envelopes = dict.fromkeys(now.manifest.names, shown)
 
     def _prepared(self) -> Generator[bytes, Reply, _SpRound]:
         """Everything before the average; what this process has done of it already is not done again."""
@@ -213,13 +227,13 @@ class SharesSp(PaidSp):
         """Who is in, and what they get."""
         dealt = self._dealt()
         checked = yield from self._check(now, dealt)
-        if not self._shape.payment:
+        if not self._shape.is_reward_hidden:
             return
         divider = SpDivider(SpSide(), Coins(expand(now.seed, b"crowdfl sp coins 1", SEED_BYTES)), self.party.view)
         shares = yield from now.talk.run(reward_program(divider, self._shape, dealt, checked))
         masks = RewardMasks.of(now.members.accepted, shares, now.seed)
         reply = SealedRewards.from_bytes((yield from now.talk.ask(masks.commitments())), self._shape.limits())
-        self._envelopes = masks.envelopes(reply)
+        self._envelopes = {who: self.party.send(envelope) for who, envelope in masks.envelopes(reply).items()}
 
     def _check(self, now: _SpRound, dealt: DealtRound) -> Generator[bytes, Reply, Checked]:
         """Who is within the bounds: both servers come to the same set, and CSP signs it."""
@@ -231,12 +245,10 @@ class SharesSp(PaidSp):
     def _inputs(self, now: _SpRound) -> CheckInputs:
         bodies = {who: slot for slot, who in enumerate(now.manifest.names) if who not in now.members.rejected}
         maker, samples = LaneMaker(self._shape, now.coins), list[int]()
-        previous = None if self._before is None else self._before.sums
         return CheckInputs(
             slots=list(bodies.values()),
             lanes=maker.lanes(self._shares(bodies, samples)),
             samples=samples,
-            previous=None if previous is None or not self._shape.widths.has_previous else maker.lanes([previous])[0],
             listed=len(now.manifest.names),
             least=self._least,
             context=now.coins,
@@ -272,11 +284,11 @@ class SharesSp(PaidSp):
             left_out.add(body.shares, int.from_bytes(body.samples, "little"))
         return self._sums.result().minus(self._shape, left_out.result())
 
-    def _leave(self, publication: SharesPublication, own: ShareSum) -> None:
+    def _leave(self, publication: SharesPublication) -> None:
         self._publication = publication.to_bytes()
         published = sha256(self._publication)
         base = next_base(self._place.base, sha256(publication.record), published)
-        self._left = LeftOver(self.round_number, base, published, own.sums).to_bytes()
+        self._left = LeftOver(self.round_number, base, published).to_bytes()
 
     @property
     def _place(self) -> RoundPlace:
@@ -298,4 +310,4 @@ class SharesSp(PaidSp):
         return {} if self._members is None else self._members.rejected
 
     def envelopes(self) -> Mapping[str, bytes]:
-        return {who: self.party.send(envelope) for who, envelope in self._envelopes.items()}
+        return self._envelopes

@@ -108,7 +108,7 @@ async function roundOf(kept, number, known) {
 
 /** @param {any} definition */
 function isPaid(definition) {
-  return Boolean(definition) && definition.settings.budget !== null && definition.settings.rule !== "none";
+  return Boolean(definition) && definition.settings.budget !== null && definition.settings.pay !== "none";
 }
 
 /** @param {[number, string][]} [short] Rounds, and the millionths that were not paid. */

@@ -39,25 +39,20 @@ export function durationWords({ settings }) {
 
 /** @param {DefinitionBody} definition */
 export function paymentWords({ settings, claim_window: claimWindow }) {
-  if (settings.budget === null || settings.budget === undefined || settings.rule === "none") return ["Nothing is paid for this campaign."];
+  if (settings.budget === null || settings.budget === undefined || settings.pay === "none") return ["Nothing is paid for this campaign."];
   return [
-    `${settings.budget} for each round, for all who take part together. ${shareWords(settings.rule ?? "gate")}`,
+    `${settings.budget} for each round, for all who take part together. ${shareWords(settings.pay ?? "equal")}`,
     `You claim it once, after the last round, within ${duration(claimWindow)}. After that it goes back to the requester.`,
     "A claim shows both servers what you earned in each round.",
   ];
 }
 
-/** @param {string} rule */
-function shareWords(rule) {
-  if (rule === "gate") return "Your share follows how much you recorded, if your update agrees with those of the others.";
-  if (rule === "agreement") return "Your share follows how well your update agrees with those of the others.";
-  if (rule === "distance") return "Your share follows how close your update is to the average.";
+/** @param {string} pay */
+function shareWords(pay) {
+  if (pay === "equal") return "Everyone whose update is in the round's average gets the same.";
+  if (pay === "samples") return "Your share follows how much you recorded.";
+  if (pay === "distance") return "Your share follows how much you recorded, and how close your update is to the average.";
   return "";
-}
-
-/** Why a round may pay somebody nothing. @param {DefinitionBody} definition */
-export function nothingEarnedWords({ settings }) {
-  return ["gate", "agreement"].includes(settings.rule ?? "gate") ? "Your update did not agree with those of the others." : "";
 }
 
 /** @param {DefinitionBody} definition */

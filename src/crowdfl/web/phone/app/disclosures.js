@@ -3,8 +3,8 @@
 export const LEARNT = [
   "Participant: the average of every round but the last, the total of samples, its own rewards, which pseudonyms were in a round, which were left out and why.",
   "Requester: every average, every total.",
-  "The platform: who uploaded when (a pseudonym, from an address), who was left out; rewards, round by round, once they are claimed, which under the rule gate show numbers of samples.",
-  "The second server: who is enrolled, who was in a round; rewards once they are claimed.",
+  "The platform: who uploaded when (a pseudonym, from an address), who was left out; rewards, round by round, once they are claimed, which with pay samples show numbers of samples. With pay equal everyone's reward follows from who was in.",
+  "The second server: who is enrolled, who was in a round, and so every reward of pay equal; other rewards once they are claimed.",
   "The platform or the second server with readers: what those readers read.",
   "The key centre: everything, while it deals.",
   "Whoever knows a task's id: its definition and initial weights, how many enrolled, how many uploaded in each round.",
@@ -17,12 +17,10 @@ export const WEAK = [
   "The platform with a reader, breaking the rules: one person's upload: it publishes no change, and leaves that person out of the next round.",
   "The second server with a reader, breaking the rules: nearly that: it holds the model still, and says that one seal does not open.",
   "Participant, breaking the rules: the update of whoever misses a round: it takes the last sum back, and the model stands still.",
-  "Participant, breaking the rules: more than half of the budget of gate, by declaring max_samples.",
   "Requester, breaking the rules: the update of whoever misses a round: a tiny server_rate holds the model still.",
   "Participant or requester: the number of samples of whoever comes or goes, from two totals and two lists of names.",
   "The platform, breaking the rules: every upload, with the key centre's disk: while the platform does not acknowledge what it was dealt, the key centre keeps the source.",
   "The key centre with one server, breaking the rules: every average, with the platform, while enrolment is open.",
   "The platform, breaking the rules: one comparison of the total a round.",
-  "The platform or the second server with a paid participant, breaking the rules: two bits for each person and round, not one.",
   "The second server, breaking the rules: its bit without a signed record of it: it falls silent before it answers.",
 ];

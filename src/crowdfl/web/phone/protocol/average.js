@@ -58,7 +58,7 @@ export async function readPublication(task, bundle, chain, publication, round) {
 
 /**
  * Why one's own upload was left out, by CSP's signed word; null if it was not.
- * @param {Opened} opened @param {string} who
+ * @param {Pick<RoundRecord, "accepted" | "rejected">} opened @param {string} who
  */
 export function standing(opened, who) {
   return opened.accepted.includes(who) ? null : (opened.rejected.get(who) ?? NOT_PASSED_ON);
@@ -73,7 +73,7 @@ function parsePublication(bytes, limit) {
 }
 
 /** @param {Bytes} bytes @param {Limit} limit @param {Bytes} cspKey @returns {Promise<RoundRecord>} */
-async function parseRecord(bytes, limit, cspKey) {
+export async function parseRecord(bytes, limit, cspKey) {
   /** @type {import("./messages.js").FieldType[]} */
   const types = ["text", "number", "bytes", "list of text", "list of text", "list of text", "bytes", "bytes"];
   const fields = decode(RECORD, types, bytes, limit);

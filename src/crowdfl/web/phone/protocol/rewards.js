@@ -1,8 +1,10 @@
-// Rewards and their claim, as protocols/claims.py: CSP's sealed and signed half, less SP's mask.
+// Rewards and their claim, as protocols/claims.py: CSP's sealed and signed half, less SP's mask. Equal parts follow from CSP's
+// signed record, and nothing is masked.
 
 import { bind, concat, fromNumber, sha256, toNumber, utf8 } from "./bytes.js";
 import { limitsOf } from "./bundle.js";
-import { ClaimRefused, RewardOutOfRange, SealBroken } from "./errors.js";
+import { parseRecord, standing } from "./average.js";
+import { ClaimRefused, ProtocolError, RewardOutOfRange, SealBroken, UploadRejected } from "./errors.js";
 import { decode, encode } from "./messages.js";
 import { openSealed, sign, verify } from "./seal.js";
 import { requireRewards } from "./settings.js";
@@ -26,6 +28,7 @@ const MODULUS = 1n << BigInt(8 * AMOUNT_BYTES);
 export async function openReward(task, bundle, keys, envelope, round) {
   requireRewards(task);
   const message = parseEnvelope(task, bundle, envelope);
+  if (task.pay === "equal") return equalPart(task, bundle, keys, message.sealed, round);
   const context = utf8(`crowdfl task ${task.task} round ${round}`);
   const who = utf8(keys.who);
   const body = await openSealed(keys.reading, message.sealed, concat(bind("crowdfl reward 2", context), who));
@@ -36,10 +39,24 @@ export async function openReward(task, bundle, keys, envelope, round) {
   return payable((((toNumber(v) - message.mask) % MODULUS) + MODULUS) % MODULUS, task.payment);
 }
 
-/** @param {SharesTask} task @param {Bundle} bundle @param {Bytes} bytes @returns {Envelope} */
+/**
+ * What everyone in CSP's record of a round has earned.
+ * @param {SharesTask} task @param {Bundle} bundle @param {Keys} keys @param {Bytes} shown @param {number} round
+ */
+async function equalPart(task, bundle, keys, shown, round) {
+  const record = await parseRecord(shown, limitsOf(task, bundle), bundle.cspSigning);
+  if (record.task !== task.task || record.number !== BigInt(round)) {
+    throw new ProtocolError(`what was shown for round ${round} is CSP's record of another round or task`);
+  }
+  const why = standing(record, keys.who);
+  if (why !== null) throw new UploadRejected(why);
+  return task.payment / BigInt(record.accepted.length);
+}
+
+/** Of equal parts, what SP says of masks is not heard. @param {SharesTask} task @param {Bundle} bundle @param {Bytes} bytes @returns {Envelope} */
 function parseEnvelope(task, bundle, bytes) {
   const [mask, salt, sealed] = decode(ENVELOPE, ["number", "bytes", "bytes"], bytes, limitsOf(task, bundle));
-  return { mask, salt, sealed };
+  return task.pay === "equal" ? { mask: 0n, salt: new Uint8Array(0), sealed } : { mask, salt, sealed };
 }
 
 /** @param {bigint} amount @param {bigint} budget */

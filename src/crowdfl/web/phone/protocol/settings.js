@@ -21,7 +21,7 @@ import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "
  * @property {bigint} payment Millionths that every round pays; 0 in a task without rewards.
  * @property {number} claimWindow Seconds.
  * @property {number} window Seconds in which a round takes uploads.
- * @property {string} rule What rewards follow.
+ * @property {string} pay What rewards follow: equal, samples, distance or none.
  * @property {string} check Whether uploads out of bounds are left out.
  * @property {ServerStep | null} step What readers make of a round's average; null: they take it as it is.
  */
@@ -57,10 +57,10 @@ const FITS = {
   clip: above(0, LARGEST),
   max_participants: within(3, LARGEST, Number.isInteger),
   max_samples: within(1, LARGEST, Number.isInteger),
-  sigma: optional(within(20, 256, Number.isInteger)),
-  epsilon: optional(within(0, LARGEST)),
+  mask_bits: optional(within(20, 256, Number.isInteger)),
+  distance_floor: optional(within(0, LARGEST)),
   lanes: within(0, 2 ** 16, Number.isInteger),
-  rule: optional((value) => ["none", "distance", "agreement", "gate"].includes(String(value))),
+  pay: optional((value) => ["none", "equal", "samples", "distance"].includes(String(value))),
   check: (value) => value === "bounds" || value === "none",
   max_norm: optional(above(0, LARGEST)),
   strategy: (value) => value === "discard" || value === "retransmit",
@@ -109,7 +109,7 @@ export function sharesTask({ task, body }) {
   requireShares(settings.profile);
   requireSettings(settings);
   const shape = /** @type {ArrayShape[]} */ (body.arrays);
-  const rule = settings.rule ?? "gate";
+  const pay = settings.pay ?? "equal";
   const budget = settings.budget === null ? 0n : toMillionths(settings.budget);
   return {
     task,
@@ -124,10 +124,10 @@ export function sharesTask({ task, body }) {
     minParticipants: settings.min_participants,
     maxParticipants: settings.max_participants,
     rounds: settings.rounds,
-    payment: rule === "none" ? 0n : budget,
+    payment: pay === "none" ? 0n : budget,
     claimWindow: body.claim_window,
     window: settings.window,
-    rule,
+    pay,
     check: settings.check,
     step: serverStep(settings),
   };
@@ -163,7 +163,7 @@ function requireSettings(settings) {
   if (settings.max_participants > MOST_PEOPLE || settings.rounds > MOST_ROUNDS) {
     throw new UnsupportedTask("this task has more people or rounds than a browser keeps account of: take part with the CrowdFL program");
   }
-  const paid = settings.budget !== null && settings.rule !== "none";
+  const paid = settings.budget !== null && settings.pay !== "none";
   if (settings.check === "none" && paid) throw refused('check = "none" pays nobody, and it has a budget');
   if (settings.check === "bounds" && settings.lanes === 0) throw refused("without lanes no upload can be checked");
 }
@@ -201,7 +201,7 @@ export function toMillionths(amount) {
 
 /** @param {SharesTask} task */
 export function requireRewards(task) {
-  if (!task.payment) throw new RewardsOff("the task pays no rewards: it has no budget, or its rule is 'none'");
+  if (!task.payment) throw new RewardsOff('the task pays no rewards: it has no budget, or pay = "none"');
 }
 
 /**

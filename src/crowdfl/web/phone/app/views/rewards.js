@@ -2,7 +2,6 @@
 
 import { h, table } from "../../../web/common/dom.js";
 import { duration, formatTime, money } from "../../../web/common/format.js";
-import { nothingEarnedWords } from "../about.js";
 import { actionButton, ask, button, notice, part, title } from "../../../web/common/parts.js";
 import { sentence } from "../messages.js";
 
@@ -16,23 +15,22 @@ export function rewardsView(model, task) {
   const total = part("p.headline", null, (/** @type {bigint} */ earned) => [`You have earned ${money(earned)}.`]);
   const claim = part("section.card", { "aria-label": "Claim" }, (/** @type {{ claim: ClaimView, window: number }} */ shown) =>
     claiming(model, task, shown.claim, shown.window));
-  const history = part("div", null, (/** @type {{ rounds: RoundView[], nothing: string }} */ shown) => [byRound(shown.rounds, shown.nothing)]);
+  const history = part("div", null, (/** @type {RoundView[]} */ rounds) => [byRound(rounds)]);
   const element = h("div", null, title("Rewards"), total.element, claim.element, history.element);
   const update = () => {
     const campaign = model.get(task);
     if (!campaign) return;
     total.show(campaign.rewards);
     claim.show({ claim: campaign.claim, window: campaign.definition?.claim_window ?? 0 });
-    history.show({ rounds: campaign.rounds, nothing: campaign.definition ? nothingEarnedWords(campaign.definition) : "" });
+    history.show(campaign.rounds);
   };
   update();
   return { element, update };
 }
 
-/** @param {RoundView[]} rounds @param {string} nothing Why a reward may be nothing. */
-function byRound(rounds, nothing) {
-  const rows = rounds.map(({ number, reward, why }) =>
-    [number, reward === null ? "–" : money(reward), why ? sentence(why) : reward === 0n ? nothing : ""]);
+/** @param {RoundView[]} rounds */
+function byRound(rounds) {
+  const rows = rounds.map(({ number, reward, why }) => [number, reward === null ? "–" : money(reward), why ? sentence(why) : ""]);
   return table("Rewards by round", ["Round", "Reward", "Why"], rows, { numbers: [0, 1], empty: "No round yet." });
 }
 
