@@ -1,6 +1,8 @@
 """Processes of tests: nobody waits for one without end, and none is left when the tests are over, however they ended."""
 
 import contextlib
+import secrets
+import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -30,6 +32,16 @@ def running(command: Sequence[object], **options: Any) -> Iterator["subprocess.P
 def run(command: Sequence[object], **options: Any) -> "subprocess.CompletedProcess[Any]":
     words = [str(word) for word in command]
     return subprocess.run(words, **{"timeout": PATIENCE, "check": False} | options)  # noqa: S603, PLW1510 -- the tests' own
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on, and that the system gives to nobody who asks for any."""
+    ports: set[int] = set()
+    while len(ports) < count:
+        port = 20_000 + secrets.randbelow(10_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports.add(port)
+    return list(ports)
 
 
 def end_all() -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import secrets
 import shutil
 import signal
 import socket
@@ -129,14 +128,6 @@ class Organisations:
                 process.terminate()
         for process in self.processes.values():
             wait_or_kill(process)
-
-
-def free_port() -> int:
-    """One that nothing listens on, and that the system gives to nobody who asks for any."""
-    while True:
-        port = 20_000 + secrets.randbelow(10_000)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
 
 
 def set_up(made: Organisations) -> None:

@@ -1,11 +1,8 @@
 """A campaign through the command line alone: three services and three participants as processes, short test keys."""
 
-import contextlib
 import csv
 import json
-import secrets
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +15,7 @@ import pytest
 from crowdfl.cli.task.views import template
 from crowdfl.settings import to_millionths
 from crowdfl_lab.demo.finished import SERVERS, secrets_of, shares_in
+from tests import subprocesses
 from tests.cli.program import Result, call, finish, start, wait_or_kill
 
 PEOPLE = 3
@@ -92,13 +90,9 @@ class Campaign:
 
 
 def free_ports() -> list[str]:
-    """Options for `init`: ports that nothing listens on, and that the system gives to nobody who asks for any."""
-    ports: set[str] = set()
-    while len(ports) < 3:
-        port = 20_000 + secrets.randbelow(10_000)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            ports.add(str(port))
-    return [part for pair in zip(("--kgc-port", "--sp-port", "--csp-port"), ports, strict=True) for part in pair]
+    """Options for `init`."""
+    names = ("--kgc-port", "--sp-port", "--csp-port")
+    return [part for name, port in zip(names, subprocesses.free_ports(3), strict=True) for part in (name, str(port))]
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,8 @@ import pytest
 from crowdfl.errors import CrowdFLError, KeyNotProven, TokenExpired
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
-from tests.cli.organisations import PATIENCE, PEOPLE, Organisations, enrol, free_port, made_files, set_up
+from tests import subprocesses
+from tests.cli.organisations import PATIENCE, PEOPLE, Organisations, enrol, made_files, set_up
 from tests.cli.program import call
 from tests.cli.test_campaign import task_file
 
@@ -31,7 +32,8 @@ pytestmark = pytest.mark.second
 @pytest.fixture(scope="module")
 def organisations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Organisations]:
     """Set up as docs/organisations.md says; a task with its people, before its money."""
-    made = Organisations(tmp_path_factory.mktemp("organisations"), {role: free_port() for role in ("kgc", "sp", "csp")})
+    ports = dict(zip(("kgc", "sp", "csp"), subprocesses.free_ports(3), strict=True))
+    made = Organisations(tmp_path_factory.mktemp("organisations"), ports)
     try:
         set_up(made)
         enrol(made)

@@ -73,16 +73,13 @@ def test_everyone_at_the_bound_sums_exactly_in_large_campaigns(signs, budget):
 
 
 @given(budget=budgets(2048, 10**6, 10**6))
-def test_the_bounds_are_those_of_the_settings(budget):
-    """delta_max * ceil(C*10^L) for one, n_max times that for all."""
+def test_a_slot_is_as_wide_as_its_widest_use(budget):
+    """Sums, masked lanes and dithered averages all fit, and the slot is no wider than the widest needs."""
     bound = ceil(budget.clip * 10**budget.decimals)
     assert budget.upload_bound == budget.max_samples * bound
     assert budget.sum_bound == budget.max_participants * budget.max_samples * bound
-
-
-@given(budget=budgets(2048, 10**6, 10**6))
-def test_a_slot_is_as_wide_as_its_widest_use(budget):
-    """Sums, masked lanes and dithered averages all fit, and the slot is no wider than the widest needs."""
+    assert (budget.ciphertexts - 1) * budget.slots < budget.parameters <= budget.ciphertexts * budget.slots
+    assert budget.upload_bytes == (budget.ciphertexts + 1) * 512  # one more, for the sample count
     needs = [bits(budget.sum_bound) + 2]
     if budget.lanes != 0:
         bucket = ceil(budget.ciphertexts / budget.buckets)
@@ -106,64 +103,36 @@ def test_no_slot_is_wasted(budget):
         Packing(mpz(2) ** 2047 + 1, budget.slots + 1, budget.slot_bits)
 
 
-@given(budget=budgets(2048, 10**6, 10**6))
-def test_ciphertexts_hold_all_parameters_and_no_more(budget):
-    """As many as needed; the upload has one more, for the sample count."""
-    assert (budget.ciphertexts - 1) * budget.slots < budget.parameters <= budget.ciphertexts * budget.slots
-    assert budget.upload_bytes == (budget.ciphertexts + 1) * 512
-
-
-def test_the_papers_experiment_packs_53_without_rewards():
-    """K = 53 slots of 38 bits."""
+def test_the_papers_experiment_packs_53_without_rewards_and_20_with_them():
+    """With 4096 lanes at sigma = 40; the sketch has as many buckets as give those lanes."""
     budget = WidthBudget(**PAPER)
-    assert (budget.slots, budget.slot_bits, budget.ciphertexts) == (53, 38, 5227)
+    assert (budget.slots, budget.slot_bits, budget.ciphertexts, budget.buckets) == (53, 38, 5227, 0)
+    rewarding = WidthBudget(**PAPER, lanes=4096, sigma=40)
+    assert rewarding.slots == 20
+    assert (rewarding.buckets - 1) * 20 < 4096 <= rewarding.buckets * 20
 
 
-def test_the_papers_experiment_packs_20_with_rewards():
-    """K = 20 with 4096 lanes at sigma = 40; the sketch has as many buckets as give those lanes."""
-    budget = WidthBudget(**PAPER, lanes=4096, sigma=40)
-    assert budget.slots == 20
-    assert (budget.buckets - 1) * 20 < 4096 <= budget.buckets * 20
+def test_there_are_at_most_as_many_buckets_as_ciphertexts():
+    """As many for exact distances (lanes=None); a small model is not padded up to the lanes asked for."""
+    for budget in (WidthBudget(**PAPER, lanes=None), WidthBudget(2048, 100, 36, 70, lanes=4096)):
+        assert budget.buckets == budget.ciphertexts
 
 
-def test_exact_distances_open_every_ciphertext():
-    """lanes=None has a bucket for each; lanes=0 has none."""
-    exact = WidthBudget(**PAPER, lanes=None)
-    assert exact.buckets == exact.ciphertexts
-    assert WidthBudget(**PAPER).buckets == 0
-
-
-def test_no_more_buckets_than_ciphertexts():
-    """A small model is not padded up to the lanes asked for."""
-    budget = WidthBudget(2048, 100, 36, 70, lanes=4096)
-    assert budget.buckets == budget.ciphertexts
-
-
-@pytest.mark.parametrize("samples", [-1, 71])
-def test_one_more_sample_is_refused(samples):
-    """The task's bound is named; the bound itself and zero are taken."""
-    budget = WidthBudget(**PAPER | {"parameters": 2})
-    values = np.array([5, -6])
-    assert budget.weigh(values, 70).tolist() == [350, -420]
-    assert budget.weigh(values, 0).tolist() == [0, 0]
-    with pytest.raises(SlotOverflow, match=r"0\.\.70"):
-        budget.weigh(values, samples)
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_one_more_unit_in_a_value_is_refused(sign):
-    """At the encoding's bound it passes, one beyond it does not."""
+@pytest.mark.parametrize(
+    ("values", "samples", "message"),
+    [
+        *(([5, -6, 0], samples, r"0\.\.70") for samples in (-1, 71)),
+        *(([0, 0, sign * 16_000_001], 1, r"1 values exceed 16000000.*position 2") for sign in (1, -1)),
+        *(([0] * count, 1, f"{count} parameters; the task has 3") for count in (0, 2, 4)),
+    ],
+)
+def test_what_the_task_has_no_room_for_is_refused(values, samples, message):
+    """The bounds themselves are taken."""
     budget = WidthBudget(**PAPER | {"parameters": 3})
-    assert budget.weigh(np.array([0, 0, sign * 16_000_000]), 1).tolist() == [0, 0, sign * 16_000_000]
-    with pytest.raises(SlotOverflow, match=r"1 values exceed 16000000.*position 2"):
-        budget.weigh(np.array([0, 0, sign * 16_000_001]), 1)
-
-
-@pytest.mark.parametrize("count", [0, 2, 4])
-def test_another_number_of_parameters_is_refused(count):
-    """A model of another shape is not this task's."""
-    with pytest.raises(SlotOverflow, match=f"{count} parameters; the task has 3"):
-        WidthBudget(**PAPER | {"parameters": 3}).weigh(np.zeros(count, dtype=np.int64), 1)
+    assert budget.weigh(np.array([5, -6, 16_000_000]), 70).tolist() == [350, -420, 1_120_000_000]
+    assert budget.weigh(np.array([5, -6, -16_000_000]), 0).tolist() == [0, 0, 0]
+    with pytest.raises(SlotOverflow, match=message):
+        budget.weigh(np.array(values, dtype=np.int64), samples)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])

@@ -261,27 +261,13 @@ def test_two_shares_decrypt_together(keys, split):
         assert pctd.combine(m_1, m_2) == pctd.combine(m_2, m_1) == m
 
 
-def test_shares_of_different_splits_do_not_fit(keys):
-    c = keys.public.encrypt(3)
-    first, _ = keys.private.split()
-    _, second = keys.private.split()
-    with pytest.raises(SharesDoNotMatch):
-        pctd.combine(first.partial_decrypt(c), second.partial_decrypt(c))
-
-
-def test_one_share_twice_does_not_fit(keys):
-    """Half of the key is not enough, however often it is used."""
-    partial = keys.shares[0].partial_decrypt(keys.public.encrypt(3))
-    with pytest.raises(SharesDoNotMatch):
-        pctd.combine(partial, partial)
-
-
-def test_partial_decryptions_of_two_ciphertexts_do_not_fit(keys):
-    """Both shares must have seen the same ciphertext."""
-    m_1 = keys.shares[0].partial_decrypt(keys.public.encrypt(3))
-    m_2 = keys.shares[1].partial_decrypt(keys.public.encrypt(3))
-    with pytest.raises(SharesDoNotMatch):
-        pctd.combine(m_1, m_2)
+def test_partial_decryptions_that_do_not_belong_together_do_not_fit(keys):
+    """Of another split, of one share twice, of two ciphertexts."""
+    c, other, (_, stranger) = keys.public.encrypt(3), keys.public.encrypt(3), keys.private.split()
+    first, second = keys.shares
+    for wrong in (stranger.partial_decrypt(c), first.partial_decrypt(c), second.partial_decrypt(other)):
+        with pytest.raises(SharesDoNotMatch):
+            pctd.combine(first.partial_decrypt(c), wrong)
 
 
 def test_a_wrong_private_key_is_noticed(keys):

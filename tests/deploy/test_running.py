@@ -6,7 +6,6 @@ import os
 import re
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -31,12 +30,6 @@ from tests.roles.test_agent import Trainer
 pytestmark = pytest.mark.second
 SERVER = os.environ.get("CROWDFL_TEST_POSTGRES")
 BASE_IMAGE = os.environ.get("CROWDFL_TEST_BASE_IMAGE")
-
-
-def free_ports(count):
-    with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in held]
 
 
 @pytest.fixture
@@ -64,7 +57,7 @@ def test_the_trials_services_start_as_the_files_say_and_take_a_task(tmp_path, da
     shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m crowdfl "$@"\n')
     shim.chmod(0o755)
     path, folder = f"{shim.parent}:{os.environ['PATH']}", tmp_path / "campaign"
-    ports = dict(zip(ROLES, free_ports(3), strict=True))
+    ports = dict(zip(ROLES, subprocesses.free_ports(3), strict=True))
     options = " ".join(f"--{role}-port {port}" for role, port in ports.items())
     hosts = {f"{role.upper()}_HOST": "127.0.0.1" for role in ROLES}
     given = {"CAMPAIGN": str(folder), "DATABASE_URL": databases, "INIT_OPTIONS": options, "LISTEN": "127.0.0.1"}
@@ -114,7 +107,7 @@ def _wait_until_alive(process, settings):
 @contextlib.contextmanager
 def nginx_before(platform, folder, **changes):
     """The example in front of a running SP, on a free port, with this machine's certificates; its address."""
-    (port,) = free_ports(1)
+    (port,) = subprocesses.free_ports(1)
     text = (DEPLOY / "nginx" / "crowdfl-sp.conf").read_text()
     there = platform.urls["sp"].removeprefix("https://")
     replaced = {
@@ -270,7 +263,7 @@ def test_an_image_is_built_and_its_role_answers_in_it():
         assert (made["User"], made["Entrypoint"][:3]) == ("10001:10001", ["crowdfl", role, "serve"])
     container = buildah("from", "test-kgc")
     try:
-        (port,) = free_ports(1)
+        (port,) = subprocesses.free_ports(1)
         buildah("run", container, "--", "timeout", "120", "sh", "-ec", _IN_THE_IMAGE, str(port))
     finally:
         buildah("rm", container)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests import subprocesses
-from tests.cli.organisations import free_port
 from tests.docs.conftest import ROOT
 from tests.docs.guides import Block, blocks
 
@@ -24,7 +23,7 @@ WORDS = 600  # of a page that teaches, beside its code
 
 def on_free_ports(page: str) -> str:
     """The page, with services where nobody else listens: a reader has the usual ports for himself, a test has not."""
-    at = {role: free_port() for role in ("kgc", "sp", "csp")}
+    at = dict(zip(("kgc", "sp", "csp"), subprocesses.free_ports(3), strict=True))
     all_of_them = " ".join(f"--{role}-port {port}" for role, port in at.items())
     page = re.sub(r"(crowdfl init \S+ --host 127\.0\.0\.1)$", rf"\1 {all_of_them}", page, flags=re.MULTILINE)
     return re.sub(r"crowdfl init \S+ --role (kgc|sp|csp)", lambda found: f"{found[0]} --port {at[found[1]]}", page)

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from tests import subprocesses
-from tests.flower.inside.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 FLOWER = ROOT / ".venv-flower"
@@ -77,7 +76,7 @@ def test_flowers_own_environment(area: str, tmp_path: Path) -> None:
 @contextlib.contextmanager
 def superlink(folder: Path) -> Iterator[int]:
     """Flower's simulation engine, as `flwr run` would start it for a user, but one that ends with the test."""
-    (port,) = free_ports(1)
+    (port,) = subprocesses.free_ports(1)
     command = [FLOWER / "bin/flower-superlink", "--insecure", "--simulation", "--host", "127.0.0.1", "--port", port]
     with (folder / "superlink.log").open("w") as log:
         process = subprocesses.start(

@@ -42,11 +42,10 @@ def check(way, models, samples, **more):
 
 
 @every_way
-@pytest.mark.parametrize("n", [3, N_MAX])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_all_weights_at_the_clip(way, n, sign):
+def test_all_weights_at_the_clip(way, sign):
     """The largest sum that honest uploads can make, on either side of zero."""
-    check(way, [[sign * CLIP] * 4] * n, [SAMPLES] * n)
+    check(way, [[sign * CLIP] * 4] * N_MAX, [SAMPLES] * N_MAX)
 
 
 @every_way
@@ -78,7 +77,7 @@ _size = st.integers(1, 4)
 
 
 @every_way
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(data=st.data(), n=st.integers(3, N_MAX), parameters=_size)
 def test_any_updates_within_the_bounds(way, data, n, parameters):
     """Any models, some beyond the clip, any samples with at least one among them."""

@@ -1,6 +1,6 @@
 """A clock that jumps closes no round and ends no time to claim, until a peer, its owner or the operator says it is right."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +10,9 @@ from crowdfl.errors import ClockInDoubt, CrowdFLError, NotAuthenticated, NotRead
 from crowdfl.roles.participant.claims import ClaimTime
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
-from crowdfl.roles.records import Tombstone
+from crowdfl.roles.records import PaymentState, Tombstone
 from crowdfl.roles.sp.core import TrustedLedgerPorts
+from crowdfl.roles.sp.money import Deposits, resolve_payment
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.rounds import rewards_name
 from crowdfl.roles.sp.tasks import cancel_task
@@ -408,6 +409,25 @@ def test_a_signed_request_is_in_time_by_the_clock_or_by_the_seconds_that_passed(
     assert sp.is_about_now(desk.clock.now(), 300.0)
     with pytest.raises(ClockInDoubt):
         sp.is_about_now(right + 3600.0, 300.0)
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+def test_money_that_an_operator_decides_on_waits_for_the_clock(desk, jump):
+    """By a clock that is far ahead, a payment that runs seems to be lost, and would be made again."""
+    desk.sp.deposit(desk.task, "late", 1)
+    person = end_without_a_reward(desk)
+    assert person.claim(without_missing=True) > 0
+    (payment,) = desk.sp.store.payments(desk.task)
+    running = replace(payment, state=PaymentState.RUNNING, owner="x", until=desk.clock.now() + 30)
+    assert desk.sp.store.change_payment(payment, running)
+    desk.clock.time += jump
+    for books in (beside(desk), desk.sp.sure_books):
+        for how in ("again", "paid"):
+            with pytest.raises(ClockInDoubt):
+                resolve_payment(books, desk.task, payment.who, how)
+        with pytest.raises(ClockInDoubt):
+            Deposits(books).confirm(desk.task, "late", 1)
+    assert desk.sp.store.payments(desk.task) == [running]
 
 
 def test_a_payment_in_doubt_is_not_dated_ahead(desk):

@@ -12,9 +12,11 @@ from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.simulation.result import Bar, Cell, Lines, Shown, shown
 from tests.simulate.lines import START, evaluate, people, train
 
+UNCHECKED = {"lanes": 0, "check": "none", "rule": "none"}  # what is shown of a simulation is the same
+
 
 def run(**given):
-    usual = {"rounds": 2, "initial": START, "progress": False, "lanes": 128, "dropouts": {"p3": 1}}
+    usual = {"rounds": 2, "initial": START, "progress": False, "dropouts": {"p3": 1}} | UNCHECKED
     return crowdfl.simulate(train, evaluate, people(), **usual | given)
 
 
@@ -40,7 +42,7 @@ def test_a_notebook_renders_a_table(result):
 
 def test_names_of_metrics_cannot_write_into_a_notebook():
     page = crowdfl.simulate(
-        train, lambda *_: {"<b>": 1.0}, people(), rounds=1, initial=START, progress=False, lanes=128
+        train, lambda *_: {"<b>": 1.0}, people(), rounds=1, initial=START, progress=False, **UNCHECKED
     )._repr_html_()
     assert "<b>" not in page
 

@@ -100,18 +100,28 @@ def test_servers_that_die_again_and_again_give_the_same_averages_and_rewards(dea
 
 
 @pytest.mark.second
-@pytest.mark.parametrize("kind", ["take over", "cancel", "claim", "pause", "leave"])
-def test_something_else_happens_during_a_call_to_csp_or_after_a_look_into_the_store(kind: str, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("kind", "moments", "reads"),
+    [
+        ("take over", (0, 7), 90),
+        ("cancel", (3, 12), 160),
+        ("claim", (16,), 20),
+        ("pause", (0, 12), 90),
+        ("leave", (7, 16), 160),
+    ],
+)
+def test_something_else_happens_during_a_call_to_csp_or_after_a_look_into_the_store(
+    kind: str, moments: tuple[int, ...], reads: int, tmp_path: Path
+):
     """Sampled moments of a campaign; what must hold of uploads, averages and money holds at each of them."""
-    for calls in (0, 3, 7, 12, 16):
+    for calls in moments:
         with closing(World(tmp_path / f"call {calls}", people=3, rounds=1, window=1e6, **SETTINGS)) as world:
             world.wire.fates = ["well"] * calls + [partial(meanwhile, world, kind, 0)]
             check_to_the_end(world)
-    for reads in (20, 90, 160):
-        with closing(World(tmp_path / f"read {reads}", people=3, rounds=1, window=1e6, **SETTINGS)) as world:
-            between = Between(world.sps[0].store, None, partial(meanwhile, world, kind, 0), reads)
-            world.sps[0].ports.store = between  # type: ignore[assignment]
-            check_to_the_end(world)
+    with closing(World(tmp_path / f"read {reads}", people=3, rounds=1, window=1e6, **SETTINGS)) as world:
+        between = Between(world.sps[0].store, None, partial(meanwhile, world, kind, 0), reads)
+        world.sps[0].ports.store = between  # type: ignore[assignment]
+        check_to_the_end(world)
 
 
 def check_to_the_end(world: World) -> None:

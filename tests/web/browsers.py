@@ -5,10 +5,12 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -29,6 +31,12 @@ DESK: dict[str, Any] = {
     "timezone_id": "UTC",
     "ignore_https_errors": True,
 }
+Shoot = Callable[..., Path]
+_SCRIPT = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
+_WORST = ("serious", "critical")
+# Its preload of style sheets writes a <style>, which our policy blocks: that would look like a fault of the page.
+_RUN = """async () => (await axe.run(document, {resultTypes: ["violations"], preload: false})).violations.map(
+  ({id, impact, help, nodes}) => ({id, impact, help, where: nodes.map(node => node.target.join(" "))}))"""
 MISSING = "no Chromium was found: install the package `chromium`, or name the program in CROWDFL_CHROMIUM"
 
 
@@ -115,3 +123,37 @@ def until(page: Page, expression: str, arg: object = None) -> Any:
         assert time.monotonic() < end, f"never became true: {expression}"
         page.wait_for_timeout(20)
     return value
+
+
+@cache
+def _source() -> str:
+    if not _SCRIPT.exists():
+        pytest.skip("axe-core is missing: run `npm ci`")
+    return _SCRIPT.read_text(encoding="utf-8")
+
+
+def findings(page: Page) -> list[dict[str, Any]]:
+    """The serious and critical ones: rule, help, and where. DevTools load axe-core, which no Content-Security-Policy stops."""
+    page.evaluate(_source())
+    return [one for one in page.evaluate(_RUN) if one["impact"] in _WORST]
+
+
+def assert_usable_by_all(page: Page) -> None:
+    """In words: an element that axe-core names, and the rule that it breaks."""
+    found = [f"{one['id']}: {one['help']} ({', '.join(one['where'][:3])})" for one in findings(page)]
+    assert found == []
+
+
+def shooter(otherwise: Path) -> Shoot:
+    folder = Path(os.environ.get("CROWDFL_SCREENSHOTS") or otherwise)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def shoot(page: Page, name: str, scheme: Literal["light", "dark"] = "light", *, whole: bool = True) -> Path:
+        """The whole page, or the part in the window: `name`.png."""
+        page.emulate_media(color_scheme=scheme)
+        path = folder / f"{name}.png"
+        page.screenshot(path=path, full_page=whole, animations="disabled")
+        page.emulate_media(color_scheme="null")
+        return path
+
+    return shoot

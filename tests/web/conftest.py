@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
-from tests.web import browsers, shots
+from tests.web import browsers
 
 _HERE = Path(__file__).parent
 expect.set_options(timeout=browsers.PATIENCE)
@@ -71,5 +71,5 @@ def open_profile(playwright: Playwright) -> Iterator[Callable[[Path], BrowserCon
 
 
 @pytest.fixture
-def shoot(tmp_path: Path) -> shots.Shoot:
-    return shots.shooter(tmp_path)
+def shoot(tmp_path: Path) -> browsers.Shoot:
+    return browsers.shooter(tmp_path)

@@ -12,7 +12,6 @@ from tests.hosts import INITIAL_MODEL
 from tests.http import conftest as http
 from tests.http.world import DEPOSIT, Person, task_definition
 from tests.web import browsers
-from tests.web.axe import assert_usable_by_all
 from tests.web.consoles import ConsoleWorld
 
 portal, logged = http.portal, http.logged
@@ -65,7 +64,7 @@ class Seat:
         for width in (360, 1200):
             self.page.set_viewport_size({"width": width, "height": 900})
             assert browsers.sideways(self.page) == 0
-        assert_usable_by_all(self.page)
+        browsers.assert_usable_by_all(self.page)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +89,7 @@ def seat(served, desk_context, request) -> Iterator[Seat]:
 def test_a_wrong_token_is_refused_in_words_and_the_right_one_opens_the_console(seat: Seat, shoot):
     """What was typed is gone afterwards; nothing of it is kept in the browser. Logging out is final."""
     seat.page.goto(f"{seat.url}/console/")
-    assert_usable_by_all(seat.page)
+    browsers.assert_usable_by_all(seat.page)
     shoot(seat.page, "console-login")
     seat.log_in("crowdfl_wrong")
     expect(seat.page.get_by_role("alert")).to_contain_text("make another with `crowdfl sp token add`")
@@ -152,7 +151,7 @@ def test_a_deposit_is_confirmed_by_typing_what_came_in(seat: Seat):
     dialog.get_by_label("Amount that came in").fill("79.00")
     dialog.get_by_role("button", name="Confirm").click()
     expect(dialog.get_by_role("alert")).to_contain_text("announced as")
-    assert_usable_by_all(seat.page)
+    browsers.assert_usable_by_all(seat.page)
     dialog.get_by_label("Amount that came in").fill("80.00")
     dialog.get_by_role("button", name="Confirm").click()
     expect(dialog).to_have_count(0)
@@ -190,7 +189,7 @@ def test_a_task_is_cancelled_after_its_name_is_typed_and_purged_when_settled(sea
     seat.world.run()
     seat.page.get_by_role("button", name="Purge what is held").click()
     expect(dialog).to_contain_text("Held now")
-    assert_usable_by_all(seat.page)
+    browsers.assert_usable_by_all(seat.page)
     dialog.get_by_label("Averages, rewards").check()
     dialog.get_by_label("Type the first 6 characters").fill(task[:6])
     dialog.get_by_role("button", name="Purge").click()

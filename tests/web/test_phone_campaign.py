@@ -21,7 +21,7 @@ from crowdfl.services.client.peers import SpClient
 from crowdfl.settings import ParticipantSettings, TaskSettings
 from tests.hosts import small_definition
 from tests.http.processes import Loopback, serving, wait_for
-from tests.web import axe, browsers, firefox
+from tests.web import browsers, firefox
 
 LABELS = ("walking", "sitting", "climbing stairs")
 TRAINING: dict[str, Any] = {
@@ -203,7 +203,7 @@ def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, request
     secret = link(platform, requester, task)
     join(page, secret, 0)
     expect(page.locator(".headline")).to_have_text("Round 1 of 2: your update arrived.", timeout=LATER)
-    axe.assert_usable_by_all(page)
+    browsers.assert_usable_by_all(page)
     assert complaints == []
     assert asked == {platform.urls["sp"], platform.urls["kgc"]}
 

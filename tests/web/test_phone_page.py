@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from crowdfl.services.server import running
-from tests.web import axe, browsers, motion, phone_states
+from tests.web import browsers, motion, phone_states
 from tests.web.browsers import until
 from tests.web.phone_states import JOINED, RECORDINGS, STATES, TASK, WINDOWS, campaign, definition, task_round
 from tests.web.sites import opened_sp, sp_settings
@@ -76,7 +76,7 @@ def test_a_view_is_usable_by_all_at_360_pixels(show, shoot, name):
     page = shown(show, name, **({"device_scale_factor": 1} if name in LONG else {}))
     for scheme in ("dark", "light"):
         page.emulate_media(color_scheme=scheme)
-        axe.assert_usable_by_all(page)
+        browsers.assert_usable_by_all(page)
     assert browsers.sideways(page) == 0
     assert page.complaints == []
     assert {urlsplit(url).netloc for url in page.requests} == {urlsplit(page.url).netloc}
@@ -91,7 +91,7 @@ def test_the_state_of_a_stepped_model_can_be_compared_with_others(show):
     page.get_by_text("Does everyone have the same model?").click()
     rows = page.get_by_role("table", name="State of the model").get_by_role("row")
     assert [row.split("\t")[-1] for row in rows.all_inner_texts()[1:]] == ["1123 4567 89ab cdef", "2123 4567 89ab cdef"]
-    axe.assert_usable_by_all(page)
+    browsers.assert_usable_by_all(page)
     assert browsers.sideways(page) == 0
     change(page, rounds=[task_round(1, digest=None)])
     expect(page.get_by_text("Does everyone have the same model?")).to_have_count(0)

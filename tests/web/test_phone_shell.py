@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import time
+from functools import cache
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -21,10 +22,12 @@ _IMPORT = re.compile(r"""(?:from|import\(|import|new URL\()\s*["'](\.{1,2}/[^"']
 _LINK = re.compile(r"""(?:href|src)="([^"#]+)\"""")
 
 
+@cache
 def served() -> dict[str, Asset]:
     return {f"{place}/{name}": asset for place, files in phone_assets().items() for name, asset in files.items()}
 
 
+@cache
 def listed() -> dict[str, str]:
     """The paths that the service worker keeps, and the hashes."""
     found = re.search(r"const \[VERSION, FILES\] = (.*);", served()[f"/join/{WORKER}"].body.decode())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.web import axe, browsers
+from tests.web import browsers
 from tests.web.pages import served
 
 PAGE = """<!doctype html><html lang="en"><head><title>Plot</title><meta name="viewport" content="width=device-width">
@@ -39,7 +39,7 @@ def test_a_plot_has_its_numbers_as_a_table_and_follows_light_dark_and_width(draw
     assert drawn.locator("b").count() == 0
     assert drawn.locator("canvas").first.evaluate("one => one.closest('[aria-hidden=true]') !== null")
     assert drawn.locator("figure").nth(1).inner_text().split("\n")[-1] == "nothing yet"
-    axe.assert_usable_by_all(drawn)
+    browsers.assert_usable_by_all(drawn)
     light = drawn.evaluate("inked()")
     for scheme, is_drawn in {"dark": "light => inked() !== light", "light": "light => inked() === light"}.items():
         drawn.emulate_media(color_scheme=scheme)

@@ -14,7 +14,6 @@ from crowdfl.web.requester_console.app import serving_requester
 from crowdfl.web.shell import OneBrowser
 from tests.http import conftest as http
 from tests.web import browsers
-from tests.web.axe import assert_usable_by_all
 from tests.web.consoles import Office, office_over, small_values, task_of
 
 portal = http.portal
@@ -71,7 +70,7 @@ def assert_fits(page: Page) -> None:
         assert browsers.sideways(page) == 0, width
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        assert_usable_by_all(page)
+        browsers.assert_usable_by_all(page)
     page.emulate_media(color_scheme="null")
 
 
@@ -243,7 +242,7 @@ def test_orders_are_given_after_a_question_by_keyboard_alone(session, office, de
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog", name="Pause this task?")
     expect(dialog).to_be_visible()
-    assert_usable_by_all(page)
+    browsers.assert_usable_by_all(page)
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     expect(pause).to_be_focused()

@@ -44,7 +44,7 @@ class _Scale:
 
 
 _DEFAULT = _Scale("real keys", 2048, 2048, 30, 2048, 40)
-_QUICK = _Scale("INSECURE TEST KEYS", 768, 1536, 30, 768, 32)  # fewer would fail the attacks by chance
+_QUICK = _Scale("INSECURE TEST KEYS", 768, 1536, 30, 768, 16)  # fewer would fail the attacks by chance
 _DATA = Path("data")
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
@@ -144,18 +144,20 @@ def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
     yield from deviating_sp.attack_power_lengths()
     yield from deviating_sp.attack_claims()
     yield deviating_sp.attack_chosen_reward()
+    yield deviating_sp.attack_several_uploads()
     yield from deviating_sp.attack_phone()
     say("a CSP that deviates")
     yield from deviating_csp.attack_altered_lane()
     yield from deviating_csp.attack_inflated("divisor")
     yield from deviating_csp.attack_inflated("dividend")
+    yield deviating_csp.attack_claimed_number()
     yield deviating_csp.attack_false_scaling()
     say("a requester that chooses the crowd")
     yield from isolation.attack_isolation()
     say("repeated divisors")
     yield from masks.attack_repeated_divisor()
     yield from check_widths()
-    for subject, rounds in ((PAPER, scale.rounds), (HARDENED, scale.rounds), (SHORTENED, scale.rounds // 4)):
+    for subject, rounds in ((PAPER, scale.rounds), (HARDENED, scale.rounds), (SHORTENED, 8)):
         say(f"two samples of {subject}, {rounds} rounds each")
         yield tell_apart(subject, rounds)
     yield from _shares(say)

@@ -6,6 +6,8 @@ Delta * r it would stick out, and give the lane away. `hardened` masks operands 
 A divisor or a dividend that CSP has made larger by K is longer than SDIV's masks are made for: y' = rho (y + K) - s shows y by
 what is left modulo y + K, and V = (x + K) rho 2^g + ... shows rho, and with it y. With the guard both are uniform.
 
+Within the guard CSP may shift a divisor all the same, and claims then show one number for each claimant. That is conceded.
+
 With a hidden total, CSP and one reader find Q by a false ScaleReply. That is conceded: the total is hidden from either of them.
 """
 
@@ -21,13 +23,15 @@ from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import NothingToAverage, RoundEnded, SlotOverflow
 from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths
+from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest, products_in
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.hardened.opening import Publication, read
 from crowdfl.protocols.hardened.prifedavg import ModelCodec, ScaleReply, ScaleRequest
-from crowdfl.protocols.hardened.prirwd import LanesReply, LanesRequest
+from crowdfl.protocols.hardened.prirwd import DISTANCES, LanesReply, LanesRequest, distance_polynomials
 from crowdfl.protocols.hardened.profile import HardenedParticipant
+from crowdfl.protocols.hardened.shape import reward_widths
 from crowdfl.protocols.messages import Message
-from crowdfl_lab.audit.finding import HARDENED, TOTAL_OFF, Attack, Finding, Measure, difference, relative
+from crowdfl_lab.audit.finding import HARDENED, SAMPLES_OFF, TOTAL_OFF, Attack, Finding, Measure, difference, relative
 from crowdfl_lab.audit.recorded_round import (
     PAYMENT,
     SMALL_BOUNDS,
@@ -50,6 +54,8 @@ _KEYS = {"divisor": 466, "dividend": 1024}
 
 _LANE_OFF = Measure(difference, "error over the lane's bound; blind: zero")
 _LANE = Attack("altered lane", "new", "a participant's lane, by CSP that alters it", ("CSP",), _LANE_OFF)
+_NUMBER = "a sample count, by CSP that shifts divisors and sees claims"
+_CLAIMED = Attack("claimed number", "new", _NUMBER, ("CSP",), SAMPLES_OFF, conceded=True)
 _BOTH = "the hidden total, by CSP that replies falsely, with one reader"
 _HIDDEN = Attack("false scaling", "new", _BOTH, ("CSP", "participant"), TOTAL_OFF, conceded=True)
 
@@ -172,6 +178,33 @@ def attack_false_scaling(key_bits: int = 1024) -> Finding:
     recovered = "no total fits" if guess is None else f"{guess} samples where {truth} is true"
     note = "the total, and with it the exact sums, which a shown total would give every reader"
     return _HIDDEN.score(HARDENED, guess, most // 2, truth, recovered, note)
+
+
+def attack_claimed_number(key_bits: int = 1024) -> Finding:
+    """CSP makes every divisor nearly the same: a weight is then the cube of a count, and claims show the weights."""
+    parties = small_parties(key_bits)
+    sp, csp, widths = parties.sp, parties.csp.party, reward_widths(parties.dealer.spec.settings, SMALL_SIZE)
+    parties.open(1).collect(parties.encrypt(small_updates()))
+    products = products_in(distance_polynomials(len(SMALL_PEOPLE), widths.epsilon_units))
+    first = [len(p) == 3 and p[:2] == (0, 0) and p[2] % 3 == 2 for p in products]  # Y^2 A_i, once in each divisor
+    shifts, limits = [int(is_first) << (widths.weights.ybits - 1) for is_first in first], csp.limits(1 << 10)
+
+    def shifting(request: bytes) -> bytes:
+        reply = parties.csp.answer(request)
+        if Message.kind_of(request) != PolynomialsRequest.kind:
+            return reply
+        if PolynomialsRequest.from_bytes(request, limits).purpose != DISTANCES:
+            return reply
+        shifted = csp.add_plain(PolynomialsReply.from_bytes(reply, limits).products, shifts)
+        return PolynomialsReply(shifted).to_bytes()
+
+    run_exchange(sp.reward(PAYMENT), ask_directly(shifting))
+    claimed = parties.open_rewards(sp.envelopes(), 1)  # as each claim shows it to CSP
+    roots = {who: amount ** (1 / 3) for who, amount in claimed.items()}
+    guess = roots["p1"] / roots["p0"] * SMALL_PEOPLE["p0"]  # relative to one count
+    recovered = f"{guess:.2f} samples where {SMALL_PEOPLE['p1']} are true"
+    note = "one number for each claimant and rewarded round; rewards look like any others"
+    return _CLAIMED.score(HARDENED, guess, SMALL_BOUNDS["max_samples"] / 2, SMALL_PEOPLE["p1"], recovered, note)
 
 
 def _explains(total: int, shown: int, masked: int, codec: ModelCodec) -> bool:

@@ -16,7 +16,7 @@ and reads it off an honest claim.
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -29,9 +29,11 @@ from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.sealing import SigningKey, commit, seal_to
 from crowdfl.errors import BadSignature, ClaimRefused, OutOfTurn, RewardOutOfRange, RoundEnded, WrongAmount
 from crowdfl.protocols.claims import Claim, RewardEnvelope, payable, reward_context, reward_statement
+from crowdfl.protocols.common.paid import MaskSeed
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
 from crowdfl.protocols.common.smul import PolynomialsRequest
-from crowdfl.protocols.exchange import Reply
+from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
+from crowdfl.protocols.hardened.opening import PARTICIPANTS, OpeningSp, digest, read
 from crowdfl.protocols.hardened.prifedavg import HiddenAverageCsp, ScaleReply, ScaleRequest, power_of_one
 from crowdfl.protocols.hardened.prirwd import (
     DISTANCES,
@@ -45,13 +47,23 @@ from crowdfl.protocols.hardened.prirwd import (
     RewardSp,
     RewardWidths,
 )
-from crowdfl.protocols.hardened.profile import HardenedProfile
+from crowdfl.protocols.hardened.profile import HardenedParticipant, HardenedProfile
 from crowdfl.protocols.hardened.shape import ReaderBundle, reward_widths
 from crowdfl.protocols.messages import Limits, RoundRequest
 from crowdfl.protocols.party import CountingBackend, KeyedParty
 from crowdfl.protocols.profile import InProcessMemory, ParticipantKeys, TaskSpec, Tools
 from crowdfl.settings import TaskSettings
-from crowdfl_lab.audit.finding import HARDENED, REWARD_OFF, SAMPLES_OFF, Attack, Finding, Measure, relative, rms
+from crowdfl_lab.audit.finding import (
+    HARDENED,
+    REWARD_OFF,
+    SAMPLES_OFF,
+    Attack,
+    Finding,
+    Measure,
+    found_in,
+    relative,
+    rms,
+)
 from crowdfl_lab.audit.recorded_round import (
     PAYMENT,
     SMALL_BOUNDS,
@@ -76,6 +88,8 @@ _POWERS = Attack("power lengths", "new", "a sample count, by SP timing CSP's pow
 _CLAIMS = Attack("claim oracle", "new", "another's reward, by SP with one honest claim", _SP, REWARD_OFF)
 _CHOSEN = "a sample count, by SP that calls it an honest claimant's reward"
 _SWAPPED = Attack("chosen reward", "new", _CHOSEN, _SP, SAMPLES_OFF, conceded=True)
+_ASIDE = "several uploads at once, by SP with one reader"
+_SEVERAL = Attack("several uploads", "new", _ASIDE, ("SP", "participant"), _ENTRY_OFF, conceded=True)
 _FORGERY = Attack("forged reward", "new", "a phone, by SP with a reward that CSP did not sign", _SP, _SHOWN_OFF)
 
 
@@ -380,6 +394,34 @@ def attack_chosen_reward(key_bits: int = 1024) -> Finding:
     guess, truth = sum(sp.pay(claim, parties.csp.answer(claim)).values()), SMALL_PEOPLE[_VICTIM]
     note = "one number up to the budget for each claimant and round; the claimant sees it, and is paid it"
     return _SWAPPED.score(HARDENED, guess, _MOST // 2, truth, f"{guess} samples where {truth} is true", note)
+
+
+def attack_several_uploads(key_bits: int = 1024) -> Finding:
+    """SP opens u1 + 2^k u2 + ... in place of the sum: CSP does not know what it opens, and a slot has room for several."""
+    parties, trained = small_parties(key_bits), small_updates()
+    parties.open(1).collect(parties.encrypt(trained))
+    sp, party, budget = parties.sp, parties.sp.party, parties.sp.codec.budget
+    run_exchange(sp.reward(PAYMENT), ask_directly(parties.csp.answer))
+    width = budget.upload_bound.bit_length() + 2
+    names = list(SMALL_PEOPLE)[: budget.slot_bits // width]
+    chosen = sp.averaged(names[0])
+    for place, who in enumerate(names[1:], 1):
+        chosen = party.add(chosen, party.scale(sp.averaged(who), 1 << (width * place)))
+    opening, state = OpeningSp(party), MaskSeed.bound_to(digest(chosen))
+    replies = [parties.csp.answer(request) for request in opening.requests(state, chosen, 1, PARTICIPANTS)]
+    reader, task = cast(HardenedParticipant, parties.people[_CLAIMANT]), parties.dealer.task
+    rows = read(opening.publication(state, chosen, replies), reader.audience, task.context(1), task.public)
+    slots = [int(v) for v in sp.codec.packing.unpack_wide(rows[:-1], SMALL_SIZE)]
+    half, guess = 1 << (width - 1), list[float]()
+    for _ in names:
+        low = [(v + half) % (2 * half) - half for v in slots]
+        guess += [v / budget.upload_bound for v in low]
+        slots = [(v - least) >> width for v, least in zip(slots, low, strict=True)]
+    plain = [sp.codec.packing.unpack(sp.codec.pack(*trained[who])[0], SMALL_SIZE) for who in names]
+    truth = np.concatenate(plain).astype(np.float64) / budget.upload_bound
+    found = np.array(guess)
+    note = f"{len(names)} uploads at once: slots of {budget.slot_bits} bits, uploads of {width}"
+    return _SEVERAL.score(HARDENED, found, np.zeros(len(truth)), truth, found_in(found, truth, within=1e-9), note)
 
 
 def attack_phone(key_bits: int = 1024) -> list[Finding]:

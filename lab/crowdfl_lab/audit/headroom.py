@@ -42,7 +42,7 @@ _STATED = "advantage over the task between extreme divisors; stated, not bounded
 _BINS = 16
 _PEOPLE = 3
 _PARAMETERS = 2
-_BOUNDS: dict[str, Any] = {"max_participants": _PEOPLE, "max_samples": 10, "clip": 1.0, "decimals": 2, "sigma": 20}
+_BOUNDS: dict[str, Any] = {"max_participants": _PEOPLE, "max_samples": 10, "clip": 1.0, "decimals": 2, "mask_bits": 20}
 
 Views = tuple[Mapping[str, Floats], Mapping[str, Floats]]  # of either input, by name of the series
 _Named = Iterator[tuple[str, list[float]]]

@@ -214,7 +214,7 @@ def payouts(
 ) -> None:
     """Show who is owed how much, and whether it is pending, running, paid or unknown: CSV, or JSON."""
     with open_books(read_service(SpSettings, settings), task) as books:
-        found, now = books.store.payments(task), books.clock.now()
+        found, now = books.store.payments(task), SystemClock().now()
         tasks = [task] if task else [stored.task for stored in books.store.tasks()]
         forgotten = {one: forgotten_payments(books.store, one) for one in tasks}
     rows = [payment_row(payment, now) for payment in found]
@@ -276,7 +276,7 @@ def confirm(
 ) -> None:
     """Say that this machine's clock is right as it is now. Compare it with another clock first."""
     with open_books(read_service(SpSettings, settings)) as books:
-        now = confirm_clock(books.store, books.clock)
+        now = confirm_clock(books.store, SystemClock())
     said = datetime.datetime.fromtimestamp(now, datetime.UTC).isoformat(timespec="seconds")
     show({"confirmed": said}, f"confirmed: it is {said}", as_json=as_json)
 

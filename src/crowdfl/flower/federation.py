@@ -230,13 +230,8 @@ class Federation:
 
     # What a client is sent.
 
-    def instruction(self, node: int, *, training: bool, arrays_key: str) -> Instruction:
-        return self._instruction(
-            WORK,
-            self.clients[node],
-            number=self.next_number if training else 0,
-            arrays_key=arrays_key,
-        )
+    def instruction(self, node: int, *, training: bool) -> Instruction:
+        return self._instruction(WORK, self.clients[node], number=self.next_number if training else 0)
 
     def reminder(self, node: int) -> Instruction:
         """After the last round: a client's reward, and the average that it came with."""

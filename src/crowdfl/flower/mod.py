@@ -171,6 +171,7 @@ class CrowdFLMod:
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         category = message.metadata.message_type.partition(".")[0]
         if category == "query":
+            message.content = RecordDict({k: v for k, v in message.content.items() if not isinstance(v, ArrayRecord)})
             return _without_arrays(call_next(message, context))
         if category not in ("train", "evaluate"):  # `get_parameters` of the older API would show a model in the clear
             raise ProtocolError(
@@ -321,7 +322,7 @@ class _Client:
         if is_training:
             return self._train(message, call_next)
         self.reading()
-        reply = self._call(call_next, self._plain(message, self.person.model()))
+        reply = self._call(call_next, self._plain(message, self.person.model(), "evaluate", last_read(self.blobs)))
         return reply if reply.has_error() else self._answered(_without_arrays(reply), b"")
 
     def _call(self, call_next: ClientAppCallable, message: Message) -> Message:
@@ -338,7 +339,7 @@ class _Client:
         number, replies = self.instruction.number, []
 
         def train(model: Weights, _training: Mapping[str, Any], _number: int) -> tuple[Weights, int]:
-            replies.append(self._call(call_next, self._configured(self._plain(message, model), number)))
+            replies.append(self._call(call_next, self._plain(message, model, "train", number)))
             if replies[0].has_error():
                 raise _AppFailed(replies[0])
             return self._trained(replies[0].content)
@@ -354,26 +355,23 @@ class _Client:
         reasons = [str(details["why"]) for _, details in self.events if "why" in details]
         return reasons[-1] if reasons else "this client did not take part in the round"
 
-    def _plain(self, message: Message, model: Weights) -> Message:
-        """The message as the app expects it."""
-        content, key = RecordDict(dict(message.content)), self.instruction.arrays_key
-        kept, template = content.array_records.get(key, ArrayRecord()), self._template()
-        template.agreed.require_kept(kept)
-        content[key] = template.record(model, kept)
-        del content[RECORD]
-        message.content = content
-        return message
-
-    def _configured(self, message: Message, number: int) -> Message:
-        """With the training settings that the task's owner has signed, where it has: the server chooses none then."""
-        agreed = self._template().agreed
-        if agreed.train_config is None:
-            return message
-        if message.metadata.message_type != "train":
-            raise ProtocolError("this task trains with the app's default function, and the server asks for another one")
-        content = RecordDict({self.instruction.arrays_key: message.content[self.instruction.arrays_key]})
-        for name, sent in message.content.config_records.items():
-            content[name] = agreed.configured(sent, number)
+    def _plain(self, message: Message, model: Weights, kind: str, number: int) -> Message:
+        """The message as the app expects it: this task's model, and no other array. The server chooses nothing else either
+        where the task's owner has signed the settings."""
+        template, sent = self._template(), message.content
+        agreed = template.agreed
+        if agreed.train_config is not None and message.metadata.message_type != kind:
+            raise ProtocolError(
+                f"this task's clients {kind} with the app's default function, and the server asks for another one"
+            )
+        kept = sent.array_records.get(agreed.arrays_key, ArrayRecord())
+        agreed.require_kept(kept)
+        content = RecordDict({agreed.arrays_key: template.record(model, kept)})
+        for name, record in sent.items():
+            if isinstance(record, ConfigRecord) and name not in (RECORD, agreed.arrays_key):
+                content[name] = agreed.configured(record, number)
+            elif isinstance(record, MetricRecord) and agreed.train_config is None:
+                content[name] = record
         message.content = content
         return message
 

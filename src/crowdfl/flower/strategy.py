@@ -126,7 +126,7 @@ class CrowdFLStrategy(Strategy):
             raise SettingsError("a CrowdFLStrategy serves one run: make another one")
         self._timeout, self._template = timeout, Template.of(initial_arrays)
         self._kept = self._template.kept(initial_arrays)
-        agreed = Agreed(self.inner.weighted_by_key, kept_digest(self._kept))
+        agreed = Agreed(self.inner.weighted_by_key, self.inner.arrayrecord_key, kept_digest(self._kept))
         self._template = replace(self._template, agreed=agreed)
         self.federation = self._federation(grid, initial_arrays, num_rounds)
         options = (num_rounds, timeout, train_config, evaluate_config, evaluate_fn)
@@ -187,8 +187,10 @@ class CrowdFLStrategy(Strategy):
         found, own = Template.from_training(federation.sp.definition(federation.task).training), self._template
         if (found.names, found.types, found.agreed.kept) != (own.names, own.types, own.agreed.kept):
             raise SettingsError("the prepared task is of another model than `initial_arrays`: prepare one with these")
-        if found.agreed.weight_key != own.agreed.weight_key:
-            raise SettingsError("the strategy's weighted_by_key is another than the task's: give the same to `prepare`")
+        for name in ("weight_key", "arrays_key"):
+            if getattr(found.agreed, name) != getattr(own.agreed, name):
+                key = {"weight_key": "weighted_by_key", "arrays_key": "arrayrecord_key"}[name]
+                raise SettingsError(f"the strategy's {key} is another than the task's: give the same to `prepare`")
         self._template = found
 
     @property
@@ -220,9 +222,9 @@ class CrowdFLStrategy(Strategy):
         for message in out:
             node = message.metadata.dst_node_id
             if node not in self._refused:
-                if training:
-                    self._template.agreed.require_config(message.content.config_records[self.inner.configrecord_key])
-                told = self._run.instruction(node, training=training, arrays_key=self.inner.arrayrecord_key)
+                config = message.content.config_records[self.inner.configrecord_key]
+                self._template.agreed.require_config(config, training=training)
+                told = self._run.instruction(node, training=training)
                 content = RecordDict({**message.content, RECORD: ConfigRecord(told.values())})
                 message.content = content
                 kept.append(message)

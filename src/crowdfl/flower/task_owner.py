@@ -109,6 +109,7 @@ def prepare(
     train_config: Mapping[str, Any] | None = None,
     run_config: Mapping[str, Any] | None = None,
     weighted_by_key: str = "num-examples",
+    arrayrecord_key: str = "arrays",
     texts: Mapping[str, str] | None = None,
     **settings: Any,  # noqa: ANN401 -- TaskSettings checks each by name
 ) -> str:
@@ -126,7 +127,7 @@ def prepare(
             `run_config` it is all that a client's app sees: a server that could choose it for each client could have all
             but one stand still, and read that one's update.
         run_config: whatever the client's functions read of `context.run_config`.
-        weighted_by_key: the strategy's.
+        weighted_by_key: the strategy's, and so is `arrayrecord_key`.
         texts: `purpose`, `terms` and `readers`, for people who read them.
         settings: as `CrowdFLStrategy` takes them.
     """
@@ -135,7 +136,7 @@ def prepare(
 
     own, template, place = RequesterFile.read(Path(requester)), Template.of(initial_arrays), Path(folder)
     configs = plain_settings("train_config", train_config), plain_settings("run_config", run_config)
-    agreed = Agreed(weighted_by_key, kept_digest(template.kept(initial_arrays)), *configs)
+    agreed = Agreed(weighted_by_key, arrayrecord_key, kept_digest(template.kept(initial_arrays)), *configs)
     template = replace(template, agreed=agreed)
     limits = {"max_participants": max(nodes, _FEWEST), **settings}
     shape, training = template.shape(initial_arrays), template.training()

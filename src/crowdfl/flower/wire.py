@@ -66,7 +66,6 @@ class Instruction(_Form):
     publications: list[bytes] = field(default_factory=list, repr=False)
     rewarded: list[int] = field(default_factory=list)  # rounds of the envelopes that follow
     envelopes: list[bytes] = field(default_factory=list, repr=False)
-    arrays_key: str = "arrays"
 
     def rounds(self) -> list[tuple[int, str]]:
         try:
@@ -99,39 +98,42 @@ _KINDS = (bool, int, float, str)
 
 @dataclass(frozen=True)
 class Agreed:
-    """`weight_key`: the metric that is a client's number of samples. `kept`: a digest of the arrays that are not averaged.
+    """`weight_key`: the metric that is a client's number of samples. `arrays_key`: the record that the app finds the model in.
+    `kept`: a digest of the arrays that are not averaged.
 
-    `train_config` and `run_config` are all that a client's app sees of either while it trains; None: whatever the server says.
+    `train_config` and `run_config` are all that a client's app sees of either while it trains or evaluates; None: whatever the
+    server says.
     """
 
     weight_key: str = WEIGHT_KEY
+    arrays_key: str = "arrays"
     kept: str = ""
     train_config: Mapping[str, Any] | None = field(default=None)
     run_config: Mapping[str, Any] | None = field(default=None)
 
     @classmethod
     def from_json(cls, found: object) -> "Agreed":
-        texts = isinstance(found, dict) and all(isinstance(found.get(name), str) for name in ("weight_key", "kept"))
-        if not texts or not isinstance(found, dict):
+        names = ("weight_key", "arrays_key", "kept")
+        if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in names):
             raise DocumentError("this task's definition does not say how its clients train: make it anew")
         configs = [found.get(name) for name in ("train_config", "run_config")]
         if not all(one is None or isinstance(one, dict) for one in configs):
             raise DocumentError("this task's definition has settings for its clients that cannot be read")
-        return cls(found["weight_key"], found["kept"], *configs)
+        return cls(*(found[name] for name in names), *configs)
 
     def to_json(self) -> dict[str, Any]:
         configs = {"train_config": self.train_config, "run_config": self.run_config}
-        return {"weight_key": self.weight_key, "kept": self.kept, **configs}
+        return {"weight_key": self.weight_key, "arrays_key": self.arrays_key, "kept": self.kept, **configs}
 
     def require_kept(self, arrays: ArrayRecord) -> None:
         """Arrays that are not averaged could steer one client's training too."""
         if kept_digest(arrays) != self.kept:
             raise ModelMismatch("the server sent other arrays than the task has, of those that are not averaged")
 
-    def require_config(self, sent: Mapping[str, Any]) -> None:
+    def require_config(self, sent: Mapping[str, Any], *, training: bool) -> None:
         """For the server's own sake: a setting that no client would see is an error, and not a riddle."""
         own = {name: value for name, value in sent.items() if name != _ROUND}
-        if self.train_config is not None and own != self.train_config:
+        if self.train_config is not None and own != self.train_config and (training or own):
             raise SettingsError(
                 f"the task was prepared with train_config={dict(self.train_config)}, and this server sends {own}: clients take "
                 "the task's alone; give the same to `prepare`"

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,7 +34,7 @@ from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.retention import SpRetention
-from crowdfl.roles.sp.time import ClockWatch
+from crowdfl.roles.sp.time import ClockWatch, OperatorClock
 from crowdfl.services import tracing
 from crowdfl.services.apps import csp as csp_app
 from crowdfl.services.apps import kgc as kgc_app
@@ -339,19 +339,19 @@ def _folder(settings: ServiceSettings) -> Path:
 
 @dataclass
 class OpenBooks:
-    """SP's store as its operator opens it beside a running service."""
+    """SP's store as its operator opens it beside a running service, and a clock that says nothing while it is in doubt."""
 
     store: SpStore
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock
 
 
 @contextlib.contextmanager
-def open_books(settings: ServiceSettings, task: str | None = None) -> Iterator[OpenBooks]:
+def open_books(settings: SpSettings, task: str | None = None) -> Iterator[OpenBooks]:
     """`task` is one that must be there."""
     with contextlib.closing(SqlStore(_database(settings))) as store:
         if task is not None:
             store.task(task)
-        yield OpenBooks(store)
+        yield OpenBooks(store, OperatorClock(SystemClock(), time.monotonic, store, settings.max_clock_jump))
 
 
 @contextlib.contextmanager
@@ -372,7 +372,7 @@ def open_retention(
             yield CspRetention(store, keys, clock, blobs, margin=margin)
 
 
-def read_ledger(settings: ServiceSettings, task: str) -> Ledger:
+def read_ledger(settings: SpSettings, task: str) -> Ledger:
     with open_books(settings, task) as books:
         return Ledger(books.store.movements(task))
 

@@ -199,7 +199,7 @@ def _add_actions(routes: APIRouter, console: Console) -> None:
     @routes.post("/tasks/{task}/payments/{who}/resolution", status_code=204)
     def resolve(by: operator, task: TaskId, who: Who, body: resolving) -> None:
         """What became of a payment that is unknown, or that was made by hand."""
-        resolve_payment(sp.ports, task, who, body.how)
+        resolve_payment(sp.sure_books, task, who, body.how)
         _note(by, "resolved a payment", task=task, who=who, how=body.how)
 
     @routes.post("/tasks/{task}/cancellation", status_code=204)

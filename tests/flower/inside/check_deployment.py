@@ -13,7 +13,6 @@ import pytest
 from crowdfl.flower import open_model, prepare
 from tests import subprocesses
 from tests.flower.inside.organisations import organisations
-from tests.flower.inside.ports import free_ports
 
 APP = Path(__file__).parents[1] / "app"
 BIN = Path(sys.executable).parent
@@ -59,7 +58,7 @@ def test_a_deployment_of_five_organisations(roles: Path, tmp_path: Path):
     from numpyapp.server_app import initial
 
     prepare(roles / "requester/settings.toml", initial(), 1, tmp_path / "task", nodes=NODES, max_norm=40.0)
-    port, *own = free_ports(1 + NODES)
+    port, *own = subprocesses.free_ports(1 + NODES)
     superlink, log = tmp_path / "superlink", tmp_path / "superlink.log"
     options = ["--insecure", "--host", "127.0.0.1", "--port", port, "--disable-runtime-dependency-installation"]
     processes = [started([BIN / "flower-superlink", *options], log, superlink)]

@@ -10,9 +10,9 @@ import pytest
 from crowdfl.errors import CrowdFLError
 from crowdfl.flower import prepare
 from crowdfl.services.client.transport import Link
+from tests import subprocesses
 from tests.cli.program import call, start
 from tests.flower.inside.grid import initial
-from tests.flower.inside.ports import free_ports
 
 PATIENCE = 120.0
 
@@ -20,7 +20,7 @@ PATIENCE = 120.0
 @contextlib.contextmanager
 def organisations(folder: Path) -> Iterator[Path]:
     """The folder with `kgc`, `sp`, `csp` and `requester`; KGC and CSP run, and SP's own service does not."""
-    kgc, sp, csp = free_ports(3)
+    kgc, sp, csp = subprocesses.free_ports(3)
     roles, ports = folder / "roles", ("--kgc-port", kgc, "--sp-port", sp, "--csp-port", csp)
     made = call("init", roles, *ports)
     assert made.code == 0, made

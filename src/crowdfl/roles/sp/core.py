@@ -113,6 +113,11 @@ class SpCore:
         """The time, for what cannot be undone; `ClockInDoubt` while nobody knows what time it is."""
         return (self.options.watch or self.ports.clock).now()
 
+    def probably_now(self) -> float:
+        """For what must not wait until the clock is right, and dates nothing that ends."""
+        watch = self.options.watch
+        return self.ports.clock.now() if watch is None else watch.estimate()
+
     @property
     def sure_books(self) -> TrustedLedgerPorts:
         """For what counts from now."""

@@ -31,7 +31,7 @@ class Sp:
         self.claims = Claims(core, aggregators)
         self.settlement = Settlement(core, aggregators, self.steps)
         self.payments = Payments(ports, self.options)
-        tasks, deposits = Tasks(core, self.steps.abort), Deposits(ports)
+        tasks, deposits = Tasks(core, self.steps.abort), Deposits(core.sure_books)
         introductions, self._tasks = self.steps.introductions, tasks
         self._chores = (
             _Chore("", self._due, self._step),

@@ -79,7 +79,7 @@ class Claims:
 
     def _book(self, stored: StoredTask, who: str, digest: str, attested: Mapping[int, int]) -> PaidClaim:
         """Movements and payment together. The caller holds a transaction."""
-        task, store, now = stored.task, self._ports.store, self._ports.clock.now()
+        task, store, now = stored.task, self._ports.store, self._core.probably_now()
         ledger = self._core.ledger(task)
         _require_within(attested, ledger.budgets(), restored=bool(stored.epoch))
         paid = {number: min(amount, ledger.balance(earned_account(number))) for number, amount in attested.items()}
