@@ -255,7 +255,7 @@ def test_an_upload_that_is_not_for_this_round_model_or_person_is_refused_by_name
 
 PEOPLE = 3
 ROLES = ("SP", "CSP")
-SETTINGS = [{}, {"total": "hidden"}, {"profile": "paper", "sigma": 40, "key_bits": 1536}]
+SETTINGS = [{}, {"total": "hidden"}, {"profile": "paper", "mask_bits": 40, "key_bits": 1536}]
 
 
 def updates():
