@@ -22,7 +22,7 @@ PEOPLE = 3
 CHANGES = {  # every bound small, so that a short key has room for rewards
     'learner = "network"': 'learner = "softmax"',
     "epochs = 20": "epochs = 1",
-    "max_participants = 10": "max_participants = 3\nsigma = 20",
+    "max_participants = 10": "max_participants = 3\nmask_bits = 20",
     "clip = 16.0": "clip = 4.0",
     "decimals = 6": "decimals = 3",
     "lanes = 1024": "lanes = 16",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import BadSignature, ChainBroken, NotReady, UnknownParticipant, UploadRejected, WrongBase
-from crowdfl.roles.sp.rounds import rewards_name
+from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes, rewards_name
 from crowdfl.simulation.local_host import LocalFederation, Update
 from crowdfl.storage.blobs import FileBlobs
 from tests.chained import TOO_MANY, ChainedReader
@@ -208,15 +208,15 @@ def test_a_platform_that_says_so_against_the_average_is_not_believed(desk):
     """CSP's signed word is in the average: a reward that only the platform denies stays owed."""
     play_round(desk)
     person, name = desk.crowd[0], rewards_name(desk.task, 1)
-    kept = json.loads(desk.sp.blobs.get(name))
+    kept, others = desk.sp.blobs.get(name), [one.keys.who for one in desk.crowd[1:]]
     desk.sp.blobs.delete(name)
-    desk.sp.blobs.put(name, json.dumps({who: one for who, one in kept.items() if who != person.keys.who}).encode())
+    desk.sp.blobs.put(name, pack_envelopes({who: find_envelope(kept, who) for who in others}))
     said = heard(person)
     person.step(moved_by(0.5))
     assert [what for what, _ in said] == ["read", "reward missing", "trained", "uploaded"]
     assert not person.blobs.has("rounds/1/no-reward")
     desk.sp.blobs.delete(name)
-    desk.sp.blobs.put(name, json.dumps(kept).encode())
+    desk.sp.blobs.put(name, kept)
     assert person.step(moved_by(0.5)) is True
     assert person.rewards() == {1: BUDGET // 3}
 

@@ -89,4 +89,7 @@ def test_a_restart_of_everything_at_every_exchange_sends_the_same_bytes(pay: str
     assert sorted(wire.requests) == [(n, step) for n in (1, 2) for step in range(1, STEPS[pay] + 1)]
     assert {len(said) for said in (*wire.requests.values(), *wire.replies.values())} == {1}
     assert set(wire.times.values()) == {3}
-    assert [person.claim() for person in crowd.people.values()][-1] >= 0
+    claims = [
+        person.claim(without_missing=pay != "equal") for person in crowd.people.values()
+    ]  # the last has no word of CSP's
+    assert min(claims) > 0

@@ -12,7 +12,7 @@ from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.simulation.result import Bar, Cell, Lines, Shown, shown
 from tests.simulate.lines import START, evaluate, people, train
 
-UNCHECKED = {"lanes": 0, "check": "none", "rule": "none"}  # what is shown of a simulation is the same
+UNCHECKED = {"lanes": 0, "check": "none", "pay": "none"}  # what is shown of a simulation is the same
 
 
 def run(**given):

@@ -102,7 +102,8 @@ class Watcher:
 
     def _shared(self, samples: Sequence[int]) -> tuple[list[float], list[float]]:
         """Both servers' shares of A, B and UU give |Y u - s U|^2 = (Y s)^2 d at the sketch's scale; weight = s^3 2^F / y."""
-        (mine, own), (theirs, other) = (view.hidden["weights"] for view in self._views)
+        mine, theirs = (view.hidden["scores"] for view in self._views)
+        own, other = (view.hidden["weights"] for view in self._views)
         widths, total, count = SharesShape(self.spec).rule_widths, sum(samples), len(samples)
         scale = 10 ** (2 * self.spec.settings.decimals) * mine.kept / widths.buckets
         uu, *sums = _added([mine.UU, *mine.A, *mine.B], [theirs.UU, *theirs.A, *theirs.B], widths.R)

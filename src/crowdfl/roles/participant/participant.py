@@ -32,6 +32,7 @@ from crowdfl.errors import (
     TooFewParticipants,
     TooLate,
     UnknownParticipant,
+    UploadRejected,
     WrongBase,
 )
 from crowdfl.learning.models.forms import from_safetensors, to_safetensors
@@ -358,6 +359,8 @@ class Participant:
             self.blobs.put(f"rounds/{number}/no-reward", str(wrong).encode())
             self.on_event("reward refused", {"round": number, "why": str(wrong)})
         except CrowdFLError as wrong:
+            if self.blobs.has(f"rounds/{number}/no-reward"):
+                return True
             if isinstance(wrong, ServiceError) and not wrong.passes:
                 raise
             # Not there, not what CSP made, or SP alone says that the upload was left out: the platform may still show it, and
@@ -377,7 +380,11 @@ class Participant:
             envelope = self.sp.reward(self.task, number, self.keys)
         except RewardOutOfRange as said:  # who can read it finds that out: SP cannot
             raise NotReady(f"the platform shows no reward of round {number}, and says: {said}") from None
-        amount = self.side.open_reward(envelope, number)
+        try:
+            amount = self.side.open_reward(envelope, number)
+        except UploadRejected as wrong:  # by CSP's signed record
+            self._note_rejected(number, str(wrong))
+            raise
         self.blobs.put(f"rounds/{number}/reward", envelope)
         self.on_event("rewarded", {"round": number, "millionths": amount})
         return amount

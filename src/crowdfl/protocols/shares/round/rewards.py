@@ -62,6 +62,7 @@ def reward_program(divider: Divider, shape: SharesShape, dealt: DealtRound, chec
         weights = [samples.share(place, divider.side.index) for place in range(len(slots))]
     else:
         scores = yield from _scores(divider.side, shape, dealt.lanes, distance.total.share, checked, samples)
+        divider.view.computed("scores", scores)
         weights = yield from rules.distance_weights(divider, shape.rule_widths, distance, scores)
     divider.view.computed("weights", weights)
     return (yield from rules.paid(divider, shape.rule_widths.payout, dealt.rewards.payout, weights, shape.payment))
