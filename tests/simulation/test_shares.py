@@ -42,12 +42,12 @@ def play(world: World, rounds: int) -> None:
 
 
 def check(world: World) -> None:
-    """The plain average each time. In the first round everybody goes the same way, and is paid by samples."""
+    """The plain average each time. In the first round everybody goes the same way, and is paid the same."""
     world.finish()
     plain = np.average([1.0, 2.0, 3.0], weights=[1, 2, 3])
     assert np.allclose(averages(world), plain, atol=1.1e-3)
     paid = {who: rounds[1] for who, rounds in world.ledger().paid().items()}
-    assert np.allclose(sorted(paid.values()), [BUDGET * n / 6 for n in (1, 2, 3)], atol=6)
+    assert list(paid.values()) == [BUDGET // 3] * 3
 
 
 def survives(folder: Path, server: str, step: int, rounds: int = 1) -> bool:
