@@ -157,14 +157,15 @@ def test_a_reward_that_comes_back_in_time_is_in_the_claim(desk: Desk):
     assert sorted(person.rewards()) == [1, 2]
 
 
-def test_a_platform_of_the_last_release_is_not_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    """It does not say how much time is left: claiming too late would cost everything."""
+def test_a_platform_that_leaves_the_time_out_is_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    """Otherwise it could make people give a reward up at once."""
     lose(desk)
     finish(desk)
     person, status = desk.crowd[0], desk.sp.status
-    old = lambda task: {name: value for name, value in status(task).items() if name != "claim_seconds_left"}  # noqa: E731
-    monkeypatch.setattr(desk.sp, "status", old)
-    assert person.claim() == person.rewards()[2] > 0
+    silent = lambda task: {name: value for name, value in status(task).items() if name != "claim_seconds_left"}  # noqa: E731
+    monkeypatch.setattr(desk.sp, "status", silent)
+    with pytest.raises(NotReady):
+        person.claim()
 
 
 def test_an_agent_claims_the_rest_by_itself(desk: Desk):

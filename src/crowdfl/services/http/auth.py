@@ -79,7 +79,7 @@ class TokenEntry(BaseModel):
 
 
 class _TokenFile(BaseModel):
-    version: Literal[1, 2] = 1  # 2: some expire, which a program that knows 1 alone would not see
+    version: Literal[1] = 1
     tokens: tuple[TokenEntry, ...]
 
 
@@ -170,8 +170,7 @@ class Tokens:
     def _write(self, entries: list[TokenEntry]) -> None:
         """Without what has ended: nobody needs it any more."""
         kept = tuple(entry for entry in entries if not entry.ended(self.now()))
-        version: Literal[1, 2] = 2 if any(entry.expires for entry in kept) else 1
-        body = _TokenFile(version=version, tokens=kept).model_dump_json(indent=1, exclude_none=True)
+        body = _TokenFile(tokens=kept).model_dump_json(indent=1, exclude_none=True)
         write_private(self.path, body.encode(), overwrite=True)
 
     @contextlib.contextmanager
@@ -248,7 +247,7 @@ def _read(path: Path, data: bytes) -> tuple[TokenEntry, ...]:
     try:
         return _TokenFile.model_validate_json(data).tokens
     except ValidationError:
-        raise KeyFileDamaged(f"{path} is not a token file of version 1 or 2; restore it from a backup") from None
+        raise KeyFileDamaged(f"{path} is not a token file of version 1; restore it from a backup") from None
 
 
 def opened_by(*guards: Any) -> Callable[[_Dependency], _Dependency]:  # noqa: ANN401 -- whatever has `security`

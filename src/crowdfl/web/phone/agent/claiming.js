@@ -176,10 +176,9 @@ export class Claiming {
 
   /** @param {Status} status @param {boolean} fails */
   _isEarly(status, fails) {
-    if (status.claim_seconds_left === undefined) return false; // a platform of release 0.1.0 does not say
     const { window, time } = this._;
     const least = fails ? window / 4 : Math.max(window / 2, window - LONGEST_WAIT);
-    const believed = time.believed(status.claim_seconds_left, window);
+    const believed = time.believed(status.claim_seconds_left ?? null, window);
     return believed === null || believed > least; // null: nobody knows what time it is, and nothing ends meanwhile
   }
 }
