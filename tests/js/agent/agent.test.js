@@ -210,14 +210,14 @@ test("a missing reward is waited for until half of the time to claim, and then l
   assert.ok(900 - phone.slept.length * 10 <= 500);
 });
 
-test("the owner can claim the rest at once", async () => {
+for (const left of [900, undefined]) test(`the owner alone claims the rest at once, with ${left} s said to be left`, async () => {
   const { phone, platform, agent } = await invited();
-  const reward = platform._acts(/** @type {any} */ ({})).reward;
+  const { reward, status } = platform._acts(/** @type {any} */ ({}));
+  platform.instead.status = () => ({ ...status(), claim_seconds_left: platform.state === "running" ? null : left });
   platform.instead.reward = (task, number, keys) => {
     if (number === 2) throw new NotReady("the file is lost");
     return reward(task, number, keys);
   };
-  platform.left = 900;
   const done = agent.run();
   await until(() => phone.slept.length > 3);
   await assert.rejects(agent.claim(), NotReady);
