@@ -13,13 +13,14 @@ import pytest
 
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.sketch import Sketch
-from crowdfl.errors import RoundEnded
+from crowdfl.errors import RoundEnded, UploadRejected
 from crowdfl.protocols.shares.round.manifest import BROKEN_SEAL, OUT_OF_BOUNDS
 from crowdfl.protocols.shares.round.upload import UploadBody
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.widths import SharesWidths, added, pair, triple
 from crowdfl.settings import TaskSettings
 from tests.protocols.shares.parties import (
+    HIDDEN,
     PAYING,
     PAYMENT,
     UNCHECKED,
@@ -32,7 +33,7 @@ from tests.protocols.shares.parties import (
 
 CHEATER = name_of(2)
 SIZE = 40
-TASK = {"budget": "9.00", "lanes": 512, "max_norm": 3.0, "clip": 3.0}
+TASK = HIDDEN | {"lanes": 512, "max_norm": 3.0, "clip": 3.0}
 
 
 def task():
@@ -126,7 +127,7 @@ def test_an_upload_out_of_bounds_is_left_out_alone_and_told_why(alone, cheat):
     assert parties.people[name_of(0)].read(played.publication, 1).standing is None
 
 
-@pytest.mark.parametrize("kind", [UNCHECKED, {}, PAYING], ids=["no checks", "checks", "rewards"])
+@pytest.mark.parametrize("kind", [UNCHECKED, {}, HIDDEN, PAYING], ids=["no checks", "checks", "samples", "equal"])
 def test_a_seal_that_does_not_open_is_left_out_alone_and_told_why(kind):
     parties = Parties(settings=kind)
     models = without_cheater(parties)
@@ -136,7 +137,10 @@ def test_a_seal_that_does_not_open_is_left_out_alone_and_told_why(kind):
     assert in_units(parties, average) == expected(parties, initial_units(parties), models, parties.samples())
     assert played.rejected == {CHEATER: BROKEN_SEAL}
     assert parties.people[CHEATER].read(played.publication, 1).standing == BROKEN_SEAL
-    assert CHEATER not in played.envelopes
+    assert (CHEATER in played.envelopes) == (kind is PAYING)
+    if kind is PAYING:  # CSP's record is everyone's envelope, and says the same
+        with pytest.raises(UploadRejected, match=BROKEN_SEAL):
+            parties.people[CHEATER].open_reward(played.envelopes[CHEATER], 1)
 
 
 def test_a_copied_seal_is_its_owners_alone():

@@ -20,14 +20,14 @@ from tests.fuzz.trial import Form, attempt, mutated, refused, scaled
 from tests.protocols.shares.parties import PAYING, Parties, name_of
 from tests.protocols.test_messages import KINDS
 
-STEPS = 13
+STEPS = 15
 
 
 class Recorded:
     """An honest round that pays: every request with what CSP remembered before it, and every reply."""
 
     def __init__(self) -> None:
-        self.parties = Parties(people_count=3, settings=PAYING)
+        self.parties = Parties(people_count=3, settings=PAYING | {"pay": "distance"})
         self.uploads = self.parties.encrypt(1, self.parties.models())
         self.requests: list[bytes] = []
         self.replies: list[bytes] = []

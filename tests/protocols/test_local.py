@@ -60,10 +60,10 @@ def test_views_and_costs_are_reported(profile):
 
 
 def test_rewards_have_views_of_their_own():
-    """Lanes, operands, divisions, masked rewards: what the audit works on."""
+    """Counts, lanes, operands, divisions, masked rewards: what the audit works on."""
     result = federation(**SMALL).round(updates(MODELS, SAMPLES), budget="1")
     names = {name for name, _ in result.views["CSP"].entries}
-    assert names == {"opened", "lanes", "SMUL x'", "SDIV guard", "SDIV x'", "SDIV y'", "rewards"}
+    assert names == {"counts", "opened", "lanes", "SMUL x'", "SDIV guard", "SDIV x'", "SDIV y'", "rewards"}
 
 
 @every_profile

@@ -99,6 +99,9 @@ class Kgc:
         if not self.bundles.has(f"{stored.task}.{role}"):
             raise NotReady(f"the bundle of {role} was handed over and destroyed; restore it from that role's backup")
 
+    def holds_bundle(self, task: str, role: str) -> bool:
+        return self.bundles.has(f"{task}.{role}")
+
     def acknowledge(self, task: str, role: str) -> bool:
         """The role has all that it is dealt durably: destroy this copy, and the source once both servers have theirs.
 
@@ -108,7 +111,7 @@ class Kgc:
             raise Forbidden(f"{role} is dealt no bundle of its own")
         self.store.task(task)
         self.bundles.delete(f"{task}.{role}")
-        if any(self.bundles.has(f"{task}.{one}") for one in _DEALT):
+        if any(self.holds_bundle(task, one) for one in _DEALT):
             return False
         self.bundles.delete(f"{task}.{SOURCE}")
         return True

@@ -152,8 +152,10 @@ def _add_dealing_routes(
     @app.post("/v1/tasks/{task}/acknowledge")
     def acknowledge(task: TaskId, role: Annotated[str, Depends(receiver)]) -> dict[str, bool]:
         """The caller keeps its bundle durably: KGC's copy is destroyed. Whether both servers' and the source are."""
+        first = kgc.holds_bundle(task, role)
         destroyed = kgc.acknowledge(task, role)
-        logs.get("kgc").info("bundle destroyed", task=task, role=role)
+        if first:  # servers ask again until all copies are gone
+            logs.get("kgc").info("bundle destroyed", task=task, role=role)
         return {"destroyed": destroyed}
 
 
