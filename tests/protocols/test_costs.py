@@ -192,13 +192,13 @@ def test_more_parameters(n, parameters):
 
 
 def test_hardened_rewards_open_each_number_once():
-    """Besides the lanes: 3n + 2 operands, guard, squares and division of 2n and of n + 1 numbers, n rewards; not 14n + ..."""
+    """Besides the lanes: both ends of n counts, 3n + 2 operands; guard, squares and division of 2n and of n + 1; n rewards."""
     n, sides = 4, deal(4, 2, **(SMALL | {"max_participants": 4}))
     for i, who in enumerate(sides.people):
         sides.sp.add(who, sides.upload([0.1 * i, 0.5], 3, who))
     converse(sides.sp.reward(36_000_000), sides.csp.answer)
     lanes = n * sides.sp._shape.budget.buckets
-    expected = lanes + (3 * n + 2) + 3 * 2 * n + 3 * (n + 1) + n
+    expected = lanes + 2 * n + (3 * n + 2) + 3 * 2 * n + 3 * (n + 1) + n
     assert sides.csp.party.costs.total("PDec") == sides.sp.party.costs.total("PDec") == expected
 
 

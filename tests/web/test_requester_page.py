@@ -106,7 +106,7 @@ def test_the_form_answers_as_it_is_filled_in_and_loses_nothing(session, desk_con
     expect(widths).to_contain_text("200 participants")
     assert widths.inner_text() != before
     shoot(page, "requester-create")
-    most.fill("5000")
+    most.fill("1000000")
     expect(said).to_have_text("It does not fit.")
     expect(page.locator(".answer .notice")).to_contain_text("lower max_participants")
     expect(most).to_have_class(re.compile("named"))
