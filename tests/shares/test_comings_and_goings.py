@@ -119,10 +119,12 @@ def test_a_cheating_phone_is_left_out_alone_and_can_read_why():
     assert crowd.units(1) == next_model(crowd.start(), changes, THREE)
     assert crowd.rewards(1, list(THREE)) == [BUDGET // len(THREE)] * len(THREE)
     cheater = crowd.people["3"]
+    cheater.on_event = lambda name, fields: events.append((name, dict(fields)))
     with pytest.raises(UploadRejected, match="out of bounds"):
         cheater.open_reward(1)
-    cheater.on_event = lambda name, fields: events.append((name, dict(fields)))
     cheater.step(nothing)
-    assert any(name == "upload rejected" and "out of bounds" in fields["why"] for name, fields in events)
+    rejections = [fields["why"] for name, fields in events if name == "upload rejected"]
+    assert len(rejections) == 1
+    assert "out of bounds" in rejections[0]
     rejected = json.loads(crowd.sp.blobs.get(f"{crowd.task}/rounds/1/rejected"))
     assert list(rejected) == [cheater.keys.who]
