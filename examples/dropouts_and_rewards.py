@@ -1,4 +1,4 @@
-"""Two of five people come late, one never trains, and a budget is shared out: `python examples/dropouts_and_rewards.py`.
+"""Two of five people come late, one has twice the data, and a budget is shared out: `python examples/dropouts_and_rewards.py`.
 
 Nobody reads a model to find out who has earned what.
 """
@@ -9,11 +9,6 @@ from quickstart import evaluate, person, train
 import crowdfl
 
 
-def lazy(weights, data, info):
-    """Eve sends back what she got. The third argument says whose turn it is."""
-    return weights if info.person == "eve" else train(weights, data)
-
-
 def main():
     """Once with people who come late, once with pay."""
     people = {name: person(seed) for seed, name in enumerate(["ada", "bob", "eve", "kim", "lee"])}
@@ -22,7 +17,7 @@ def main():
     )
     print(late, "\n")
     people["lee"] = person(4, samples=120)  # twice as much data as the others
-    paid = crowdfl.simulate(lazy, evaluate, people, rounds=1, initial=np.zeros(20), budget="36.00")
+    paid = crowdfl.simulate(train, evaluate, people, rounds=1, initial=np.zeros(20), budget="36.00", pay="samples")
     for name, reward in paid.rewards.items():
         print(f"{name}: {reward:.2f}")
 

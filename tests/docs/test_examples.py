@@ -15,7 +15,7 @@ pytestmark = pytest.mark.second
 EXAMPLES = ROOT / "examples"
 NOTEBOOK = EXAMPLES / "first_steps.ipynb"
 PRINTED = {
-    "dropouts_and_rewards.py": "eve: 0.00",
+    "dropouts_and_rewards.py": "lee: 12.00",
     "own_data.py": "accuracy",
     "quickstart.py": "largest error of a weight: 0.15",
     "sklearn_learner.py": "round 3: accuracy",
