@@ -61,7 +61,7 @@ def test_the_notebook_runs_and_shows_its_results_as_tables(tmp_path):
     assert [html.count("<tr>") for html in tables] == [1 + 5, 1 + 3]  # a head, and a row for each round
     assert all("<th>error</th>" in html for html in tables)
     assert sum("image/png" in data for data in shown) == 1
-    assert any("'eve': Decimal('0')" in "".join(data.get("text/plain", "")) for data in shown)
+    assert any("'eve': Decimal('7.2')" in "".join(data.get("text/plain", "")) for data in shown)
     assert not [output for output in outputs if output["output_type"] == "error"]
 
 

@@ -102,7 +102,7 @@ def test_every_point_of_shares_has_the_time_and_memory_of_both_servers(shares):
     assert [(p.axis, p.x) for p in shares] == [(axis, x) for axis, on in axes.items() for x in on]
     for point in shares:
         assert all(point.figures[name].value > 0 for name in (*SERVERS, "CSP: round"))
-        assert point.counts["requests"] == (13 if point.axis == "rewarded" else 2)
+        assert point.counts["requests"] == (6 if point.axis == "rewarded" else 2)
     assert shares[-1].figures["KGC: deal"].value > 0
     assert shares[-1].figures["dealt"].value > shares[0].figures["upload"].value
 
