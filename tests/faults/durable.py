@@ -26,7 +26,7 @@ _AS_TIME_GOES = (
     "sql.lease<platform._attempt",
     "sql.release<platform._attempt",
     "sql.note_clock<time.note",
-    "sql.change_task<csp_enrolment._tell_some",
+    "sql.change_task<csp_link._tell_some",
 )
 _SKIPPED = ("crowdfl.storage.database", "crowdfl.storage.atomic", "crowdfl.crypto", "crowdfl.errors")
 

@@ -20,14 +20,13 @@ DEATHS = [
 
 
 def work(campaign: Campaign, *roles: str) -> Counter[str]:
-    """What processes made durable between them, apart from starting, from looking around, from the last step, from leases
-    renewed while a slow CSP is waited for, and from how many messages tell CSP who has joined.
+    """What processes made durable between them, apart from starting, from looking around, from the last step, and from leases
+    renewed while a slow CSP is waited for.
 
-    The last step comes when the clock is put far forward, in the midst of whatever lease is held. People who join together are
-    told together.
+    The last step comes when the clock is put far forward, in the midst of whatever lease is held.
     """
     steps = [name for role in roles for name in campaign.steps(role) if not idle(name)]
-    chance = ("settlement.settle", "core.renew_lease<csp_link.reply", "sql.change_task<csp_link._tell_some")
+    chance = ("settlement.settle", "core.renew_lease<csp_link.reply")
     return Counter(
         name
         for name in steps

@@ -173,7 +173,7 @@ def test_an_sp_killed_amid_a_payment_pays_once_when_the_operator_has_asked_the_b
     undisturbed: Campaign, tmp_path: Path
 ):
     """Before and after it is taken, before and after it is finished: in between nobody knows, and nothing is run again."""
-    own = [point for point in points(undisturbed, "sp") if "payments.run_one" in point[1].name and point[1].time == 1]
+    own = [point for point in points(undisturbed, "sp") if "money.run_one" in point[1].name and point[1].time == 1]
     assert len({kill.name for _, kill in own}) == 2
     assert len(own) == 4
     survive_each(tmp_path, undisturbed, own)
