@@ -69,8 +69,9 @@ class StoredTask:
     kgc_told_end: float | None = None  # when it acknowledged the end
     csp_told_end: float | None = None
     without_model: bool = False  # for good: the requester waits for none
-    # CSP's
+    # SP's and CSP's
     sole_holder: bool = False  # KGC has destroyed its copies of what it dealt
+    # CSP's
     restored: bool = False  # from a backup: no round is answered any more
 
     @property
