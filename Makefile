@@ -10,8 +10,8 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo demo-phone test format lint types unit test-all docs pages test-slow fuzz bench peers flower screenshots clean
 
-# PROFILE=shares plays the same campaign with the third profile.
-PROFILE ?= hardened
+# PROFILE=hardened plays the same campaign with the paper's cryptosystem.
+PROFILE ?= shares
 demo: $(VENV)/.ready
 	$(BIN)/crowdfl demo --profile $(PROFILE)
 
