@@ -12,8 +12,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo demo-phone setup test format lint types unit test-all docs pages test-slow fuzz bench peers flower screenshots clean
 
-# PROFILE=shares plays the same campaign with the third profile.
-PROFILE ?= hardened
+# PROFILE=hardened plays the same campaign with the paper's cryptosystem.
+PROFILE ?= shares
 demo: $(VENV)/.ready
 	$(BIN)/crowdfl demo --profile $(PROFILE)
 
