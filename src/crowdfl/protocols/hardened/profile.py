@@ -1,4 +1,4 @@
-"""The profile `hardened`, the default: packed uploads, masked openings, no key share on any phone."""
+"""The profile `hardened`: packed uploads, masked openings, no key share on any phone."""
 
 import hashlib
 from collections.abc import Callable, Generator, Mapping
