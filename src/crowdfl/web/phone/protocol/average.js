@@ -28,7 +28,7 @@ import { SALT_BYTES, SAMPLES_BYTES } from "./upload.js";
 const RECORD = 57;
 const PUBLICATION = 59;
 const WIDE = 1n << BigInt(8 * SAMPLES_BYTES);
-const NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round";
+export const NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round";
 
 /**
  * @param {SharesTask} task @param {Bundle} bundle @param {Chain} chain @param {Bytes} publication @param {number} round
