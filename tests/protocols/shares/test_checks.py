@@ -66,7 +66,7 @@ def test_what_was_shown_of_the_samples_is_them_and_the_dealt_root() -> None:
     one = Round(_WIDTHS, _good())
     (sp, _), (csp, _) = one.run()
     assert sp.samples_shown == csp.samples_shown
-    roots = one.dealt[2].roots.share[:4]
+    roots = one.dealt[2].counts.roots.share[:4]
     assert [(shown - root) % 2**_WIDTHS.R for shown, root in zip(sp.samples_shown, roots, strict=True)] == [
         10,
         11,
