@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from crowdfl.cli.task.views import template
+from crowdfl.cli.task.views import task_text
 from crowdfl.settings import to_millionths
 from crowdfl_lab.demo.finished import SERVERS, secrets_of, shares_in
 from tests import subprocesses
@@ -36,7 +36,7 @@ PATIENCE = 240.0
 
 
 def task_file(**more: str) -> str:
-    text = template
+    text = task_text("hardened")
     for before, after in CHANGES.items():
         assert before in text
         text = text.replace(before, after)

@@ -37,6 +37,7 @@ from crowdfl.protocols.shares.round.manifest import (
     AcceptedSet,
     ManifestReply,
     RoundManifest,
+    StepReply,
     StepRequest,
     Transcript,
     check_manifest,
@@ -279,11 +280,11 @@ class SharesCsp:
         except Exception:  # noqa: BLE001 -- whatever it is, it may depend on what was opened
             raise self._state.end(number) from None
         self._keep(run.place, answer)
-        reply = self.party.costs.sent(answer.payload)
-        after = transcript.after(sha256(request), sha256(reply))
+        asked = sha256(request)
+        after = transcript.after(asked, sha256(answer.payload))
         self._state.keep_step(number, message.payload, after)
         self._running = _Running(number, after, run)
-        return reply
+        return self.party.send(StepReply(asked, answer.payload))
 
     def _computed(
         self, message: StepRequest, transcript: Transcript, running: "_Running | None"
