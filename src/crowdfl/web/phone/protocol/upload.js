@@ -1,7 +1,7 @@
 // An upload, as protocols/shares/round/upload.py: SP's shares of the update in the clear, and the seed of CSP's, sealed to CSP.
 
 import { concat, sha256, u32, utf8 } from "./bytes.js";
-import { requireRing } from "./bundle.js";
+import { lengthBound, requireRing } from "./bundle.js";
 import { chainWeights, placeOf } from "./chain.js";
 import { LengthMismatch, NotFinite, NothingToContribute, SlotOverflow } from "./errors.js";
 import { encode } from "./messages.js";
@@ -74,8 +74,7 @@ export function encodeUpdate(task, chain, weights, samples) {
     if (Math.abs(entry) > task.clip) clipped += 1;
     change[i] = Math.min(Math.max(entry, -task.clip), task.clip) * task.unit;
   }
-  const most = Math.ceil((task.maxNorm ?? 0) * task.unit);
-  const whole = task.hasCounts ? change.map(rint) : integersWithin(change, most);
+  const whole = task.hasCounts ? change.map(rint) : integersWithin(change, lengthBound(task));
   const integers = new Integers64(change.length);
   for (let i = 0; i < whole.length; i += 1) integers.setProduct(i, whole[i], task.hasCounts ? samples : 1);
   return { integers: integers.values, clipped, scaled };
