@@ -254,7 +254,7 @@ def pay_of(settings: TaskSettings) -> str:
 
 def length_bound(settings: TaskSettings) -> int:
     """Where everyone counts once, the largest length of an update in whole units: every device computes the same one."""
-    return math.ceil(float(settings.max_norm or 0) * 10**settings.decimals)
+    return int(math.ceil(float(settings.max_norm or 0) * 10**settings.decimals))
 
 
 def _require_computable(settings: TaskSettings) -> None:
