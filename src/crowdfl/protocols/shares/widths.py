@@ -254,7 +254,8 @@ def pay_of(settings: TaskSettings) -> str:
 
 def length_bound(settings: TaskSettings) -> int:
     """Where everyone counts once, the largest length of an update in whole units: every device computes the same one."""
-    return int(math.ceil(float(settings.max_norm or 0) * 10**settings.decimals))
+    unit = float(10**settings.decimals)
+    return math.ceil(float(settings.max_norm or 0) * unit)
 
 
 def _require_computable(settings: TaskSettings) -> None:
