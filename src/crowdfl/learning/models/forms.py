@@ -350,7 +350,7 @@ def _safetensors_arrays(data: bytes) -> dict[str, npt.NDArray[np.generic]]:
     import safetensors
 
     try:
-        found = dict(safetensors.deserialize(data))
+        found = dict(safetensors.deserialize(data))  # type: ignore[no-untyped-call]
     except safetensors.SafetensorError as error:
         raise FormatError(f"the model is not a readable safetensors file: {error}") from error
     # They come in another order each time.
