@@ -105,6 +105,8 @@ class KeyedProfile:
             wrong.append(f'pay = "{settings.pay}"')
         if settings.check != "bounds":
             wrong.append(f'check = "{settings.check}"')
+        if settings.weighting != "samples":
+            wrong.append(f'weighting = "{settings.weighting}"')
         if settings.max_norm is not None:
             wrong.append(f"max_norm = {settings.max_norm}")
         if settings.server_step != "none":  # the requester reads the last average alone, and could not follow the steps

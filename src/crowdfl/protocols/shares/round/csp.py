@@ -134,7 +134,7 @@ class CspRound:
         return CheckInputs(
             slots=[slot for slot, who in enumerate(names) if who in self._seeds],
             lanes=maker.lanes(self._expanded()),
-            samples=[expanded_samples(seed, self.place, who) for who, seed in self._seeds.items()],
+            samples=[self._samples_of(who) for who in self._seeds],
             listed=len(names),
             least=self._least,
             context=drawn,
@@ -163,8 +163,10 @@ class CspRound:
             yield shares
 
     def _share_of(self, who: str) -> tuple[bytes, int]:
-        seed = self._seeds[who]
-        return expanded_update(seed, self.place, who, self._shape.share_bytes), expanded_samples(seed, self.place, who)
+        return expanded_update(self._seeds[who], self.place, who, self._shape.share_bytes), self._samples_of(who)
+
+    def _samples_of(self, who: str) -> int:
+        return expanded_samples(self._seeds[who], self.place, who, self._shape.count_bytes)
 
     def _average(self) -> bytes:
         members, keys = self._members, self._keys
@@ -191,7 +193,8 @@ def sum_of(shape: SharesShape, place: RoundPlace, seeds: Mapping[str, bytes]) ->
     """CSP's share of a sum: one expansion at a time."""
     sums = ShareSums(shape)
     for who, seed in seeds.items():
-        sums.add(expanded_update(seed, place, who, shape.share_bytes), expanded_samples(seed, place, who))
+        samples = expanded_samples(seed, place, who, shape.count_bytes)
+        sums.add(expanded_update(seed, place, who, shape.share_bytes), samples)
     return sums.result()
 
 
