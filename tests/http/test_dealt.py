@@ -21,7 +21,7 @@ from crowdfl.services.apps.csp import Preparations
 from crowdfl.services.client.breaker import PeerPatience, allow, seconds_left
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Service
-from tests.chained import DEALT, ChainedProfile
+from tests.clear import DEALT, ChainedProfile
 from tests.http.test_boundary import numbers
 from tests.http.world import definition_of
 

@@ -10,7 +10,7 @@ from crowdfl.errors import ChainBroken, NotReady, UnknownParticipant, UploadReje
 from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes, rewards_name
 from crowdfl.simulation.local_host import LocalFederation, Update
 from crowdfl.storage.blobs import FileBlobs
-from tests.chained import TOO_MANY, ChainedReader
+from tests.clear import TOO_MANY, ChainedReader
 from tests.hosts import BUDGET, Desk, heard
 
 TASK = {"profile": "chained", "rounds": 3, "min_participants": 3}
