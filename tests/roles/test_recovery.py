@@ -44,7 +44,9 @@ def test_a_round_that_has_ended_stays_so_after_a_restart(desk: Desk, monkeypatch
     """Else every restart would be worth one more bit to an SP that deviates."""
     asked: list[bytes] = []
     whole = desk.csp.answer
-    monkeypatch.setattr(desk.csp, "answer", lambda task, request: asked.append(request) or whole(task, request))
+    monkeypatch.setattr(
+        desk.csp, "answer", lambda task, request, _longest=0: asked.append(request) or whole(task, request)
+    )
     ended_round(desk, monkeypatch)
     desk.restart()
     with pytest.raises(RoundEnded, match="round 1"):
