@@ -379,6 +379,9 @@ class ChainedSp(_ChainedSide):
     def upload_bytes(self) -> int:
         return 1000
 
+    def reply_form(self, request: bytes) -> ReplyForm:
+        return ReplyForm(10_000, json.loads)
+
     def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
         return [self._refusal(who, json.loads(upload)) for who, upload in uploads]
 
