@@ -6,7 +6,7 @@ import pytest
 
 from crowdfl.errors import RoundEnded, UploadRejected
 from crowdfl.roles.participant.agent import Agent
-from tests.chained import TOO_MANY
+from tests.clear import TOO_MANY
 from tests.hosts import BUDGET, Desk, heard
 from tests.roles.test_chain import moved_by, play_round
 
