@@ -177,6 +177,8 @@ def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
     yield from altered.attack_inflated()
     yield from altered.attack_shifted_sum()
     yield from altered.attack_bits()
+    yield from altered.attack_later_bits()
+    yield from altered.attack_silent()
     yield altered.attack_claims()
     yield from isolation.attack_isolation(profile=SHARES)
     say("shares: two samples of both servers' views")
