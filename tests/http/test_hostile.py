@@ -111,7 +111,7 @@ def test_a_participant_of_another_task_is_nobody_here(campaign, other):
 
 def test_a_task_that_is_not_there(campaign, person):
     """404 for everyone who may ask, 401 for who cannot show that it may."""
-    nowhere = "0" * 32
+    nowhere = "0" * 64
     requester = campaign.world.owner("sp")
     sp = campaign.world.token("csp", "sp")
     unknown = (404, "unknown-task")
@@ -153,7 +153,7 @@ def test_papers_signed_by_another_key_are_refused(campaign, person):
 
 
 FALSE = {  # a change to a claim, and how it is refused
-    "of another task": ({"task": "0" * 32}, (422, "claim-refused")),
+    "of another task": ({"task": "0" * 64}, (422, "claim-refused")),
     "of nobody": ({"participant": "0" * 20}, (404, "unknown-participant")),
     "not signed": ({"signature": bytes(64)}, (403, "bad-signature")),
     "of a number too long to print": ({"amounts": (2**30000,)}, (422, "wrong-amount")),

@@ -204,10 +204,10 @@ def test_the_home_of_another_task_is_named(tmp_path):
     key = SigningKey.fresh()
     places = {"kgc": "https://127.0.0.1:1", "sp": "https://127.0.0.1:1", "ca": None, "insecure_test_key": False}
     keys = {"kgc_key": key.public.hex(), "sp_key": key.public.hex()}
-    (tmp_path / "mine.json").write_text(json.dumps({"task": "b" * 32, "invitation": "{}", **places, **keys}))
+    (tmp_path / "mine.json").write_text(json.dumps({"task": "b" * 64, "invitation": "{}", **places, **keys}))
     (tmp_path / "me").mkdir()
     (tmp_path / "me/certificate").write_text(
-        Certificate("a" * 32, participant_name(key.public), key.public, bytes(32)).sign(key)
+        Certificate("a" * 64, participant_name(key.public), key.public, bytes(32)).sign(key)
     )
     with pytest.raises(SettingsError, match="me is the home of another task: name another folder"):
         crowdfl.join(tmp_path / "mine.json", home=tmp_path / "me", yes=True)
