@@ -150,7 +150,7 @@ class AcceptedInvitation:
 
     def look(self) -> str:
         """What the task is for, its terms, and who will read the model. Sends nothing about you."""
-        with _opened(self) as person:
+        with _opened(self, reads=True) as person:
             return printable_lines(task_summary(person.look(), person.least_participants))
 
 
@@ -181,10 +181,10 @@ def join(
         PackageMissing: httpx is not installed.
     """
     path = Path(invitation)
-    joining = AcceptedInvitation(
-        _invited().read_invitation(path), path.with_suffix(".home") if home is None else Path(home), least_participants
-    )
-    with _opened(joining) as person:
+    opening = _invited()
+    own = opening.home_of(path) if home is None else Path(home)
+    joining = AcceptedInvitation(opening.read_invitation(path), own, least_participants)
+    with _opened(joining, reads=True) as person:
         if not Agent(person, time.sleep).has_joined:
             _ask(person, path, yes=yes)
     return joining
@@ -285,8 +285,9 @@ def _teller(*, shown: bool) -> Callable[[str], None]:
     return tell if shown else lambda _line: None
 
 
-def _opened(joining: AcceptedInvitation) -> Any:  # noqa: ANN401
-    return _invited().invited(joining.invitation, joining.home, Participant, least=joining.least_participants)
+def _opened(joining: AcceptedInvitation, *, reads: bool = False) -> Any:  # noqa: ANN401
+    least = joining.least_participants
+    return _invited().invited(joining.invitation, joining.home, Participant, reads=reads, least=least)
 
 
 def _invited() -> Any:  # noqa: ANN401

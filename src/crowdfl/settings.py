@@ -217,6 +217,11 @@ class TaskSettings(Settings):
     pay: Literal["none", "equal", "samples", "distance"] | None = _optional(
         "equal", 'What rewards follow; "equal" in the profile "shares", else "distance", and no other.'
     )
+    weighting: Literal["samples", "equal"] = Field(
+        default="samples",
+        description='How people count: "samples", by their numbers of samples; "equal", of "shares": everyone once, no number '
+        "leaves a device, and `max_norm` is needed.",
+    )
     check: Literal["bounds", "none"] = Field(
         default="bounds",
         description='Of "shares": uploads out of bounds are left out; "none" only without rewards.',
@@ -314,6 +319,7 @@ class TaskOptions(TypedDict, total=False):
     distance_floor: float | None
     lanes: int | None
     pay: Literal["none", "equal", "samples", "distance"] | None
+    weighting: Literal["samples", "equal"]
     check: Literal["bounds", "none"]
     max_norm: float | None
     strategy: Literal["discard", "retransmit"]

@@ -326,7 +326,7 @@ def test_money_is_not_paid_in_or_out_once_all_is_settled(desk, monkeypatch):
         desk.run()
     answer = desk.csp.answer
 
-    def slowly(task, request):
+    def slowly(task, request, _longest):
         found = answer(task, request)
         desk.clock.time += 1000
         desk.run()

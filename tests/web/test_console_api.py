@@ -218,7 +218,7 @@ def test_a_task_is_cancelled_with_a_reason_and_its_first_characters(world):
     operator, place = world.operator(), f"tasks/{task}/cancellation"
     for wrong in (
         {"begins": task[:5], "reason": "x"},
-        {"begins": "0" * 64 if task[0] != "0" else "1" * 32, "reason": "x"},
+        {"begins": "0" * 64 if task[0] != "0" else "1" * 64, "reason": "x"},
         {"begins": task[:6], "reason": " "},
         {"begins": task[:6], "reason": "a\nb"},
         {"begins": task[:6], "reason": "x" * 501},

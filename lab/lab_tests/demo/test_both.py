@@ -11,7 +11,15 @@ from lab_tests.demo.test_report import Shape
 
 START, SAMPLES = np.array([0.5, -0.25, 0.125, 0.0]), (2, 3, 4)
 STEPS = np.random.default_rng(3).normal(scale=0.2, size=(3, 4))
-SMALL = {"max_participants": 3, "max_samples": 10, "clip": 2.0, "decimals": 3, "budget": "3.00", "rounds": 1, "key_bits": 1536}
+SMALL = {
+    "max_participants": 3,
+    "max_samples": 10,
+    "clip": 2.0,
+    "decimals": 3,
+    "budget": "3.00",
+    "rounds": 1,
+    "key_bits": 1536,
+}
 
 
 class Person:

@@ -23,7 +23,7 @@ from crowdfl.protocols.shares.chain import (
 )
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
 from crowdfl.protocols.shares.round.upload import SALT_BYTES
-from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
+from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
 
 PARTICIPANTS, REQUESTER = "participants", "requester"
 
@@ -101,7 +101,7 @@ class ShareSum:
     def plus(self, shape: SharesShape, sums: bytes, total: int) -> tuple[bytes, bytes]:
         """Added to other shares, as it travels."""
         added = shape.ring.encode(shape.ring.eights(self.sums) + shape.ring.eights(sums))
-        return added, ((self.total + total) % REWARD_MODULUS).to_bytes(SAMPLES_BYTES, "little")
+        return added, ((self.total + total) % shape.count_modulus).to_bytes(shape.count_bytes, "little")
 
     def minus(self, shape: SharesShape, other: "ShareSum") -> "ShareSum":
         rest = shape.ring.encode(shape.ring.eights(self.sums) - shape.ring.eights(other.sums))
@@ -109,8 +109,8 @@ class ShareSum:
 
 
 def mask_of(t: bytes, place: RoundPlace, shape: SharesShape) -> tuple[bytes, int]:
-    """What hides the sums and the total."""
-    total = expand(t, place.bind("crowdfl mask 1 total"), SAMPLES_BYTES)
+    """What hides the sums and the total; where everyone counts once, there is no total."""
+    total = expand(t, place.bind("crowdfl mask 1 total"), shape.count_bytes)
     return expand(t, place.bind("crowdfl mask 1 sums"), shape.share_bytes), int.from_bytes(total, "little")
 
 
@@ -193,7 +193,7 @@ class OpenedAverage:
 
     chain: ModelChain
     average: Integers = field(repr=False)
-    total: int
+    total: int | None  # of samples; None where everyone counts once
     members: AcceptedSet
 
 
@@ -213,14 +213,17 @@ class AverageReader:
             raise LengthMismatch(f"a publication whose salt has {len(message.salt)} bytes")
         t = self._open_seed(message, place)
         sums, total = self._unmasked(message, t, place)
-        if not len(record.accepted) <= total <= len(record.accepted) * self._shape.spec.settings.max_samples:
+        total = total if self._shape.count_bytes else len(record.accepted)
+        if not len(record.accepted) <= total <= len(record.accepted) * self._shape.widths.max_samples:
             raise NothingToAverage(
                 "the total of the samples is not one of honest participants: an upload was out of bounds, or a server cheats"
             )
         base = next_base(chain.base, sha256(message.record), sha256(publication))
         change, secret = rounded_quotient(sums, total), next_secret(chain.secret, t, message.salt)
         following = chain.after(number, base, secret, change, self._shape.step)
-        return OpenedAverage(following, chain.averaged(change), total, record.members)
+        return OpenedAverage(
+            following, chain.averaged(change), total if self._shape.count_bytes else None, record.members
+        )
 
     def _check(self, record: RoundRecord, place: RoundPlace) -> None:
         if (record.task, record.number) != (place.task, place.number):
@@ -244,9 +247,9 @@ class AverageReader:
         mask, total = mask_of(t, place, self._shape)
         ring = self._shape.ring
         sums = ring.signed(ring.eights(message.sums) - ring.eights(mask))
-        return sums, (int.from_bytes(message.total, "little") - total) % REWARD_MODULUS
+        return sums, (int.from_bytes(message.total, "little") - total) % self._shape.count_modulus
 
 
 def _require_lengths(shape: SharesShape, sums: bytes, total: bytes) -> None:
-    if len(sums) != shape.share_bytes or len(total) != SAMPLES_BYTES:
+    if len(sums) != shape.share_bytes or len(total) != shape.count_bytes:
         raise LengthMismatch(f"sums of {len(sums)} and a total of {len(total)} bytes: not those of this task")

@@ -7,7 +7,7 @@ import { ChainBroken, LengthMismatch, NothingToAverage, ProtocolError, SealBroke
 import { decode, encode } from "./messages.js";
 import { elementBytes, expand, fromLittleEndian, signedDifference } from "./ring.js";
 import { openAudience, verify } from "./seal.js";
-import { SALT_BYTES, SAMPLES_BYTES } from "./upload.js";
+import { SALT_BYTES } from "./upload.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./bundle.js").Bundle} Bundle */
@@ -20,14 +20,13 @@ import { SALT_BYTES, SAMPLES_BYTES } from "./upload.js";
 /**
  * @typedef {object} Opened
  * @property {Chain} chain The next model.
- * @property {number} total Samples of everyone who is in.
+ * @property {number | null} total Samples of everyone who is in; null where everyone counts once.
  * @property {string[]} accepted
  * @property {Map<string, string>} rejected Names and reasons.
  */
 
 const RECORD = 57;
 const PUBLICATION = 59;
-const WIDE = 1n << BigInt(8 * SAMPLES_BYTES);
 const NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round";
 
 /**
@@ -43,17 +42,17 @@ export async function readPublication(task, bundle, chain, publication, round) {
   requireLengths(message, task, bundle);
   const place = placeOf(task, round, chain.base);
   const t = await openSeed(message, place, bundle);
-  const { sums, total } = await unmasked(message, t, place, bundle);
+  const { sums, total } = await unmasked(message, t, place, task, bundle);
   const people = BigInt(record.accepted.length);
-  if (total < people || total > people * BigInt(task.maxSamples)) {
+  if (task.hasCounts && (total < people || total > people * BigInt(task.maxSamples))) {
     throw new NothingToAverage(
       "the total of the samples is not one of honest participants: an upload was out of bounds, or a server cheats",
     );
   }
   const base = await nextBase(chain.base, message.record, publication);
   const secret = await nextSecret(chain.secret, t, message.salt);
-  const next = after(task, chain, round, base, secret, roundedQuotient(sums, total));
-  return { chain: next, total: Number(total), accepted: record.accepted, rejected: record.rejected };
+  const next = after(task, chain, round, base, secret, roundedQuotient(sums, task.hasCounts ? total : people));
+  return { chain: next, total: task.hasCounts ? Number(total) : null, accepted: record.accepted, rejected: record.rejected };
 }
 
 /**
@@ -103,7 +102,7 @@ function checkRecord(record, task, round, chain) {
 
 /** @param {Publication} message @param {SharesTask} task @param {Bundle} bundle */
 function requireLengths({ sums, total, salt }, task, bundle) {
-  if (sums.length !== task.parameters * elementBytes(bundle.ringBits) || total.length !== SAMPLES_BYTES) {
+  if (sums.length !== task.parameters * elementBytes(bundle.ringBits) || total.length !== task.countBytes) {
     throw new LengthMismatch(`sums of ${sums.length} and a total of ${total.length} bytes: not those of this task`);
   }
   if (salt.length !== SALT_BYTES) throw new LengthMismatch(`a publication whose salt has ${salt.length} bytes`);
@@ -117,10 +116,10 @@ async function openSeed(message, place, bundle) {
   return t;
 }
 
-/** @param {Publication} message @param {Bytes} t @param {Place} place @param {Bundle} bundle */
-async function unmasked(message, t, place, bundle) {
+/** @param {Publication} message @param {Bytes} t @param {Place} place @param {SharesTask} task @param {Bundle} bundle */
+async function unmasked(message, t, place, task, bundle) {
   const mask = await expand(t, place("crowdfl mask 1 sums"), message.sums.length);
-  const hidden = await expand(t, place("crowdfl mask 1 total"), SAMPLES_BYTES);
+  const hidden = await expand(t, place("crowdfl mask 1 total"), task.countBytes);
   const total = fromLittleEndian(message.total) - fromLittleEndian(hidden);
-  return { sums: signedDifference(message.sums, mask, bundle.ringBits), total: (total + WIDE) % WIDE };
+  return { sums: signedDifference(message.sums, mask, bundle.ringBits), total: BigInt.asUintN(8 * task.countBytes, total) };
 }
