@@ -17,7 +17,7 @@ SMALL = {
     "clip": 2.0,
     "decimals": 3,
     "budget": "3.00",
-    "rounds": 1,
+    "rounds": 2,
     "key_bits": 1536,
 }
 
