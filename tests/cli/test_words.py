@@ -188,7 +188,7 @@ class TestList:
         assert (row["paid_in"], row["pending"], row["done"], row["problem"]) == (36_000_000, 1_000_000, 0, "")
         shown = call("task", "list").out
         assert (
-            f"{desk.task}  which exercise\n    running; 0 of 2 rounds; 3 enrolled; 36.00 paid in, 1.00 pending\n"
+            f"{desk.task}\n    which exercise\n    running; 0 of 2 rounds; 3 enrolled; 36.00 paid in, 1.00 pending\n"
             in shown
         )
         assert "    waits for uploads to round 1" in shown

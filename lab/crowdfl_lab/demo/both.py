@@ -57,11 +57,9 @@ def play_both(plain: Plain, settings: TaskSettings, published: Row, *, insecure_
     counted = {who: (model, plain.count(samples)) for who, (model, samples) in updates.items()}
     paper: dict[str, object] = {name: getattr(settings, name) for name in _KEPT}
     hardened = TaskSettings.of(profile="hardened", lanes=HARDENED_LANES, **paper)
-    rounds = [
-        play_again(task, given, initial, insecure_test_key=insecure_test_key)
-        for task, given in ((settings, trained), (hardened, counted))
-    ]
-    return BothRounds(*rounds, published, counted, to_millionths(settings.budget or 0), settings.decimals)
+    first = play_again(settings, trained, initial, insecure_test_key=insecure_test_key)
+    second = play_again(hardened, counted, initial, insecure_test_key=insecure_test_key)
+    return BothRounds(first, second, published, counted, to_millionths(settings.budget or 0), settings.decimals)
 
 
 def _shortened(model: Row, initial: Row, settings: TaskSettings) -> Row:

@@ -41,7 +41,10 @@ def searched(campaign: FinishedCampaign) -> tuple[str, str]:
     return (
         f"{found:,} of {numbers:,} numbers found in the servers' files",
         f"What was looked for: the {numbers:,} numbers of the {len(campaign.averages)} averages, in every file of "
-        f"the three servers. Of the initial weights, which are public, {public:,} were found: the search does find.",
+        "the three servers."
+        + f" Of the initial weights, which are public, {public:,} were found: the search does find." * bool(public)
+        + " CSP of `paper` writes them nowhere, but reads them as it works: `crowdfl audit` shows how."
+        * (campaign.profile == "paper"),
     )
 
 
