@@ -25,7 +25,7 @@ def campaign_result(campaign: FinishedCampaign, both: BothRounds | None = None) 
         machine(),
         {"rounds": campaign.rounds, "profile": campaign.profile},
         tables=(accuracy_table(campaign), *(both_tables(both) if both else ()), *(make(campaign) for make in tables)),
-        notes=(*searched(campaign), *([both_words(both)] if both else [])),
+        notes=searched(campaign),
         pictures=(
             Picture("demo-accuracy", "Accuracy by round", lambda f: _draw_accuracy(f, campaign), (4.8, 3.4)),
             Picture("demo-rewards", "Rewards by person", lambda f: _draw_rewards(f, campaign), (4.8, 3.4)),
@@ -48,12 +48,12 @@ def searched(campaign: FinishedCampaign) -> tuple[str, str]:
     )
 
 
-def write_page(campaign: FinishedCampaign, result: Result) -> Path:
+def write_page(campaign: FinishedCampaign, result: Result, both: BothRounds | None = None) -> Path:
     intro = (
         f"A CrowdFL campaign: {len(campaign.names)} people of a watch data set, {campaign.rounds} rounds, profile "
         f"`{campaign.profile}`, {campaign.seconds:.0f} s. Person {DROPS} lost its connection in round 2 and came back after "
         f"the window; person {campaign.vanished} vanished after its first upload. Run it again with `{result.command}`."
-    )
+    ) + (f" {both_words(both)}" if both else "")
     people = ", ".join(f"{name} {who}" for who, name in sorted(campaign.names.items(), key=lambda one: one[1]))
     first, *notes = result.notes
     changes = {"notes": notes, "facts": {"task": campaign.task, "people": people} | result.facts}

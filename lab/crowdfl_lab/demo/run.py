@@ -16,7 +16,7 @@ from rich.console import Console
 from crowdfl.cli.task.views import task_text
 from crowdfl.errors import SettingsError
 from crowdfl.retry import Backoff
-from crowdfl_lab.demo.both import HARDENED_LANES, BothRounds, play_both
+from crowdfl_lab.demo.both import HARDENED_LANES, BothRounds, both_words, play_both
 from crowdfl_lab.demo.finished import SERVERS, FinishedCampaign, KeySight, Plain, are_erased, plain_fedavg, row_of
 from crowdfl_lab.demo.motion import SMALL_DATA, SMALL_LABELS, write_small
 from crowdfl_lab.demo.processes import CampaignProcesses, port_options
@@ -154,9 +154,12 @@ def demo(
     finally:
         campaign.stop()
     finished.seconds = time.monotonic() - campaign.started
-    result = campaign_result(finished, campaign.play_both(finished))
-    path = write_page(finished, result)
+    both = campaign.play_both(finished)
+    result = campaign_result(finished, both)
+    path = write_page(finished, result, both)
     print_result(result, console)
+    if both is not None:
+        console.print(both_words(both), markup=False, highlight=False)
     console.print(f"{time.monotonic() - campaign.started:.0f} s in all. Report: {path}", soft_wrap=True)
 
 

@@ -11,7 +11,7 @@ from crowdfl.errors import FormatError, LimitExceeded, PlainHttpRefused
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.settings import ParticipantSettings, RequesterSettings, origin_of
 
-_LONGEST = 4096  # characters of a fragment: an invitation has about 400, and a QR code at most 2,953
+_LONGEST = 4096  # characters of a fragment: an invitation has about 440, and a QR code at most 2,953
 _LIMITS = Limits(None, 0, max_entries=0)
 _TASK = re.compile(r"[0-9a-f]{64}")
 _PLACE = re.compile(r"https?://[A-Za-z0-9._:\[\]/-]+")
