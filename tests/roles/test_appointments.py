@@ -14,7 +14,7 @@ from tests.hosts import INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
 
 PAPER = {"profile": "paper", "key_bits": 1024, "mask_bits": 40}
 BY_PROFILE = {"hardened": {"profile": "hardened"}, "paper": PAPER}
-REFUSAL = r"the key received for task [0-9a-f]{32} is [0-9a-f]{16}, and KGC appointed [0-9a-f]{16}: nothing is kept"
+REFUSAL = r"the key received for task [0-9a-f]{64} is [0-9a-f]{16}, and KGC appointed [0-9a-f]{16}: nothing is kept"
 profiles = pytest.mark.parametrize("profile", BY_PROFILE)
 
 
@@ -87,7 +87,7 @@ def test_the_check_is_of_the_whole_fingerprint():
     """Not of the part that is shown."""
     public = pctd.keygen(64, insecure_test_key=True).public
     name = public.fingerprint.hex()
-    Appointment("0" * 32, name).require_key(public.fingerprint)
+    Appointment("0" * 64, name).require_key(public.fingerprint)
     for other in (name[:-1] + "0123456789abcdef"[int(name[-1], 16) - 1], name[:16], name.upper(), ""):
         with pytest.raises(KeyMismatch):
-            Appointment("0" * 32, other).require_key(public.fingerprint)
+            Appointment("0" * 64, other).require_key(public.fingerprint)
