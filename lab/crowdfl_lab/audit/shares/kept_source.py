@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from crowdfl.errors import NotReady
+from crowdfl.learning.models.learner import Update
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
-from crowdfl.simulation.local_host import LocalFederation, Update
+from crowdfl.simulation.local_host import LocalFederation
 from crowdfl_lab.audit.finding import SHARES, Attack, Finding, Measure, difference
 from crowdfl_lab.audit.shares.deviating_round import switched
 
