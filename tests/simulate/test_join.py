@@ -146,6 +146,8 @@ def test_a_campaign_of_functions_is_averaged_as_in_the_clear_and_paid(campaign, 
         assert list(result.rounds[0].metrics) == ["loss"]
         assert np.append(result.model["w"], result.model["b"]) == pytest.approx(models[0], abs=2e-6)
         assert result.paid == sum(result.rewards.values()) > 0
+    again = crowdfl.join(invitation(campaign, 2), yes=True).run(pytest.fail, data=data[2], progress=False)
+    assert (again.rounds, again.paid) == (results[2].rounds, results[2].paid)  # what happened, not an empty table
     assert results[1].model["w"].dtype == np.float32
     assert results[1].model["steps"] == 3
     assert "uploaded" not in capsys.readouterr().out  # words, not events
