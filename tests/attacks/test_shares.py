@@ -368,16 +368,17 @@ def test_sp_compares_the_total_if_there_is_one(
     settings: dict[str, Any], works: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `disclosures` says: phones refuse a total that is too large, and stay away. Counting once, there is none."""
-    honest, total = sp_round.publish_sum, sum(Campaign().samples.values())
+    honest, total = SharesSp._own_sum, sum(Campaign().samples.values())
 
     def is_above(threshold: int) -> bool:
         campaign = Campaign(**settings)
         shift = len(campaign.samples) * 20 - threshold  # to the largest total that phones accept
 
-        def shifted(shape: Any, place: Any, members: Any, own: ShareSum, *rest: Any) -> Any:
-            return honest(shape, place, members, replace(own, total=(own.total + shift) % (1 << 128)), *rest)
+        def shifted(self: SharesSp, *rest: Any) -> ShareSum:
+            own = honest(self, *rest)
+            return replace(own, total=own.total + shift)
 
-        monkeypatch.setattr(sp_round, "publish_sum", shifted)
+        monkeypatch.setattr(SharesSp, "_own_sum", shifted)
         try:
             campaign.play()
         except NothingToAverage:

@@ -22,7 +22,8 @@ _PEOPLE = 10
 _DROP_ROUND = 2
 _PATIENCE = 1800.0  # seconds; a campaign that takes longer is stuck
 _CHANGES = {  # to the task file that `crowdfl task new` prints
-    "shares": {"# max_norm = 5.0": "max_norm = 20.0"},
+    # By samples, as FedAvg and the paper count: their averages are compared with this one's.
+    "shares": {'weighting = "equal"': 'weighting = "samples"', "max_norm = 10.0": "max_norm = 20.0"},
     "hardened": {"lanes = 1024 ": "lanes = 112 "},
 }
 

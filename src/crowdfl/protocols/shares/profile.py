@@ -129,7 +129,9 @@ def _counting(shape: SharesShape) -> str:
     """How people count, in words."""
     settings = shape.spec.settings
     if shape.widths.has_counts:
-        return "people         count by their samples: readers learn the total, and by who comes or goes a person's number"
+        return (
+            "people         count by their samples: readers learn the total, and by who comes or goes a person's number"
+        )
     most = float(settings.max_norm or 0) / settings.min_participants
     return (
         "people         count once; no number of samples leaves a device. One within `max_norm` moves an average of "
