@@ -16,7 +16,6 @@ from crowdfl.errors import (
     InvitationRefused,
     NotReady,
     ServiceUnavailable,
-    TaskFull,
     TaskNotRunning,
     TooLate,
     UnknownParticipant,
@@ -205,13 +204,6 @@ def test_the_requester_gets_the_last_average_even_if_the_last_round_is_aborted(d
     with_read.step(trainer(0))
     for ours, read in zip(desk.requester.model(desk.task), with_read.model(), strict=True):
         assert np.array_equal(ours, read)
-
-
-def test_participant_number_n_max_plus_one_is_refused(tmp_path):
-    desk = Desk(tmp_path)
-    desk.invite(5)
-    with pytest.raises(TaskFull, match="5"):
-        desk.invite(1)
 
 
 def test_an_invitation_serves_one_person(tmp_path):
@@ -454,21 +446,6 @@ def test_strangers_get_nothing(desk):
         desk.sp.publication(desk.task, 1, "stranger")
     with pytest.raises(UnknownParticipant):
         desk.sp.envelope(desk.task, 1, "stranger")
-
-
-def test_servers_restarted_between_any_two_ticks_go_on(tmp_path):
-    """All three rebuilt from their files after every single step: the same campaign."""
-    desk = Desk(tmp_path)
-    desk.invite(3)
-    desk.requester.fund(desk.task, 2 * BUDGET, "all")
-    for _ in range(40):
-        moved = desk.sp.tick()
-        desk.restart()
-        take_part(desk)
-        if not moved and desk.state == TaskState.FINISHED:
-            break
-    assert desk.state == TaskState.FINISHED
-    assert sum(person.claim() for person in desk.crowd) <= 2 * BUDGET
 
 
 def test_no_role_keeps_two_shares(desk):
