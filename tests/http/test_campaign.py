@@ -44,6 +44,7 @@ def platform(tmp_path) -> Iterator[Loopback]:
         yield platform
 
 
+@pytest.mark.second
 def test_a_campaign_over_tls_ends_with_the_model_and_paid_claims(platform):
     """Define, fund, invite, train, average, reward, claim: every byte through HTTPS, every party with its own credential."""
     requester, task, people = platform.open_round(task_definition(), (2**18, 0, 2**18))  # the second one sends pieces

@@ -1,12 +1,9 @@
 import json
-from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
 import pytest
 
-from crowdfl.crypto.paillier import kernels
-from crowdfl.crypto.paillier.kernels import PartialDecrypt
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.signed import Order
 from crowdfl.errors import (
@@ -75,25 +72,6 @@ def test_a_campaign_delivers_the_model_and_pays_everyone(desk):
     assert report["paid_in"] == 2 * BUDGET
     assert report["rewards"] + report["returned"] == 2 * BUDGET
     assert desk.state == TaskState.SETTLED
-
-
-@pytest.mark.parametrize("constant", [False, True])
-@pytest.mark.hardened
-def test_both_servers_take_powers_in_constant_time_if_asked(desk, monkeypatch, constant):
-    """Every one of them by a share, in averages and in rewards."""
-    asked = set()
-
-    def noted(exponent, modulus, constant_time):
-        asked.add((exponent, constant_time))
-        return PartialDecrypt(exponent, modulus, constant_time)
-
-    monkeypatch.setattr(kernels, "PartialDecrypt", noted)
-    desk.tools = desk.options.tools = replace(desk.tools, constant_time=constant)
-    desk.restart()
-    take_part(desk)
-    desk.run()
-    assert len(asked) == 2, "a share of each server's"
-    assert {how for _, how in asked} == {constant}
 
 
 def test_a_campaign_with_sealed_keys_survives_restarts(tmp_path, monkeypatch):
@@ -290,13 +268,6 @@ def test_after_a_cancel_the_requester_gets_what_was_paid_for(desk):
     average = from_safetensors(desk.requester.definition(desk.task).shape, desk.crowd[0].blobs.get("rounds/1/average"))
     assert all(np.allclose(ours, theirs) for ours, theirs in zip(desk.requester.model(desk.task), average, strict=True))
     assert not desk.kgc.bundles.has(f"{desk.task}.participant")
-
-
-def test_a_cancel_before_any_round_leaves_no_model(desk):
-    desk.requester.order(desk.task, "cancel")
-    desk.run()
-    with pytest.raises(NotReady, match="there is no model"):
-        desk.requester.model(desk.task)
 
 
 def test_an_upload_whose_round_was_given_up_is_explained(desk):

@@ -17,5 +17,4 @@ export const LEARNT = [
 export const WEAK = [
   "The platform with a reader, breaking the rules: one person's upload: it publishes no change, and leaves that person out of the next round.",
   "The second server with a reader, breaking the rules: nearly that: it holds the model still, and says that one seal does not open.",
-  "The second server, breaking the rules: its bit without a signed record of it: it falls silent before it answers.",
 ];
