@@ -46,8 +46,7 @@ class _Plan:
 
 
 _PLANS = {
-    # By samples, as FedAvg and the paper count: their averages are compared with this one's.
-    "shares": _Plan({"weighting": '"samples"', "max_norm": "20.0"}),
+    "shares": _Plan({"max_norm": "20.0"}),
     "hardened": _Plan({"lanes": str(HARDENED_LANES)}),
     # A division for each weight, and a product for each weight and person: 20 weights are what a demo has time for.
     "paper": _Plan(
