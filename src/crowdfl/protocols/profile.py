@@ -201,7 +201,9 @@ class SpProtocol(RoleProtocol, Protocol):
         """After `reward` or `publish`: whose uploads were left out, and why, in words for their owners."""
 
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
-        """Go on with the mask seeds made durable before, and make each new one durable before it is used."""
+        """Go on with what was made durable before, mask seeds above all, and make each new one durable before it is used.
+
+        A purpose that begins with "base " is of the whole task, and outlives its round."""
 
     def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
         """From now on, take an upload that is needed again from there, by its participant: keep none in memory."""
