@@ -273,7 +273,7 @@ def average() -> dict[str, Json]:
     statement = b"crowdfl record 2" + message(57, *fields, b"")
     signed = message(57, *fields, CSP_SIGNING.sign(statement))
     whole = [sum(person.update[j] for person in PEOPLE) for j in range(len(INITIAL))]
-    base = sha256(b"crowdfl next base 2" + BASE + statement)
+    base = sha256(b"crowdfl next base 2" + BASE + sha256(statement))
     model = [start + _nearest(value, sum(SAMPLES)) for start, value in zip(INITIAL, whole, strict=True)]
     secret = sha256(b"crowdfl secret 2" + bytes(32) + sp.t + csp.t)
     chain = struct.pack(">I", 1) + base + secret + b"".join(value.to_bytes(8, "little", signed=True) for value in model)

@@ -44,7 +44,7 @@ def first_base(task: str) -> bytes:
 
 def next_base(base: bytes, statement: bytes) -> bytes:
     """The base after a round, from what CSP's record of it states."""
-    return hashlib.sha256(b"crowdfl next base 2" + base + statement).digest()
+    return hashlib.sha256(b"crowdfl next base 2" + base + sha256(statement)).digest()
 
 
 def next_secret(secret: bytes, masks: tuple[bytes, ...]) -> bytes:

@@ -84,7 +84,7 @@ export async function stateDigest(chain) {
  * @param {Bytes} base @param {Bytes} statement
  */
 export async function nextBase(base, statement) {
-  return sha256(concat(utf8("crowdfl next base 2"), base, statement));
+  return sha256(concat(utf8("crowdfl next base 2"), base, await sha256(statement)));
 }
 
 /**
