@@ -22,7 +22,7 @@ from crowdfl.errors import (
     TooFewParticipants,
     WrongBase,
 )
-from crowdfl.protocols.exchange import Exchange
+from crowdfl.protocols.exchange import Exchange, ReplyForm
 from crowdfl.protocols.profile import (
     Average,
     CspMemory,
@@ -99,6 +99,9 @@ class ChainedSp(_Side):
 
     def upload_bytes(self) -> int:
         return 1000
+
+    def reply_form(self, request: bytes) -> ReplyForm:
+        return ReplyForm(10_000, json.loads)
 
     def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
         return [self._refusal(who, json.loads(upload)) for who, upload in uploads]

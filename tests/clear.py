@@ -31,7 +31,7 @@ from crowdfl.errors import (
     TooFewParticipants,
 )
 from crowdfl.protocols.common.keyed import KeyedCsp, KeyedProfile, KeyedReader, KeyedSide, KeyedSp
-from crowdfl.protocols.exchange import Exchange
+from crowdfl.protocols.exchange import Exchange, ReplyForm
 from crowdfl.protocols.profile import (
     Average,
     CspMemory,
@@ -117,6 +117,9 @@ class ClearSp(_Side, KeyedSp):
 
     def upload_bytes(self) -> int:
         return 1000
+
+    def reply_form(self, request: bytes) -> ReplyForm:
+        return ReplyForm(1 << 20, json.loads)
 
     def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
         return [_refusal(upload) for _, upload in uploads]

@@ -38,6 +38,7 @@ ONE = Threads(1)
 BUDGET = 36_000_000  # of a round of `SMALL_TASK`, in millionths
 INITIAL_MODEL: list[npt.NDArray[np.float64]] = [np.zeros((2, 3)), np.ones(2)]  # of `small_definition`
 SMALL_TASK: dict[str, Any] = {  # every bound small, so that a short key has room for rewards
+    "profile": "hardened",
     "key_bits": 960,
     "mask_bits": 20,
     "decimals": 3,

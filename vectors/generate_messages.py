@@ -30,6 +30,7 @@ WIDE = 2**128
 INITIAL = [-1000, 0, 2500, 7]  # in units of 10^-3
 CHANGES = [[120, -40, 3, 0], [100, -41, -3, 1], [90, -39, 0, -2]]  # of one sample, in units
 SAMPLES = [1, 10, 4]
+EQUAL_K = 32  # of the same task where everyone counts once: an upload is not multiplied by samples
 
 
 def stream(label: str, length: int) -> bytes:
@@ -67,12 +68,12 @@ def expand(seed: bytes, context: bytes, length: int) -> bytes:
     return Cipher(AES(key), CTR(bytes(16))).encryptor().update(bytes(length))
 
 
-def elements(values: list[int]) -> bytes:
-    return b"".join((value % 2**K).to_bytes(K // 8, "little") for value in values)
+def elements(values: list[int], bits: int = K) -> bytes:
+    return b"".join((value % 2**bits).to_bytes(bits // 8, "little") for value in values)
 
 
-def numbers(data: bytes) -> list[int]:
-    return [int.from_bytes(data[i : i + K // 8], "little") for i in range(0, len(data), K // 8)]
+def numbers(data: bytes, bits: int = K) -> list[int]:
+    return [int.from_bytes(data[i : i + bits // 8], "little") for i in range(0, len(data), bits // 8)]
 
 
 def signing(label: str) -> Ed25519PrivateKey:
@@ -126,9 +127,18 @@ def place(label: str, *parts: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Person:
-    """One participant of the round."""
+    """One participant of the round; where everyone counts once, no number of samples is in its upload."""
 
     index: int
+    is_counted: bool = True
+
+    @property
+    def ring(self) -> int:
+        return K if self.is_counted else EQUAL_K
+
+    @property
+    def count_bytes(self) -> int:
+        return 16 if self.is_counted else 0
 
     @property
     def who(self) -> str:
@@ -152,23 +162,26 @@ class Person:
 
     @property
     def update(self) -> list[int]:
-        return [SAMPLES[self.index] * change for change in CHANGES[self.index]]
+        return [(SAMPLES[self.index] if self.is_counted else 1) * change for change in CHANGES[self.index]]
 
     @property
     def csp_update(self) -> bytes:
-        return expand(self.seed, place("crowdfl share 1 update", self.who.encode()), len(INITIAL) * K // 8)
+        return expand(self.seed, place("crowdfl share 1 update", self.who.encode()), len(INITIAL) * self.ring // 8)
 
     @property
     def csp_samples(self) -> int:
-        return int.from_bytes(expand(self.seed, place("crowdfl share 1 samples", self.who.encode()), 16), "little")
+        context = place("crowdfl share 1 samples", self.who.encode())
+        return int.from_bytes(expand(self.seed, context, self.count_bytes), "little")
 
     @property
     def sp_update(self) -> bytes:
-        return elements([v - c for v, c in zip(self.update, numbers(self.csp_update), strict=True)])
+        theirs = numbers(self.csp_update, self.ring)
+        return elements([v - c for v, c in zip(self.update, theirs, strict=True)], self.ring)
 
     @property
     def sp_samples(self) -> bytes:
-        return ((SAMPLES[self.index] - self.csp_samples) % WIDE).to_bytes(16, "little")
+        share = (SAMPLES[self.index] - self.csp_samples) % 2 ** (8 * self.count_bytes)
+        return share.to_bytes(self.count_bytes, "little")
 
     @property
     def digest(self) -> bytes:
@@ -208,7 +221,7 @@ class Person:
             "seed": self.seed.hex(),
             "salt": self.salt.hex(),
             "csp update": self.csp_update.hex(),
-            "csp samples": self.csp_samples.to_bytes(16, "little").hex(),
+            "csp samples": self.csp_samples.to_bytes(self.count_bytes, "little").hex(),
             "digest": self.digest.hex(),
             "statement": self.statement.hex(),
             "body": self.body().hex(),
@@ -395,6 +408,11 @@ def document() -> Json:
         "initial": [str(value) for value in INITIAL],
         "base": BASE.hex(),
         "uploads": [person.case() for person in PEOPLE],
+        "counted once": {
+            "settings": {"pay": "equal", "weighting": "equal"},
+            "ring": EQUAL_K,
+            "uploads": [Person(person.index, is_counted=False).case() for person in PEOPLE],
+        },
         "manifest": {
             "message": sent.hex(),
             "digest": digest.hex(),

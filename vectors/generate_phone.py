@@ -29,6 +29,7 @@ SETTINGS: Body = {
     "distance_floor": None,
     "lanes": 1024,
     "pay": None,
+    "weighting": "samples",
     "check": "bounds",
     "max_norm": 5.0,
     "strategy": "discard",
@@ -128,6 +129,7 @@ def definitions() -> list[Json]:
         good("a whole number of seconds", json.dumps(definition(claim_window=604800))),
         good("characters as they are", json.dumps(definition(purpose=CHARACTERS), ensure_ascii=False)),
         good("characters escaped", json.dumps(definition(purpose=CHARACTERS, training=ODD_NAMES))),
+        good("everyone counts once", json.dumps(definition(settings=SETTINGS | {"weighting": "equal"}))),
         good("no budget", json.dumps(definition(settings=SETTINGS | {"budget": None, "max_norm": None}))),
         good(
             "whole numbers where fractions may be",

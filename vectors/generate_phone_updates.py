@@ -67,6 +67,17 @@ def norm_of(change: list[float]) -> float:
     return largest * math.sqrt(pairwise([(entry / largest) ** 2 for entry in change]))
 
 
+def within(units: list[float], most: int) -> list[int]:
+    """The nearest integers, shrunk until their length is at most `most`: doubles alone decide by how much."""
+    factor, least = 1.0, 0.25 / most
+    whole = [round(entry) for entry in units]
+    while (square := sum(entry * entry for entry in whole)) > most * most:
+        factor *= max(0.0, min(most / math.sqrt(square), 1 - least))
+        least *= 2
+        whole = [round(entry * factor) for entry in units]
+    return whole
+
+
 def update(
     name: str,
     model: list[int],
@@ -76,6 +87,7 @@ def update(
     decimals: int = 6,
     clip: float = 2.0,
     max_norm: float | None = None,
+    weighting: str = "samples",
 ) -> Body:
     """What an update becomes before it is shared."""
     unit = 10**decimals
@@ -83,10 +95,14 @@ def update(
     norm = norm_of(change)
     scaled = None if max_norm is None or norm <= max_norm else max_norm / norm
     kept = change if scaled is None else [entry * scaled for entry in change]
-    whole = [round(min(max(entry, -clip), clip) * unit) * samples for entry in kept]  # halves to the even one
+    units = [min(max(entry, -clip), clip) * unit for entry in kept]
+    if weighting == "equal":
+        whole = within(units, math.ceil((max_norm or 0) * unit))
+    else:
+        whole = [round(entry) * samples for entry in units]  # halves to the even one
     return {
         "name": name,
-        "settings": {"decimals": decimals, "clip": clip, "max_norm": max_norm},
+        "settings": {"decimals": decimals, "clip": clip, "max_norm": max_norm, "weighting": weighting},
         "model": integers(model),
         "weights": floats(weights),
         "samples": samples,
@@ -94,6 +110,9 @@ def update(
         "clipped": sum(abs(entry) > clip for entry in kept),
         "scaled": None if scaled is None else floats([scaled]),
     }
+
+
+LONG = [0] * 7, [1.1, -2.2, 3.3, 0.7, -0.123456789, 2.5, 1e-9]
 
 
 def updates() -> list[Json]:
@@ -110,6 +129,14 @@ def updates() -> list[Json]:
         update("clipped", model, weights, 7, clip=0.25),
         update("halves go to the even number", [0] * len(halves), halves, 1, decimals=0, clip=100.0),
         update("squares that are too large", model[:9], [1e300, -1e299, *weights[2:9]], 2, max_norm=3.0),
+        update("counts once, within the norm", model, weights, 500, max_norm=100, weighting="equal"),
+        update("counts once, scaled down to the norm", model, weights, 500, max_norm=1.0, weighting="equal"),
+        update(
+            "counts once, rounding makes it too long", model, weights, 7, decimals=2, max_norm=0.5, weighting="equal"
+        ),
+        update("counts once, longer and longer", [0] * 5, [0.5] * 5, 1, decimals=0, max_norm=1, weighting="equal"),
+        update("counts once, a few units", model, weights, 1, decimals=1, max_norm=0.3, weighting="equal"),
+        update("counts once, squares beyond 2^53", *LONG, 1, decimals=9, clip=9.0, max_norm=3.3, weighting="equal"),
         update("products beyond 2^53", [0, 0, 0], [8999.999999999999, -9000.0, 0.1], 300, decimals=12, clip=9000.0),
     ]
 

@@ -15,7 +15,7 @@ from crowdfl_lab.parties import LocalParties
 def played():
     """A small round, watched."""
     recorder = RoundRecorder(keep_messages=True)
-    settings = TaskSettings(max_participants=3, lanes=20, key_bits=1536)
+    settings = TaskSettings(profile="hardened", max_participants=3, lanes=20, key_bits=1536)
     tools = Tools(Threads(1), insecure_test_key=True, observer=recorder)
     parties = LocalParties(TaskSpec("watched", settings, 20), tools)
     uploads = parties.encrypt({f"p{i}": (np.full(20, 0.1 * i), 10) for i in range(3)})

@@ -5,7 +5,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-PROFILES = ("hardened", "shares", "paper")
+PROFILES = ("shares", "hardened", "paper")  # the default first
 
 
 class Disclosure(NamedTuple):

@@ -106,6 +106,7 @@
     │   ├── StorageFull             the service has no room left on its disk
     │   ├── TooSlow                 a request came in too slowly
     │   └── ServiceUnavailable      no answer, or none that can be used
+    │       ├── ReplyUnreadable     an answer that is not its step's message: it is asked for again
     │       └── ClockInDoubt        the service does not know what time it is
     ├── BackendUnavailable          the compute backend that was asked for is not available
     │   ├── ClusterTaken            the cluster works for another role
@@ -557,6 +558,10 @@ class ServiceUnavailable(ServiceError):
     """A service gives no answer, or none that can be used: try again later."""
 
     passes = True
+
+
+class ReplyUnreadable(ServiceUnavailable):
+    """A peer's answer is not the message that its step has, or is too long: nothing of it is kept, and it is asked again."""
 
 
 class ClockInDoubt(ServiceUnavailable):

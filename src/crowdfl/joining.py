@@ -1,7 +1,9 @@
 """`crowdfl.join`: take part in a real campaign with somebody's own two functions."""
 
 import html
+import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -28,6 +30,7 @@ from crowdfl.settings import ParticipantSettings, from_millionths
 from crowdfl.text import html_table, in_notebook, printable_lines, text_table
 
 _QUIET = ("waiting",)  # of what happens, what is shown and not kept
+_EVENT = re.compile("rounds/([0-9]+)/event-(.+)")  # the rest is kept in the home: a later program shows it too
 _TROUBLES = ("refused", "nothing to contribute", "upload rejected", "reward refused", "given up")
 
 
@@ -37,7 +40,7 @@ class JoinedRound:
 
     Attributes:
         number: From 1.
-        samples: How many samples it trained on; None if it did not train since the program was started.
+        samples: How many samples it trained on; None if it did not train.
         metrics: What `evaluate` returned for the round's average; the last average is for the requester alone.
         reward: What it earned, if the task pays rewards.
         trouble: Why its update is not in the average, or not paid.
@@ -150,7 +153,7 @@ class AcceptedInvitation:
 
     def look(self) -> str:
         """What the task is for, its terms, and who will read the model. Sends nothing about you."""
-        with _opened(self) as person:
+        with _opened(self, reads=True) as person:
             return printable_lines(task_summary(person.look(), person.least_participants))
 
 
@@ -181,10 +184,10 @@ def join(
         PackageMissing: httpx is not installed.
     """
     path = Path(invitation)
-    joining = AcceptedInvitation(
-        _invited().read_invitation(path), path.with_suffix(".home") if home is None else Path(home), least_participants
-    )
-    with _opened(joining) as person:
+    opening = _invited()
+    own = opening.home_of(path) if home is None else Path(home)
+    joining = AcceptedInvitation(opening.read_invitation(path), own, least_participants)
+    with _opened(joining, reads=True) as person:
         if not Agent(person, time.sleep).has_joined:
             _ask(person, path, yes=yes)
     return joining
@@ -213,8 +216,6 @@ class _Taking:
 
     person: Participant
     tell: Callable[[str], None]
-    seen: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
-    paid: Decimal | None = None
 
     def part(
         self,
@@ -245,21 +246,29 @@ class _Taking:
 
     def _note(self, what: str, details: Mapping[str, Any]) -> None:
         if what not in _QUIET and "round" in details:
-            self.seen[what, details["round"]] = dict(details)
-        if what == "paid":
-            self.paid = from_millionths(details["millionths"])
+            name = f"rounds/{details['round']}/event-{what.replace(' ', '-')}"
+            self.person.blobs.delete(name)
+            self.person.blobs.put(name, json.dumps(dict(details)).encode())
         self.tell(event_words(what, details))
 
     def _result(self, definition: Definition, form: ModelForm) -> JoinResult:
         earned = self.person.rewards() if definition.settings.budget is not None else {}
-        numbers = sorted({number for _, number in self.seen} | set(earned))
-        rounds = tuple(self._round(number, earned.get(number)) for number in numbers)
+        blobs, seen = self.person.blobs, self._seen()
+        numbers = sorted({number for _, number in seen} | set(earned))
+        rounds = tuple(self._round(seen, number, earned.get(number)) for number in numbers)
         model, who = form.model(self.person.model()), self.person.keys.who
-        return JoinResult(definition.task, who, self.person.state, rounds, model, self.paid)
+        paid = from_millionths(int(blobs.get("paid"))) if blobs.has("paid") else None
+        return JoinResult(definition.task, who, self.person.state, rounds, model, paid)
 
-    def _round(self, number: int, earned: int | None) -> JoinedRound:
-        trained, read = self.seen.get(("trained", number), {}), self.seen.get(("read", number), {})
-        told = [event_words(what, self.seen[what, number]) for what in _TROUBLES if (what, number) in self.seen]
+    def _seen(self) -> dict[tuple[str, int], Mapping[str, Any]]:
+        """By event and round, what happened since the participant joined."""
+        found = filter(None, map(_EVENT.fullmatch, self.person.blobs.listing()))
+        return {(name[2].replace("-", " "), int(name[1])): json.loads(self.person.blobs.get(name[0])) for name in found}
+
+    @staticmethod
+    def _round(seen: Mapping[tuple[str, int], Mapping[str, Any]], number: int, earned: int | None) -> JoinedRound:
+        trained, read = seen.get(("trained", number), {}), seen.get(("read", number), {})
+        told = [event_words(what, seen[what, number]) for what in _TROUBLES if (what, number) in seen]
         return JoinedRound(
             number=number,
             samples=trained.get("samples"),
@@ -285,8 +294,9 @@ def _teller(*, shown: bool) -> Callable[[str], None]:
     return tell if shown else lambda _line: None
 
 
-def _opened(joining: AcceptedInvitation) -> Any:  # noqa: ANN401
-    return _invited().invited(joining.invitation, joining.home, Participant, least=joining.least_participants)
+def _opened(joining: AcceptedInvitation, *, reads: bool = False) -> Any:  # noqa: ANN401
+    least = joining.least_participants
+    return _invited().invited(joining.invitation, joining.home, Participant, reads=reads, least=least)
 
 
 def _invited() -> Any:  # noqa: ANN401

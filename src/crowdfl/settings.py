@@ -193,8 +193,9 @@ class TaskSettings(Settings):
     """The settings of one task. `mask_bits` and `distance_floor` left at None take the profile's and the paper's value."""
 
     profile: str = Field(
-        default="hardened",
-        description='"hardened"; "shares": no key, far less work, and KGC deals more; "paper": as printed, which leaks.',
+        default="shares",
+        description='"shares": two servers, no key, little work; "hardened": the paper\'s cryptosystem with its leaks closed; '
+        '"paper": as printed, which leaks.',
     )
     total: Literal["shown", "hidden"] = Field(
         default="shown", description='With "hidden", readers of the average do not learn how many samples there are.'
@@ -215,6 +216,11 @@ class TaskSettings(Settings):
     )
     pay: Literal["none", "equal", "samples", "distance"] | None = _optional(
         "equal", 'What rewards follow; "equal" in the profile "shares", else "distance", and no other.'
+    )
+    weighting: Literal["samples", "equal"] = Field(
+        default="samples",
+        description='How people count: "samples", by their numbers of samples; "equal", of "shares": everyone once, no number '
+        "leaves a device, and `max_norm` is needed.",
     )
     check: Literal["bounds", "none"] = Field(
         default="bounds",
@@ -313,6 +319,7 @@ class TaskOptions(TypedDict, total=False):
     distance_floor: float | None
     lanes: int | None
     pay: Literal["none", "equal", "samples", "distance"] | None
+    weighting: Literal["samples", "equal"]
     check: Literal["bounds", "none"]
     max_norm: float | None
     strategy: Literal["discard", "retransmit"]

@@ -219,7 +219,7 @@ def test_csp_learns_one_number_of_each_claimant_and_no_more(tmp_path: Path) -> N
     desk, claims = paid_desk(tmp_path, 3, rounds=1), {}
     honest = desk.sp.ports.csp
 
-    def answer(task: str, request: bytes) -> bytes:
+    def answer(task: str, request: bytes, _longest: int) -> bytes:
         reply = honest.answer(task, request)
         party = csp_party(desk)
         limits, widths = party.limits(4096), sp_side(desk)._shape.widths()
@@ -329,7 +329,7 @@ def test_what_was_earned_can_be_claimed_after_a_round_that_hung(tmp_path: Path) 
     earned = sum(person.open_reward(1) for person in desk.crowd)
     honest = desk.sp.ports.csp
 
-    def answer(task: str, request: bytes) -> bytes:
+    def answer(task: str, request: bytes, _longest: int) -> bytes:
         if Message.kind_of(request) != Claim.kind:
             raise ServiceUnavailable("later")
         return honest.answer(task, request)

@@ -34,7 +34,7 @@ from crowdfl.protocols.shares.round.average import (
     SumOffer,
     parse_record,
 )
-from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, StepRequest
+from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, StepReply, StepRequest
 from crowdfl.protocols.shares.round.upload import UploadBody, expanded_samples, expanded_update
 from crowdfl.simulation.local_host import LocalFederation, Update, _KgcFor
 from tests.attacks.campaign import SIZE, Campaign, added_to, error, tamper, watch_readers, works_today
@@ -243,9 +243,9 @@ def test_no_server_takes_a_step_while_kgc_keeps_the_source(silent: str, monkeypa
     campaign, said = Campaign(), {}
     answer = campaign.host.csp.answer
 
-    def noted(task: str, request: bytes) -> bytes:
+    def noted(task: str, request: bytes, _longest: int) -> bytes:
         asked, reply = StepRequest.from_bytes(request, Limits.plain(1 << 24)), answer(task, request)
-        said[asked.step] = asked.payload, reply
+        said[asked.step] = asked.payload, StepReply.from_bytes(reply, Limits.plain(1 << 24)).payload
         return reply
 
     campaign.host.csp.answer = noted
@@ -422,7 +422,7 @@ def test_a_task_whose_opened_sum_is_lost_ends_with_the_next_manifest(tmp_path: P
     desk = paid_desk(tmp_path, 4, rounds=3, **DESK)
     answer = desk.csp.answer
 
-    def losing(task: str, request: bytes) -> bytes:
+    def losing(task: str, request: bytes, _longest: int) -> bytes:
         reply = answer(task, request)
         if StepRequest.from_bytes(request, Limits.plain(1 << 24)).step == AVERAGE:
             raise ConnectionError
@@ -451,7 +451,7 @@ def test_a_request_that_was_answered_while_its_repetition_waited_gets_that_answe
     def look(task: str, name: str) -> str | None:
         return too_early.clear() if too_early else answered(task, name)
 
-    def twice(task: str, request: bytes) -> bytes:
+    def twice(task: str, request: bytes, _longest: int) -> bytes:
         first = answer(task, request)
         too_early.append("one look")
         assert answer(task, request) == first

@@ -54,6 +54,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     "crowdfl base 1": {KNOWN: "CSP SP p0"},
     "crowdfl transcript 1": {KNOWN: "CSP SP"},
     "transcript": {KNOWN: "CSP SP"},
+    "request of a step": {KNOWN: "CSP SP"},
     "crowdfl manifest 1": {KNOWN: "CSP SP"},
     "crowdfl accept 1": {KNOWN: "CSP SP"},
     "crowdfl verdict 1": {KNOWN: "CSP SP"},
@@ -79,7 +80,8 @@ NAMES = {
     "MaskedPart.seal_hashes": "sealed seed",
     "Transcript.after": "transcript",
     "Claims.pay": "claim",
-    "_digest": "its hash in the request to enrol",
+    "digest_of": "its hash in the request to enrol",
+    "SpConversation.ask": "request of a step",
     "_tag": "tag of a dealt file",
 }
 

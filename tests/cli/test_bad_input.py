@@ -335,7 +335,7 @@ def test_a_home_that_nobody_joined_with(tmp_path, command):
 
 
 def test_an_unknown_profile_is_told_with_those_there_are(workspace, tmp_path):
-    (tmp_path / "task.toml").write_text(TASK.replace('profile = "hardened"', 'profile = "x"'))
+    (tmp_path / "task.toml").write_text(TASK.replace('profile = "shares"', 'profile = "x"'))
     result = call("task", "create", tmp_path / "task.toml", "-s", workspace / "requester/settings.toml")
     refused(result, "SettingsError", "hardened or paper", "'x'")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from crowdfl.cli.task.views import template
+from crowdfl.cli.task.views import task_text
 from crowdfl.settings import to_millionths
 from crowdfl_lab.demo.finished import SERVERS, secrets_of, shares_in
 from tests import subprocesses
@@ -36,7 +36,7 @@ PATIENCE = 240.0
 
 
 def task_file(**more: str) -> str:
-    text = template
+    text = task_text("hardened")
     for before, after in CHANGES.items():
         assert before in text
         text = text.replace(before, after)
@@ -186,7 +186,7 @@ def test_a_crowd_below_five_is_shown_and_not_joined_without_the_owner_s_word(cam
         assert (refused.code, "TooFewParticipants" in refused.err) == (3, True), refused
         assert "--least-participants 3" in refused.err
         assert not (tmp_path / "me/keys").exists()
-    assert "you accept 4 or more: TOO FEW" in call("participant", "look", *place).out
+    assert "you accept 5 or more: TOO FEW" in call("participant", "look", *place).out  # nothing refused is kept
     assert call("participant", "join", *place, "--least-participants", 0).code == 2
 
 
@@ -200,7 +200,7 @@ def test_the_least_number_of_participants_is_kept_with_the_participant(campaign:
     assert call("participant", "join", *place).code == 0
     raised = call("participant", "join", *place, "--least-participants", 7)
     assert (raised.code, "you take part from 7 on" in raised.err) == (3, True)
-    assert call("participant", "join", *place).code == 3  # kept
+    assert call("participant", "join", *place).code == 0  # what was refused is not kept
     assert call("participant", "rewards", *place).code == 0  # what was earned is not touched by it
     (home / "least-participants").write_text("many")
     damaged = call("participant", "join", *place)

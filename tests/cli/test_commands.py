@@ -219,8 +219,8 @@ def test_bad_input_is_told_by_name(tmp_path, workspace, model, words, code, said
     assert "Traceback" not in result.err
 
 
-def _task_file(folder, *changes):
-    text = call("task", "new").out
+def _task_file(folder, *changes, profile="shares"):
+    text = call("task", "new", "--profile", profile).out
     for before, after in changes:
         assert before in text
         text = text.replace(before, after)
@@ -228,11 +228,8 @@ def _task_file(folder, *changes):
     return folder / "task.toml"
 
 
-_SHARES = ('profile = "hardened"', 'profile = "shares"')
-
-
 def test_explain_shows_widths_and_what_is_dealt_before_anything_is_made(tmp_path):
-    told = call("task", "explain", _task_file(tmp_path, _SHARES, ("# max_norm = 5.0", "max_norm = 5.0"))).out
+    told = call("task", "explain", _task_file(tmp_path, ("# max_norm = 5.0", "max_norm = 5.0"))).out
     assert "everyone in a round's average gets the same" in told
     assert "dealt by KGC   SP" in told
     assert "warning" not in told
@@ -248,17 +245,17 @@ def test_explain_shows_widths_and_what_is_dealt_before_anything_is_made(tmp_path
     ],
 )
 def test_explain_warns_of_what_a_requester_should_know(tmp_path, changes, words):
-    assert words in call("task", "explain", _task_file(tmp_path, _SHARES, *changes)).out
+    assert words in call("task", "explain", _task_file(tmp_path, *changes)).out
 
 
 def test_explain_prints_what_divisions_may_show(tmp_path):
-    told = call("task", "explain", _task_file(tmp_path, _SHARES, ('# pay = "equal"', 'pay = "distance"'))).out
+    told = call("task", "explain", _task_file(tmp_path, ('# pay = "equal"', 'pay = "distance"'))).out
     assert "by at most 1.00%" in told
 
 
 def test_explain_knows_the_other_profiles(tmp_path):
-    assert "packing" in call("task", "explain", _task_file(tmp_path)).out
-    assert "leaks" in call("task", "explain", _task_file(tmp_path, ('"hardened"', '"paper"'))).out
+    assert "packing" in call("task", "explain", _task_file(tmp_path, profile="hardened")).out
+    assert "leaks" in call("task", "explain", _task_file(tmp_path, profile="paper")).out
 
 
 def test_task_new_is_a_task_file():

@@ -110,7 +110,7 @@ def test_sp_says_what_each_task_waits_for(office):
     assert office.about("sp")["rounds"] == ["1: rewarded, 3 uploads", "2: open, 0 uploads"]
 
 
-def _away(_task: str, _request: bytes) -> bytes:
+def _away(_task: str, _request: bytes, _longest: int) -> bytes:
     raise ConnectionError("nobody answers")
 
 

@@ -15,7 +15,7 @@ from crowdfl.cli.main import run
 from crowdfl.cli.output import show
 from crowdfl.cli.participant import say
 from crowdfl.cli.task import commands
-from crowdfl.cli.task.views import status_words, template
+from crowdfl.cli.task.views import status_words, task_text
 from crowdfl.errors import ServiceUnavailable, TaskEnded
 from crowdfl.roles.requester import Campaign
 from crowdfl.roles.waiting import amount_words, waits_for
@@ -102,7 +102,7 @@ class TestWatch:
         books = {"movements": [], "deposits": [], "pending": 0, "paid_in": 0}
         definition = small_definition(TaskSettings.of(profile="shares", max_participants=5))
         assert waits_for(definition, status, books) == ["SP and CSP, which fetch what KGC deals and then open round 1"]
-        paper = small_definition(TaskSettings.of(max_participants=5))
+        paper = small_definition(TaskSettings.of(profile="paper", max_participants=5))
         assert waits_for(paper, status, books) == ["round 1 to open"]
 
     def test_time_to_claim_is_told_and_is_no_change(self, desk):
@@ -251,8 +251,7 @@ def created(tmp_path, monkeypatch):
 
     def run(profile, *options):
         file = tmp_path / "task.toml"
-        text = template.replace('learner = "network"', 'learner = "softmax"')
-        file.write_text(text.replace('profile = "hardened"', f'profile = "{profile}"'))
+        file.write_text(task_text(profile).replace('learner = "network"', 'learner = "softmax"'))
         return CliRunner().invoke(commands.app, ["create", str(file), *options], catch_exceptions=False)
 
     return run

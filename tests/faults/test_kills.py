@@ -17,6 +17,7 @@ SAMPLE = {"kgc": 2, "csp": 4, "sp": 5, "operator": 1, "requester": 1, "person0":
 KILLED = tuple(SAMPLE)  # person2 does nothing that person1 does not
 OWN = ("dealt", "csp_state.", "chain.", "rejected", "left")  # in the names of steps that only a chained profile has
 SHARDS, SLOW_SHARDS = 4, 10  # few deaths in each: no test takes long, even on a busy machine
+HIDDEN_SHARDS = 2
 LIVES, CHAIN = 3, 4
 Point = tuple[str, Kill]
 WRITTEN = "blobs.put_all<uploads._written<uploads.receive<sp_uploads.receive"
@@ -73,10 +74,19 @@ def survive_each(folder: Path, undisturbed: Campaign, chosen: Sequence[Point]) -
     assert not failures, "\n".join(failures)
 
 
+def survive_together(folder: Path, undisturbed: Campaign, chosen: Sequence[Point], campaigns: int = 1) -> None:
+    """These deaths, spread over so many campaigns."""
+    for number in range(campaigns):
+        armed: dict[str, list[Kill]] = {}
+        for role, kill in chosen[number::campaigns]:
+            armed.setdefault(role, []).append(kill)
+        survive(Campaign(folder / f"together{number}", armed=armed, settings=undisturbed.settings), undisturbed)
+
+
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_a_process_killed_at_a_durable_step_changes_nothing(shard: int, whole: Campaign, tmp_path: Path):
+def test_processes_killed_at_durable_steps_change_nothing(shard: int, whole: Campaign, tmp_path: Path):
     """The same averages, books, receipts and masked requests as if nobody had died."""
-    survive_each(tmp_path, whole, sample(whole)[shard::SHARDS])
+    survive_together(tmp_path, whole, sample(whole)[shard::SHARDS])
 
 
 @pytest.mark.slow
@@ -130,8 +140,10 @@ def test_an_sp_killed_while_the_total_stays_hidden_changes_nothing(
         "blobs.put_all<blobs.put<csp_link._keep": 4,
         "csp_link.forget_replies": 2,  # the last round's answers stay until the task is settled: files and marks
     }
-    chosen = own if thorough else [kill for kill in own if kill.time == 1][::3]
-    survive_each(tmp_path, hidden, [("sp", kill) for kill in chosen])
+    if thorough:
+        survive_each(tmp_path, hidden, [("sp", kill) for kill in own])
+    else:
+        survive_together(tmp_path, hidden, [("sp", kill) for kill in own if kill.time == 1][::3], HIDDEN_SHARDS)
 
 
 def kinds(kills: Sequence[Kill], *parts: str) -> Counter[str]:

@@ -150,7 +150,7 @@ class FullAtCsp:
     def __init__(self, csp, disk):
         self._csp, self._disk, self.refusals = csp, disk, 0
 
-    def answer(self, task, request):
+    def answer(self, task, request, _longest=0):
         """The disk fills up before, and has room again after."""
         self._disk.fill()
         try:

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import EncodingError, LearningUnavailable, ModelMismatch, NotFinite
-from crowdfl.learning.models.forms import ModelForm, dictionary_form, named_arrays
+from crowdfl.learning.models.forms import (
+    ModelForm,
+    dictionary_form,
+    model_npz,
+    model_safetensors,
+    named_arrays,
+    read_arrays,
+)
 from crowdfl.learning.models.shape import ModelShape
 
 FORMS = {
@@ -169,6 +176,25 @@ class TestTensors:
                 named_arrays([tensor])
         with pytest.raises(EncodingError, match=r"Linear is a module.*state_dict"):
             named_arrays(torch.nn.Linear(2, 2))
+
+    def test_a_file_of_a_state_dict_loads_strictly_with_every_type_it_had(self, torch):
+        """Also what holds no number, and bfloat16, which NumPy lacks; one's own files are read again."""
+        state = {
+            "w": torch.tensor([1.5, -2.25], dtype=torch.bfloat16),
+            "none": torch.zeros(0),
+            "steps": torch.tensor(3),
+        }
+        from safetensors.torch import load  # it needs torch
+
+        form = ModelForm.of(state)
+        assert (form.shape.names, form.kept) == (("w",), ("none", "steps"))
+        built = form.model(form.arrays(state))
+        loaded = load(model_safetensors(built))
+        assert {name: (t.dtype, t.tolist()) for name, t in loaded.items()} == {
+            name: (t.dtype, t.tolist()) for name, t in state.items()
+        }
+        for read in (read_arrays(model_safetensors(built), ".safetensors"), read_arrays(model_npz(built), ".npz")):
+            assert {name: array.tolist() for name, array in read.items()} == {"w": [1.5, -2.25]}
 
     def test_a_task_of_tensors_hands_out_float32(self, torch):
         built = dictionary_form(ModelShape(("w",), ((2,),)), torch=True).model([[0.5, 1.5]])

@@ -37,6 +37,7 @@ from crowdfl_lab.parties import LocalDealer
 ONE = Threads(1)
 
 SMALL = {  # rewards under a short key: every bound is small, every formula the same
+    "profile": "hardened",
     "key_bits": 1024,
     "mask_bits": 20,
     "decimals": 3,
@@ -51,7 +52,7 @@ SMALL_PAPER = {**SMALL, "profile": "paper", "key_bits": 512, "mask_bits": 60}
 
 def federation(**settings: Any) -> LocalFederation:
     """A LocalFederation with a test key, for three participants unless told otherwise."""
-    defaults = {"max_participants": 3, "key_bits": 512, "lanes": 0}
+    defaults = {"profile": "hardened", "max_participants": 3, "key_bits": 512, "lanes": 0}
     return LocalFederation(**({"insecure_test_key": True, "backend": ONE} | defaults | settings))
 
 
@@ -166,7 +167,7 @@ class Parties:
 
 def deal(participants: int = 3, parameters: int = 2, name: str = "task", **settings: Any) -> Parties:
     """All sides of a task under a test key."""
-    defaults = {"max_participants": participants, "key_bits": 512, "lanes": 0}
+    defaults = {"profile": "hardened", "max_participants": participants, "key_bits": 512, "lanes": 0}
     task = TaskSettings.of(**(defaults | settings))
     dealer = LocalDealer(TaskSpec(name, task, parameters), Tools(ONE, insecure_test_key=True))
     people = {f"p{i}": dealer.participant(f"p{i}") for i in range(participants)}

@@ -96,7 +96,7 @@ def test_what_only_the_profile_shares_has_is_refused_by_the_others(profile, sett
 def test_defaults_are_those_of_the_design():
     """L = 6, C = 16, 2048 bits, 1,024 lanes, total shown, three participants at least."""
     task = TaskSettings()
-    assert (task.profile, task.total, task.decimals, task.clip, task.lanes) == ("hardened", "shown", 6, 16.0, 1024)
+    assert (task.profile, task.total, task.decimals, task.clip, task.lanes) == ("shares", "shown", 6, 16.0, 1024)
     assert (task.key_bits, task.min_participants, task.floor_units) == (2048, 3, 10**6)
 
 
@@ -151,7 +151,7 @@ def test_amounts_that_are_none_are_refused(amount):
     ],
 )
 def test_a_task_that_could_overflow_is_refused_with_the_numbers(settings, numbers):
-    task = TaskSettings(**settings)
+    task = TaskSettings(**{"profile": "hardened"} | settings)
     with pytest.raises(WidthBudgetExceeded, match=numbers):
         PROFILES[task.profile].check(task, 277_006)
 
@@ -182,7 +182,7 @@ def test_the_papers_average_is_right_or_refused_for_a_large_clip():
 def test_short_keys_are_refused_unless_asked_for():
     """And then only by the flag's own name."""
     with pytest.raises(InsecureKeyRefused, match="insecure_test_key"):
-        LocalFederation(key_bits=512, lanes=0).round(updates([[1.0]] * 3, [1] * 3))
+        LocalFederation(profile="hardened", key_bits=512, lanes=0).round(updates([[1.0]] * 3, [1] * 3))
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def _padded(flat, size):
 def relative_errors(differences, lanes):
     """Of every squared distance over many seeds, and how many lanes there really were."""
     differences = np.asarray(differences)
-    budget = width_budget(TaskSettings(lanes=lanes), differences.shape[1], sigma=40)
+    budget = width_budget(TaskSettings(profile="hardened", lanes=lanes), differences.shape[1], sigma=40)
     true, errors = (differences**2).sum(axis=1), []
     for number in range(SEEDS):
         task_seed, coins = (hashlib.sha256(bytes([which, number])).digest() for which in (1, 2))

@@ -137,7 +137,7 @@ def test_the_requester_never_sees_what_one_participant_earned(desk):
 
 def test_a_short_key_is_shown_with_a_warning(desk):
     assert desk.sp.status(desk.task)["key"] == "960 bits, INSECURE TEST KEY"
-    assert TaskSettings().key == "2048 bits"
+    assert TaskSettings(profile="hardened").key == "2048 bits"
 
 
 def test_a_round_opens_only_with_its_budget_in_escrow(tmp_path):
@@ -326,7 +326,7 @@ def test_money_is_not_paid_in_or_out_once_all_is_settled(desk, monkeypatch):
         desk.run()
     answer = desk.csp.answer
 
-    def slowly(task, request):
+    def slowly(task, request, _longest):
         found = answer(task, request)
         desk.clock.time += 1000
         desk.run()

@@ -6,6 +6,7 @@ import pytest
 
 from crowdfl.errors import RoundEnded, TaskEnded
 from crowdfl.protocols.common.smul import PolynomialsRequest
+from crowdfl.protocols.exchange import ReplyForm
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.hardened.prirwd import DISTANCES
 from crowdfl.protocols.messages import Message
@@ -25,7 +26,7 @@ class Away:
     def __getattr__(self, name):
         return getattr(self._csp, name)
 
-    def answer(self, task, request):
+    def answer(self, task, request, _longest=0):
         """As CSP does, or not at all."""
         self.asked.append(request)
         if self.times and is_about_distances(request):
@@ -98,15 +99,16 @@ def test_a_reply_that_was_used_and_is_gone_voids_the_round(desk, damage):
 def test_another_reply_of_a_second_process_is_not_used(desk):
     """The file was lost after this process had looked for it; what is recorded counts."""
     link, request = desk.sp.steps._csp, b"a request"
+    form = ReplyForm(10, bytes)
     desk.away.answer = lambda *_: b"one"
-    assert link.ask(desk.task, 1)(request)() == b"one"
+    assert link.ask(desk.task, 1, lambda _: form)(request)() == b"one"
     place = next(file for file in kept(desk) if file.read_bytes() == b"one")
     late = desk.sp.ports.blobs.has
     desk.sp.ports.blobs.has = lambda _name: False
     place.unlink()
     desk.away.answer = lambda *_: b"other"
     with pytest.raises(RoundEnded):
-        link.ask(desk.task, 1)(request)()
+        link.ask(desk.task, 1, lambda _: form)(request)()
     desk.sp.ports.blobs.has = late
 
 

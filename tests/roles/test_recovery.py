@@ -41,7 +41,7 @@ class Silent:
     def __init__(self, inner) -> None:
         self._inner = inner
 
-    def answer(self, task: str, request: bytes) -> bytes:
+    def answer(self, task: str, request: bytes, _longest: int = 0) -> bytes:
         raise ServiceUnavailable("CSP was asked again")
 
     def __getattr__(self, name: str):
@@ -84,7 +84,9 @@ def test_a_round_that_has_ended_stays_so_after_a_restart(desk: Desk, monkeypatch
     """Else every restart would be worth one more bit to an SP that deviates."""
     asked: list[bytes] = []
     whole = desk.csp.answer
-    monkeypatch.setattr(desk.csp, "answer", lambda task, request: asked.append(request) or whole(task, request))
+    monkeypatch.setattr(
+        desk.csp, "answer", lambda task, request, _longest=0: asked.append(request) or whole(task, request)
+    )
     ended_round(desk, monkeypatch)
     desk.restart()
     with pytest.raises(RoundEnded, match="round 1"):

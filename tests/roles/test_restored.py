@@ -175,7 +175,7 @@ def test_a_round_that_csp_was_asked_about_is_never_asked_about_again(desk: Desk)
     backups: list[Backup] = []
     csp = desk.csp
 
-    def noting(task: str, request: bytes) -> bytes:
+    def noting(task: str, request: bytes, _longest: int) -> bytes:
         if not backups:
             backups.append(Backup(desk, "sp"))
         return answer(task, request)
@@ -185,7 +185,7 @@ def test_a_round_that_csp_was_asked_about_is_never_asked_about_again(desk: Desk)
     assert desk.states() == ["rewarded", "open"]
     asked: list[bytes] = []
     backups[0].restore()
-    desk.csp.answer = lambda _task, request: asked.append(request) or b""  # type: ignore[method-assign]
+    desk.csp.answer = lambda _task, request, _longest: asked.append(request) or b""  # type: ignore[method-assign]
     assert desk.sp.store.round(desk.task, 1).state == "aborted"
     assert desk.sp.store.seed_counts() == {}
     desk.run()
@@ -312,7 +312,7 @@ def test_a_restored_csp_answers_no_step_a_second_time(desk: Desk):
     backup = Backup(desk, "csp")
     shown: list[bytes] = []
     answer = desk.csp.answer
-    desk.csp.answer = lambda task, request: shown.append(request) or answer(task, request)  # type: ignore[method-assign]
+    desk.csp.answer = lambda task, request, _longest=0: shown.append(request) or answer(task, request)  # type: ignore[method-assign]
     play(desk)
     assert desk.states()[0] == "rewarded"
     backup.restore()
@@ -332,7 +332,7 @@ def test_without_the_mark_a_csp_would_answer_again(desk: Desk):
     backup = Backup(desk, "csp")
     shown: list[bytes] = []
     answer = desk.csp.answer
-    desk.csp.answer = lambda task, request: shown.append(request) or answer(task, request)  # type: ignore[method-assign]
+    desk.csp.answer = lambda task, request, _longest=0: shown.append(request) or answer(task, request)  # type: ignore[method-assign]
     play(desk)
     first = answer(desk.task, shown[0])
     backup.restore()

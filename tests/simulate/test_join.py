@@ -1,5 +1,6 @@
 """crowdfl.join: the same two functions in a real campaign, over HTTP and TLS, from the requester's file to being paid."""
 
+import hashlib
 import json
 import sys
 import threading
@@ -16,7 +17,8 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Certificate, participant_name
 from crowdfl.errors import PackageMissing, SettingsError, TooFewParticipants
 from crowdfl.joining import AcceptedInvitation, JoinedRound, JoinResult
-from crowdfl.services.client.opening import kept_least
+from crowdfl.roles.participant.participant import Participant
+from crowdfl.services.client.opening import invited, read_invitation
 from crowdfl.settings import ParticipantSettings
 from tests.cli.program import call
 from tests.cli.test_campaign import PATIENCE, Campaign, allow_short_claims, free_ports
@@ -105,7 +107,7 @@ def take_part(campaign, person, data, results):
             raise Interrupted
         return fit_named(model, own, info)
 
-    given = {"home": campaign.folder / f"home-{person}", "yes": True, "least_participants": 3}
+    given = {"yes": True, "least_participants": 3}
     example = {"b": np.float32(0), "w": np.zeros(3, dtype=np.float32), "steps": 3} if person == 1 else None
     loss = lambda model, own: evaluate([model["w"], model["b"]], own)  # noqa: E731
 
@@ -144,6 +146,8 @@ def test_a_campaign_of_functions_is_averaged_as_in_the_clear_and_paid(campaign, 
         assert list(result.rounds[0].metrics) == ["loss"]
         assert np.append(result.model["w"], result.model["b"]) == pytest.approx(models[0], abs=2e-6)
         assert result.paid == sum(result.rewards.values()) > 0
+    again = crowdfl.join(invitation(campaign, 2), yes=True).run(pytest.fail, data=data[2], progress=False)
+    assert (again.rounds, again.paid) == (results[2].rounds, results[2].paid)  # what happened, not an empty table
     assert results[1].model["w"].dtype == np.float32
     assert results[1].model["steps"] == 3
     assert "uploaded" not in capsys.readouterr().out  # words, not events
@@ -188,9 +192,10 @@ def test_an_invitation_that_is_not_there_is_named(tmp_path):
 @pytest.mark.parametrize("least", [0, -1, True, 2.5, "5"])
 def test_a_least_number_of_people_that_cannot_be_is_named(tmp_path, least):
     """And not kept: a later run would take it up."""
+    mine = made_up_invitation(tmp_path, "mine", SigningKey.fresh())
     with pytest.raises(SettingsError, match="least_participants"):
-        kept_least(tmp_path / "least", least)
-    assert not (tmp_path / "least").exists()
+        crowdfl.join(mine, least_participants=least)
+    assert list((tmp_path / "mine.home").iterdir()) == []
 
 
 def test_an_invitation_is_not_in_what_is_printed():
@@ -199,18 +204,38 @@ def test_an_invitation_is_not_in_what_is_printed():
     assert "secret" not in repr(settings) + str(AcceptedInvitation(settings, Path("home")))
 
 
-def test_the_home_of_another_task_is_named(tmp_path):
-    """Before anybody is asked whether to take part, with keys that cannot."""
-    key = SigningKey.fresh()
+def made_up_invitation(folder, name, key):
     places = {"kgc": "https://127.0.0.1:1", "sp": "https://127.0.0.1:1", "ca": None, "insecure_test_key": False}
     keys = {"kgc_key": key.public.hex(), "sp_key": key.public.hex()}
-    (tmp_path / "mine.json").write_text(json.dumps({"task": "b" * 32, "invitation": "{}", **places, **keys}))
-    (tmp_path / "me").mkdir()
-    (tmp_path / "me/certificate").write_text(
-        Certificate("a" * 32, participant_name(key.public), key.public, bytes(32)).sign(key)
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps({"task": "b" * 32, "invitation": name, **places, **keys}))
+    return path
+
+
+@pytest.mark.parametrize(("task", "of"), [("a", "task"), ("b", "invitation, and so of another person")])
+def test_a_home_is_of_one_task_and_one_person(tmp_path, task, of):
+    """Another is refused before anybody is asked whether to take part, with keys that cannot."""
+    key = SigningKey.fresh()
+    mine, home = made_up_invitation(tmp_path, "mine", key), tmp_path / "me"
+    home.mkdir()
+    (home / "certificate").write_text(
+        Certificate(task * 32, participant_name(key.public), key.public, bytes(32)).sign(key)
     )
-    with pytest.raises(SettingsError, match="me is the home of another task: name another folder"):
-        crowdfl.join(tmp_path / "mine.json", home=tmp_path / "me", yes=True)
+    (home / "invitation").write_text(hashlib.sha256(b"another").hexdigest())
+    with pytest.raises(SettingsError, match=f"me is the home of another {of}: name another folder"):
+        crowdfl.join(mine, home=home, yes=True)
+
+
+def test_a_home_is_used_by_one_program_at_a_time(tmp_path):
+    """Whoever only reads there may do so beside it."""
+    found = read_invitation(made_up_invitation(tmp_path, "mine", SigningKey.fresh()))
+    with invited(found, tmp_path / "me", Participant):
+        with pytest.raises(SettingsError, match="another program is using the home folder"):
+            invited(found, tmp_path / "me", Participant).__enter__()
+        with invited(found, tmp_path / "me", Participant, reads=True) as person:
+            assert person.task == found.task
+    with invited(found, tmp_path / "me", Participant):
+        pass
 
 
 def test_without_httpx_it_says_what_to_install(monkeypatch):

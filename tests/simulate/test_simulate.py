@@ -61,7 +61,7 @@ def test_a_dictionary_and_names_keep_their_order_and_types():
     assert result.model["w"].dtype == np.float32
     assert np.append(result.model["w"], result.model["b"]) == pytest.approx(plain(data, 2)[-1], abs=CLOSE)
     assert result.model["calls"] == 5  # the initial one
-    assert result.notes == ("integers are not averaged: calls",)
+    assert result.notes == ("integers, and what holds no number, are not averaged: calls",)
     assert calls == {(who, number): 1 for who in data for number in (1, 2)}, "trained once in each round"
 
 
@@ -316,7 +316,7 @@ class TestTorch:
         for name, tensor in state.items():
             assert result.model[name].dtype == start[name].dtype
             assert result.model[name].numpy() == pytest.approx(tensor.numpy(), abs=1e-5), name
-        assert result.notes == ("integers are not averaged: 1.num_batches_tracked",)
+        assert result.notes == ("integers, and what holds no number, are not averaged: 1.num_batches_tracked",)
         network.load_state_dict(result.model)
         from safetensors.torch import load_file
 

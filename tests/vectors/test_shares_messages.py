@@ -56,6 +56,9 @@ CSP = SigningKey(bytes.fromhex(VECTORS["keys"]["csp signing"]))
 SEALING = ReaderKey(bytes.fromhex(VECTORS["keys"]["csp sealing"]))
 AUDIENCES = {name: ReaderKey(bytes.fromhex(VECTORS["keys"][name])) for name in (PARTICIPANTS, REQUESTER)}
 SIGNING = {case["who"]: SigningKey(bytes.fromhex(case["signing"])) for case in UPLOADS}
+WIDER = TaskSettings.of(
+    **VECTORS["settings"] | {"pay": "equal", "lanes": 1024, "max_samples": 1}
+)  # a ring of 32 bits too
 MEMBERS = AcceptedSet(tuple(case["who"] for case in UPLOADS))
 
 each_upload = pytest.mark.parametrize("case", UPLOADS, ids=lambda case: case["who"])
@@ -91,6 +94,24 @@ def test_csp_opens_the_seal_and_expands_its_shares(case):
     expanded = expanded_update(seeds[case["who"]], PLACE, case["who"], SHAPE.share_bytes)
     assert expanded.hex() == case["csp update"]
     assert expanded_samples(seeds[case["who"]], PLACE, case["who"]).to_bytes(16, "little").hex() == case["csp samples"]
+
+
+@pytest.mark.parametrize("case", VECTORS["counted once"]["uploads"], ids=lambda case: case["who"])
+def test_bodies_where_everyone_counts_once(case):
+    """No number of samples is in them, nor in what CSP expands."""
+    settings = TaskSettings.of(**VECTORS["settings"] | VECTORS["counted once"]["settings"])
+    shape = SharesShape(replace(SHAPE.spec, settings=settings))
+    assert shape.widths.k == VECTORS["counted once"]["ring"]
+    body = parse_upload(bytes.fromhex(case["body"]), shape, PLACE)
+    require_signed(body, SIGNING[case["who"]].public)
+    update = np.array([int(value) for value in case["change"]], dtype=np.int64)
+    drawn = [bytes.fromhex(case[name]) for name in ("seed", "salt")]
+    made = upload_from_seed(shape, PLACE, case["who"], SIGNING[case["who"]], SEALING.public, update, 99, *drawn)
+    assert replace(made, sealed=body.sealed, signature=body.signature) == body
+    assert (body.samples, len(body.to_bytes())) == (b"", upload_bytes(shape))
+    assert expanded_samples(drawn[0], PLACE, case["who"], shape.count_bytes) == 0
+    with pytest.raises(errors.LengthMismatch, match="share of the samples"):
+        parse_upload(bytes.fromhex(case["body"]), replace(shape, spec=replace(shape.spec, settings=WIDER)), PLACE)
 
 
 def test_the_manifest():

@@ -75,7 +75,7 @@ def test_the_form_has_every_setting_with_its_help_and_the_usual_ones_first():
     assert kinds["training.proximal"] == "number"
     usual = {one["name"] for one in found if one["usual"]}
     assert {"server_step", "features", "scale_inputs", "proximal"} <= usual
-    assert next(one["choices"] for one in found if one["name"] == "profile") == ["hardened", "paper", "shares"]
+    assert next(one["choices"] for one in found if one["name"] == "profile") == ["shares", "hardened", "paper"]
 
 
 def test_a_start_says_what_the_command_line_says_of_the_same_task(browser, tmp_path):
@@ -419,7 +419,7 @@ def test_every_start_is_a_whole_form():
     names = {(one["section"], one["name"]) for one in form()["fields"]}
     for start in form()["starts"]:
         assert {(section, name) for section, typed in start["values"].items() for name in typed} == names
-    assert start_values({})["settings"]["profile"] == "hardened"
+    assert start_values({})["settings"]["profile"] == "shares"
 
 
 @pytest.mark.parametrize("change", [{"target": "value"}, {"learner": "own"}, {"learner": "module", "module": "a:B"}])

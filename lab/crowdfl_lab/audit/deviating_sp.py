@@ -426,7 +426,7 @@ def attack_several_uploads(key_bits: int = 1024) -> Finding:
 
 def attack_phone(key_bits: int = 1024) -> list[Finding]:
     """SP seals a reward of its own making; to a phone that takes SP's signature for CSP's, and as built."""
-    spec = TaskSpec("audit", TaskSettings.of(key_bits=key_bits, **SMALL_BOUNDS), SMALL_SIZE)
+    spec = TaskSpec("audit", TaskSettings.of(profile=HARDENED, key_bits=key_bits, **SMALL_BOUNDS), SMALL_SIZE)
     dealing, signing = HardenedProfile().deal(spec, insecure_test_key=True), SigningKey.fresh()
     own = ReaderBundle.from_bytes(dealing.participant, Limits.plain())
     trusting = replace(own, csp_key=signing.public)

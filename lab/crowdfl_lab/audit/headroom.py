@@ -165,7 +165,7 @@ def check_headroom(
 
 def check_widths() -> Iterator[Finding]:
     """The analytic check on the paper's experiment, total shown with rewards and total hidden."""
-    shown, hidden = TaskSettings(), TaskSettings(total="hidden", lanes=0)
+    shown, hidden = TaskSettings(profile=HARDENED), TaskSettings(profile=HARDENED, total="hidden", lanes=0)
     widths = reward_widths(shown, _PAPERS_MODEL)
     budget = width_budget(hidden, _PAPERS_MODEL, widths.budget.sigma)
     yield from check_headroom(widths.budget, widths, widths.budget.sigma, task="rewards on; ")

@@ -142,7 +142,7 @@ def servers(prime_bits: int, *, as_printed: bool) -> tuple[PrivateKey, KeyedPart
 
 
 def deal(parameters: int, observer: Observer | None = None, **bounds: Any) -> HardenedParties:  # noqa: ANN401 -- settings
-    settings = TaskSettings.of(**bounds)
+    settings = TaskSettings.of(**{"profile": "hardened"} | bounds)
     tools = Tools(default_backend(), insecure_test_key=settings.key_bits < 2048, observer=observer or Observer())
     return HardenedParties(TaskSpec("audit", settings, parameters), tools)
 

@@ -72,7 +72,7 @@ class BenchSettings:
     def task(self, **others: Any) -> TaskSettings:  # noqa: ANN401 -- as `TaskSettings` takes them
         """The settings of a task of these sizes: `hardened`, the total shown, unless told otherwise."""
         sizes = {"max_participants": self.participants, "lanes": self.lanes, "key_bits": 2 * self.prime_bits}
-        return TaskSettings(**sizes | others)
+        return TaskSettings(**{"profile": "hardened"} | sizes | others)
 
     def parties(
         self, task: TaskSettings, backend: Backend, recorder: RoundRecorder, parameters: int | None = None

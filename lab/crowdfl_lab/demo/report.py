@@ -33,7 +33,7 @@ def campaign_result(campaign: FinishedCampaign) -> Result:
             Picture("demo-accuracy", "Accuracy by round", lambda f: _draw_accuracy(f, campaign), (4.8, 3.4)),
             Picture("demo-rewards", "Rewards by person", lambda f: _draw_rewards(f, campaign), (4.8, 3.4)),
         ),
-        command="make demo" if campaign.profile == "hardened" else f"make demo PROFILE={campaign.profile}",
+        command="make demo" if campaign.profile == "shares" else f"make demo PROFILE={campaign.profile}",
     )
 
 

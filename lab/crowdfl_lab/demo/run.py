@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from crowdfl.cli.task.views import template
+from crowdfl.cli.task.views import task_text
 from crowdfl.errors import SettingsError
 from crowdfl.retry import Backoff
 from crowdfl_lab.demo.finished import SERVERS, FinishedCampaign, KeySight, Plain, are_erased, plain_fedavg
@@ -22,8 +22,8 @@ _PEOPLE = 10
 _DROP_ROUND = 2
 _PATIENCE = 1800.0  # seconds; a campaign that takes longer is stuck
 _CHANGES = {  # to the task file that `crowdfl task new` prints
+    "shares": {"# max_norm = 5.0": "max_norm = 20.0"},
     "hardened": {"lanes = 1024 ": "lanes = 112 "},
-    "shares": {'profile = "hardened"\n': 'profile = "shares"\n', "# max_norm = 5.0": "max_norm = 20.0"},
 }
 
 
@@ -31,7 +31,7 @@ _CHANGES = {  # to the task file that `crowdfl task new` prints
 class _RunningCampaign(CampaignProcesses):
     """Ten people, of whom one drops out for a while and one vanishes."""
 
-    profile: str = "hardened"
+    profile: str = "shares"
     held: int | None = None  # the round in which the one who drops out has not sent its upload
     plain: "Future[Plain] | None" = None
     keys: KeySight | None = None
@@ -94,8 +94,8 @@ class _RunningCampaign(CampaignProcesses):
 def demo(
     out: Annotated[Path, typer.Option(help="Where to keep everything the campaign writes.")] = Path("crowdfl-demo"),
     profile: Annotated[
-        str, typer.Option(help='"hardened" or "shares": docs/shares.md says when to take which.')
-    ] = "hardened",
+        str, typer.Option(help='"shares" or "hardened": docs/shares.md says when to take which.')
+    ] = "shares",
 ) -> None:
     """Run a campaign of three rounds over TLS on this machine, and report what everyone saw."""
     if profile not in _CHANGES:
@@ -128,7 +128,7 @@ def _task_file(unit: float, profile: str) -> str:
         "grace = 600.0 ": f"grace = {wait:.1f} ",
         "claim_window = 604800.0 ": f"claim_window = {max(15.0, 6 * unit):.1f} ",  # for nine people to claim
     }
-    text = template
+    text = task_text(profile)
     for before, after in (changes | _CHANGES[profile]).items():
         text = text.replace(before, after)
     return text

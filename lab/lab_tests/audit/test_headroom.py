@@ -25,8 +25,8 @@ from crowdfl_lab.audit.headroom import (
 )
 from crowdfl_lab.audit.masks import attack_repeated_divisor
 
-WIDTHS = reward_widths(TaskSettings(), 277_006)
-HIDDEN = width_budget(TaskSettings(total="hidden", lanes=0), 277_006, 40)
+WIDTHS = reward_widths(TaskSettings(profile="hardened"), 277_006)
+HIDDEN = width_budget(TaskSettings(profile="hardened", total="hidden", lanes=0), 277_006, 40)
 ROWS = openings(WIDTHS.budget, WIDTHS) + openings(HIDDEN, None)
 MASKS = ("lane + r", "average, dithered", "sums + R modulo N", "operand + a modulo N", "reward + m modulo N")
 UNIFORM = (*MASKS[2:], "guards of")

@@ -16,13 +16,17 @@ from crowdfl.errors import SettingsError
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.roles.participant.agent import Agent, event_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
-from crowdfl.services.client.opening import invited, read_invitation
+from crowdfl.services.client.opening import home_of, invited, read_invitation
 from crowdfl.settings import from_millionths
 
 app = typer.Typer(help="Participant: look, join, take part, be paid, leave.", no_args_is_help=True)
 _Invitation = Annotated[Path, typer.Argument(help="The invitation file you were given.")]
-_Home = Annotated[Path, typer.Option(help="Where your keys and state for this task are kept.")]
-_HOME = Path("participant")
+_Home = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where your keys and state for this task are kept. [default: beside the invitation, with the ending .home]"
+    ),
+]
 _Least = Annotated[
     int | None,
     typer.Option(
@@ -35,20 +39,20 @@ _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Join without being aske
 
 
 @app.command()
-def look(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = False) -> None:
+def look(invitation: _Invitation, home: _Home = None, as_json: JsonLines = False) -> None:
     """Show what the task is for, its terms, and who will read the model. Sends nothing about you."""
-    with open_participant(invitation, home, as_json=as_json) as person:
+    with open_participant(invitation, home, as_json=as_json, reads=True) as person:
         person.on_event = beside
         definition = person.look()
     show(definition.body(), task_summary(definition, person.least_participants), as_json=as_json)
     if not as_json:
-        typer.echo(f"to take part: crowdfl participant run {invitation} --data DATA --home FOLDER", err=True)
+        typer.echo(f"to take part: crowdfl participant run {invitation} --data DATA", err=True)
 
 
 @app.command()
 def join(
     invitation: _Invitation,
-    home: _Home = _HOME,
+    home: _Home = None,
     yes: _Yes = False,
     least_participants: _Least = None,
     as_json: JsonLines = False,
@@ -67,7 +71,7 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
         str,
         typer.Option(help="Whose data: watch:0 to watch:9, csv:FOLDER and others; docs/learning.md lists them."),
     ],
-    home: _Home = _HOME,
+    home: _Home = None,
     yes: _Yes = False,
     least_participants: _Least = None,
     as_json: JsonLines = False,
@@ -91,9 +95,9 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
 
 
 @app.command()
-def rewards(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = False) -> None:
+def rewards(invitation: _Invitation, home: _Home = None, as_json: JsonLines = False) -> None:
     """Show what you earned, by round. Only you can read this."""
-    with open_participant(invitation, home, as_json=as_json, joined=True) as person:
+    with open_participant(invitation, home, as_json=as_json, joined=True, reads=True) as person:
         for number, millionths in person.rewards().items():
             amount = from_millionths(millionths)
             show({"round": number, "amount": str(amount)}, f"round {number}: {amount:.6f}", as_json=as_json)
@@ -102,7 +106,7 @@ def rewards(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = F
 @app.command("claim")
 def claim_now(
     invitation: _Invitation,
-    home: _Home = _HOME,
+    home: _Home = None,
     without_missing: Annotated[
         bool,
         typer.Option("--without-missing", help="Do not wait for rewards that the platform does not show, or refuses."),
@@ -118,7 +122,7 @@ def claim_now(
 
 
 @app.command()
-def leave(invitation: _Invitation, home: _Home = _HOME, as_json: JsonLines = False) -> None:
+def leave(invitation: _Invitation, home: _Home = None, as_json: JsonLines = False) -> None:
     """Leave the task; what you earned stays claimable."""
     with open_participant(invitation, home, as_json=as_json, joined=True) as person:
         person.leave()
@@ -151,11 +155,18 @@ class _Holding(Participant):
 
 @contextmanager
 def open_participant(
-    invitation: Path, home: Path, *, as_json: bool, joined: bool = False, hold: int = 0, least: int | None = None
+    invitation: Path,
+    home: Path | None,
+    *,
+    as_json: bool,
+    joined: bool = False,
+    reads: bool = False,
+    hold: int = 0,
+    least: int | None = None,
 ) -> Iterator[Participant]:
     """The participant that an invitation and a home folder make, with its links, which are closed at the end."""
     found = read_invitation(invitation)
-    with invited(found, home, _Holding, joined=joined, least=least) as person:
+    with invited(found, home or home_of(invitation), _Holding, joined=joined, reads=reads, least=least) as person:
         person.hold, person.on_event = hold, show_event if as_json else say
         yield person
 

@@ -190,7 +190,7 @@ class EnrolmentRequest(Document):
 
     @classmethod
     def of(cls, task: str, invitation: str, identity: Identity) -> "EnrolmentRequest":
-        return cls(task, _digest(invitation), identity.signing, identity.reading)
+        return cls(task, digest_of(invitation), identity.signing, identity.reading)
 
     @classmethod
     def open_own(cls, text: str) -> "EnrolmentRequest":
@@ -201,7 +201,7 @@ class EnrolmentRequest(Document):
         return found
 
     def require(self, task: str, invitation: str) -> None:
-        if (self.task, self.invitation) != (task, _digest(invitation)):
+        if (self.task, self.invitation) != (task, digest_of(invitation)):
             raise InvitationRefused("this request was signed for another task or invitation: sign one for this")
 
 
@@ -230,5 +230,5 @@ class Certificate(Document):
         return found
 
 
-def _digest(text: str) -> str:
+def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

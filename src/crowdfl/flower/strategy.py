@@ -59,7 +59,8 @@ class CrowdFLStrategy(Strategy):
         home: where the sealed averages are written, for `open_model`; of a trial the owner's keys too.
         settings: settings of the task (docs/settings.md), except `profile`, `rounds` and `strategy`. `max_norm` is the largest
             length of an update, and a client scales a longer one down: twice the largest that you expect. A client with more
-            than `max_samples` is left out. With fewer uploads than `min_participants` a round has no average.
+            than `max_samples` is left out. With fewer uploads than `min_participants` a round has no average; if the first
+            round would ask fewer nodes, the run ends before it.
             `max_participants` is twice the nodes that are there at the start. `budget` pays rewards.
     """
 
@@ -138,6 +139,9 @@ class CrowdFLStrategy(Strategy):
                 log(INFO, "CrowdFL: the sealed averages are in %s", self.federation.write(self.home))
         if not self.reveal:
             result.arrays = SealedArrays()
+        elif not any(outcome.averaged for outcome in self.outcomes.values()):
+            log(WARNING, "CrowdFL: no round has an average: the model is that of `initial_arrays`")
+            result.arrays = initial_arrays
         return result
 
     def _hand_out_rewards(self, grid: Grid) -> None:
@@ -204,7 +208,14 @@ class CrowdFLStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        messages = self.inner.configure_train(server_round, self._kept, config, grid)
+        messages = list(self.inner.configure_train(server_round, self._kept, config, grid))
+        fewest = self._run.settings.min_participants
+        if not self.outcomes and len(messages) < fewest:
+            raise SettingsError(
+                f"the first round asks {len(messages)} nodes, and an average is of at least {fewest}: start more nodes (with "
+                f"min_available_nodes={fewest} Flower waits for them), ask more of them (fraction_train, min_train_nodes), "
+                "or accept fewer with `min_participants`"
+            )
         return self._sealed(messages, grid, training=True)
 
     def configure_evaluate(

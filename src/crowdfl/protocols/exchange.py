@@ -5,9 +5,11 @@ A step that sends its next request before it waits for the last reply lets both 
 
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from crowdfl.errors import LimitExceeded
 from crowdfl.protocols.party import Costs, View
 
 Reply = Callable[[], bytes]
@@ -18,6 +20,20 @@ Ask = Callable[[bytes], Reply]
 
 Exchange = Generator[bytes, Reply, None]
 """SP's side of a step: yields requests, is sent replies to wait for."""
+
+
+@dataclass(frozen=True)
+class ReplyForm:
+    """What a reply to one request looks like, whatever it says: known before the request leaves, and no secret is in it."""
+
+    longest: int  # bytes
+    _require: Callable[[bytes], object]  # `FormatError` for anything else
+
+    def check(self, reply: bytes) -> None:
+        if len(reply) > self.longest:
+            raise LimitExceeded(f"a reply of {len(reply)} bytes; at most {self.longest} are allowed at this step")
+        self._require(reply)
+
 
 _Result = TypeVar("_Result")
 _Kept = TypeVar("_Kept")

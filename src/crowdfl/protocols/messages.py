@@ -61,6 +61,18 @@ class Message:
 
     @classmethod
     def from_bytes(cls, data: bytes, limits: Limits) -> Self:
+        hints = get_type_hints(cls)
+        return cls(
+            *(_decode(bytes(body), hints[name], limits) for name, body in cls._bodies(data, limits.max_field).items())
+        )
+
+    @classmethod
+    def require_form(cls, data: bytes) -> None:
+        """Whether these bytes are such a message, from the first to the last; what its fields hold is not looked at."""
+        cls._bodies(data, len(data))
+
+    @classmethod
+    def _bodies(cls, data: bytes, longest: int) -> dict[str, memoryview]:
         if len(data) < _HEADER.size:
             raise Truncated(f"{len(data)} bytes are not a message")
         magic, version, kind = _HEADER.unpack_from(data)
@@ -70,14 +82,12 @@ class Message:
             raise UnsupportedVersion(f"a message of version {version}; this program speaks version {_VERSION}")
         if kind != cls.kind:
             raise FormatError(f"a message of kind {kind} where {cls.__name__} is expected")
-        hints = get_type_hints(cls)
-        view, place, values = memoryview(data), _HEADER.size, []
+        view, place, bodies = memoryview(data), _HEADER.size, {}
         for part in fields(cls):
-            body, place = _next(view, place, limits.max_field)
-            values.append(_decode(bytes(body), hints[part.name], limits))
+            bodies[part.name], place = _next(view, place, longest)
         if place != len(data):
             raise TrailingBytes(f"{len(data) - place} bytes after the end of a {cls.__name__}")
-        return cls(*values)
+        return bodies
 
     @staticmethod
     def kind_of(data: bytes) -> int:

@@ -17,7 +17,7 @@ from crowdfl.crypto.paillier.budget import WidthBudget
 from crowdfl.crypto.paillier.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.errors import CrowdFLError, NothingToContribute, SlotOverflow
-from crowdfl.protocols.exchange import Exchange, Observer, Silent
+from crowdfl.protocols.exchange import Exchange, Observer, ReplyForm, Silent
 from crowdfl.protocols.party import KeyedParty, Party
 from crowdfl.settings import TaskSettings
 
@@ -225,6 +225,7 @@ class SpProtocol(RoleProtocol, Protocol):
     def check(self) -> None:
         """Refuse a set of uploads that must not be opened, before anything is."""
 
+    def reply_form(self, request: bytes) -> ReplyForm: ...  # of what CSP answers to it: nothing else is recorded
     def publish(self, *, final: bool) -> Exchange: ...  # average what is in, with CSP, for `publication`
     def reward(self, payment: int) -> Exchange: ...  # those who are in, with CSP, for `envelopes`; before `publish`
     def publication(self) -> bytes: ...  # what readers are served

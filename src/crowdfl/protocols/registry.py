@@ -7,7 +7,7 @@ from crowdfl.protocols.profile import Profile
 from crowdfl.protocols.shares.profile import SharesProfile
 
 PROFILES: dict[str, Profile] = {
-    profile.name: profile for profile in (HardenedProfile(), PaperProfile(), SharesProfile())
+    profile.name: profile for profile in (SharesProfile(), HardenedProfile(), PaperProfile())
 }
 
 

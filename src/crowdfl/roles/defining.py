@@ -26,8 +26,8 @@ WATCH_TASK: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "task": {
             "purpose": "Recognise which exercise the wearer of a watch is doing",
-            "terms": "Windows of sensor data stay on your device. Only an encrypted model leaves it.",
-            "readers": "The requester reads the last average; every participant reads the others.",
+            "terms": "Windows of sensor data stay on your device. Only a protected model leaves it.",
+            "readers": "The requester reads every average; participants read every one but the last.",
             "claim_window": 604800.0,
         },
         "settings": {

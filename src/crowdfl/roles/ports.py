@@ -225,4 +225,6 @@ class CspPeer(Protocol):
 
     def prepare(self, task: str) -> None: ...  # fetch the task's bundle; idempotent
     def enrol(self, task: str, certificate: str) -> None: ...
-    def answer(self, task: str, request: bytes) -> bytes: ...  # the same request again, the same reply
+
+    def answer(self, task: str, request: bytes, longest: int) -> bytes:
+        """The same request again, the same reply. Whoever reads it from a network reads `longest` bytes of it at most."""

@@ -1,6 +1,6 @@
 """Every party in one process: the real roles over in-memory stores, blobs, clock and peers. Reads like the paper; start here.
 
-fed = LocalFederation(profile="hardened", max_participants=36, max_samples=100)
+fed = LocalFederation(max_participants=36, max_samples=100)
 result = fed.round({"p1": Update(weights=[w1, b1], samples=49), ...}, budget="36.00")
 """
 

@@ -21,7 +21,7 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from crowdfl.errors import PackageMissing, SettingsError
-from crowdfl.learning.models.forms import numpy_entries, write_npz, write_safetensors
+from crowdfl.learning.models.forms import model_npz, model_safetensors
 from crowdfl.protocols.party import Costs
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.atomic import write_private
@@ -30,7 +30,7 @@ from crowdfl.text import html_table, in_notebook, text_table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_WRITERS: Mapping[str, Callable[[Mapping[str, Any]], bytes]] = {".npz": write_npz, ".safetensors": write_safetensors}
+_WRITERS: Mapping[str, Callable[[object], bytes]] = {".npz": model_npz, ".safetensors": model_safetensors}
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,12 @@ class SimulationResult:
         """Write the model's arrays under their names; `crowdfl task create --initial` takes such a file.
 
         Args:
-            path: Ends with `.npz` or `.safetensors`.
+            path: Ends with `.npz` or `.safetensors`, which keeps bfloat16 (NumPy has none: it becomes float32).
         """
-        place, arrays = Path(path), numpy_entries(self.model)
+        place = Path(path)
         if place.suffix not in _WRITERS:
             raise SettingsError(f"a model is written as {' or '.join(_WRITERS)}, not {place.suffix!r}")
-        write_private(place, _WRITERS[place.suffix](arrays), overwrite=True)
+        write_private(place, _WRITERS[place.suffix](self.model), overwrite=True)
         return place
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":

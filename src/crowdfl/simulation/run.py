@@ -358,7 +358,7 @@ class _Trainer(FunctionTrainer):
 def _notes(form: ModelForm, history: Sequence[SimulatedRound]) -> list[str]:
     notes = []
     if form.kept:
-        notes.append(f"integers are not averaged: {', '.join(form.kept)}")
+        notes.append(f"integers, and what holds no number, are not averaged: {', '.join(form.kept)}")
     for what, words in (
         ("clipped", "had weights clipped: raise `clip`"),
         ("scaled", "had updates scaled down to `max_norm`: raise it"),

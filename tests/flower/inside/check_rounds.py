@@ -118,9 +118,16 @@ def test_too_few_replies_leave_the_model_as_it_was():
     grid.change = lambda replies: dict(list(replies.items())[:2])
     strategy = CrowdFLStrategy(FedAvg(), reveal=True)
     found = strategy.start(grid, initial(), num_rounds=1)
-    assert not found.arrays
+    assert distance(found.arrays, initial()) == 0  # never an empty model
     assert strategy.outcomes[1].number is None
     assert len(strategy.left_out[1]) == 3
+
+
+def test_a_run_with_fewer_nodes_than_an_average_needs_ends_before_it_begins():
+    grid = ServedGrid(make_app(mods=[crowdfl_mod]), [1, 2])
+    with pytest.raises(SettingsError, match="asks 2 nodes, and an average is of at least 3: start more nodes"):
+        CrowdFLStrategy(FedAvg(), reveal=True).start(grid, initial(), num_rounds=2)
+    assert grid.seen == []
 
 
 def test_a_client_with_the_mod_sends_a_plain_server_nothing():

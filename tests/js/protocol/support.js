@@ -65,7 +65,7 @@ export async function refuses(name, call) {
 export function definitionOf({ task, settings, parameters }) {
   const whole = {
     total: "shown", decimals: 6, clip: 16, max_participants: 36, max_samples: 100, mask_bits: null, distance_floor: null, lanes: 1024,
-    pay: null, check: "bounds", max_norm: null, strategy: "discard", window: 3600, grace: 600, min_participants: 3, rounds: 5,
+    pay: null, weighting: "samples", check: "bounds", max_norm: null, strategy: "discard", window: 3600, grace: 600, min_participants: 3, rounds: 5,
     budget: null, key_bits: 2048, server_step: "none", server_rate: 1, server_momentum: 0.9, server_squares: 0.99,
     server_floor: 0.001, ...settings,
   };
@@ -84,7 +84,7 @@ export async function receiveUpload(task, bundle, bytes, { round, base, signing 
   const fields = decode(53, types, bytes, limitsOf(task, bundle));
   const [name, number, from, who, digest, sealed, signature, salt, samples, shares] = fields;
   const lengths = [shares, samples, sealed, number, digest, signature, salt].map((field) => field.length);
-  const expected = [(task.parameters * bundle.ringBits) / 8, 16, 80, 4, 32, 64, 32];
+  const expected = [(task.parameters * bundle.ringBits) / 8, task.countBytes, 80, 4, 32, 64, 32];
   if (lengths.join() !== expected.join()) throw new errors.LengthMismatch("a field has another length");
   if (name !== task.task) throw new errors.DocumentError("another task");
   if (!equal(number, u32(round))) throw new errors.RoundNotOpen("another round");

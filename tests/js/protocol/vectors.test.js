@@ -91,6 +91,20 @@ for (const given of MESSAGES.uploads) {
   });
 }
 
+for (const given of MESSAGES["counted once"].uploads) {
+  test(`where everyone counts once, the upload of ${given.who} holds no number of samples, byte for byte`, async () => {
+    const { settings, ring } = MESSAGES["counted once"];
+    const equally = sharesTask(definitionOf({ ...MESSAGES, settings: { ...MESSAGES.settings, ...settings }, parameters: 4 }));
+    const drawn = { ...drawnFor(given), ephemeral: await ephemeralOf(given) };
+    const keys = await keysFrom(given.signing, given.reading);
+    for (const samples of [given.samples, 100_000]) { // more than `max_samples` is nobody's concern
+      const made = await makeUpload(equally, { ...bundle, ringBits: ring }, keys, start, trained(given), samples, 1, drawn);
+      assert.equal(hex(made.bytes), given.body);
+    }
+    assert.equal(given["csp samples"], "");
+  });
+}
+
 /** @param {{ seed: string, salt: string }} given */
 const drawnFor = ({ seed, salt }) => ({ seed: fromHex(seed), salt: fromHex(salt) });
 

@@ -31,6 +31,7 @@ SETTINGS: dict[str, Any] = {
 PAYING = {"budget": "9.00"}  # equal parts
 HIDDEN = PAYING | {"pay": "samples"}  # rewards that both servers compute
 UNCHECKED = {"check": "none"}
+COUNTED_ONCE = {"weighting": "equal"}
 PAYMENT = 9_000_000
 _TASK = "5a" * 16
 
@@ -179,6 +180,8 @@ def integers_of(parties: Parties, base: Any, model: Any) -> list[int]:
 
 def expected(parties: Parties, base: list[int], models: Mapping[str, Any], samples: Mapping[str, int]) -> list[int]:
     """The next model by whole numbers alone."""
+    if not parties.shape.widths.has_counts:
+        samples = dict.fromkeys(models, 1)
     total = sum(samples[who] for who in models)
     changes = {who: integers_of(parties, base, model) for who, model in models.items()}
     sums = [sum(samples[who] * changes[who][j] for who in models) for j in range(parties.parameters)]

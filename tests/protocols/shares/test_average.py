@@ -1,5 +1,6 @@
 """The average of a `shares` task against whole numbers, for everyone who reads it, round after round."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -19,7 +20,9 @@ from crowdfl.errors import (
     TooFewParticipants,
 )
 from crowdfl.protocols.shares.chain import ModelChain, rounded_quotient
+from crowdfl.protocols.shares.round.upload import integers_within
 from tests.protocols.shares.parties import (
+    COUNTED_ONCE,
     PAYING,
     UNCHECKED,
     Parties,
@@ -29,7 +32,13 @@ from tests.protocols.shares.parties import (
     name_of,
 )
 
-KINDS = {"no checks": UNCHECKED, "checks": {}, "rewards": PAYING}
+KINDS = {
+    "no checks": UNCHECKED,
+    "checks": {},
+    "rewards": PAYING,
+    "counted once, no checks": COUNTED_ONCE | UNCHECKED,
+    "counted once": COUNTED_ONCE | PAYING,
+}
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 
 
@@ -43,7 +52,7 @@ def test_averages_are_exact_round_after_round(kind):
         played = parties.play(number, parties.encrypt(number, models, samples))
         average = parties.read(number, played)
         assert in_units(parties, average) == expected(parties, base, models, samples)
-        assert average.total == sum(samples.values())
+        assert average.total == (sum(samples.values()) if parties.shape.widths.has_counts else None)
         base = in_units(parties, average)
 
 
@@ -67,6 +76,58 @@ def test_an_update_beyond_the_norm_bound_is_scaled_down_by_its_phone():
     average = parties.read(1, parties.play(1, uploads))
     assert parties.people[name_of(0)].scaled == pytest.approx(3.0 / (1.9 * 8**0.5))
     assert np.linalg.norm(average.weights - parties.initial) == pytest.approx(3.0, abs=0.01)
+
+
+def clear_mean(parties, base, changes, most):
+    """Everyone's update in whole units, shrunk until it is no longer than `most`; their mean, rounded once."""
+    rows = []
+    for change in changes:
+        units, factor, least = [float(x) for x in change], 1.0, 0.25 / most
+        row = [round(x) for x in units]
+        while (square := sum(x * x for x in row)) > most**2:
+            factor, least = factor * max(0.0, min(most / square**0.5, 1 - least)), 2 * least
+            row = [round(x * factor) for x in units]
+        rows.append(row)
+    assert all(sum(x * x for x in row) <= most**2 for row in rows)
+    return [
+        b + round(Fraction(sum(column), len(rows))) for b, column in zip(base, zip(*rows, strict=True), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("decimals", [1, 3])
+def test_where_everyone_counts_once_the_average_is_the_mean_of_what_is_within_the_bound(decimals):
+    """To the last integer, whatever anyone declares; and no phone that is too long is rejected for it."""
+    parties = Parties(settings=COUNTED_ONCE | {"decimals": decimals, "max_norm": 0.7})
+    unit, base = 10**decimals, initial_units(parties)
+    rng = np.random.default_rng(5)
+    changes = {who: rng.normal(size=8) * 0.4 for who in parties.names}
+    models = {who: np.array(base) / unit + change for who, change in changes.items()}
+    declared = {who: 10**i for i, who in enumerate(parties.names)}  # more than `max_samples` too
+    played = parties.play(1, parties.encrypt(1, models, declared))
+    assert played.rejected == {}
+    lengths = {who: float(np.linalg.norm(change)) for who, change in changes.items()}
+    assert max(lengths.values()) > 0.7
+    kept = [changes[who] * min(1.0, 0.7 / lengths[who]) * unit for who in parties.names]
+    assert in_units(parties, parties.read(1, played)) == clear_mean(parties, base, kept, math.ceil(0.7 * unit))
+
+
+@given(
+    st.lists(st.floats(-3e3, 3e3), min_size=1, max_size=40),
+    st.integers(1, 4000),
+)
+def test_integers_are_never_longer_than_their_bound_and_nearly_as_long_as_they_may_be(change, most):
+    whole = integers_within(np.array(change), most)
+    length, wanted = float(np.linalg.norm(whole)), float(np.linalg.norm(change))
+    assert sum(int(x) ** 2 for x in whole) <= most**2
+    if wanted + len(change) ** 0.5 / 2 <= most:
+        assert np.array_equal(whole, np.rint(change))
+    assert length >= min(wanted, most) - 3 * len(change) ** 0.5
+
+
+def test_an_update_of_many_small_weights_and_one_of_the_largest_fit_their_bound():
+    even, single = np.full(277_006, 0.5001), np.array([2.0**52, 0.4])
+    assert np.sum(integers_within(even, 300) ** 2) <= 300**2
+    assert int(integers_within(single, 2**40 + 1)[0]) <= 2**40 + 1
 
 
 def test_what_is_clipped_is_counted():

@@ -66,13 +66,33 @@ def test_what_was_shown_of_the_samples_is_them_and_the_dealt_root() -> None:
     one = Round(_WIDTHS, _good())
     (sp, _), (csp, _) = one.run()
     assert sp.samples_shown == csp.samples_shown
-    roots = one.dealt[2].roots.share[:4]
+    roots = one.dealt[2].counts.roots.share[:4]
     assert [(shown - root) % 2**_WIDTHS.R for shown, root in zip(sp.samples_shown, roots, strict=True)] == [
         10,
         11,
         12,
         13,
     ]
+
+
+_ONCE = widths_of(weighting="equal", pay="equal")
+
+
+@pytest.mark.parametrize("declared", [1, 50, 10**30])
+def test_where_everyone_counts_once_the_length_alone_is_checked(declared: int) -> None:
+    """An upload that is multiplied by a number of samples is too long, whatever is declared beside it."""
+    fine, far = [Upload(_spread(_BOUND, seed), declared) for seed in range(4)], Upload(_spread(_BOUND) * 10, declared)
+    (sp, _), (csp, _) = Round(_ONCE, [*fine, far]).run(products=False)
+    assert sp.verdict.accepted == csp.verdict.accepted == [0, 1, 2, 3]
+    assert (sp.samples, sp.sample_squares, sp.samples_shown) == ([], [], [])
+
+
+def test_where_everyone_counts_once_messages_and_dealt_files_hold_nothing_of_samples() -> None:
+    rounds = [Round(replace(_ONCE, has_counts=counted), _good()) for counted in (True, False)]
+    for one in rounds:
+        one.run(products=False)
+    more = [len(a) - len(b) for a, b in zip(rounds[0].sent[SP], rounds[1].sent[SP], strict=True)]
+    assert more == [4 * (16 + _ONCE.R // 8), 1, 0, 0]  # the counts, and a byte of bits that gate
 
 
 def _half_ring(count: int) -> np.ndarray:

@@ -28,7 +28,7 @@ from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.chain import first_base, sha256
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication, SumReply
-from crowdfl.protocols.shares.round.manifest import ManifestReply, StepRequest
+from crowdfl.protocols.shares.round.manifest import ManifestReply, StepReply, StepRequest
 from tests.protocols.shares.parties import HIDDEN, PAYING, PAYMENT, UNCHECKED, Parties, name_of
 
 ME = name_of(0)
@@ -36,9 +36,11 @@ ME = name_of(0)
 
 def altering(parties, at, change):
     def ask(request):
-        reply = parties.keeping.answer(request)
-        step = StepRequest.from_bytes(request, parties.shape.limits(10**6)).step
-        return ask_directly(lambda _: change(parties, reply) if step == at else reply)(request)
+        limits = parties.shape.limits(10**6)
+        reply = StepReply.from_bytes(parties.keeping.answer(request), limits)
+        if StepRequest.from_bytes(request, limits).step == at:
+            reply = replace(reply, payload=change(parties, reply.payload))
+        return ask_directly(lambda _: reply.to_bytes())(request)
 
     return ask
 

@@ -20,10 +20,10 @@ from crowdfl.errors import (
     WrongBase,
 )
 from crowdfl.protocols.exchange import ask_directly, run_exchange
-from crowdfl.protocols.shares.chain import next_base
+from crowdfl.protocols.shares.chain import next_base, sha256
 from crowdfl.protocols.shares.round import rewards
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication
-from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, StepRequest, Transcript
+from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, StepReply, StepRequest, Transcript
 from tests.protocols.driving import Keeping
 from tests.protocols.shares.parties import HIDDEN, PAYMENT, UNCHECKED, Parties, name_of
 
@@ -233,7 +233,8 @@ def test_the_mask_of_a_sum_serves_one_set_of_people():
     def one_seal_less(request):
         reply = parties.keeping.answer(request)
         if step_of(request).step == 1:
-            reply = replace(ManifestReply.from_bytes(reply, parties.shape.limits()), broken=(name_of(5),)).to_bytes()
+            answer = ManifestReply.from_bytes(StepReply.opened(sha256(request), reply), parties.shape.limits())
+            reply = StepReply(sha256(request), replace(answer, broken=(name_of(5),)).to_bytes()).to_bytes()
         return ask_directly(lambda _: reply)(request)
 
     parties.play(1, uploads)

@@ -52,6 +52,29 @@ def test_the_papers_task_is_explained() -> None:
     assert "wrapped around with chance 2^-47" in text
 
 
+def test_where_everyone_counts_once_widths_have_no_factor_of_samples() -> None:
+    """Nor room for rounding: devices bound their integers."""
+    equal, once = _paper(weighting="equal", pay=None), _paper(max_samples=1, pay=None)
+    assert (equal.max_samples, equal.norm_bound, equal.ring_bytes) == (1, 20_000_000, 6)
+    assert equal.K < once.K
+    assert equal.sum_bound < _paper().sum_bound // 90
+    assert "counts once" in equal.explain()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"max_norm": None, "pay": None}, r"needs `max_norm`.*--try"),
+        ({"pay": "samples"}, r'pay = "samples" rests on.*set pay = "equal", or weighting = "samples"'),
+        ({"pay": "distance"}, r'pay = "distance" rests on'),
+        ({"pay": "samples", "budget": None}, 'pay = "samples"'),
+    ],
+)
+def test_what_does_not_fit_where_everyone_counts_once_is_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        widths_of(weighting="equal", **settings)
+
+
 def test_without_a_norm_bound_that_is_said() -> None:
     assert "no norm bound" in widths_of(max_norm=None).explain()
 

@@ -24,7 +24,7 @@ from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderB
 from crowdfl.protocols.shares.profile import SharesParticipant, SharesProfile
 from crowdfl.protocols.shares.round.average import SharesPublication, parse_record
 from crowdfl.protocols.shares.round.csp import CspAnswer, CspRound, SharesCsp
-from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, SpConversation, StepRequest
+from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, SpConversation, StepReply, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.shape import SharesShape, rule_widths_of
 from crowdfl.settings import TaskSettings, to_millionths
@@ -119,7 +119,7 @@ class DeviatingRound(LocalParties):
             if (sender, receiver) == ("SP", "CSP"):
                 asked = StepRequest.from_bytes(message, limits)
             elif (sender, receiver) == ("CSP", "SP"):
-                said.append(Said(asked.step, asked.payload, message))
+                said.append(Said(asked.step, asked.payload, StepReply.from_bytes(message, limits).payload))
         return said
 
     def said(self, step: int) -> Said:

@@ -92,7 +92,12 @@ class ScaleSettings:
             yield self._point("key", bits, self.key_parameters, key_bits=bits)
 
     def _point(self, axis: str, x: int, parameters: int, crowd: int = FEWEST, **task: Any) -> RoundPoint:  # noqa: ANN401
-        sizes = {"max_participants": 36, "lanes": self.lanes, "key_bits": self.key_bits[0]} | task
+        sizes = {
+            "profile": "hardened",
+            "max_participants": 36,
+            "lanes": self.lanes,
+            "key_bits": self.key_bits[0],
+        } | task
         return HardenedPoint(axis, x, parameters, crowd, self.rows, insecure_test_key=self.insecure_test_key, **sizes)
 
 

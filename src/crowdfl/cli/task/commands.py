@@ -32,8 +32,8 @@ from crowdfl.cli.task.views import (
     problem_lines,
     status_words,
     task_lines,
+    task_text,
     tell_trials,
-    template,
     trial_lines,
     tried,
     write_codes,
@@ -43,6 +43,7 @@ from crowdfl.documents.links import phone_page
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.models.shape import Weights
+from crowdfl.protocols.registry import profile_named
 from crowdfl.retry import Backoff
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.defining import defined, explained, warnings
@@ -71,9 +72,13 @@ _Folder = Annotated[Path, typer.Argument(help="Where to write one file per invit
 
 
 @app.command()
-def new() -> None:
+def new(
+    profile: Annotated[
+        str, typer.Option(help="shares, hardened or paper: docs/shares.md says when to take which.")
+    ] = "shares",
+) -> None:
     """Print a commented task file to start from."""
-    typer.echo(template, nl=False)
+    typer.echo(task_text(profile_named(profile).name), nl=False)
 
 
 @app.command()

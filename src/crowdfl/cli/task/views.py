@@ -198,6 +198,9 @@ def tell_trials(trials: Sequence[RecipeTrial], definition: Definition, *, as_jso
 _FOR_OTHERS = {"module", "form", "scale_inputs", "target", "proximal"}  # for code, values and people of other kinds
 _NOT_AT_FIRST = _FOR_OTHERS | {"layers", "standardise", "held_out"}  # at their defaults, as comments
 
+_OF_SHARES = {"max_norm", "weighting"}  # other profiles refuse them
+_KEYED_READERS = "The requester reads the last average; every participant reads the others."
+
 _HEAD = """\
 # A task: every setting. A line that begins with "# name =" shows what holds if it is left out.
 """
@@ -207,14 +210,18 @@ _ABOUT_DATA = """\
 """
 
 
-def _task_text() -> str:
+def task_text(profile: str = "shares") -> str:
     """A task file to start from, with every setting."""
-    chosen = _start(TaskSettings) | dict(WATCH_TASK["settings"])
+    task, own = dict(WATCH_TASK["task"]), dict(WATCH_TASK["settings"]) | {"profile": profile}
+    if profile != "shares":
+        task["readers"] = _KEYED_READERS
+        own = {name: value for name, value in own.items() if name not in _OF_SHARES}
+    chosen = _start(TaskSettings) | own
     training = {name: value for name, value in _start(TrainingSettings).items() if name not in _NOT_AT_FIRST} | dict(
         WATCH_TASK["training"]
     )
     return (
-        f"{_HEAD}{template_text(TaskFile, WATCH_TASK['task'])}"
+        f"{_HEAD}{template_text(TaskFile, task)}"
         f"\n[settings]\n{template_text(TaskSettings, chosen)}"
         f"\n[training]\n{_ABOUT_DATA}{template_text(TrainingSettings, training)}"
     )
@@ -224,7 +231,7 @@ def _start(model: type[SettingsTable]) -> dict[str, Any]:
     return {name: field.default for name, field in settable(model).items() if field.default is not None}
 
 
-template = _task_text()
+template = task_text()
 
 
 def write_links(invitations: Iterable[Path], page: str) -> list[Path]:

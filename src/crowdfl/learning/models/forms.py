@@ -3,8 +3,8 @@
 A model is a list or tuple of arrays, a single array, or a dictionary of arrays: NumPy's, torch's (a `state_dict`), or whatever
 NumPy reads. `ModelForm` notes which it is, copies the numbers out as float64, and builds the same form again from an average.
 
-Entries of a dictionary that hold integers or truth values, such as BatchNorm's `num_batches_tracked`, are not averaged:
-whoever builds a model says which ones to put there.
+Entries of a dictionary that hold integers or truth values, such as BatchNorm's `num_batches_tracked`, or no number at all, are
+not averaged: whoever builds a model says which ones to put there.
 
 Files are npz, which NumPy reads, and safetensors, which nearly everything else reads, and which travels. Neither can hold code.
 """
@@ -28,29 +28,45 @@ from crowdfl.learning.models.shape import ModelShape, Weights
 _COUNTS = "iub"  # kinds of NumPy types that count, and are not averaged in a dictionary
 _SINGLE = "array 0"
 _FLOATS = ("<f4", "<f8")
+_FILE_TYPES = {"BOOL": "?", "F16": "<f2", "F32": "<f4", "F64": "<f8"} | {
+    f"{kind}{8 * size}": f"<{kind.lower()}{size}" for kind in "IU" for size in (1, 2, 4, 8)
+}
 
 
 def named_arrays(model: object) -> dict[str, npt.NDArray[np.float64]]:
-    """Copies of a model's arrays by name; `array 0` and so on, if it has no names. Integers in a dictionary are left out.
+    """Copies of a model's arrays by name; `array 0` and so on, if it has no names. What a dictionary keeps is left out.
 
     Raises:
         EncodingError: An entry does not hold real numbers; the error names it.
     """
     entries = _entries(model)
-    counts = {name for name, entry in entries.items() if _is_count(name, entry)} if isinstance(model, Mapping) else ()
-    arrays = {name: _copied(name, entry) for name, entry in entries.items() if name not in counts}
+    kept = {name for name, entry in entries.items() if _is_kept(name, entry)} if isinstance(model, Mapping) else ()
+    arrays = {name: _copied(name, entry) for name, entry in entries.items() if name not in kept}
     if not arrays:
         raise EncodingError("the model holds nothing that can be averaged: it needs an array of real numbers")
     return arrays
 
 
-def numpy_entries(model: object) -> dict[str, npt.NDArray[Any]]:
-    """Everything in a model by name, integers too, as NumPy arrays of the types that files hold."""
+def model_npz(model: object) -> bytes:
+    """Everything in a model by name, integers too. NumPy has no bfloat16: that is written as float32."""
     found = {}
     for name, entry in _entries(model).items():
         array = _written(entry) if _is_tensor(entry) else np.asarray(entry)
         found[name] = array.astype(np.float32) if _is_small_float(array.dtype) else np.array(array)
-    return found
+    return write_npz(found)
+
+
+def model_safetensors(model: object) -> bytes:
+    """Everything in a model by name, integers too, in the types that it has."""
+    entries = _entries(model)
+    if not any(map(_is_tensor, entries.values())):
+        return write_safetensors({name: np.asarray(entry) for name, entry in entries.items()})
+    from safetensors import torch as safetensors_torch
+
+    torch = _torch()  # copies: entries may share memory, which a file cannot say
+    return safetensors_torch.save(
+        {name: torch.as_tensor(entry).detach().cpu().clone().contiguous() for name, entry in entries.items()}
+    )
 
 
 def _written(tensor: Any) -> npt.NDArray[Any]:  # noqa: ANN401
@@ -64,7 +80,7 @@ class ModelForm:
     """The form of one model: its container, and the kind of each array."""
 
     shape: ModelShape  # of what is averaged
-    kept: tuple[str, ...]  # entries with integers, which are not
+    kept: tuple[str, ...]  # entries with integers, or without a number, which are not
     _example: Any = field(repr=False)
 
     @classmethod
@@ -164,6 +180,11 @@ def _is_count(name: str, entry: Any) -> bool:  # noqa: ANN401
     if _is_tensor(entry):
         return not (entry.is_floating_point() or entry.is_complex() or entry.is_quantized)
     return _as_numpy(name, entry).dtype.kind in _COUNTS
+
+
+def _is_kept(name: str, entry: Any) -> bool:  # noqa: ANN401
+    empty = entry.numel() == 0 if _is_tensor(entry) else _as_numpy(name, entry).size == 0
+    return empty or _is_count(name, entry)
 
 
 def _copied(name: str, entry: Any) -> npt.NDArray[np.float64]:  # noqa: ANN401
@@ -326,18 +347,23 @@ def _own_name(stored: str) -> str:
 
 
 def _safetensors_arrays(data: bytes) -> dict[str, npt.NDArray[np.generic]]:
-    from safetensors import SafetensorError
-    from safetensors import numpy as safetensors_numpy
+    import safetensors
 
     try:
-        found = safetensors_numpy.load(data)
-    except KeyError as kind:
-        raise FormatError(
-            f"the model holds numbers of the type {kind}, which NumPy lacks: write it as float32"
-        ) from None
-    except SafetensorError as error:
+        found = dict(safetensors.deserialize(data))  # type: ignore[no-untyped-call]
+    except safetensors.SafetensorError as error:
         raise FormatError(f"the model is not a readable safetensors file: {error}") from error
-    return {name: found[name] for name in sorted(found, key=_natural)}  # it loads them in another order each time
+    # They come in another order each time.
+    return {name: _from_file(**found[name]).copy() for name in sorted(found, key=_natural)}
+
+
+def _from_file(dtype: str, shape: Sequence[int], data: bytes) -> npt.NDArray[np.generic]:
+    if dtype == "BF16":  # NumPy has none: it is the upper half of a float32
+        wide = np.frombuffer(data, dtype="<u2").astype("<u4") << 16
+        return wide.view("<f4").reshape(shape)
+    if dtype not in _FILE_TYPES:
+        raise FormatError(f"the model holds numbers of the type {dtype}, which NumPy lacks: write it as float32")
+    return np.frombuffer(data, dtype=_FILE_TYPES[dtype]).reshape(shape)
 
 
 def _natural(name: str) -> tuple[list[str | int], str]:

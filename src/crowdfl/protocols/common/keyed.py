@@ -20,10 +20,13 @@ from crowdfl.errors import (
     SettingsError,
     TooFewParticipants,
 )
+from crowdfl.protocols.exchange import ReplyForm
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import KeyedTask, RoleProtocol, TaskSpec
 from crowdfl.settings import TaskSettings
+
+_ROOM = 4096  # bytes
 
 
 def keyed_party(side: RoleProtocol) -> KeyedParty:
@@ -102,6 +105,8 @@ class KeyedProfile:
             wrong.append(f'pay = "{settings.pay}"')
         if settings.check != "bounds":
             wrong.append(f'check = "{settings.check}"')
+        if settings.weighting != "samples":
+            wrong.append(f'weighting = "{settings.weighting}"')
         if settings.max_norm is not None:
             wrong.append(f"max_norm = {settings.max_norm}")
         if settings.server_step != "none":  # the requester reads the last average alone, and could not follow the steps
@@ -121,6 +126,8 @@ class BaseSp(KeyedSp):
     """The uploads of a round. `length` ciphertexts make an upload, of which `summed` are added up."""
 
     averages_first = False
+    answers: Mapping[type[Message], type[Message]] = {}  # what CSP answers to each request
+    growth = 4  # a reply has at most so many times the bytes of its request, and a little more
 
     def __init__(self, party: KeyedParty, task: KeyedTask, length: int, summed: int) -> None:
         self.party, self.task, self._length, self._summed = party, task, length, summed
@@ -146,6 +153,11 @@ class BaseSp(KeyedSp):
 
     def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
         return self.party.refusals((upload for _, upload in uploads), self._unchecked)
+
+    def reply_form(self, request: bytes) -> ReplyForm:
+        kind = Message.kind_of(request)
+        replies = {asked.kind: answer for asked, answer in self.answers.items()}
+        return ReplyForm(_ROOM + self.growth * len(request), replies[kind].require_form)
 
     def check(self) -> None:
         """Refuse a set of uploads that is too small to protect those in it."""

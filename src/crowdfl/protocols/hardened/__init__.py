@@ -1,1 +1,1 @@
-"""The profile `hardened`: leaks of the printed protocol closed."""
+"""The profile `hardened`: the paper's cryptosystem, with the leaks of the printed protocol closed."""

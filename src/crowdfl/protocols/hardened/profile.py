@@ -1,4 +1,4 @@
-"""The profile `hardened`, the default: packed uploads, masked openings, no key share on any phone."""
+"""The profile `hardened`: packed uploads, masked openings, no key share on any phone."""
 
 import hashlib
 from collections.abc import Callable, Generator, Mapping
@@ -15,11 +15,33 @@ from crowdfl.errors import ProtocolError, RewardsOff, RoundsExhausted
 from crowdfl.protocols import claims
 from crowdfl.protocols.common.keyed import BaseSp, KeyedProfile, KeyedReader, upload_digest
 from crowdfl.protocols.common.paid import PaidParticipant, PaidSp, RewardForm
+from crowdfl.protocols.common.sdiv import DivideRequest, GuardReply, GuardRequest, SdivReply
+from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest
 from crowdfl.protocols.exchange import Exchange, Reply, pipelined
 from crowdfl.protocols.hardened.csp import HardenedCsp
-from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER, OpeningSp, Publication, digest, read
-from crowdfl.protocols.hardened.prifedavg import HiddenAverageSp, ModelCodec, hidden_widths
-from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
+from crowdfl.protocols.hardened.opening import (
+    PARTICIPANTS,
+    REQUESTER,
+    OpeningSp,
+    OpenReply,
+    OpenRequest,
+    Publication,
+    digest,
+    read,
+)
+from crowdfl.protocols.hardened.prifedavg import HiddenAverageSp, ModelCodec, ScaleReply, ScaleRequest, hidden_widths
+from crowdfl.protocols.hardened.prirwd import (
+    InnerReply,
+    InnerRequest,
+    LanesReply,
+    LanesRequest,
+    NonceReply,
+    NonceRequest,
+    RewardReply,
+    RewardRequest,
+    RewardSp,
+    RewardWidths,
+)
 from crowdfl.protocols.hardened.shape import (
     CspBundle,
     ReaderBundle,
@@ -29,7 +51,7 @@ from crowdfl.protocols.hardened.shape import (
     hardened_budget,
     reward_widths,
 )
-from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import Average, Dealing, ParticipantKeys, TaskSpec, Tools, whole_samples
 from crowdfl.settings import TaskSettings, to_millionths
@@ -139,12 +161,25 @@ class HardenedParticipant(_Reader, PaidParticipant):
 class HardenedSp(PaidSp, BaseSp):
     """The sensing platform: running products, openings, rewards, payment. Never holds an audience key."""
 
+    answers: Mapping[type[Message], type[Message]] = {
+        OpenRequest: OpenReply,
+        ScaleRequest: ScaleReply,
+        NonceRequest: NonceReply,
+        LanesRequest: LanesReply,
+        InnerRequest: InnerReply,
+        PolynomialsRequest: PolynomialsReply,
+        GuardRequest: GuardReply,
+        DivideRequest: SdivReply,
+        RewardRequest: RewardReply,
+    }
+
     def __init__(self, party: KeyedParty, shape: Shape, csp_key: bytes) -> None:
         PaidSp.__init__(self, shape.task.name, csp_key, party.limits(1))
         self._shape = shape
         # For the laboratory, which watches PriRwd or weakens it on purpose; no setting leads here.
         self.reward_side: Callable[[KeyedParty, RewardWidths, Packing, int], RewardSp] = RewardSp
         self._load: Callable[[str], bytes] | None = None
+        self.growth = max(BaseSp.growth, shape.budget.slots)  # every lane of a packed ciphertext comes back as one
         length = shape.budget.ciphertexts + 1
         BaseSp.__init__(self, party, shape.task, length, summed=length)
 

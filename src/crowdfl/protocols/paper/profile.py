@@ -25,8 +25,8 @@ from crowdfl.errors import (
     WidthBudgetExceeded,
 )
 from crowdfl.protocols.common.keyed import BaseSp, KeyedCsp, KeyedProfile, KeyedReader, upload_digest
-from crowdfl.protocols.common.sdiv import PaperSdivCsp, PaperSdivSp, SdivRequest
-from crowdfl.protocols.common.smul import PaperSmulCsp, SmulRequest
+from crowdfl.protocols.common.sdiv import PaperSdivCsp, PaperSdivSp, SdivReply, SdivRequest
+from crowdfl.protocols.common.smul import PaperSmulCsp, SmulReply, SmulRequest
 from crowdfl.protocols.exchange import Exchange
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.prirwd import PaperRewardSp, PaperRewardWidths
@@ -271,6 +271,7 @@ class PaperSp(BaseSp):
     """The sensing platform of the paper."""
 
     averages_first = True
+    answers: Mapping[type[Message], type[Message]] = {SdivRequest: SdivReply, SmulRequest: SmulReply}
 
     def __init__(self, party: KeyedParty, task: KeyedTask, lambda_sp: KeyShare) -> None:
         self.delivery = replace(party, share=lambda_sp)

@@ -63,6 +63,16 @@ class SharesShape:
         return self.spec.parameters * self.ring.bytes
 
     @cached_property
+    def count_bytes(self) -> int:
+        """Of a share of a number of samples; 0 where everyone counts once, and there are none."""
+        return SAMPLES_BYTES if self.widths.has_counts else 0
+
+    @cached_property
+    def count_modulus(self) -> int:
+        """Modulo 1 every number is 0: a task without counts computes nothing."""
+        return 1 << (8 * self.count_bytes)
+
+    @cached_property
     def pay(self) -> str:
         return pay_of(self.spec.settings)
 

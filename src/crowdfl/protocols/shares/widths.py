@@ -39,10 +39,11 @@ class SharesWidths:
 
     parameters: int
     participants: int
-    max_samples: int
+    max_samples: int  # that an upload is multiplied by: 1 where everyone counts once
     unit: int  # 10^L
     entry_bound: int  # of one weight of an update
     norm_bound: int  # of an update's length, per sample, in units, rounding included
+    has_counts: bool  # numbers of samples, which are shared and checked too
     has_norm_bound: bool
     has_sums: bool  # products of lanes with their sum, which the rule `distance` needs
     k: int
@@ -55,14 +56,19 @@ class SharesWidths:
     def of(cls, settings: TaskSettings, parameters: int) -> Self:
         """The widths of a task, or its refusal with the numbers and with what to change."""
         _require_computable(settings)
-        checked = settings.check == "bounds"
+        checked, has_counts = settings.check == "bounds", settings.weighting == "samples"
+        entry_bound, norm_bound = (
+            FixedPoint(settings.decimals, float(settings.clip)).bound,
+            _norm_bound(settings, parameters),
+        )
         bare = cls(
             parameters=parameters,
             participants=settings.max_participants,
-            max_samples=settings.max_samples,
+            max_samples=settings.max_samples if has_counts else 1,
             unit=10**settings.decimals,
-            entry_bound=FixedPoint(settings.decimals, float(settings.clip)).bound,
-            norm_bound=_norm_bound(settings, parameters),
+            entry_bound=entry_bound if has_counts else min(entry_bound, norm_bound),
+            norm_bound=norm_bound,
+            has_counts=has_counts,
             has_norm_bound=settings.max_norm is not None and checked,
             has_sums=settings.budget is not None and pay_of(settings) == "distance",
             k=8,
@@ -159,14 +165,15 @@ class SharesWidths:
         return math.erfc(float(share) * math.sqrt(self.lanes) / 2) / 2  # its variance is 2 / lanes
 
     def explain(self) -> str:
+        times = f"{self.max_samples} samples * " if self.has_counts else "counts once: "
         lines = [
-            f"one upload     {self.max_samples} samples * {self.entry_bound} in each of {self.parameters} entries",
+            f"one upload     {times}{self.entry_bound} in each of {self.parameters} entries",
             f"sum of uploads {self.participants} participants: {self.sum_bound}, in a ring of {self.k} bits",
         ]
         if not self.is_checked:
             return "\n".join([*lines, "checks         none: one upload out of bounds spoils the average"])
         norm = (
-            f"at most {self.norm_bound} units a sample"
+            f"at most {self.norm_bound} units{' a sample' if self.has_counts else ''}"
             if self.has_norm_bound
             else "no norm bound: `max_norm` is not set"
         )
@@ -210,10 +217,11 @@ class SharesWidths:
         return self
 
     def _remedy(self) -> str:
-        others = "lower max_participants, max_samples, clip or decimals"
+        samples = "max_samples, " if self.has_counts else ""
+        others = f"lower max_participants, {samples}clip or decimals"
         if not self.is_checked:
             return others
-        return f"{'lower' if self.has_norm_bound else 'set'} max_norm (twice the largest norm of a trial), or {others}"
+        return f"{'lower' if self.has_norm_bound else 'set'} max_norm (about the largest norm of a trial), or {others}"
 
     def _shaped(self, rows: int, lanes: int, load: int | None = None) -> Self:
         buckets = lanes // rows
@@ -244,6 +252,12 @@ def pay_of(settings: TaskSettings) -> str:
     return settings.pay or "equal"
 
 
+def length_bound(settings: TaskSettings) -> int:
+    """Where everyone counts once, the largest length of an update in whole units: every device computes the same one."""
+    unit = float(10**settings.decimals)
+    return math.ceil(float(settings.max_norm or 0) * unit)
+
+
 def _require_computable(settings: TaskSettings) -> None:
     for refused, reason in _refusals(settings):
         if refused:
@@ -262,14 +276,29 @@ def _refusals(settings: TaskSettings) -> Iterator[tuple[bool, str]]:
         'without lanes no upload can be checked: set `lanes`, or check = "none"',
     )
     yield unchecked and paid, 'check = "none" pays nobody: leave `budget` out, or set check = "bounds"'
+    equal = settings.weighting == "equal"
+    yield (
+        equal and settings.max_norm is None,
+        'weighting = "equal" needs `max_norm`, which bounds what one person can do: set what `--try DATA` suggests',
+    )
+    yield (
+        equal and pay_of(settings) in {"samples", "distance"},
+        f'pay = "{settings.pay}" rests on numbers of samples, and with weighting = "equal" none leaves a device: '
+        'set pay = "equal", or weighting = "samples"',
+    )
     yield (settings.lanes or 0) > _MOST_LANES, f"`lanes` is {settings.lanes}; expected at most {_MOST_LANES}"
 
 
 def _norm_bound(settings: TaskSettings, parameters: int) -> int:
-    """unit * norm + sqrt(D)/2, rounded up; no update is longer than clip * sqrt(D), whatever `max_norm` says."""
+    """unit * norm + sqrt(D)/2, rounded up; no update is longer than clip * sqrt(D), whatever `max_norm` says.
+
+    Where everyone counts once, devices bound the length of their integers, and nothing is added.
+    """
     unit = 10**settings.decimals
     longest = _root_up(math.ceil((Fraction(settings.clip) * unit) ** 2 * parameters))
     given = settings.max_norm
+    if settings.weighting == "equal":
+        return min(longest + -(-_root_up(parameters) // 2), length_bound(settings))
     norm = longest if given is None else min(longest, math.ceil(Fraction(given) * unit))
     return norm + -(-_root_up(parameters) // 2)
 

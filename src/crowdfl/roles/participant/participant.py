@@ -15,7 +15,7 @@ from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Progress
 from crowdfl.crypto.paillier.pctd import FreshRandomizers, PublicKey, RandomizerSource
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
-from crowdfl.documents.signed import Appointment, Definition, Receipt, participant_name
+from crowdfl.documents.signed import Appointment, Definition, Receipt, digest_of, participant_name
 from crowdfl.errors import (
     AlreadyCounted,
     CrowdFLError,
@@ -47,6 +47,7 @@ from crowdfl.roles.ports import Blobs, Stock
 from crowdfl.roles.records import PaidClaim
 
 LEAST_PARTICIPANTS = 5
+INVITATION, LEAST = "invitation", "least-participants"  # what a home folder keeps of joining
 Train = Callable[[Weights, Mapping[str, Any], int], tuple[Weights, int]]
 """From a model, the task's training settings and the round's number to a trained model and how many samples it saw."""
 Evaluate = Callable[[Weights], Mapping[str, float]]
@@ -66,6 +67,11 @@ class ParticipantSp(Protocol):
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
     def leave(self, task: str, keys: ParticipantKeys) -> None: ...
+
+
+def least_words(number: int | str) -> str:
+    """How somebody accepts so many people, in Python and on the command line."""
+    return f"least_participants={number} (--least-participants {number})"
 
 
 @dataclass
@@ -113,7 +119,7 @@ class Participant:
         if fewest < self.least_participants:
             raise TooFewParticipants(
                 f"this task averages as few as {fewest} participants, and you take part from {self.least_participants} on: "
-                f"ask the requester to raise min_participants, or accept it with --least-participants {fewest}"
+                f"ask the requester to raise min_participants, or accept it with {least_words(fewest)}"
             )
 
     def join(self, invitation: str) -> str:
@@ -128,14 +134,22 @@ class Participant:
             enrolled = enrol(self.kgc, self.task, invitation, keys_, self.kgc_key)
             appointment.require_key(self._new_side(definition, enrolled.bundle).fingerprint)
             self.blobs.put("definition", text.encode())
-            self.blobs.delete("bundle")  # a crash may have left one; nothing was done with it
-            self.blobs.put("bundle", enrolled.bundle)
+            for left in ("bundle", INVITATION):  # by a crash; nothing was done with them
+                self.blobs.delete(left)
+            self.blobs.put_all({"bundle": enrolled.bundle, INVITATION: digest_of(invitation).encode()})
             self.blobs.put("certificate", enrolled.certificate.encode())
         self.sp.enrol(self.task, self.blobs.get("certificate").decode())
+        self._keep_least()
         self.blobs.delete("leave-sent")
         self.blobs.delete("left")
         self.on_event("joined", {"who": keys_.who})
         return keys_.who
+
+    def _keep_least(self) -> None:
+        chosen = str(self.least_participants).encode()
+        if not self.blobs.has(LEAST) or self.blobs.get(LEAST) != chosen:
+            self.blobs.delete(LEAST)
+            self.blobs.put(LEAST, chosen)
 
     @property
     def keys(self) -> ParticipantKeys:

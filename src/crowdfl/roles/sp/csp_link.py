@@ -2,10 +2,11 @@
 
 SP's masks come from a durable seed, so that a step that is repeated sends the same bytes. A CSP that deviates could answer them
 otherwise the second time; later requests would then differ by what it chose, under the same masks, and the difference of the
-two would be a participant's lanes. So the digest of a reply is recorded in the store before the reply is used. From then on
-that reply counts, from its file; if the file is gone or altered, the round is void. A request without a record may be repeated:
-nothing was ever computed with a reply to it. With one reply for each request, all requests of a seed are the same for ever.
-
+two would be a participant's lanes. So a reply is parsed first (`ReplyForm`): what is not the message of its step, such as the
+page of a proxy, is refused, kept nowhere and asked for again; nothing was computed with it. Then its digest is recorded in the
+store, before it is used. From then on that reply counts, from its file; if the file is gone or altered, the round is void. A
+request without a record may be repeated: nothing was ever computed with a reply to it. With one reply for each request, all
+requests of a seed are the same for ever.
 
 CSP is told of everyone who joins, by the worker: who joins waits for SP alone. How far CSP was told is durable, in the order in
 which people joined, and so is whom it has refused. A process that dies in between tells some of them again, which changes
@@ -24,13 +25,15 @@ from crowdfl.errors import (
     Conflict,
     CrowdFLError,
     DocumentError,
+    FormatError,
     NotReady,
     ReplyLost,
+    ReplyUnreadable,
     RoundEnded,
     TaskEnded,
     TaskFull,
 )
-from crowdfl.protocols.exchange import Ask, Reply
+from crowdfl.protocols.exchange import Ask, Reply, ReplyForm
 from crowdfl.roles.ports import Blobs, SpStore
 from crowdfl.roles.records import StoredParticipant, StoredTask, TaskState
 from crowdfl.roles.sp.core import SpCore
@@ -53,7 +56,7 @@ class CspLink:
     def __init__(self, core: SpCore) -> None:
         self._core = core
 
-    def ask(self, task: str, number: int) -> Ask:
+    def ask(self, task: str, number: int, form_of: Callable[[bytes], ReplyForm]) -> Ask:
         self._require_destroyed(task)
         used = self._core.ports.store.replies(task, number)  # what is recorded meanwhile, `_use` sees
 
@@ -61,7 +64,9 @@ class CspLink:
             self._core.renew_lease(task)
             place = _Place(task, number, hashlib.sha256(request).hexdigest())
             before = used.get(place.request)
-            return self._reply(place, request) if before is None else partial(bytes, self._used_before(place, before))
+            if before is not None:
+                return partial(bytes, self._used_before(place, before))
+            return self._reply(place, request, form_of(request))
 
         return ask
 
@@ -76,24 +81,32 @@ class CspLink:
             raise NotReady("KGC still has what it dealt for this task: no step is taken before CSP has acknowledged it")
         ports.store.change_task(task, sole_holder=True)
 
-    def _reply(self, place: "_Place", request: bytes) -> Reply:
+    def _reply(self, place: "_Place", request: bytes, form: ReplyForm) -> Reply:
         ports, ahead = self._core.ports, self._core.options.ahead
         if ports.blobs.has(place.file):  # a crash came before it was used
             return lambda: self._use(place, ports.blobs.get(place.file))
         if ahead is None:
-            return partial(bytes, self._keep(place, ports.csp.answer(place.task, request)))
-        return self._waiting(place, ahead.submit(copy_context().run, ports.csp.answer, place.task, request))
+            return partial(bytes, self._keep(place, ports.csp.answer(place.task, request, form.longest), form))
+        asked = ahead.submit(copy_context().run, ports.csp.answer, place.task, request, form.longest)
+        return self._waiting(place, asked, form)
 
-    def _waiting(self, place: "_Place", future: "Future[bytes]") -> Callable[[], bytes]:
+    def _waiting(self, place: "_Place", future: "Future[bytes]", form: ReplyForm) -> Callable[[], bytes]:
         def reply() -> bytes:
             while not wait([future], self._core.options.lease_seconds / 3).done:
                 self._core.renew_lease(place.task)
-            return self._keep(place, future.result())
+            return self._keep(place, future.result(), form)
 
         return reply
 
-    def _keep(self, place: "_Place", reply: bytes) -> bytes:
+    def _keep(self, place: "_Place", reply: bytes, form: ReplyForm) -> bytes:
         blobs = self._core.ports.blobs
+        try:
+            form.check(reply)
+        except FormatError as wrong:
+            self._core.options.events(
+                "reply refused", task=place.task, number=place.number, error=type(wrong).__name__, size=len(reply)
+            )
+            raise ReplyUnreadable(f"what came as CSP's reply is not one ({wrong}): it is asked for again") from wrong
         try:
             blobs.put(place.file, reply)
         except Conflict:  # another process has kept one: that one counts

@@ -337,7 +337,7 @@ class RoundSteps:
 
     def _round(self, task: str, number: int) -> AggregationRound:
         sp, observer = self._aggregators.complete(task, number), self._core.options.tools.observer
-        return AggregationRound(sp, self._csp.ask(task, number), observer)
+        return AggregationRound(sp, self._csp.ask(task, number, sp.reply_form), observer)
 
     def _still(self, task: str, expected: Round) -> bool:
         """Whether a round is as it was when this step began: another process may have gone on with it meanwhile."""

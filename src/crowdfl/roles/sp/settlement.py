@@ -55,7 +55,7 @@ class Claims:
         before = self._paid_before(task, who, digest)
         if before is not None:
             return before
-        attested = sp.pay(claim, self._ports.csp.answer(task, claim))
+        attested = sp.pay(claim, self._ports.csp.answer(task, claim, len(claim) + _ROOM))
         with self._ports.store.transaction():
             stored = self._ports.store.task(task)
             _require_open(stored.state)  # the deadline may have passed while CSP looked

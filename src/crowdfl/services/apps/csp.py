@@ -1,5 +1,6 @@
 """CSP over HTTP. What takes long is done by workers of their own: whoever asks is sent away, and asks again."""
 
+import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -31,9 +32,11 @@ from crowdfl.services.http.bodies import (
     takes_bytes,
     takes_json,
 )
+from crowdfl.services.http.wire import DIGEST_HEADER, REQUEST_HEADER
 from crowdfl.services.retention import add_end_route, add_held_metrics
 
 _AT_ONCE = 4
+_PIECE = 1 << 20  # bytes
 
 
 @dataclass
@@ -240,6 +243,11 @@ def create_app(
 
 def _outcome(task: str, digest: str, reply: BinaryIO | None) -> Response:
     if reply is not None:
-        return download(reply)
+        whole = hashlib.sha256()
+        for piece in iter(partial(reply.read, _PIECE), b""):
+            whole.update(piece)
+        answer = download(reply)
+        answer.headers.update({REQUEST_HEADER: digest, DIGEST_HEADER: whole.hexdigest()})
+        return answer
     place = f"/v1/tasks/{task}/requests/{digest}"
     return Response(status_code=202, headers={"Location": place, "Retry-After": _POLL_SECONDS})

@@ -23,7 +23,6 @@ from crowdfl.crypto.compute import Backend, Kernel, Progress, Threads
 from crowdfl.crypto.paillier.kernels import CheckUnits
 from crowdfl.errors import Truncated
 from crowdfl.retry import Backoff
-from crowdfl.services.http import logs
 
 _HEADER = struct.Struct(">IIQ")  # bytes of the modulus, bytes of a number, numbers; a reply begins with its request's
 _PIECE = 4096  # numbers of a request: a large upload does not keep small ones waiting
@@ -68,6 +67,8 @@ class Checker:
                     return self._ask(kernel, block)
                 except (OSError, Truncated) as failure:
                     self._starts.fail()
+                    from crowdfl.services.http import logs  # the process itself needs none, and starts sooner
+
                     logs.get("sp").warning("checker failed", error=type(failure).__name__)
         return self.others.map(kernel, block)
 

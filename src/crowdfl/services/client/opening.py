@@ -3,22 +3,24 @@
 It loads nothing that a server is made of.
 """
 
+import fcntl
 import json
+import os
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.links import invitation_link
-from crowdfl.documents.signed import Certificate
+from crowdfl.documents.signed import Certificate, digest_of
 from crowdfl.errors import KeyMismatch, SettingsError
 from crowdfl.protocols.profile import Tools
 from crowdfl.retry import Backoff
-from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
+from crowdfl.roles.participant.participant import INVITATION, LEAST, LEAST_PARTICIPANTS, Participant, least_words
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link, Service, SystemClock
@@ -120,7 +122,6 @@ def _first_free(folder: Path) -> int:
     return max((int(name[1]) for name in names if name), default=-1) + 1
 
 
-_LEAST_FILE = "least-participants"
 _CALLS = Backoff(first=1.0, longest=5.0, deadline=30.0)  # each miss is told; afterwards an agent waits longer
 _Kind = TypeVar("_Kind", bound=Participant)
 
@@ -145,15 +146,30 @@ def link_of(path: Path, page: str) -> str:
     return invitation_link(page, read_invitation(path))
 
 
+def home_of(invitation: Path) -> Path:
+    """Where an invitation's participant lives, unless told otherwise: each invitation is one person."""
+    return invitation.with_suffix(".home")
+
+
 @contextmanager
 def invited(
-    invitation: ParticipantSettings, home: Path, kind: type[_Kind], *, joined: bool = False, least: int | None = None
+    invitation: ParticipantSettings,
+    home: Path,
+    kind: type[_Kind],
+    *,
+    joined: bool = False,
+    reads: bool = False,
+    least: int | None = None,
 ) -> Iterator[_Kind]:
-    """The participant that an invitation and a home folder make. Its links are closed at the end."""
+    """The participant that an invitation and a home folder make. Its links are closed at the end.
+
+    `joined`: refuse a home that nobody has joined with. `reads`: nothing is written there, so that another program may use it.
+    """
     if joined and not (home / "keys").is_file():  # before anything is made there: the home may be mistyped
         raise SettingsError(f"nobody has joined with the home folder {home}: name the folder you joined with by --home")
-    _require_own(home, invitation.task)
-    with tempfile.TemporaryDirectory() as scratch:
+    blobs = FileBlobs(home)
+    _require_own(blobs, invitation)
+    with tempfile.TemporaryDirectory() as scratch, nullcontext() if reads else _alone(home):
         ca = Path(scratch) / "ca.pem" if invitation.ca else None
         if ca is not None:
             ca.write_text(invitation.ca or "")
@@ -165,7 +181,6 @@ def invited(
             return replace(Link(url, ca).open(retries=_CALLS), on_wait=tell)
 
         with closing(told(invitation.kgc)) as kgc, closing(SpClient(told(invitation.sp))) as sp:
-            blobs = FileBlobs(home)
             person = kind(
                 invitation.task,
                 blobs,
@@ -175,28 +190,47 @@ def invited(
                 Tools.unwatched(insecure_test_key=invitation.insecure_test_key),
                 sp_key=invitation.sp_key,
                 open_stock=lambda public: RandomizerPool.open(home / "randomizers.pool", public),
-                least_participants=kept_least(home / _LEAST_FILE, least),
+                least_participants=_least(blobs, least),
             )
             yield person
 
 
-def _require_own(home: Path, task: str) -> None:
-    """Keys are of one task: with another task's, a platform would refuse, and not say which folder it was."""
-    path = home / "certificate"
-    if path.is_file() and Certificate.read(Envelope.parse(path.read_text(), Certificate.kind)).task != task:
-        raise SettingsError(f"the folder {home} is the home of another task: name another folder for this one")
+def _require_own(blobs: FileBlobs, invitation: ParticipantSettings) -> None:
+    """Keys are of one task and one person: used for another, a platform would refuse, or take two people for one."""
+    home, other = blobs.folder, "name another folder for this one, or none: it is then made beside the invitation"
+    if not blobs.has("certificate"):
+        return
+    if Certificate.read(Envelope.parse(blobs.get("certificate").decode(), Certificate.kind)).task != invitation.task:
+        raise SettingsError(f"the folder {home} is the home of another task: {other}")
+    if blobs.get(INVITATION).decode() != digest_of(invitation.invitation):
+        raise SettingsError(f"the folder {home} is the home of another invitation, and so of another person: {other}")
 
 
-def kept_least(path: Path, chosen: int | None) -> int:
-    """The least number of participants that was chosen now, which is kept, or before; else the usual one."""
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Two programs with one home would train twice, and could send different updates."""
+    descriptor = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            words = f"another program is using the home folder {home}: wait until it has ended, or end it"
+            raise SettingsError(words) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _least(blobs: FileBlobs, chosen: int | None) -> int:
+    """The least number of participants that was chosen now, or when joining; else the usual one."""
     if chosen is not None:
         if isinstance(chosen, bool) or not isinstance(chosen, int) or chosen < 1:
             raise SettingsError(f"`least_participants` is {chosen!r}; expected a whole number, at least 1")
-        write_private(path, str(chosen).encode(), overwrite=True)
         return chosen
-    if not path.exists():
+    if not blobs.has(LEAST):
         return LEAST_PARTICIPANTS
-    kept = path.read_bytes()[:20]
+    kept = blobs.get(LEAST)[:20]
     if not kept.isdigit() or int(kept) < 1:
-        raise SettingsError(f"{path} does not hold a number of participants: choose one with --least-participants")
+        file = blobs.folder / LEAST
+        raise SettingsError(f"{file} does not hold a number of participants: choose one with {least_words('N')}")
     return int(kept)

@@ -22,8 +22,8 @@ from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.roles.kgc import Created
 from crowdfl.roles.records import PaidClaim
 from crowdfl.services.client.breaker import allow
-from crowdfl.services.client.transport import Reply, Service, Signer, in_time
-from crowdfl.services.http.wire import DIGEST_HEADER, OCTETS, from_base64
+from crowdfl.services.client.transport import RESPONSE_LIMIT, Reply, Service, Signer, in_time
+from crowdfl.services.http.wire import OCTETS, REQUEST_HEADER, from_base64
 
 _PIECE = 256 * 1024
 _RESTARTS = 5
@@ -61,11 +61,7 @@ class KgcClient:
         """SP or CSP: the caller's file of a round. KGC makes it first, which may take a while."""
         allow(_DEALING_SECONDS)
         slow = replace(self.service, read_seconds=_DEALING_SECONDS)
-        reply = _as_peer("KGC", lambda: slow.call("GET", f"/v1/tasks/{task}/dealt/{number}"))
-        data = reply.octets()
-        if hashlib.sha256(data).hexdigest() != reply.headers.get(DIGEST_HEADER.lower()):
-            raise ServiceUnavailable("what KGC dealt did not arrive whole: try again later")
-        return data
+        return _as_peer("KGC", lambda: slow.call("GET", f"/v1/tasks/{task}/dealt/{number}")).whole_octets()
 
     def acknowledge(self, task: str) -> bool:
         return _as_peer("KGC", lambda: self._acknowledged(task))
@@ -111,22 +107,26 @@ class CspClient:
     def end(self, task: str, document: str) -> None:
         _as_peer("CSP", lambda: self.service.send_json("POST", f"/v1/tasks/{task}/end", {"document": document}))
 
-    def answer(self, task: str, request: bytes) -> bytes:
+    def answer(self, task: str, request: bytes, longest: int = RESPONSE_LIMIT) -> bytes:
         """One request, one reply, however long it takes and whatever happens to CSP meanwhile."""
-        return _as_peer("CSP", lambda: self._answer(task, request))
+        return _as_peer("CSP", lambda: self._answer(task, request, longest))
 
-    def _answer(self, task: str, request: bytes) -> bytes:
+    def _answer(self, task: str, request: bytes, longest: int) -> bytes:
         place, digest = f"/v1/tasks/{task}/requests", hashlib.sha256(request).hexdigest()
-        attempts = in_time(replace(self.service.retries, deadline=self.patience)).start()
-        reply = self.service.call("POST", place, request, media_type=OCTETS)
+        service = replace(self.service, longest=longest)
+        attempts = in_time(replace(service.retries, deadline=self.patience)).start()
+        reply = service.call("POST", place, request, media_type=OCTETS)
         while reply.status == 202:
             if not attempts.wait():
                 raise ServiceUnavailable(f"CSP has not answered within {self.patience:.0f} s; ask again later")
             try:
-                reply = self.service.call("GET", f"{place}/{digest}")
+                reply = service.call("GET", f"{place}/{digest}")
             except NotReady:  # CSP was restarted and has forgotten the request
-                reply = self.service.call("POST", place, request, media_type=OCTETS)
-        return reply.octets()
+                reply = service.call("POST", place, request, media_type=OCTETS)
+        found = reply.whole_octets()
+        if reply.headers.get(REQUEST_HEADER.lower()) != digest:
+            raise ServiceUnavailable("this is not CSP's answer to what was asked: try again later")
+        return found
 
     def look(self) -> None:
         """Whether it is there; every answer says what time it is."""

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import CrowdFLError, LimitExceeded, NotAuthenticated, ServiceUnavailable
+from crowdfl.errors import CrowdFLError, NotAuthenticated, ReplyUnreadable, ServiceUnavailable
 from crowdfl.retry import Backoff
 from crowdfl.services.client.breaker import Breaker, seconds_left
 from crowdfl.services.http import tls
@@ -65,7 +65,7 @@ def _moment(date: str | None) -> float:
         return math.nan
 
 
-_RESPONSE_LIMIT = 1024 * 1024 * 1024
+RESPONSE_LIMIT = 1024 * 1024 * 1024
 _READ_SECONDS = 600.0  # a KGC that makes a key says nothing for a while
 _PEER_SECONDS = 30.0  # between servers: whoever computes longer says so, and is asked again
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -143,6 +143,13 @@ class Reply:
             raise ServiceUnavailable("the answer is not from the service: something in between has answered")
         return self.body
 
+    def whole_octets(self) -> bytes:
+        """The same where the service names the hash of its answer: a part of one is none."""
+        body = self.octets()
+        if hashlib.sha256(body).hexdigest() != self.headers.get(DIGEST_HEADER.lower()):
+            raise ServiceUnavailable("the answer did not arrive whole: try again later")
+        return body
+
     def text(self, name: str) -> str:
         return self._field(name, str)
 
@@ -192,6 +199,7 @@ class Service:
     heard: Heard = lambda _headers: None  # of every answer
     on_wait: Callable[[Exception, float], object] = lambda _failure, _seconds: None  # hears of each miss at once
     read_seconds: float | None = None  # to wait for an answer, where that is more than usual
+    longest: int = RESPONSE_LIMIT  # bytes that are read of an answer
     server_time: ServerTime = field(default_factory=ServerTime, repr=False)  # shared by copies of this service
 
     def call(
@@ -274,7 +282,7 @@ class Service:
         ) as response:
             self.heard(response.headers)
             require_answer_in(response.headers.get(PROTOCOL_HEADER), str(self.http.base_url))
-            return Reply(response.status_code, _read(response), dict(response.headers))
+            return Reply(response.status_code, _read(response, self.longest), dict(response.headers))
 
     def _timeout(self) -> httpx.Timeout:
         left, usual = seconds_left(), self.http.timeout
@@ -330,12 +338,12 @@ def _prove(key: SigningKey, method: str, target: str, body: bytes, now: float) -
     return f'time="{time}", signature="{key.sign(signed_text(method, target, time, digest)).hex()}"', digest
 
 
-def _read(response: httpx.Response) -> bytes:
+def _read(response: httpx.Response, longest: int) -> bytes:
     parts, size = [], 0
     for part in response.iter_bytes():
         size += len(part)
-        if size > _RESPONSE_LIMIT:
-            raise LimitExceeded(f"an answer of more than {_RESPONSE_LIMIT} bytes")
+        if size > longest:
+            raise ReplyUnreadable(f"an answer of more than {longest} bytes")
         parts.append(part)
     return b"".join(parts)
 

@@ -19,6 +19,7 @@ PROTOCOL = "3"
 PROTOCOL_HEADER = "X-CrowdFL-Protocol"
 DIGEST_HEADER = "X-Content-SHA256"
 REQUESTER_HEADER = "X-CrowdFL-Requester"
+REQUEST_HEADER = "X-CrowdFL-Request"  # what CSP answers: the SHA-256 of the request
 OCTETS = "application/octet-stream"
 PROBLEM_TYPE = "urn:crowdfl:problem:"
 _SCANNED = "crowdfl_"  # a token starts so, so that scanners for leaked secrets can find one

@@ -54,7 +54,6 @@ PHONE_TASK: Values = MappingProxyType(
             "claim_window": 604800.0,
         },
         "settings": {
-            "profile": "shares",
             "max_participants": 30,
             "max_samples": 1000,
             "max_norm": 20.0,
@@ -68,8 +67,8 @@ PHONE_TASK: Values = MappingProxyType(
     }
 )
 _STARTS = {
-    "phones": ("Phones: the three axes of acceleration, profile shares", PHONE_TASK),
-    "watch": ("The watch data that comes with crowdfl, profile hardened", WATCH_TASK),
+    "phones": ("Phones: the three axes of acceleration", PHONE_TASK),
+    "watch": ("The watch data that comes with crowdfl", WATCH_TASK),
 }
 
 
@@ -123,7 +122,7 @@ def answer(values: Values, min_claim_window: float) -> Answer:
 
 
 def _with_phones(explanation: Explanation, definition: Definition) -> Explanation:
-    """A task of the phones' own profile that they cannot take part in is worth a word; of others nobody expects it."""
+    """Of the profile that phones can take part in; of others nobody expects it."""
     why = phone_obstacle(definition) if definition.settings.profile == "shares" else None
     return explanation if why is None else replace(explanation, warnings=[*explanation.warnings, f"no phones: {why}"])
 
@@ -249,7 +248,7 @@ def _kind(name: str, found: FieldInfo) -> str:
 
 def _choices(name: str, found: FieldInfo) -> list[str]:
     if name == "profile":
-        return sorted(PROFILES)
+        return list(PROFILES)
     return [choice for kind in types_of(found.annotation) if get_origin(kind) is Literal for choice in get_args(kind)]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from crowdfl.crypto.shares.limbs import Bytes, block_dots
 from crowdfl.crypto.shares.ring import Stream, Words, expand
-from crowdfl.errors import DealtMaterialDamaged
+from crowdfl.errors import DealtMaterialDamaged, RewardsOff
 from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.chain import ROUND_BYTES, bind
 from crowdfl.protocols.shares.circuits import compare
@@ -41,20 +41,34 @@ class SumMasks:
 
 
 @dataclass(frozen=True)
+class DealtCounts:
+    """For numbers of samples: `zeros` modulo 2^128, `roots` b, b^2; and the check of lengths that is gated by theirs."""
+
+    zeros: Dealt
+    check: Comparison
+    roots: Dealt
+    root_squares: Dealt
+    norm_check: GatedComparison
+
+
+@dataclass(frozen=True)
 class DealtLanes:
     """This server's shares of one round's masks; every array ends in an axis of bytes, numbers modulo 2^R.
 
-    `lanes` [slots, lanes]: a. `squares` [slots, blocks]: <a_i, a_i>. For samples: `zeros` modulo 2^128, `roots` b, b^2.
+    `lanes` [slots, lanes]: a. `squares` [slots, blocks]: <a_i, a_i>. Last, what both conditions of an upload are checked with;
+    or, where everyone counts once, its length alone.
     """
 
     lanes: Bytes = field(repr=False)
     squares: Bytes = field(repr=False)
     sums: SumMasks | None
-    zeros: Dealt
-    count_check: Comparison
-    roots: Dealt
-    root_squares: Dealt
-    norm_check: GatedComparison
+    checks: DealtCounts | Comparison
+
+    @property
+    def counts(self) -> DealtCounts:
+        if not isinstance(self.checks, DealtCounts):
+            raise RewardsOff('with weighting = "equal" nothing was dealt for numbers of samples')
+        return self.checks
 
 
 def deal_lanes(cards: Cards, widths: SharesWidths) -> DealtLanes:
@@ -64,8 +78,14 @@ def deal_lanes(cards: Cards, widths: SharesWidths) -> DealtLanes:
         lanes=lanes,
         squares=_products(cards, widths, lanes, lanes),
         sums=_deal_sums(cards, widths, lanes) if widths.has_sums else None,
+        checks=_deal_counts(cards, people, bits) if widths.has_counts else compare.deal(cards, people, bits),
+    )
+
+
+def _deal_counts(cards: Cards, people: int, bits: int) -> DealtCounts:
+    return DealtCounts(
         zeros=cards.derived(people, SAMPLE_BITS, lambda: [0] * people),
-        count_check=compare.deal(cards, people, SAMPLE_BITS),
+        check=compare.deal(cards, people, SAMPLE_BITS),
         roots=(roots := cards.uniform(people, bits)),
         root_squares=cards.derived(people, bits, lambda: [root * root for root in roots.share]),
         norm_check=compare.deal_gated(cards, people, bits),
@@ -113,7 +133,9 @@ class DealtRound:
 def deal_round(cards: Cards, shape: SharesShape) -> DealtRound:
     """The script: whoever runs it gets its own part, in the same order."""
     lanes = deal_lanes(cards, shape.widths)
-    return DealtRound(lanes, rules.deal(cards, shape.rule_widths, lanes.roots) if shape.is_reward_hidden else None)
+    if not shape.is_reward_hidden:
+        return DealtRound(lanes, None)
+    return DealtRound(lanes, rules.deal(cards, shape.rule_widths, lanes.counts.roots))
 
 
 def files(shape: SharesShape, source: bytes, number: int) -> dict[str, bytes]:

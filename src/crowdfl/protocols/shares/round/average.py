@@ -27,7 +27,7 @@ from crowdfl.protocols.shares.chain import (
 )
 from crowdfl.protocols.shares.dealing.keys import PARTICIPANTS, REQUESTER
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
-from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
+from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
 
 MASK_BYTES = 32  # of the seed of a mask
 SP, CSP = "SP", "CSP"
@@ -112,7 +112,7 @@ class ShareSum:
     def plus(self, shape: SharesShape, sums: bytes, total: int) -> tuple[bytes, bytes]:
         """Added to other shares, as it travels."""
         added = shape.ring.encode(shape.ring.eights(self.sums) + shape.ring.eights(sums))
-        return added, ((self.total + total) % REWARD_MODULUS).to_bytes(SAMPLES_BYTES, "little")
+        return added, ((self.total + total) % shape.count_modulus).to_bytes(shape.count_bytes, "little")
 
     def minus(self, shape: SharesShape, other: "ShareSum") -> "ShareSum":
         rest = shape.ring.encode(shape.ring.eights(self.sums) - shape.ring.eights(other.sums))
@@ -120,8 +120,8 @@ class ShareSum:
 
 
 def mask_of(t: bytes, place: RoundPlace, shape: SharesShape) -> tuple[bytes, int]:
-    """What hides a server's sums and its total."""
-    total = expand(t, place.bind("crowdfl mask 1 total"), SAMPLES_BYTES)
+    """What hides a server's sums and its total; where everyone counts once, there is no total."""
+    total = expand(t, place.bind("crowdfl mask 1 total"), shape.count_bytes)
     return expand(t, place.bind("crowdfl mask 1 sums"), shape.share_bytes), int.from_bytes(total, "little")
 
 
@@ -248,7 +248,7 @@ class OpenedAverage:
 
     chain: ModelChain
     average: Integers = field(repr=False)
-    total: int
+    total: int | None  # of samples; None where everyone counts once
     members: AcceptedSet
 
 
@@ -268,14 +268,17 @@ class AverageReader:
             raise ChainBroken(f"the sum that was published for round {number} is not the one of CSP's record")
         masks = self._open_seeds(message, record, place)
         sums, total = self._unmasked(message, masks, place)
-        if not len(record.accepted) <= total <= len(record.accepted) * self._shape.spec.settings.max_samples:
+        total = total if self._shape.count_bytes else len(record.accepted)
+        if not len(record.accepted) <= total <= len(record.accepted) * self._shape.widths.max_samples:
             raise NothingToAverage(
                 "the total of the samples is not one of honest participants: an upload was out of bounds, or a server cheats"
             )
         change, secret = rounded_quotient(sums, total), next_secret(chain.secret, masks)
         base = next_base(chain.base, record.statement)
         following = chain.after(number, base, secret, change, self._shape.step)
-        return OpenedAverage(following, chain.averaged(change), total, record.members)
+        return OpenedAverage(
+            following, chain.averaged(change), total if self._shape.count_bytes else None, record.members
+        )
 
     def _check(self, record: RoundRecord, place: RoundPlace) -> None:
         if (record.task, record.number) != (place.task, place.number):
@@ -309,17 +312,14 @@ class AverageReader:
         return t
 
     def _unmasked(self, message: SharesPublication, masks: Sequence[bytes], place: RoundPlace) -> tuple[Integers, int]:
-        ring, sums, total = (
-            self._shape.ring,
-            self._shape.ring.eights(message.sums),
-            int.from_bytes(message.total, "little"),
-        )
+        ring, total = self._shape.ring, int.from_bytes(message.total, "little")
+        sums = ring.eights(message.sums)
         for t in masks:
             mask, hidden = mask_of(t, place, self._shape)
             sums, total = sums - ring.eights(mask), total - hidden
-        return ring.signed(sums), total % REWARD_MODULUS
+        return ring.signed(sums), total % self._shape.count_modulus
 
 
 def _require_lengths(shape: SharesShape, sums: bytes, total: bytes) -> None:
-    if len(sums) != shape.share_bytes or len(total) != SAMPLES_BYTES:
+    if len(sums) != shape.share_bytes or len(total) != shape.count_bytes:
         raise LengthMismatch(f"sums of {len(sums)} and a total of {len(total)} bytes: not those of this task")

@@ -7,7 +7,8 @@ The exchanges, numbered as those of a round:
   5  each shows them; CSP's reply carries its word on the round too (`attached`)
 
 What a server sends in 2 and 3 is covered by its dealt shares, which are uniform to the other and serve once. In 5 both learn
-the same bit for each participant: its samples lie in 1..max_samples *and* its length is within the bound.
+the same bit for each participant: its samples lie in 1..max_samples *and* its length is within the bound. Where everyone counts
+once there are no samples: the bit is of the length alone, and the bound is `max_norm`, whatever anyone declares.
 
 A round that must not go on (too many lanes unusable, too many uploads rejected, SP's bits not those it committed to) is void:
 that is a result, not an error, for CSP has to answer with its signed word that nothing was or will be opened.
@@ -17,15 +18,17 @@ import hashlib
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Self
 
 from crowdfl.crypto.shares.limbs import Bytes
 from crowdfl.crypto.shares.ring import Ring, Words
 from crowdfl.errors import LengthMismatch, RoundEnded
 from crowdfl.protocols.shares.circuits import compare
+from crowdfl.protocols.shares.circuits.compare import Comparison
 from crowdfl.protocols.shares.circuits.lanes import OpenLanes, covered, opened, squares
 from crowdfl.protocols.shares.circuits.program import CSP, SP, CspSide, Half, SpSide
 from crowdfl.protocols.shares.circuits.scalars import Pieces, added, pack, pack_flips, unpack_flips
-from crowdfl.protocols.shares.dealing.rounds import DealtLanes
+from crowdfl.protocols.shares.dealing.rounds import DealtCounts, DealtLanes
 from crowdfl.protocols.shares.widths import SAMPLE_BITS, SharesWidths
 
 SALT_BYTES = 32
@@ -59,7 +62,7 @@ class CheckVerdict:
 class Checked:
     """The verdict, and this server's shares modulo 2^R for the accepted slots: squared lengths, samples, their squares.
 
-    `samples_shown` is samples + b, opened; b are the dealt `roots`.
+    `samples_shown` is samples + b, opened; b are the dealt `roots`. Where everyone counts once there are none of samples.
     """
 
     verdict: CheckVerdict
@@ -75,6 +78,7 @@ class Checked:
 class _Samples:
     """Numbers of samples, widened to R bits, and what was opened of them."""
 
+    dealt: DealtCounts
     shares: list[int] = field(repr=False)
     squares: list[int] = field(repr=False)
     shown: list[int]
@@ -96,55 +100,79 @@ def check_program(
     verdict, attached = yield from _show(side, inputs, bits, attach)
     place_of = {slot: place for place, slot in enumerate(inputs.slots)}
     places = [place_of[slot] for slot in verdict.accepted]
-    shares = (lengths, samples.shares, samples.squares, samples.shown)
-    return Checked(verdict, attached, lanes.only(verdict.accepted), *([of[place] for place in places] for of in shares))
+    counts = ([], [], []) if samples is None else (samples.shares, samples.squares, samples.shown)
+    shares = ([of[place] for place in places] if of else [] for of in (lengths, *counts))
+    return Checked(verdict, attached, lanes.only(verdict.accepted), *shares)
 
 
 def _open(
     side: _Side, dealt: DealtLanes, widths: SharesWidths, inputs: CheckInputs
-) -> Half[tuple[OpenLanes, _Samples]]:
+) -> Half[tuple[OpenLanes, _Samples | None]]:
     """Exchange 2."""
-    slots, ring, count = inputs.slots, Ring(widths.k), len(inputs.slots)
+    slots, ring = inputs.slots, Ring(widths.k)
     mine = covered(side, dealt, widths, slots, inputs.lanes)
-    fresh = added(inputs.samples, [dealt.zeros.share[slot] for slot in slots], SAMPLE_BITS)
-    wide = fresh if side.index == SP else [share - (1 << SAMPLE_BITS) for share in fresh]
-    counts = compare.masked(dealt.count_check, slots, [share - (side.index == SP) for share in fresh])
-    roots = added(wide, [dealt.roots.share[slot] for slot in slots], widths.R)
-    message = ring.encode(mine.reshape(-1)) + pack(counts, SAMPLE_BITS) + pack(roots, widths.R)
+    counts = _CoveredSamples.of(side, dealt.checks, widths, inputs) if isinstance(dealt.checks, DealtCounts) else None
+    message = ring.encode(mine.reshape(-1)) + (b"" if counts is None else counts.packed())
     reply, length = (yield from side.swap(message)), mine.size * ring.bytes
     del message  # as long as the lanes: rounds of a thousand are large enough
-    theirs, pieces = ring.eights(memoryview(reply)[:length]).reshape(mine.shape), Pieces(reply[length:])
+    theirs, rest = ring.eights(memoryview(reply)[:length]).reshape(mine.shape), reply[length:]
     del reply
-    counts = added(counts, pieces.numbers(count, SAMPLE_BITS), SAMPLE_BITS)
-    shown = added(roots, pieces.numbers(count, widths.R), widths.R)
-    in_range = compare.less_than(side, dealt.count_check, slots, counts, widths.max_samples)
-    squared = _squared(side, dealt, widths, slots, shown)
-    return opened(widths, slots, mine, theirs), _Samples(wide, squared, shown, in_range)
+    samples = None if counts is None else counts.opened(side, widths, slots, Pieces(rest))
+    return opened(widths, slots, mine, theirs), samples
 
 
-def _squared(side: _Side, dealt: DealtLanes, widths: SharesWidths, slots: list[int], shown: list[int]) -> list[int]:
-    """(d - b)^2 for d = samples + b."""
-    return [
-        (d * d * (side.index == SP) - 2 * d * dealt.roots.share[slot] + dealt.root_squares.share[slot])
-        % (1 << widths.R)
-        for slot, d in zip(slots, shown, strict=True)
-    ]
+@dataclass(frozen=True)
+class _CoveredSamples:
+    """This server's shares of the numbers of samples, widened to R bits, and what it sends of them."""
+
+    dealt: DealtCounts
+    bits: int  # R
+    wide: list[int] = field(repr=False)
+    checked: list[int] = field(repr=False)
+    roots: list[int] = field(repr=False)
+
+    @classmethod
+    def of(cls, side: _Side, dealt: DealtCounts, widths: SharesWidths, inputs: CheckInputs) -> Self:
+        fresh = added(inputs.samples, [dealt.zeros.share[slot] for slot in inputs.slots], SAMPLE_BITS)
+        wide = fresh if side.index == SP else [share - (1 << SAMPLE_BITS) for share in fresh]
+        checked = compare.masked(dealt.check, inputs.slots, [share - (side.index == SP) for share in fresh])
+        roots = added(wide, [dealt.roots.share[slot] for slot in inputs.slots], widths.R)
+        return cls(dealt, widths.R, wide, checked, roots)
+
+    def packed(self) -> bytes:
+        return pack(self.checked, SAMPLE_BITS) + pack(self.roots, self.bits)
+
+    def opened(self, side: _Side, widths: SharesWidths, slots: list[int], theirs: Pieces) -> _Samples:
+        counts = added(self.checked, theirs.numbers(len(slots), SAMPLE_BITS), SAMPLE_BITS)
+        shown = added(self.roots, theirs.numbers(len(slots), self.bits), self.bits)
+        in_range = compare.less_than(side, self.dealt.check, slots, counts, widths.max_samples)
+        return _Samples(self.dealt, self.wide, self._squared(side, slots, shown), shown, in_range)
+
+    def _squared(self, side: _Side, slots: list[int], shown: list[int]) -> list[int]:
+        """(d - b)^2 for d = samples + b."""
+        roots, squares = self.dealt.roots.share, self.dealt.root_squares.share
+        return [
+            (d * d * (side.index == SP) - 2 * d * roots[slot] + squares[slot]) % (1 << self.bits)
+            for slot, d in zip(slots, shown, strict=True)
+        ]
 
 
 def _compare(
-    side: _Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes, lengths: list[int], samples: _Samples
+    side: _Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes, lengths: list[int], samples: _Samples | None
 ) -> Half[Bytes]:
     """Exchange 3: shares of the answers."""
-    allowed = lanes.kept * widths.K
-    short = [
-        allowed * square - widths.buckets * length for square, length in zip(samples.squares, lengths, strict=True)
-    ]
-    masked = compare.masked(dealt.norm_check.plain, lanes.slots, short)
-    gate: Bytes = samples.in_range ^ dealt.norm_check.flips[lanes.slots]
-    pieces = Pieces((yield from side.swap(pack(masked, widths.R) + pack_flips(gate))))
+    allowed, bound = lanes.kept * widths.K, 1 << (widths.R - 1)
+    squares = [int(side.index == SP)] * len(lengths) if samples is None else samples.squares
+    short = [allowed * square - widths.buckets * length for square, length in zip(squares, lengths, strict=True)]
+    plain = dealt.checks if isinstance(dealt.checks, Comparison) else dealt.checks.norm_check.plain
+    masked = compare.masked(plain, lanes.slots, short)
+    gate = None if samples is None else samples.in_range ^ samples.dealt.norm_check.flips[lanes.slots]
+    pieces = Pieces((yield from side.swap(pack(masked, widths.R) + (b"" if gate is None else pack_flips(gate)))))
     shown = added(masked, pieces.numbers(len(masked), widths.R), widths.R)
+    if samples is None or gate is None:
+        return compare.less_than(side, plain, lanes.slots, shown, bound)
     gate = gate ^ pieces.flips(len(gate))
-    return compare.gated_less_than(side, dealt.norm_check, lanes.slots, shown, 1 << (widths.R - 1), gate)
+    return compare.gated_less_than(side, samples.dealt.norm_check, lanes.slots, shown, bound, gate)
 
 
 def _show(side: _Side, inputs: CheckInputs, bits: Bytes, attach: _Attach) -> Half[tuple[CheckVerdict, bytes]]:

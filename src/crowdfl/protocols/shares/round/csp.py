@@ -48,6 +48,7 @@ from crowdfl.protocols.shares.round.manifest import (
     AcceptedSet,
     ManifestReply,
     RoundManifest,
+    StepReply,
     StepRequest,
     Transcript,
     check_manifest,
@@ -145,7 +146,7 @@ class CspRound:
         return CheckInputs(
             slots=[slot for slot, who in enumerate(names) if who in self._seeds],
             lanes=maker.lanes(self._expanded()),
-            samples=[expanded_samples(seed, self.place, who) for who, seed in self._seeds.items()],
+            samples=[self._samples_of(who) for who in self._seeds],
             listed=len(names),
             least=self._least,
             context=drawn,
@@ -174,8 +175,10 @@ class CspRound:
             yield shares
 
     def _share_of(self, who: str) -> tuple[bytes, int]:
-        seed = self._seeds[who]
-        return expanded_update(seed, self.place, who, self._shape.share_bytes), expanded_samples(seed, self.place, who)
+        return expanded_update(self._seeds[who], self.place, who, self._shape.share_bytes), self._samples_of(who)
+
+    def _samples_of(self, who: str) -> int:
+        return expanded_samples(self._seeds[who], self.place, who, self._shape.count_bytes)
 
     def _average(self, offer: SumOffer) -> bytes:
         reply = open_sum(
@@ -207,7 +210,8 @@ def sum_of(shape: SharesShape, place: RoundPlace, seeds: Mapping[str, bytes]) ->
     """CSP's share of a sum: one expansion at a time."""
     sums = ShareSums(shape)
     for who, seed in seeds.items():
-        sums.add(expanded_update(seed, place, who, shape.share_bytes), expanded_samples(seed, place, who))
+        samples = expanded_samples(seed, place, who, shape.count_bytes)
+        sums.add(expanded_update(seed, place, who, shape.share_bytes), samples)
     return sums.result()
 
 
@@ -296,11 +300,11 @@ class SharesCsp:
         except Exception:  # noqa: BLE001 -- whatever it is, it may depend on what was opened
             raise self._state.end(number) from None
         self._keep(run.place, answer)
-        reply = self.party.costs.sent(answer.payload)
-        after = transcript.after(sha256(request), sha256(reply))
+        asked = sha256(request)
+        after = transcript.after(asked, sha256(answer.payload))
         self._state.keep_step(number, message.payload, after)
         self._running = _Running(number, after, run)
-        return reply
+        return self.party.send(StepReply(asked, answer.payload))
 
     def _computed(
         self, message: StepRequest, transcript: Transcript, running: "_Running | None"

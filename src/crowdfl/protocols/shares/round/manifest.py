@@ -9,9 +9,17 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
-from crowdfl.errors import BadSignature, LengthMismatch, ProtocolError, RoundEnded, SealBroken, TooFewParticipants
+from crowdfl.errors import (
+    BadSignature,
+    FormatError,
+    LengthMismatch,
+    ProtocolError,
+    RoundEnded,
+    SealBroken,
+    TooFewParticipants,
+)
 from crowdfl.protocols.exchange import Reply
-from crowdfl.protocols.messages import Message, RoundRequest
+from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, sha256
 from crowdfl.protocols.shares.circuits.program import Half
@@ -201,6 +209,21 @@ class StepRequest(RoundRequest, kind=60, repr=False):
     payload: bytes
 
 
+class StepReply(Message, kind=61, repr=False):
+    """CSP to SP: the answer to the request of this hash."""
+
+    request: bytes
+    payload: bytes
+
+    @classmethod
+    def opened(cls, request: bytes, reply: bytes) -> bytes:
+        """The payload of what answers the request of this hash."""
+        message = cls.from_bytes(reply, Limits.plain(len(reply)))
+        if message.request != request:
+            raise FormatError("this is the answer to another step")
+        return message.payload
+
+
 @dataclass(frozen=True)
 class Transcript:
     """What was said in a round: how many steps, and a hash of them."""
@@ -236,7 +259,7 @@ class SpConversation:
         request = self._party.send(self._next(payload))
         asked = sha256(request)
         del payload  # may be long: nothing of it is held while CSP works
-        reply = (yield request)()
+        reply = StepReply.opened(asked, (yield request)())
         self._said = self._said.after(asked, sha256(reply))
         return reply
 

@@ -57,7 +57,7 @@ def reward_program(divider: Divider, shape: SharesShape, dealt: DealtRound, chec
     if dealt.rewards is None:
         raise ProtocolError("nothing was dealt for the rewards of this task")
     slots, distance = checked.verdict.accepted, dealt.rewards.distance
-    samples = Masked(checked.samples_shown, [dealt.lanes.roots.share[slot] for slot in slots])
+    samples = Masked(checked.samples_shown, [dealt.lanes.counts.roots.share[slot] for slot in slots])
     if distance is None:
         weights = [samples.share(place, divider.side.index) for place in range(len(slots))]
     else:

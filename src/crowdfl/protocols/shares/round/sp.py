@@ -7,6 +7,7 @@ anything is opened. SP sends one sum for a base, ever: that is noted before it l
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.shares.ring import expand
@@ -24,7 +25,7 @@ from crowdfl.errors import (
     UploadDamaged,
 )
 from crowdfl.protocols.common.paid import PaidSp
-from crowdfl.protocols.exchange import Exchange, Reply
+from crowdfl.protocols.exchange import Exchange, Reply, ReplyForm
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.shares.chain import RoundPlace, first_base, next_base, sha256
@@ -51,12 +52,15 @@ from crowdfl.protocols.shares.round.manifest import (
     ManifestReply,
     RoundManifest,
     SpConversation,
+    StepReply,
     check_verdict,
     manifest_of,
 )
 from crowdfl.protocols.shares.round.rewards import RewardMasks, SealedRewards, open_envelope, reward_program
 from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
 from crowdfl.protocols.shares.shape import SharesShape
+
+_ROOM = 1024  # bytes of CSP's word on one participant, and of what goes with it
 
 
 class LeftOver(Message, kind=63, repr=False):
@@ -124,6 +128,12 @@ class SharesSp(PaidSp):
 
     def upload_bytes(self) -> int:
         return upload_bytes(self._shape)
+
+    def reply_form(self, request: bytes) -> ReplyForm:
+        """As long as what SP sends, with CSP's share of the sum or its word on everyone."""
+        people = self._shape.spec.settings.max_participants
+        longest = len(request) + self._shape.share_bytes + _ROOM * (1 + people)
+        return ReplyForm(longest, partial(StepReply.opened, sha256(request)))
 
     def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
         return [self._refusal(who, upload) for who, upload in uploads]

@@ -4,9 +4,13 @@ CSP's share is the expansion of a fresh seed, SP's is the update minus that: eac
 public fields and the hash of SP's share as context, and the participant signs all of it, so that nobody can pair the two
 otherwise, and CSP can check the signature without having seen SP's share. A seed serves one body ever. The hash covers a salt
 that is drawn apart from the seed: CSP, who knows the seed and sees the hash, could otherwise test any guess at an update.
+
+The number of samples is shared beside the update. Where everyone counts once (`weighting = "equal"`) it stays on the device,
+and its share is empty.
 """
 
 import hashlib
+import math
 import secrets
 
 import numpy as np
@@ -27,7 +31,8 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES, Integers, ModelChain, RoundPlace
-from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
+from crowdfl.protocols.shares.shape import SAMPLES_BYTES, SharesShape
+from crowdfl.protocols.shares.widths import length_bound
 
 SIGNATURE_BYTES = 64
 SALT_BYTES = 32
@@ -46,7 +51,7 @@ class UploadBody(Message, kind=53, repr=False):
     sealed: bytes  # the seed of CSP's shares
     signature: bytes
     salt: bytes  # of the hash: 32 fresh bytes, which CSP never sees
-    samples: bytes  # SP's share of the number of samples: 16 bytes, little endian
+    samples: bytes  # SP's share of the number of samples: 16 bytes, little endian; none where everyone counts once
     shares: bytes  # SP's share of the update: little-endian numbers of the task's ring
 
     def __repr__(self) -> str:
@@ -77,9 +82,9 @@ def expanded_update(seed: bytes, place: RoundPlace, who: str, length: int) -> by
     return expand(seed, place.bind("crowdfl share 1 update", who.encode()), length)
 
 
-def expanded_samples(seed: bytes, place: RoundPlace, who: str) -> int:
-    """CSP's share of a number of samples, modulo 2^128."""
-    return int.from_bytes(expand(seed, place.bind("crowdfl share 1 samples", who.encode()), SAMPLES_BYTES), "little")
+def expanded_samples(seed: bytes, place: RoundPlace, who: str, length: int = SAMPLES_BYTES) -> int:
+    """CSP's share of a number of samples, of so many bytes: 0 where everyone counts once."""
+    return int.from_bytes(expand(seed, place.bind("crowdfl share 1 samples", who.encode()), length), "little")
 
 
 def open_seed(sealing: ReaderKey, place: RoundPlace, who: str, digest: bytes, sealed: bytes) -> bytes:
@@ -91,7 +96,10 @@ def open_seed(sealing: ReaderKey, place: RoundPlace, who: str, digest: bytes, se
 
 
 class UpdateEncoder:
-    """A trained model as the integers that are shared: the change since the base, in units of 10^-L, times the samples."""
+    """A trained model as the integers that are shared: the change since the base, in units of 10^-L.
+
+    Times the samples; or, where everyone counts once, no longer than `max_norm` as integers, so that no honest one is rejected.
+    """
 
     def __init__(self, shape: SharesShape) -> None:
         self._shape = shape
@@ -99,8 +107,8 @@ class UpdateEncoder:
         self.scaled: float | None = None  # what the last update was scaled down by, to keep to the task's norm bound
 
     def encode(self, weights: npt.NDArray[np.float64], base: ModelChain, samples: int) -> Integers:
-        settings, unit = self._shape.spec.settings, self._shape.widths.unit
-        if not 1 <= samples <= settings.max_samples:
+        settings, unit, has_counts = self._shape.spec.settings, self._shape.widths.unit, self._shape.widths.has_counts
+        if samples < 1 or (has_counts and samples > settings.max_samples):
             raise SlotOverflow(f"{samples} samples; this task takes 1 to {settings.max_samples} of one participant")
         flat = np.asarray(weights, dtype=np.float64).reshape(-1)
         if len(flat) != len(base.weights):
@@ -111,6 +119,8 @@ class UpdateEncoder:
             self.clipped = int(np.count_nonzero(np.abs(change) > settings.clip))
             np.clip(change, -settings.clip, settings.clip, out=change)
         change *= unit
+        if not has_counts:
+            return integers_within(change, length_bound(settings))
         return np.asarray(np.rint(change, out=change).astype(np.int64) * samples, dtype=np.int64)
 
     def _within_norm(self, change: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -122,6 +132,29 @@ class UpdateEncoder:
         bound = self._shape.spec.settings.max_norm
         self.scaled = None if bound is None or norm <= bound else bound / norm
         return change if self.scaled is None else change * self.scaled
+
+
+def integers_within(change: npt.NDArray[np.float64], most: int) -> Integers:
+    """The nearest integers to an update in units; shrunk, if these are longer than `most`, until they are not.
+
+    Every step of it is one that a browser computes to the same bit. Each try shrinks by more than the one before it could ask
+    for, so that a few are enough.
+    """
+    factor, least = 1.0, 0.25 / most
+    whole = np.rint(change).astype(np.int64)
+    while (square := _square(whole)) > most * most:
+        factor *= max(0.0, min(most / math.sqrt(square), 1 - least))
+        least *= 2
+        whole = np.rint(change * factor).astype(np.int64)
+    return whole
+
+
+def _square(whole: Integers) -> int:
+    """The squared length, exactly."""
+    largest = int(np.abs(whole).max())
+    if largest * largest * len(whole) < 1 << 63:
+        return int(np.dot(whole, whole))
+    return sum(entry * entry for entry in whole.tolist())
 
 
 def _long_norm(change: npt.NDArray[np.float64]) -> float:
@@ -160,8 +193,8 @@ def upload_from_seed(
     rest = update.astype(np.uint64)  # modulo 2^64: modulo 2^k once it is encoded
     shape.ring.accumulate(np.subtract, rest, expanded_update(seed, place, who, shape.share_bytes))
     shares = shape.ring.encode(rest)
-    counted = (samples - expanded_samples(seed, place, who)) % REWARD_MODULUS
-    count = counted.to_bytes(SAMPLES_BYTES, "little")
+    counted = (samples - expanded_samples(seed, place, who, shape.count_bytes)) % shape.count_modulus
+    count = counted.to_bytes(shape.count_bytes, "little")
     digest = share_digest(salt, count, shares)
     sealed = seal_to(csp_sealing, seed, seal_context(place, who, digest))
     signature = signing.sign(upload_statement(place, who, digest, sealed))
@@ -172,7 +205,7 @@ def upload_from_seed(
 def upload_bytes(shape: SharesShape) -> int:
     """The size of every upload of a task, by a participant whose name has the usual length."""
     fixed = bytes(ROUND_BYTES), bytes(HASH_BYTES), "0" * NAME_BYTES, bytes(HASH_BYTES), bytes(SEALED_BYTES)
-    fields = bytes(SIGNATURE_BYTES), bytes(SALT_BYTES), bytes(SAMPLES_BYTES), b""
+    fields = bytes(SIGNATURE_BYTES), bytes(SALT_BYTES), bytes(shape.count_bytes), b""
     empty = UploadBody(shape.spec.name, *fixed, *fields)
     return len(empty.to_bytes()) + shape.share_bytes
 
@@ -182,7 +215,7 @@ def parse_upload(data: bytes, shape: SharesShape, place: RoundPlace) -> UploadBo
     body = UploadBody.from_bytes(data, shape.limits())
     lengths = {
         "share of the update": (len(body.shares), shape.share_bytes),
-        "share of the samples": (len(body.samples), SAMPLES_BYTES),
+        "share of the samples": (len(body.samples), shape.count_bytes),
         "sealed seed": (len(body.sealed), SEALED_BYTES),
         "round": (len(body.number), ROUND_BYTES),
         "hash": (len(body.digest), HASH_BYTES),

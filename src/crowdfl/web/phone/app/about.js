@@ -55,6 +55,14 @@ function shareWords(pay) {
   return "";
 }
 
+/** How people count in an average. @param {DefinitionBody} definition */
+export function countingWords({ settings }) {
+  if (settings.weighting === "equal") {
+    return "Everyone counts once, however much they recorded. How much you recorded stays on your phone.";
+  }
+  return "Whoever recorded more counts more. How much you recorded is shared between the two servers, and can be told from two rounds if you come or go.";
+}
+
 /** @param {DefinitionBody} definition */
 export function crowdWords({ settings }) {
   const fewest = settings.min_participants;

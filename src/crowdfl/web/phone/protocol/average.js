@@ -7,7 +7,6 @@ import { ChainBroken, LengthMismatch, NothingToAverage, ProtocolError, SealBroke
 import { decode, encode } from "./messages.js";
 import { elementBytes, expand, fromLittleEndian, signedDifference } from "./ring.js";
 import { openSealed, verify } from "./seal.js";
-import { SAMPLES_BYTES } from "./upload.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./bundle.js").Bundle} Bundle */
@@ -31,7 +30,7 @@ import { SAMPLES_BYTES } from "./upload.js";
 /**
  * @typedef {object} Opened
  * @property {Chain} chain The next model.
- * @property {number} total Samples of everyone who is in.
+ * @property {number | null} total Samples of everyone who is in; null where everyone counts once.
  * @property {string[]} accepted
  * @property {Map<string, string>} rejected Names and reasons.
  */
@@ -41,7 +40,6 @@ const PUBLICATION = 59;
 const SERVERS = ["SP", "CSP"];
 const AUDIENCES = ["participants", "requester"];
 const MASK_BYTES = 32;
-const WIDE = 1n << BigInt(8 * SAMPLES_BYTES);
 const NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round";
 
 /**
@@ -61,17 +59,17 @@ export async function readPublication(task, bundle, chain, publication, round) {
   }
   const place = placeOf(task, round, chain.base);
   const masks = await openSeeds(message, record, place, bundle);
-  const { sums, total } = await unmasked(message, masks, place, bundle);
+  const { sums, total } = await unmasked(message, masks, place, task, bundle);
   const people = BigInt(record.accepted.length);
-  if (total < people || total > people * BigInt(task.maxSamples)) {
+  if (task.hasCounts && (total < people || total > people * BigInt(task.maxSamples))) {
     throw new NothingToAverage(
       "the total of the samples is not one of honest participants: an upload was out of bounds, or a server cheats",
     );
   }
   const base = await nextBase(chain.base, record.statement);
   const secret = await nextSecret(chain.secret, masks);
-  const next = after(task, chain, round, base, secret, roundedQuotient(sums, total));
-  return { chain: next, total: Number(total), accepted: record.accepted, rejected: record.rejected };
+  const next = after(task, chain, round, base, secret, roundedQuotient(sums, task.hasCounts ? total : people));
+  return { chain: next, total: task.hasCounts ? Number(total) : null, accepted: record.accepted, rejected: record.rejected };
 }
 
 /**
@@ -124,7 +122,7 @@ function checkRecord(record, task, round, chain) {
 
 /** @param {Publication} message @param {SharesTask} task @param {Bundle} bundle */
 function requireLengths({ sums, total }, task, bundle) {
-  if (sums.length !== task.parameters * elementBytes(bundle.ringBits) || total.length !== SAMPLES_BYTES) {
+  if (sums.length !== task.parameters * elementBytes(bundle.ringBits) || total.length !== task.countBytes) {
     throw new LengthMismatch(`sums of ${sums.length} and a total of ${total.length} bytes: not those of this task`);
   }
 }
@@ -159,10 +157,10 @@ async function openSeed(server, sealed, mask, context, bundle) {
   return t;
 }
 
-/** @param {Publication} message @param {Bytes[]} masks @param {Place} place @param {Bundle} bundle */
-async function unmasked(message, masks, place, bundle) {
+/** @param {Publication} message @param {Bytes[]} masks @param {Place} place @param {SharesTask} task @param {Bundle} bundle */
+async function unmasked(message, masks, place, task, bundle) {
   const hidden = await Promise.all(masks.map((t) => expand(t, place("crowdfl mask 1 sums"), message.sums.length)));
-  const totals = await Promise.all(masks.map((t) => expand(t, place("crowdfl mask 1 total"), SAMPLES_BYTES)));
-  const total = totals.reduce((left, mask) => left - fromLittleEndian(mask) + WIDE, fromLittleEndian(message.total));
-  return { sums: signedDifference(message.sums, hidden, bundle.ringBits), total: total % WIDE };
+  const totals = await Promise.all(masks.map((t) => expand(t, place("crowdfl mask 1 total"), task.countBytes)));
+  const total = totals.reduce((left, mask) => left - fromLittleEndian(mask), fromLittleEndian(message.total));
+  return { sums: signedDifference(message.sums, hidden, bundle.ringBits), total: BigInt.asUintN(8 * task.countBytes, total) };
 }

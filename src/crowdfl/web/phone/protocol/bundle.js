@@ -38,14 +38,20 @@ export async function openBundle(bytes) {
   return { cspSigning, cspSealing, reading: await readingPair(secret, participants), ringBits, fingerprint };
 }
 
+/** Where everyone counts once, the largest length of an update in whole units, as Python's `length_bound`. @param {SharesTask} task */
+export function lengthBound({ maxNorm, unit }) {
+  return Math.ceil((maxNorm ?? 0) * unit);
+}
+
 /**
  * Refuse a ring in which the sum of honest uploads could wrap around: the average would be another one.
  * @param {SharesTask} task
  * @param {Bundle} bundle
  */
 export function requireRing(task, bundle) {
-  const one = BigInt(task.maxParticipants) * BigInt(task.maxSamples) * BigInt(Math.ceil(task.clip * task.unit));
-  if (2n * one < 1n << BigInt(bundle.ringBits)) return;
+  const entry = Math.ceil(task.clip * task.unit);
+  const one = task.hasCounts ? BigInt(task.maxSamples) * BigInt(entry) : BigInt(Math.min(entry, lengthBound(task)));
+  if (2n * BigInt(task.maxParticipants) * one < 1n << BigInt(bundle.ringBits)) return;
   throw new KeyMismatch(
     `KGC dealt for shares of ${bundle.ringBits} bits, which are too few for this task: tell whoever invited you`,
   );

@@ -178,6 +178,8 @@ export class ServiceUnavailable extends ServiceError {
 }
 
 /** The service's clock has jumped and nobody has confirmed it: try again later. */
+export class ReplyUnreadable extends ServiceUnavailable {}
+
 export class ClockInDoubt extends ServiceUnavailable {}
 
 /** Long work was told to stop. */

@@ -15,6 +15,8 @@ import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "
  * @property {number} clip
  * @property {number | null} maxNorm
  * @property {number} maxSamples
+ * @property {boolean} hasCounts Whether people count by their samples; if not, everyone counts once, and no number leaves the phone.
+ * @property {number} countBytes Of a share of a number of samples; 0 where there are none.
  * @property {number} minParticipants
  * @property {number} maxParticipants
  * @property {number} rounds
@@ -36,6 +38,7 @@ import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "
 
 export const LEAST_PARTICIPANTS = 5; // in a smaller crowd an average says too much about one
 const LARGEST = 1e15; // of any setting
+const SAMPLES_BYTES = 16; // of a share of a number of samples
 const LARGEST_AMOUNT = 10n ** 15n; // millionths
 const LARGEST_SCALED = 2 ** 53;
 // What a browser can hold; more is refused before anyone joins.
@@ -61,6 +64,7 @@ const FITS = {
   distance_floor: optional(within(0, LARGEST)),
   lanes: within(0, 2 ** 16, Number.isInteger),
   pay: optional((value) => ["none", "equal", "samples", "distance"].includes(String(value))),
+  weighting: (value) => value === "samples" || value === "equal",
   check: (value) => value === "bounds" || value === "none",
   max_norm: optional(above(0, LARGEST)),
   strategy: (value) => value === "discard" || value === "retransmit",
@@ -112,6 +116,7 @@ export function sharesTask({ task, body }) {
   requireMoving(settings, step);
   const shape = /** @type {ArrayShape[]} */ (body.arrays);
   const pay = settings.pay ?? "equal";
+  const hasCounts = settings.weighting === "samples";
   const budget = settings.budget === null ? 0n : toMillionths(settings.budget);
   return {
     task,
@@ -123,6 +128,8 @@ export function sharesTask({ task, body }) {
     clip: settings.clip,
     maxNorm: settings.max_norm,
     maxSamples: settings.max_samples,
+    hasCounts,
+    countBytes: hasCounts ? SAMPLES_BYTES : 0,
     minParticipants: settings.min_participants,
     maxParticipants: settings.max_participants,
     rounds: settings.rounds,
@@ -167,6 +174,10 @@ function requireSettings(settings) {
   }
   const paid = settings.budget !== null && settings.pay !== "none";
   if (settings.check === "none" && paid) throw refused('check = "none" pays nobody, and it has a budget');
+  if (settings.weighting === "equal") {
+    if (settings.max_norm === null) throw refused('weighting = "equal" needs `max_norm`');
+    if (["samples", "distance"].includes(settings.pay)) throw refused(`pay = "${settings.pay}" needs weighting = "samples"`);
+  }
   if (settings.check === "bounds" && settings.lanes === 0) throw refused("without lanes no upload can be checked");
 }
 

@@ -1,7 +1,7 @@
 // An upload, as protocols/shares/round/upload.py: SP's shares of the update in the clear, and the seed of CSP's, sealed to CSP.
 
 import { concat, sha256, u32, utf8 } from "./bytes.js";
-import { requireRing } from "./bundle.js";
+import { lengthBound, requireRing } from "./bundle.js";
 import { chainWeights, placeOf } from "./chain.js";
 import { LengthMismatch, NotFinite, NothingToContribute, SlotOverflow } from "./errors.js";
 import { encode } from "./messages.js";
@@ -23,7 +23,6 @@ import { rint } from "./steps.js";
  */
 
 const KIND = 53;
-export const SAMPLES_BYTES = 16;
 export const SALT_BYTES = 32;
 
 /**
@@ -41,9 +40,9 @@ export async function makeUpload(task, bundle, keys, chain, weights, samples, ro
   const { seed, salt, ephemeral } = drawn;
   const length = task.parameters * elementBytes(bundle.ringBits);
   const theirs = await expand(seed, place("crowdfl share 1 update", who), length);
-  const theirSamples = await expand(seed, place("crowdfl share 1 samples", who), SAMPLES_BYTES);
+  const theirSamples = await expand(seed, place("crowdfl share 1 samples", who), task.countBytes);
   const shares = minusElements(integers, theirs, bundle.ringBits);
-  const count = toLittleEndian(BigInt(samples) - fromLittleEndian(theirSamples), SAMPLES_BYTES);
+  const count = toLittleEndian(BigInt(samples) - fromLittleEndian(theirSamples), task.countBytes);
   const digest = await sha256(concat(salt, count, shares));
   const sealed = await sealTo(bundle.cspSealing, seed, place("crowdfl share seed 1", who, digest), ephemeral);
   const signature = await sign(keys, place("crowdfl upload 1", who, digest, sealed));
@@ -58,7 +57,8 @@ function drawFresh() {
 }
 
 /**
- * A trained model as integers: the change since the base, in units of 10^-L, times the samples.
+ * A trained model as integers: the change since the base, in units of 10^-L. Times the samples; or, where everyone counts
+ * once, no longer than `max_norm` as integers, so that no honest one is rejected.
  * @param {SharesTask} task @param {Chain} chain @param {Float64Array} weights @param {number} samples @returns {Update}
  */
 export function encodeUpdate(task, chain, weights, samples) {
@@ -68,14 +68,38 @@ export function encodeUpdate(task, chain, weights, samples) {
   }
   const change = changeSince(chain, weights, task.unit);
   const scaled = scaleOf(change, task.maxNorm);
-  const integers = new Integers64(change.length);
   let clipped = 0;
   for (let i = 0; i < change.length; i += 1) {
     const entry = scaled === null ? change[i] : change[i] * scaled;
     if (Math.abs(entry) > task.clip) clipped += 1;
-    integers.setProduct(i, rint(Math.min(Math.max(entry, -task.clip), task.clip) * task.unit), samples);
+    change[i] = Math.min(Math.max(entry, -task.clip), task.clip) * task.unit;
   }
+  const whole = task.hasCounts ? change.map(rint) : integersWithin(change, lengthBound(task));
+  const integers = new Integers64(change.length);
+  for (let i = 0; i < whole.length; i += 1) integers.setProduct(i, whole[i], task.hasCounts ? samples : 1);
   return { integers: integers.values, clipped, scaled };
+}
+
+/**
+ * The nearest integers to an update in units; shrunk, if these are longer than `most`, until they are not. To the bit as Python
+ * computes them.
+ * @param {Float64Array} change @param {number} most
+ */
+export function integersWithin(change, most) {
+  const bound = BigInt(most) * BigInt(most);
+  let [factor, least, whole] = [1, 0.25 / most, change.map(rint)];
+  for (let square = squareOf(whole); square > bound; square = squareOf(whole)) {
+    factor *= Math.max(0, Math.min(most / Math.sqrt(Number(square)), 1 - least));
+    least *= 2;
+    whole = change.map((entry) => rint(entry * factor));
+  }
+  return whole;
+}
+
+/** The squared length, exactly. @param {Float64Array} whole Whole numbers. @returns {number | bigint} */
+function squareOf(whole) {
+  const square = whole.reduce((sum, entry) => sum + entry * entry, 0);
+  return square < 2 ** 53 ? square : whole.reduce((sum, entry) => sum + BigInt(entry) ** 2n, 0n);
 }
 
 /** @param {Chain} chain @param {Float64Array} weights @param {number} unit */
@@ -91,7 +115,7 @@ function requireSamples(task, samples) {
   if (samples === 0) {
     throw new NothingToContribute("no samples, so there is nothing to upload: stay out of this round, come back with data");
   }
-  if (samples < 1 || samples > task.maxSamples) {
+  if (samples < 1 || (task.hasCounts && samples > task.maxSamples)) {
     throw new SlotOverflow(`${samples} samples; this task takes 1 to ${task.maxSamples} of one participant`);
   }
 }

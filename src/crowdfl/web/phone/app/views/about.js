@@ -83,6 +83,7 @@ function factsOf(campaign, definition) {
     ["Which sensors", h("p", null, `${sentence(about.sensorsOf(definition))} Only while you record.`)],
     ["How long", ...lines(about.durationWords(definition))],
     ["How many people", ...lines(about.crowdWords(definition))],
+    ["How people count", about.countingWords(definition)],
     campaign.expires !== null && campaign.phase === "invited" && ["Invitation", invitationWords(campaign.expires)],
   ]);
 }

@@ -106,7 +106,8 @@ function usableWords(windows, { settings, training }) {
   if (!windows) return "There is nothing to train on yet.";
   const seconds = (training.window ?? 100) / (training.hertz ?? 50);
   const each = windows.labels.map(({ label, train }) => `${label} ${train}`).join(", ");
-  const most = windows.train > settings.max_samples ? ` All are trained on, and ${settings.max_samples} of them count.` : "";
+  const isLimited = settings.weighting === "samples" && windows.train > settings.max_samples;
+  const most = isLimited ? ` All are trained on, and ${settings.max_samples} of them count.` : "";
   return `Pieces of ${duration(seconds)} to train on: ${each}.${most}`;
 }
 
