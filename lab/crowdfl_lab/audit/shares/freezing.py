@@ -18,6 +18,7 @@ import numpy as np
 from crowdfl.errors import CrowdFLError
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.profile import InProcessMemory
+from crowdfl.protocols.shares.chain import sha256
 from crowdfl.protocols.shares.round import average
 from crowdfl.protocols.shares.round import csp as csp_module
 from crowdfl.protocols.shares.round import sp as sp_module
@@ -108,7 +109,7 @@ def _any_sum(switches: ExitStack) -> None:
 
 def _published(game: _Game) -> Floats:
     """The sum is known before it is published, and taken out of it."""
-    publish, seen = sp_module.publish_sum, dict[int, Floats]()
+    publish, seen = average.publish_sum, dict[int, Floats]()
 
     def unchanged(shape: Any, place: Any, *rest: Any) -> SharesPublication:  # noqa: ANN401 -- of `publish_sum`
         message = publish(shape, place, *rest)
@@ -128,10 +129,10 @@ def _known_mask(switches: ExitStack) -> None:
 
 def _cancelled(game: _Game) -> Floats:
     """CSP takes off what it makes of X: with the seed of SP's mask if it has it, else with its own in its place."""
-    opens, seen = csp_module.open_sum, dict[int, Floats]()
+    opens, seen = average.open_sum, dict[int, Floats]()
 
     def opened(shape: Any, place: Any, members: Any, own: ShareSum, offer: SumOffer, part: Any, key: Any) -> Any:  # noqa: ANN401
-        ring, t = shape.ring, bytes(32) if average.sha256(bytes(32)) == offer.mask else part.t
+        ring, t = shape.ring, bytes(32) if sha256(bytes(32)) == offer.mask else part.t
         mask = ring.decode(average.mask_of(t, place, shape)[0])
         sums = ring.signed(ring.reduced(ring.decode(offer.sums) + ring.decode(own.sums) - mask))
         seen[place.number] = sums.astype(np.float64)
@@ -172,7 +173,7 @@ def _taken_back(server: str) -> Go:
     def go(game: _Game) -> Floats:
         honest, last = {0: np.zeros(SIZE)}, 3
         room = (len(PEOPLE) - 1) * (_MOST - max(PEOPLE.values()))
-        offer, opens = sp_module.offer_sum, csp_module.open_sum
+        offer, opens = average.offer_sum, average.open_sum
 
         def less(shape: Any, place: Any, own: ShareSum) -> ShareSum:  # noqa: ANN401
             off = shape.ring.of_signed(honest[place.number - 1].astype(np.int64))
