@@ -15,7 +15,16 @@ import pytest
 
 from crowdfl.crypto.shares.ring import expand
 from crowdfl.crypto.shares.sketch import Sketch
-from crowdfl.errors import ChainBroken, NotFinite, NothingToAverage, NotReady, SettingsError, SlotOverflow
+from crowdfl.errors import (
+    ChainBroken,
+    CrowdFLError,
+    NotFinite,
+    NothingToAverage,
+    NotReady,
+    RolledBack,
+    SettingsError,
+    SlotOverflow,
+)
 from crowdfl.protocols.exchange import run_exchange
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.chain import ModelChain
@@ -34,6 +43,7 @@ from crowdfl.protocols.shares.round.average import (
     SumOffer,
     parse_record,
 )
+from crowdfl.protocols.shares.round.csp_state import CspState
 from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, StepReply, StepRequest
 from crowdfl.protocols.shares.round.upload import UploadBody, expanded_samples, expanded_update
 from crowdfl.simulation.local_host import LocalFederation, Update, _KgcFor
@@ -161,6 +171,36 @@ def test_a_server_that_takes_the_last_sum_back_nearly_reads_whoever_misses_a_rou
     (sums, total), (fewer, rest) = honest_part(last - 1), honest_part(last)
     assert error(sums - fewer, campaign.uploaded(VICTIM, last - 1)) < 0.1
     assert total - rest == campaign.samples[VICTIM]
+
+
+def test_a_csp_that_was_set_back_opens_no_second_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its database is of before the first round: it does not know the model that its own record has led to."""
+    campaign = Campaign()
+    campaign.play()
+    monkeypatch.setattr(CspState, "last", lambda _self: None)
+    monkeypatch.setattr(CspState, "_spent", lambda _self, _base: None)
+    with pytest.raises(CrowdFLError):
+        campaign.play([VICTIM])
+    stored = campaign.host.sp.store.task(campaign.federation.task)
+    assert stored.end is not None
+    assert "RolledBack" in stored.end.words()
+
+
+def test_a_platform_that_was_set_back_gets_no_second_upload() -> None:
+    """Whoever has CSP's record of a round stops where the round is shown as open, or with another record."""
+    campaign = Campaign()
+    campaign.play()
+    person = campaign.host.people["p0"]
+    status = person.sp.status(person.task)
+    person._chain.require_forward(status)
+    again = [entry | {"state": "open"} for entry in status["rounds"]]
+    with pytest.raises(RolledBack, match="runs round 1 again"):
+        person._chain.require_forward(status | {"rounds": again})
+    person._chain.require_forward(status | {"rounds": again, "state": "cancelled"})  # as after `crowdfl restore`
+    person.blobs.delete("rounds/1/record")
+    person.blobs.put("rounds/1/record", b"another record of CSP's")
+    with pytest.raises(RolledBack, match="two records of round 1"):
+        person.read(1)
 
 
 @works_today("one participant that declares `max_samples` holds the model still, and reads whoever misses a round")

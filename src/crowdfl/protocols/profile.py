@@ -78,6 +78,7 @@ class Average:
     standing: str | None = None  # why this reader's own upload was left out, by CSP's signed word; None if it was not
     stepped: npt.NDArray[np.float64] | None = None
     state: str | None = None
+    record: bytes = b""  # CSP's signed record of the round, of a profile that has one
 
     @property
     def model(self) -> npt.NDArray[np.float64]:

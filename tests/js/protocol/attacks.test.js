@@ -89,8 +89,8 @@ test("CSP's own word is refused where it breaks the task's rules", async () => {
   const cases = [
     ["ChainBroken", { task: "f".repeat(32) }],
     ["ChainBroken", { number: 2 }],
-    ["ChainBroken", { base: new Uint8Array(32) }],
-    ["ChainBroken", { base: start.base.slice(1) }],
+    ["RolledBack", { base: new Uint8Array(32) }],
+    ["RolledBack", { base: start.base.slice(1) }],
     ["TooFewParticipants", { accepted: names.slice(0, 2) }],
     ["TooFewParticipants", { accepted: twice }],
     ["TooFewParticipants", { accepted: [] }],
@@ -131,7 +131,7 @@ test("what was published is refused where it is not what CSP's record says, and 
 test("an average is read once, in its place, and by those who hold the model before it", async () => {
   const { chain } = await read(publication);
   await refuses("ChainBroken", () => read(publication, 2));
-  await refuses("ChainBroken", () => read(publication, 1, chain));
+  await refuses("RolledBack", () => read(publication, 1, chain));
   await refuses("ChainBroken", () => read(publication, 2, chain));
   await refuses("ChainBroken", () => read(publication, 1, { ...start, number: 1 }));
   await refuses("ChainBroken", () => read(publication, 0));

@@ -57,9 +57,9 @@ class _ChainReader:
         self._model = opened.chain
         unit, standing = self._shape.widths.unit, self._standing(opened)
         if self._shape.step is None:
-            return Average(opened.average / unit, opened.total, standing)
+            return Average(opened.average / unit, opened.total, standing, record=opened.record)
         model, state = opened.chain.weights / unit, opened.chain.digest()
-        return Average(opened.average / unit, opened.total, standing, model, state)
+        return Average(opened.average / unit, opened.total, standing, model, state, opened.record)
 
     def _followed(self) -> ModelChain:
         if self._model is None:

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field, replace
 
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
 from crowdfl.crypto.shares.ring import RunningSum, expand
-from crowdfl.errors import ChainBroken, LengthMismatch, NothingToAverage, ProtocolError, SealBroken, TooFewParticipants
+from crowdfl.errors import (
+    ChainBroken,
+    LengthMismatch,
+    NothingToAverage,
+    ProtocolError,
+    RolledBack,
+    SealBroken,
+    TooFewParticipants,
+)
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.chain import (
     HASH_BYTES,
@@ -229,6 +237,8 @@ def publish_sum(
     opened, seals = _opened(shape, offer, reply.sums, reply.total), tuple(map(sha256, reply.seals))
     if len(record.masks) != len(_SERVERS) or len(seals) != len(part.seals):
         raise LengthMismatch(f"CSP's part of the sum of round {place.number} has too few hashes or seals")
+    if (record.task, record.number, record.base) != (place.task, place.number, place.base):
+        raise RolledBack(f"CSP's record of round {place.number} is of another round or model: the task cannot go on")
     if replace(record, signature=b"") != _record(place, members, opened, offer, record.masks[1], seals):
         raise ProtocolError(f"CSP's record of round {place.number} is not about what this SP sent, got and computed")
     return SharesPublication(*opened, part.seals + reply.seals, reply.record)
@@ -250,6 +260,7 @@ class OpenedAverage:
     average: Integers = field(repr=False)
     total: int | None  # of samples; None where everyone counts once
     members: AcceptedSet
+    record: bytes = field(repr=False)  # as CSP has signed it
 
 
 class AverageReader:
@@ -277,15 +288,20 @@ class AverageReader:
         base = next_base(chain.base, record.statement)
         following = chain.after(number, base, secret, change, self._shape.step)
         return OpenedAverage(
-            following, chain.averaged(change), total if self._shape.count_bytes else None, record.members
+            following,
+            chain.averaged(change),
+            total if self._shape.count_bytes else None,
+            record.members,
+            message.record,
         )
 
     def _check(self, record: RoundRecord, place: RoundPlace) -> None:
         if (record.task, record.number) != (place.task, place.number):
             raise ChainBroken(f"what was published for round {place.number} is of another round or task")
         if record.base != place.base:
-            raise ChainBroken(
-                f"the average of round {place.number} does not follow from the model here: read those before it first"
+            raise RolledBack(
+                f"CSP's record of round {place.number} does not follow from the model here, which its records have led to: "
+                "a server was set back, or hides a round. Take no further part in this task"
             )
         least = self._shape.spec.settings.min_participants
         if len(set(record.accepted)) != len(record.accepted) or len(record.accepted) < least:

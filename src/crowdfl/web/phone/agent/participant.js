@@ -117,6 +117,7 @@ export class Participant {
       await this._quit();
       return false;
     }
+    await this.model.requireForward(status);
     await this.uploads.comeBack(status);
     let did = false;
     for (const { number, state } of status.rounds) {

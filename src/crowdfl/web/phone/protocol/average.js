@@ -3,7 +3,7 @@
 import { bind, concat, equal, sha256, utf8 } from "./bytes.js";
 import { limitsOf, requireRing } from "./bundle.js";
 import { after, nextBase, nextSecret, placeOf, roundedQuotient } from "./chain.js";
-import { ChainBroken, LengthMismatch, NothingToAverage, ProtocolError, SealBroken, TooFewParticipants } from "./errors.js";
+import { ChainBroken, LengthMismatch, NothingToAverage, ProtocolError, RolledBack, SealBroken, TooFewParticipants } from "./errors.js";
 import { decode, encode } from "./messages.js";
 import { elementBytes, expand, fromLittleEndian, signedDifference } from "./ring.js";
 import { openSealed, verify } from "./seal.js";
@@ -112,7 +112,10 @@ function checkRecord(record, task, round, chain) {
     throw new ChainBroken(`what was published for round ${round} is of another round or task`);
   }
   if (!equal(record.base, chain.base)) {
-    throw new ChainBroken(`the average of round ${round} does not follow from the model here: read those before it first`);
+    throw new RolledBack(
+      `CSP's record of round ${round} does not follow from the model here, which its records have led to: ` +
+        "a server was set back, or hides a round. Take no further part in this task",
+    );
   }
   const people = record.accepted.length;
   if (new Set(record.accepted).size !== people || people < task.minParticipants) {
