@@ -1,5 +1,6 @@
 """Enrolment: nobody gets a certificate that binds a key they do not own, and no request serves where it was not signed for."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -113,6 +114,15 @@ def test_the_same_holder_may_ask_again(desk, invitation):
     first, second = (enrol(desk.kgc, desk.task, invitation, me, desk.signing.public) for _ in range(2))
     assert first == second
     assert Certificate.open(first.certificate, desk.signing.public).identity == me.identity
+
+
+def test_a_request_may_come_from_any_program(desk, invitation):
+    """Its JSON may have any form: what was signed is what is checked."""
+    me = new_keys()
+    request = EnrolmentRequest.of(desk.task, invitation, me.identity)
+    spaced = json.dumps(json.loads(request.sign(me.signing).split(" ", 3)[3]), indent=3, sort_keys=True)
+    sealed = desk.kgc.enrol(desk.task, invitation, Envelope.sign(EnrolmentRequest.kind, spaced, me.signing).text)
+    assert Enrolled.open(sealed, request, me.reader).bundle
 
 
 class Lying:

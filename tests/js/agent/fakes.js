@@ -154,8 +154,8 @@ export class FakePlatform {
   }
 
   /** @param {number} number */
-  finish(number, state = "rewarded") {
-    this.round(number).state = state;
+  finish(number, state = "rewarded", unused = false) {
+    Object.assign(this.round(number), { state, unused });
     if (number < this.options.rounds) this.rounds.push({ number: number + 1, state: "open", deadline: 10, uploads: 0 });
     else this.state = "finished";
   }

@@ -233,8 +233,9 @@ def test_the_mask_of_a_sum_serves_one_set_of_people():
     def one_seal_less(request):
         reply = parties.keeping.answer(request)
         if step_of(request).step == 1:
-            answer = ManifestReply.from_bytes(StepReply.opened(sha256(request), reply), parties.shape.limits())
-            reply = StepReply(sha256(request), replace(answer, broken=(name_of(5),)).to_bytes()).to_bytes()
+            message = StepReply.opened(sha256(request), reply)
+            answer = ManifestReply.from_bytes(message.payload, parties.shape.limits())
+            reply = replace(message, payload=replace(answer, broken=(name_of(5),)).to_bytes()).to_bytes()
         return ask_directly(lambda _: reply)(request)
 
     parties.play(1, uploads)

@@ -40,7 +40,7 @@ const PUBLICATION = 59;
 const SERVERS = ["SP", "CSP"];
 const AUDIENCES = ["participants", "requester"];
 const MASK_BYTES = 32;
-const NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round";
+export const NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round";
 
 /**
  * @param {SharesTask} task @param {Bundle} bundle @param {Chain} chain @param {Bytes} publication @param {number} round
