@@ -118,7 +118,7 @@ def test_a_caller_that_csp_keeps_sending_away_gives_up_in_time(world, monkeypatc
     monkeypatch.setattr(Preparations, "prepare", lambda *_: False)
     csp = CspClient(world.service("csp", world.token("csp", "sp"), Backoff(first=0.01, longest=0.01)), patience=0.1)
     with pytest.raises(ServiceUnavailable, match="still fetching"):
-        csp.prepare("0" * 32)
+        csp.prepare("0" * 64)
 
 
 def test_a_failure_of_csp_s_is_told_once_and_may_be_tried_again(world, monkeypatch, profile):
@@ -275,7 +275,7 @@ def test_a_task_that_is_not_there_is_unknown(slow):
     """A post that finds no task is no reason to post again."""
     _answers, client, _task = slow
     with pytest.raises(UnknownTask):
-        client.answer("0" * 32, b"request")
+        client.answer("0" * 64, b"request")
 
 
 def test_an_answer_is_served_from_the_store_later(world):

@@ -108,7 +108,7 @@ def test_a_participant_of_another_task_is_nobody_here(campaign, other):
 
 def test_a_task_that_is_not_there(campaign, person):
     """404 for everyone who may ask, 401 for who cannot show that it may."""
-    nowhere = "0" * 32
+    nowhere = "0" * 64
     requester = campaign.world.owner("sp")
     sp = campaign.world.token("csp", "sp")
     unknown = (404, "unknown-task")

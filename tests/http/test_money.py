@@ -179,10 +179,10 @@ def test_a_stranger_s_signature_is_refused_before_the_body(platform, earned):
 def test_a_claim_of_an_unknown_task_is_refused_before_it_is_read(platform, earned):
     _, people = earned
     body = Endless()
-    answer = platform.http("sp").post(place("0" * 32), content=body, headers={"X-CrowdFL-Protocol": "3"})
+    answer = platform.http("sp").post(place("0" * 64), content=body, headers={"X-CrowdFL-Protocol": "3"})
     assert (answer.status_code, body.taken) == (404, 0)
     with pytest.raises(UnknownTask):
-        people[0].sp.claim("0" * 32, b"claim")
+        people[0].sp.claim("0" * 64, b"claim")
 
 
 def test_the_limit_follows_from_the_task(platform, earned):

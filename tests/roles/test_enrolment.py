@@ -82,7 +82,7 @@ def test_a_request_of_another_does_not_serve_under_my_invitation(desk, invitatio
 
 def test_a_request_of_one_task_does_not_serve_in_another(desk, invitation, victim):
     """The same keys, a valid invitation of that task, and yet its owner never asked there."""
-    elsewhere = EnrolmentRequest.of("0" * 32, invitation, victim.identity).sign(victim.signing)
+    elsewhere = EnrolmentRequest.of("0" * 64, invitation, victim.identity).sign(victim.signing)
     with pytest.raises(InvitationRefused, match="another task or invitation"):
         desk.kgc.enrol(desk.task, invitation, elsewhere)
     assert can_be_used(desk, invitation)
@@ -139,7 +139,7 @@ def test_a_participant_refuses_a_certificate_that_is_not_its_own(desk, invitatio
     """Of other keys, of another task, or of another KGC."""
     me = new_keys()
     other = replace(me.identity, reading=ReaderKey.fresh().public)
-    for certificate in (Certificate.of(desk.task, other), Certificate.of("0" * 32, me.identity)):
+    for certificate in (Certificate.of(desk.task, other), Certificate.of("0" * 64, me.identity)):
         with pytest.raises(DocumentError, match="than it was asked to"):
             enrol(Lying(certificate, desk.signing), desk.task, invitation, me, desk.signing.public)
     lying = Lying(Certificate.of(desk.task, me.identity), SigningKey.fresh())

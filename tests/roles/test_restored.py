@@ -351,7 +351,7 @@ def test_rewards_that_a_restored_csp_still_holds_stay_claimable(desk: Desk):
 def test_a_task_made_after_the_restore_is_as_any_other(desk: Desk):
     """The marks are of the tasks in the backup."""
     Backup(desk, "csp").restore()
-    desk.csp.store.add_task(StoredTask("b" * 32, "definition", "appointment", "open"))
+    desk.csp.store.add_task(StoredTask("b" * 64, "definition", "appointment", "open"))
     assert {stored.task for stored in desk.csp.store.tasks() if stored.restored} == {desk.task}
 
 

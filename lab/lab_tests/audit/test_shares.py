@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crowdfl_lab.audit.finding import SHARES, Verdict
-from crowdfl_lab.audit.shares import altered, openings, reuse, transcript
+from crowdfl_lab.audit.shares import altered, counts, kept_source, openings, reuse, transcript
 from crowdfl_lab.audit.shares.deviating_round import PEOPLE, DeviatingRound, switched, updates
 
 CONCEDED = {
@@ -13,7 +13,16 @@ CONCEDED = {
 }
 
 
-@pytest.mark.parametrize("attack", [reuse.attack_dealt_twice, reuse.attack_seed])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        reuse.attack_dealt_twice,
+        reuse.attack_seed,
+        altered.attack_later_bits,
+        altered.attack_silent,
+        kept_source.attack_kept_source,
+    ],
+)
 def test_the_mechanism_is_what_holds(attack):
     require_held(*attack())
 
@@ -42,6 +51,15 @@ def test_hashes_test_no_guess():
     require_held(searched_average, average)
 
 
+def test_numbers_of_samples_give_nothing_away_where_there_are_none():
+    """Of a sum that two rounds almost share, what moved in between is left."""
+    rows = list(counts.attack_counts())
+    for weakened, built in zip(rows[::2], rows[1::2], strict=True):
+        assert weakened.subject != SHARES == built.subject
+        assert (weakened.verdict, built.verdict) == (Verdict.BROKEN, Verdict.GUESS)
+        assert weakened.error < 0.1 * weakened.blind
+
+
 def test_a_second_sum_is_an_upload_and_csp_opens_none():
     rows = list(reuse.attack_order())
     for weakened, built in zip(rows[::2], rows[1::2], strict=True):
@@ -49,6 +67,12 @@ def test_a_second_sum_is_an_upload_and_csp_opens_none():
         assert weakened.recovered == "8 of 8 entries"
     refusals = [row.note.removeprefix("CSP refuses: ") for row in rows[1::2]]
     assert refusals == ["TooFewParticipants", "ProtocolError", "OutOfTurn", "BaseSpent"]
+
+
+def test_a_model_that_stands_still_reads_an_upload_and_phones_refuse_the_task():
+    still, refused = reuse.attack_standing_model()
+    assert (still.verdict, still.recovered) == (Verdict.BROKEN, "8 of 8 entries")
+    assert (refused.verdict, refused.note) == (Verdict.GUESS, "phones refuse the task: SettingsError")
 
 
 @pytest.mark.parametrize("attack", CONCEDED.values(), ids=CONCEDED.keys())

@@ -84,7 +84,7 @@ def wrong_type(own, _others, _kept):
 
 
 def other_task(own, _others, _kept):
-    return own | {"task": "0" * 32}
+    return own | {"task": "0" * 64}
 
 
 KINDS = {

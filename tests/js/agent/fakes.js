@@ -12,7 +12,7 @@ import { Store } from "#web/phone/agent/store.js";
 /** @typedef {import("#web/phone/agent/tables.js").TableName} TableName */
 /** @typedef {import("#web/phone/agent/tables.js").Tables} Tables */
 
-export const TASK = "0123456789abcdef0123456789abcdef";
+export const TASK = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const bytes = (/** @type {unknown} */ value) => encoder.encode(JSON.stringify(value));

@@ -14,7 +14,7 @@ from crowdfl.errors import CrowdFLError, PackageMissing, ServiceUnavailable
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.defining import WATCH_TASK
-from crowdfl.roles.recipe_check import NOT_TRIED, RecipeTrial, try_recipe
+from crowdfl.roles.recipe_check import NOT_TRIED, RecipeTrial, norm_advice, try_recipe
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.waiting import amount_words, waits_for
 from crowdfl.schema import SettingsTable, settable
@@ -24,7 +24,7 @@ from crowdfl.storage.atomic import write_private
 from crowdfl.storage.settings_file import template_text
 from crowdfl.text import span_words
 
-_LONGEST = 46  # of a purpose, beside an id in 80 columns
+_LONGEST = 76  # of a purpose, in 80 columns
 
 
 def listed(requester: Requester) -> list[dict[str, Any]]:
@@ -62,11 +62,11 @@ def _from_platform(requester: Requester, task: str) -> dict[str, Any]:
 
 
 def task_lines(rows: list[dict[str, Any]]) -> list[str]:
-    """Each task's id and purpose, and below it where it stands and what it waits for."""
+    """Each task's id, and below it its purpose, where it stands and what it waits for."""
     lines = []
     for row in rows:
         words = row["purpose"] if len(row["purpose"]) <= _LONGEST else f"{row['purpose'][: _LONGEST - 3]}..."
-        lines.append(f"{row['task']}  {words}".rstrip())
+        lines += [row["task"], f"    {words}"] if words else [row["task"]]
         if "state" in row:
             people = f"{row['enrolled']} enrolled"
             lines.append(f"    {row['state']}; {row['done']} of {row['rounds']} rounds; {people}; {_money(row)}")
@@ -162,7 +162,8 @@ Try = Annotated[
     typer.Option(
         "--try",
         metavar="DATA",
-        help="Somebody's data, such as npz:FILE#USER or csv:FOLDER: one pass over it shows whether the task fits. Repeatable.",
+        help="Somebody's data, such as npz:FILE#USER or csv:FOLDER: training on it shows whether the task and its `max_norm` "
+        "fit. Repeatable.",
     ),
 ]
 
@@ -186,6 +187,7 @@ def tried(
 
 def trial_lines(trials: Sequence[RecipeTrial], definition: Definition) -> list[str]:
     lines = [line for one in trials for line in (one.told, *(f"note: {words}" for words in one.warnings))]
+    lines += [advice] if (advice := norm_advice(trials, definition)) else []
     return lines or ([] if Recipe.of(definition.training).takes_functions else [NOT_TRIED])
 
 
