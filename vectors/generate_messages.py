@@ -115,14 +115,9 @@ def seal_to(reader: bytes, plaintext: bytes, context: bytes, label: str) -> byte
     return public(ephemeral) + ChaCha20Poly1305(key).encrypt(nonce, plaintext, b"")
 
 
-def seal_for_audience(key: bytes, plaintext: bytes, context: bytes, salt: bytes) -> bytes:
-    own = hmac.digest(hmac.digest(salt, key, "sha256"), b"crowdfl audience 1\x01", "sha256")
-    return salt + ChaCha20Poly1305(own).encrypt(bytes(12), plaintext, context)
-
-
 BASE = sha256(b"crowdfl base 1" + TASK.encode())
 CSP_SIGNING, CSP_SEALING = signing("csp"), reading("csp")
-AUDIENCES = {name: stream(f"audience {name}", 32) for name in ("participants", "requester")}
+AUDIENCES = {name: reading(name) for name in ("participants", "requester")}
 
 
 def place(label: str, *parts: bytes) -> bytes:
@@ -243,43 +238,65 @@ def manifest() -> bytes:
         tuple(person.sealed for person in PEOPLE),
         tuple(person.signing.sign(person.statement) for person in PEOPLE),
     )
-    return message(54, TASK, 1, BASE, b"", PAYMENT, *columns)
+    return message(54, TASK, 1, BASE, PAYMENT, *columns)
 
 
-def record(sent: bytes) -> bytes:
-    fields = (TASK, 1, BASE, tuple(person.who for person in PEOPLE), (), (), sent)
-    return message(57, *fields, CSP_SIGNING.sign(b"crowdfl record 1" + message(57, *fields, b"")))
+@dataclass(frozen=True)
+class Part:
+    """A server's part of the sum: masked by the expansion of t, which is sealed to both audiences."""
+
+    server: str
+    shares: list[list[int]]
+    counts: list[int]
+
+    @property
+    def t(self) -> bytes:
+        return stream(f"t {self.server}", 32)
+
+    @property
+    def masked(self) -> tuple[bytes, bytes]:
+        mask = numbers(expand(self.t, place("crowdfl mask 1 sums"), len(INITIAL) * K // 8))
+        total = int.from_bytes(expand(self.t, place("crowdfl mask 1 total"), 16), "little")
+        sums = [sum(column) + m for column, m in zip(zip(*self.shares, strict=True), mask, strict=True)]
+        return elements(sums), ((sum(self.counts) + total) % WIDE).to_bytes(16, "little")
+
+    @property
+    def seals(self) -> tuple[bytes, ...]:
+        return tuple(
+            seal_to(public(key), self.t, self._context(name), f"mask {self.server} {name}")
+            for name, key in AUDIENCES.items()
+        )
+
+    def _context(self, audience: str) -> bytes:
+        return place("crowdfl mask seed 2", self.server.encode(), audience.encode())
 
 
 def average() -> dict[str, Json]:
-    """What CSP sends, what SP makes of it, what a reader gets."""
-    t, salt = stream("t", 32), stream("publication salt", 32)
-    mask = numbers(expand(t, place("crowdfl mask 1 sums"), len(INITIAL) * K // 8))
-    total_mask = int.from_bytes(expand(t, place("crowdfl mask 1 total"), 16), "little")
-    sealed = [
-        seal_for_audience(key, t, place("crowdfl mask seed 1", name.encode()), stream(f"salt {name}", 32))
-        for name, key in AUDIENCES.items()
-    ]
-    columns = zip(*(numbers(person.csp_update) for person in PEOPLE), strict=True)
-    sums = elements([sum(column) + m for column, m in zip(columns, mask, strict=True)])
-    total = ((sum(person.csp_samples for person in PEOPLE) + total_mask) % WIDE).to_bytes(16, "little")
-    signed = record(sha256(bind("crowdfl sent 1", sums, total, *sealed)))
+    """What SP offers, what CSP answers, what SP publishes, what a reader gets."""
+    sp_counts = [int.from_bytes(person.sp_samples, "little") for person in PEOPLE]
+    sp = Part("SP", [numbers(person.sp_update) for person in PEOPLE], sp_counts)
+    csp = Part("CSP", [numbers(person.csp_update) for person in PEOPLE], [person.csp_samples for person in PEOPLE])
+    (x, x_total), (y, y_total) = sp.masked, csp.masked
+    sums = elements([a + b for a, b in zip(numbers(x), numbers(y), strict=True)])
+    total = ((int.from_bytes(x_total, "little") + int.from_bytes(y_total, "little")) % WIDE).to_bytes(16, "little")
+    seals, masks = sp.seals + csp.seals, (sha256(sp.t), sha256(csp.t))
+    opened = sha256(bind("crowdfl opened 1", sums, total))
+    names = tuple(person.who for person in PEOPLE)
+    fields = (TASK, 1, BASE, names, (), (), opened, masks, tuple(map(sha256, seals)))
+    statement = b"crowdfl record 2" + message(57, *fields, b"")
+    signed = message(57, *fields, CSP_SIGNING.sign(statement))
     whole = [sum(person.update[j] for person in PEOPLE) for j in range(len(INITIAL))]
-    published = (
-        elements([value + m for value, m in zip(whole, mask, strict=True)]),
-        ((sum(SAMPLES) + total_mask) % WIDE).to_bytes(16, "little"),
-    )
-    publication = message(59, *published, *sealed, signed, salt)
-    base = sha256(b"crowdfl next base 1" + BASE + sha256(signed) + sha256(publication))
+    base = sha256(b"crowdfl next base 2" + BASE + sha256(statement))
     model = [start + _nearest(value, sum(SAMPLES)) for start, value in zip(INITIAL, whole, strict=True)]
-    secret = sha256(b"crowdfl secret 1" + bytes(32) + t + salt)
+    secret = sha256(b"crowdfl secret 2" + bytes(32) + sp.t + csp.t)
     chain = struct.pack(">I", 1) + base + secret + b"".join(value.to_bytes(8, "little", signed=True) for value in model)
     return {
-        "t": t.hex(),
-        "salt": salt.hex(),
-        "reply": message(58, sums, total, *sealed, signed).hex(),
+        "t SP": sp.t.hex(),
+        "t CSP": csp.t.hex(),
+        "offer": message(65, x, x_total, sha256(sp.t), tuple(map(sha256, sp.seals))).hex(),
+        "reply": message(58, y, y_total, csp.seals, signed).hex(),
         "record": signed.hex(),
-        "publication": publication.hex(),
+        "publication": message(59, sums, total, seals, signed).hex(),
         "sums": [str(value) for value in whole],
         "total": sum(SAMPLES),
         "model": [str(value) for value in model],
@@ -367,10 +384,10 @@ def document() -> Json:
     keys: dict[str, Json] = {
         "csp signing": CSP_SIGNING.private_bytes_raw().hex(),
         "csp sealing": CSP_SEALING.private_bytes_raw().hex(),
-        **{name: key.hex() for name, key in AUDIENCES.items()},
+        **{name: key.private_bytes_raw().hex() for name, key in AUDIENCES.items()},
     }
     return {
-        "about": "Profile shares: round 1 of a small task. Keys are private keys (Ed25519, X25519) and audience keys; messages "
+        "about": "Profile shares: round 1 of a small task. Keys are private keys (Ed25519, X25519); messages "
         "are bytes as they travel; decimal strings are numbers in units of 10^-decimals. docs/formats.md defines all.",
         "task": TASK,
         "settings": {

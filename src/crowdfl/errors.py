@@ -53,6 +53,7 @@
     │   │   └── BaseSpent           a sum of updates to this model was opened before
     │   ├── WrongBase               an update to another model than the round's
     │   ├── ChainBroken             a published average does not follow from the one before
+    │   │   └── RolledBack          a server has gone back to a model that a sum was opened for: the task ends
     │   ├── UploadRejected          the servers left this upload out: out of bounds, or unreadable
     │   ├── RewardOutOfRange        a reward that no honest round gives
     │   └── ClaimRefused            a claim is not accepted
@@ -334,6 +335,10 @@ class WrongBase(ProtocolError):
 
 class ChainBroken(ProtocolError):
     """A published average does not follow from those before it."""
+
+
+class RolledBack(ChainBroken):
+    """A server shows another history than CSP's signed records: it was set back, or cheats. The task ends."""
 
 
 class UploadRejected(ProtocolError):

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
+from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.shares.circuits import compare, lanes
 from crowdfl.protocols.shares.dealing import correlations, rounds
@@ -30,7 +30,7 @@ FRESH = 32
 LABEL = re.compile(rb"crowdfl (?!invitation)[a-z ]+ \d|DSSEv1 \d+ application/vnd.crowdfl.([a-z-]+)\+json \d+ ")
 PIECE = 8  # bytes that a party has seen in a row count as known; so few are found by chance in one case of 2^50
 
-KNOWN, SALTED, UNIFORM = "knows it", "salted", "uniform"
+KNOWN, SALTED = "knows it", "salted"
 
 # What is hashed, tagged or signed: who sees that and knows the contents, and for whom there is a salt in it.
 EXPECTED: dict[str, dict[str, str]] = {
@@ -38,7 +38,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     "definition": {KNOWN: "CSP KGC SP p0 requester"},
     "initial weights": {KNOWN: "CSP KGC SP p0 requester"},
     "appointment": {KNOWN: "CSP KGC SP p0 requester"},
-    "crowdfl shares keys 1": {KNOWN: "CSP KGC SP p0 requester"},
+    "crowdfl shares keys 2": {KNOWN: "CSP KGC SP p0 requester"},
     "invitation": {KNOWN: "KGC p0"},
     "its hash in the request to enrol": {KNOWN: "KGC p0"},
     "enrolment-request": {KNOWN: "KGC p0"},
@@ -54,14 +54,16 @@ EXPECTED: dict[str, dict[str, str]] = {
     "crowdfl base 1": {KNOWN: "CSP SP p0"},
     "crowdfl transcript 1": {KNOWN: "CSP SP"},
     "transcript": {KNOWN: "CSP SP"},
+    "request of a step": {KNOWN: "CSP SP"},
     "crowdfl manifest 1": {KNOWN: "CSP SP"},
     "crowdfl accept 1": {KNOWN: "CSP SP"},
     "crowdfl verdict 1": {KNOWN: "CSP SP"},
-    # The average. Readers know the masks of CSP's sum, but not the sum: its share of the samples alone is 128 uniform bits.
-    "crowdfl sent 1": {KNOWN: "CSP SP", UNIFORM: "p0"},
-    "crowdfl record 1": {KNOWN: "CSP SP p0"},
-    "publication": {KNOWN: "SP", SALTED: "CSP"},
-    "crowdfl next base 1": {KNOWN: "CSP SP p0"},
+    # The average. The seed of a server's mask is 32 fresh bytes, which readers open and the other server does not.
+    "crowdfl opened 1": {KNOWN: "CSP SP p0"},
+    "seed of a mask": {KNOWN: "p0", SALTED: "CSP SP"},
+    "sealed seed": {KNOWN: "CSP SP p0", SALTED: "CSP"},
+    "crowdfl record 2": {KNOWN: "CSP SP p0"},
+    "crowdfl next base 2": {KNOWN: "CSP SP p0"},
     # Rewards: of those who have not claimed, CSP sees commitments with salts that it does not know.
     "crowdfl commitment 1": {KNOWN: "CSP SP", SALTED: "CSP"},
     "crowdfl claim 2": {KNOWN: "CSP SP p0"},
@@ -73,10 +75,13 @@ NAMES = {
     "Requester._signed": "initial weights",
     "PendingUpload.of": "upload",
     "share_digest": "SP's shares",
-    "SharesSp._leave": "publication",
+    "offer_sum": "seed of a mask",
+    "open_sum": "seed of a mask",
+    "MaskedPart.seal_hashes": "sealed seed",
     "Transcript.after": "transcript",
     "Claims.pay": "claim",
-    "_digest": "its hash in the request to enrol",
+    "digest_of": "its hash in the request to enrol",
+    "SpConversation.ask": "request of a step",
     "_tag": "tag of a dealt file",
 }
 
@@ -130,8 +135,21 @@ class Watch:
         for module in (average, compare, correlations, csp, lanes, rewards, rounds, sp, upload):
             if hasattr(module, "expand"):
                 patch.setattr(module, "expand", self._expanding(module.expand))
-        for kind in (AudienceKey, ReaderKey):
-            patch.setattr(kind, "open", self._opening(kind.open))
+        patch.setattr(ReaderKey, "open", self._opening(ReaderKey.open))
+        seal, added = average.seal_to, average._opened
+
+        def noted_seal(*given: Any) -> bytes:
+            sealed = seal(*given)
+            self.drawn.add(sealed[:FRESH])  # a fresh public key
+            return sealed
+
+        def noted_sum(shape: Any, offer: Any, *reply: Any) -> Any:
+            found = added(shape, offer, *reply)
+            self.expanded += [(offer.sums, found[0]), (offer.total, found[1])]  # CSP knows what it adds
+            return found
+
+        patch.setattr(average, "seal_to", noted_seal)
+        patch.setattr(average, "_opened", noted_sum)
 
     def _expanding(self, expand: Callable[..., bytes]) -> Callable[..., bytes]:
         def noted(seed: bytes, context: bytes, length: int) -> bytes:
@@ -144,7 +162,7 @@ class Watch:
     def _opening(self, opens: Callable[..., bytes]) -> Callable[..., bytes]:
         def noted(key: Any, sealed: bytes, context: bytes) -> bytes:
             found = opens(key, sealed, context)
-            self.opened.append((key.key if isinstance(key, AudienceKey) else key.private, found))
+            self.opened.append((key.private, found))
             return found
 
         return noted
@@ -175,7 +193,7 @@ class Watch:
             return SALTED
         if _covered(data, text):
             return KNOWN
-        return UNIFORM if data.startswith(b"crowdfl sent 1") else "nothing"
+        return "nothing"
 
     def seen(self) -> dict[str, dict[str, str]]:
         found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))

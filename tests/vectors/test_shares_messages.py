@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from crowdfl import errors
-from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
+from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.protocols.claims import RewardEnvelope, make_claim, open_reward
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
 from crowdfl.protocols.shares.chain import ModelChain, first_base
@@ -18,10 +18,12 @@ from crowdfl.protocols.shares.profile import SharesProfile
 from crowdfl.protocols.shares.round.average import (
     PARTICIPANTS,
     REQUESTER,
-    AverageCoins,
     AverageReader,
-    AverageReply,
+    MaskedPart,
+    SharesPublication,
     ShareSums,
+    SumReply,
+    offer_sum,
     open_sum,
     publish_sum,
 )
@@ -52,7 +54,7 @@ SHAPE = SharesShape(TaskSpec(VECTORS["task"], TaskSettings.of(**VECTORS["setting
 PLACE = SHAPE.place(1, bytes.fromhex(VECTORS["base"]))
 CSP = SigningKey(bytes.fromhex(VECTORS["keys"]["csp signing"]))
 SEALING = ReaderKey(bytes.fromhex(VECTORS["keys"]["csp sealing"]))
-AUDIENCES = {name: AudienceKey(bytes.fromhex(VECTORS["keys"][name])) for name in (PARTICIPANTS, REQUESTER)}
+AUDIENCES = {name: ReaderKey(bytes.fromhex(VECTORS["keys"][name])) for name in (PARTICIPANTS, REQUESTER)}
 SIGNING = {case["who"]: SigningKey(bytes.fromhex(case["signing"])) for case in UPLOADS}
 WIDER = TaskSettings.of(
     **VECTORS["settings"] | {"pay": "equal", "lanes": 1024, "max_samples": 1}
@@ -115,26 +117,29 @@ def test_bodies_where_everyone_counts_once(case):
 def test_the_manifest():
     given = VECTORS["manifest"]
     entries = {case["who"]: ManifestEntry.of(body_of(case)) for case in UPLOADS}
-    manifest = manifest_of(PLACE, b"", SHAPE.payment, entries)
+    manifest = manifest_of(PLACE, SHAPE.payment, entries)
     assert manifest.to_bytes().hex() == given["message"]
     check_manifest(manifest, SHAPE, {who: key.public for who, key in SIGNING.items()})
     assert manifest.digest.hex() == given["digest"]
     assert coins(manifest.digest, bytes.fromhex(given["nonce"])).hex() == given["coins"]
 
 
-def test_csp_opens_the_sum_and_sp_publishes_it():
-    """From the same seed of masks and the same salts: the same bytes."""
-    reply = AverageReply.from_bytes(bytes.fromhex(AVERAGE["reply"]), SHAPE.limits())
-    drawn = AverageCoins(
-        bytes.fromhex(AVERAGE["t"]), {PARTICIPANTS: reply.participants[:32], REQUESTER: reply.requester[:32]}
+def test_both_servers_open_the_sum():
+    """From the same seeds of masks and the same seals: the same bytes."""
+    seals = SharesPublication.from_bytes(bytes.fromhex(AVERAGE["publication"]), SHAPE.limits()).seals
+    sp, csp = (
+        MaskedPart(bytes.fromhex(AVERAGE["t SP"]), seals[:2]),
+        MaskedPart(bytes.fromhex(AVERAGE["t CSP"]), seals[2:]),
     )
     theirs, ours = ShareSums(SHAPE), ShareSums(SHAPE)
     for case in UPLOADS:
         theirs.add(bytes.fromhex(case["csp update"]), int.from_bytes(bytes.fromhex(case["csp samples"]), "little"))
         ours.add(body_of(case).shares, int.from_bytes(body_of(case).samples, "little"))
-    made = open_sum(SHAPE, PLACE, MEMBERS, theirs.result(), drawn, AUDIENCES, CSP)
-    assert made.to_bytes().hex() == AVERAGE["reply"]
-    publication = publish_sum(SHAPE, PLACE, MEMBERS, ours.result(), made, CSP.public, bytes.fromhex(AVERAGE["salt"]))
+    offer = offer_sum(SHAPE, PLACE, ours.result(), sp)
+    assert offer.to_bytes().hex() == AVERAGE["offer"]
+    reply = open_sum(SHAPE, PLACE, MEMBERS, theirs.result(), offer, csp, CSP)
+    assert reply == SumReply.from_bytes(bytes.fromhex(AVERAGE["reply"]), SHAPE.limits())
+    publication = publish_sum(SHAPE, PLACE, MEMBERS, offer, sp, reply, CSP.public)
     assert publication.to_bytes().hex() == AVERAGE["publication"]
 
 
@@ -161,7 +166,8 @@ def test_the_reward_and_its_claim():
 def test_an_equal_part_and_its_claim():
     given, settings = VECTORS["equal reward"], TaskSettings.of(**VECTORS["settings"] | {"pay": "equal"})
     owner = next(case for case in UPLOADS if case["who"] == given["who"])
-    bundle = SharesReaderBundle(CSP.public, SEALING.public, bytes(32), VECTORS["ring"]).to_bytes()
+    public = CSP.public, SEALING.public, AUDIENCES[PARTICIPANTS].public, AUDIENCES[REQUESTER].public
+    bundle = SharesReaderBundle(*public, AUDIENCES[PARTICIPANTS].private, VECTORS["ring"]).to_bytes()
     keys = ParticipantKeys(owner["who"], SIGNING[owner["who"]], ReaderKey(bytes.fromhex(owner["reading"])))
     phone = SharesProfile().participant(replace(SHAPE.spec, settings=settings), bundle, keys, Tools.unwatched())
     assert phone.open_reward(bytes.fromhex(given["envelope"]), 1) == given["amount"]

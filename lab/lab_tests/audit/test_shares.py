@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crowdfl_lab.audit.finding import SHARES, Verdict
-from crowdfl_lab.audit.shares import altered, counts, kept_source, openings, reuse, transcript
+from crowdfl_lab.audit.shares import altered, counts, freezing, kept_source, openings, reuse, transcript
 from crowdfl_lab.audit.shares.deviating_round import PEOPLE, DeviatingRound, switched, updates
 
 CONCEDED = {
@@ -42,6 +42,16 @@ def test_masks_of_a_block_stay_closed_and_a_dealer_that_kept_them_reads_all_of_i
     opened, closed, dealer = reuse.attack_dealer()
     require_held(opened, closed)
     require_conceded(dealer)
+
+
+def test_no_server_chooses_its_part_of_a_sum_after_the_others():
+    """What is fixed beforehand is conceded: nearly an upload."""
+    *rows, by_sp, by_csp = freezing.attack_freezing()
+    for weakened, built in zip(rows[::2], rows[1::2], strict=True):
+        require_held(weakened, built)
+    for finding in (by_sp, by_csp):
+        assert (finding.subject, finding.verdict, finding.surprising) == (SHARES, Verdict.CONCEDED, False)
+        assert finding.error < 0.05 * finding.blind
 
 
 def test_hashes_test_no_guess():

@@ -84,6 +84,7 @@ class Average:
     standing: str | None = None  # why this reader's own upload was left out, by CSP's signed word; None if it was not
     stepped: npt.NDArray[np.float64] | None = None
     state: str | None = None
+    record: bytes = b""  # CSP's signed record of the round, of a profile that has one
 
     @property
     def model(self) -> npt.NDArray[np.float64]:
@@ -207,7 +208,9 @@ class SpProtocol(RoleProtocol, Protocol):
         """After `reward` or `publish`: whose uploads were left out, and why, in words for their owners."""
 
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
-        """Go on with the mask seeds made durable before, and make each new one durable before it is used."""
+        """Go on with what was made durable before, mask seeds above all, and make each new one durable before it is used.
+
+        A purpose that begins with "base " is of the whole task, and outlives its round."""
 
     def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
         """From now on, take an upload that is needed again from there, by its participant: keep none in memory."""

@@ -5,6 +5,7 @@ import { test } from "node:test";
 
 import { view } from "#web/phone/agent/state.js";
 import {
+  RolledBack,
   DocumentError, Forbidden, NothingToContribute, NotAuthenticated, NotReady, RewardOutOfRange, ServiceUnavailable,
   TaskNotRunning, TooFewParticipants, TooLate, UnknownParticipant, UploadRejected,
 } from "#web/phone/protocol/errors.js";
@@ -394,8 +395,8 @@ test("the bytes of an upload go when its round is over, and never make room for 
   platform.finish(1);
   await step();
   assert.equal(await phone.store.has(TASK, "rounds/1/upload"), false);
-  platform.round(1).state = "open"; // a platform that was restored
-  await step();
+  platform.round(1).state = "open"; // a platform that was set back: CSP's record of this round is here
+  await assert.rejects(step, RolledBack);
   assert.equal(platform.seen.get(1)?.size, 1);
   assert.deepEqual(phone.trainer.trained, [1, 2]);
 });

@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { readPublication, standing } from "#web/phone/protocol/average.js";
 import { openBundle, requireRing } from "#web/phone/protocol/bundle.js";
-import { concat, fromHex, hex, sha256, utf8 } from "#web/phone/protocol/bytes.js";
+import { bind, concat, fromHex, hex, sha256, utf8 } from "#web/phone/protocol/bytes.js";
 import { placeOf, startChain } from "#web/phone/protocol/chain.js";
 import { enrolmentRequest, openEnrolled, signDocument } from "#web/phone/protocol/documents.js";
 import { CrowdFLError } from "#web/phone/protocol/errors.js";
@@ -12,10 +12,9 @@ import { newKeys } from "#web/phone/protocol/keys.js";
 import { decode, encode } from "#web/phone/protocol/messages.js";
 import { makeClaim, openReward } from "#web/phone/protocol/rewards.js";
 import { expand, fromLittleEndian, toLittleEndian } from "#web/phone/protocol/ring.js";
-import { openAudience, openSealed, sealTo, sign } from "#web/phone/protocol/seal.js";
+import { openSealed, sealTo, sign } from "#web/phone/protocol/seal.js";
 import { sharesTask } from "#web/phone/protocol/settings.js";
 import { makeUpload } from "#web/phone/protocol/upload.js";
-import { chacha20poly1305 } from "#web/vendor/hpke.js";
 import { altered, definitionOf, keysFrom, pairOf, publicOf, refuses, vectors } from "./support.js";
 
 /** @typedef {import("#web/phone/protocol/bytes.js").Bytes} Bytes */
@@ -25,7 +24,9 @@ const definition = definitionOf({ task: id, settings, parameters: initial.length
 const task = sharesTask(definition);
 const csp = { signing: await pairOf("Ed25519", secrets["csp signing"]) };
 const sealing = await pairOf("X25519", secrets["csp sealing"]);
-const dealt = [await publicOf(csp.signing), await publicOf(sealing), fromHex(secrets.participants), 40];
+const audiences = { participants: await pairOf("X25519", secrets.participants), requester: await pairOf("X25519", secrets.requester) };
+const readers = [await publicOf(audiences.participants), await publicOf(audiences.requester)];
+const dealt = [await publicOf(csp.signing), await publicOf(sealing), ...readers, fromHex(secrets.participants), 40];
 const bundle = await openBundle(encode(52, dealt));
 const start = await startChain(task, Float64Array.from(initial, (value) => Number(value) / task.unit));
 const publication = fromHex(average.publication);
@@ -37,30 +38,41 @@ const names = uploads.map((/** @type {{ who: string }} */ { who }) => who);
 /**
  * A publication that CSP itself has signed, with something about it changed.
  * @param {Partial<{ task: string, number: number, base: Bytes, accepted: string[], rejected: string[], reasons: string[],
- *   round: number, t: Bytes, samples: bigint, audience: string, sums: Bytes, salt: Bytes, signer: { signing: CryptoKeyPair } }>} change
+ *   round: number, t: Bytes, samples: bigint, server: string, sums: Bytes, opened: Bytes, masks: Bytes[], hashes: Bytes[],
+ *   signer: { signing: CryptoKeyPair } }>} change
  */
 async function published(change = {}) {
   const { task: name = id, number = 1, base = start.base, accepted = names, rejected = [], reasons = [], round = 1 } = change;
-  const { t = new Uint8Array(32).fill(7), samples = 15n, audience = "participants", signer = csp } = change;
+  const { t = new Uint8Array(32).fill(7), samples = 15n, server = "SP", signer = csp } = change;
   const place = placeOf(task, round, start.base);
-  const mask = await expand(t.length === 32 ? t : new Uint8Array(32), place("crowdfl mask 1 sums"), 20);
-  const hidden = await expand(t.length === 32 ? t : new Uint8Array(32), place("crowdfl mask 1 total"), 16);
-  const fields = [name, number, base, accepted, rejected, reasons, new Uint8Array(32)];
-  const statement = concat(utf8("crowdfl record 1"), encode(57, [...fields, new Uint8Array(0)]));
+  const seeds = [t, new Uint8Array(32).fill(8)];
+  const expanded = seeds.map((seed) => (seed.length === 32 ? seed : new Uint8Array(32)));
+  const [first, second] = await Promise.all(expanded.map((seed) => expand(seed, place("crowdfl mask 1 sums"), 20)));
+  const [one, two] = await Promise.all(expanded.map((seed) => expand(seed, place("crowdfl mask 1 total"), 16)));
+  const total = toLittleEndian(fromLittleEndian(one) + fromLittleEndian(two) + samples, 16);
+  const { sums = added(first, second) } = change;
+  const seals = [];
+  for (const [i, from] of [server, "CSP"].entries()) {
+    for (const [j, audience] of ["participants", "requester"].entries()) {
+      seals.push(await sealTo(readers[j], seeds[i], place("crowdfl mask seed 2", utf8(from), utf8(audience))));
+    }
+  }
+  const { opened = await sha256(bind("crowdfl opened 1", sums, total)) } = change;
+  const { masks = await Promise.all(seeds.map(sha256)), hashes = await Promise.all(seals.map(sha256)) } = change;
+  const fields = [name, number, base, accepted, rejected, reasons, opened, masks, hashes];
+  const statement = concat(utf8("crowdfl record 2"), encode(57, [...fields, new Uint8Array(0)]));
   const record = encode(57, [...fields, await sign(signer, statement)]);
-  const total = toLittleEndian(fromLittleEndian(hidden) + samples, 16);
-  const { sums = mask, salt = new Uint8Array(32) } = change;
-  return encode(59, [sums, total, await sealedFor(audience, t, place), new Uint8Array(0), record, salt]);
+  return encode(59, [sums, total, seals, record]);
 }
 
-/** @param {string} audience @param {Bytes} plaintext @param {ReturnType<typeof placeOf>} place */
-async function sealedFor(audience, plaintext, place) {
-  const salt = new Uint8Array(32).fill(1);
-  const input = await crypto.subtle.importKey("raw", fromHex(secrets[audience]), "HKDF", false, ["deriveBits"]);
-  const derivation = { name: "HKDF", hash: "SHA-256", salt, info: utf8("crowdfl audience 1") };
-  const key = new Uint8Array(await crypto.subtle.deriveBits(derivation, input, 256));
-  const cipher = chacha20poly1305(key, new Uint8Array(12), place("crowdfl mask seed 1", utf8(audience)));
-  return concat(salt, cipher.encrypt(plaintext));
+/** Modulo 2^40, element by element. @param {Bytes} a @param {Bytes} b */
+function added(a, b) {
+  const pieces = [];
+  for (let from = 0; from < a.length; from += 5) {
+    const sum = fromLittleEndian(a.slice(from, from + 5)) + fromLittleEndian(b.slice(from, from + 5));
+    pieces.push(toLittleEndian(sum, 5));
+  }
+  return concat(...pieces);
 }
 
 const read = (/** @type {Bytes} */ bytes, round = 1, chain = start) => readPublication(task, bundle, chain, bytes, round);
@@ -77,8 +89,8 @@ test("CSP's own word is refused where it breaks the task's rules", async () => {
   const cases = [
     ["ChainBroken", { task: "f".repeat(64) }],
     ["ChainBroken", { number: 2 }],
-    ["ChainBroken", { base: new Uint8Array(32) }],
-    ["ChainBroken", { base: start.base.slice(1) }],
+    ["RolledBack", { base: new Uint8Array(32) }],
+    ["RolledBack", { base: start.base.slice(1) }],
     ["TooFewParticipants", { accepted: names.slice(0, 2) }],
     ["TooFewParticipants", { accepted: twice }],
     ["TooFewParticipants", { accepted: [] }],
@@ -88,29 +100,38 @@ test("CSP's own word is refused where it breaks the task's rules", async () => {
     ["NothingToAverage", { samples: -1n }],
     ["SealBroken", { t: new Uint8Array(31) }],
     ["SealBroken", { t: new Uint8Array(0) }],
-    ["SealBroken", { audience: "requester" }],
+    ["SealBroken", { server: "CSP" }],
+    ["SealBroken", { masks: [new Uint8Array(32), new Uint8Array(32)] }],
+    ["SealBroken", { masks: [] }],
+    ["ChainBroken", { opened: new Uint8Array(32) }],
+    ["ChainBroken", { hashes: Array(4).fill(new Uint8Array(32)) }],
     ["SealBroken", { round: 2 }],
     ["LengthMismatch", { sums: new Uint8Array(15) }],
     ["LengthMismatch", { sums: new Uint8Array(25) }],
-    ["LengthMismatch", { salt: new Uint8Array(31) }],
     ["ProtocolError", { rejected: ["a", "b"], reasons: ["why"] }],
     ["BadSignature", { signer: keys }],
   ];
   for (const [error, change] of cases) await refuses(error, async () => read(await published(change)));
 });
 
-test("the last round's publication, which has nothing for participants, is refused", async () => {
-  const types = /** @type {import("#web/phone/protocol/messages.js").FieldType[]} */ (Array(6).fill("bytes"));
-  const [sums, total, , requester, record, salt] = decode(59, types, publication);
-  for (const sealed of [new Uint8Array(0), new Uint8Array(32), new Uint8Array(47), requester]) {
-    await refuses("SealBroken", () => read(encode(59, [sums, total, sealed, requester, record, salt])));
+test("what was published is refused where it is not what CSP's record says, and the last round has nothing for participants", async () => {
+  const types = /** @type {import("#web/phone/protocol/messages.js").FieldType[]} */ (["bytes", "bytes", "list of bytes", "bytes"]);
+  const [sums, total, seals, record] = decode(59, types, publication);
+  const [ours, theirs, ...rest] = seals;
+  for (const given of [[], [theirs, seals[3]], [ours], [...seals, ours]]) {
+    await refuses("SealBroken", () => read(encode(59, [sums, total, given, record])));
   }
+  for (const given of [[theirs, ours, ...rest], [altered(ours, 40, 1), theirs, ...rest]]) {
+    await refuses("ChainBroken", () => read(encode(59, [sums, total, given, record])));
+  }
+  await refuses("ChainBroken", () => read(encode(59, [altered(sums, 0, 1), total, seals, record])));
+  await refuses("ChainBroken", () => read(encode(59, [sums, altered(total, 0, 1), seals, record])));
 });
 
 test("an average is read once, in its place, and by those who hold the model before it", async () => {
   const { chain } = await read(publication);
   await refuses("ChainBroken", () => read(publication, 2));
-  await refuses("ChainBroken", () => read(publication, 1, chain));
+  await refuses("RolledBack", () => read(publication, 1, chain));
   await refuses("ChainBroken", () => read(publication, 2, chain));
   await refuses("ChainBroken", () => read(publication, 1, { ...start, number: 1 }));
   await refuses("ChainBroken", () => read(publication, 0));
@@ -212,12 +233,12 @@ test("a claim holds each round once, in order, and only what was earned", async 
 });
 
 test("a bundle that is not one is refused", async () => {
-  await refuses("FormatError", () => openBundle(encode(52, [...dealt.slice(0, 2), new Uint8Array(31), 40])));
+  await refuses("FormatError", () => openBundle(encode(52, [...dealt.slice(0, 4), new Uint8Array(31), 40])));
   await refuses("FormatError", () => openBundle(encode(52, [new Uint8Array(0), ...dealt.slice(1)])));
-  await refuses("WidthError", () => openBundle(encode(52, [...dealt.slice(0, 3), 41])));
-  await refuses("WidthError", () => openBundle(encode(52, [...dealt.slice(0, 3), 2n ** 70n])));
+  await refuses("WidthError", () => openBundle(encode(52, [...dealt.slice(0, 5), 41])));
+  await refuses("WidthError", () => openBundle(encode(52, [...dealt.slice(0, 5), 2n ** 70n])));
   await refuses("FormatError", () => openBundle(encode(51, dealt)));
-  const narrow = await openBundle(encode(52, [...dealt.slice(0, 3), 16]));
+  const narrow = await openBundle(encode(52, [...dealt.slice(0, 5), 16]));
   await refuses("KeyMismatch", () => requireRing(task, narrow));
   await refuses("KeyMismatch", () => makeUpload(task, narrow, keys, start, new Float64Array(4), 1, 1));
   await refuses("KeyMismatch", () => readPublication(task, narrow, start, publication, 1));
@@ -251,8 +272,6 @@ test("a seal opens for its reader, in its place, as it was made", async () => {
   }
 });
 
-test("an audience key of another length is refused", () =>
-  refuses("InvalidKey", () => openAudience(new Uint8Array(31), new Uint8Array(80), utf8(""))));
 
 test("KGC's answer is for this request alone", async () => {
   const kgc = await newKeys();

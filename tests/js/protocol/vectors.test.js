@@ -22,9 +22,9 @@ const ENROLMENT = vectors("enrolment");
 const task = sharesTask(definitionOf({ ...MESSAGES, parameters: MESSAGES.initial.length }));
 const sealing = await pairOf("X25519", MESSAGES.keys["csp sealing"]);
 const csp = await pairOf("Ed25519", MESSAGES.keys["csp signing"]);
-const bundle = await openBundle(
-  encode(52, [await publicOf(csp), await publicOf(sealing), fromHex(MESSAGES.keys.participants), MESSAGES.ring]),
-);
+const readers = [await pairOf("X25519", MESSAGES.keys.participants), await pairOf("X25519", MESSAGES.keys.requester)];
+const publics = await Promise.all([csp, sealing, ...readers].map(publicOf));
+const bundle = await openBundle(encode(52, [...publics, fromHex(MESSAGES.keys.participants), MESSAGES.ring]));
 const start = await startChain(task, Float64Array.from(MESSAGES.initial, (value) => Number(value) / task.unit));
 const place = placeOf(task, 1, start.base);
 
@@ -44,7 +44,7 @@ for (const { bits, values, bytes } of EXPANSION.rings) {
   test(`elements of ${bits} bits are the numbers that they stand for`, () => {
     const zeros = new Uint8Array(values.length * elementBytes(bits));
     assert.equal(hex(minusElements(integers(values), zeros, bits)), bytes);
-    assert.deepEqual(signedDifference(fromHex(bytes), zeros, bits), integers(values));
+    assert.deepEqual(signedDifference(fromHex(bytes), [zeros], bits), integers(values));
   });
 }
 
@@ -59,7 +59,7 @@ for (const { bits, values, seed, context, csp: theirs, sp } of EXPANSION.sharing
 for (const { step, bits, bytes, error } of EXPANSION.bad) {
   if (step === "compare") continue; // between the servers
   test(`a ring of ${bits} bits, ${bytes?.length ?? 0} digits: ${error}`, () =>
-    refuses(error, () => (step === "ring" ? elementBytes(bits) : signedDifference(fromHex(bytes), fromHex(bytes), bits))));
+    refuses(error, () => (step === "ring" ? elementBytes(bits) : signedDifference(fromHex(bytes), [fromHex(bytes)], bits))));
 }
 
 test("the task, its ring and its first base are those of the vectors", () => {

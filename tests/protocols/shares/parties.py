@@ -105,8 +105,12 @@ class Parties:
         sp.open_round(number)
         sp.load_previous(self.left)
         sp.set_dealt_loader(lambda n: self.dealt("sp", n))
-        kept = self.seeds.setdefault(number, {})
-        sp.keep_seeds(kept, kept.__setitem__)
+        whole, own = self.seeds.setdefault(0, {}), self.seeds.setdefault(number, {})
+
+        def keep(purpose: str, state: bytes) -> None:
+            (whole if purpose.startswith("base ") else own)[purpose] = state
+
+        sp.keep_seeds(whole | own, keep)
         for keys in self.keys.values():
             sp.enrol(keys.identity)
         return sp

@@ -251,7 +251,7 @@ def test_a_model_of_another_length_is_refused(parties):
 
 
 def test_a_bundle_for_another_ring_is_refused() -> None:
-    bundle = SharesReaderBundle(bytes(32), bytes(32), bytes(32), 56)
+    bundle = SharesReaderBundle(*[bytes(32)] * 5, 56)
     bundle.require_ring(56)
     with pytest.raises(KeyMismatch, match="56 bits where this program finds 48"):
         bundle.require_ring(48)

@@ -9,22 +9,22 @@ from crowdfl.crypto.sealing import seal_to
 from crowdfl.errors import (
     BadSignature,
     BaseSpent,
-    ChainBroken,
     FormatError,
     LengthMismatch,
     OutOfTurn,
     ProtocolError,
     RoundEnded,
     RoundsExhausted,
+    SeedReused,
     TooFewParticipants,
     WrongBase,
 )
-from crowdfl.protocols.exchange import run_exchange
-from crowdfl.protocols.shares.chain import next_base
+from crowdfl.protocols.exchange import ask_directly, run_exchange
+from crowdfl.protocols.shares.chain import next_base, sha256
 from crowdfl.protocols.shares.round import rewards
-from crowdfl.protocols.shares.round.csp_state import CspState
-from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest, Transcript
-from tests.protocols.driving import Draft, Keeping
+from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication
+from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, StepReply, StepRequest, Transcript
+from tests.protocols.driving import Keeping
 from tests.protocols.shares.parties import HIDDEN, PAYMENT, UNCHECKED, Parties, name_of
 
 STEPS = {"no checks": (UNCHECKED, 2), "checks": ({}, 6), "rewards": (HIDDEN, 10)}
@@ -39,8 +39,9 @@ def recorded(kind, number=1, parties=None):
     parties.keeping = Keeping(parties.new_csp(), dict(before))
     parties.play(number, uploads)
     requests, parties.asked, parties.left = parties.asked, [], left
-    seed = number, "", "seed"
-    parties.coins = parties.coins | {seed: parties.keeping.memory[seed]}
+    drawn = (number, "", "seed"), (number, "", "part")
+    parties.coins = parties.coins | {place: parties.keeping.memory[place] for place in drawn}
+    parties.seeds.clear()  # an SP that deviates remembers nothing
     parties.keeping = parties.fresh_csp(before)
     return parties, requests
 
@@ -104,7 +105,6 @@ ALTERED = {
     "another signature": (lambda m: replace(m, signatures=(bytes(64), *m.signatures[1:])), BadSignature),
     "a signature missing": (lambda m: replace(m, signatures=m.signatures[1:]), LengthMismatch),
     "a short seal": (lambda m: replace(m, sealed=(b"", *m.sealed[1:])), LengthMismatch),
-    "a publication before the first": (lambda m: replace(m, previous=bytes(32)), WrongBase),
 }
 
 
@@ -149,6 +149,7 @@ def test_a_sum_that_was_sent_is_the_only_one_for_its_model():
     models = parties.models()
     parties.play(1, parties.encrypt(1, models))
     parties.left = None  # as if nothing had been published
+    parties.seeds.clear()
     without = {who: model for who, model in models.items() if who != name_of(0)}
     with pytest.raises(BaseSpent):
         parties.play(2, parties.encrypt(2, without))
@@ -207,25 +208,63 @@ def test_a_later_manifest_ends_earlier_rounds_that_had_none():
         parties.keeping.answer(first[0])
 
 
-def test_one_publication_of_a_round_is_named():
-    """A manifest that names another one than an earlier one did is refused, though nothing came of that."""
+def test_an_honest_sp_sends_one_sum_for_a_model_whatever_became_of_it():
+    """CSP has X and falls silent: no later round offers it another one."""
     parties = Parties(settings=UNCHECKED)
-    parties.read(1, parties.play(1, parties.encrypt(1, parties.models())))
-    _, second = recorded(UNCHECKED, 2, parties)
-    parties.keeping.answer(second[0])
-    head, other = manifest_in(parties, second[0]), bytes(32)
-    forked = replace(head, number=3, previous=other, base=_forked_base(parties, other))
+
+    def silent(request):
+        if step_of(request).step == 2:
+            raise OSError("CSP is away")
+        return parties.ask(request)
+
+    with pytest.raises(OSError, match="away"):
+        parties.play(1, parties.encrypt(1, parties.models()), silent)
+    asked = len(parties.asked)
+    with pytest.raises(BaseSpent, match="in round 1"):
+        parties.play(2, parties.encrypt(2, parties.models()))
+    assert len(parties.asked) == asked
+
+
+def test_the_mask_of_a_sum_serves_one_set_of_people():
+    """CSP answers the manifest otherwise when it is asked again: the same mask would show it the difference of two sums."""
+    parties = Parties(people_count=6, settings=UNCHECKED)
+    uploads = parties.encrypt(1, parties.models())
+
+    def one_seal_less(request):
+        reply = parties.keeping.answer(request)
+        if step_of(request).step == 1:
+            message = StepReply.opened(sha256(request), reply)
+            answer = ManifestReply.from_bytes(message.payload, parties.shape.limits())
+            reply = replace(message, payload=replace(answer, broken=(name_of(5),)).to_bytes()).to_bytes()
+        return ask_directly(lambda _: reply)(request)
+
+    parties.play(1, uploads)
+    parties.left = None
+    with pytest.raises(SeedReused):
+        parties.play(1, uploads, one_seal_less)
+
+
+def test_a_manifest_of_uploads_to_another_model_is_refused(opened, csp, manifest):
+    """Though those who took part have signed it."""
+    other = replace(manifest, base=bytes(32))
     signed = tuple(
-        parties.keys[who].signing.sign(forked.place.bind("crowdfl upload 1", who.encode(), digest, sealed))
-        for who, digest, sealed in zip(forked.names, forked.digests, forked.sealed, strict=True)
+        opened[0].keys[who].signing.sign(other.place.bind("crowdfl upload 1", who.encode(), digest, sealed))
+        for who, digest, sealed in zip(other.names, other.digests, other.sealed, strict=True)
     )
-    with pytest.raises(ChainBroken):
-        parties.keeping.answer(asked_with(replace(forked, signatures=signed)))
+    with pytest.raises(WrongBase):
+        csp.answer(asked_with(replace(other, signatures=signed)))
 
 
-def _forked_base(parties, publication):
-    last = CspState(parties.spec.name, Draft(parties.keeping.memory)).last()
-    return next_base(last.base, last.record, publication)
+def test_no_upload_and_no_manifest_follows_from_anything_but_the_record():
+    """Signing a record again, or publishing it otherwise, makes no other base."""
+    parties = Parties(settings=UNCHECKED)
+    played = parties.play(1, parties.encrypt(1, parties.models()))
+    parties.read(1, played)
+    record = RoundRecord.from_bytes(
+        SharesPublication.from_bytes(played.publication, parties.shape.limits()).record, parties.shape.limits()
+    )
+    again = replace(record, signature=bytes(64))
+    assert parties.place(2).base == next_base(record.base, record.statement) == next_base(record.base, again.statement)
 
 
 @pytest.fixture(scope="module")

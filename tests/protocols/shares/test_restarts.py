@@ -12,6 +12,7 @@ SAMPLES, DISTANCE = PAYING | {"pay": "samples"}, PAYING | {"pay": "distance"}
 KINDS = {"no checks": (UNCHECKED, 2), "checks": ({}, 6), "equal": (PAYING, 6), "samples": (SAMPLES, 10)}
 KINDS |= {"distance": (DISTANCE, 15)}
 EVERY = [(kind, step) for kind, (_, count) in KINDS.items() for step in range(1, count + 1)]
+RESERVED = ("asked ", "seed", "part", "spent ")
 every_step = pytest.mark.parametrize(
     ("kind", "step"),
     [
@@ -49,7 +50,7 @@ class Recorded:
         parties.asked.clear()
         self.played = parties.play(2, self.uploads)
         self.requests, self.left_after = list(parties.asked), parties.left
-        parties.coins = {(2, "", "seed"): parties.keeping.memory[2, "", "seed"]}
+        parties.coins = {place: parties.keeping.memory[place] for place in ((2, "", "seed"), (2, "", "part"))}
 
     def again(self):
         """As before the round, with the same coins to be drawn."""
@@ -120,7 +121,7 @@ def test_csp_dies_around_an_answer(rounds, kind, step, kept):
             memory = parties.keeping.memory if kept else dict(parties.keeping.memory)
             first = parties.keeping.answer(request)
             if not kept:
-                memory |= {place: value for place, value in parties.keeping.memory.items() if "asked " in place[2]}
+                memory |= {at: value for at, value in parties.keeping.memory.items() if at[2].startswith(RESERVED)}
             replies = parties.keeping.kept if kept else {}
             parties.keeping = Keeping(parties.new_csp(), memory, replies)
             assert parties.keeping.answer(request) == first
@@ -128,6 +129,29 @@ def test_csp_dies_around_an_answer(rounds, kind, step, kept):
 
     parties.asked = asked
     recorded.check(parties.play(2, recorded.uploads, ask))
+
+
+def test_what_both_servers_have_sealed_is_drawn_once():
+    """Sealing the same again gives other bytes: a process that dies before its part has left finds it where it was kept."""
+    parties = Parties(settings=UNCHECKED)
+    uploads, offered, died = parties.encrypt(1, parties.models()), [], []
+
+    def ask(request):
+        before, replies = dict(parties.keeping.memory), dict(parties.keeping.kept)
+        first = parties.keeping.answer(request)
+        memory = before | {at: value for at, value in parties.keeping.memory.items() if at[2].startswith(RESERVED)}
+        parties.keeping = Keeping(parties.new_csp(), memory, replies)
+        assert parties.keeping.answer(request) == first
+        offered.append(request)
+        if len(offered) == 2:
+            raise Died
+        return ask_directly(parties.keeping.answer)(request)
+
+    with pytest.raises(Died):
+        parties.play(1, uploads, ask)
+    died += offered
+    parties.read(1, parties.play(1, uploads, ask))
+    assert offered[2:] == died
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -153,7 +177,7 @@ def test_sp_publishes_in_another_process_than_it_rewards(rounds, kind):
     first, second = parties.new_sp(2), parties.new_sp(2)
     first.add_all(recorded.uploads)
     run_exchange(first.reward(parties.shape.payment), link.ask)
-    second.keep_seeds(parties.seeds[2], parties.seeds[2].__setitem__)
+    second.keep_seeds(parties.seeds[0] | parties.seeds[2], parties.seeds[2].__setitem__)
     second.add_all(recorded.uploads)
     run_exchange(second.publish(final=False), link.ask)
     assert second.publication() == recorded.played.publication

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from crowdfl.crypto.compute import default_backend
-from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
+from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Limits
@@ -22,8 +22,8 @@ from crowdfl.protocols.shares.circuits.lanes import OpenLanes, coins, opened
 from crowdfl.protocols.shares.dealing import rounds as dealing
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle
 from crowdfl.protocols.shares.profile import SharesParticipant, SharesProfile
-from crowdfl.protocols.shares.round.average import PARTICIPANTS, REQUESTER
-from crowdfl.protocols.shares.round.csp import CspAnswer, CspKeys, CspRound, SharesCsp
+from crowdfl.protocols.shares.round.average import SharesPublication, parse_record
+from crowdfl.protocols.shares.round.csp import CspAnswer, CspRound, SharesCsp
 from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, SpConversation, StepReply, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.shape import SharesShape, rule_widths_of
@@ -150,14 +150,10 @@ class TamperedProfile(SharesProfile):
         return _files(spec, source, number)[role]
 
     def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "TamperedSp":
-        own = SharesSpBundle.from_bytes(bundle, Limits.plain())
-        return TamperedSp(tools.party("SP"), SharesShape(spec), own.csp_signing, own.seed, own.fingerprint)
+        return TamperedSp(tools.party("SP"), SharesShape(spec), SharesSpBundle.from_bytes(bundle, Limits.plain()))
 
     def csp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "TamperedCsp":
-        own = SharesCspBundle.from_bytes(bundle, Limits.plain())
-        audiences = {PARTICIPANTS: AudienceKey(own.participants), REQUESTER: AudienceKey(own.requester)}
-        keys = CspKeys(SigningKey(own.signing), ReaderKey(own.sealing), audiences, own.seed)
-        return TamperedCsp(tools.party("CSP"), SharesShape(spec), keys, own.fingerprint)
+        return TamperedCsp(tools.party("CSP"), SharesShape(spec), SharesCspBundle.from_bytes(bundle, Limits.plain()))
 
     def participant(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "KnownPhone":
         own = SharesReaderBundle.from_bytes(bundle, Limits.plain())
@@ -224,9 +220,17 @@ class KnownPhone(SharesParticipant):
     """A phone that lends its keys to an attacker."""
 
     @property
-    def boxes(self) -> list[ReaderKey | AudienceKey]:
+    def boxes(self) -> list[ReaderKey]:
         """What it can open sealed things with."""
-        return [self.reader, AudienceKey(self.bundle.audience)]
+        return [self.reader, ReaderKey(self.bundle.reading)]
+
+    def sum_in(self, publication: bytes, number: int) -> tuple[Floats, int]:
+        """The sum and the total that a publication holds for readers, whatever it leads to."""
+        message = SharesPublication.from_bytes(publication, self._shape.limits())
+        record = parse_record(message.record, self._shape, self.bundle.csp_signing)
+        place = self._shape.place(number, record.base)
+        sums, total = self._reader._unmasked(message, self._reader._open_seeds(message, record, place), place)
+        return sums.astype(np.float64), total
 
     def base(self) -> bytes:
         return self._followed().base

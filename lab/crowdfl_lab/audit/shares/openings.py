@@ -17,7 +17,7 @@ from crowdfl.errors import RewardOutOfRange, RoundEnded
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.circuits.scalars import added, pack, unpack
 from crowdfl.protocols.shares.dealing import rounds as dealing
-from crowdfl.protocols.shares.round.average import AverageReply
+from crowdfl.protocols.shares.round.average import SumReply
 from crowdfl_lab.audit.finding import SHARES, Finding, Floats
 from crowdfl_lab.audit.headroom import Views, two_samples
 from crowdfl_lab.audit.shares.deviating_round import (
@@ -106,7 +106,7 @@ def _seen(server: str, rounds: int, *, alter: bool, large: bool) -> dict[str, Fl
 def _numbers(round_: DeviatingRound, server: str, said: Said) -> Iterator[tuple[str, Floats]]:
     """What the server has opened: its own message and the other's, added up; of the average, what CSP sent."""
     if said.step == AVERAGE and server == "SP":
-        reply = AverageReply.from_bytes(said.csp, Limits.plain(1 << 20))
+        reply = SumReply.from_bytes(said.csp, Limits.plain(1 << 20))
         yield _MASKED_SUM, _bytes(reply.sums + reply.total)
     if said.step not in _OPENINGS or not said.sp:
         return

@@ -31,7 +31,6 @@ from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, SP_ROLE, low_words
 from crowdfl.protocols.shares.round import csp as csp_module
 from crowdfl.protocols.shares.round import manifest as manifest_module
 from crowdfl.protocols.shares.round import sp as sp_module
-from crowdfl.protocols.shares.round.average import PARTICIPANTS, SharesPublication, mask_of
 from crowdfl.protocols.shares.round.csp_state import CspState
 from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
@@ -114,12 +113,7 @@ def _sum(round_: DeviatingRound, number: int, sp: SharesSp, uploads: Mapping[str
     sp.open_round(number)
     sp.add_all(uploads)
     run_exchange(sp.publish(final=False), ask_directly(round_.csp.answer))
-    shape, reader = round_.shape, round_.phone(_READER)
-    place = shape.place(number, reader.base())
-    message = SharesPublication.from_bytes(sp.publication(), shape.limits())
-    t = reader.boxes[1].open(message.participants, place.bind("crowdfl mask seed 1", PARTICIPANTS.encode()))
-    mask, _ = mask_of(t, place, shape)
-    return _signed(round_, shape.ring.decode(message.sums) - shape.ring.decode(mask))
+    return round_.phone(_READER).sum_in(sp.publication(), number)[0]
 
 
 def _signed(round_: DeviatingRound, words: Words) -> Floats:

@@ -3,7 +3,7 @@
 Readings take what a server holds or was sent, its own shares among it, for the numbers themselves, at their true scale and as
 parts of their range. The best one counts, chosen with the truth at hand: kinder to the attacker than life is.
 
-Hashes are tried too: CSP sees those of SP's shares and of publications, and tests true uploads and true averages with them.
+Hashes are tried too: CSP sees those of SP's shares and of the seed of SP's mask, and tests true uploads and known seeds.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ from crowdfl.protocols.shares.chain import sha256
 from crowdfl.protocols.shares.circuits.scalars import added, unpack
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
 from crowdfl.protocols.shares.round import average
-from crowdfl.protocols.shares.round import sp as sp_module
-from crowdfl.protocols.shares.round.average import AverageReply, SharesPublication, publish_sum
+from crowdfl.protocols.shares.round.average import MaskedPart, SharesPublication, SumOffer, SumReply
 from crowdfl.protocols.shares.round.manifest import RoundManifest, open_seals
+from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import (
     UploadBody,
     expanded_samples,
@@ -80,19 +80,21 @@ def attack_transcript() -> Iterator[Finding]:
 
 
 def attack_hashes() -> Iterator[Finding]:
-    """CSP tests guesses at what it sees the hash of, with every salt that it knows: of phones and of an SP that use none."""
+    """CSP tests guesses at what it sees the hash of, with all that it knows: of phones without salt, of an SP without coins."""
 
     def without_salt(*parts: Any) -> UploadBody:  # noqa: ANN401 -- of `make_upload`
         return upload_from_seed(*parts, token_bytes(32), bytes(32))  # type: ignore[call-arg, unused-ignore]
 
-    def published(*parts: Any) -> SharesPublication:  # noqa: ANN401 -- of `publish_sum`
-        return publish_sum(*parts[:-1], bytes(32))  # type: ignore[call-arg, unused-ignore]
-
-    with switched(participant, "make_upload", without_salt), switched(sp_module, "publish_sum", published):
+    with switched(participant, "make_upload", without_salt), switched(SharesSp, "_part", known_part):
         bare = _Hashes("shares, hashes without salt")
     yield from (bare.upload(), bare.average())
     built = _Hashes(SHARES)
     yield from (built.upload(), built.average())
+
+
+def known_part(sp: SharesSp, _members: object) -> MaskedPart:
+    """Of an SP whose mask is no secret."""
+    return MaskedPart.drawn(bytes(32), sp._shape, sp._place, average.SP, sp._audiences)
 
 
 class _Hashes:
@@ -102,15 +104,15 @@ class _Hashes:
         self.subject, self.round, self.updates = subject, DeviatingRound(check="none", lanes=0), updates()
         self.shape, self.ring = self.round.shape, self.round.shape.ring
         self.round.play_all(1, self.updates)
-        self.reply = AverageReply.from_bytes(self.round.conversation[-1].csp, _LIMITS)
-        self.round.play_all(2, updates(8))
-        said = [RoundManifest.from_bytes(said.sp, _LIMITS) for said in self.round.conversation if said.step == 1]
-        self.first, self.second = said
+        first, last = self.round.conversation[0], self.round.conversation[-1]
+        self.first, self.offer = RoundManifest.from_bytes(first.sp, _LIMITS), SumOffer.from_bytes(last.sp, _LIMITS)
+        self.reply = SumReply.from_bytes(last.csp, _LIMITS)
         bundle = SharesCspBundle.from_bytes(self.round.dealer.dealing.csp, _LIMITS)
         self.seeds = open_seals(self.first, ReaderKey(bundle.sealing))
-        self.t = average.AverageCoins.of(self.round.csp._state.seed(1)).t
+        own = self.round.csp._state.seed(1)
+        self.t = expand(own, b"crowdfl csp mask 1", 32)
         derived = [expand(seed, b"", 32) for seed in (*self.seeds.values(), self.t)]
-        self.salts = [b"", bytes(32), *self.seeds.values(), self.t, self.first.base, self.second.base, *derived]
+        self.salts = [b"", bytes(32), *self.seeds.values(), own, self.t, self.first.base, *derived]
 
     def upload(self) -> Finding:
         """Everyone's true upload is tried for the victim's."""
@@ -130,22 +132,17 @@ class _Hashes:
         return any(share_digest(salt, count.to_bytes(16, "little"), shares) == digest for salt in self.salts)
 
     def average(self) -> Finding:
-        """The sum of everyone is tried, and sums without somebody."""
-        whole = {who: self.round.integers(update) for who, update in self.updates.items()}
-        crowds = [list(whole), *([who for who in whole if who != absent] for absent in whole)]
-        sums = [np.sum([whole[who] for who in crowd], axis=0) for crowd in crowds]
-        totals = [sum(PEOPLE[who] for who in crowd) for crowd in crowds]
-        guess = next((s for s, total in zip(sums, totals, strict=True) if self._is_published(s, total)), None)
-        attack = Attack("searched average", "2", "a round's sum, by CSP: a guess that fits", ("CSP",), ENTRY)
-        note = f"{len(sums)} guesses, with {len(self.salts)} salts each"
-        return attack.score(self.subject, guess, np.zeros(len(sums[0])), sums[0], found_in(guess, sums[0]), note)
-
-    def _is_published(self, sums: Floats, total: int) -> bool:
-        own = average.ShareSum(self.ring.encode(self.ring.of_signed(sums.astype(np.int64))), total)
-        shown = own.plus(self.shape, *average.mask_of(self.t, self.first.place, self.shape))
-        sealed = self.reply.participants, self.reply.requester, self.reply.record
-        messages = [SharesPublication(*shown, *sealed, salt).to_bytes() for salt in self.salts]
-        return any(sha256(message) == self.second.previous for message in messages)
+        """Everything that CSP knows is tried for the seed of SP's mask, whose hash it sees."""
+        sums = np.sum([self.round.integers(update) for update in self.updates.values()], axis=0)
+        t, guess = next((known for known in self.salts if sha256(known) == self.offer.mask), None), None
+        if t is not None:
+            masks = [average.mask_of(seed, self.first.place, self.shape)[0] for seed in (t, self.t)]
+            words = self.ring.decode(self.offer.sums) + self.ring.decode(self.reply.sums)
+            words = words - self.ring.decode(masks[0]) - self.ring.decode(masks[1])
+            guess = self.ring.signed(self.ring.reduced(words)).astype(np.float64)
+        attack = Attack("searched average", "2", "a round's sum, by CSP: a seed that fits", ("CSP",), ENTRY)
+        note = f"{len(self.salts)} guesses at the seed of SP's mask"
+        return attack.score(self.subject, guess, np.zeros(len(sums)), sums, found_in(guess, sums), note)
 
 
 class _Transcript:
@@ -157,7 +154,7 @@ class _Transcript:
         self.played, self.truth = self.round.play_all(1, halved), self.round.integers(halved[_VICTIM])
         self.shape, self.ring = self.round.shape, self.round.shape.ring
         self.publication = SharesPublication.from_bytes(self.played.publication, _LIMITS)
-        self.reply = AverageReply.from_bytes(self.round.said(AVERAGE).csp, _LIMITS)
+        self.reply = SumReply.from_bytes(self.round.said(AVERAGE).csp, _LIMITS)
         self.lanes = self.round.said(LANES)
         self.envelope = RewardEnvelope.from_bytes(self.played.envelopes[_VICTIM], _LIMITS)
         self.bodies = {who: UploadBody.from_bytes(upload, _LIMITS) for who, upload in self.played.uploads.items()}

@@ -69,23 +69,27 @@ class PaidSp:
     def __init__(self, task: str, csp_key: bytes, limits: Limits) -> None:
         self.roster = Roster()
         self._claim_limits, self._claims = limits, ClaimsSp(task, csp_key, self.roster.signing, limits)
-        self._seeds: dict[str, MaskSeed] = {}  # of this round, by what they are for
+        self._seeds: dict[str, bytes] = {}  # what is durable of this round, by what it is for
         self._keep_seed: Callable[[str, bytes], None] = lambda purpose, seed: None
 
     def enrol(self, identity: Identity) -> None:
         self.roster.add(identity)
 
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
-        self._seeds |= {purpose: MaskSeed.from_bytes(state) for purpose, state in known.items()}
+        self._seeds |= known
         self._keep_seed = keep
 
+    def _kept(self, purpose: str, make: Callable[[], bytes]) -> bytes:
+        """What was made for this purpose, once: durable before anything of it leaves."""
+        if purpose not in self._seeds:
+            made = make()
+            self._keep_seed(purpose, made)
+            self._seeds[purpose] = made
+        return self._seeds[purpose]
+
     def _seed_for(self, purpose: str, bound: bytes) -> MaskSeed:
-        """The seed that is bound to what has this hash: durable before anything that it masks leaves."""
-        state = self._seeds.get(purpose)
-        if state is None:
-            state = MaskSeed.bound_to(bound)
-            self._keep_seed(purpose, state.to_bytes())
-            self._seeds[purpose] = state
+        """The seed that is bound to what has this hash."""
+        state = MaskSeed.from_bytes(self._kept(purpose, lambda: MaskSeed.bound_to(bound).to_bytes()))
         state.require(bound)
         return state
 

@@ -1,7 +1,7 @@
 """The chain of models: what every upload, manifest, record and publication is bound to, and what a reader holds.
 
-base_0 is the hash of the task's id, which covers its initial weights; base_r is the hash of the base before it, of CSP's record
-of round r and of the publication of round r, which holds a salt that CSP does not see. A round that was given up changes
+base_0 is the hash of the task's id, which covers its initial weights; base_r is the hash of the base before it and of what
+CSP's record of round r states, without its signature: signing it again makes no other base. A round that was given up changes
 nothing. Whoever names another base has trained on another model.
 """
 
@@ -42,14 +42,14 @@ def first_base(task: str) -> bytes:
     return hashlib.sha256(b"crowdfl base 1" + task.encode()).digest()
 
 
-def next_base(base: bytes, record: bytes, publication: bytes) -> bytes:
-    """The base after a round, from the hashes of its record and of its publication."""
-    return hashlib.sha256(b"crowdfl next base 1" + base + record + publication).digest()
+def next_base(base: bytes, statement: bytes) -> bytes:
+    """The base after a round, from what CSP's record of it states."""
+    return hashlib.sha256(b"crowdfl next base 2" + base + sha256(statement)).digest()
 
 
-def next_secret(secret: bytes, t: bytes, salt: bytes) -> bytes:
-    """What readers alone know after a round: SP never sees t, and CSP never sees the salt of a publication."""
-    return hashlib.sha256(b"crowdfl secret 1" + secret + t + salt).digest()
+def next_secret(secret: bytes, masks: tuple[bytes, ...]) -> bytes:
+    """What readers alone know after a round: each server has the seed of its own mask and not of the other's."""
+    return hashlib.sha256(b"crowdfl secret 2" + secret + b"".join(masks)).digest()
 
 
 def sha256(data: bytes) -> bytes:

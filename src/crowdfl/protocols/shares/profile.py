@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.errors import NotReady, ProtocolError, SettingsError, UploadRejected
 from crowdfl.protocols import claims
 from crowdfl.protocols.claims import RewardEnvelope
@@ -14,10 +13,17 @@ from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import NOT_PASSED_ON, Average, Dealing, ParticipantKeys, TaskSpec, Tools, whole_samples
 from crowdfl.protocols.shares.chain import ROUND_BYTES, ModelChain
-from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle, deal_keys
+from crowdfl.protocols.shares.dealing.keys import (
+    PARTICIPANTS,
+    REQUESTER,
+    SharesCspBundle,
+    SharesReaderBundle,
+    SharesSpBundle,
+    deal_keys,
+)
 from crowdfl.protocols.shares.dealing.rounds import file_bytes, files
-from crowdfl.protocols.shares.round.average import PARTICIPANTS, REQUESTER, AverageReader, OpenedAverage, parse_record
-from crowdfl.protocols.shares.round.csp import CspKeys, SharesCsp
+from crowdfl.protocols.shares.round.average import AverageReader, OpenedAverage, parse_record
+from crowdfl.protocols.shares.round.csp import SharesCsp
 from crowdfl.protocols.shares.round.rewards import equal_part, open_envelope
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import UpdateEncoder, make_upload
@@ -31,7 +37,7 @@ class _ChainReader:
     def __init__(self, party: Party, shape: SharesShape, bundle: SharesReaderBundle, audience: str) -> None:
         bundle.require_ring(shape.widths.k)
         self.party, self.fingerprint, self._shape = party, bundle.fingerprint, shape
-        self._reader = AverageReader(shape, audience, AudienceKey(bundle.audience), bundle.csp_signing)
+        self._reader = AverageReader(shape, audience, bundle.reader(audience), bundle.csp_signing)
         self._model: ModelChain | None = None
 
     def resume(self, chain: bytes | None, initial: npt.NDArray[np.float64]) -> None:
@@ -49,9 +55,9 @@ class _ChainReader:
         self._model = opened.chain
         unit, standing = self._shape.widths.unit, self._standing(opened)
         if self._shape.step is None:
-            return Average(opened.average / unit, opened.total, standing)
+            return Average(opened.average / unit, opened.total, standing, record=opened.record)
         model, state = opened.chain.weights / unit, opened.chain.digest()
-        return Average(opened.average / unit, opened.total, standing, model, state)
+        return Average(opened.average / unit, opened.total, standing, model, state, opened.record)
 
     def _followed(self) -> ModelChain:
         if self._model is None:
@@ -181,14 +187,10 @@ class SharesProfile:
         return files(SharesShape(spec), source, number).get(role, b"")
 
     def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> SharesSp:
-        own = SharesSpBundle.from_bytes(bundle, Limits.plain())
-        return SharesSp(tools.party("SP"), SharesShape(spec), own.csp_signing, own.seed, own.fingerprint)
+        return SharesSp(tools.party("SP"), SharesShape(spec), SharesSpBundle.from_bytes(bundle, Limits.plain()))
 
     def csp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> SharesCsp:
-        own = SharesCspBundle.from_bytes(bundle, Limits.plain())
-        audiences = {PARTICIPANTS: AudienceKey(own.participants), REQUESTER: AudienceKey(own.requester)}
-        keys = CspKeys(SigningKey(own.signing), ReaderKey(own.sealing), audiences, own.seed)
-        return SharesCsp(tools.party("CSP"), SharesShape(spec), keys, own.fingerprint)
+        return SharesCsp(tools.party("CSP"), SharesShape(spec), SharesCspBundle.from_bytes(bundle, Limits.plain()))
 
     def requester(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> SharesRequester:
         own = SharesReaderBundle.from_bytes(bundle, Limits.plain())

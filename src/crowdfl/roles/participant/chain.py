@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from crowdfl.errors import RolledBack
 from crowdfl.protocols.profile import Average, ReaderProtocol
 from crowdfl.roles.ports import Blobs
 
@@ -33,10 +34,33 @@ class KeptChain:
     def read(self, reader: ReaderProtocol, number: int, publication: bytes) -> Average:
         """The next average, and where the reader stands after it."""
         average = reader.read(publication, number)
+        if average.record:
+            self._keep_record(number, average.record)
         self._keep(number, reader)
         if average.state is not None:
             self._put(self._state(number), average.state.encode())
         return average
+
+    def _keep_record(self, number: int, record: bytes) -> None:
+        """For good, also if all is read again: with a second one it proves that CSP has opened two sums."""
+        name = self._record(number)
+        if not self.blobs.has(name):
+            self.blobs.put(name, record)
+        elif self.blobs.get(name) != record:
+            raise RolledBack(
+                f"CSP has signed two records of round {number}, and this device has both: a server was set back, or cheats. "
+                "Take no further part in this task"
+            )
+
+    def require_forward(self, status: Mapping[str, Any]) -> None:
+        """A task under way must not show a round as unfinished that CSP's signed record is here of."""
+        unfinished = [entry["number"] for entry in status["rounds"] if entry["state"] != "rewarded"]
+        back = [number for number in unfinished if self.blobs.has(self._record(number))]
+        if back and status["state"] in ("running", "paused"):
+            raise RolledBack(
+                f"the platform runs round {back[0]} again, whose record CSP has signed: a server was set back, or cheats. "
+                "Take no further part in this task"
+            )
 
     def states(self) -> dict[int, str]:
         """By round, the digest of the state after it; none without a server step."""
@@ -76,6 +100,9 @@ class KeptChain:
 
     def _name(self, number: int) -> str:
         return f"{self.folder}/{number}/chain"
+
+    def _record(self, number: int) -> str:
+        return f"{self.folder}/{number}/record"
 
     def _state(self, number: int) -> str:
         return f"{self.folder}/{number}/state"

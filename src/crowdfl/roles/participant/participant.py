@@ -26,6 +26,7 @@ from crowdfl.errors import (
     NotReady,
     PoolExhausted,
     RewardOutOfRange,
+    RolledBack,
     RoundNotOpen,
     ServiceError,
     TaskNotRunning,
@@ -177,6 +178,8 @@ class Participant:
             return False
         if self.state in ("running", "paused"):
             self.claim_time.saw_running(float(self._definition.claim_window))
+        if self._profile.chained:
+            self._chain.require_forward(status)
         self._come_back(status)
         did = False
         for entry in status["rounds"]:
@@ -334,7 +337,7 @@ class Participant:
         try:
             read = self.read(number)
         except CrowdFLError as wrong:
-            if wrong.passes or isinstance(wrong, ServiceError):
+            if wrong.passes or isinstance(wrong, ServiceError | RolledBack):
                 raise  # the platform is away: training on an older model would be a pity
             self._tell_once("average missing", number, wrong)
             return False
@@ -383,7 +386,7 @@ class Participant:
         try:
             self._catch_up(number)
         except CrowdFLError as wrong:
-            if wrong.passes or isinstance(wrong, ServiceError):
+            if wrong.passes or isinstance(wrong, ServiceError | RolledBack):
                 raise
             self._tell_once("average missing", number, wrong)
             return False

@@ -15,12 +15,14 @@ from crowdfl.errors import (
     DealtMaterialDamaged,
     OutOfTurn,
     ReplyLost,
+    RolledBack,
     RoundEnded,
     RoundsExhausted,
     ServiceError,
     TaskEnded,
     TaskNotRunning,
     UploadDamaged,
+    WrongBase,
 )
 from crowdfl.protocols.profile import SpProtocol
 from crowdfl.protocols.round import AggregationRound
@@ -34,6 +36,7 @@ from crowdfl.roles.sp.uploads import RoundAggregators, left_name, upload_name
 from crowdfl.settings import to_millionths
 from crowdfl.text import printable
 
+_SET_BACK = (WrongBase, RolledBack)  # as CSP says, or as its record shows
 _PIECE = 100  # uploads added up at a look, so that other tasks and uploads have their turn
 
 
@@ -165,13 +168,17 @@ class RoundSteps:
     def _as_csp_allows(self, task: str, current: Round) -> bool:
         """Since when CSP is away is remembered, for the operator. A CSP that has ended the task ends it here too.
 
-        So does one that has opened a sum which SP has not got: every later model would follow from it.
+        So does one that has opened a sum which SP has not got: every later model would follow from it; and one that does not
+        know the sum which SP has got, or signs a record of another model: it was set back, or SP was.
         """
         store, since = self._ports.store, self._ports.store.task(task).csp_away_since
         try:
             moved = self._with_csp(task, current)
         except (TaskEnded, BaseSpent) as refusal:
             self.end_with_csp(task, str(refusal))
+            return True
+        except _SET_BACK as refusal:
+            self.end_with_csp(task, f"RolledBack: CSP or SP was set back to an earlier state: {refusal}")
             return True
         except (ServiceError, ConnectionError):
             if since is None:
@@ -199,7 +206,7 @@ class RoundSteps:
         """
         try:
             return self._weigh_or_publish(task, current)
-        except BaseSpent:
+        except (BaseSpent, *_SET_BACK):
             raise
         except (CrowdFLError, ConnectionError) as failure:
             # CSP was asked with it, or must be: without it, masks would serve twice, or not at all.

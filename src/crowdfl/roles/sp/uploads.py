@@ -20,6 +20,7 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.records import Round, RoundState, TaskState, Upload, UploadContext
 from crowdfl.roles.sp.core import SpCore, require_running
 
+_WHOLE_TASK = 0  # the round under which is kept what outlives every round
 _MOST_KEPT = 8  # rounds in memory at once; one more costs another its head start
 _GROUP = 15  # uploads multiplied in at once: sixteen factors with the sum so far
 _GROUP_BYTES = 32 * 2**20  # of a group, held twice while it is multiplied in; a longer upload goes in alone
@@ -109,8 +110,12 @@ class RoundAggregators:
         aggregator, store = self._aggregator(task, number), self._core.ports.store
         self._introduce(task, aggregator)
         sp = aggregator.sp
-        sp.keep_seeds(store.seeds(task, number), partial(store.put_seed, task, number))
+        sp.keep_seeds(store.seeds(task, _WHOLE_TASK) | store.seeds(task, number), partial(self._keep, task, number))
         return sp
+
+    def _keep(self, task: str, number: int, purpose: str, state: bytes) -> None:
+        """What is about a base outlives its round."""
+        self._core.ports.store.put_seed(task, _WHOLE_TASK if purpose.startswith("base ") else number, purpose, state)
 
     def forget(self, task: str, number: int) -> None:
         self._rounds.pop((task, number), None)

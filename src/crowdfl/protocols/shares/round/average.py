@@ -1,17 +1,29 @@
-"""The average: CSP opens one sum of the accepted uploads, masked so that SP sees nothing in it and readers everything.
+"""The average: one sum of the accepted uploads, opened to readers by both servers together, neither after the other.
 
-CSP sends the sum of its shares plus the expansion of a fresh seed t; SP adds the sum of its own, which gives the publication;
-t is sealed to those who may read. CSP's signed record says whose sum it is. A t serves one sum ever.
+Each server adds the expansion of a fresh seed to the sum of its shares: SP's t_S makes X of it, CSP's t_C makes Y. In one
+exchange SP sends X and the hashes of t_S and of what t_S is sealed in. CSP spends the base, then answers Y, its own sealed
+t_C, and a signed record of all of it: whose sum it is, the hashes of X + Y, of both seeds and of all seals. The sealed t_S
+leaves SP in the publication alone. So SP has fixed its part before it sees CSP's; CSP has fixed its own before anyone can
+open SP's; and readers take nothing that is not in the record.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from crowdfl.crypto.sealing import AudienceKey, SigningKey, verify
+from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
 from crowdfl.crypto.shares.ring import RunningSum, expand
-from crowdfl.errors import ChainBroken, LengthMismatch, NothingToAverage, ProtocolError, SealBroken, TooFewParticipants
+from crowdfl.errors import (
+    ChainBroken,
+    LengthMismatch,
+    NothingToAverage,
+    ProtocolError,
+    RolledBack,
+    SealBroken,
+    TooFewParticipants,
+)
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.chain import (
+    HASH_BYTES,
     Integers,
     ModelChain,
     RoundPlace,
@@ -21,15 +33,26 @@ from crowdfl.protocols.shares.chain import (
     rounded_quotient,
     sha256,
 )
+from crowdfl.protocols.shares.dealing.keys import PARTICIPANTS, REQUESTER
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
-from crowdfl.protocols.shares.round.upload import SALT_BYTES
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
 
-PARTICIPANTS, REQUESTER = "participants", "requester"
+MASK_BYTES = 32  # of the seed of a mask
+SP, CSP = "SP", "CSP"
+_SERVERS = (SP, CSP)
+
+
+class SumOffer(Message, kind=65, repr=False):
+    """SP to CSP: X, and the hashes that fix the rest of SP's part. The seals themselves stay with SP."""
+
+    sums: bytes
+    total: bytes
+    mask: bytes  # the hash of t_S
+    seals: tuple[bytes, ...]  # the hashes of t_S as it is sealed to each audience
 
 
 class RoundRecord(Message, kind=57):
-    """CSP's signed word about what it has opened: of whom, to which model, and the hash of what it sent."""
+    """CSP's signed word about the one sum of a base: of whom it is, and the hashes of everything that was published for it."""
 
     task: str
     number: int
@@ -37,35 +60,31 @@ class RoundRecord(Message, kind=57):
     accepted: tuple[str, ...]
     rejected: tuple[str, ...]
     reasons: tuple[str, ...]
-    sent: bytes
+    opened: bytes  # the hash of X + Y
+    masks: tuple[bytes, ...]  # the hashes of t_S and t_C
+    seals: tuple[bytes, ...]  # the hashes of t_S, then of t_C, as sealed to each audience
     signature: bytes
 
     @property
     def statement(self) -> bytes:
-        return b"crowdfl record 1" + replace(self, signature=b"").to_bytes()
+        return b"crowdfl record 2" + replace(self, signature=b"").to_bytes()
 
     @property
     def members(self) -> AcceptedSet:
         return AcceptedSet(self.accepted, dict(zip(self.rejected, self.reasons, strict=True)))
 
 
-class AverageReply(Message, kind=58, repr=False):
-    """CSP to SP: its masked sums, and the seed of the masks, sealed to each audience."""
+class SumReply(Message, kind=58, repr=False):
+    """CSP to SP: Y, t_C as it is sealed to each audience, and the record."""
 
     sums: bytes
     total: bytes
-    participants: bytes  # empty after the last round: its average is the requester's alone
-    requester: bytes
+    seals: tuple[bytes, ...]
     record: bytes
 
 
-class SharesPublication(AverageReply, kind=59, repr=False):
-    """SP to the audience: the masked sums of both, which are uniform to SP, and what CSP gave with them.
-
-    CSP knows the masks and is told the publication's hash: without the salt it could test any guess at an average.
-    """
-
-    salt: bytes  # 32 fresh bytes of SP's, which CSP never sees
+class SharesPublication(SumReply, kind=59, repr=False):
+    """SP to the audience: X + Y, which is uniform to either server, and the seals of both seeds, SP's first."""
 
 
 @dataclass
@@ -109,9 +128,46 @@ class ShareSum:
 
 
 def mask_of(t: bytes, place: RoundPlace, shape: SharesShape) -> tuple[bytes, int]:
-    """What hides the sums and the total; where everyone counts once, there is no total."""
+    """What hides a server's sums and its total; where everyone counts once, there is no total."""
     total = expand(t, place.bind("crowdfl mask 1 total"), shape.count_bytes)
     return expand(t, place.bind("crowdfl mask 1 sums"), shape.share_bytes), int.from_bytes(total, "little")
+
+
+def audiences_of(shape: SharesShape, number: int) -> tuple[str, ...]:
+    """Who reads a round. The last one of the settings is the requester's alone."""
+    return (REQUESTER,) if number == shape.spec.settings.rounds else (PARTICIPANTS, REQUESTER)
+
+
+class MaskedPart(Message, kind=66, repr=False):
+    """A server's part of the sum, which it keeps to itself: the seed of its mask, and that seed as sealed to each audience."""
+
+    t: bytes
+    seals: tuple[bytes, ...]
+
+    @classmethod
+    def drawn(
+        cls, t: bytes, shape: SharesShape, place: RoundPlace, server: str, audiences: Mapping[str, bytes]
+    ) -> "MaskedPart":
+        """Sealed anew each time: whoever sends it keeps it first."""
+        names = audiences_of(shape, place.number)
+        return cls(t, tuple(seal_to(audiences[name], t, _seal_context(place, server, name)) for name in names))
+
+    @property
+    def seal_hashes(self) -> tuple[bytes, ...]:
+        return tuple(map(sha256, self.seals))
+
+    def masked(self, shape: SharesShape, place: RoundPlace, own: ShareSum) -> tuple[bytes, bytes]:
+        """The server's sums and its total, as they travel."""
+        return own.plus(shape, *mask_of(self.t, place, shape))
+
+
+def _seal_context(place: RoundPlace, server: str, audience: str) -> bytes:
+    return place.bind("crowdfl mask seed 2", server.encode(), audience.encode())
+
+
+def offer_sum(shape: SharesShape, place: RoundPlace, own: ShareSum, part: MaskedPart) -> SumOffer:
+    """SP: X, before it knows anything of Y."""
+    return SumOffer(*part.masked(shape, place, own), sha256(part.t), part.seal_hashes)
 
 
 def open_sum(
@@ -119,64 +175,73 @@ def open_sum(
     place: RoundPlace,
     members: AcceptedSet,
     own: ShareSum,
-    coins: "AverageCoins",
-    audiences: Mapping[str, AudienceKey],
+    offer: SumOffer,
+    part: MaskedPart,
     signing: SigningKey,
-) -> AverageReply:
-    """CSP: the one sum of this round. The last round of the settings is for the requester alone."""
-    sums, total = own.plus(shape, *mask_of(coins.t, place, shape))
-    sealed = {
-        name: audiences[name].seal(coins.t, _audience_context(place, name), coins.salts[name]) for name in audiences
-    }
-    if place.number == shape.spec.settings.rounds:
-        sealed[PARTICIPANTS] = b""
-    parts = sums, total, sealed[PARTICIPANTS], sealed[REQUESTER]
-    record = _signed(place, members, sha256(bind("crowdfl sent 1", *parts)), signing)
-    return AverageReply(*parts, record.to_bytes())
+) -> SumReply:
+    """CSP: Y and the record of the one sum of this base, which must be spent before this leaves."""
+    _require_lengths(shape, offer.sums, offer.total)
+    if [len(found) for found in (offer.mask, *offer.seals)] != [HASH_BYTES] * (1 + len(part.seals)):
+        raise LengthMismatch(f"SP's part of the sum of round {place.number} has too few hashes, or too short ones")
+    sums, total = part.masked(shape, place, own)
+    record = _record(place, members, _opened(shape, offer, sums, total), offer, sha256(part.t), part.seal_hashes)
+    record = replace(record, signature=signing.sign(record.statement))
+    return SumReply(sums, total, part.seals, record.to_bytes())
 
 
-@dataclass(frozen=True, repr=False)
-class AverageCoins:
-    """What CSP draws for the one sum of a round: from its durable seed, so that the same sum gets the same bytes."""
-
-    t: bytes
-    salts: Mapping[str, bytes]
-
-    @classmethod
-    def of(cls, seed: bytes) -> "AverageCoins":
-        salts = {name: expand(seed, b"crowdfl csp salt 1 " + name.encode(), 32) for name in (PARTICIPANTS, REQUESTER)}
-        return cls(expand(seed, b"crowdfl csp mask 1", 32), salts)
+def _opened(shape: SharesShape, offer: SumOffer, sums: bytes, total: bytes) -> tuple[bytes, bytes]:
+    """X + Y."""
+    theirs = ShareSum(offer.sums, int.from_bytes(offer.total, "little"))
+    return theirs.plus(shape, sums, int.from_bytes(total, "little"))
 
 
-def _signed(place: RoundPlace, members: AcceptedSet, sent: bytes, signing: SigningKey) -> RoundRecord:
-    names, reasons = tuple(members.rejected), tuple(members.rejected.values())
-    record = RoundRecord(place.task, place.number, place.base, members.accepted, names, reasons, sent, b"")
-    return replace(record, signature=signing.sign(record.statement))
+def _record(
+    place: RoundPlace,
+    members: AcceptedSet,
+    opened: tuple[bytes, bytes],
+    offer: SumOffer,
+    mask: bytes,
+    seals: tuple[bytes, ...],
+) -> RoundRecord:
+    """Unsigned; `mask` and `seals` are the hashes of CSP's."""
+    return RoundRecord(
+        place.task,
+        place.number,
+        place.base,
+        members.accepted,
+        tuple(members.rejected),
+        tuple(members.rejected.values()),
+        _hash_of(opened),
+        (offer.mask, mask),
+        offer.seals + seals,
+        b"",
+    )
 
 
-def _audience_context(place: RoundPlace, audience: str) -> bytes:
-    return place.bind("crowdfl mask seed 1", audience.encode())
+def _hash_of(opened: tuple[bytes, bytes]) -> bytes:
+    return sha256(bind("crowdfl opened 1", *opened))
 
 
 def publish_sum(
     shape: SharesShape,
     place: RoundPlace,
     members: AcceptedSet,
-    own: ShareSum,
-    reply: AverageReply,
+    offer: SumOffer,
+    part: MaskedPart,
+    reply: SumReply,
     csp_key: bytes,
-    salt: bytes,
 ) -> SharesPublication:
-    """SP: its own sum added to what CSP sent, once CSP's record says what SP knows itself."""
+    """SP: X + Y and all seals, once CSP's record says what SP knows itself. Till then the sealed t_S does not leave SP."""
     record = parse_record(reply.record, shape, csp_key)
-    parts = reply.sums, reply.total, reply.participants, reply.requester
-    if record.sent != sha256(bind("crowdfl sent 1", *parts)):
-        raise ProtocolError(f"CSP's record of round {place.number} is not of what it sent")
-    if (record.task, record.number, record.base) != (place.task, place.number, place.base) or record.members != members:
-        raise ProtocolError(f"CSP's record of round {place.number} names another round, model or set of participants")
     _require_lengths(shape, reply.sums, reply.total)
-    sums, total = own.plus(shape, reply.sums, int.from_bytes(reply.total, "little"))
-    return SharesPublication(sums, total, reply.participants, reply.requester, reply.record, salt)
+    opened, seals = _opened(shape, offer, reply.sums, reply.total), tuple(map(sha256, reply.seals))
+    if len(record.masks) != len(_SERVERS) or len(seals) != len(part.seals):
+        raise LengthMismatch(f"CSP's part of the sum of round {place.number} has too few hashes or seals")
+    if (record.task, record.number, record.base) != (place.task, place.number, place.base):
+        raise RolledBack(f"CSP's record of round {place.number} is of another round or model: the task cannot go on")
+    if replace(record, signature=b"") != _record(place, members, opened, offer, record.masks[1], seals):
+        raise ProtocolError(f"CSP's record of round {place.number} is not about what this SP sent, got and computed")
+    return SharesPublication(*opened, part.seals + reply.seals, reply.record)
 
 
 def parse_record(data: bytes, shape: SharesShape, csp_key: bytes) -> RoundRecord:
@@ -195,12 +260,13 @@ class OpenedAverage:
     average: Integers = field(repr=False)
     total: int | None  # of samples; None where everyone counts once
     members: AcceptedSet
+    record: bytes = field(repr=False)  # as CSP has signed it
 
 
 class AverageReader:
-    """A member of an audience: checks CSP's record, unseals t, subtracts its expansion."""
+    """A member of an audience: checks CSP's record and everything that was published by it, and takes both masks off."""
 
-    def __init__(self, shape: SharesShape, audience: str, key: AudienceKey, csp_key: bytes) -> None:
+    def __init__(self, shape: SharesShape, audience: str, key: ReaderKey, csp_key: bytes) -> None:
         self._shape, self._audience, self._key, self._csp_key = shape, audience, key, csp_key
 
     def read(self, publication: bytes, number: int, chain: ModelChain) -> OpenedAverage:
@@ -209,45 +275,65 @@ class AverageReader:
         place = self._shape.place(number, chain.base)
         self._check(record, place)
         _require_lengths(self._shape, message.sums, message.total)
-        if len(message.salt) != SALT_BYTES:
-            raise LengthMismatch(f"a publication whose salt has {len(message.salt)} bytes")
-        t = self._open_seed(message, place)
-        sums, total = self._unmasked(message, t, place)
+        if _hash_of((message.sums, message.total)) != record.opened:
+            raise ChainBroken(f"the sum that was published for round {number} is not the one of CSP's record")
+        masks = self._open_seeds(message, record, place)
+        sums, total = self._unmasked(message, masks, place)
         total = total if self._shape.count_bytes else len(record.accepted)
         if not len(record.accepted) <= total <= len(record.accepted) * self._shape.widths.max_samples:
             raise NothingToAverage(
                 "the total of the samples is not one of honest participants: an upload was out of bounds, or a server cheats"
             )
-        base = next_base(chain.base, sha256(message.record), sha256(publication))
-        change, secret = rounded_quotient(sums, total), next_secret(chain.secret, t, message.salt)
+        change, secret = rounded_quotient(sums, total), next_secret(chain.secret, masks)
+        base = next_base(chain.base, record.statement)
         following = chain.after(number, base, secret, change, self._shape.step)
         return OpenedAverage(
-            following, chain.averaged(change), total if self._shape.count_bytes else None, record.members
+            following,
+            chain.averaged(change),
+            total if self._shape.count_bytes else None,
+            record.members,
+            message.record,
         )
 
     def _check(self, record: RoundRecord, place: RoundPlace) -> None:
         if (record.task, record.number) != (place.task, place.number):
             raise ChainBroken(f"what was published for round {place.number} is of another round or task")
         if record.base != place.base:
-            raise ChainBroken(
-                f"the average of round {place.number} does not follow from the model here: read those before it first"
+            raise RolledBack(
+                f"CSP's record of round {place.number} does not follow from the model here, which its records have led to: "
+                "a server was set back, or hides a round. Take no further part in this task"
             )
         least = self._shape.spec.settings.min_participants
         if len(set(record.accepted)) != len(record.accepted) or len(record.accepted) < least:
             raise TooFewParticipants(f"an average of {len(record.accepted)} participants where {least} are the least")
 
-    def _open_seed(self, message: SharesPublication, place: RoundPlace) -> bytes:
-        sealed = message.participants if self._audience == PARTICIPANTS else message.requester
-        t = self._key.open(sealed, _audience_context(place, self._audience))
-        if len(t) != 32:
-            raise SealBroken("a publication without the seed of its masks")
+    def _open_seeds(self, message: SharesPublication, record: RoundRecord, place: RoundPlace) -> tuple[bytes, ...]:
+        """t_S and t_C."""
+        audiences = audiences_of(self._shape, place.number)
+        count = len(_SERVERS) * len(audiences)
+        if self._audience not in audiences or [len(record.masks), len(message.seals)] != [len(_SERVERS), count]:
+            raise SealBroken("a publication without the seeds of its masks")
+        if tuple(map(sha256, message.seals)) != record.seals:
+            raise ChainBroken(f"the seals that were published for round {place.number} are not those of CSP's record")
+        seals = message.seals[audiences.index(self._audience) :: len(audiences)]
+        return tuple(
+            self._open_seed(server, sealed, mask, place)
+            for server, sealed, mask in zip(_SERVERS, seals, record.masks, strict=True)
+        )
+
+    def _open_seed(self, server: str, sealed: bytes, mask: bytes, place: RoundPlace) -> bytes:
+        t = self._key.open(sealed, _seal_context(place, server, self._audience))
+        if len(t) != MASK_BYTES or sha256(t) != mask:
+            raise SealBroken(f"{server} has sealed another seed than the one that it took for its mask: it cheats")
         return t
 
-    def _unmasked(self, message: SharesPublication, t: bytes, place: RoundPlace) -> tuple[Integers, int]:
-        mask, total = mask_of(t, place, self._shape)
-        ring = self._shape.ring
-        sums = ring.signed(ring.eights(message.sums) - ring.eights(mask))
-        return sums, (int.from_bytes(message.total, "little") - total) % self._shape.count_modulus
+    def _unmasked(self, message: SharesPublication, masks: Sequence[bytes], place: RoundPlace) -> tuple[Integers, int]:
+        ring, total = self._shape.ring, int.from_bytes(message.total, "little")
+        sums = ring.eights(message.sums)
+        for t in masks:
+            mask, hidden = mask_of(t, place, self._shape)
+            sums, total = sums - ring.eights(mask), total - hidden
+        return ring.signed(sums), total % self._shape.count_modulus
 
 
 def _require_lengths(shape: SharesShape, sums: bytes, total: bytes) -> None:

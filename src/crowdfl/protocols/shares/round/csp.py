@@ -8,8 +8,9 @@ without the checks that the task asks for.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
-from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
+from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import (
     BackendUnavailable,
@@ -25,12 +26,22 @@ from crowdfl.protocols.common.paid import Roster
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party, View
 from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory
-from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, sha256
+from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, next_base, sha256
 from crowdfl.protocols.shares.circuits.lanes import LaneMaker, coins
 from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half
 from crowdfl.protocols.shares.circuits.reciprocal import CspDivider
+from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
 from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, DealtRound, received
-from crowdfl.protocols.shares.round.average import AverageCoins, RoundRecord, ShareSum, ShareSums, open_sum
+from crowdfl.protocols.shares.round.average import (
+    CSP,
+    MASK_BYTES,
+    MaskedPart,
+    RoundRecord,
+    ShareSum,
+    ShareSums,
+    SumOffer,
+    open_sum,
+)
 from crowdfl.protocols.shares.round.checks import SHOWN, Checked, CheckInputs, CheckVerdict, check_program
 from crowdfl.protocols.shares.round.csp_state import CspState, SumOpened
 from crowdfl.protocols.shares.round.manifest import (
@@ -54,12 +65,16 @@ _ENVIRONMENT = (BackendUnavailable, OSError, MemoryError)  # no secret brings th
 
 @dataclass(frozen=True, repr=False)
 class CspKeys:
-    """What CSP alone holds."""
+    """CSP's own, and the public keys of those who read averages."""
 
     signing: SigningKey
     sealing: ReaderKey
-    audiences: Mapping[str, AudienceKey]
+    audiences: Mapping[str, bytes]
     dealt: bytes  # the seed of its correlations
+
+    @classmethod
+    def of(cls, bundle: SharesCspBundle) -> "CspKeys":
+        return cls(SigningKey(bundle.signing), ReaderKey(bundle.sealing), bundle.audiences, bundle.seed)
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,6 +82,7 @@ class CspInputs:
     """What a round takes from elsewhere, when it needs it."""
 
     seed: bytes  # all of CSP's coins of this round come from it
+    reserve_part: Callable[[bytes], bytes]  # of the sum: durable; the first one stands
     dealt: Callable[[], DealtRound]
     reading: Mapping[str, bytes]  # the participants' keys, which rewards are sealed to
     view: View  # told what CSP sees
@@ -119,8 +135,7 @@ class CspRound:
                 return
             if self._shape.is_reward_hidden:
                 yield from self._reward(side, checked)
-        side.heard(0)
-        side.finish(self._average())
+        side.finish(self._average(SumOffer.from_bytes(side.heard(), self._shape.limits())))
 
     def _check(self, side: CspSide) -> Half[Checked]:
         self._dealt = self._inputs.dealt()
@@ -168,12 +183,17 @@ class CspRound:
     def _samples_of(self, who: str) -> int:
         return expanded_samples(self._seeds[who], self.place, who, self._shape.count_bytes)
 
-    def _average(self) -> bytes:
-        members, keys = self._members, self._keys
-        own, drawn = self._own_sum(), AverageCoins.of(self._inputs.seed)
-        reply = open_sum(self._shape, self.place, members, own, drawn, keys.audiences, keys.signing)
+    def _average(self, offer: SumOffer) -> bytes:
+        reply = open_sum(
+            self._shape, self.place, self._members, self._own_sum(), offer, self._part(), self._keys.signing
+        )
         self._now.record = reply.record
         return reply.to_bytes()
+
+    def _part(self) -> MaskedPart:
+        t = expand(self._inputs.seed, b"crowdfl csp mask 1", MASK_BYTES)
+        drawn = MaskedPart.drawn(t, self._shape, self.place, CSP, self._keys.audiences)
+        return MaskedPart.from_bytes(self._inputs.reserve_part(drawn.to_bytes()), self._shape.limits())
 
     def _own_sum(self) -> ShareSum:
         """Of those who are in; where everyone was added up for the lanes, the others are taken out."""
@@ -201,8 +221,8 @@ def sum_of(shape: SharesShape, place: RoundPlace, seeds: Mapping[str, bytes]) ->
 class SharesCsp:
     """The computation server: answers the next step of a round, and claims."""
 
-    def __init__(self, party: Party, shape: SharesShape, keys: CspKeys, fingerprint: bytes) -> None:
-        self.party, self.fingerprint, self._shape, self._keys = party, fingerprint, shape, keys
+    def __init__(self, party: Party, shape: SharesShape, bundle: SharesCspBundle) -> None:
+        self.party, self.fingerprint, self._shape, self._keys = party, bundle.fingerprint, shape, CspKeys.of(bundle)
         self.roster = Roster()
         self._load: Callable[[int], bytes] | None = None
         self._running: _Running | None = None
@@ -327,6 +347,7 @@ class SharesCsp:
         parsed = RoundManifest.from_bytes(manifest, self._shape.limits())
         inputs = CspInputs(
             self._state.seed(number),
+            partial(self._state.reserve_part, number),
             lambda: self._dealt(number),
             self.roster.reading,
             self.party.view,
@@ -349,7 +370,8 @@ class SharesCsp:
         if answer.rewards or answer.record:
             self._state.spend(number, base)
         if answer.record:
-            self._state.keep_opened(SumOpened(number, base, sha256(answer.record)), answer.record)
+            record = RoundRecord.from_bytes(answer.record, self._shape.limits())
+            self._state.keep_opened(SumOpened(number, next_base(base, record.statement)), answer.record)
         for who, kept in answer.rewards.items():
             self._state.keep_reward(number, who, kept)
         if answer.judged:

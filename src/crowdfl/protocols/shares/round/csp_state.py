@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from crowdfl.crypto.randomness import SEED_BYTES
-from crowdfl.errors import BaseSpent, ChainBroken, OutOfTurn, RoundEnded, WrongBase
+from crowdfl.errors import BaseSpent, OutOfTurn, RoundEnded, WrongBase
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import MOST_UNSHOWN, CspMemory
-from crowdfl.protocols.shares.chain import first_base, next_base, sha256
+from crowdfl.protocols.shares.chain import first_base, sha256
 from crowdfl.protocols.shares.round.manifest import RoundManifest, Transcript
 
 _RESTORED = "CSP was restored from a backup and may have answered round {} before. The round is void"
@@ -23,11 +23,10 @@ _PASSED = "a later round has begun: round {} is over"
 
 
 class SumOpened(Message, kind=62):
-    """The last sum that CSP has opened: of which round, to which model, and the hash of its record."""
+    """The last sum that CSP has opened: of which round, and the base that follows from its record."""
 
     number: int
-    base: bytes
-    record: bytes
+    following: bytes
 
 
 class CspState:
@@ -73,6 +72,10 @@ class CspState:
         """All of CSP's coins of a round come from this one: drawn once."""
         return self._memory.get("seed", number) or self._memory.reserve("seed", secrets.token_bytes(SEED_BYTES), number)
 
+    def reserve_part(self, number: int, part: bytes) -> bytes:
+        """CSP's part of a round's sum, whose seals are drawn anew each time: the first one stands."""
+        return self._memory.reserve("part", part, number)
+
     def end(self, number: int) -> RoundEnded:
         """From here on, for good: the same error whatever it was."""
         self._memory.reserve("ended", b"", number)
@@ -95,9 +98,6 @@ class CspState:
             manifest.number,
         ):  # after what was reserved just now: one of two sees the other
             raise BaseSpent(_spent(manifest.number))
-        last = self.last()
-        if last is not None and self._memory.reserve("published", manifest.previous, last.number) != manifest.previous:
-            raise ChainBroken(f"another publication of round {last.number} was named before")
 
     # Of whom bits were shown.
 
@@ -124,15 +124,11 @@ class CspState:
             self._memory.keep(f"heard {step}", b"", number)
 
     def check_base(self, manifest: RoundManifest) -> None:
-        """The manifest starts from the model that the last opened sum and its publication give."""
+        """The manifest starts from the model that the last opened sum gives."""
         if self._spent(manifest.base) is not None:
             raise BaseSpent(_spent(manifest.number))
         last = self.last()
-        if last is None:
-            expected = first_base(self._task) if not manifest.previous else b""
-        else:
-            expected = next_base(last.base, last.record, manifest.previous)
-        if manifest.base != expected:
+        if manifest.base != (first_base(self._task) if last is None else last.following):
             raise WrongBase(
                 f"the manifest of round {manifest.number} does not start from the last model that was opened"
             )

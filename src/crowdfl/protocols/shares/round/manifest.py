@@ -38,7 +38,6 @@ class RoundManifest(Message, kind=54):
     task: str
     number: int
     base: bytes
-    previous: bytes  # hash of the last publication; empty before the first
     payment: int  # millionths; 0 in a round that pays nothing
     names: tuple[str, ...]
     digests: tuple[bytes, ...]
@@ -62,15 +61,12 @@ class ManifestReply(Message, kind=55):
     word: bytes
 
 
-def manifest_of(
-    place: RoundPlace, previous: bytes, payment: int, entries: Mapping[str, "ManifestEntry"]
-) -> RoundManifest:
+def manifest_of(place: RoundPlace, payment: int, entries: Mapping[str, "ManifestEntry"]) -> RoundManifest:
     names = tuple(sorted(entries))
     return RoundManifest(
         place.task,
         place.number,
         place.base,
-        previous,
         payment,
         names,
         tuple(entries[who].digest for who in names),

@@ -1,7 +1,8 @@
 """SP of a `shares` task: adds up its shares as they come, closes a round with a manifest, and asks CSP step by step.
 
-All of SP's coins of a round come from one durable seed that is bound to the manifest: with the replies that the role keeps,
-a round that is run again sends the same bytes. Uploads that are rejected are taken out of the sum before anything is opened.
+All of SP's coins of a round come from durable seeds, bound to the manifest and to whose sum is opened: with the replies that
+the role keeps, a round that is run again sends the same bytes. Uploads that are rejected are taken out of the sum before
+anything is opened. SP sends one sum for a base, ever: that is noted before it leaves, and a failure gives no base back.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import (
     AlreadyCounted,
     BadSignature,
+    BaseSpent,
     CrowdFLError,
     DealtMaterialDamaged,
     FormatError,
@@ -30,8 +32,19 @@ from crowdfl.protocols.shares.chain import RoundPlace, first_base, next_base, sh
 from crowdfl.protocols.shares.circuits.lanes import LaneMaker, coins
 from crowdfl.protocols.shares.circuits.program import SpSide
 from crowdfl.protocols.shares.circuits.reciprocal import SpDivider
+from crowdfl.protocols.shares.dealing.keys import SharesSpBundle
 from crowdfl.protocols.shares.dealing.rounds import SP_ROLE, DealtRound, received
-from crowdfl.protocols.shares.round.average import AverageReply, SharesPublication, ShareSum, ShareSums, publish_sum
+from crowdfl.protocols.shares.round.average import (
+    SP,
+    MaskedPart,
+    SharesPublication,
+    ShareSum,
+    ShareSums,
+    SumReply,
+    offer_sum,
+    parse_record,
+    publish_sum,
+)
 from crowdfl.protocols.shares.round.checks import Checked, CheckInputs, check_program
 from crowdfl.protocols.shares.round.manifest import (
     FAILED,
@@ -45,7 +58,7 @@ from crowdfl.protocols.shares.round.manifest import (
     manifest_of,
 )
 from crowdfl.protocols.shares.round.rewards import RewardMasks, SealedRewards, open_envelope, reward_program
-from crowdfl.protocols.shares.round.upload import SALT_BYTES, UploadBody, parse_upload, require_signed, upload_bytes
+from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
 from crowdfl.protocols.shares.shape import SharesShape
 
 _ROOM = 1024  # bytes of CSP's word on one participant, and of what goes with it
@@ -56,7 +69,6 @@ class LeftOver(Message, kind=63, repr=False):
 
     number: int
     base: bytes  # after it
-    publication: bytes  # its hash
 
 
 @dataclass
@@ -71,14 +83,14 @@ class _SpRound:
 
 
 class SharesSp(PaidSp):
-    """The sensing platform: never holds an audience key, nor anything that CSP's shares could be told from."""
+    """The sensing platform: never holds a reader's key, nor anything that CSP's shares could be told from."""
 
     signed_uploads = True
 
-    def __init__(self, party: Party, shape: SharesShape, csp_key: bytes, dealt: bytes, fingerprint: bytes) -> None:
-        super().__init__(shape.spec.name, csp_key, shape.limits())
-        self.party, self.fingerprint, self._shape = party, fingerprint, shape
-        self._csp_key, self._seed = csp_key, dealt
+    def __init__(self, party: Party, shape: SharesShape, bundle: SharesSpBundle) -> None:
+        super().__init__(shape.spec.name, bundle.csp_signing, shape.limits())
+        self.party, self.fingerprint, self._shape = party, bundle.fingerprint, shape
+        self._csp_key, self._seed, self._audiences = bundle.csp_signing, bundle.seed, bundle.audiences
         self._load: Callable[[str], bytes] | None = None
         self._file: Callable[[int], bytes] | None = None
         self.open_round(1)
@@ -200,10 +212,10 @@ class SharesSp(PaidSp):
             return
         now = yield from self._prepared()
         self._round = None  # what is asked for now ends the round: if it fails, all of it is asked for again
-        average = AverageReply.from_bytes((yield from now.talk.ask(b"")), self._shape.limits())
-        own = self._own_sum(now.members)
-        salt = expand(now.seed, b"crowdfl sp salt 1", SALT_BYTES)
-        publication = publish_sum(self._shape, self._place, now.members, own, average, self._csp_key, salt)
+        part = self._part(now.members)
+        offer = offer_sum(self._shape, self._place, self._own_sum(now.members), part)
+        reply = SumReply.from_bytes((yield from now.talk.ask(offer.to_bytes())), self._shape.limits())
+        publication = publish_sum(self._shape, self._place, now.members, offer, part, reply, self._csp_key)
         self._leave(publication)
         if self._shape.payment and not self._shape.is_reward_hidden:  # one envelope for all: the list of names is long
             shown = self.party.send(open_envelope(publication.record))
@@ -221,8 +233,8 @@ class SharesSp(PaidSp):
     def _begun(self) -> Generator[bytes, Reply, _SpRound]:
         """The manifest, and whose seals CSP can open."""
         self.check()
-        previous = b"" if self._before is None else self._before.publication
-        manifest = manifest_of(self._place, previous, self._shape.payment, self._counted)
+        self._require_unspent(self._seeds.get(self._spending, self._own_mark))
+        manifest = manifest_of(self._place, self._shape.payment, self._counted)
         seed, talk = self._seed_for("uploads", manifest.digest).seed, self._talk(manifest)
         reply = ManifestReply.from_bytes((yield from talk.ask(manifest.to_bytes())), self._shape.limits())
         if not set(reply.broken) <= set(manifest.names):
@@ -301,11 +313,36 @@ class SharesSp(PaidSp):
             left_out.add(body.shares, int.from_bytes(body.samples, "little"))
         return self._sums.result().minus(self._shape, left_out.result())
 
+    def _part(self, members: AcceptedSet) -> MaskedPart:
+        """SP's part of the one sum of this base: of these people, and of no others."""
+        self._require_unspent(self._kept(self._spending, lambda: self._own_mark))
+        t = self._seed_for("sum", sha256(self._place.bind("crowdfl sum 1", *map(str.encode, members.accepted)))).seed
+
+        def drawn() -> bytes:
+            return MaskedPart.drawn(t, self._shape, self._place, SP, self._audiences).to_bytes()
+
+        return MaskedPart.from_bytes(self._kept("part", drawn), self._shape.limits())
+
+    @property
+    def _spending(self) -> str:
+        """Under this name it is noted which round has sent the sum of a base: for the whole task, not for the round."""
+        return f"base {self._place.base.hex()[:24]}"
+
+    @property
+    def _own_mark(self) -> bytes:
+        return str(self.round_number).encode()
+
+    def _require_unspent(self, mark: bytes) -> None:
+        if mark != self._own_mark:
+            raise BaseSpent(
+                f"a sum of updates to this model was sent to CSP in round {mark.decode()}: no second one ever is, "
+                "whatever became of the first, and the task cannot go on"
+            )
+
     def _leave(self, publication: SharesPublication) -> None:
         self._publication = publication.to_bytes()
-        published = sha256(self._publication)
-        base = next_base(self._place.base, sha256(publication.record), published)
-        self._left = LeftOver(self.round_number, base, published).to_bytes()
+        record = parse_record(publication.record, self._shape, self._csp_key)
+        self._left = LeftOver(self.round_number, next_base(self._place.base, record.statement)).to_bytes()
 
     @property
     def _place(self) -> RoundPlace:

@@ -1,6 +1,6 @@
 // The model that a participant holds: the initial weights, then one average after the other. A chain, of which the last is kept.
 
-import { CrowdFLError, DocumentError, isPlatforms, wordsOf } from "../protocol/errors.js";
+import { CrowdFLError, DocumentError, isPlatforms, RolledBack, wordsOf } from "../protocol/errors.js";
 import { named, stopping } from "./holdings.js";
 
 /** @typedef {import("./participant_context.js").ParticipantContext} ParticipantContext */
@@ -40,6 +40,22 @@ export class KeptModel {
   }
 
   /**
+   * A task under way must not show a round as unfinished whose average was read here, by CSP's signed record.
+   * @param {Status} status
+   */
+  async requireForward(status) {
+    if (status.state !== "running" && status.state !== "paused") return;
+    for (const { number, state } of status.rounds) {
+      if (state !== "rewarded" && (await this._kept.hasAny(number, "average"))) {
+        throw new RolledBack(
+          `the platform runs round ${number} again, whose record CSP has signed: a server was set back, or cheats. ` +
+            "Take no further part in this task",
+        );
+      }
+    }
+  }
+
+  /**
    * A round's average, after those before it; false if there was nothing to read.
    * @param {number} number @param {Status} status @param {Trainer} trainer
    */
@@ -54,7 +70,7 @@ export class KeptModel {
       const publication = await this._context.platform.average(task.task, number, await this._context.keys());
       opened = await protocol.readPublication(task, await this._context.bundle(), chain, publication, number);
     } catch (wrong) {
-      if (!(wrong instanceof CrowdFLError) || isPlatforms(wrong)) throw wrong; // away: training on an older model would be a pity
+      if (!(wrong instanceof CrowdFLError) || isPlatforms(wrong) || wrong instanceof RolledBack) throw wrong; // away: training on an older model would be a pity
       this._context.tellOnce("average missing", number, wrong);
       return false;
     }

@@ -119,6 +119,7 @@ export class Participant {
       await this._quit();
       return false;
     }
+    await this.model.requireForward(status);
     await this.uploads.comeBack(status);
     let did = false;
     for (const round of status.rounds) did = (await this._stepRound(round, status, trainer)) || did;

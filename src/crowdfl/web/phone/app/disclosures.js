@@ -6,6 +6,7 @@ export const LEARNT = [
   "The platform: who uploaded when (a pseudonym, from an address), who was left out; rewards, round by round, once they are claimed, which with pay samples show numbers of samples. With pay equal everyone's reward follows from who was in.",
   "The second server: who is enrolled, who was in a round, and so every reward of pay equal; other rewards once they are claimed.",
   "The platform or the second server with readers: what those readers read.",
+  "A reader, after the second server was set back outside crowdfl restore: nothing more: the platform and phones keep the second server's records, and the task ends.",
   "The key centre with one server: every average, with the platform, while enrolment is open: what the key centre keeps for people who join holds the readers' key.",
   "The key centre: everything, while it deals.",
   "Whoever knows a task's id: its definition and initial weights, how many enrolled, how many uploaded in each round.",
@@ -15,6 +16,4 @@ export const LEARNT = [
 ];
 
 export const WEAK = [
-  "The platform with a reader, breaking the rules: one person's upload: it publishes no change, and leaves that person out of the next round.",
-  "The second server with a reader, breaking the rules: nearly that: it holds the model still, and says that one seal does not open.",
 ];

@@ -1,13 +1,12 @@
-// Reading a publication, as protocols/shares/round/average.py: check CSP's record, open the seed of the masks, take them away.
+// Reading a publication, as protocols/shares/round/average.py: check CSP's record and all that was published by it, take both masks off.
 
-import { concat, equal, utf8 } from "./bytes.js";
+import { bind, concat, equal, sha256, utf8 } from "./bytes.js";
 import { limitsOf, requireRing } from "./bundle.js";
 import { after, nextBase, nextSecret, placeOf, roundedQuotient } from "./chain.js";
-import { ChainBroken, LengthMismatch, NothingToAverage, ProtocolError, SealBroken, TooFewParticipants } from "./errors.js";
+import { ChainBroken, LengthMismatch, NothingToAverage, ProtocolError, RolledBack, SealBroken, TooFewParticipants } from "./errors.js";
 import { decode, encode } from "./messages.js";
 import { elementBytes, expand, fromLittleEndian, signedDifference } from "./ring.js";
-import { openAudience, verify } from "./seal.js";
-import { SALT_BYTES } from "./upload.js";
+import { openSealed, verify } from "./seal.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./bundle.js").Bundle} Bundle */
@@ -15,8 +14,19 @@ import { SALT_BYTES } from "./upload.js";
 /** @typedef {import("./messages.js").Limit} Limit */
 /** @typedef {import("./settings.js").SharesTask} SharesTask */
 /** @typedef {ReturnType<typeof placeOf>} Place */
-/** @typedef {{ task: string, number: bigint, base: Bytes, accepted: string[], rejected: Map<string, string> }} RoundRecord */
-/** @typedef {{ sums: Bytes, total: Bytes, sealed: Bytes, record: Bytes, salt: Bytes }} Publication */
+/**
+ * @typedef {object} RoundRecord
+ * @property {string} task
+ * @property {bigint} number
+ * @property {Bytes} base
+ * @property {string[]} accepted
+ * @property {Map<string, string>} rejected
+ * @property {Bytes} opened The hash of the sum, as it is published.
+ * @property {Bytes[]} masks The hashes of both seeds.
+ * @property {Bytes[]} seals The hashes of all that they are sealed in.
+ * @property {Bytes} statement What CSP has signed.
+ */
+/** @typedef {{ sums: Bytes, total: Bytes, seals: Bytes[], record: Bytes }} Publication */
 /**
  * @typedef {object} Opened
  * @property {Chain} chain The next model.
@@ -27,6 +37,9 @@ import { SALT_BYTES } from "./upload.js";
 
 const RECORD = 57;
 const PUBLICATION = 59;
+const SERVERS = ["SP", "CSP"];
+const AUDIENCES = ["participants", "requester"];
+const MASK_BYTES = 32;
 export const NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round";
 
 /**
@@ -40,17 +53,21 @@ export async function readPublication(task, bundle, chain, publication, round) {
   const record = await parseRecord(message.record, limit, bundle.cspSigning);
   checkRecord(record, task, round, chain);
   requireLengths(message, task, bundle);
+  const shown = await sha256(bind("crowdfl opened 1", message.sums, message.total));
+  if (!equal(shown, record.opened)) {
+    throw new ChainBroken(`the sum that was published for round ${round} is not the one of CSP's record`);
+  }
   const place = placeOf(task, round, chain.base);
-  const t = await openSeed(message, place, bundle);
-  const { sums, total } = await unmasked(message, t, place, task, bundle);
+  const masks = await openSeeds(message, record, place, bundle);
+  const { sums, total } = await unmasked(message, masks, place, task, bundle);
   const people = BigInt(record.accepted.length);
   if (task.hasCounts && (total < people || total > people * BigInt(task.maxSamples))) {
     throw new NothingToAverage(
       "the total of the samples is not one of honest participants: an upload was out of bounds, or a server cheats",
     );
   }
-  const base = await nextBase(chain.base, message.record, publication);
-  const secret = await nextSecret(chain.secret, t, message.salt);
+  const base = await nextBase(chain.base, record.statement);
+  const secret = await nextSecret(chain.secret, masks);
   const next = after(task, chain, round, base, secret, roundedQuotient(sums, task.hasCounts ? total : people));
   return { chain: next, total: task.hasCounts ? Number(total) : null, accepted: record.accepted, rejected: record.rejected };
 }
@@ -66,24 +83,27 @@ export function standing(opened, who) {
 /** @param {Bytes} bytes @param {Limit} limit @returns {Publication} */
 function parsePublication(bytes, limit) {
   /** @type {import("./messages.js").FieldType[]} */
-  const types = ["bytes", "bytes", "bytes", "bytes", "bytes", "bytes"];
-  const [sums, total, sealed, , record, salt] = decode(PUBLICATION, types, bytes, limit);
-  return { sums, total, sealed, record, salt };
+  const types = ["bytes", "bytes", "list of bytes", "bytes"];
+  const [sums, total, seals, record] = decode(PUBLICATION, types, bytes, limit);
+  return { sums, total, seals, record };
 }
 
 /** @param {Bytes} bytes @param {Limit} limit @param {Bytes} cspKey @returns {Promise<RoundRecord>} */
 export async function parseRecord(bytes, limit, cspKey) {
   /** @type {import("./messages.js").FieldType[]} */
-  const types = ["text", "number", "bytes", "list of text", "list of text", "list of text", "bytes", "bytes"];
+  const hashes = ["bytes", "list of bytes", "list of bytes"];
+  /** @type {import("./messages.js").FieldType[]} */
+  const types = ["text", "number", "bytes", "list of text", "list of text", "list of text", ...hashes, "bytes"];
   const fields = decode(RECORD, types, bytes, limit);
-  const [task, number, base, accepted, rejected, reasons, , signature] = fields;
+  const [task, number, base, accepted, rejected, reasons, opened, masks, seals, signature] = fields;
   if (rejected.length !== reasons.length) {
     throw new ProtocolError("a record whose reasons are not as many as those left out");
   }
   const unsigned = encode(RECORD, [...fields.slice(0, -1), new Uint8Array(0)]);
-  await verify(cspKey, concat(utf8("crowdfl record 1"), unsigned), signature);
+  const statement = concat(utf8("crowdfl record 2"), unsigned);
+  await verify(cspKey, statement, signature);
   const why = rejected.map((/** @type {string} */ who, /** @type {number} */ i) => [who, reasons[i]]);
-  return { task, number, base, accepted, rejected: new Map(why) };
+  return { task, number, base, accepted, rejected: new Map(why), opened, masks, seals, statement };
 }
 
 /** @param {RoundRecord} record @param {SharesTask} task @param {number} round @param {Chain} chain */
@@ -92,7 +112,10 @@ function checkRecord(record, task, round, chain) {
     throw new ChainBroken(`what was published for round ${round} is of another round or task`);
   }
   if (!equal(record.base, chain.base)) {
-    throw new ChainBroken(`the average of round ${round} does not follow from the model here: read those before it first`);
+    throw new RolledBack(
+      `CSP's record of round ${round} does not follow from the model here, which its records have led to: ` +
+        "a server was set back, or hides a round. Take no further part in this task",
+    );
   }
   const people = record.accepted.length;
   if (new Set(record.accepted).size !== people || people < task.minParticipants) {
@@ -101,25 +124,46 @@ function checkRecord(record, task, round, chain) {
 }
 
 /** @param {Publication} message @param {SharesTask} task @param {Bundle} bundle */
-function requireLengths({ sums, total, salt }, task, bundle) {
+function requireLengths({ sums, total }, task, bundle) {
   if (sums.length !== task.parameters * elementBytes(bundle.ringBits) || total.length !== task.countBytes) {
     throw new LengthMismatch(`sums of ${sums.length} and a total of ${total.length} bytes: not those of this task`);
   }
-  if (salt.length !== SALT_BYTES) throw new LengthMismatch(`a publication whose salt has ${salt.length} bytes`);
 }
 
-/** @param {Publication} message @param {Place} place @param {Bundle} bundle */
-async function openSeed(message, place, bundle) {
-  const context = place("crowdfl mask seed 1", utf8("participants"));
-  const t = await openAudience(bundle.audience, message.sealed, context);
-  if (t.length !== 32) throw new SealBroken("a publication without the seed of its masks");
+/**
+ * The seeds of both masks; in the last round there are none for participants.
+ * @param {Publication} message @param {RoundRecord} record @param {Place} place @param {Bundle} bundle
+ */
+async function openSeeds(message, record, place, bundle) {
+  const count = SERVERS.length * AUDIENCES.length;
+  if (record.masks.length !== SERVERS.length || message.seals.length !== count || record.seals.length !== count) {
+    throw new SealBroken("a publication without the seeds of its masks");
+  }
+  for (const [i, sealed] of message.seals.entries()) {
+    if (!equal(await sha256(sealed), record.seals[i])) {
+      throw new ChainBroken("the seals that were published are not those of CSP's record");
+    }
+  }
+  const opened = SERVERS.map((server, i) => {
+    const context = place("crowdfl mask seed 2", utf8(server), utf8(AUDIENCES[0]));
+    return openSeed(server, message.seals[i * AUDIENCES.length], record.masks[i], context, bundle);
+  });
+  return Promise.all(opened);
+}
+
+/** @param {string} server @param {Bytes} sealed @param {Bytes} mask @param {Bytes} context @param {Bundle} bundle */
+async function openSeed(server, sealed, mask, context, bundle) {
+  const t = await openSealed(bundle.reading, sealed, context);
+  if (t.length !== MASK_BYTES || !equal(await sha256(t), mask)) {
+    throw new SealBroken(`${server} has sealed another seed than the one that it took for its mask: it cheats`);
+  }
   return t;
 }
 
-/** @param {Publication} message @param {Bytes} t @param {Place} place @param {SharesTask} task @param {Bundle} bundle */
-async function unmasked(message, t, place, task, bundle) {
-  const mask = await expand(t, place("crowdfl mask 1 sums"), message.sums.length);
-  const hidden = await expand(t, place("crowdfl mask 1 total"), task.countBytes);
-  const total = fromLittleEndian(message.total) - fromLittleEndian(hidden);
-  return { sums: signedDifference(message.sums, mask, bundle.ringBits), total: BigInt.asUintN(8 * task.countBytes, total) };
+/** @param {Publication} message @param {Bytes[]} masks @param {Place} place @param {SharesTask} task @param {Bundle} bundle */
+async function unmasked(message, masks, place, task, bundle) {
+  const hidden = await Promise.all(masks.map((t) => expand(t, place("crowdfl mask 1 sums"), message.sums.length)));
+  const totals = await Promise.all(masks.map((t) => expand(t, place("crowdfl mask 1 total"), task.countBytes)));
+  const total = totals.reduce((left, mask) => left - fromLittleEndian(mask), fromLittleEndian(message.total));
+  return { sums: signedDifference(message.sums, hidden, bundle.ringBits), total: BigInt.asUintN(8 * task.countBytes, total) };
 }

@@ -1,9 +1,10 @@
-// What KGC deals to a participant: CSP's two public keys, the audience's key, and the ring of the shares.
+// What KGC deals to a participant: CSP's two public keys, both audiences', the participants' private one, and the ring.
 
 import { concat, sha256, utf8 } from "./bytes.js";
 import { FormatError, KeyMismatch } from "./errors.js";
 import { decode } from "./messages.js";
 import { elementBytes } from "./ring.js";
+import { readingPair } from "./seal.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./settings.js").SharesTask} SharesTask */
@@ -11,7 +12,7 @@ import { elementBytes } from "./ring.js";
  * @typedef {object} Bundle
  * @property {Bytes} cspSigning
  * @property {Bytes} cspSealing
- * @property {Bytes} audience
+ * @property {CryptoKeyPair} reading The participants': what averages are sealed to.
  * @property {number} ringBits
  * @property {Bytes} fingerprint Must be the appointment's (`requireKey`).
  */
@@ -24,14 +25,17 @@ const KEY_BYTES = 32;
  * @returns {Promise<Bundle>}
  */
 export async function openBundle(bytes) {
-  const [cspSigning, cspSealing, audience, bits] = decode(KIND, ["bytes", "bytes", "bytes", "number"], bytes);
-  if ([cspSigning, cspSealing, audience].some((key) => key.length !== KEY_BYTES)) {
+  /** @type {import("./messages.js").FieldType[]} */
+  const types = ["bytes", "bytes", "bytes", "bytes", "bytes", "number"];
+  const [cspSigning, cspSealing, participants, requester, secret, bits] = decode(KIND, types, bytes);
+  const publics = [cspSigning, cspSealing, participants, requester];
+  if ([...publics, secret].some((key) => key.length !== KEY_BYTES)) {
     throw new FormatError(`a key in KGC's bundle does not have ${KEY_BYTES} bytes`);
   }
   const ringBits = Number(bits);
   elementBytes(ringBits);
-  const fingerprint = await sha256(concat(utf8("crowdfl shares keys 1"), cspSigning, cspSealing));
-  return { cspSigning, cspSealing, audience, ringBits, fingerprint };
+  const fingerprint = await sha256(concat(utf8("crowdfl shares keys 2"), ...publics));
+  return { cspSigning, cspSealing, reading: await readingPair(secret, participants), ringBits, fingerprint };
 }
 
 /** Where everyone counts once, the largest length of an update in whole units, as Python's `length_bound`. @param {SharesTask} task */

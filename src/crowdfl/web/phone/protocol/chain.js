@@ -79,17 +79,20 @@ export async function stateDigest(chain) {
   return hex(await sha256(concat(utf8("crowdfl state 1"), chainToBytes(chain))));
 }
 
-/** @param {Bytes} base @param {Bytes} record @param {Bytes} publication */
-export async function nextBase(base, record, publication) {
-  return sha256(concat(utf8("crowdfl next base 1"), base, await sha256(record), await sha256(publication)));
+/**
+ * The base after a round, from what CSP's record of it states.
+ * @param {Bytes} base @param {Bytes} statement
+ */
+export async function nextBase(base, statement) {
+  return sha256(concat(utf8("crowdfl next base 2"), base, await sha256(statement)));
 }
 
 /**
- * What readers alone know after a round: SP never sees t, and CSP never sees the salt of a publication.
- * @param {Bytes} secret @param {Bytes} t @param {Bytes} salt
+ * What readers alone know after a round: each server has the seed of its own mask and not of the other's.
+ * @param {Bytes} secret @param {Bytes[]} masks
  */
-export async function nextSecret(secret, t, salt) {
-  return sha256(concat(utf8("crowdfl secret 1"), secret, t, salt));
+export async function nextSecret(secret, masks) {
+  return sha256(concat(utf8("crowdfl secret 2"), secret, ...masks));
 }
 
 /**

@@ -87,6 +87,9 @@ export class WrongBase extends ProtocolError {}
 /** A published average does not follow from those before it. */
 export class ChainBroken extends ProtocolError {}
 
+/** A server shows another history than CSP's signed records: it was set back, or cheats. The task ends. */
+export class RolledBack extends ChainBroken {}
+
 /** Both servers together left this upload out: its samples or its size are out of bounds, or its seal does not open. */
 export class UploadRejected extends ProtocolError {}
 

@@ -49,21 +49,22 @@ export function minusElements(numbers, elements, bits) {
 }
 
 /**
- * Elements minus elements, as the numbers in [-2^(bits-1), 2^(bits-1)).
- * @param {Uint8Array} a @param {Uint8Array} b @param {number} bits @returns {BigInt64Array<ArrayBuffer>}
+ * Elements minus others, as the numbers in [-2^(bits-1), 2^(bits-1)).
+ * @param {Uint8Array} a @param {Uint8Array[]} others @param {number} bits @returns {BigInt64Array<ArrayBuffer>}
  */
-export function signedDifference(a, b, bits) {
+export function signedDifference(a, others, bits) {
   const width = elementBytes(bits);
-  requireLength(b, a.length);
+  for (const b of others) requireLength(b, a.length);
   if (a.length % width) throw new LengthMismatch(`${a.length} bytes are not whole elements of ${width} bytes`);
   const numbers = new BigInt64Array(a.length / width);
   const words = littleEndian(numbers);
   for (let from = 0, to = 0; from < a.length; from += width, to += WORD) {
     let borrow = 0;
     for (let i = 0; i < width; i += 1) {
-      const byte = a[from + i] - b[from + i] - borrow;
+      let byte = a[from + i] - borrow;
+      for (const b of others) byte -= b[from + i];
       words[to + i] = byte;
-      borrow = byte < 0 ? 1 : 0;
+      borrow = -(byte >> 8);
     }
     if (words[to + width - 1] > 127) words.fill(255, to + width, to + WORD);
   }

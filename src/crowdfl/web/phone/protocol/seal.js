@@ -1,14 +1,13 @@
-// Sealing and signatures, as crypto/sealing.py: HPKE for one reader, ChaCha20-Poly1305 for an audience, Ed25519.
+// Sealing and signatures, as crypto/sealing.py: HPKE for whoever reads, Ed25519.
 
 import { Chacha20Poly1305, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from "../../web/vendor/hpke.js";
-import { concat, utf8 } from "./bytes.js";
+import { concat } from "./bytes.js";
 import { BadSignature, InvalidKey, SealBroken } from "./errors.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 /** @typedef {import("./keys.js").Keys} Keys */
 
 const KEY_BYTES = 32;
-const SALT_BYTES = 32;
 const SIGNING = { name: "Ed25519" };
 const suite = new CipherSuite({
   kem: new DhkemX25519HkdfSha256(),
@@ -51,24 +50,16 @@ export async function openSealed(reading, sealed, context) {
 }
 
 /**
- * @param {Bytes} key What the members of an audience share. @param {Bytes} sealed A salt, then the ciphertext.
- * @param {Bytes} context @returns {Promise<Bytes>}
+ * The key pair of an audience, from what KGC deals: both halves as they travel.
+ * @param {Bytes} secret @param {Bytes} publicHalf @returns {Promise<CryptoKeyPair>}
  */
-export async function openAudience(key, sealed, context) {
-  if (key.length !== KEY_BYTES) throw new InvalidKey(`an audience key has ${KEY_BYTES} bytes, not ${key.length}`);
+export async function readingPair(secret, publicHalf) {
   try {
-    const own = await hkdf(key, sealed.slice(0, SALT_BYTES), utf8("crowdfl audience 1"));
-    const cipher = new Chacha20Poly1305().createEncryptionContext(own);
-    return new Uint8Array(await cipher.open(new Uint8Array(12), sealed.slice(SALT_BYTES), context));
+    const privateKey = await suite.kem.deserializePrivateKey(secret);
+    return { privateKey, publicKey: await suite.kem.deserializePublicKey(publicHalf) };
   } catch {
-    throw new SealBroken("this was sealed for another audience or another place, or it was altered");
+    throw new InvalidKey("this is not a valid X25519 key");
   }
-}
-
-/** @param {Bytes} input @param {Bytes} salt @param {Bytes} info */
-async function hkdf(input, salt, info) {
-  const key = await crypto.subtle.importKey("raw", input, "HKDF", false, ["deriveBits"]);
-  return crypto.subtle.deriveBits({ name: "HKDF", hash: "SHA-256", salt, info }, key, 8 * KEY_BYTES);
 }
 
 /**
