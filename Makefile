@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo demo-phone setup test format lint types unit test-all docs pages test-slow fuzz bench peers flower screenshots clean
 
-# PROFILE=hardened plays the same campaign with the paper's cryptosystem.
+# PROFILE=hardened plays the campaign with the paper's cryptosystem; PROFILE=paper a small one as printed.
 PROFILE ?= shares
 demo: $(VENV)/.ready
 	$(BIN)/crowdfl demo --profile $(PROFILE)

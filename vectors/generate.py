@@ -409,7 +409,7 @@ def _order(seed: bytes, purpose: str, count: int) -> list[int]:
     return sorted(range(count), key=lambda position: (keys[position], position))
 
 
-TASK, INVITATION = "0123456789abcdef" * 2, "an invitation: any text, here not even JSON"
+TASK, INVITATION = "0123456789abcdef" * 4, "an invitation: any text, here not even JSON"
 
 
 def _raw_keys(label: str) -> tuple[Ed25519PrivateKey, X25519PrivateKey]:
@@ -448,7 +448,7 @@ def enrolment() -> Json:
     bad = [
         ("the signing key of another", _request("mine", "another's", "mine"), "BadSignature"),
         ("signed for another purpose", _request("mine", "mine", "mine", kind="order"), "DocumentError"),
-        ("for another task", _request("mine", "mine", "mine", task="f" * 32), "InvitationRefused"),
+        ("for another task", _request("mine", "mine", "mine", task="f" * 64), "InvitationRefused"),
     ]
     refused: list[Json] = [{"name": name, "request": request, "error": error} for name, request, error in bad]
     return {

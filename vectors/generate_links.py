@@ -17,7 +17,7 @@ __all__ = ["documents", "main"]
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
-TASK = "0123456789abcdef" * 2
+TASK = "0123456789abcdef" * 4
 KGC, SP = "https://kgc.example:7101", "https://sp.example:7102"
 PAGE = f"{SP}/join/"
 NUMBER = "00112233445566778899aabbccddeeff"

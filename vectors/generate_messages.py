@@ -24,7 +24,7 @@ __all__ = ["documents", "main"]
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 Field: TypeAlias = "bytes | str | int | tuple[Field, ...]"
 
-TASK = "0123456789abcdef" * 2
+TASK = "0123456789abcdef" * 4
 K, DECIMALS, MAX_SAMPLES, ROUNDS, PAYMENT = 40, 3, 10, 5, 9_000_000
 WIDE = 2**128
 INITIAL = [-1000, 0, 2500, 7]  # in units of 10^-3
@@ -347,7 +347,7 @@ def bad() -> list[Json]:
         ("a share less", person.body(shares=person.sp_update[5:]), "LengthMismatch"),
         ("a count of 15 bytes", person.body(samples=person.sp_samples[1:]), "LengthMismatch"),
         ("a short seal", person.body(sealed=person.sealed[1:]), "LengthMismatch"),
-        ("another task", person.body(task="f" * 32), "DocumentError"),
+        ("another task", person.body(task="f" * 64), "DocumentError"),
         ("another round", person.body(number=struct.pack(">I", 2)), "RoundNotOpen"),
         ("another base", person.body(base=sha256(BASE)), "WrongBase"),
         ("another name", person.body(who=PEOPLE[1].who), "BadSignature"),

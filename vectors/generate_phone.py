@@ -112,7 +112,7 @@ def good(name: str, payload: str) -> Body:
         "name": name,
         "text": signed("definition", payload, "requester"),
         "signed": whole.hex(),
-        "task": hashlib.sha256(whole).hexdigest()[:32],
+        "task": hashlib.sha256(whole).hexdigest(),
     }
 
 
@@ -201,7 +201,7 @@ def bad_definitions() -> list[Json]:
 
 
 def others() -> Body:
-    task, who = "0123456789abcdef" * 2, name_of("participant")
+    task, who = "0123456789abcdef" * 4, name_of("participant")
     keys = {"signing": public("participant"), "reading": stream("reading", 32).hex()}
     certificate: Body = {"task": task, "who": who, **keys}
     receipt: Body = {
@@ -227,7 +227,7 @@ def others() -> Body:
             "receipt",
             receipt,
             "sp",
-            [("task", "f" * 32), ("round", 1), ("round", "2"), ("who", name_of("somebody")), ("digest", "00" * 32)],
+            [("task", "f" * 64), ("round", 1), ("round", "2"), ("who", name_of("somebody")), ("digest", "00" * 32)],
         ),
     }
 

@@ -17,7 +17,7 @@ __all__ = ["documents", "main"]
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
-TASK = "0123456789abcdef" * 2
+TASK = "0123456789abcdef" * 4
 TINY = 2.0**-256
 LARGEST = 2**62
 DEFAULTS: dict[str, Json] = {

@@ -266,7 +266,7 @@ def _pieces(value: Any) -> list[bytes]:
     return [piece for entry in value for piece in _pieces(entry)] if isinstance(value, list | tuple) else []
 
 
-@pytest.mark.parametrize("pay", ["equal", "samples", "distance"])
+@pytest.mark.parametrize("pay", ["equal", "samples", pytest.param("distance", marks=pytest.mark.second)])
 def test_no_hash_or_signature_that_a_party_sees_can_test_a_guess(pay: str, monkeypatch: pytest.MonkeyPatch) -> None:
     watch, host = Watch(monkeypatch), local_host.LocalHost
     new_participant, kgc_for = host.new_participant, host.kgc_for

@@ -14,7 +14,7 @@ from crowdfl.storage.backup import url_words
 from crowdfl.storage.sql import SqlStore
 from tests.cli.program import call
 
-TASK = "a" * 32
+TASK = "a" * 64
 WAITS = StoredPayment(TASK, "b" * 20, 5, "claim", "{}", PaymentState.PENDING, 0.0)
 
 

@@ -32,7 +32,7 @@ from tests.http.world import definition_of
 
 TASK = template.replace('learner = "network"', 'learner = "softmax"')
 INVITATION = {
-    "task": "0" * 32,
+    "task": "0" * 64,
     "invitation": "x",
     "kgc": "https://127.0.0.1:1",
     "sp": "https://127.0.0.1:1",
@@ -157,18 +157,18 @@ def test_sp_is_as_patient_as_it_is_told(workspace, monkeypatch):
 def test_a_wrong_requester_setting_is_named(workspace, line, said):
     path = workspace / "requester/settings.toml"
     with_line(path, "", line)
-    refused(call("task", "watch", "0" * 32, "-s", path), "SettingsError", str(path), said)
+    refused(call("task", "watch", "0" * 64, "-s", path), "SettingsError", str(path), said)
 
 
 def test_a_token_that_others_can_read_is_refused(workspace):
     settings, token = workspace / "requester/settings.toml", workspace / "requester/sp.token"
     assert RequesterFile.read(settings).sp_token == token.read_text()
     token.chmod(0o640)
-    refused(call("task", "watch", "0" * 32, "-s", settings), "KeyFilePermissions", str(token), "chmod 600")
+    refused(call("task", "watch", "0" * 64, "-s", settings), "KeyFilePermissions", str(token), "chmod 600")
     token.unlink()
-    refused(call("task", "watch", "0" * 32, "-s", settings), "KeyFileMissing", str(token))
+    refused(call("task", "watch", "0" * 64, "-s", settings), "KeyFileMissing", str(token))
     token.mkdir()
-    refused(call("task", "watch", "0" * 32, "-s", settings), "KeyFileDamaged", str(token), "one line of text")
+    refused(call("task", "watch", "0" * 64, "-s", settings), "KeyFileDamaged", str(token), "one line of text")
 
 
 @pytest.mark.parametrize("host", ['a"b', "", "a b", "https://a", "a:1", "1.2.3.999", "fe80::1%eth0", "-a", "ü", "a\n"])
@@ -227,10 +227,10 @@ def books(workspace):
     url = f"sqlite:///{workspace / 'sp/state.db'}"
     migrations.upgrade(url)
     with contextlib.closing(SqlStore(url)) as store:
-        store.add_task(StoredTask("0" * 32, "d", "a", "settled"))
-        lost = StoredPayment("0" * 32, "somebody", 1_250_000, "c", "{}", PaymentState.RUNNING, 0.0, 1.0, "p", 1)
+        store.add_task(StoredTask("0" * 64, "d", "a", "settled"))
+        lost = StoredPayment("0" * 64, "somebody", 1_250_000, "c", "{}", PaymentState.RUNNING, 0.0, 1.0, "p", 1)
         store.add_payment(lost)
-        store.add_deposit(StoredDeposit("0" * 32, "a", 2_000_000, DepositState.PENDING, 0.0))
+        store.add_deposit(StoredDeposit("0" * 64, "a", 2_000_000, DepositState.PENDING, 0.0))
     return workspace / "sp/settings.toml"
 
 
@@ -239,18 +239,18 @@ def test_payouts_as_json_and_csv(books, tmp_path):
     assert (row["participant"], row["amount"], row["attempts"]) == ("somebody", "1.25", 1)
     assert row["state"] == "unknown"  # the process that ran it is gone
     assert "check with your bank" in row["note"]
-    assert call("sp", "payouts", books, "0" * 32, tmp_path / "p.json", "--json").out == ""
+    assert call("sp", "payouts", books, "0" * 64, tmp_path / "p.json", "--json").out == ""
     written = json.loads((tmp_path / "p.json").read_text())
-    printed = list(csv.DictReader(call("sp", "payouts", books, "0" * 32).out.splitlines()))
+    printed = list(csv.DictReader(call("sp", "payouts", books, "0" * 64).out.splitlines()))
     for rows in (written, printed):
         assert [rows[0][name] for name in ("participant", "amount", "key")] == ["somebody", "1.25", row["key"]]
 
 
 def test_deposits_are_confirmed_by_name_and_amount(books):
     """Another amount, or another decision later, is refused; the same again is not."""
-    place = (books, "0" * 32, "a")
+    place = (books, "0" * 64, "a")
     refused(call("sp", "deposit", "confirm", *place, "1.99"), "DepositRefused", "2000000", "1990000")
-    refused(call("sp", "deposit", "confirm", books, "0" * 32, "b", "2.00"), "UnknownDeposit", "'b'")
+    refused(call("sp", "deposit", "confirm", books, "0" * 64, "b", "2.00"), "UnknownDeposit", "'b'")
     for _ in range(2):
         assert call("sp", "deposit", "confirm", *place, "2.00").code == 0
     assert "confirmed" in call("sp", "deposit", "list", books).out
@@ -258,8 +258,8 @@ def test_deposits_are_confirmed_by_name_and_amount(books):
 
 
 def test_a_payment_is_resolved_by_whoever_asked_the_bank(books):
-    place = (books, "0" * 32, "somebody")
-    refused(call("sp", "resolve", books, "0" * 32, "nobody", "paid"), "UnknownPayment", "nobody")
+    place = (books, "0" * 64, "somebody")
+    refused(call("sp", "resolve", books, "0" * 64, "nobody", "paid"), "UnknownPayment", "nobody")
     assert call("sp", "resolve", *place, "perhaps").code == 2
     for _ in range(2):
         assert call("sp", "resolve", *place, "paid").code == 0
@@ -276,7 +276,7 @@ def test_files_that_the_system_refuses(books, tmp_path):
     (tmp_path / "invitation.json").write_text(json.dumps(INVITATION))
     missing = tmp_path / "nodir/x.csv"
     refused(
-        call("sp", "payouts", books, "0" * 32, missing),
+        call("sp", "payouts", books, "0" * 64, missing),
         f"FileNotFoundError: No such file or directory: {missing}",
     )
     refused(call("evaluate", tmp_path / "dir.npz", "--data", "watch:0"), "IsADirectoryError", "dir.npz")
@@ -349,7 +349,7 @@ def test_a_model_that_could_not_be_written_is_refused_at_the_start(workspace, tm
     words = ("task", "run", tmp_path / "task.toml", tmp_path / "invitations", tmp_path / name, "-s", settings)
     refused(call(*words), "SettingsError")
     assert not (workspace / "requester/state").exists()
-    refused(call("task", "fetch", "0" * 32, tmp_path / name, "-s", settings), "SettingsError")
+    refused(call("task", "fetch", "0" * 64, tmp_path / name, "-s", settings), "SettingsError")
 
 
 @pytest.fixture
@@ -376,7 +376,7 @@ class Sp:
         """Nothing is open."""
 
 
-@pytest.mark.parametrize("task", ["0" * 32, "nonsense", "../x", ""])
+@pytest.mark.parametrize("task", ["0" * 64, "nonsense", "../x", ""])
 def test_nobody_is_invited_to_a_task_that_is_not_there(posted, tmp_path, task):
     refused(call("task", "invite", task, tmp_path / "invitations", "-s", posted[0]), "UnknownTask", repr(task))
     assert not (tmp_path / "invitations").exists()

@@ -82,7 +82,7 @@ def _believed(ca, files, host):
 
 def test_a_role_without_its_peers_says_what_to_do(place):
     refused(call("sp", "serve", settings(place, "sp")), "KGC and CSP must be accepted first", "crowdfl exchange accept")
-    refused(call("task", "report", "0" * 32, "-s", settings(place, "requester")), "exchange accept")
+    refused(call("task", "report", "0" * 64, "-s", settings(place, "requester")), "exchange accept")
 
 
 def test_fingerprints_are_digits_to_read_aloud(made):

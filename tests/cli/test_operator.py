@@ -125,7 +125,7 @@ def test_an_operator_cancels_a_task_and_everyone_can_read_why(office):
     for reason in ("", "x" * 501, "two\nlines"):
         office.refused("SettingsError", "sp", "cancel", task, "--reason", reason, said="reason")
     assert office("sp", "cancel", task).code == 2
-    office.refused("UnknownTask", "sp", "cancel", "0" * 32, "--reason", "x", said="0000")
+    office.refused("UnknownTask", "sp", "cancel", "0" * 64, "--reason", "x", said="0000")
     for _ in range(2):  # safe to repeat
         assert office("sp", "cancel", task, "--reason", "the requester cannot be reached").code == 0
     assert host.sp.status(task)["ended"] == "cancelled by the operator of SP: the requester cannot be reached"
@@ -177,7 +177,7 @@ def test_operators_of_csp_and_kgc_see_what_is_held_and_can_refuse(office):
 
 def test_doctor_says_what_is_past_its_life_or_of_unknown_tasks(office):
     office.disk.store("csp").change_task(office.task, first_seen=0.0)
-    office.disk.blobs("csp/keys").put("f" * 32 + ".csp", b"share")
+    office.disk.blobs("csp/keys").put("f" * 64 + ".csp", b"share")
     found = office.doctor("csp")
     assert [(verdict, said) for verdict, said, _ in found] == [
         ("warn", "1 task, past its lifetime: key shares 1"),

@@ -165,7 +165,7 @@ class TestOrders:
 
     @pytest.mark.parametrize("words", [("cancel",), ("close",), ("pause",), ("fund", "36")])
     def test_a_task_that_was_mistyped_gets_no_order_and_no_money(self, desk, words):
-        result = call("task", words[0], "0" * 32, *words[1:])
+        result = call("task", words[0], "0" * 64, *words[1:])
         assert (result.code, result.out) == (3, "")
         assert "posted no task" in result.err
         assert "crowdfl task list" in result.err
@@ -188,7 +188,7 @@ class TestList:
         assert (row["paid_in"], row["pending"], row["done"], row["problem"]) == (36_000_000, 1_000_000, 0, "")
         shown = call("task", "list").out
         assert (
-            f"{desk.task}  which exercise\n    running; 0 of 2 rounds; 3 enrolled; 36.00 paid in, 1.00 pending\n"
+            f"{desk.task}\n    which exercise\n    running; 0 of 2 rounds; 3 enrolled; 36.00 paid in, 1.00 pending\n"
             in shown
         )
         assert "    waits for uploads to round 1" in shown
@@ -210,9 +210,9 @@ class TestList:
         assert all(row["problem"] for row in json.loads(call("task", "list", "--json").out)["tasks"])
 
     def test_a_damaged_definition_hides_no_other_task(self, desk):
-        desk.requester.blobs.put(f"{'0' * 32}/definition", b"not a document")
+        desk.requester.blobs.put(f"{'0' * 64}/definition", b"not a document")
         rows = {row["task"]: row for row in json.loads(call("task", "list", "--json").out)["tasks"]}
-        assert rows["0" * 32]["problem"]
+        assert rows["0" * 64]["problem"]
         assert rows[desk.task]["state"] == "running"
 
     def test_without_tasks_the_first_step_is_named(self, desk, monkeypatch):

@@ -9,7 +9,7 @@ import gmpy2
 import numpy as np
 import pytest
 from gmpy2 import mpz
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl.crypto.blocks import from_ints
@@ -19,6 +19,7 @@ from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.errors import FormatError, NotAnInteger
 from crowdfl.protocols.party import KeyedParty
+from tests.fuzz.trial import scaled
 
 KEYS = pctd.keygen(64, insecure_test_key=True)
 PUBLIC = KEYS.public
@@ -72,6 +73,7 @@ NOT_INTEGERS = st.one_of(
 )
 
 
+@settings(max_examples=scaled(20))
 @given(value=NOT_INTEGERS)
 def test_what_is_not_an_integer_is_refused_wherever_plaintexts_enter(value):
     """By name, and without repeating the value, which may be somebody's."""

@@ -16,7 +16,6 @@ from crowdfl.crypto.paillier.kernels import (
     BucketProduct,
     CheckUnits,
     Combine,
-    Encrypt,
     FixedBase,
     FixedBasePower,
     InvMod,
@@ -89,23 +88,6 @@ def test_inv_mod_refuses_what_has_no_inverse():
     """A named error, not a division by zero."""
     with pytest.raises(NotAUnit):
         run(InvMod(mpz(SQUARE)), [2, P, 3])
-
-
-@given(pairs=st.lists(st.tuples(st.integers(0, N - 1), units), max_size=12))
-def test_encrypt_is_the_scalar_formula(pairs):
-    """(1 + m*N) * r mod N^2, also where both are largest."""
-    pairs += [(m, r) for m in (0, 1, N - 1) for r in (1, SQUARE - 1, N + 1)]
-    plaintexts = blocks.from_ints([m for m, _ in pairs], 8)
-    result = Encrypt(mpz(N)).run(plaintexts, blocks.from_ints([r for _, r in pairs], WIDTH))
-    assert blocks.to_ints(result) == [(1 + m * N) * r % SQUARE for m, r in pairs]
-
-
-@given(rows=st.lists(st.tuples(st.integers(0, N - 1), units), max_size=12))
-def test_combine_is_the_scalar_formula(rows):
-    """Two factors of 1 + m*N give m back."""
-    first = [r for _, r in rows]
-    second = [(1 + m * N) * pow(r, -1, SQUARE) % SQUARE for m, r in rows]
-    assert run(Combine(mpz(N)), first, second) == [m for m, _ in rows]
 
 
 def test_combine_refuses_what_comes_out_uneven():

@@ -23,7 +23,6 @@ from crowdfl.errors import (
     FormatError,
     KeyMismatch,
     LengthMismatch,
-    NotAUnit,
     PlaintextOutOfRange,
     SharesDoNotMatch,
     TooManyUploads,
@@ -255,20 +254,6 @@ def test_vectors_compare_by_content_key_and_kind(keys, other_keys):
         hash(vector)
 
 
-@given(numbers=st.lists(st.integers(-100, 100), min_size=1, max_size=6), order=st.randoms(use_true_random=False))
-def test_running_product_does_not_depend_on_the_order(keys, numbers, order):
-    uploads = [keys.encrypt([m, -m]) for m in numbers]
-    first, second = (RunningProduct(keys.public, 2, len(numbers)) for _ in range(2))
-    for upload in uploads:
-        first.add(upload)
-    order.shuffle(uploads)
-    for upload in uploads:
-        second.add(upload)
-    assert first.result() == second.result()
-    assert keys.read(first.result()) == [sum(numbers), -sum(numbers)]
-    assert first.count == len(numbers)
-
-
 @given(numbers=st.lists(st.integers(-100, 100), max_size=9), cuts=st.sets(st.integers(0, 9)))
 def test_groups_of_uploads_give_the_same_running_product(keys, numbers, cuts):
     """Bit for bit, however the uploads are grouped; a group may be empty."""
@@ -309,16 +294,6 @@ def test_running_product_keeps_results_apart(keys):
     total.add(keys.encrypt([6]))
     total.add(keys.encrypt([7]))
     assert (keys.read(taken), keys.read(total.result())) == ([5], [18])
-
-
-@pytest.mark.parametrize("limit", [0, 1, 3])
-def test_one_more_upload_than_the_limit_is_refused(keys, limit):
-    total = RunningProduct(keys.public, 1, limit)
-    for _ in range(limit):
-        total.add(keys.encrypt([7]))
-    with pytest.raises(TooManyUploads, match=f"{limit} uploads"):
-        total.add(keys.encrypt([7]))
-    assert (keys.read(total.result()), total.count) == ([7 * limit], limit)
 
 
 def test_an_addition_that_stops_leaves_the_sum_as_it_was(keys, backend):
@@ -366,13 +341,6 @@ def test_every_batch_can_be_watched_and_cancelled(keys):
         cancelled.cancel()
         with pytest.raises(Cancelled):
             batch(cancelled)
-
-
-def test_negating_a_non_unit_is_a_named_error(keys):
-    """A vector that was never validated cannot crash the batch with a division by zero."""
-    rows = blocks.from_ints([5, keys.public.n], keys.public.ciphertext_bytes)
-    with pytest.raises(NotAUnit):
-        CipherVector(keys.public, rows).negate()
 
 
 def test_an_entry_is_the_scalar_ciphertext(keys):

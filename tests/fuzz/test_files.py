@@ -22,7 +22,6 @@ from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import error_from
 from crowdfl.settings import SpSettings, TaskSettings, to_millionths
 from crowdfl.storage.atomic import signing_key
-from crowdfl.storage.pools import RandomizerPool
 from crowdfl.storage.settings_file import read_service, read_settings
 from tests.cli.program import call
 from tests.fuzz.trial import JSON, attempt, changed_body, mutated, refused, scaled
@@ -91,17 +90,6 @@ def test_damaged_data_files(folder, data):
     assert not refused(attempt(lambda: read_arrays(path)))
     put(path, data.draw(mutated(stream.getvalue()) | st.binary(max_size=200)))
     attempt(lambda: read_arrays(path))
-
-
-@given(data=st.data())
-def test_damaged_pools(keys, folder, data):
-    path = folder / "pool"
-    path.unlink(missing_ok=True)
-    RandomizerPool.open(path, keys.public).fill(2, keys.randomizers)
-    good = path.read_bytes()
-    start = data.draw(st.sampled_from([0, 4096, 8192, 12288]))
-    put(path, good[:start] + data.draw(mutated(good[start : start + 100])) + good[start + 100 :])
-    attempt(lambda: RandomizerPool.open(path, keys.public).take(1))
 
 
 @given(data=st.data())

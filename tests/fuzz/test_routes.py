@@ -50,7 +50,7 @@ def good_bodies(platform):
     request = EnrolmentRequest.of(task, invitation, person.keys.identity).sign(person.keys.signing)
     stranger = definition_of(world.receipts, window=7).sign(world.receipts)
     order = Order(task, "nothing", 0.0).sign(world.requester.signing)
-    close = EnrolmentEnd("0" * 32).sign(world.requester.signing)
+    close = EnrolmentEnd("0" * 64).sign(world.requester.signing)
     papers = {
         "definition": stored.definition,
         "appointment": stored.appointment,
@@ -126,7 +126,7 @@ def _signed(kind, body, key):
 def asks(draw, platform, service):
     """A request to one of a service's routes, or to none."""
     path, methods = draw(st.sampled_from(platform.routes[service]))
-    task = draw(st.sampled_from([platform.open, platform.open, platform.over, "0" * 32]))
+    task = draw(st.sampled_from([platform.open, platform.open, platform.over, "0" * 64]))
     people = platform.people.get(task, [])
     values = {
         "task": task,

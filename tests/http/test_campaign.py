@@ -19,7 +19,6 @@ from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct, Uncheck
 from crowdfl.documents.signed import Receipt
 from crowdfl.errors import (
     BadSignature,
-    Forbidden,
     LimitExceeded,
     RoundNotOpen,
     UploadRejected,
@@ -45,6 +44,7 @@ def platform(tmp_path) -> Iterator[Loopback]:
         yield platform
 
 
+@pytest.mark.second
 def test_a_campaign_over_tls_ends_with_the_model_and_paid_claims(platform):
     """Define, fund, invite, train, average, reward, claim: every byte through HTTPS, every party with its own credential."""
     requester, task, people = platform.open_round(task_definition(), (2**18, 0, 2**18))  # the second one sends pieces
@@ -77,47 +77,6 @@ def test_a_campaign_over_tls_ends_with_the_model_and_paid_claims(platform):
     books = requester.sp.ledger(task)
     assert books["balances"]["rewards"] == PAID  # the requester does not see it shrink, claim by claim
     assert not [movement for movement in books["movements"] if movement["name"].startswith("pay")]
-
-
-def test_requesters_share_a_service_and_none_reads_anothers_books(platform):
-    """Both hold a token; each opens the task that its own key defined, and no other."""
-    first, second = platform.requester(), platform.requester()
-    task = first.create(task_definition(), INITIAL_MODEL)
-    first.fund(task, DEPOSIT, "first")
-    platform.confirm(task, "first", DEPOSIT)
-    assert first.report(task)["paid_in"] == DEPOSIT
-    first.order(task, "pause")
-    first.close_enrolment(task)
-    for act in (
-        lambda: second.report(task),
-        lambda: second.fund(task, 1),
-        lambda: second.sp.final(task, 1),
-        lambda: second.order(task, "resume"),
-        lambda: second.kgc.done(task),
-    ):
-        with pytest.raises(Forbidden):
-            act()
-    assert first.sp.status(task)["state"] == "paused"
-    assert first.report(task)["paid_in"] == DEPOSIT
-
-
-@pytest.mark.second
-def test_a_campaign_of_shares_over_tls_ends_with_the_model_and_paid_claims(platform):
-    """KGC deals the servers their files, and nobody needs a key."""
-    definition = task_definition(profile="shares", lanes=256, max_norm=2.0)
-    requester, task, people = platform.open_round(definition, (2**18,) * 4)
-    moved = [0.1 + 0.01 * place for place in range(len(people))]
-    for person, step in zip(people, moved, strict=True):
-        person.encrypt(1, [array + step for array in INITIAL_MODEL], 10)
-        assert person.send(1)
-    rewards = [wait_for(partial(person.open_reward, 1)) for person in people]
-    assert PAID - 2 * len(people) <= sum(rewards) <= PAID
-    model = wait_for(partial(requester.model, task))
-    for array, initial in zip(model, INITIAL_MODEL, strict=True):
-        assert np.allclose(array, initial + np.mean(moved), atol=1e-3)
-    assert [wait_for(person.claim) for person in people] == rewards
-    for role in ("kgc", "sp", "csp"):
-        assert 'crowdfl_held{kind="dealt files"}' not in platform.metrics(role)
 
 
 SHARES: dict[str, Any] = {

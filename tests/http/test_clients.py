@@ -1,11 +1,8 @@
 """Clients try again what may pass, give up in time, and raise what the service raised."""
 
-import contextlib
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
@@ -24,11 +21,9 @@ from crowdfl.errors import (
 from crowdfl.retry import Backoff, no_jitter
 from crowdfl.roles.ports import ManualClock
 from crowdfl.services.client.breaker import Breaker, BreakerState, PeerPatience, seconds_left
-from crowdfl.services.client.peer_link import PeerAccess, PeerLink
 from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
 from crowdfl.services.client.transport import Bearer, Link, Service
 from crowdfl.services.http.problems import problem_for
-from crowdfl.storage.atomic import write_private
 from tests.http.world import INITIAL
 
 
@@ -117,21 +112,21 @@ def test_a_platform_that_says_something_else_about_a_task_is_named(about):
     sp = SpClient(Scripted(about).service)
     for ask in (sp.papers, sp.status):
         with pytest.raises(ServiceUnavailable, match="lacks"):
-            ask("0" * 32)
+            ask("0" * 64)
 
 
 def test_a_page_in_place_of_an_answer_is_not_kept_as_one():
     """SP keeps CSP's answers for good: what a proxy says in CSP's place must not become one."""
     csp = CspClient(Scripted(httpx.Response(200, html="<p>Welcome")).service)
     with pytest.raises(ServiceUnavailable, match="something in between has answered"):
-        csp.answer("0" * 32, b"request")
+        csp.answer("0" * 64, b"request")
 
 
 @pytest.mark.parametrize("error", [UnknownTask("no"), TooLate("no"), Conflict("no"), NotAuthenticated("no")])
 def test_a_refusal_is_raised_at_once_by_its_name(error):
     scripted = Scripted(problem(error))
     with pytest.raises(type(error), match="no"):
-        SpClient(scripted.service).about("0" * 32)
+        SpClient(scripted.service).about("0" * 64)
     assert len(scripted.asked) == 1
 
 
@@ -157,21 +152,21 @@ def test_a_claim_whose_answer_was_lost_is_not_sent_again():
     """Whether it was paid is for the participant to find out."""
     scripted = Scripted(httpx.ReadTimeout("slow"), {"amount": 1, "paid": {"1": 1}, "claimed": {"1": 1}})
     with pytest.raises(ServiceUnavailable):
-        SpClient(scripted.service).claim("0" * 32, b"claim")
+        SpClient(scripted.service).claim("0" * 64, b"claim")
     assert len(scripted.asked) == 1
 
 
 def test_a_claim_that_was_never_sent_is_sent_again():
     """A refused connection has paid nothing."""
     answer = {"amount": 7, "paid": {"1": 3, "2": 4}, "claimed": {"1": 3, "2": 6}}
-    paid = SpClient(Scripted(httpx.ConnectError("refused"), answer).service).claim("0" * 32, b"claim")
+    paid = SpClient(Scripted(httpx.ConnectError("refused"), answer).service).claim("0" * 64, b"claim")
     assert (paid.amount, paid.short) == (7, {2: 2})
 
 
 @pytest.mark.parametrize("paid", [None, 7, {"one": 1}, {"1": "1"}, {"1": True}, {"9" * 11: 1}])
 def test_a_payment_that_cannot_be_read_is_named(paid):
     with pytest.raises(ServiceUnavailable, match="lacks paid"):
-        SpClient(Scripted({"amount": 1, "paid": paid, "claimed": {"1": 1}}).service).claim("0" * 32, b"claim")
+        SpClient(Scripted({"amount": 1, "paid": paid, "claimed": {"1": 1}}).service).claim("0" * 64, b"claim")
 
 
 def test_a_service_of_another_version_is_named():
@@ -184,7 +179,7 @@ def test_a_service_of_another_version_is_named():
 def test_a_peer_that_refuses_a_server_is_unavailable_to_its_callers(error):
     """The requester's own token is fine: SP must not tell it otherwise."""
     with pytest.raises(ServiceUnavailable, match="does not accept this server"):
-        CspClient(Scripted(problem(error)).service).prepare("0" * 32)
+        CspClient(Scripted(problem(error)).service).prepare("0" * 64)
 
 
 @pytest.mark.parametrize(
@@ -318,7 +313,7 @@ def test_a_peer_without_an_answer_is_asked_no_more(answer):
     csp, asked = behind(make_breaker(), answer)
     for _ in range(5):
         with pytest.raises(ServiceUnavailable):
-            csp.prepare("0" * 32)
+            csp.prepare("0" * 64)
     assert len(asked) == 2
 
 
@@ -331,7 +326,7 @@ def test_a_peer_that_refuses_or_stumbles_is_there(answer):
     csp, asked = behind(breaker, answer)
     for _ in range(5):
         with pytest.raises((ServiceUnavailable, UnknownTask)):
-            csp.prepare("0" * 32)
+            csp.prepare("0" * 64)
     assert (len(asked), breaker.is_up) == (5, True)
 
 
@@ -352,7 +347,7 @@ def test_a_request_without_time_left_asks_nobody():
     breaker = make_breaker()
     csp, asked = behind(breaker, httpx.Response(204))
     with PeerPatience(seconds=0.0)(), pytest.raises(ServiceUnavailable, match="not asked in time"):
-        csp.prepare("0" * 32)
+        csp.prepare("0" * 64)
     assert (asked, breaker.is_up) == ([], True)
 
 
@@ -367,64 +362,6 @@ def test_what_is_left_to_a_request_bounds_every_wait_in_it():
     slept = []
     csp = CspClient(Service(http, None, Backoff(first=1.0, deadline=600.0, sleep=slept.append)))
     with PeerPatience(seconds=0.9)(), pytest.raises(ServiceUnavailable):
-        csp.prepare("0" * 32)
+        csp.prepare("0" * 64)
     assert max(asked[0].values()) <= 0.9
     assert sum(slept) <= 0.9
-
-
-class _Slow(ThreadingHTTPServer):
-    """Answers when it may, with the token that it was shown."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
-        self.asked, self.may_answer = threading.Semaphore(0), threading.Event()
-
-
-class _Answer(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        assert isinstance(self.server, _Slow)
-        self.server.asked.release()
-        if self.path == "/slow":
-            self.server.may_answer.wait(60)
-        body = self.headers["Authorization"].encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nowhere."""
-
-
-@pytest.fixture
-def peer() -> Iterator[_Slow]:
-    server = _Slow()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.may_answer.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_a_request_under_way_ends_well_when_its_token_is_replaced(peer: _Slow, tmp_path):
-    """The next one has the new token, over connections of its own."""
-    file = tmp_path / "token"
-    write_private(file, b"old")
-    access = PeerAccess("KGC", Link(f"http://127.0.0.1:{peer.server_port}", plain_http=True), file)
-    link, answers = PeerLink(access), []
-    with contextlib.closing(link.service):
-        asking = threading.Thread(target=lambda: answers.append(link.service.call("GET", "/slow").body))
-        asking.start()
-        assert peer.asked.acquire(timeout=60)
-        write_private(file, b"new", overwrite=True)
-        link.prepare(access)()
-        assert link.service.call("GET", "/").body == b"Bearer new"
-        peer.may_answer.set()
-        asking.join(60)
-    assert answers == [b"Bearer old"]

@@ -12,20 +12,16 @@ from crowdfl.errors import (
     KeyNotProven,
     NotAuthenticated,
     NotReady,
-    RoundsExhausted,
     ServiceUnavailable,
-    TaskEnded,
     UnknownTask,
 )
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.retry import Backoff
-from crowdfl.roles.records import Tombstone
-from crowdfl.roles.retention import KgcRetention
 from crowdfl.services.apps.csp import Preparations
 from crowdfl.services.client.breaker import PeerPatience, allow, seconds_left
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Service
-from tests.chained import DEALT, ChainedProfile
+from tests.clear import DEALT, ChainedProfile
 from tests.http.test_boundary import numbers
 from tests.http.world import definition_of
 
@@ -79,28 +75,6 @@ def test_kgc_s_log_says_what_a_new_task_is_dealt(world):
     ]
 
 
-def test_there_is_no_file_of_another_round_nor_after_the_acknowledgement(world):
-    task = undealt(world)
-    sp = world.kgc_for("sp")
-    with pytest.raises(RoundsExhausted):
-        sp.dealt(task, 4)
-    sp.acknowledge(task)
-    with pytest.raises(NotReady, match="handed over and destroyed"):
-        sp.dealt(task, 1)
-    csp = world.kgc_for("csp")
-    assert csp.dealt(task, 1) == csp.dealt(task, 1) != csp.dealt(task, 2)
-    csp.acknowledge(task)
-    assert not world.kgc.bundles.has(f"{task}.source")
-
-
-def test_there_is_no_file_of_a_task_that_has_ended(world):
-    task = undealt(world)
-    KgcRetention(world.kgc.store, world.kgc.bundles, world.clock).close(task, Tombstone("cancelled", "SP"))
-    with pytest.raises(TaskEnded):
-        world.kgc_for("csp").dealt(task, 1)
-    assert not world.kgc.bundles.has(f"{task}.source")
-
-
 def test_a_file_that_arrives_altered_is_not_taken(world, monkeypatch):
     task, once = undealt(world), Service._once
 
@@ -144,7 +118,7 @@ def test_a_caller_that_csp_keeps_sending_away_gives_up_in_time(world, monkeypatc
     monkeypatch.setattr(Preparations, "prepare", lambda *_: False)
     csp = CspClient(world.service("csp", world.token("csp", "sp"), Backoff(first=0.01, longest=0.01)), patience=0.1)
     with pytest.raises(ServiceUnavailable, match="still fetching"):
-        csp.prepare("0" * 32)
+        csp.prepare("0" * 64)
 
 
 def test_a_failure_of_csp_s_is_told_once_and_may_be_tried_again(world, monkeypatch, profile):
@@ -301,7 +275,7 @@ def test_a_task_that_is_not_there_is_unknown(slow):
     """A post that finds no task is no reason to post again."""
     _answers, client, _task = slow
     with pytest.raises(UnknownTask):
-        client.answer("0" * 32, b"request")
+        client.answer("0" * 64, b"request")
 
 
 def test_an_answer_is_served_from_the_store_later(world):

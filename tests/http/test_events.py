@@ -184,10 +184,10 @@ def test_a_call_to_a_peer_that_fails_says_which_and_why(tmp_path, portal, logged
     observed = ObservedWorld(tmp_path, portal)
     csp = CspClient(observed.peer("csp", "sp"))
     with pytest.raises(Exception, match="no task"):
-        csp.enrol("0" * 32, "{}")
+        csp.enrol("0" * 64, "{}")
     observed.apps["csp"] = _away
     with pytest.raises(ServiceUnavailable):
-        csp.prepare("0" * 32)
+        csp.prepare("0" * 64)
     failed = [entry for entry in logged if entry["event"] == "peer call failed"]
     assert [(entry["peer"], entry["error"], entry["service"]) for entry in failed] == [
         ("CSP", "UnknownTask", "sp"),
@@ -215,7 +215,7 @@ def test_a_phones_id_travels_and_nobody_elses_is_sent():
 def test_a_refusal_and_an_outage_say_why(campaign, logged):
     """By the error's name and the message that the caller was told."""
     http = campaign.world.http("sp")
-    http.get(f"/v1/tasks/{'0' * 32}")
+    http.get(f"/v1/tasks/{'0' * 64}")
     http.put(f"/v1/tasks/{campaign.task}/rounds/1/uploads/{'0' * 20}", content=b"x")
     events = [(entry["event"], entry["error"], entry["log_level"]) for entry in logged]
     assert events == [("refused", "UnknownTask", "info"), ("upload refused", "NotAuthenticated", "info")]

@@ -1,13 +1,10 @@
 """A disk that fills up, really: every role on a file system of a few megabytes. What is refused can be sent again later."""
 
 import contextlib
-import errno
-import os
 import shutil
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import event, text
 
 from crowdfl.documents.signed import Definition, Invitation, participant_name
 from crowdfl.errors import StorageFull
@@ -16,7 +13,6 @@ from crowdfl.roles.participant.enrolment import enrol
 from crowdfl.services.apps import sp_uploads
 from crowdfl.services.client.peers import KgcClient
 from crowdfl.services.http import bodies
-from crowdfl.storage import atomic
 from tests import subprocesses
 from tests.http.test_uploads import place
 from tests.http.world import World, definition_of
@@ -192,45 +188,3 @@ def test_a_round_waits_for_room_and_then_ends_as_it_would_have(disk, small):
     for person in people:
         person.side.open_reward(person.sp.reward(task, 1), 1)
         assert person.sp.claim(task, person.side.claim()).amount > 0
-
-
-def test_a_write_that_fails_half_way_leaves_no_file(campaign, person, monkeypatch):
-    """Where no disk can be mounted, too: the system call itself runs out of room after some bytes."""
-    upload, write, folder = person.update(), os.write, campaign.world.folder / "sp"
-    before = sorted(folder.rglob("*.part")), list(campaign.world.sp.blobs.names())
-    calls = []
-
-    def full(descriptor, data):
-        calls.append(len(data))
-        if len(calls) > 1:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(descriptor, bytes(data)[:10])
-
-    with monkeypatch.context() as patched:
-        patched.setattr(atomic.os, "write", full)
-        with pytest.raises(StorageFull):
-            person.sp.upload(campaign.task, 1, upload)
-    assert len(calls) == 2
-    assert (sorted(folder.rglob("*.part")), list(campaign.world.sp.blobs.names())) == before
-    assert person.sp.upload(campaign.task, 1, upload)
-
-
-def test_a_database_that_is_full_is_507(world):
-    """Where no disk can be mounted, too: SQLite is told to grow no further."""
-    task = world.post()
-    engine = world.sp.store.engine
-
-    def no_more(connection, _record):
-        connection.execute("PRAGMA max_page_count = 1")  # it keeps the pages that it has
-
-    event.listen(engine, "connect", no_more)
-    engine.dispose()
-    sp = world.for_requester()
-    made = until_full(lambda number: sp.deposit(task, f"d{number}", 1))
-    assert len(sp.deposits(task)) == 1 + made
-    event.remove(engine, "connect", no_more)
-    engine.dispose()
-    with engine.connect() as connection:
-        connection.execute(text("SELECT 1"))
-    sp.deposit(task, f"d{made}", 1)
-    assert len(sp.deposits(task)) == 2 + made

@@ -71,7 +71,7 @@ def growth(sp: LiveService, before: int) -> float:
 @pytest.mark.parametrize("known", [True, False], ids=["of a task", "of no task"])
 def test_anonymous_claims_cost_no_memory(sp, desk, crowd, known):
     """Thirty of 16 MB: +490 MB before."""
-    before, task = sp.memory(), desk.task if known else "0" * 32
+    before, task = sp.memory(), desk.task if known else "0" * 64
     for _ in range(30):
         post(sp, crowd, f"/v1/tasks/{task}/claims", CLAIM, "X-CrowdFL-Protocol: 3")
     assert growth(sp, before) < 60

@@ -10,49 +10,21 @@ import structlog
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import (
-    DepositRefused,
     NotAuthenticated,
     ServiceUnavailable,
     StoreUnavailable,
-    UnknownDeposit,
     UnknownTask,
 )
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.records import PaymentState, StoredPayment
 from crowdfl.services.background.workers import Payouts
-from crowdfl.services.client.peers import SpClient
 from crowdfl.services.client.transport import Signer
 from tests.hosts import Desk
 from tests.http.test_bodies import Endless
-from tests.http.world import INITIAL_MODEL, World, task_definition
+from tests.http.world import World, task_definition
 
 PATIENCE = 60.0
 BUDGET = 36_000_000
-
-
-def bank_of(world: World) -> SpClient:
-    return SpClient(world.service("sp", world.token("sp", "bank")))
-
-
-def test_a_deposit_counts_when_the_bank_has_confirmed_it(world: World):
-    """Another amount is refused by name; the same word twice is one."""
-    task = world.create(task_definition(), INITIAL_MODEL)
-    requester, bank = world.for_requester(), bank_of(world)
-    requester.deposit(task, "first", 50)
-    requester.deposit(task, "second", 7)
-    assert requester.ledger(task)["balances"] == {}
-    with pytest.raises(DepositRefused, match="'first'"):
-        bank.confirm_deposit(task, "first", 51)
-    with pytest.raises(UnknownDeposit, match="'third'"):
-        bank.confirm_deposit(task, "third", 50)
-    for _ in range(2):
-        bank.confirm_deposit(task, "first", 50)
-        bank.reject_deposit(task, "second")
-    assert requester.ledger(task)["balances"] == {"requester": -50, "escrow": 50}
-    assert {one["name"]: one["state"] for one in requester.deposits(task)} == {
-        "first": "confirmed",
-        "second": "rejected",
-    }
 
 
 def test_metrics_count_deposits_and_payments_by_state(world: World):
@@ -207,10 +179,10 @@ def test_a_stranger_s_signature_is_refused_before_the_body(platform, earned):
 def test_a_claim_of_an_unknown_task_is_refused_before_it_is_read(platform, earned):
     _, people = earned
     body = Endless()
-    answer = platform.http("sp").post(place("0" * 32), content=body, headers={"X-CrowdFL-Protocol": "3"})
+    answer = platform.http("sp").post(place("0" * 64), content=body, headers={"X-CrowdFL-Protocol": "3"})
     assert (answer.status_code, body.taken) == (404, 0)
     with pytest.raises(UnknownTask):
-        people[0].sp.claim("0" * 32, b"claim")
+        people[0].sp.claim("0" * 64, b"claim")
 
 
 def test_the_limit_follows_from_the_task(platform, earned):

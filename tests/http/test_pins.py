@@ -21,7 +21,7 @@ from crowdfl.settings import CspSettings, KgcSettings
 from crowdfl.storage.atomic import write_private
 from tests.http.world import IMPATIENT
 
-TASK = "0" * 32
+TASK = "0" * 64
 HOST = {"host": "127.0.0.1", "port": 0, "insecure_test_key": True}
 
 

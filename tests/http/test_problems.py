@@ -81,7 +81,7 @@ def test_a_store_that_is_away_is_told_without_its_address(world, logged):
     path = world.folder / "sp/state.db"
     path.unlink()
     path.mkdir()
-    for target in (f"/v1/tasks/{'0' * 32}", "/readyz"):
+    for target in (f"/v1/tasks/{'0' * 64}", "/readyz"):
         answer = world.http("sp").get(target)
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:crowdfl:problem:store-unavailable")
         assert "try again later" in answer.json()["detail"]
@@ -108,7 +108,7 @@ def test_an_error_that_nobody_foresaw_is_a_500_without_details(world, monkeypatc
 
     monkeypatch.setattr(type(world.kgc), "bundle", broken)
     headers = world.token("kgc", "sp").headers("", "", b"", 0.0) | {"X-CrowdFL-Protocol": "3", "X-Request-Id": "abc"}
-    answer = world.http("kgc").get(f"/v1/tasks/{'0' * 32}/bundle", headers=headers)
+    answer = world.http("kgc").get(f"/v1/tasks/{'0' * 64}/bundle", headers=headers)
     assert (answer.status_code, answer.headers["content-type"]) == (500, MEDIA_TYPE)
     assert answer.json()["request"] == "abc"
     assert "1234567" not in answer.text + str(logged)
@@ -136,9 +136,9 @@ def test_a_body_of_another_form_is_a_422_in_the_same_form(world, body):
         ("GET", "/nowhere", 404),
         ("PATCH", "/v1/key", 405),
         ("GET", "/v1/tasks/not-a-task", 422),
-        ("GET", f"/v1/tasks/{'0' * 32}", 404),
-        ("POST", f"/v1/tasks/{'0' * 32}/claims", 404),
-        ("GET", f"/v1/tasks/{'0' * 32}/rounds/1/average", 401),
+        ("GET", f"/v1/tasks/{'0' * 64}", 404),
+        ("POST", f"/v1/tasks/{'0' * 64}/claims", 404),
+        ("GET", f"/v1/tasks/{'0' * 64}/rounds/1/average", 401),
     ],
 )
 def test_a_wrong_address_is_a_problem_too(world, method, path, status):

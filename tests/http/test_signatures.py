@@ -105,7 +105,7 @@ def test_a_look_for_one_key_brings_all_who_joined_since(campaign, monkeypatch):
 
 def test_strangers_leave_nothing_behind(campaign):
     guard = ByParticipant(campaign.world.sp)
-    for task, who in (("0" * 32, campaign.people[0].who), (campaign.task, "0" * 20)):
+    for task, who in (("0" * 64, campaign.people[0].who), (campaign.task, "0" * 20)):
         with pytest.raises(UnknownParticipant):
             campaign.world.portal.call(guard._key, task, who)
     assert guard._keys == {}

@@ -70,16 +70,6 @@ def test_an_announced_body_is_refused_before_it_is_sent(campaign, served):
             assert (status, problem["type"]) == (413, "urn:crowdfl:problem:limit-exceeded")
 
 
-def test_an_upload_over_the_task_s_limit_is_refused_before_it_is_sent(campaign, served):
-    person, limit = campaign.people[0], campaign.world.sp.upload_limit(campaign.task)
-    path = f"/v1/tasks/{campaign.task}/rounds/1/uploads/{person.who}"
-    signed = Signer(person.who, person.keys.signing).headers("PUT", path, b"", campaign.world.clock.now())
-    lines = [f"{name}: {value}" for name, value in signed.items()]
-    with connected(served) as connection:
-        connection.sendall(head("PUT", path, f"Content-Length: {limit + 1}", *lines))
-        assert answer(connection)[0] == 413
-
-
 def test_a_body_without_end_is_cut_off_at_the_limit(campaign, served, monkeypatch):
     """413 once it is over the limit; a sender that does not stop is hung up on."""
     monkeypatch.setattr(LimitedH11Protocol, "linger_seconds", 0.3)

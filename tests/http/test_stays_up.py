@@ -218,7 +218,7 @@ def test_sigterm_ends_a_csp_that_computes(tmp_path):
         url = json.loads(process.stderr.readline())["url"]
         service = Link(url, plain_http=True).open(Bearer(token), Backoff(deadline=0.0))
         with contextlib.closing(service), ThreadPoolExecutor(1) as thread:
-            asked = thread.submit(CspClient(service).answer, "0" * 32, b"request")
+            asked = thread.submit(CspClient(service).answer, "0" * 64, b"request")
             until(lambda: (tmp_path / "computing").exists() or asked.done())
             assert not asked.done(), asked.exception()
             started = time.monotonic()

@@ -26,7 +26,7 @@ from tests.hosts import SMALL_TASK, small_definition
 from tests.http.processes import serving, wait_for
 from tests.http.test_clients import Scripted, problem
 
-TASK = "0" * 32
+TASK = "0" * 64
 KEYS = ParticipantKeys("a" * 20, SigningKey.fresh(), ReaderKey.fresh())
 PAGE = httpx.Response(200, text="<html>Accept our terms</html>", headers={"Content-Type": "text/html"})
 PASSING = [

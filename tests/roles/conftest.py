@@ -4,7 +4,7 @@ import pytest
 
 from crowdfl.protocols.registry import PROFILES
 from tests import hosts
-from tests.chained import ChainedProfile
+from tests.clear import ChainedProfile
 from tests.simulation.conftest import clear_profile as clear_profile  # noqa: PLC0414 -- a fixture
 
 

@@ -14,7 +14,7 @@ from tests.hosts import INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
 
 PAPER = {"profile": "paper", "key_bits": 1024, "mask_bits": 40}
 BY_PROFILE = {"hardened": {"profile": "hardened"}, "paper": PAPER}
-REFUSAL = r"the key received for task [0-9a-f]{32} is [0-9a-f]{16}, and KGC appointed [0-9a-f]{16}: nothing is kept"
+REFUSAL = r"the key received for task [0-9a-f]{64} is [0-9a-f]{16}, and KGC appointed [0-9a-f]{16}: nothing is kept"
 profiles = pytest.mark.parametrize("profile", BY_PROFILE)
 
 
@@ -40,29 +40,17 @@ def deal_wrongly(monkeypatch, profile, role):
 
 
 @profiles
-def test_sp_takes_no_task_over_with_another_key(monkeypatch, host, profile):
-    """Neither the bundle nor the weights stay, and KGC's copy is not acknowledged."""
-    deal_wrongly(monkeypatch, profile, "sp")
-    definition = definition_under(profile)
-    with pytest.raises(KeyMismatch, match=REFUSAL):
-        host.create(definition, INITIAL_MODEL)
-    (name,) = {name.split("/")[0] for name in host.requester.blobs.names() if "/" in name}
-    assert host.sp.store.tasks() == []
-    assert not host.disk.blobs("sp/keys").has(f"{name}.sp")
-    assert not host.disk.blobs("sp/blobs").has(f"{name}/initial")
-    assert host.kgc.bundles.has(f"{name}.sp")
-
-
-@profiles
-def test_csp_prepares_no_task_with_another_key(monkeypatch, host, profile):
-    """SP is told, and takes no task over either."""
-    deal_wrongly(monkeypatch, profile, "csp")
+@pytest.mark.parametrize("role", ["sp", "csp"])
+def test_a_server_takes_no_task_over_with_another_key(monkeypatch, host, profile, role):
+    """Neither the bundle nor the weights stay, and KGC's copy is not acknowledged. Of CSP's refusal SP is told."""
+    deal_wrongly(monkeypatch, profile, role)
     with pytest.raises(KeyMismatch, match=REFUSAL):
         host.create(definition_under(profile), INITIAL_MODEL)
     (name,) = {name.split("/")[0] for name in host.requester.blobs.names() if "/" in name}
     assert host.sp.store.tasks() == []
-    assert not host.disk.blobs("csp/keys").has(f"{name}.csp")
-    assert host.kgc.bundles.has(f"{name}.csp")
+    assert not host.disk.blobs(f"{role}/keys").has(f"{name}.{role}")
+    assert role == "csp" or not host.disk.blobs("sp/blobs").has(f"{name}/initial")
+    assert host.kgc.bundles.has(f"{name}.{role}")
 
 
 @profiles
@@ -99,7 +87,7 @@ def test_the_check_is_of_the_whole_fingerprint():
     """Not of the part that is shown."""
     public = pctd.keygen(64, insecure_test_key=True).public
     name = public.fingerprint.hex()
-    Appointment("0" * 32, name).require_key(public.fingerprint)
+    Appointment("0" * 64, name).require_key(public.fingerprint)
     for other in (name[:-1] + "0123456789abcdef"[int(name[-1], 16) - 1], name[:16], name.upper(), ""):
         with pytest.raises(KeyMismatch):
-            Appointment("0" * 32, other).require_key(public.fingerprint)
+            Appointment("0" * 64, other).require_key(public.fingerprint)

@@ -1,12 +1,9 @@
 import json
-from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
 import pytest
 
-from crowdfl.crypto.paillier import kernels
-from crowdfl.crypto.paillier.kernels import PartialDecrypt
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.signed import Order
 from crowdfl.errors import (
@@ -16,7 +13,6 @@ from crowdfl.errors import (
     InvitationRefused,
     NotReady,
     ServiceUnavailable,
-    TaskFull,
     TaskNotRunning,
     TooLate,
     UnknownParticipant,
@@ -76,25 +72,6 @@ def test_a_campaign_delivers_the_model_and_pays_everyone(desk):
     assert report["paid_in"] == 2 * BUDGET
     assert report["rewards"] + report["returned"] == 2 * BUDGET
     assert desk.state == TaskState.SETTLED
-
-
-@pytest.mark.parametrize("constant", [False, True])
-@pytest.mark.hardened
-def test_both_servers_take_powers_in_constant_time_if_asked(desk, monkeypatch, constant):
-    """Every one of them by a share, in averages and in rewards."""
-    asked = set()
-
-    def noted(exponent, modulus, constant_time):
-        asked.add((exponent, constant_time))
-        return PartialDecrypt(exponent, modulus, constant_time)
-
-    monkeypatch.setattr(kernels, "PartialDecrypt", noted)
-    desk.tools = desk.options.tools = replace(desk.tools, constant_time=constant)
-    desk.restart()
-    take_part(desk)
-    desk.run()
-    assert len(asked) == 2, "a share of each server's"
-    assert {how for _, how in asked} == {constant}
 
 
 def test_a_campaign_with_sealed_keys_survives_restarts(tmp_path, monkeypatch):
@@ -207,13 +184,6 @@ def test_the_requester_gets_the_last_average_even_if_the_last_round_is_aborted(d
         assert np.array_equal(ours, read)
 
 
-def test_participant_number_n_max_plus_one_is_refused(tmp_path):
-    desk = Desk(tmp_path)
-    desk.invite(5)
-    with pytest.raises(TaskFull, match="5"):
-        desk.invite(1)
-
-
 def test_an_invitation_serves_one_person(tmp_path):
     """Its second holder is refused; its first may come again."""
     desk = Desk(tmp_path)
@@ -298,13 +268,6 @@ def test_after_a_cancel_the_requester_gets_what_was_paid_for(desk):
     average = from_safetensors(desk.requester.definition(desk.task).shape, desk.crowd[0].blobs.get("rounds/1/average"))
     assert all(np.allclose(ours, theirs) for ours, theirs in zip(desk.requester.model(desk.task), average, strict=True))
     assert not desk.kgc.bundles.has(f"{desk.task}.participant")
-
-
-def test_a_cancel_before_any_round_leaves_no_model(desk):
-    desk.requester.order(desk.task, "cancel")
-    desk.run()
-    with pytest.raises(NotReady, match="there is no model"):
-        desk.requester.model(desk.task)
 
 
 def test_an_upload_whose_round_was_given_up_is_explained(desk):
@@ -454,21 +417,6 @@ def test_strangers_get_nothing(desk):
         desk.sp.publication(desk.task, 1, "stranger")
     with pytest.raises(UnknownParticipant):
         desk.sp.envelope(desk.task, 1, "stranger")
-
-
-def test_servers_restarted_between_any_two_ticks_go_on(tmp_path):
-    """All three rebuilt from their files after every single step: the same campaign."""
-    desk = Desk(tmp_path)
-    desk.invite(3)
-    desk.requester.fund(desk.task, 2 * BUDGET, "all")
-    for _ in range(40):
-        moved = desk.sp.tick()
-        desk.restart()
-        take_part(desk)
-        if not moved and desk.state == TaskState.FINISHED:
-            break
-    assert desk.state == TaskState.FINISHED
-    assert sum(person.claim() for person in desk.crowd) <= 2 * BUDGET
 
 
 def test_no_role_keeps_two_shares(desk):

@@ -10,9 +10,23 @@ from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.sp.uploads import upload_name
 from tests.attacks.cheating import honest_uploads, weighted_upload
 from tests.hosts import Desk
-from tests.roles.test_recovery import Failing
 
 DAMAGES = ["altered", "cut", "missing"]
+
+
+class Failing:
+    """Blobs that break off when a name like this is to be written."""
+
+    def __init__(self, inner, ending: str) -> None:
+        self._inner, self._ending = inner, ending
+
+    def put(self, name: str, data: bytes) -> None:
+        if name.endswith(self._ending):
+            raise ServiceUnavailable("SP died here")
+        self._inner.put(name, data)
+
+    def __getattr__(self, name: str):
+        return getattr(self._inner, name)
 
 
 class WatchedDesk(Desk):

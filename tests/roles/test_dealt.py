@@ -9,7 +9,7 @@ from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import MemoryBlobs
-from tests.chained import DEALT, ChainedProfile
+from tests.clear import DEALT, ChainedProfile
 from tests.hosts import BUDGET, INITIAL_MODEL, SMALL_TASK, Desk, moved_by, small_definition
 
 TASK = {"profile": "chained", "rounds": 3, "min_participants": 3}

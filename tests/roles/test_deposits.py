@@ -108,7 +108,7 @@ def test_what_is_not_there_is_not_decided(desk: Desk):
     with pytest.raises(UnknownDeposit):
         desk.sp.reject_deposit(desk.task, "none")
     with pytest.raises(UnknownTask):
-        desk.sp.deposit("0" * 32, "all", 1)
+        desk.sp.deposit("0" * 64, "all", 1)
     desk.requester.order(desk.task, "cancel")
     with pytest.raises(TaskNotRunning):
         desk.sp.deposit(desk.task, "more", 1)

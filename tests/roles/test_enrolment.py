@@ -1,5 +1,6 @@
 """Enrolment: nobody gets a certificate that binds a key they do not own, and no request serves where it was not signed for."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -81,7 +82,7 @@ def test_a_request_of_another_does_not_serve_under_my_invitation(desk, invitatio
 
 def test_a_request_of_one_task_does_not_serve_in_another(desk, invitation, victim):
     """The same keys, a valid invitation of that task, and yet its owner never asked there."""
-    elsewhere = EnrolmentRequest.of("0" * 32, invitation, victim.identity).sign(victim.signing)
+    elsewhere = EnrolmentRequest.of("0" * 64, invitation, victim.identity).sign(victim.signing)
     with pytest.raises(InvitationRefused, match="another task or invitation"):
         desk.kgc.enrol(desk.task, invitation, elsewhere)
     assert can_be_used(desk, invitation)
@@ -115,6 +116,15 @@ def test_the_same_holder_may_ask_again(desk, invitation):
     assert Certificate.open(first.certificate, desk.signing.public).identity == me.identity
 
 
+def test_a_request_may_come_from_any_program(desk, invitation):
+    """Its JSON may have any form: what was signed is what is checked."""
+    me = new_keys()
+    request = EnrolmentRequest.of(desk.task, invitation, me.identity)
+    spaced = json.dumps(json.loads(request.sign(me.signing).split(" ", 3)[3]), indent=3, sort_keys=True)
+    sealed = desk.kgc.enrol(desk.task, invitation, Envelope.sign(EnrolmentRequest.kind, spaced, me.signing).text)
+    assert Enrolled.open(sealed, request, me.reader).bundle
+
+
 class Lying:
     """A KGC that certifies something else than it was asked to."""
 
@@ -129,7 +139,7 @@ def test_a_participant_refuses_a_certificate_that_is_not_its_own(desk, invitatio
     """Of other keys, of another task, or of another KGC."""
     me = new_keys()
     other = replace(me.identity, reading=ReaderKey.fresh().public)
-    for certificate in (Certificate.of(desk.task, other), Certificate.of("0" * 32, me.identity)):
+    for certificate in (Certificate.of(desk.task, other), Certificate.of("0" * 64, me.identity)):
         with pytest.raises(DocumentError, match="than it was asked to"):
             enrol(Lying(certificate, desk.signing), desk.task, invitation, me, desk.signing.public)
     lying = Lying(Certificate.of(desk.task, me.identity), SigningKey.fresh())

@@ -81,7 +81,7 @@ def test_what_holds_for_all_is_told_to_all(desk):
     assert {type(outcome) for outcome in sp.receive_all(desk.task, 1, everyone)} == {TaskNotRunning}
     assert sp.store.uploads(desk.task, 1) == []
     with pytest.raises(UnknownTask):
-        sp.receive_all("0" * 32, 1, everyone)
+        sp.receive_all("0" * 64, 1, everyone)
 
 
 def test_a_round_that_closes_while_the_bytes_are_checked_takes_none(desk, monkeypatch):

@@ -12,8 +12,6 @@ from crowdfl.errors import (
     UnknownParticipant,
     UploadRejected,
 )
-from crowdfl.retry import no_jitter
-from crowdfl.roles.participant.agent import Agent
 from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes, rewards_name
 from tests.hosts import Desk, heard
 from tests.roles.test_agent import Trainer
@@ -166,28 +164,6 @@ def test_a_platform_that_leaves_the_time_out_is_waited_for(desk: Desk, monkeypat
     monkeypatch.setattr(desk.sp, "status", silent)
     with pytest.raises(NotReady):
         person.claim()
-
-
-def test_an_agent_claims_the_rest_by_itself(desk: Desk):
-    """With the real roles, from the second round to being paid."""
-    lose(desk)
-    person, *others = desk.crowd
-    said = heard(person)
-    began = desk.clock.time
-
-    def wait(seconds):
-        desk.clock.time += seconds
-        for other in others:
-            other.step(train)
-        desk.run()
-
-    (invitation,) = desk.requester.invite(desk.task, 1, 1000)
-    Agent(person, wait, jitter=no_jitter).take_part(person.look(), Trainer(), invitation)
-    told = [what for what, _ in said]
-    assert told[-2:] == ["claiming without", "paid"]
-    assert told.count("reward missing") == 1
-    assert desk.clock.time - began > 250.0
-    assert person.claim() == person.rewards()[2]
 
 
 def test_a_missing_average_keeps_nobody_from_the_next_round(desk: Desk):

@@ -20,46 +20,6 @@ def desk(tmp_path: Path) -> Desk:
     return desk
 
 
-class Failing:
-    """Blobs that break off when a name like this is to be written."""
-
-    def __init__(self, inner, ending: str) -> None:
-        self._inner, self._ending = inner, ending
-
-    def put(self, name: str, data: bytes) -> None:
-        if name.endswith(self._ending):
-            raise ServiceUnavailable("SP died here")
-        self._inner.put(name, data)
-
-    def __getattr__(self, name: str):
-        return getattr(self._inner, name)
-
-
-class Silent:
-    """A CSP that answers nothing any more."""
-
-    def __init__(self, inner) -> None:
-        self._inner = inner
-
-    def answer(self, task: str, request: bytes, _longest: int = 0) -> bytes:
-        raise ServiceUnavailable("CSP was asked again")
-
-    def __getattr__(self, name: str):
-        return getattr(self._inner, name)
-
-
-def test_after_a_crash_sp_goes_on_from_the_replies_it_had(desk: Desk):
-    """A CSP that could answer differently the second time is not asked: everything but the result was there."""
-    whole = desk.sp.ports.blobs
-    desk.sp.ports.blobs = Failing(whole, "/rewards")
-    with pytest.raises(ServiceUnavailable, match="died"):
-        desk.run()
-    desk.restart()
-    desk.sp.ports.csp = Silent(desk.csp)
-    assert desk.sp.tick()
-    assert desk.states()[0] == "weighed"
-
-
 def ended_round(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """CSP opens lanes that no honest SP sends, once."""
     with monkeypatch.context() as patch:

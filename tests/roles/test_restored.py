@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import delete
 
 from crowdfl.errors import AlreadyPaid, MasksDoNotFit, NotReady, OutOfTurn, RoundEnded, SettingsError, TooLate
 from crowdfl.roles.csp import Csp
@@ -16,9 +15,7 @@ from crowdfl.roles.records import PaymentState, RoundState, StoredPayment, Store
 from crowdfl.roles.restored import forgotten_payments, mark_restored_csp, mark_restored_sp, reconcile
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.money import resolve_payment
-from crowdfl.storage import tables
 from crowdfl.storage.backup import copy_database
-from crowdfl.storage.database import writing
 from tests.attacks.cheating import honest_uploads
 from tests.hosts import BUDGET, Desk, FileDisk, heard, test_tools
 
@@ -104,20 +101,6 @@ def test_a_phone_that_was_switched_off_meanwhile_looks_once_when_it_is_back(desk
     backup.restore()
     assert again.step(train) is False
     assert asked == [1, 1]
-
-
-def test_an_upload_that_sp_has_dropped_is_sent_again(desk: Desk):
-    """SP shows fewer uploads than before: those who hold a receipt look, and whose is gone sends it again."""
-    first, second, _ = desk.crowd
-    for person in (first, second, first):
-        person.step(train)
-    uploads = desk.sp.store.uploads(desk.task, 1)
-    with writing(desk.sp.store.engine) as c:  # type: ignore[attr-defined]
-        c.execute(delete(tables.uploads).where(tables.uploads.c.who == first.keys.who))
-    assert len(desk.sp.store.uploads(desk.task, 1)) == 1
-    assert second.step(train) is False
-    assert first.step(train) is True
-    assert {upload.digest for upload in desk.sp.store.uploads(desk.task, 1)} == {upload.digest for upload in uploads}
 
 
 def test_an_open_round_gives_phones_a_whole_window_after_the_restore(desk: Desk):
@@ -368,7 +351,7 @@ def test_rewards_that_a_restored_csp_still_holds_stay_claimable(desk: Desk):
 def test_a_task_made_after_the_restore_is_as_any_other(desk: Desk):
     """The marks are of the tasks in the backup."""
     Backup(desk, "csp").restore()
-    desk.csp.store.add_task(StoredTask("b" * 32, "definition", "appointment", "open"))
+    desk.csp.store.add_task(StoredTask("b" * 64, "definition", "appointment", "open"))
     assert {stored.task for stored in desk.csp.store.tasks() if stored.restored} == {desk.task}
 
 

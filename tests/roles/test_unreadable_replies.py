@@ -12,8 +12,8 @@ from crowdfl.protocols.messages import Message
 from crowdfl.roles.sp.csp_link import replies_folder
 from tests.hosts import Desk
 from tests.protocols.driving import SMALL, converse, deal
-from tests.roles.test_shares import TASK as SHARES
 
+SHARES = {"profile": "shares", "rounds": 2, "lanes": 256, "max_norm": 2.0, "mask_bits": None, "min_participants": 3}
 PAGE = b"<!doctype html><title>502 Bad Gateway</title>"
 Wrong = Callable[[bytes, bytes, int], bytes]
 WRONG: dict[str, Wrong] = {

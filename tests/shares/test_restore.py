@@ -1,33 +1,60 @@
 """SP or CSP of a `shares` task comes back from a backup: nothing is opened a second time, no money is lost."""
 
 import shutil
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from crowdfl.errors import RoundEnded
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.roles.restored import mark_restored_csp, mark_restored_sp, reconcile
 from crowdfl.storage import migrations
 from crowdfl.storage.backup import BackupSource, restoring, write_backup
 from tests.hosts import FileDisk
 from tests.shares.crowd import BUDGET, Crowd, along, next_model
-from tests.shares.test_same_bytes import BadWire
 
 SAMPLES = {"0": 3, "1": 4, "2": 5}
 pytestmark = pytest.mark.second
 
 
-@pytest.fixture
-def wire() -> BadWire:
-    """Which remembers what passes, and here loses nothing."""
-    wire = BadWire()
-    wire.is_good = True
-    return wire
+class Wire:
+    """Between SP and CSP, with what has passed of each step of a round."""
+
+    def __init__(self) -> None:
+        self.host: Any = None
+        self.csp: Any = None
+        self.requests: dict[tuple[int, int], set[bytes]] = defaultdict(set)
+        self.replies: dict[tuple[int, int], set[bytes]] = defaultdict(set)
+
+    def between(self, csp: Any) -> "Wire":
+        self.csp = csp
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.csp, name)
+
+    def answer(self, task: str, request: bytes, _longest: int = 0) -> bytes:
+        if Message.kind_of(request) != StepRequest.kind:
+            return bytes(self.csp.answer(task, request))
+        message = StepRequest.from_bytes(request, self.host.shape.limits(10**7))
+        step = message.round_number, message.step
+        self.requests[step].add(request)
+        reply = bytes(self.csp.answer(task, request))
+        self.replies[step].add(reply)
+        return reply
 
 
 @pytest.fixture
-def crowd(tmp_path: Path, wire: BadWire) -> Crowd:
+def wire() -> Wire:
+    return Wire()
+
+
+@pytest.fixture
+def crowd(tmp_path: Path, wire: Wire) -> Crowd:
     """Three people; two rounds of four are through."""
     for role in ("sp", "csp"):
         (tmp_path / role).mkdir()
@@ -68,7 +95,7 @@ def restore(crowd: Crowd, role: str, archive: Path, *, unchanged: bool = False) 
     crowd.restart()
 
 
-def test_a_restored_csp_answers_no_step_and_sp_gives_up(crowd: Crowd, wire: BadWire):
+def test_a_restored_csp_answers_no_step_and_sp_gives_up(crowd: Crowd, wire: Wire):
     """Though it has the dealt files of two rounds: they serve no one. Earlier rewards are paid, the rest is returned."""
     archive = back_up(crowd, "csp")
     play(crowd, 3)
@@ -76,7 +103,7 @@ def test_a_restored_csp_answers_no_step_and_sp_gives_up(crowd: Crowd, wire: BadW
     earned = [[person.open_reward(number) for number in (1, 2, 3)] for person in crowd.people.values()]
     restore(crowd, "csp", archive)
     with pytest.raises(RoundEnded, match="restored"):
-        crowd.csp.answer(crowd.task, wire.last[3, 1])  # which it has forgotten
+        crowd.csp.answer(crowd.task, next(iter(wire.requests[3, 1])))  # which it has forgotten
     play(crowd, 4)
     assert crowd.states == ["rewarded"] * 3 + ["aborted"]
     assert crowd.units(3) == model  # of SP's files, which lost nothing
@@ -87,7 +114,7 @@ def test_a_restored_csp_answers_no_step_and_sp_gives_up(crowd: Crowd, wire: BadW
 
 
 @pytest.mark.parametrize("moment", ["before a round", "amid a round"])
-def test_a_restored_sp_that_has_lost_a_round_opens_nothing_again(crowd: Crowd, wire: BadWire, moment: str):
+def test_a_restored_sp_that_has_lost_a_round_opens_nothing_again(crowd: Crowd, wire: Wire, moment: str):
     """The masks of round 3 were used once: SP cannot know that, asks for nothing any more, and the task is cancelled."""
     if moment == "amid a round":
         crowd.train(3, along(3, [0.5, 0.25]), SAMPLES)

@@ -208,7 +208,7 @@ def made_up_invitation(folder, name, key):
     places = {"kgc": "https://127.0.0.1:1", "sp": "https://127.0.0.1:1", "ca": None, "insecure_test_key": False}
     keys = {"kgc_key": key.public.hex(), "sp_key": key.public.hex()}
     path = folder / f"{name}.json"
-    path.write_text(json.dumps({"task": "b" * 32, "invitation": name, **places, **keys}))
+    path.write_text(json.dumps({"task": "b" * 64, "invitation": name, **places, **keys}))
     return path
 
 
@@ -219,7 +219,7 @@ def test_a_home_is_of_one_task_and_one_person(tmp_path, task, of):
     mine, home = made_up_invitation(tmp_path, "mine", key), tmp_path / "me"
     home.mkdir()
     (home / "certificate").write_text(
-        Certificate(task * 32, participant_name(key.public), key.public, bytes(32)).sign(key)
+        Certificate(task * 64, participant_name(key.public), key.public, bytes(32)).sign(key)
     )
     (home / "invitation").write_text(hashlib.sha256(b"another").hexdigest())
     with pytest.raises(SettingsError, match=f"me is the home of another {of}: name another folder"):

@@ -213,11 +213,11 @@ def test_only_sp_itself_ends_a_task(ended, copies: Copies):
         with pytest.raises(BadSignature):
             retention.end(roles.task, forged)
         with pytest.raises(DocumentError, match="another task"):
-            retention.end(roles.task, TaskEnd("0" * 32, "settled", 1.0).sign(SP_KEY))
+            retention.end(roles.task, TaskEnd("0" * 64, "settled", 1.0).sign(SP_KEY))
         with pytest.raises(DocumentError, match="why"):
             retention.end(roles.task, TaskEnd(roles.task, "because", 1.0).sign(SP_KEY))  # type: ignore[arg-type]
         with pytest.raises(UnknownTask):
-            retention.end("0" * 32, TaskEnd("0" * 32, "settled", 1.0).sign(SP_KEY))
+            retention.end("0" * 64, TaskEnd("0" * 64, "settled", 1.0).sign(SP_KEY))
         retention.sp_key = None
         with pytest.raises(Forbidden, match="sp_key"):
             retention.end(roles.task, roles.end())
@@ -355,7 +355,7 @@ def test_sp_cancels_a_task_past_its_life_and_returns_its_money(running, copies: 
 
 def test_files_of_unknown_tasks_are_swept_when_they_are_old(running, copies: Copies):
     """A creation that never ended leaves keys; one that is under way, or a store that knows nothing, is left alone."""
-    roles, unknown = copies(running), "f" * 32
+    roles, unknown = copies(running), "f" * 64
     for role, name in (("kgc", "sp"), ("kgc", "dealt"), ("csp", "csp"), ("sp", "sp")):
         roles.disk.blobs(f"{role}/keys").put(f"{unknown}.{name}", b"SECRET share")
     roles.disk.blobs("sp/blobs").put(f"{unknown}/initial", b"weights")
@@ -429,12 +429,12 @@ def test_a_peer_that_is_away_is_told_when_it_is_back(ended, copies: Copies):
 def test_one_task_that_a_peer_refuses_keeps_no_other_waiting(ended, copies: Copies):
     """A peer that never knew a task has nothing of it: that counts as told."""
     roles = copies(ended)
-    roles.stores["sp"].add_task(StoredTask("0" * 32, "d", "a", "settled", 1.0))
+    roles.stores["sp"].add_task(StoredTask("0" * 64, "d", "a", "settled", 1.0))
     refusing = Away(DocumentError("no"))
     roles.sp.peers = {"kgc": roles.kgc, "csp": refusing}
     roles.sp.tick()
-    assert sorted(refusing.asked) == sorted(["0" * 32, roles.task])
-    assert roles.stores["sp"].task("0" * 32).unnotified(["kgc", "csp"]) == ["csp"]
+    assert sorted(refusing.asked) == sorted(["0" * 64, roles.task])
+    assert roles.stores["sp"].task("0" * 64).unnotified(["kgc", "csp"]) == ["csp"]
 
 
 def test_a_csp_whose_operator_refuses_a_task_ends_it_at_once(tmp_path: Path):

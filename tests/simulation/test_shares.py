@@ -1,14 +1,11 @@
 """The profile `shares` under the same faults: whatever a server dies at, averages and rewards are the oracle's."""
 
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from crowdfl.protocols.registry import PROFILES
 from tests.hosts import test_tools
@@ -74,29 +71,6 @@ def test_a_server_that_dies_at_a_durable_step_changes_nothing(server: str, first
             assert step > 50, "there are more durable steps than that"
             return
     pytest.fail(f"{server} never lived to the end")
-
-
-@given(deaths=st.lists(st.tuples(st.sampled_from(SERVERS), st.integers(1, 60)), min_size=3, max_size=10))
-@settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
-@pytest.mark.second
-def test_servers_that_die_again_and_again_give_the_same_averages_and_rewards(deaths: list[tuple[str, int]]):
-    """In two rounds, the second of which starts from what the first has left."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        closing(World(Path(folder), people=3, rounds=2, window=1e6, **SETTINGS)) as world,
-    ):
-        for server, steps in deaths:
-            (world.sp_lives[0] if server == "SP" else world.csp_life).left = steps
-            for person in world.people:
-                world.upload(person, samples=person + 1)
-            for _ in range(3):
-                world.tick()
-            world.check()
-        for life in (*world.sp_lives, world.csp_life):
-            life.left = None
-        play(world, 2)
-        check(world)
-        assert world.states() == ["rewarded", "rewarded"]
 
 
 @pytest.mark.second

@@ -31,7 +31,7 @@ from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.database import open_engine
 from crowdfl.storage.sql import SqlStore
 
-TASK = "a" * 32
+TASK = "a" * 64
 
 
 @pytest.fixture

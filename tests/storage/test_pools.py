@@ -4,7 +4,6 @@ import hashlib
 import itertools
 import os
 import shutil
-import signal
 import stat
 import struct
 import subprocess
@@ -58,9 +57,9 @@ def rest(path: Path) -> list[int]:
     return numbers(pool.take(pool.available))
 
 
-def child(path: Path, task: str) -> subprocess.Popen[str]:
+def child(path: Path) -> subprocess.Popen[str]:
     """Another process at work on the pool."""
-    command = [sys.executable, str(CHILD), str(path), str(PUBLIC.n), str(PUBLIC.h_s), task]
+    command = [sys.executable, str(CHILD), str(path), str(PUBLIC.n), str(PUBLIC.h_s)]
     return subprocesses.start(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -354,20 +353,6 @@ def test_a_torn_state_leaves_the_other_copy(tmp_path: Path):
         RandomizerPool.open(path, PUBLIC)
 
 
-@pytest.mark.second
-def test_a_process_killed_at_any_step_repeats_nothing(tmp_path: Path):
-    """Killed at, and halfway through, each of its calls to the disk: what it was handed never comes again."""
-    filled(tmp_path / "pool", 6)
-    output = output_of(child(tmp_path / "pool", "sweep"))
-    endings = [line.rsplit(maxsplit=1) for line in output.splitlines()]
-    for path, _ in endings:
-        handed = [int(line, 16) for line in Path(path + ".handed").read_text().split()]
-        assert_nothing_repeated(Path(path), handed)
-    # Every process but the last two was killed, at some forty places.
-    assert [int(ending) for _, ending in endings] == [-signal.SIGKILL] * (len(endings) - 2) + [0, 0]
-    assert len(endings) > 80
-
-
 def assert_nothing_repeated(path: Path, handed: list[int]) -> None:
     """What a pool has left is what was put in, less what was handed out, less what a crash may have lost."""
     left = rest(path)
@@ -379,7 +364,7 @@ def assert_nothing_repeated(path: Path, handed: list[int]) -> None:
 def test_two_processes_share_a_pool(tmp_path: Path):
     """Three processes that drain one pool get everything, and no entry twice."""
     filled(tmp_path / "pool", 300)
-    results = [finish(process) for process in [child(tmp_path / "pool", "drain") for _ in range(3)]]
+    results = [finish(process) for process in [child(tmp_path / "pool") for _ in range(3)]]
     assert {code for code, _ in results} == {0}
     assert sorted(x for _, handed in results for x in handed) == list(range(1, 301))
 

@@ -91,6 +91,7 @@ def differences(found, wanted, near: float, place=""):
     return [] if type(found) is type(wanted) and found == wanted else [place]
 
 
+@pytest.mark.second
 @pytest.mark.realkey
 def test_the_generators_write_the_same_files():
     """And no others: to the byte, or within the tolerance that a generator of computed floats states."""

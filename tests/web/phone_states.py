@@ -2,8 +2,8 @@
 
 from typing import Any
 
-TASK = "0123456789abcdef0123456789abcdef"
-OTHER = "fedcba9876543210fedcba9876543210"
+TASK = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+OTHER = "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"
 Campaign = dict[str, Any]
 
 DEFINITION: Campaign = {

@@ -181,7 +181,7 @@ def test_markup_of_a_requester_arrives_as_text(world):
 def test_an_unknown_task_is_a_named_problem(shared):
     operator = shared.operator()
     for path in ("", "/held", "/rounds/1/uploads"):
-        assert operator.get(f"tasks/{'0' * 32}{path}").status_code == 404
+        assert operator.get(f"tasks/{'0' * 64}{path}").status_code == 404
 
 
 # What it does.
@@ -218,7 +218,7 @@ def test_a_task_is_cancelled_with_a_reason_and_its_first_characters(world):
     operator, place = world.operator(), f"tasks/{task}/cancellation"
     for wrong in (
         {"begins": task[:5], "reason": "x"},
-        {"begins": "0" * 32 if task[0] != "0" else "1" * 32, "reason": "x"},
+        {"begins": "0" * 64 if task[0] != "0" else "1" * 64, "reason": "x"},
         {"begins": task[:6], "reason": " "},
         {"begins": task[:6], "reason": "a\nb"},
         {"begins": task[:6], "reason": "x" * 501},

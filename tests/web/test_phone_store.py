@@ -16,7 +16,7 @@ import { OneTab } from "./agent/tabs.js";
 import { newKeys } from "./protocol/keys.js";
 import { sign, verify } from "./protocol/seal.js";
 const store = await openStore();
-const task = "0".repeat(32);
+const task = "0".repeat(64);
 window.invite = () => store.open(task, { task });
 window.keep = async () => {
   await store.add(task, "keys", await newKeys(), { "rounds/1/upload": new Uint8Array(300_000).fill(7) });

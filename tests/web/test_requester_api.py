@@ -272,7 +272,7 @@ def test_orders_are_given_and_others_are_refused(browser, task):
     "path", ["tasks/{}", "tasks/{}/status", "tasks/{}/invitations", "tasks/{}/disclosures", "tasks/{}/model.npz"]
 )
 def test_a_task_of_somebody_else_is_not_here(browser, path):
-    answer = browser.get(path.format("a" * 32))
+    answer = browser.get(path.format("a" * 64))
     assert (answer.status_code, problem(answer)) == (404, "unknown-task")
     for name in ("../../x", "..", "%2e%2e", "x" * 32):
         assert browser.get(path.format(name)).status_code in (404, 422)

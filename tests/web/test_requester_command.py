@@ -152,10 +152,10 @@ def test_a_platform_that_is_away_is_said_soon(settings, tmp_path, monkeypatch):
         requester = command.impatient(patient)
         actions = command.requester_actions(own, requester)
         for ask in (
-            lambda: requester.sp.status("0" * 32),
-            lambda: requester.order("0" * 32, "cancel"),
-            lambda: requester.close_enrolment("0" * 32),
-            lambda: actions.invite_into("0" * 32, tmp_path / "invitations", 1, 1.0),
+            lambda: requester.sp.status("0" * 64),
+            lambda: requester.order("0" * 64, "cancel"),
+            lambda: requester.close_enrolment("0" * 64),
+            lambda: actions.invite_into("0" * 64, tmp_path / "invitations", 1, 1.0),
         ):
             with pytest.raises(ServiceUnavailable):
                 ask()

@@ -16,7 +16,7 @@ from crowdfl_lab.audit import deviating_csp, deviating_sp, isolation, keys, mask
 from crowdfl_lab.audit.finding import HARDENED, PAPER, SHARES, Finding, Verdict
 from crowdfl_lab.audit.headroom import SHORTENED, check_widths, tell_apart
 from crowdfl_lab.audit.recorded_round import RecordedRound, record_round
-from crowdfl_lab.audit.shares import altered, openings, reuse, transcript
+from crowdfl_lab.audit.shares import altered, kept_source, openings, reuse, transcript
 from crowdfl_lab.report.output import deliver, progress_to_stderr
 from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine
@@ -170,13 +170,17 @@ def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
     yield from reuse.attack_seed()
     say("shares: an SP that deviates, with a reader")
     yield from reuse.attack_order()
+    yield from reuse.attack_standing_model()
     say("shares: what is dealt, and what it covers")
     yield from reuse.attack_dealt_twice()
     yield from reuse.attack_dealer()
+    yield from kept_source.attack_kept_source()
     say("shares: servers that alter their shares")
     yield from altered.attack_inflated()
     yield from altered.attack_shifted_sum()
     yield from altered.attack_bits()
+    yield from altered.attack_later_bits()
+    yield from altered.attack_silent()
     yield altered.attack_claims()
     yield from isolation.attack_isolation(profile=SHARES)
     say("shares: two samples of both servers' views")

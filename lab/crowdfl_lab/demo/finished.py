@@ -5,7 +5,7 @@ What each server holds during a campaign and at its end is read from its own fol
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,11 +17,13 @@ import numpy.typing as npt
 
 from crowdfl.documents.signed import Definition
 from crowdfl.learning.models.forms import from_safetensors, read_arrays
+from crowdfl.learning.models.learner import Learner
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.oracle import fedavg
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.protocols.hardened.shape import CspBundle, SpBundle
 from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.paper.profile import PaperBundle
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesSpBundle
 from crowdfl.storage.model_files import read_model
 from crowdfl.storage.sql import SqlStore
@@ -78,6 +80,9 @@ def secrets_of(roles: Path, task: str, profile: str) -> dict[str, int]:
     """What each server alone may have, from the one folder where it belongs: shares of a key or, in `shares`, seeds."""
     sp, csp = ((roles / role / "keys" / f"{task}.{role}").read_bytes() for role in ("sp", "csp"))
     limits = Limits.plain()
+    if profile == "paper":
+        both = (*PaperBundle.from_bytes(sp, limits).secrets, *PaperBundle.from_bytes(csp, limits).secrets)
+        return dict(zip(("lambda_sc", "lambda_sp", "lambda_c"), both, strict=True))
     if profile == "shares":
         seeds = SharesSpBundle.from_bytes(sp, limits).seed, SharesCspBundle.from_bytes(csp, limits).seed
         return {
@@ -144,7 +149,6 @@ def _at_csp(folder: Path, task: str) -> str:
     return f"{people} certificates; masked requests, of which it keeps {len(sizes)} answers, {sum(sizes):,} bytes"
 
 
-ROUNDS = 3
 Heard = Sequence[tuple[str, Mapping[str, Any]]]  # who said what
 
 
@@ -156,28 +160,44 @@ class Plain:
     trainers: Mapping[int, LocalTrainer] = field(default_factory=dict)  # of each person who was ever in
     people: Mapping[int, Sequence[int]] = field(default_factory=dict)  # whose uploads each round has
     training: Mapping[str, Any] = field(default_factory=dict)
+    alike: bool = False  # whether everyone counts the same in an average, or as often as they have samples
 
     def measure(self, model: Weights) -> float:
         """The accuracy over everyone's held-out windows."""
         return weighted([trainer.evaluate(model) for trainer in self.trainers.values()])
 
+    def count(self, samples: int) -> int:
+        """How often somebody with so many samples counts."""
+        return 1 if self.alike else samples
+
+    def trained(self, model: Weights, number: int) -> dict[int, tuple[Row, int]]:
+        """Everyone's model of this round and their samples, if they start from `model`."""
+        found = {}
+        for person in self.people[number]:
+            arrays, samples = self.trainers[person].train(model, self.training, number)
+            found[person] = self._learner.shape.flat(arrays), samples
+        return found
+
     def round_from(self, model: Weights, number: int) -> Weights:
         """The average of this round if everyone starts from `model`."""
-        learner = next(iter(self.trainers.values())).learner
-        trained = [self.trainers[person].train(model, self.training, number) for person in self.people[number]]
-        average = fedavg([learner.shape.flat(arrays) for arrays, _ in trained], [samples for _, samples in trained])
-        return learner.shape.arrays(average)
+        models, samples = zip(*self.trained(model, number).values(), strict=True)
+        return self._learner.shape.arrays(fedavg(models, [self.count(own) for own in samples]))
+
+    @property
+    def _learner(self) -> Learner:
+        return next(iter(self.trainers.values())).learner
 
 
-def plain_fedavg(task_file: Path, heard: Heard) -> Plain:
-    """Every round from the one before it."""
-    training, rounds = tomllib.loads(task_file.read_text())["training"], uploads(heard)
+def plain_fedavg(task_file: Path, heard: Heard, data: Callable[[int], str]) -> Plain:
+    """Every round from the one before it. `data` names a person's."""
+    task, rounds = tomllib.loads(task_file.read_text()), uploads(heard)
+    training, alike = task["training"], task["settings"].get("weighting") == "equal"
     everyone = sorted({person for people in rounds.values() for person in people})
-    trainers = {person: LocalTrainer(f"watch:{person}", training) for person in everyone}
+    trainers = {person: LocalTrainer(data(person), training) for person in everyone}
     if not trainers:
         return Plain()
     averages = {0: next(iter(trainers.values())).learner.weights()}
-    plain = Plain(averages, trainers, rounds, training)
+    plain = Plain(averages, trainers, rounds, training, alike)
     for number in rounds:
         averages[number] = plain.round_from(averages[max(averages)], number)
     return plain
@@ -217,6 +237,8 @@ class FinishedCampaign:
     plain: Plain = field(repr=False)
     keys: KeySight = field(repr=False)
     profile: str
+    rounds: int = 3
+    vanished: int = 8  # the person who was never heard of again after the first upload
     seconds: float = 0.0
 
     def said(self, event: str) -> Heard:
@@ -249,8 +271,8 @@ class FinishedCampaign:
         initial = (self.folder / "roles/sp/blobs" / self.task / "initial").read_bytes()
         if self.definition is None:  # no model was fetched, and nothing is computed from the first one
             return {0: list(read_arrays(initial, ".safetensors").values())}
-        found = {0: from_safetensors(self.definition.shape, initial), ROUNDS: read_model(self._model)[1]}
-        for number in range(1, ROUNDS):
+        found = {0: from_safetensors(self.definition.shape, initial), self.rounds: read_model(self._model)[1]}
+        for number in range(1, self.rounds):
             for path in sorted(self.folder.glob(f"person-*/rounds/{number}/average"))[:1]:
                 found[number] = from_safetensors(self.definition.shape, path.read_bytes())
         return dict(sorted(found.items()))

@@ -1,4 +1,4 @@
-"""Made-up recordings of a phone in a pocket, for the people that a demo adds: sitting, walking, climbing stairs."""
+"""Data for demos: made-up recordings of a phone in a pocket, and a little of the watch data, for a model of few weights."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.learning.datasets.sources import load_split
+
 ACTIVITIES = ("sitting", "walking", "stairs")
+SMALL_DATA, SMALL_LABELS = "windows.npz", ("PEN", "ROW")
 _HERTZ, _SECONDS = 50.0, 45.0
 _GRAVITY = 9.80665  # m/s^2
 _Signal = npt.NDArray[np.float64]
@@ -74,3 +77,23 @@ _MOVES: dict[str, Callable[[_Signal, np.random.Generator], _Signal]] = {
     "walking": _walk,
     "stairs": _climb,
 }
+
+
+def write_small(path: Path, people: int) -> None:
+    """Windows of the watch data in one file: two of the exercises, the first channel alone."""
+    found: dict[str, list[npt.NDArray[np.generic]]] = {"windows": [], "label": [], "user": [], "train": []}
+    for person in range(people):
+        split = load_split(f"watch:{person}")
+        for side in (split.train, split.held_out):
+            wanted = [side.label_names.index(name) for name in SMALL_LABELS]
+            kept = np.isin(side.labels, wanted)
+            found["windows"].append(side.windows[kept][:, :, :1])
+            found["label"].append(np.searchsorted(wanted, side.labels[kept]))
+            found["user"].append(np.full(int(kept.sum()), person))
+            found["train"].append(np.full(int(kept.sum()), side is split.train))
+    np.savez(
+        path,
+        allow_pickle=False,
+        label_names=np.array(SMALL_LABELS),
+        **{name: np.concatenate(parts) for name, parts in found.items()},
+    )

@@ -2,32 +2,29 @@
 
 from pathlib import Path
 
+from crowdfl.disclosures import learnt_in
 from crowdfl.services.run import read_ledger
 from crowdfl.settings import SpSettings, from_millionths
 from crowdfl.storage.settings_file import read_service
-from crowdfl_lab.demo.finished import ROUNDS, FinishedCampaign, person_of, weighted
+from crowdfl_lab.demo.both import BothRounds, both_tables, both_words
+from crowdfl_lab.demo.finished import FinishedCampaign, person_of, weighted
 from crowdfl_lab.report.output import page_html, section_html
 from crowdfl_lab.report.plots import Canvas, Picture, Series, bars, lines, panels
 from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine
 
 DROPS = 3  # this person trains in round 2, loses the connection, and sends again after the window
-VANISHES = 8  # this person is never heard of again after its first upload
-_READABLE = {
-    "kgc": "who was invited, under pseudonyms",
-    "sp": "the definition, sizes and times; amounts once they are claimed",
-    "csp": "masked numbers, uniform whatever the data; amounts once they are claimed",
-}
 
 
-def campaign_result(campaign: FinishedCampaign) -> Result:
-    tables = (accuracy_table, _reward_table, _ledger_table, _server_table)
+def campaign_result(campaign: FinishedCampaign, both: BothRounds | None = None) -> Result:
+    """`both`: one of its rounds under two profiles, if that was played."""
+    tables = (_reward_table, _ledger_table, _server_table)
     return Result(
         "demo",
         "A CrowdFL campaign" if campaign.definition is None else campaign.definition.purpose,
         machine(),
-        {"rounds": ROUNDS, "profile": campaign.profile},
-        tables=tuple(make(campaign) for make in tables),
+        {"rounds": campaign.rounds, "profile": campaign.profile},
+        tables=(accuracy_table(campaign), *(both_tables(both) if both else ()), *(make(campaign) for make in tables)),
         notes=searched(campaign),
         pictures=(
             Picture("demo-accuracy", "Accuracy by round", lambda f: _draw_accuracy(f, campaign), (4.8, 3.4)),
@@ -44,16 +41,19 @@ def searched(campaign: FinishedCampaign) -> tuple[str, str]:
     return (
         f"{found:,} of {numbers:,} numbers found in the servers' files",
         f"What was looked for: the {numbers:,} numbers of the {len(campaign.averages)} averages, in every file of "
-        f"the three servers. Of the initial weights, which are public, {public:,} were found: the search does find.",
+        "the three servers."
+        + f" Of the initial weights, which are public, {public:,} were found: the search does find." * bool(public)
+        + " CSP of `paper` writes them nowhere, but reads them as it works: `crowdfl audit` shows how."
+        * (campaign.profile == "paper"),
     )
 
 
-def write_page(campaign: FinishedCampaign, result: Result) -> Path:
+def write_page(campaign: FinishedCampaign, result: Result, both: BothRounds | None = None) -> Path:
     intro = (
-        f"A CrowdFL campaign: ten people of a watch data set, {ROUNDS} rounds, profile `{campaign.profile}`, "
-        f"{campaign.seconds:.0f} s. Person {DROPS} lost its connection in round 2 and came back after the window; "
-        f"person {VANISHES} vanished after its first upload. Run it again with `{result.command}`."
-    )
+        f"A CrowdFL campaign: {len(campaign.names)} people of a watch data set, {campaign.rounds} rounds, profile "
+        f"`{campaign.profile}`, {campaign.seconds:.0f} s. Person {DROPS} lost its connection in round 2 and came back after "
+        f"the window; person {campaign.vanished} vanished after its first upload. Run it again with `{result.command}`."
+    ) + (f" {both_words(both)}" if both else "")
     people = ", ".join(f"{name} {who}" for who, name in sorted(campaign.names.items(), key=lambda one: one[1]))
     first, *notes = result.notes
     changes = {"notes": notes, "facts": {"task": campaign.task, "people": people} | result.facts}
@@ -66,7 +66,7 @@ def write_page(campaign: FinishedCampaign, result: Result) -> Path:
 def accuracy_table(campaign: FinishedCampaign) -> ResultTable:
     columns = ("round", "uploads", "CrowdFL", "FedAvg in the clear", "as participants measured it", "weights apart")
     plain, rows = campaign.plain, []
-    for number in range(ROUNDS + 1):
+    for number in range(campaign.rounds + 1):
         models = (campaign.models.get(number), plain.averages.get(number))
         ours, clear = (f"{plain.measure(m):.3f}" if m is not None and plain.trainers else "-" for m in models)
         count = str(len(plain.people.get(number, ()))) if number else "-"
@@ -79,7 +79,7 @@ def _as_measured(campaign: FinishedCampaign, number: int) -> str:
     measured = [said for _, said in campaign.said("read") if said["round"] == number]
     if measured:
         return f"{weighted(measured):.3f} by {len(measured)} people"
-    return "the requester's alone" if number == ROUNDS else "-"
+    return "the requester's alone" if number == campaign.rounds else "-"
 
 
 def accuracy_notes(campaign: FinishedCampaign) -> list[str]:
@@ -98,14 +98,17 @@ def accuracy_notes(campaign: FinishedCampaign) -> list[str]:
 
 
 def _reward_table(campaign: FinishedCampaign) -> ResultTable:
-    numbers = range(1, ROUNDS + 1)
+    numbers = range(1, campaign.rounds + 1)
     columns = ("participant", *(f"round {n}" for n in numbers), "paid")
     paid = {name: details["millionths"] for name, details in campaign.said("paid")}
     rows = tuple(
         (name, *(_money(earned.get(n)) for n in numbers), _money(paid.get(name)))
         for name, earned in campaign.rewards.items()
     )
-    note = f"Person {VANISHES} vanished before it read what round 1 paid it. Nobody claimed it: it went back to the requester."
+    gone = f"Person {campaign.vanished} vanished before it read what round 1 paid it."
+    note = f"{gone} Nobody claimed it: it went back to the requester."
+    if campaign.profile == "paper":
+        note = "The printed protocol has no way to claim a reward: everything went back to the requester."
     return ResultTable("Rewards, as each participant read its own", columns, rows, note)
 
 
@@ -125,11 +128,11 @@ def _ledger_table(campaign: FinishedCampaign) -> ResultTable:
 
 
 def _server_table(campaign: FinishedCampaign) -> ResultTable:
-    columns = ("server", "secrets in its files", "after the end", "received", "its folder", "could read")
-    rows = []
+    columns = ("server", "secrets in its files", "after the end", "received", "its folder", "learns")
+    learnt, rows = {row.party: row.learns for row in reversed(learnt_in(campaign.profile))}, []
     for sight in campaign.sights:
         secrets = (", ".join(found) or "none" for found in (sight.held, sight.left))
-        rows.append((sight.server.upper(), *secrets, sight.received, sight.keeps, _READABLE[sight.server]))
+        rows.append((sight.server.upper(), *secrets, sight.received, sight.keeps, learnt[sight.server.upper()]))
     return ResultTable("What each server saw", columns, tuple(rows))
 
 
@@ -153,8 +156,8 @@ def _draw_accuracy(figure: Canvas, campaign: FinishedCampaign) -> None:
 
 def _draw_rewards(figure: Canvas, campaign: FinishedCampaign) -> None:
     (axes,) = panels(figure, 1)
-    people, rounds = [str(person_of(name)) for name in campaign.rewards], range(1, ROUNDS + 1)
+    people, rounds = [str(person_of(name)) for name in campaign.rewards], range(1, campaign.rounds + 1)
     stacks = {f"round {n}": [earned.get(n, 0) / 1e6 for earned in campaign.rewards.values()] for n in rounds}
     bars(axes, people, stacks, stacked=True, xlabel="person", ylabel="reward")
     axes.margins(y=0.2)
-    axes.legend(loc="upper center", ncols=ROUNDS)
+    axes.legend(loc="upper center", ncols=campaign.rounds)

@@ -1,8 +1,11 @@
-"""`crowdfl demo`: a whole campaign. Every role a process of its own, ten real people's data, a dropout, one who vanishes."""
+"""`crowdfl demo`: a whole campaign. Every role a process of its own, real people's data, a dropout, one who vanishes."""
 
+import re
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,25 +16,51 @@ from rich.console import Console
 from crowdfl.cli.task.views import task_text
 from crowdfl.errors import SettingsError
 from crowdfl.retry import Backoff
-from crowdfl_lab.demo.finished import SERVERS, FinishedCampaign, KeySight, Plain, are_erased, plain_fedavg
+from crowdfl_lab.demo.both import HARDENED_LANES, BothRounds, both_words, play_both
+from crowdfl_lab.demo.finished import SERVERS, FinishedCampaign, KeySight, Plain, are_erased, plain_fedavg, row_of
+from crowdfl_lab.demo.motion import SMALL_DATA, SMALL_LABELS, write_small
 from crowdfl_lab.demo.processes import CampaignProcesses, port_options
-from crowdfl_lab.demo.report import DROPS, VANISHES, campaign_result, write_page
+from crowdfl_lab.demo.report import DROPS, campaign_result, write_page
 from crowdfl_lab.report.output import print_result
 
-_PEOPLE = 10
 _DROP_ROUND = 2
 _PATIENCE = 1800.0  # seconds; a campaign that takes longer is stuck
-_CHANGES = {  # to the task file that `crowdfl task new` prints
-    "shares": {"# max_norm = 5.0": "max_norm = 20.0"},
-    "hardened": {"lanes = 1024 ": "lanes = 112 "},
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is played of one profile; `changes` are to the task file that `crowdfl task new` prints."""
+
+    changes: Mapping[str, str]
+    people: int = 10
+    rounds: int = 3
+    is_small: bool = False
+
+    @property
+    def vanishes(self) -> int:
+        """The person who is never heard of again after its first upload."""
+        return self.people - 2
+
+    def data(self, folder: Path, person: int) -> str:
+        return f"npz:{folder / SMALL_DATA}#{person}" if self.is_small else f"watch:{person}"
+
+
+_PLANS = {
+    "shares": _Plan({"max_norm": "20.0"}),
+    "hardened": _Plan({"lanes": str(HARDENED_LANES)}),
+    # A division for each weight, and a product for each weight and person: 20 weights are what a demo has time for.
+    "paper": _Plan(
+        {"rounds": "2", "channels": "1", "labels": str(list(SMALL_LABELS)), "learner": '"softmax"'}, 7, 2, is_small=True
+    ),
 }
 
 
 @dataclass
 class _RunningCampaign(CampaignProcesses):
-    """Ten people, of whom one drops out for a while and one vanishes."""
+    """Some people, of whom one drops out for a while and one vanishes."""
 
     profile: str = "shares"
+    plan: _Plan = _PLANS["shares"]
     held: int | None = None  # the round in which the one who drops out has not sent its upload
     plain: "Future[Plain] | None" = None
     keys: KeySight | None = None
@@ -46,7 +75,7 @@ class _RunningCampaign(CampaignProcesses):
             self.say(f"{name} lost its connection before its upload of round {event['round']} was sent")
         elif what == "funded":
             self.confirm(event)
-        elif what == "uploaded" and name == f"person {VANISHES}":
+        elif what == "uploaded" and name == f"person {self.plan.vanishes}":
             self.kill(name)
             self.say(f"{name} has vanished for good")
         elif what in ("refused", "not paid", "waiting"):
@@ -60,7 +89,9 @@ class _RunningCampaign(CampaignProcesses):
             self.keys = KeySight.of(self.roles, status["task"], self.profile)
         if status["state"] == "finished" and self.plain is None:
             # The servers have nothing left to compute: the comparison does not slow the campaign.
-            self.plain = ThreadPoolExecutor(1).submit(plain_fedavg, self.folder / "task.toml", list(self.heard))
+            self.plain = ThreadPoolExecutor(1).submit(
+                plain_fedavg, self.folder / "task.toml", list(self.heard), partial(self.plan.data, self.folder)
+            )
 
     def look(self) -> None:
         """The one who dropped out starts again once the window is over: late, within the grace."""
@@ -70,15 +101,17 @@ class _RunningCampaign(CampaignProcesses):
         if time.time() > deadlines.get(self.held, inf):
             self.say(f"person {DROPS} is back and sends its upload again, late")
             self.held = None
-            self.start_person(DROPS, f"watch:{DROPS}")
+            self.start_person(DROPS, self.plan.data(self.folder, DROPS))
 
     def play(self) -> FinishedCampaign:
         self.say(f"a campaign in {self.folder}")
         self.set_up(*port_options())
-        task = self.post_task(_task_file(time.monotonic() - self.started, self.profile), _PEOPLE)
-        for person in range(_PEOPLE):
+        if self.plan.is_small:
+            write_small(self.folder / SMALL_DATA, self.plan.people)
+        task = self.post_task(task_file(time.monotonic() - self.started, self.profile), self.plan.people)
+        for person in range(self.plan.people):
             hold = _DROP_ROUND if person == DROPS else 0
-            self.start_person(person, f"watch:{person}", "--hold-upload", str(hold))
+            self.start_person(person, self.plan.data(self.folder, person), "--hold-upload", str(hold))
         report = self.wait_for("report")
         plain = self.plain.result() if self.plain is not None else Plain()
         # SP tells the others that the task has ended; what is left after a minute, the report shows.
@@ -88,47 +121,63 @@ class _RunningCampaign(CampaignProcesses):
         if are_erased(self.roles, task):
             self.say("the task has ended: SP and CSP have erased their secrets")
         keys = self.keys or KeySight({}, dict.fromkeys(SERVERS, ()))  # no round was opened
-        return FinishedCampaign(self.folder, task, self.heard, report, plain, keys, self.profile)
+        facts = self.profile, self.plan.rounds, self.plan.vanishes
+        return FinishedCampaign(self.folder, task, self.heard, report, plain, keys, *facts)
+
+    def play_both(self, finished: FinishedCampaign) -> BothRounds | None:
+        """One round of the updates of a campaign on `shares` under the paper's cryptosystem too."""
+        if self.profile != "shares" or finished.definition is None or 1 not in finished.models:
+            return None
+        self.say("one round of the same updates once more: threshold Paillier, distances and Eq. 10 (profile hardened)")
+        return play_both(finished.plain, finished.definition.settings, row_of(finished.models[1]))
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Where to keep everything the campaign writes.")] = Path("crowdfl-demo"),
     profile: Annotated[
-        str, typer.Option(help='"shares" or "hardened": docs/shares.md says when to take which.')
+        str,
+        typer.Option(
+            help='"shares", and one round of the same updates under "hardened"; or a whole campaign of "hardened", or a small '
+            'one of "paper".'
+        ),
     ] = "shares",
 ) -> None:
-    """Run a campaign of three rounds over TLS on this machine, and report what everyone saw."""
-    if profile not in _CHANGES:
-        raise SettingsError(f"the demo runs the profile {' or '.join(_CHANGES)}, not {profile!r}")
+    """Run a campaign over TLS on this machine, every role a process, and report what everyone saw."""
+    if profile not in _PLANS:
+        raise SettingsError(f"the demo runs the profile {' or '.join(_PLANS)}, not {profile!r}")
     console = Console()
     folder = (out / time.strftime("%Y%m%d-%H%M%S")).absolute()
     folder.mkdir(parents=True, mode=0o700)
-    campaign = _RunningCampaign(folder, console, _PATIENCE, profile=profile)
+    campaign = _RunningCampaign(folder, console, _PATIENCE, profile=profile, plan=_PLANS[profile])
     try:
         finished = campaign.play()
     finally:
         campaign.stop()
     finished.seconds = time.monotonic() - campaign.started
-    result = campaign_result(finished)
-    path = write_page(finished, result)
+    both = campaign.play_both(finished)
+    result = campaign_result(finished, both)
+    path = write_page(finished, result, both)
     print_result(result, console)
+    if both is not None:
+        console.print(both_words(both), markup=False, highlight=False)
     console.print(f"{time.monotonic() - campaign.started:.0f} s in all. Report: {path}", soft_wrap=True)
 
 
-def _task_file(unit: float, profile: str) -> str:
-    """How long rounds wait. One of the ten vanishes, so rounds 2 and 3 always wait to their end: as short as is safe.
+def task_file(unit: float, profile: str) -> str:
+    """How long rounds wait. One person vanishes, so that rounds after the first always wait to their end: as short as is safe.
 
     `unit` is what `crowdfl init` took here just now, mostly the start of a program: about 2 s on a quiet machine. In a round
     each of ten people trains and encrypts for about half a unit, two at a time; whoever is slower than the window is late and
     still counts within the grace, and below five uploads a round waits for another window: 12 units before it is given up.
     """
-    wait = max(8.0, 4 * unit)  # for everyone who is there, and again for one to start after the window and send
-    changes = {
-        "window = 3600.0 ": f"window = {wait:.1f} ",
-        "grace = 600.0 ": f"grace = {wait:.1f} ",
-        "claim_window = 604800.0 ": f"claim_window = {max(15.0, 6 * unit):.1f} ",  # for nine people to claim
-    }
+    wait = (
+        f"{max(8.0, 4 * unit):.1f}"  # for everyone who is there, and again for one to start after the window and send
+    )
+    claim = f"{max(15.0, 6 * unit):.1f}"  # for all who are left
     text = task_text(profile)
-    for before, after in (changes | _CHANGES[profile]).items():
-        text = text.replace(before, after)
+    for name, value in ({"window": wait, "grace": wait, "claim_window": claim} | dict(_PLANS[profile].changes)).items():
+        # The first of its name: [training] has a window too.
+        text, found = re.subn(rf"^(# )?{name} = .*$", f"{name} = {value}", text, count=1, flags=re.MULTILINE)
+        if not found:
+            raise SettingsError(f"the task file has no `{name}`")
     return text

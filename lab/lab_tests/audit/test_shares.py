@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crowdfl_lab.audit.finding import SHARES, Verdict
-from crowdfl_lab.audit.shares import altered, openings, reuse, transcript
+from crowdfl_lab.audit.shares import altered, kept_source, openings, reuse, transcript
 from crowdfl_lab.audit.shares.deviating_round import PEOPLE, DeviatingRound, switched, updates
 
 CONCEDED = {
@@ -13,7 +13,16 @@ CONCEDED = {
 }
 
 
-@pytest.mark.parametrize("attack", [reuse.attack_dealt_twice, reuse.attack_seed])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        reuse.attack_dealt_twice,
+        reuse.attack_seed,
+        altered.attack_later_bits,
+        altered.attack_silent,
+        kept_source.attack_kept_source,
+    ],
+)
 def test_the_mechanism_is_what_holds(attack):
     require_held(*attack())
 
@@ -49,6 +58,12 @@ def test_a_second_sum_is_an_upload_and_csp_opens_none():
         assert weakened.recovered == "8 of 8 entries"
     refusals = [row.note.removeprefix("CSP refuses: ") for row in rows[1::2]]
     assert refusals == ["TooFewParticipants", "ProtocolError", "OutOfTurn", "BaseSpent"]
+
+
+def test_a_model_that_stands_still_reads_an_upload_and_phones_refuse_the_task():
+    still, refused = reuse.attack_standing_model()
+    assert (still.verdict, still.recovered) == (Verdict.BROKEN, "8 of 8 entries")
+    assert (refused.verdict, refused.note) == (Verdict.GUESS, "phones refuse the task: SettingsError")
 
 
 @pytest.mark.parametrize("attack", CONCEDED.values(), ids=CONCEDED.keys())

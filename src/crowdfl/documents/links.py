@@ -11,9 +11,9 @@ from crowdfl.errors import FormatError, LimitExceeded, PlainHttpRefused
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.settings import ParticipantSettings, RequesterSettings, origin_of
 
-_LONGEST = 4096  # characters of a fragment: an invitation has about 400, and a QR code at most 2,953
+_LONGEST = 4096  # characters of a fragment: an invitation has about 440, and a QR code at most 2,953
 _LIMITS = Limits(None, 0, max_entries=0)
-_TASK = re.compile(r"[0-9a-f]{32}")
+_TASK = re.compile(r"[0-9a-f]{64}")
 _PLACE = re.compile(r"https?://[A-Za-z0-9._:\[\]/-]+")
 _SAFE = re.compile(r"https://.*|http://(localhost|127(\.[0-9]{1,3}){3}|\[::1\])([:/].*)?")
 _SIGNATURE, _KEY = 64, 32

@@ -80,7 +80,7 @@ class Definition:
         envelope = Envelope.parse(text, "definition")
         definition = cls.from_body(envelope.body())
         envelope.verify(definition.requester)
-        object.__setattr__(definition, "task", envelope.digest[:32])
+        object.__setattr__(definition, "task", envelope.digest)
         return definition
 
     @classmethod

@@ -68,7 +68,7 @@ def kgc_of(invitation: NodeInvitation) -> "Iterator[KgcClient]":
             yield kgc
 
 
-_TASK = re.compile(r"[0-9a-f]{32}")
+_TASK = re.compile(r"[0-9a-f]{64}")
 HOME = "crowdfl-home"  # in a node's configuration
 
 

@@ -352,6 +352,8 @@ class _Client:
         return self._answered(reply, self.blobs.get(name))
 
     def _why_not(self) -> str:
+        if self.blobs.has("stopped"):
+            return f"this client takes no further part in the task: {self.blobs.get('stopped').decode()}"
         reasons = [str(details["why"]) for _, details in self.events if "why" in details]
         return reasons[-1] if reasons else "this client did not take part in the round"
 

@@ -40,7 +40,7 @@ def reward_statement(context: bytes, who: str, commitment: bytes, masked: bytes)
 
 
 _LONGEST_AMOUNT = 128  # bits
-_TASK, _NAME, _SIGNATURE = 32, 20, 64  # bytes of a task's id, of a participant's name, of a signature
+_TASK, _NAME, _SIGNATURE = 64, 20, 64  # bytes of a task's id, of a participant's name, of a signature
 
 
 class Claim(Message, kind=19):

@@ -21,6 +21,12 @@ from crowdfl.protocols.exchange import Exchange, Observer, ReplyForm, Silent
 from crowdfl.protocols.party import KeyedParty, Party
 from crowdfl.settings import TaskSettings
 
+NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round"
+"""What a record that does not name a participant says to it."""
+
+MOST_UNSHOWN = 3
+"""Rounds that took an upload of a participant's and that no record shows: after so many it takes no further part."""
+
 
 class CspMemory(Protocol):
     """What a CSP must remember across requests, and across its crashes.

@@ -46,14 +46,14 @@ class ReceivedForm(Form):
 class CancelForm(Form):
     """Why, and the first characters of the task's id."""
 
-    begins: Annotated[str, Field(max_length=32)]
+    begins: Annotated[str, Field(max_length=64)]
     reason: Annotated[str, Field(max_length=1000)]
 
 
 class PurgeForm(Form):
     """The first characters of the task's id; whether averages and rewards go too."""
 
-    begins: Annotated[str, Field(max_length=32)]
+    begins: Annotated[str, Field(max_length=64)]
     results: bool
 
 

@@ -37,7 +37,7 @@ _STEPS = {  # of a round, by the event that says so
     "round rewarded": "rewarded",
     "round aborted": "aborted",
 }
-_UPLOAD = re.compile(r"/v1/tasks/([0-9a-f]{32})/rounds/([1-9][0-9]{0,5})/uploads/([0-9a-f]{20})(/commit)?")
+_UPLOAD = re.compile(r"/v1/tasks/([0-9a-f]{64})/rounds/([1-9][0-9]{0,5})/uploads/([0-9a-f]{20})(/commit)?")
 _NOT_OWN = (BadSignature, Forbidden)  # signed, but not this body, or for somebody else's upload
 _MOST_ROUNDS, _MOST_ARRIVALS, _MOST_REFUSALS, _MOST_NEWS = 2000, 5000, 200, 200
 _SHOWN = 50  # of arrivals, refusals and news, in the overview

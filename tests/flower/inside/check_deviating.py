@@ -339,7 +339,7 @@ def hidden_publication(told: dict, _kept: dict) -> dict:
 
 
 def other_task(told: dict, _kept: dict) -> dict:
-    return told | {"task": "0" * 32}
+    return told | {"task": "0" * 64}
 
 
 def other_definition(told: dict, _kept: dict) -> dict:

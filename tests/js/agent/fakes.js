@@ -12,7 +12,7 @@ import { Store } from "#web/phone/agent/store.js";
 /** @typedef {import("#web/phone/agent/tables.js").TableName} TableName */
 /** @typedef {import("#web/phone/agent/tables.js").Tables} Tables */
 
-export const TASK = "0123456789abcdef0123456789abcdef";
+export const TASK = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const bytes = (/** @type {unknown} */ value) => encoder.encode(JSON.stringify(value));
@@ -154,8 +154,8 @@ export class FakePlatform {
   }
 
   /** @param {number} number */
-  finish(number, state = "rewarded") {
-    this.round(number).state = state;
+  finish(number, state = "rewarded", unused = false) {
+    Object.assign(this.round(number), { state, unused });
     if (number < this.options.rounds) this.rounds.push({ number: number + 1, state: "open", deadline: 10, uploads: 0 });
     else this.state = "finished";
   }

@@ -227,6 +227,32 @@ test("an upload that both servers left out earns nothing, and its owner is told 
   assert.equal((await view(phone.store, TASK))?.rounds[0].why, "left out");
 });
 
+test("a phone that kept its bounds and is rejected all the same stops, says so, and does not come back", async () => {
+  const { phone, person, step, platform } = await joined();
+  await step();
+  platform.finish(1);
+  platform.instead.average = () => new TextEncoder().encode(JSON.stringify({ number: 1, accepted: [] }));
+  await step();
+  assert.match(phone.events("stopped")[0].why, /kept the task's bounds and was rejected all the same \(left out\)/);
+  assert.match(String((await view(phone.store, TASK))?.stopped), /round 1/);
+  await step();
+  assert.deepEqual(phone.trainer.trained, [1]);
+  assert.equal(platform.calls.includes("quit"), true);
+  await assert.rejects(person.join("an invitation"), UploadRejected);
+});
+
+test("a phone stops after three rounds that came to nothing; those that the servers never looked at do not count", async () => {
+  const { phone, step, platform } = await joined({ rounds: 6 });
+  for (const number of [1, 2, 3, 4]) {
+    await step();
+    assert.deepEqual(phone.events("stopped"), []);
+    platform.finish(number, "aborted", number === 2);
+  }
+  await step();
+  assert.match(phone.events("stopped")[0].why, /3 rounds that you uploaded to came to nothing/);
+  assert.deepEqual(phone.trainer.trained, [1, 2, 3, 4]);
+});
+
 test("a rejection that no average confirms is not believed", async () => {
   for (const shown of [true, false]) {
     const { phone, step, platform } = await joined();

@@ -15,7 +15,7 @@ Object.assign(globalThis, { IDBKeyRange });
 /** @type {IDBFactory} */
 let factory;
 const INVITATION = { task: TASK };
-const OTHER = "f".repeat(32);
+const OTHER = "f".repeat(64);
 
 beforeEach(() => {
   factory = new IDBFactory();

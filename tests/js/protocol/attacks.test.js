@@ -75,7 +75,7 @@ test("CSP's own word is refused where it breaks the task's rules", async () => {
   const twice = [...names.slice(0, 2), names[0]];
   /** @type {[string, Parameters<typeof published>[0]][]} */
   const cases = [
-    ["ChainBroken", { task: "f".repeat(32) }],
+    ["ChainBroken", { task: "f".repeat(64) }],
     ["ChainBroken", { number: 2 }],
     ["ChainBroken", { base: new Uint8Array(32) }],
     ["ChainBroken", { base: start.base.slice(1) }],
@@ -114,7 +114,7 @@ test("an average is read once, in its place, and by those who hold the model bef
   await refuses("ChainBroken", () => read(publication, 2, chain));
   await refuses("ChainBroken", () => read(publication, 1, { ...start, number: 1 }));
   await refuses("ChainBroken", () => read(publication, 0));
-  const others = sharesTask({ ...definition, task: "e".repeat(32) });
+  const others = sharesTask({ ...definition, task: "e".repeat(64) });
   await refuses("ChainBroken", () => readPublication(others, bundle, start, publication, 1));
 });
 
@@ -149,7 +149,7 @@ test("a reward is for one person, one round and one task", async () => {
   await refuses("SealBroken", () => openReward(task, bundle, somebody, envelope, 1));
   await refuses("SealBroken", () => openReward(task, bundle, { ...keys, who: somebody.who }, envelope, 1));
   await refuses("SealBroken", () => openReward(task, bundle, keys, envelope, 2));
-  await refuses("SealBroken", () => openReward({ ...task, task: "f".repeat(32) }, bundle, keys, envelope, 1));
+  await refuses("SealBroken", () => openReward({ ...task, task: "f".repeat(64) }, bundle, keys, envelope, 1));
   await refuses("RewardsOff", () => openReward({ ...task, payment: 0n }, bundle, keys, envelope, 1));
   await refuses("RewardsOff", () => makeClaim({ ...task, payment: 0n }, keys, [], bundle));
 });
@@ -168,7 +168,7 @@ test("an equal part is by CSP's record of that round and task, of those who are 
   const somebody = await newKeys();
   await refuses("UploadRejected", () => openReward(equally, bundle, somebody, shown, 1));
   await refuses("ProtocolError", () => openReward(equally, bundle, keys, shown, 2));
-  await refuses("ProtocolError", () => openReward({ ...equally, task: "f".repeat(32) }, bundle, keys, shown, 1));
+  await refuses("ProtocolError", () => openReward({ ...equally, task: "f".repeat(64) }, bundle, keys, shown, 1));
   await refuses("BadSignature", () => openReward(equally, { ...bundle, cspSigning: somebody.signingPublic }, keys, shown, 1));
   for (let place = 0; place < shown.length; place += 1) {
     const outcome = await openReward(equally, bundle, keys, altered(shown, place, 1), 1).catch((error) => error);
@@ -268,7 +268,7 @@ test("KGC's answer is for this request alone", async () => {
   const another = await enrolmentRequest(id, "another invitation", own);
   await refuses("SealBroken", async () => open(await answered(certificate, { context: another.context })));
   await refuses("BadSignature", async () => open(await answered(certificate, { signer: own })));
-  await refuses("DocumentError", async () => open(await answered({ ...certificate, task: "f".repeat(32) })));
+  await refuses("DocumentError", async () => open(await answered({ ...certificate, task: "f".repeat(64) })));
   await refuses("DocumentError", async () => open(await answered({ ...certificate, reading: hex(kgc.readingPublic) })));
   const stranger = { ...certificate, who: kgc.who, signing: hex(kgc.signingPublic) };
   await refuses("DocumentError", async () => open(await answered(stranger)));

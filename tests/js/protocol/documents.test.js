@@ -19,7 +19,7 @@ for (const given of definitions) {
   test(`a definition, ${given.name}, has Python's id`, async () => {
     const found = await openDefinition(given.text);
     assert.equal(found.task, given.task);
-    assert.equal(found.task, hex(await sha256(fromHex(given.signed))).slice(0, 32));
+    assert.equal(found.task, hex(await sha256(fromHex(given.signed))));
     assert.deepEqual(found.requester, publics.requester);
     assert.deepEqual(found.body, keptBody(given.text));
   });
@@ -96,7 +96,7 @@ for (const { name, text: written, error } of others.receipt.bad) {
 }
 
 test("a receipt serves no other task, round, person or upload", async () => {
-  const changes = [{ task: "f".repeat(32) }, { round: 1 }, { who: "0".repeat(20) }, { upload: utf8("another") }];
+  const changes = [{ task: "f".repeat(64) }, { round: 1 }, { who: "0".repeat(20) }, { upload: utf8("another") }];
   for (const change of changes) {
     await refuses("DocumentError", () => checkReceipt(others.receipt.text, publics.sp, { ...sent, ...change }));
   }

@@ -22,7 +22,7 @@ const integers = (digits) => new BigInt64Array(fromHex(digits).buffer);
 /** @param {Record<string, any>} settings @param {number} parameters */
 function taskOf(settings, parameters) {
   const given = { profile: "shares", max_samples: 1000, max_participants: 3, ...settings };
-  return sharesTask(definitionOf({ task: "0".repeat(32), settings: given, parameters }));
+  return sharesTask(definitionOf({ task: "0".repeat(64), settings: given, parameters }));
 }
 
 for (const given of updates) {

@@ -83,7 +83,7 @@ test("a task of shares is read with all that a phone needs", async () => {
   assert.deepEqual(shape.map(([name]) => name), ["weight", "bias", "scale"]);
 });
 
-const given = { task: "0".repeat(32), parameters: 3 };
+const given = { task: "0".repeat(64), parameters: 3 };
 /** @param {Record<string, unknown>} settings */
 const withSettings = (settings) => sharesTask(definitionOf({ ...given, settings: { profile: "shares", ...settings } }));
 

@@ -11,15 +11,22 @@ would see m*2^j + m*y, and read both. Against that stands the length of what CSP
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from math import log2
 
 import numpy as np
 
+from crowdfl.errors import RoundEnded
 from crowdfl.protocols.claims import Claim
+from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
+from crowdfl.protocols.profile import MOST_UNSHOWN
 from crowdfl.protocols.shares import rule_widths
 from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths
 from crowdfl.protocols.shares.circuits.scalars import whole_bytes
+from crowdfl.protocols.shares.round import csp as csp_module
+from crowdfl.protocols.shares.round import csp_state
+from crowdfl.protocols.shares.round.checks import SHOWN
+from crowdfl.protocols.shares.round.manifest import BROKEN_SEAL, StepRequest
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl_lab.audit.finding import (
     DIVISOR_LOG,
@@ -29,6 +36,7 @@ from crowdfl_lab.audit.finding import (
     Finding,
     Floats,
     Measure,
+    difference,
     found_in,
     relative,
     rms,
@@ -44,6 +52,7 @@ from crowdfl_lab.audit.shares.deviating_round import (
     SUM,
     DeviatingRound,
     Tamper,
+    Updates,
     added_to,
     switched,
     updates,
@@ -56,6 +65,7 @@ _MEASURED = "p4"  # whose length is guessed
 _PATTERN = (1, 0, 0, 1, 0, 1, 1, 0)  # in which rounds its update is long
 _SHORT, _LONG, _BETWEEN = 0.5, 2.0, 1.25
 
+_UNSIGNED = Measure(difference, "share of the bits that leave a signed word; blind: all of them")
 _ENTRY_OFF = Measure(relative, "relative error of one entry of an update; blind: zero")
 _COUNTS_OFF = Measure(rms, "root mean square error of a sample count; blind: half of max_samples")
 
@@ -144,12 +154,7 @@ def attack_bits() -> Iterator[Finding]:
         round_.tamper(server, _threshold(round_))
         rejected = []
         for number, long in enumerate(_PATTERN, start=1):
-            lengths = {_MEASURED: _LONG if long else _SHORT}
-            trained = {  # changes of one entry each
-                who: (round_.phone(who).weights() + np.eye(SIZE)[entry] * lengths.get(who, _SHORT), samples)
-                for entry, (who, samples) in enumerate(PEOPLE.items())
-            }
-            round_.play_all(number, trained)
+            round_.play_all(number, _trained(round_, long))
             rejected.append(_MEASURED in round_.sp.rejected())
         wrong = sum(guess != bool(long) for guess, long in zip(rejected, _PATTERN, strict=True)) / len(_PATTERN)
         told = 1 + sum(p * log2(p) for p in (wrong, 1 - wrong) if p > 0)  # bits that a guess of a fair coin tells
@@ -158,6 +163,80 @@ def attack_bits() -> Iterator[Finding]:
         recovered = f"{round((1 - wrong) * len(_PATTERN))} of {len(_PATTERN)} bits in as many rounds"
         note = f"{told:.1f} bits a round; {sum(rejected)} rejections of the victim in CSP's signed records"
         yield attack.score(SHARES, wrong, 0.5, 0.0, recovered, note)
+
+
+def _trained(round_: DeviatingRound, long: int) -> Updates:
+    """Changes of one entry each."""
+    lengths = {_MEASURED: _LONG if long else _SHORT}
+    return {
+        who: (round_.phone(who).weights() + np.eye(SIZE)[entry] * lengths.get(who, _SHORT), samples)
+        for entry, (who, samples) in enumerate(PEOPLE.items())
+    }
+
+
+def attack_later_bits() -> Iterator[Finding]:
+    """SP looks at the bits and gives the round up, which it hides from phones: after three such rounds CSP opens no seal."""
+    title = "whether an update is long, by SP that gives up each round after it has looked: from the fourth round on"
+    attack = Attack("later bits", "new", title, ("SP",), WRONG_GUESSES)
+    for subject, most in (("shares, a CSP that does not count", 10**6), (SHARES, MOST_UNSHOWN)):
+        with switched(csp_state, "MOST_UNSHOWN", most):
+            round_ = DeviatingRound()
+            round_.tamper("SP", _threshold(round_))
+            told = [_looked(round_, number, long) for number, long in enumerate(_PATTERN, start=1)]
+        later = list(zip(told, _PATTERN, strict=True))[MOST_UNSHOWN:]
+        wrong = sum(0.5 if guess is None else guess != bool(long) for guess, long in later) / len(later)
+        seen = sum(guess is not None for guess, _ in later)
+        note = f"{sum(guess is not None for guess in told)} rounds in which the servers looked at the upload"
+        yield attack.score(subject, wrong, 0.5, 0.0, f"{seen} of {len(later)} bits", note)
+
+
+def _looked(round_: DeviatingRound, number: int, long: int) -> bool | None:
+    """Whether the victim was rejected; None where its seal was not opened. Nothing comes of the round."""
+    uploads, sp = round_.encrypt(_trained(round_, long), number), round_.sp
+    sp.open_round(number)
+    sp.add_all(uploads)
+
+    def ask(request: bytes) -> Reply:
+        if StepRequest.from_bytes(request, round_.shape.limits(round_.shape.longest_payload)).step > SHOWN:
+            raise ConnectionError("given up")
+        return ask_directly(round_.csp.answer, round_.recorder)(request)
+
+    with suppress(ConnectionError, RoundEnded):
+        run_exchange(sp.publish(final=False), ask, round_.recorder)
+    why = sp.rejected().get(_MEASURED)
+    return None if why == BROKEN_SEAL else why is not None
+
+
+def attack_silent() -> Iterator[Finding]:
+    """CSP looks at the bits, and its disk is full: as it says itself, without a signature, or with one."""
+    title = "bits without a signed word, by CSP whose machine fails once it has seen them"
+    attack = Attack("silent CSP", "new", title, ("CSP",), _UNSIGNED)
+    for subject, shown in (("shares, a CSP that may fail at any step", 10**6), (SHARES, SHOWN)):
+        with switched(csp_module, "SHOWN", shown):
+            round_ = DeviatingRound()
+            heard: list[int] = []
+
+            def fails(step: int, message: bytes, heard: list[int] = heard) -> bytes:
+                heard += [step] * (step == SHOWN)
+                if step == SHOWN and len(heard) % 2 == 0:
+                    raise OSError(28, "no space left on device")
+                return message
+
+            round_.tamper("CSP", fails)
+            unsigned = sum(_fails_unsigned(round_, number) for number in range(1, MOST_UNSHOWN + 1))
+        share = unsigned / MOST_UNSHOWN
+        note = "SP has checked the signature of a word that ends the round" if not unsigned else "an error, and no word"
+        yield attack.score(subject, share, 0.0, 1.0, f"{unsigned} of {MOST_UNSHOWN} bits", note)
+
+
+def _fails_unsigned(round_: DeviatingRound, number: int) -> bool:
+    try:
+        round_.play_all(number, _trained(round_, 0))
+    except OSError:
+        return True
+    except RoundEnded:
+        return False
+    raise AssertionError("CSP has answered")
 
 
 def _threshold(round_: DeviatingRound) -> Tamper:

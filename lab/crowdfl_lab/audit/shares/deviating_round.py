@@ -186,7 +186,8 @@ class TamperedSp(SharesSp):
 
 class _TamperedTalk(SpConversation):
     def __init__(self, talk: SpConversation, tamper: Tamper) -> None:
-        self._party, self._place, self._said, self._tamper = talk._party, talk._place, talk._said, tamper
+        super().__init__(talk._party, talk._place, talk._heed)
+        self._said, self._tamper = talk._said, tamper
 
     def ask(self, payload: bytes) -> Generator[bytes, Reply, bytes]:
         step = self._said.step + 1

@@ -20,7 +20,7 @@ import numpy as np
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.shares.ring import Words
 from crowdfl.crypto.shares.sketch import Sketch
-from crowdfl.errors import CrowdFLError, DealtMaterialDamaged
+from crowdfl.errors import CrowdFLError, DealtMaterialDamaged, SettingsError
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import InProcessMemory
@@ -38,7 +38,7 @@ from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import SALT_BYTES, UploadBody, upload_from_seed
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl_lab.audit.finding import ENTRY, SHARES, Attack, Finding, Floats, Measure, found_in, rms
-from crowdfl_lab.audit.shares.deviating_round import LANES, NAMES, DeviatingRound, switched, updates
+from crowdfl_lab.audit.shares.deviating_round import LANES, NAMES, PEOPLE, DeviatingRound, switched, updates
 
 _VICTIM, _READER = "p1", "p0"
 _UNCOVERED = "p3"  # whose lanes are looked at
@@ -80,6 +80,32 @@ def _try(
         except CrowdFLError as refusal:
             note = f"CSP refuses: {type(refusal).__name__}"
     return attack.score(subject, guess, np.zeros(len(truth)), truth, found_in(guess, truth), note)
+
+
+def attack_standing_model() -> Iterator[Finding]:
+    """A server step that rounds to nothing: the base is new, the model is not, and one person misses the second round."""
+    title = "an upload, by the requester, whose server step moves nothing"
+    attack = Attack("standing model", "new", title, ("requester",), ENTRY)
+    for subject in ("shares, any server step", SHARES):
+        guess, note = None, "two sums of updates to one model"
+        truth = DeviatingRound().integers(updates()[_VICTIM])
+        with ExitStack() as switches:
+            if subject != SHARES:
+                switches.enter_context(switched(SharesShape, "require_moving", lambda _: None))
+            try:
+                guess = _standing(DeviatingRound(server_step="fedavgm", server_rate=1e-9, server_momentum=0.0))
+            except SettingsError as refusal:
+                note = f"phones refuse the task: {type(refusal).__name__}"
+        within = float(sum(PEOPLE.values()))  # averages are rounded
+        yield attack.score(subject, guess, np.zeros(len(truth)), truth, found_in(guess, truth, within=within), note)
+
+
+def _standing(round_: DeviatingRound) -> Floats:
+    whole = round_.play_all(1, updates()).average
+    others = {who: update for who, update in updates().items() if who != _VICTIM}
+    rest = round_.play_all(2, others).average
+    sums = [read.weights * round_.shape.widths.unit * (read.total or 0) for read in (whole, rest)]
+    return np.asarray(sums[0] - sums[1], dtype=np.float64)
 
 
 def _sum(round_: DeviatingRound, number: int, sp: SharesSp, uploads: Mapping[str, bytes]) -> Floats:

@@ -24,7 +24,7 @@ from crowdfl.storage.atomic import write_private
 from crowdfl.storage.settings_file import template_text
 from crowdfl.text import span_words
 
-_LONGEST = 46  # of a purpose, beside an id in 80 columns
+_LONGEST = 76  # of a purpose, in 80 columns
 
 
 def listed(requester: Requester) -> list[dict[str, Any]]:
@@ -62,11 +62,11 @@ def _from_platform(requester: Requester, task: str) -> dict[str, Any]:
 
 
 def task_lines(rows: list[dict[str, Any]]) -> list[str]:
-    """Each task's id and purpose, and below it where it stands and what it waits for."""
+    """Each task's id, and below it its purpose, where it stands and what it waits for."""
     lines = []
     for row in rows:
         words = row["purpose"] if len(row["purpose"]) <= _LONGEST else f"{row['purpose'][: _LONGEST - 3]}..."
-        lines.append(f"{row['task']}  {words}".rstrip())
+        lines += [row["task"], f"    {words}"] if words else [row["task"]]
         if "state" in row:
             people = f"{row['enrolled']} enrolled"
             lines.append(f"    {row['state']}; {row['done']} of {row['rounds']} rounds; {people}; {_money(row)}")

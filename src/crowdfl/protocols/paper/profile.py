@@ -207,7 +207,7 @@ def _open_bundle(bundle: bytes, count: int, tools: Tools) -> tuple[PublicKey, li
 
 
 def _no_claims() -> ClaimRefused:
-    return ClaimRefused("the profile paper has no way to prove an amount; use hardened to pay claims")
+    return ClaimRefused("the profile paper has no way to prove an amount; use shares or hardened to pay claims")
 
 
 class PaperParticipant(KeyedReader):

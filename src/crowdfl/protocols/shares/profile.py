@@ -12,7 +12,7 @@ from crowdfl.protocols.claims import RewardEnvelope
 from crowdfl.protocols.common.paid import PaidParticipant, RewardForm
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import Average, Dealing, ParticipantKeys, TaskSpec, Tools, whole_samples
+from crowdfl.protocols.profile import NOT_PASSED_ON, Average, Dealing, ParticipantKeys, TaskSpec, Tools, whole_samples
 from crowdfl.protocols.shares.chain import ROUND_BYTES, ModelChain
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle, deal_keys
 from crowdfl.protocols.shares.dealing.rounds import file_bytes, files
@@ -23,8 +23,6 @@ from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import UpdateEncoder, make_upload
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
 from crowdfl.settings import TaskSettings
-
-_NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round"
 
 
 class _ChainReader:
@@ -111,7 +109,7 @@ class SharesParticipant(_ChainReader, PaidParticipant):
             raise ProtocolError(f"what was shown for round {round_number} is CSP's record of another round or task")
         amount = equal_part(self._shape.payment, record, self.who)
         if amount is None:
-            raise UploadRejected(record.members.rejected.get(self.who, _NOT_PASSED_ON))
+            raise UploadRejected(record.members.rejected.get(self.who, NOT_PASSED_ON))
         self._earned(round_number, open_envelope(shown.sealed), amount)
         return amount
 
@@ -122,7 +120,7 @@ class SharesParticipant(_ChainReader, PaidParticipant):
     def _standing(self, opened: OpenedAverage) -> str | None:
         if self.who in opened.members.accepted:
             return None
-        return opened.members.rejected.get(self.who, _NOT_PASSED_ON)
+        return opened.members.rejected.get(self.who, NOT_PASSED_ON)
 
 
 _LARGEST_ROUND = 2 ** (8 * ROUND_BYTES) - 1

@@ -79,6 +79,10 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "given up": lambda e: (
         f"round {e['round']} was given up or cancelled: your upload was not averaged, nobody is paid for it"
     ),
+    "stopped": lambda e: (
+        f"your device takes no further part in this task: {e['why']}. One of the servers may be trying to learn about you, "
+        "or it fails: ask the platform. What you earned stays claimable"
+    ),
     "left": lambda _: "you have left the task; what you earned stays claimable",
 }
 

@@ -38,7 +38,15 @@ from crowdfl.errors import (
 from crowdfl.learning.models.forms import from_safetensors, to_safetensors
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.common.keyed import keyed_party
-from crowdfl.protocols.profile import Average, ParticipantKeys, ParticipantProtocol, Profile, Tools
+from crowdfl.protocols.profile import (
+    MOST_UNSHOWN,
+    NOT_PASSED_ON,
+    Average,
+    ParticipantKeys,
+    ParticipantProtocol,
+    Profile,
+    Tools,
+)
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.claims import Claiming, ClaimTime, holds_receipt
@@ -124,6 +132,8 @@ class Participant:
 
     def join(self, invitation: str) -> str:
         """Enrol with KGC and SP; safe to repeat. The name this participant goes by."""
+        if self.blobs.has("stopped"):
+            raise UploadRejected(f"this device takes no further part in the task: {self.blobs.get('stopped').decode()}")
         text, definition, appointment = self._papers()
         self.require_company(definition)
         if not self.blobs.has("keys"):
@@ -168,16 +178,16 @@ class Participant:
         if self.state in ("running", "paused"):
             self.claim_time.saw_running(float(self._definition.claim_window))
         self._come_back(status)
-        rounds = {entry["number"]: entry["state"] for entry in status["rounds"]}
         did = False
-        for number, state in rounds.items():
+        for entry in status["rounds"]:
+            number, state = entry["number"], entry["state"]
             if state == "open" or self.blobs.has(f"rounds/{number}/upload"):  # its receipt may have been lost
                 did |= self._take_part(number, train)
             if state == "rewarded":
                 did |= self._read(number, evaluate)
                 did |= self._open_reward(number)
             if state == "aborted":
-                did |= self._explain(number)
+                did |= self._explain(number, unused=bool(entry.get("unused")))
         return did
 
     def _come_back(self, status: Mapping[str, Any]) -> None:
@@ -213,13 +223,34 @@ class Participant:
     def has_left(self) -> bool:
         return self.blobs.has("left")
 
-    def _explain(self, number: int) -> bool:
-        """A round that an upload was accepted for and that nobody is paid for."""
+    def _explain(self, number: int, *, unused: bool) -> bool:
+        """A round that an upload was accepted for and that nobody is paid for; `unused`: before the servers looked at any."""
         if self.blobs.has(f"rounds/{number}/given-up") or not holds_receipt(self.blobs, number):
             return False
-        self.blobs.put(f"rounds/{number}/given-up", b"")
         self.on_event("given up", {"round": number})
+        self._stop_if_unshown(this=not unused)
+        self.blobs.put(f"rounds/{number}/given-up", b"unused" if unused else b"")
         return True
+
+    def _stop_if_unshown(self, *, this: bool) -> None:
+        """A server that deviates learns something in a round, and then lets it fail. So three are enough, with `this` one."""
+        unshown = this + sum(map(self._is_unshown, range(1, self._definition.settings.rounds + 1)))
+        if self._profile.chained and this and unshown >= MOST_UNSHOWN:
+            self._stop(f"{MOST_UNSHOWN} rounds that you uploaded to came to nothing, and no signed record says why")
+
+    def _is_unshown(self, number: int) -> bool:
+        given_up, left_out = f"rounds/{number}/given-up", f"rounds/{number}/no-reward"
+        if self.blobs.has(given_up):
+            return self.blobs.get(given_up) != b"unused"
+        return self.blobs.has(left_out) and self.blobs.get(left_out).decode() == NOT_PASSED_ON
+
+    def _stop(self, why: str) -> None:
+        """For good: a server that could ask about this participant's updates round after round learns no more."""
+        if not self.blobs.has("stopped"):
+            self.blobs.put("stopped", why.encode())
+            self.on_event("stopped", {"why": why})
+        if not self.has_left:  # the platform is told at the next look
+            self.blobs.put("left", b"")
 
     def stock_up(self) -> bool:
         """While there is nothing else to do: make the randomizers of the next upload. True if some were missing."""
@@ -233,7 +264,8 @@ class Participant:
         return True
 
     def _take_part(self, number: int, train: Train) -> bool:
-        if any(self.blobs.has(f"rounds/{number}/{end}") for end in ("receipt", "refused", "nothing")):
+        ends = any(self.blobs.has(f"rounds/{number}/{end}") for end in ("receipt", "refused", "nothing"))
+        if ends or self.has_left:
             return False
         self.require_company(self._definition)  # before the work; the number may have been raised since joining
         if not self.blobs.has(f"rounds/{number}/upload"):
@@ -358,10 +390,17 @@ class Participant:
         return True
 
     def _note_rejected(self, number: int, why: str) -> None:
-        """Once: both servers together left this participant's upload out, and it earns nothing."""
-        if not self.blobs.has(f"rounds/{number}/no-reward"):
-            self.blobs.put(f"rounds/{number}/no-reward", why.encode())
-            self.on_event("upload rejected", {"round": number, "why": why})
+        """Once: this participant's upload was left out, and it earns nothing.
+
+        What leaves this device keeps the task's bounds. If it is rejected all the same, a server has asked a question with it.
+        """
+        if self.blobs.has(f"rounds/{number}/no-reward"):
+            return
+        self.on_event("upload rejected", {"round": number, "why": why})
+        if why != NOT_PASSED_ON:
+            self._stop(f"your upload of round {number} kept the task's bounds and was rejected all the same ({why})")
+        self._stop_if_unshown(this=why == NOT_PASSED_ON)
+        self.blobs.put(f"rounds/{number}/no-reward", why.encode())
 
     def _open_reward(self, number: int) -> bool:
         done = self.blobs.has(f"rounds/{number}/reward") or not holds_receipt(self.blobs, number)

@@ -195,6 +195,8 @@ class Tasks:
                     "deadline": r.deadline(settings),  # as if it were resumed when it was paused
                     "last_call": r.last_call(settings),
                     "uploads": uploads,
+                    # CSP never heard of it: nobody has learnt anything from its uploads.
+                    "unused": r.state is RoundState.ABORTED and not r.asked,
                 }
                 for r, uploads in found.rounds
             ],

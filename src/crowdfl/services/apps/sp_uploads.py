@@ -126,7 +126,7 @@ _COMMIT_LIMIT = 4096
 _LARGE_AT_ONCE = 4  # in memory; small ones wait there too, one a connection
 _PIECE = 1024 * 1024
 _STALE_SECONDS = 7 * 24 * 3600.0
-_PLACE = re.compile("[0-9a-f]{32}/[1-9][0-9]{0,5}/[0-9a-f]{20}")
+_PLACE = re.compile("[0-9a-f]{64}/[1-9][0-9]{0,5}/[0-9a-f]{20}")
 _Place = tuple[str, int]  # task and round
 Offset = Annotated[int, Query(ge=0, le=2**40)]
 

@@ -239,7 +239,7 @@ def _event(method: str, route: str, *, refused: bool) -> str:
     return "refused" if refused else "served"
 
 
-_NO_TASK = "0" * 32  # the store answers that it is not there
+_NO_TASK = "0" * 64  # the store answers that it is not there
 
 
 class Background:

@@ -37,7 +37,7 @@ SMALL_LIMIT = 8 * 1024  # a certificate, or an invitation with a request to enro
 PACE = Pace()
 IN_MEMORY = 256 * 1024  # a body up to here never touches the disk
 
-TaskId = Annotated[str, InPath(pattern="^[0-9a-f]{32}$")]
+TaskId = Annotated[str, InPath(pattern="^[0-9a-f]{64}$")]
 Who = Annotated[str, InPath(pattern="^[0-9a-f]{20}$")]
 Number = Annotated[int, InPath(ge=1, le=1_000_000)]
 Sha256 = Annotated[str, InPath(pattern="^[0-9a-f]{64}$")]

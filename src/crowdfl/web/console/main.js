@@ -12,7 +12,7 @@ import { tasksPanels } from "./tasks.js";
 /** @typedef {{ id: string, needs: readonly string[], draw: () => Node[] }} Panel Drawn again when a section that it `needs` changes. */
 
 const PAUSE = 1000; // milliseconds at least between two looks at the same task
-const TASK = /^#\/tasks\/([0-9a-f]{32})$/;
+const TASK = /^#\/tasks\/([0-9a-f]{64})$/;
 const LINKS = { connecting: "connecting …", live: "live", trouble: "SP cannot read its store", ended: "ended" };
 const TOKEN_HINT = "Made by: crowdfl sp token add SETTINGS NAME operator. It is sent once, over this connection, and is not kept in the browser.";
 

@@ -17,9 +17,9 @@ let leaving = new AbortController(); // ends what the view before was doing
 const VIEWS = [
   [/^#\/$/, listView],
   [/^#\/new$/, createView],
-  [/^#\/new\/([0-9a-f]{32})$/, createView],
-  [/^#\/tasks\/([0-9a-f]{32})$/, taskView],
-  [/^#\/tasks\/([0-9a-f]{32})\/sheet$/, sheetView],
+  [/^#\/new\/([0-9a-f]{64})$/, createView],
+  [/^#\/tasks\/([0-9a-f]{64})$/, taskView],
+  [/^#\/tasks\/([0-9a-f]{64})\/sheet$/, sheetView],
 ];
 
 /** Take the secret out of the address before anything else. The browser that used it before is still let in. */

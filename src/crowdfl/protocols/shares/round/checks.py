@@ -32,6 +32,7 @@ from crowdfl.protocols.shares.dealing.rounds import DealtCounts, DealtLanes
 from crowdfl.protocols.shares.widths import SAMPLE_BITS, SharesWidths
 
 SALT_BYTES = 32
+SHOWN = 5  # the exchange in which answers are shown
 _MOST_REJECTED = 3  # one in so many
 _ALTERED = "SP showed other bits than those it committed to"
 _Side = SpSide | CspSide

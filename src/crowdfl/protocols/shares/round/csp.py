@@ -6,7 +6,7 @@ the same bytes. Once a round has begun, every failure is one and the same error 
 without the checks that the task asks for.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
@@ -31,9 +31,10 @@ from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half
 from crowdfl.protocols.shares.circuits.reciprocal import CspDivider
 from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, DealtRound, received
 from crowdfl.protocols.shares.round.average import AverageCoins, RoundRecord, ShareSum, ShareSums, open_sum
-from crowdfl.protocols.shares.round.checks import Checked, CheckInputs, CheckVerdict, check_program
+from crowdfl.protocols.shares.round.checks import SHOWN, Checked, CheckInputs, CheckVerdict, check_program
 from crowdfl.protocols.shares.round.csp_state import CspState, SumOpened
 from crowdfl.protocols.shares.round.manifest import (
+    FAILED,
     AcceptedSet,
     ManifestReply,
     RoundManifest,
@@ -48,7 +49,7 @@ from crowdfl.protocols.shares.round.rewards import RewardSealer, equal_part, kep
 from crowdfl.protocols.shares.round.upload import expanded_samples, expanded_update
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
 
-_ENVIRONMENT = (BackendUnavailable, Cancelled, OSError, MemoryError)  # no secret brings these about: try again
+_ENVIRONMENT = (BackendUnavailable, OSError, MemoryError)  # no secret brings these about: try again
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,6 +70,7 @@ class CspInputs:
     dealt: Callable[[], DealtRound]
     reading: Mapping[str, bytes]  # the participants' keys, which rewards are sealed to
     view: View  # told what CSP sees
+    closed: Collection[str]  # of whom SP may learn no further bit
 
 
 @dataclass(repr=False)
@@ -77,6 +79,7 @@ class CspAnswer:
 
     payload: bytes = b""
     is_void: bool = False
+    judged: tuple[str, ...] = ()  # of whom this answer shows a bit
     record: bytes = b""  # of the one sum, which this answer opens
     rewards: dict[str, bytes] = field(default_factory=dict)
 
@@ -89,7 +92,7 @@ class CspRound:
 
     def __init__(self, shape: SharesShape, manifest: RoundManifest, keys: CspKeys, inputs: CspInputs) -> None:
         self._shape, self._manifest, self._keys, self._inputs = shape, manifest, keys, inputs
-        self._seeds = open_seals(manifest, keys.sealing)
+        self._seeds = open_seals(manifest, keys.sealing, inputs.closed)
         self._least = shape.spec.settings.min_participants
         broken = [who for who in manifest.names if who not in self._seeds]
         self._members = AcceptedSet.without(manifest.names, broken, self._least)
@@ -149,7 +152,7 @@ class CspRound:
 
     def _attached(self, verdict: CheckVerdict) -> bytes:
         self._members = self._members.judged(self._manifest.names, verdict, self._least)
-        self._now.is_void = verdict.void is not None
+        self._now.is_void, self._now.judged = verdict.void is not None, tuple(self._seeds)
         return sign_verdict(self._manifest, self._members, self._keys.signing)
 
     def _expanded(self) -> Iterator[bytes]:
@@ -275,8 +278,12 @@ class SharesCsp:
         number, running, self._running = message.round_number, self._running, None
         try:
             run, answer = self._computed(message, transcript, running)
-        except (DealtMaterialDamaged, *_ENVIRONMENT):
+        except (DealtMaterialDamaged, Cancelled):
             raise
+        except _ENVIRONMENT:
+            if not self._shape.widths.is_checked or message.step < SHOWN:
+                raise
+            return self._failed(number, sha256(request))  # CSP has seen who is within the bounds: it must say so
         except Exception:  # noqa: BLE001 -- whatever it is, it may depend on what was opened
             raise self._state.end(number) from None
         self._keep(run.place, answer)
@@ -284,7 +291,15 @@ class SharesCsp:
         after = transcript.after(asked, sha256(answer.payload))
         self._state.keep_step(number, message.payload, after)
         self._running = _Running(number, after, run)
-        return self.party.send(StepReply(asked, answer.payload))
+        return self.party.send(StepReply(asked, answer.payload, b""))
+
+    def _failed(self, number: int, asked: bytes) -> bytes:
+        """The end of the round, signed. A CSP that could be away after it has looked would leave no trace of that."""
+        manifest = RoundManifest.from_bytes(next(self._state.payloads(number, 1)), self._shape.limits())
+        self._state.abort(number)
+        self._state.keep_judged(number, manifest.names)
+        word = sign_verdict(manifest, AcceptedSet((), {}, FAILED), self._keys.signing)
+        return self.party.send(StepReply(asked, b"", word))
 
     def _computed(
         self, message: StepRequest, transcript: Transcript, running: "_Running | None"
@@ -315,6 +330,7 @@ class SharesCsp:
             lambda: self._dealt(number),
             self.roster.reading,
             self.party.view,
+            self._state.closed(),
         )
         return CspRound(self._shape, parsed, self._keys, inputs)
 
@@ -336,6 +352,8 @@ class SharesCsp:
             self._state.keep_opened(SumOpened(number, base, sha256(answer.record)), answer.record)
         for who, kept in answer.rewards.items():
             self._state.keep_reward(number, who, kept)
+        if answer.judged:
+            self._state.keep_judged(number, answer.judged)
         if answer.is_void:
             self._state.abort(number)
 

@@ -4,13 +4,15 @@ Whatever decides who is second is reserved: written at once, before the answer, 
 together with the answer, or not at all.
 """
 
+import json
 import secrets
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.errors import BaseSpent, ChainBroken, OutOfTurn, RoundEnded, WrongBase
 from crowdfl.protocols.messages import Limits, Message
-from crowdfl.protocols.profile import CspMemory
+from crowdfl.protocols.profile import MOST_UNSHOWN, CspMemory
 from crowdfl.protocols.shares.chain import first_base, next_base, sha256
 from crowdfl.protocols.shares.round.manifest import RoundManifest, Transcript
 
@@ -86,6 +88,7 @@ class CspState:
         for number in range(self._latest(), manifest.number):
             self._memory.reserve("passed", b"", number)
             self._forget(number)
+        self._count_unshown(manifest.number)
         self._memory.keep("latest manifest", str(manifest.number).encode())
         if self._spent(manifest.base) not in (
             None,
@@ -95,6 +98,24 @@ class CspState:
         last = self.last()
         if last is not None and self._memory.reserve("published", manifest.previous, last.number) != manifest.previous:
             raise ChainBroken(f"another publication of round {last.number} was named before")
+
+    # Of whom bits were shown.
+
+    def keep_judged(self, number: int, names: Sequence[str]) -> None:
+        self._memory.keep("judged", json.dumps([number, *names]).encode())
+
+    def _count_unshown(self, number: int) -> None:
+        """A round that showed bits, and whose sum was never opened: no phone sees a record of it."""
+        judged, *names = json.loads(self._memory.get("judged") or b"[0]")
+        if 0 < judged < number and self.record(judged) is None:
+            counts = Counter(json.loads(self._memory.get("unshown") or b"{}")) + Counter(names)
+            self._memory.keep("unshown", json.dumps(counts).encode())
+        self._memory.keep("judged", b"[0]")
+
+    def closed(self) -> set[str]:
+        """In as many such rounds as a phone puts up with: an SP that lies to phones about them learns no more."""
+        counts = json.loads(self._memory.get("unshown") or b"{}")
+        return {who for who, count in counts.items() if count >= MOST_UNSHOWN}
 
     def _forget(self, number: int) -> None:
         """What SP said in a round that is over."""

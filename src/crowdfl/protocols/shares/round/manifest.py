@@ -4,7 +4,7 @@ It fixes everything: names in order, so that a name's place is its slot in what 
 come from its hash and from a nonce that CSP draws afterwards. CSP takes one manifest a round, ever.
 """
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -28,6 +28,7 @@ from crowdfl.protocols.shares.round.upload import SEALED_BYTES, UploadBody, open
 from crowdfl.protocols.shares.shape import SharesShape
 
 BROKEN_SEAL = "its seal does not open"
+FAILED = "CSP failed after it had seen who is within the bounds: nothing was opened, and nothing will be"
 OUT_OF_BOUNDS = "its number of samples or its size is out of bounds"
 
 
@@ -122,10 +123,12 @@ def _check_entries(manifest: RoundManifest, keys: Mapping[str, bytes]) -> None:
             raise BadSignature(f"{who} has not signed what the manifest says of its upload") from None
 
 
-def open_seals(manifest: RoundManifest, sealing: ReaderKey) -> dict[str, bytes]:
-    """The seeds in what was sealed to CSP; whose is missing has a broken seal."""
+def open_seals(manifest: RoundManifest, sealing: ReaderKey, closed: Collection[str] = ()) -> dict[str, bytes]:
+    """The seeds in what was sealed to CSP; whose is missing has a broken seal, or one that stays closed."""
     opened: dict[str, bytes] = {}
     for who, digest, sealed in zip(manifest.names, manifest.digests, manifest.sealed, strict=True):
+        if who in closed:
+            continue
         try:
             opened[who] = open_seed(sealing, manifest.place, who, digest, sealed)
         except SealBroken:
@@ -218,14 +221,15 @@ class StepReply(Message, kind=61, repr=False):
 
     request: bytes
     payload: bytes
+    word: bytes  # signed, in the place of an answer: that the round is void
 
     @classmethod
-    def opened(cls, request: bytes, reply: bytes) -> bytes:
-        """The payload of what answers the request of this hash."""
+    def opened(cls, request: bytes, reply: bytes) -> "StepReply":
+        """What answers the request of this hash."""
         message = cls.from_bytes(reply, Limits.plain(len(reply)))
         if message.request != request:
             raise FormatError("this is the answer to another step")
-        return message.payload
+        return message
 
 
 @dataclass(frozen=True)
@@ -254,8 +258,8 @@ class Transcript:
 class SpConversation:
     """SP's end: makes requests of payloads, one after the other."""
 
-    def __init__(self, party: Party, place: RoundPlace) -> None:
-        self._party, self._place = party, place
+    def __init__(self, party: Party, place: RoundPlace, heed: Callable[[bytes], None]) -> None:
+        self._party, self._place, self._heed = party, place, heed
         self._said = Transcript.start(place)
 
     def ask(self, payload: bytes) -> Generator[bytes, Reply, bytes]:
@@ -264,8 +268,10 @@ class SpConversation:
         asked = sha256(request)
         del payload  # may be long: nothing of it is held while CSP works
         reply = StepReply.opened(asked, (yield request)())
-        self._said = self._said.after(asked, sha256(reply))
-        return reply
+        if reply.word:
+            self._heed(reply.word)
+        self._said = self._said.after(asked, sha256(reply.payload))
+        return reply.payload
 
     def _next(self, payload: bytes) -> StepRequest:
         return StepRequest(self._place.number, self._said.step + 1, self._said.digest, payload)

@@ -34,6 +34,7 @@ from crowdfl.protocols.shares.dealing.rounds import SP_ROLE, DealtRound, receive
 from crowdfl.protocols.shares.round.average import AverageReply, SharesPublication, ShareSum, ShareSums, publish_sum
 from crowdfl.protocols.shares.round.checks import Checked, CheckInputs, check_program
 from crowdfl.protocols.shares.round.manifest import (
+    FAILED,
     AcceptedSet,
     ManifestEntry,
     ManifestReply,
@@ -222,7 +223,7 @@ class SharesSp(PaidSp):
         self.check()
         previous = b"" if self._before is None else self._before.publication
         manifest = manifest_of(self._place, previous, self._shape.payment, self._counted)
-        seed, talk = self._seed_for("uploads", manifest.digest).seed, SpConversation(self.party, self._place)
+        seed, talk = self._seed_for("uploads", manifest.digest).seed, self._talk(manifest)
         reply = ManifestReply.from_bytes((yield from talk.ask(manifest.to_bytes())), self._shape.limits())
         if not set(reply.broken) <= set(manifest.names):
             raise ProtocolError("CSP names seals that are not in the manifest")
@@ -232,6 +233,12 @@ class SharesSp(PaidSp):
         if members.void or reply.word:
             self._heed(reply.word, now, members)
         return now
+
+    def _talk(self, manifest: RoundManifest) -> SpConversation:
+        def heed(word: bytes) -> None:
+            check_verdict(word, manifest, AcceptedSet((), {}, FAILED), self._csp_key, self._shape)
+
+        return SpConversation(self.party, self._place, heed)
 
     def _judged(self, now: _SpRound) -> Generator[bytes, Reply, None]:
         """Who is in, and what they get."""

@@ -18,7 +18,7 @@ const RESTARTS = 5;
  * @property {number | null} [claim_seconds_left]
  * @property {number} [enrolled]
  * @property {string | null} [ended]
- * @property {{number: number, state: string, deadline: number, uploads?: number}[]} rounds
+ * @property {{number: number, state: string, deadline: number, uploads?: number, unused?: boolean}[]} rounds
  */
 
 /** @typedef {{paid: Map<number, bigint>, claimed: Map<number, bigint>}} PaidClaim Millionths by round. */

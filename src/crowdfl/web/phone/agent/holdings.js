@@ -16,6 +16,8 @@
 /** @typedef {"started" | "before" | "upload" | "trained" | "receipt" | "lost-receipt" | "wrong-receipt" | "refused" | "nothing"
  *    | "average" | "no-reward" | "reward" | "given-up"} RoundKey */
 
+const MOST_UNSHOWN = 3; // rounds that took an upload of this phone's and that no record shows
+
 /** One task's part of the store. */
 export class Holdings {
   /** @param {Store} store @param {string} task */
@@ -78,6 +80,20 @@ export class Holdings {
     return new Map(numbers.map((number, place) => [number, BigInt(found[place].amount)]));
   }
 
+  /**
+   * Why this phone takes no further part, if with this round too many came to nothing: a server that deviates learns something in
+   * a round, and then lets it fail.
+   * @param {string} without What a record says to whom it does not name.
+   */
+  async unshown(without) {
+    const given = (await this.rounds("given-up")).map((number) => this.of(number, "given-up"));
+    const left = (await this.rounds("no-reward")).map((number) => this.of(number, "no-reward"));
+    const before = (await Promise.all(given)).filter((how) => how !== "unused").length
+      + (await Promise.all(left)).filter((why) => why === without).length;
+    if (before + 1 < MOST_UNSHOWN) return null;
+    return `${MOST_UNSHOWN} rounds that you uploaded to came to nothing, and no signed record says why`;
+  }
+
   /** Rounds that an upload was accepted for and whose reward is neither read nor known not to come. */
   async owed() {
     const numbers = new Set([...(await this.rounds("receipt")), ...(await this.rounds("lost-receipt"))]);
@@ -89,4 +105,9 @@ export class Holdings {
 /** @param {number} number @param {RoundKey} key */
 export function named(number, key) {
   return `rounds/${number}/${key}`;
+}
+
+/** What is kept of a phone that takes no further part, if it has a reason. @param {string | null} why @param {number} now */
+export function stopping(why, now) {
+  return why === null ? {} : { stopped: why, left: now };
 }

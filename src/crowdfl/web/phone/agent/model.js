@@ -1,7 +1,7 @@
 // The model that a participant holds: the initial weights, then one average after the other. A chain, of which the last is kept.
 
 import { CrowdFLError, DocumentError, isPlatforms, wordsOf } from "../protocol/errors.js";
-import { named } from "./holdings.js";
+import { named, stopping } from "./holdings.js";
 
 /** @typedef {import("./participant_context.js").ParticipantContext} ParticipantContext */
 /** @typedef {import("./participant_context.js").Trainer} Trainer */
@@ -75,12 +75,25 @@ export class KeptModel {
     const { who } = await this._context.keys();
     const why = (await this._kept.holdsReceipt(number)) ? protocol.standing(opened, who) : null;
     const news = why !== null && !(await this._kept.hasAny(number, "no-reward"));
+    const stop = news ? await this._stop(number, why) : null;
     await this._kept.change({
       chain: protocol.chainToBytes(opened.chain),
       [named(number, "average")]: { total: opened.total, people: opened.accepted.length, ...known },
       ...(news ? { [named(number, "no-reward")]: why } : {}),
+      ...stopping(stop, this._context.now()),
     }, ["initial"]);
     if (news) tell("upload rejected", { round: number, why });
+    if (stop) tell("stopped", { why: stop });
+  }
+
+  /**
+   * What leaves this phone keeps the task's bounds. If it is rejected all the same, a server has asked a question with it: why
+   * this phone takes no further part, or null.
+   * @param {number} number @param {string} why
+   */
+  async _stop(number, why) {
+    if (why === this._context.protocol.NOT_PASSED_ON) return this._kept.unshown(why);
+    return `your upload of round ${number} kept the task's bounds and was rejected all the same (${why})`;
   }
 
   /**

@@ -3,7 +3,7 @@
 // The port of roles/participant/participant.py. What must survive is stored before it is sent: an upload that was interrupted is sent
 // again with the same bytes, so that it is the same upload.
 
-import { DocumentError } from "../protocol/errors.js";
+import { DocumentError, UploadRejected } from "../protocol/errors.js";
 import { ParticipantContext } from "./participant_context.js";
 import { ClaimTime, Claiming } from "./claiming.js";
 import { KeptModel } from "./model.js";
@@ -76,6 +76,8 @@ export class Participant {
    * @param {string} invitation
    */
   async enrol(invitation) {
+    const stopped = await this.kept.get("stopped");
+    if (stopped !== undefined) throw new UploadRejected(`this phone takes no further part in the campaign: ${stopped}`);
     const { appointment } = await this._papers();
     await this.context.requireCompany();
     if (!(await this.kept.has("keys"))) await this.kept.add("keys", await this.context.protocol.newKeys());
@@ -119,14 +121,12 @@ export class Participant {
     }
     await this.uploads.comeBack(status);
     let did = false;
-    for (const { number, state } of status.rounds) {
-      did = (await this._stepRound(number, state, status, trainer)) || did;
-    }
+    for (const round of status.rounds) did = (await this._stepRound(round, status, trainer)) || did;
     return did;
   }
 
-  /** @param {number} number @param {string} state @param {Status} status @param {Trainer} trainer */
-  async _stepRound(number, state, status, trainer) {
+  /** @param {Status["rounds"][number]} round @param {Status} status @param {Trainer} trainer */
+  async _stepRound({ number, state, unused = false }, status, trainer) {
     let did = false;
     const made = await this.kept.hasAny(number, "upload"); // its receipt may have been lost
     if (state === "open" || made) did = await this.uploads.takePart(number, status, trainer);
@@ -134,7 +134,7 @@ export class Participant {
       did = (await this.model.read(number, status, trainer)) || did;
       did = (await this.rewards.look(number)) || did;
     }
-    if (state === "aborted") did = (await this.uploads.explain(number)) || did;
+    if (state === "aborted") did = (await this.uploads.explain(number, unused)) || did;
     if (state === "rewarded" || state === "aborted") await this.uploads.tidy(number);
     return did;
   }

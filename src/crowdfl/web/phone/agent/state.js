@@ -37,6 +37,7 @@ import { Holdings } from "./holdings.js";
  * @property {string | null} who
  * @property {string | null} state The task's, when this device last looked.
  * @property {string | null} ended Why the task has ended.
+ * @property {string | null} stopped Why this phone takes no further part.
  * @property {number | null} seen When this device last saw a change; seconds.
  * @property {RoundView[]} rounds
  * @property {bigint} total Rewards so far, millionths.
@@ -51,8 +52,8 @@ import { Holdings } from "./holdings.js";
 export async function view(store, task) {
   const kept = new Holdings(store, task);
   if (!(await kept.has("invitation"))) return null;
-  const [definition, keys, status, left, over, certificate] = await Promise.all(
-    ["definition", "keys", "status", "left", "over", "certificate"].map((key) => kept.get(key)));
+  const [definition, keys, status, left, over, certificate, stopped] = await Promise.all(
+    ["definition", "keys", "status", "left", "over", "certificate", "stopped"].map((key) => kept.get(key)));
   const rounds = await roundsOf(kept, status);
   const body = definition ? keptBody(definition) : null;
   return {
@@ -62,6 +63,7 @@ export async function view(store, task) {
     who: keys?.who ?? null,
     state: status?.state ?? null,
     ended: status?.ended ?? null,
+    stopped: stopped ?? null,
     seen: status?.at ?? null,
     rounds,
     total: total(rounds.map(({ reward }) => reward ?? 0n)),

@@ -4,7 +4,7 @@ import {
   AlreadyCounted, Forbidden, NotAuthenticated, NothingToContribute, RoundNotOpen, TaskNotRunning, TooLate, UnknownParticipant,
   WrongBase, wordsOf,
 } from "../protocol/errors.js";
-import { named } from "./holdings.js";
+import { named, stopping } from "./holdings.js";
 
 /** @typedef {import("./participant_context.js").ParticipantContext} ParticipantContext */
 /** @typedef {import("./participant_context.js").Trainer} Trainer */
@@ -30,7 +30,7 @@ export class Uploads {
    * @param {number} number @param {Status} status @param {Trainer} trainer
    */
   async takePart(number, status, trainer) {
-    if (await this._kept.hasAny(number, "receipt", "refused")) return false;
+    if ((await this._kept.hasAny(number, "receipt", "refused")) || (await this._kept.has("stopped"))) return false;
     await this._context.requireCompany(); // before the work; the owner may have raised it since joining
     if (!(await this._kept.hasAny(number, "upload"))) {
       if ((await this._hadNothing(number)) || !(await this._model.hasCaughtUp(number, status))) return false;
@@ -192,11 +192,16 @@ export class Uploads {
     this._context.tell("sending again", { round: number });
   }
 
-  /** A round that an upload was accepted for and that nobody is paid for. @param {number} number */
-  async explain(number) {
+  /**
+   * A round that an upload was accepted for and that nobody is paid for.
+   * @param {number} number @param {boolean} unused Before the servers looked at any upload.
+   */
+  async explain(number, unused) {
     if ((await this._kept.hasAny(number, "given-up")) || !(await this._kept.holdsReceipt(number))) return false;
-    await this._kept.put(named(number, "given-up"), true);
+    const stop = unused ? null : await this._kept.unshown(this._context.protocol.NOT_PASSED_ON);
+    await this._kept.change({ [named(number, "given-up")]: unused ? "unused" : true, ...stopping(stop, this._context.now()) });
     this._context.tell("given up", { round: number });
+    if (stop) this._context.tell("stopped", { why: stop });
     return true;
   }
 

@@ -20,5 +20,4 @@ export const WEAK = [
   "Participant, breaking the rules: the update of whoever misses a round: it takes the last sum back, and the model stands still.",
   "Participant or requester: the number of samples of whoever comes or goes, from two totals and two lists of names.",
   "The platform, breaking the rules: one comparison of the total a round.",
-  "The second server, breaking the rules: its bit without a signed record of it: it falls silent before it answers.",
 ];

@@ -50,8 +50,10 @@
  *   problem: string | null,
  *   state: string | null,
  *   ended: string | null,
+ *   stopped?: string | null,
  *   recorded: number,
- * }} Campaign `state` is the task's, when the phone last looked; `ended` says why it ended; `recorded` changes with the recordings.
+ * }} Campaign `state` is the task's, when the phone last looked; `ended` says why it ended, `stopped` why this phone takes no
+ *   further part; `recorded` changes with the recordings.
  */
 
 /**

@@ -27,7 +27,7 @@ import { SALT_BYTES } from "./upload.js";
 
 const RECORD = 57;
 const PUBLICATION = 59;
-const NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round";
+export const NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round";
 
 /**
  * @param {SharesTask} task @param {Bundle} bundle @param {Chain} chain @param {Bytes} publication @param {number} round

@@ -118,7 +118,7 @@ export async function openDefinition(document) {
   const body = readPayload("definition", payload); // first: it says whose signature it must have
   const [requester, signed] = [fromHex(body.requester), signedBytes("definition", payload)];
   await verify(requester, signed, signature);
-  return { task: hex(await sha256(signed)).slice(0, 32), body, requester };
+  return { task: hex(await sha256(signed)), body, requester };
 }
 
 /** KGC's word that a task has this key. @param {string} document @param {Bytes} kgcKey */

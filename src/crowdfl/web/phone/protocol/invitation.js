@@ -21,7 +21,7 @@ import { decode } from "./messages.js";
 const KIND = 70;
 const LONGEST = 4096; // characters
 const LIMIT = { field: LONGEST, entries: 0 };
-const TASK = /^[0-9a-f]{32}$/;
+const TASK = /^[0-9a-f]{64}$/;
 const LOOPBACK = /^(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])$/;
 
 /**

@@ -41,7 +41,7 @@ const pick = ({ task, phase, definition, refusal, problem, expires, sp }) => ({ 
 
 /** @param {Campaign | undefined} campaign @returns {Answer} */
 function canAnswer(campaign) {
-  if (!campaign?.definition || campaign.refusal || !["invited", "left"].includes(campaign.phase)) return null;
+  if (!campaign?.definition || campaign.refusal || campaign.stopped || !["invited", "left"].includes(campaign.phase)) return null;
   const fewest = campaign.definition.settings.min_participants;
   return { task: campaign.task, fewest, small: about.isSmallCrowd(campaign.definition), back: campaign.phase === "left" };
 }

@@ -36,9 +36,10 @@ export function roundsView(model, task) {
 }
 
 /** One sentence for the eye and the ear; progress is told by the bar. @param {Campaign} campaign */
-export function headline({ phase, now, rounds, definition, state, ended }) {
+export function headline({ phase, now, rounds, definition, state, ended, stopped }) {
   const of = definition?.settings.rounds ?? rounds.length;
   if (phase === "invited") return "You have not joined yet.";
+  if (stopped) return `Your phone takes no further part: ${stopped}. A server may be trying to learn about you, or it fails.`;
   if (phase === "left") return "You have left this campaign.";
   if (phase === "ended") return ended ? `The campaign has ended: ${ended}.` : "The campaign has ended.";
   if (state === "paused") return "The campaign is paused. It goes on when whoever asked says so.";

@@ -1,0 +1,92 @@
+"""When a device takes no further part in a task by itself, and when it must not."""
+
+from pathlib import Path
+
+import pytest
+
+from crowdfl.errors import RoundEnded, UploadRejected
+from crowdfl.roles.participant.agent import Agent
+from tests.clear import TOO_MANY
+from tests.hosts import BUDGET, Desk, heard
+from tests.roles.test_chain import moved_by, play_round
+
+pytestmark = pytest.mark.usefixtures("profile")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    desk = Desk(tmp_path, profile="chained", rounds=8, min_participants=3)
+    desk.invite(4)
+    desk.requester.fund(desk.task, 8 * BUDGET)
+    return desk
+
+
+def void_round(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CSP ends it after the servers have begun."""
+
+    def ends(*_: object) -> bytes:
+        raise RoundEnded("something went wrong")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.csp, "answer", ends)
+        play_round(desk)
+
+
+def unused_round(desk: Desk) -> None:
+    """Too few came: SP gives it up without CSP."""
+    desk.run()
+    for person in desk.crowd[:2]:
+        person.step(moved_by(0.5))
+    desk.clock.time += 3 * desk.settings.window + desk.settings.grace
+    desk.run()
+
+
+def test_a_device_that_is_rejected_stays_away_and_still_claims(desk: Desk) -> None:
+    """Also in its next process; an invitation does not bring it back."""
+    person = desk.crowd[0]
+    play_round(desk)
+    play_round(desk, samples={0: TOO_MANY + 1})
+    person.step(moved_by(0.5))
+    desk.run()
+    assert person.blobs.get("stopped").startswith(b"your upload of round 2 kept the task's bounds")
+    for _ in range(2):
+        person.step(moved_by(0.5))
+    assert person.state == "left"
+    assert not person.blobs.has("rounds/3/upload")
+    with pytest.raises(UploadRejected, match="no further part"):
+        person.join("an invitation")
+    assert Agent(person, lambda _: None).person.has_left
+    desk.requester.order(desk.task, "cancel")
+    desk.run()
+    assert person.claim() == BUDGET // 4
+
+
+def test_a_device_stops_after_three_rounds_that_no_record_shows(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not after three that came to nothing before the servers looked at an upload, nor for good rounds in between."""
+    person = desk.crowd[0]
+    said = heard(person)
+    for _ in range(3):
+        unused_round(desk)
+    play_round(desk)
+    for _ in range(2):
+        void_round(desk, monkeypatch)
+    play_round(desk)
+    person.step(moved_by(0.5))
+    assert "stopped" not in [what for what, _ in said]
+    void_round(desk, monkeypatch)
+    person.step(moved_by(0.5))
+    assert [why["why"] for what, why in said if what == "stopped"] == [
+        "3 rounds that you uploaded to came to nothing, and no signed record says why"
+    ]
+    assert person.has_left
+
+
+def test_rounds_that_a_device_did_not_upload_to_do_not_count(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = desk.crowd[3]
+    said = heard(late)
+    monkeypatch.setattr(late, "_take_part", lambda *_: False)
+    for _ in range(3):
+        void_round(desk, monkeypatch)
+        late.step(moved_by(0.5))
+    assert not late.has_left
+    assert "given up" not in [what for what, _ in said]
