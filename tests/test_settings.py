@@ -71,7 +71,6 @@ def test_a_task_file_to_start_from_makes_a_task():
         "mask_bits",
         "distance_floor",
         "pay",
-        "max_norm",
     }
 
 

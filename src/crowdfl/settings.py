@@ -219,8 +219,7 @@ class TaskSettings(Settings):
     )
     weighting: Literal["samples", "equal"] = Field(
         default="samples",
-        description='How people count: "samples", by their numbers of samples; "equal", of "shares": everyone once, no number '
-        "leaves a device, and `max_norm` is needed.",
+        description='How people count: "samples", by how many they have; "equal", of "shares": everyone once, by `max_norm`.',
     )
     check: Literal["bounds", "none"] = Field(
         default="bounds",

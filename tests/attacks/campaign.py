@@ -55,7 +55,8 @@ class Campaign:
     def uploaded(self, who: str, number: int) -> Any:
         """The numbers that somebody has shared in a round."""
         unit = self.shape.widths.unit
-        return np.rint((self.wanted[who] - self.models[number - 1]) * unit) * self.samples[who]
+        count = self.samples[who] if self.shape.widths.has_counts else 1
+        return np.rint((self.wanted[who] - self.models[number - 1]) * unit) * count
 
     @property
     def shape(self) -> SharesShape:

@@ -16,6 +16,7 @@ from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.crypto.shares.ring import expand
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import NotFinite, NothingToAverage, NotReady, RoundEnded, SettingsError
+from crowdfl.learning.training import suggested_bound
 from crowdfl.protocols.exchange import run_exchange
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.chain import ModelChain
@@ -36,12 +37,13 @@ from crowdfl.protocols.shares.round.average import (
 )
 from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, StepReply, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
-from crowdfl.protocols.shares.round.upload import UploadBody, expanded_samples, expanded_update
+from crowdfl.protocols.shares.round.upload import UploadBody, expanded_samples, expanded_update, integers_within
+from crowdfl.protocols.shares.widths import length_bound
 from crowdfl.simulation.local_host import LocalFederation, Update, _KgcFor
 from tests.attacks.campaign import SIZE, Campaign, added_to, error, tamper, watch_readers, works_today
 from tests.attacks.cheating import paid_desk
 from tests.hosts import ONE, Desk
-from tests.protocols.shares.parties import PAYING, PAYMENT, Parties
+from tests.protocols.shares.parties import COUNTED_ONCE, PAYING, PAYMENT, Parties
 
 VICTIM = "p3"
 LANES, CHECK, _COMMIT, BITS, AVERAGE = range(2, 7)  # steps of a round
@@ -168,19 +170,42 @@ def test_csp_and_a_reader_cannot_hold_the_model_still(monkeypatch: pytest.Monkey
     assert error(sums - fewer, campaign.uploaded(VICTIM, last - 1)) > 0.1 or total - rest != campaign.samples[VICTIM]
 
 
-@works_today("one participant that declares `max_samples` holds the model still, and reads whoever misses a round")
-def test_one_participant_cannot_hold_the_model_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    most, last = 1000, 3
-    campaign, read = Campaign(max_samples=most), watch_readers(monkeypatch)
-    honest, own = {}, np.zeros(SIZE)
+def usual_bound() -> float:
+    """The `max_norm` that a trial on everyone's data suggests."""
+    return suggested_bound(float(np.linalg.norm(wanted)) for wanted in Campaign().wanted.values()) or 0.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "works"), [({"max_samples": 1000}, True), (COUNTED_ONCE, False)], ids=["samples", "equal"]
+)
+def test_one_participant_holds_the_model_still_if_it_can_declare_more_than_all_others(
+    settings: dict[str, Any], works: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `disclosures` says: it takes the last sum back, and reads whoever misses the next round.
+
+    Where everyone counts once, what it declares is nothing, and the bound of its length is near what is usual.
+    """
+    campaign, read = Campaign(**{"max_norm": usual_bound()} | settings), watch_readers(monkeypatch)
+    most, last = settings.get("max_samples", 1), 3
+    honest, own, bound = {}, np.zeros(SIZE), length_bound(campaign.federation.settings)
     for number in range(1, last + 1):
         absent = [VICTIM] if number == last else []
-        campaign.play(absent, cheat=(own / campaign.shape.widths.unit if number > 1 else own, most))
-        sums, total = read[number]
-        honest[number] = sums - own * most, total - most
-        own = np.rint(-honest[number][0] / most)
-    (sums, total), (fewer, rest) = honest[last - 1], honest[last]
-    assert error(sums - fewer, campaign.uploaded(VICTIM, last - 1)) > 0.1 or total - rest != campaign.samples[VICTIM]
+        campaign.play(absent, cheat=(own / campaign.shape.widths.unit if number > 1 else own, 1000))
+        honest[number] = read[number][0] - own * most
+        own = integers_within(-honest[number] / most, bound)
+    found = honest[last - 1] - honest[last]
+    assert (error(found, campaign.uploaded(VICTIM, last - 1)) < 0.1) == works
+
+
+@pytest.mark.parametrize(("max_norm", "works"), [(6.0, True), (usual_bound(), False)], ids=["far above", "usual"])
+def test_where_everyone_counts_once_one_moves_an_average_by_max_norm_over_people(max_norm: float, works: bool) -> None:
+    """Even one that knows what the others send: it holds the model still if their sum is shorter than `max_norm`, else not."""
+    campaign = Campaign(**COUNTED_ONCE, max_norm=max_norm, clip=6.0)
+    others = sum(campaign.wanted.values())
+    campaign.play(cheat=(-others, 1000))
+    moved, length = float(np.linalg.norm(campaign.models[-1])), float(np.linalg.norm(others))
+    assert moved == pytest.approx(max(0.0, length - max_norm) / 7, abs=0.002)
+    assert (moved < 0.002) == works
 
 
 def test_a_participant_earns_no_more_by_declaring_more_samples() -> None:
@@ -220,17 +245,41 @@ def test_a_requester_that_hardly_moves_the_model_nearly_reads_whoever_misses_a_r
     assert total - rest == campaign.samples[VICTIM]
 
 
-@works_today("any reader of two totals and two lists of names has the samples of whoever came or went")
-def test_a_reader_learns_nobodys_samples() -> None:
-    campaign, read = Campaign(), {}
+def _read_by_a_participant(campaign: Campaign) -> dict[int, tuple[Any, set[str]]]:
+    """Totals and names, of a round with the victim and one without."""
+    read = {}
     for number, absent in ((1, []), (2, [VICTIM])):
         campaign.play(absent)
         reader = campaign.host.people["p0"]
         message = SharesPublication.from_bytes(reader._publication(number), campaign.shape.limits())
         record = parse_record(message.record, campaign.shape, reader.side._reader._csp_key)
         read[number] = reader.read(number).total, set(record.accepted)
-    gone = read[1][1] - read[2][1]
-    assert (gone, read[1][0] - read[2][0]) != ({campaign.pseudonym(VICTIM)}, campaign.samples[VICTIM])
+        assert (message.total == b"") == (reader.read(number).total is None)
+    return read
+
+
+def test_a_reader_of_totals_and_names_learns_the_samples_of_whoever_comes_or_goes() -> None:
+    """As `disclosures` says of tasks that count people by their samples."""
+    campaign = Campaign()
+    read = _read_by_a_participant(campaign)
+    assert read[1][1] - read[2][1] == {campaign.pseudonym(VICTIM)}
+    assert read[1][0] - read[2][0] == campaign.samples[VICTIM]
+
+
+def test_where_everyone_counts_once_nothing_depends_on_anyones_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what a reader computes, nor the length of an upload, nor what is in it but its shares of the update."""
+    seen, read = [], watch_readers(monkeypatch)
+    for most in (1, 10**6):
+        campaign = Campaign(**COUNTED_ONCE)
+        campaign.samples = {who: 1 + most * place for place, who in enumerate(campaign.samples)}
+        totals = [total for total, _ in _read_by_a_participant(campaign).values()]
+        sp, task = campaign.host.sp, campaign.federation.task
+        names = [sp.store.upload(task, 1, campaign.pseudonym(who)).digest for who in campaign.wanted]
+        bodies = [sp.blobs.get(f"{task}/rounds/1/uploads/{name}") for name in names]
+        assert {UploadBody.from_bytes(body, campaign.shape.limits()).samples for body in bodies} == {b""}
+        seen.append((totals, list(map(len, bodies)), [(list(sums), total) for sums, total in read.values()]))
+    assert seen[0] == seen[1]
+    assert seen[0][0] == [None, None]
 
 
 @pytest.mark.parametrize("silent", ["sp", "csp"])
@@ -314,27 +363,29 @@ def test_kgc_and_sp_read_averages_while_people_can_enrol_and_no_longer(closed: b
         assert (read.total, error(read.average / shape.widths.unit, result.average[0])) == (result.total, 0)
 
 
-@works_today(
-    "SP compares the total with a number of its choice: phones refuse a total that is too large, and stay away"
-)
-def test_sp_cannot_compare_the_total(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest, total = sp_round.publish_sum, sum(Campaign().samples.values())
+@pytest.mark.parametrize(("settings", "works"), [({}, True), (COUNTED_ONCE, False)], ids=["samples", "equal"])
+def test_sp_compares_the_total_if_there_is_one(
+    settings: dict[str, Any], works: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `disclosures` says: phones refuse a total that is too large, and stay away. Counting once, there is none."""
+    honest, total = SharesSp._own_sum, sum(Campaign().samples.values())
 
     def is_above(threshold: int) -> bool:
-        campaign = Campaign()
+        campaign = Campaign(**settings)
         shift = len(campaign.samples) * 20 - threshold  # to the largest total that phones accept
 
-        def shifted(shape: Any, place: Any, members: Any, own: ShareSum, *rest: Any) -> Any:
-            return honest(shape, place, members, replace(own, total=(own.total + shift) % (1 << 128)), *rest)
+        def shifted(self: SharesSp, *rest: Any) -> ShareSum:
+            own = honest(self, *rest)
+            return replace(own, total=own.total + shift)
 
-        monkeypatch.setattr(sp_round, "publish_sum", shifted)
+        monkeypatch.setattr(SharesSp, "_own_sum", shifted)
         try:
             campaign.play()
         except NothingToAverage:
             return True
         return False
 
-    assert [is_above(total - 1), is_above(total)] != [True, False]
+    assert [is_above(total - 1), is_above(total)] == [works, False]
 
 
 class Shifted:

@@ -228,8 +228,13 @@ def _task_file(folder, *changes, profile="shares"):
     return folder / "task.toml"
 
 
+EPOCHS = ("epochs = 20 ", "epochs = 2 ")
+EQUAL = ('weighting = "equal"', 'weighting = "samples"')
+
+
 def test_explain_shows_widths_and_what_is_dealt_before_anything_is_made(tmp_path):
-    told = call("task", "explain", _task_file(tmp_path, ("# max_norm = 5.0", "max_norm = 5.0"))).out
+    told = call("task", "explain", _task_file(tmp_path)).out
+    assert "people         count once; no number of samples leaves a device" in told
     assert "everyone in a round's average gets the same" in told
     assert "dealt by KGC   SP" in told
     assert "warning" not in told
@@ -238,9 +243,10 @@ def test_explain_shows_widths_and_what_is_dealt_before_anything_is_made(tmp_path
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ([], "no norm bound"),
+        ([EQUAL, ("max_norm = 10.0", "# max_norm = 10.0")], "no norm bound"),
+        ([EQUAL], "people         count by their samples"),
         ([('server_step = "none"', 'server_step = "fedadam"')], "0.01 to 0.1 is usual"),
-        ([('server_step = "none"', 'server_step = "fedavgm"')], "moves a weight by at most 160 in a round"),
+        ([('server_step = "none"', 'server_step = "fedavgm"')], "moves a weight by at most 100 in a round"),
         ([('check = "bounds"', 'check = "none"'), ('budget = "36.00"', '# budget = "36.00"')], "spoils the average"),
     ],
 )
@@ -249,8 +255,29 @@ def test_explain_warns_of_what_a_requester_should_know(tmp_path, changes, words)
 
 
 def test_explain_prints_what_divisions_may_show(tmp_path):
-    told = call("task", "explain", _task_file(tmp_path, ('# pay = "equal"', 'pay = "distance"'))).out
+    told = call("task", "explain", _task_file(tmp_path, EQUAL, ('# pay = "equal"', 'pay = "distance"'))).out
     assert "by at most 1.00%" in told
+
+
+def test_what_needs_numbers_of_samples_is_refused_where_everyone_counts_once(tmp_path):
+    result = call("task", "explain", _task_file(tmp_path, ('# pay = "equal"', 'pay = "distance"')))
+    assert result.code == 3
+    assert 'set pay = "equal", or weighting = "samples"' in result.err
+
+
+@pytest.mark.parametrize(
+    ("bound", "words"),
+    [
+        ("0.01", "with max_norm = 0.01 these are scaled down"),
+        ("9000", "one person can do as much as"),
+        ("0.4", "is enough"),
+    ],
+)
+def test_a_trial_measures_updates_and_says_whether_the_bound_fits(tmp_path, bound, words):
+    changes = ("max_norm = 10.0", f"max_norm = {bound}"), ('learner = "network"', 'learner = "softmax"'), EPOCHS
+    told = call("task", "explain", _task_file(tmp_path, *changes), "--try", "watch:0").out
+    assert "an update of length" in told
+    assert words in told.splitlines()[-1]
 
 
 def test_explain_knows_the_other_profiles(tmp_path):

@@ -90,6 +90,8 @@ def test_more_windows_than_the_task_takes_are_refused(mine, tmp_path):
     """Each such device would fail at its first upload."""
     path = task_file(tmp_path, **FITTING)
     path.write_text(path.read_text().replace("max_samples = 1000", "max_samples = 20"))
+    assert call("task", "explain", path, "--try", f"npz:{mine}#2").code == 0  # where everyone counts once
+    path.write_text(path.read_text().replace('weighting = "equal"', 'weighting = "samples"'))
     result = call("task", "explain", path, "--try", f"npz:{mine}#2")
     assert result.code == 3
     assert "has 30 windows to train on, and the task takes 20" in result.err

@@ -139,9 +139,12 @@ def test_all_wrong_values_are_named_at_once(browser):
     assert set(errors) == {"settings.rounds", "settings.decimals", "training.epochs", "task.terms"}
 
 
+KEYED = {"weighting": "samples", "max_norm": ""}  # as profiles with a key have it
+
+
 def test_a_task_that_does_not_fit_is_answered_with_the_numbers_before_anything_is_sent(browser):
     """Values that are right one by one: their widths together are not."""
-    wide = {"profile": "hardened", "key_bits": "512", "decimals": "9", "max_norm": "", "clip": "1000", "lanes": "1024"}
+    wide = {"profile": "hardened", "key_bits": "512", "decimals": "9", "clip": "1000", "lanes": "1024"} | KEYED
     answer = browser.post("explain", {"values": small_values(settings=wide)}).json()
     assert answer["errors"] == {}
     assert re.search(r"\d+ bits", answer["problem"])
@@ -155,7 +158,10 @@ def test_the_answer_changes_with_the_form(browser):
     few, many = (browser.post("explain", {"values": one}).json() for one in values)
     assert few["explanation"]["widths"] != many["explanation"]["widths"]
     assert few["cost"] == "72.00"
-    free = browser.post("explain", {"values": small_values(settings={"max_norm": "", "budget": ""})}).json()
+    assert "people         count once" in few["explanation"]["widths"]
+    bound = browser.post("explain", {"values": small_values(settings={"max_norm": ""})}).json()
+    assert (bound["problem"][:14], bound["named"]) == ("the profile `s", ["settings.max_norm"])
+    free = browser.post("explain", {"values": small_values(settings=KEYED | {"budget": ""})}).json()
     assert any("no norm bound" in words for words in free["explanation"]["warnings"])
     assert free["cost"] == ""
 
@@ -239,9 +245,7 @@ def test_invitations_come_as_links_and_codes_and_stay_private(browser, office, t
 
 
 def test_an_invitation_to_what_phones_cannot_compute_is_a_file_alone(browser):
-    task = browser.create(
-        small_values(settings={"profile": "hardened", "key_bits": "1536", "max_norm": "", "budget": ""})
-    )
+    task = browser.create(small_values(settings=KEYED | {"profile": "hardened", "key_bits": "1536", "budget": ""}))
     answer = browser.post(f"tasks/{task}/invitations", {"count": 1, "days": 3}).json()
     (made,) = answer["invitations"]
     assert (made["link"], made["picture"]) == (None, None)

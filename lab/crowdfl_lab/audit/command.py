@@ -16,7 +16,7 @@ from crowdfl_lab.audit import deviating_csp, deviating_sp, isolation, keys, mask
 from crowdfl_lab.audit.finding import HARDENED, PAPER, SHARES, Finding, Verdict
 from crowdfl_lab.audit.headroom import SHORTENED, check_widths, tell_apart
 from crowdfl_lab.audit.recorded_round import RecordedRound, record_round
-from crowdfl_lab.audit.shares import altered, kept_source, openings, reuse, transcript
+from crowdfl_lab.audit.shares import altered, counts, kept_source, openings, reuse, transcript
 from crowdfl_lab.report.output import deliver, progress_to_stderr
 from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine
@@ -168,6 +168,8 @@ def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
     yield from transcript.attack_transcript()
     yield from transcript.attack_hashes()
     yield from reuse.attack_seed()
+    say("shares: how people count")
+    yield from counts.attack_counts()
     say("shares: an SP that deviates, with a reader")
     yield from reuse.attack_order()
     yield from reuse.attack_standing_model()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crowdfl_lab.audit.finding import SHARES, Verdict
-from crowdfl_lab.audit.shares import altered, kept_source, openings, reuse, transcript
+from crowdfl_lab.audit.shares import altered, counts, kept_source, openings, reuse, transcript
 from crowdfl_lab.audit.shares.deviating_round import PEOPLE, DeviatingRound, switched, updates
 
 CONCEDED = {
@@ -49,6 +49,15 @@ def test_hashes_test_no_guess():
     searched_upload, searched_average, upload, average = transcript.attack_hashes()
     require_held(searched_upload, upload)
     require_held(searched_average, average)
+
+
+def test_numbers_of_samples_give_nothing_away_where_there_are_none():
+    """Of a sum that two rounds almost share, what moved in between is left."""
+    rows = list(counts.attack_counts())
+    for weakened, built in zip(rows[::2], rows[1::2], strict=True):
+        assert weakened.subject != SHARES == built.subject
+        assert (weakened.verdict, built.verdict) == (Verdict.BROKEN, Verdict.GUESS)
+        assert weakened.error < 0.1 * weakened.blind
 
 
 def test_a_second_sum_is_an_upload_and_csp_opens_none():

@@ -26,7 +26,7 @@ from crowdfl.learning.datasets.sources import open_person, open_source, parse_sp
 from crowdfl.learning.evaluation import class_report, evaluated, load_samples, predicted_by, scores, value_report
 from crowdfl.learning.models.learner import Learner, value_score
 from crowdfl.learning.recipe import LEARNERS, Recipe
-from crowdfl.learning.training import Epoch, learning_curve, rounded_up
+from crowdfl.learning.training import Epoch, learning_curve, suggested_bound
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.model_files import read_model, require_model_path, write_model
 from crowdfl.storage.settings_file import read_settings
@@ -157,7 +157,7 @@ def _result(
         "epochs": [_epoch_row(epoch) for epoch in curve],
         **_held_out(recipe, model, split),
         "update_norm": {"last": curve[-1].norm, "largest": (largest := max(epoch.norm for epoch in curve))},
-        "max_norm": suggested_bound(largest),
+        "max_norm": suggested_bound([largest]),
     }
 
 
@@ -180,13 +180,6 @@ def _epoch_row(epoch: Epoch) -> dict[str, float]:
 def _curves(numbers: Mapping[str, Any]) -> tuple[str, str]:
     """The two scores that are drawn."""
     return ("accuracy", "loss") if "accuracy" in numbers else ("rmse", "r2")
-
-
-def suggested_bound(largest: float) -> float | None:
-    """Twice the largest norm, rounded up to two digits; None where training changed nothing, or did not stay finite."""
-    if not 0 < largest < math.inf:
-        return None
-    return rounded_up(2 * largest)
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -219,7 +212,7 @@ def _norms_told(result: Mapping[str, Any]) -> str:
     shown = f"update norm: {found['last']:.4g} after the last epoch, {found['largest']:.4g} at most"
     if result["max_norm"] is None:
         return f"{shown}; no bound follows from it"
-    return f"{shown}; for the profile shares set max_norm = {result['max_norm']:g}, twice that (more if others differ)"
+    return f"{shown}; for the profile shares set max_norm = {result['max_norm']:g} (more if others differ)"
 
 
 def _plot(curve: Sequence[Epoch], title: str, path: Path) -> None:

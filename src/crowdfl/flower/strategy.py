@@ -58,9 +58,9 @@ class CrowdFLStrategy(Strategy):
         requester: the owner's settings file, for `reveal` with `task`.
         home: where the sealed averages are written, for `open_model`; of a trial the owner's keys too.
         settings: settings of the task (docs/settings.md), except `profile`, `rounds` and `strategy`. `max_norm` is the largest
-            length of an update, and a client scales a longer one down: twice the largest that you expect. A client with more
-            than `max_samples` is left out. With fewer uploads than `min_participants` a round has no average; if the first
-            round would ask fewer nodes, the run ends before it.
+            length of an update, and a client scales a longer one down: about the largest that you expect. With
+            `weighting="equal"` every client counts once; else one with more than `max_samples` is left out. With fewer uploads
+            than `min_participants` a round has no average; if the first round would ask fewer nodes, the run ends before it.
             `max_participants` is twice the nodes that are there at the start. `budget` pays rewards.
     """
 

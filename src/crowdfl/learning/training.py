@@ -4,7 +4,7 @@ The plain rounds are what an encrypted campaign on the same data is compared wit
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -161,6 +161,15 @@ def plain_rounds(
         held_out = zip((person.held_out for person in people), inputs, strict=True)
         scores = {p.name: learner.evaluate(rows, recipe.targets_of(p)) for p, (_, rows) in held_out}
         yield PlainRound(number, weights, scores)
+
+
+def suggested_bound(lengths: Iterable[float]) -> float | None:
+    """A `max_norm` for updates of these lengths: the largest, rounded up to two digits; a device scales a longer one down.
+
+    None where training changed nothing, or did not stay finite.
+    """
+    largest = max(lengths, default=0.0)
+    return rounded_up(largest) if 0 < largest < math.inf else None
 
 
 def rounded_up(value: float) -> float:

@@ -33,6 +33,8 @@ WATCH_TASK: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "settings": {
             "max_participants": 10,
             "max_samples": 1000,
+            "weighting": "equal",
+            "max_norm": 10.0,
             "strategy": "retransmit",
             "min_participants": LEAST_PARTICIPANTS,  # or phones would refuse the task
             "rounds": 3,
@@ -114,7 +116,7 @@ def warnings(definition: Definition) -> list[str]:
     if settings.check == "none":
         found.append('check = "none": one upload out of bounds spoils the average, and nobody notices')
     elif settings.max_norm is None:
-        found.append("no norm bound: `crowdfl train` suggests a `max_norm` from a trial")
+        found.append("no norm bound: `--try DATA` suggests a `max_norm` from a trial")
     found += _step_warnings(settings)
     return found
 

@@ -3,7 +3,7 @@ phone's browser takes part in. The page refuses the others too (web/phone/learni
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,14 +16,18 @@ from crowdfl.learning.datasets.data import Person, Source, Split
 from crowdfl.learning.datasets.sources import open_person
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
-from crowdfl.learning.training import LocalTrainer
+from crowdfl.learning.training import LocalTrainer, suggested_bound
 
+_MUCH_LONGER = 2
 NOT_TRIED = "the task was not tried on any data: `--try DATA`, such as --try npz:FILE#USER, finds what does not fit"
 
 
 @dataclass(frozen=True)
 class RecipeTrial:
-    """What one person's data was to a task: windows by label, and how one pass over them went."""
+    """What one person's data was to a task: windows by label, and how one pass over them went.
+
+    Of a task of `shares`, how training as in a round went, and how long the update is that comes of it.
+    """
 
     data: str
     person: str
@@ -32,14 +36,16 @@ class RecipeTrial:
     held_out: Mapping[str, int]
     scores: Mapping[str, float]
     warnings: list[str]
+    length: float | None = None
 
     @property
     def told(self) -> str:
         length, channels = self.window
         counts = ", ".join(f"{name} {count} + {self.held_out[name]}" for name, count in self.train.items())
         after = ", ".join(f"{name} {value:.3g}" for name, value in self.scores.items() if name != "windows")
+        trained = "after one pass" if self.length is None else f"an update of length {self.length:.3g} after one round"
         return f"tried on {self.data}: windows of {length} x {channels}, to train on + held out: {counts}" + (
-            f"; after one pass: {after}" if after else ""
+            f"; {trained}" + (f": {after}" if after else "") if after or self.length is not None else ""
         )
 
 
@@ -52,15 +58,21 @@ def try_recipe(
     learner: str | None = None,
     loss: str | None = None,
 ) -> RecipeTrial:
-    """Do with the data what a participant would, with one pass over it; raises what would fail on every device."""
-    trainer = LocalTrainer(data, {**definition.training, "epochs": 1}, module, learner=learner, loss=loss)
+    """Do with the data what a participant would; raises what would fail on every device.
+
+    With one pass over it; where updates have a largest length, with as many as in a round, to measure it.
+    """
+    measured = definition.settings.profile == "shares"
+    passes = {} if measured else {"epochs": 1}
+    trainer = LocalTrainer(data, {**definition.training, **passes}, module, learner=learner, loss=loss)
     recipe = trainer.recipe
     opened = _everything(data, recipe)
     _require_fit(recipe, data, opened[1].train)
     split = trainer.split
     weights, samples = trainer.train(initial, {}, 1)
     _require_room(definition, data, samples)
-    if not np.isfinite(definition.shape.flat(weights)).all():
+    flat = definition.shape.flat(weights)
+    if not np.isfinite(flat).all():
         raise DataMalformed(
             f"{data}: training gives numbers that are not finite: lower `rate` in the task's [training]"
         )
@@ -68,7 +80,24 @@ def try_recipe(
     count = partial(_counts, recipe)
     found = _warnings(recipe, split, opened)
     shape = tuple(split.train.windows.shape[1:])
-    return RecipeTrial(data, split.train.name, shape, count(split.train), count(split.held_out), scores, found)
+    length = float(np.linalg.norm(flat - definition.shape.flat(initial))) if measured else None
+    return RecipeTrial(data, split.train.name, shape, count(split.train), count(split.held_out), scores, found, length)
+
+
+def norm_advice(trials: Sequence[RecipeTrial], definition: Definition) -> str | None:
+    """Of a task whose updates have a largest length: which `max_norm` these trials suggest."""
+    lengths, bound = [one.length for one in trials if one.length is not None], definition.settings.max_norm
+    suggested = suggested_bound(lengths)
+    if suggested is None:
+        return None
+    advice = f"updates are up to {max(lengths):.3g} long: max_norm = {suggested:g} would do"
+    if bound is None:
+        return f"{advice}; longer ones are scaled down"
+    if bound < max(lengths):
+        return f"{advice}; with max_norm = {bound:g} these are scaled down"
+    if bound > _MUCH_LONGER * suggested:
+        return f"{advice}; with max_norm = {bound:g} one person can do as much as {bound / suggested:.0f}"
+    return f"updates are up to {max(lengths):.3g} long: max_norm = {bound:g} is enough"
 
 
 def _require_fit(recipe: Recipe, data: str, person: Person) -> None:
@@ -89,7 +118,7 @@ def _require_fit(recipe: Recipe, data: str, person: Person) -> None:
 
 def _require_room(definition: Definition, data: str, samples: int) -> None:
     most = definition.settings.max_samples
-    if samples > most:
+    if definition.settings.weighting == "samples" and samples > most:
         raise SettingsError(
             f"{data} has {samples} windows to train on, and the task takes {most} of a participant: such a device could not "
             f"take part; say max_samples = {_rounded(samples)} or more in the task's [settings]"

@@ -176,7 +176,8 @@ def simulate(
         **settings: Any setting of a task (`TaskOptions`): `budget="36.00"` pays rewards in each round. What is not given
             follows from the data: `max_participants`, `max_samples`, and the bounds `clip` and `max_norm`, which have four
             times the room that everyone's first training needed. With `shares`, `decimals` is the most that fits, up to 9;
-            `result.settings` says which.
+            `result.settings` says which. People count by their samples (FedAvg), where readers of two totals learn the number
+            of whoever came or went; with `weighting="equal"` everyone counts once.
 
     Returns:
         The model, the history of the rounds, rewards and costs. Printed it is a table.

@@ -14,7 +14,7 @@ from crowdfl.errors import CrowdFLError, PackageMissing, ServiceUnavailable
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.defining import WATCH_TASK
-from crowdfl.roles.recipe_check import NOT_TRIED, RecipeTrial, try_recipe
+from crowdfl.roles.recipe_check import NOT_TRIED, RecipeTrial, norm_advice, try_recipe
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.waiting import amount_words, waits_for
 from crowdfl.schema import SettingsTable, settable
@@ -162,7 +162,8 @@ Try = Annotated[
     typer.Option(
         "--try",
         metavar="DATA",
-        help="Somebody's data, such as npz:FILE#USER or csv:FOLDER: one pass over it shows whether the task fits. Repeatable.",
+        help="Somebody's data, such as npz:FILE#USER or csv:FOLDER: training on it shows whether the task and its `max_norm` "
+        "fit. Repeatable.",
     ),
 ]
 
@@ -186,6 +187,7 @@ def tried(
 
 def trial_lines(trials: Sequence[RecipeTrial], definition: Definition) -> list[str]:
     lines = [line for one in trials for line in (one.told, *(f"note: {words}" for words in one.warnings))]
+    lines += [advice] if (advice := norm_advice(trials, definition)) else []
     return lines or ([] if Recipe.of(definition.training).takes_functions else [NOT_TRIED])
 
 

@@ -123,6 +123,20 @@ class SharesParticipant(_ChainReader, PaidParticipant):
         return opened.members.rejected.get(self.who, NOT_PASSED_ON)
 
 
+def _counting(shape: SharesShape) -> str:
+    """How people count, in words."""
+    settings = shape.spec.settings
+    if shape.widths.has_counts:
+        return (
+            "people         count by their samples: readers learn the total, and by who comes or goes a person's number"
+        )
+    most = float(settings.max_norm or 0) / settings.min_participants
+    return (
+        "people         count once; no number of samples leaves a device. One within `max_norm` moves an average of "
+        f"{settings.min_participants} by at most {most:.3g}"
+    )
+
+
 _LARGEST_ROUND = 2 ** (8 * ROUND_BYTES) - 1
 
 
@@ -143,7 +157,7 @@ class SharesProfile:
 
     def explain(self, settings: TaskSettings, parameters: int) -> str:
         shape = SharesShape(TaskSpec("", settings, parameters))
-        lines = [shape.widths.explain()]
+        lines = [shape.widths.explain(), _counting(shape)]
         if shape.payment:
             equal = "pay            equal: everyone in a round's average gets the same"
             lines.append(shape.rule_widths.explain() if shape.is_reward_hidden else equal)

@@ -34,9 +34,10 @@ _USUAL = {
         "window",
         "min_participants",
         "max_participants",
+        "weighting",
+        "max_norm",
         "max_samples",
         "budget",
-        "max_norm",
         "server_step",
     ),
     "training": ("labels", "channels", "learner", "hidden", "features", "scale_inputs", "epochs", "proximal"),
@@ -56,7 +57,8 @@ PHONE_TASK: Values = MappingProxyType(
         "settings": {
             "max_participants": 30,
             "max_samples": 1000,
-            "max_norm": 20.0,
+            "weighting": "equal",
+            "max_norm": 10.0,
             "lanes": 256,
             "strategy": "retransmit",
             "min_participants": LEAST_PARTICIPANTS,  # or phones would refuse the task

@@ -1,8 +1,8 @@
 // Who learns what in a campaign of this page: tools/disclosures.py writes it.
 
 export const LEARNT = [
-  "Participant: the average of every round but the last, the total of samples, its own rewards, which pseudonyms were in a round, which were left out and why.",
-  "Requester: every average, every total.",
+  "Participant: the average of every round but the last, its own rewards, which pseudonyms were in a round, which were left out and why. With weighting samples the total of samples, and so the number of whoever comes or goes.",
+  "Requester: every average. With weighting samples every total, and so the number of whoever comes or goes.",
   "The platform: who uploaded when (a pseudonym, from an address), who was left out; rewards, round by round, once they are claimed, which with pay samples show numbers of samples. With pay equal everyone's reward follows from who was in.",
   "The second server: who is enrolled, who was in a round, and so every reward of pay equal; other rewards once they are claimed.",
   "The platform or the second server with readers: what those readers read.",
@@ -17,7 +17,4 @@ export const LEARNT = [
 export const WEAK = [
   "The platform with a reader, breaking the rules: one person's upload: it publishes no change, and leaves that person out of the next round.",
   "The second server with a reader, breaking the rules: nearly that: it holds the model still, and says that one seal does not open.",
-  "Participant, breaking the rules: the update of whoever misses a round: it takes the last sum back, and the model stands still.",
-  "Participant or requester: the number of samples of whoever comes or goes, from two totals and two lists of names.",
-  "The platform, breaking the rules: one comparison of the total a round.",
 ];
