@@ -26,7 +26,8 @@ def result():
 
 
 def test_printed_it_is_a_table_of_the_rounds(result):
-    head, first, second = str(result).splitlines()
+    head, first, second, decimals = str(result).splitlines()
+    assert decimals == "averages are exact to 9 decimals"
     assert head.split() == ["round", "participants", "dropped", "loss", "seconds", "up", "down"]
     assert first.split()[:3] == ["1", "3", "1"]
     assert second.split()[:3] == ["2", "4", "0"]

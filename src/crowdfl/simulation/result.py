@@ -158,6 +158,7 @@ class SimulationResult:
         paid = sum(self.rewards.values(), Decimal(0))
         people = sum(amount > 0 for amount in self.rewards.values())
         lines += [f"rewards: {paid:f} in all to {people} people"] if self.rewards else []
+        lines.append(f"averages are exact to {self.settings.decimals} decimals")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:

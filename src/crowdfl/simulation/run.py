@@ -45,6 +45,8 @@ _LEAST_NORM = 1.0  # of a bound on updates: the first may be small
 _HEADROOM = 4  # of bounds, over what the first training needed
 _LARGEST = 1e9  # of a bound: with six decimals, doubles count in ones up to here
 _MORE_SAMPLES = 2  # of later rounds, over the first
+_USUAL = int(TaskSettings.model_fields["decimals"].default)
+_DECIMALS = range(9, _USUAL - 1, -1)  # the most that fit: nine are more than float32 has
 
 
 def require_enough(people: Sequence[str]) -> None:
@@ -77,18 +79,26 @@ def settings_for(
     else:
         usual |= _bounds_of_weights(itertools.chain([start], map(shape.flat, trained)))
         usual |= {} if asked.get("budget") is not None else {"lanes": 0}  # more room for weights
-    settings = TaskSettings.of(**usual | dict(asked))
-    try:
-        profile_named(settings.profile).check(settings, shape.parameters)
-    except WidthBudgetExceeded as wrong:
-        raise WidthBudgetExceeded(f"{_chosen_words(settings, asked)}{wrong}") from None
-    return settings
+    tried = [asked["decimals"]] if "decimals" in asked else _DECIMALS if asked.get("profile") == "shares" else [_USUAL]
+    for decimals in tried:
+        try:
+            settings = TaskSettings.of(**usual | dict(asked) | {"decimals": decimals})
+            profile_named(settings.profile).check(settings, shape.parameters)
+        except (SettingsError, WidthBudgetExceeded) as wrong:
+            refusal = wrong
+        else:
+            return settings
+    if isinstance(refusal, SettingsError):
+        raise refusal
+    raise WidthBudgetExceeded(f"{_chosen_words(usual, asked)}{refusal}") from None
 
 
-def _chosen_words(settings: TaskSettings, asked: Mapping[str, Any]) -> str:
-    """What nobody has set, and may therefore not know."""
-    found = {name: getattr(settings, name) for name in ("max_norm", "clip", "max_samples") if name not in asked}
-    words = ", ".join(f"{name} = {value}" for name, value in found.items() if value is not None)
+def _chosen_words(usual: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    """What nobody has set, and may therefore not know. With own `decimals` they may be what is too much."""
+    found = {name: usual[name] for name in ("max_norm", "clip", "max_samples") if name in usual.keys() - asked.keys()}
+    words = ", ".join(f"{name} = {value}" for name, value in found.items())
+    if words and asked.get("decimals", 0) > _USUAL:
+        return f"with decimals = {asked['decimals']} and what the first training suggests ({words}): "
     return (
         f"the first training suggests {words}: too much together. Is the learning rate too large? In detail: "
         if words
@@ -165,8 +175,9 @@ def simulate(
         insecure_test_key: Allow `key_bits` below 2048, for tests.
         **settings: Any setting of a task (`TaskOptions`): `budget="36.00"` pays rewards in each round. What is not given
             follows from the data: `max_participants`, `max_samples`, and the bounds `clip` and `max_norm`, which have four
-            times the room that everyone's first training needed. People count by their samples (FedAvg), where readers of two
-            totals learn the number of whoever came or went; with `weighting="equal"` everyone counts once.
+            times the room that everyone's first training needed. With `shares`, `decimals` is the most that fits, up to 9;
+            `result.settings` says which. People count by their samples (FedAvg), where readers of two totals learn the number
+            of whoever came or went; with `weighting="equal"` everyone counts once.
 
     Returns:
         The model, the history of the rounds, rewards and costs. Printed it is a table.
