@@ -81,7 +81,7 @@ def phone() -> str:
     return (
         "// Who learns what in a campaign of this page: tools/disclosures.py writes it.\n\n"
         f"export const LEARNT = {_listed(learnt)};\n\n"
-        f"export const WEAK = {_listed(weak)};\n"
+        f"/** @type {{string[]}} */\nexport const WEAK = {_listed(weak)};\n"
     )
 
 

@@ -15,5 +15,6 @@ export const LEARNT = [
   "The platform and the second server together: everything.",
 ];
 
+/** @type {string[]} */
 export const WEAK = [
 ];
