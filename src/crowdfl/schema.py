@@ -109,7 +109,8 @@ def require_known(
 
 
 def _hint(name: str, known: Mapping[str, FieldInfo], inside: str) -> str:
-    near = difflib.get_close_matches(name[:_SHOWN], known, 1)
+    usual = name[:_SHOWN].replace("learning_rate", "rate").replace("lr", "rate")  # what other programs call it
+    near = difflib.get_close_matches(usual, known, 1)
     return f"`{inside}{ascii(name[:_SHOWN])[1:-1]}`" + (f" (did you mean `{inside}{near[0]}`?)" if near else "")
 
 

@@ -12,6 +12,7 @@ from crowdfl.errors import (
     LearningError,
     ModelMismatch,
     NotFinite,
+    NothingToAverage,
     NothingToContribute,
     ServiceUnavailable,
     SettingsError,
@@ -338,3 +339,19 @@ class TestTorch:
         assert all(tensor.requires_grad for tensor in result.model)
         found = np.append(*(tensor.detach().numpy() for tensor in result.model))
         assert found == pytest.approx(plain(people(), 2)[-1], abs=CLOSE)
+
+
+def test_a_simulation_starts_from_a_file(tmp_path):
+    result = run(train, evaluate, people(), initial=START, rounds=1)
+    path = result.save(tmp_path / "start.npz")
+    again = run(train, evaluate, people(), initial=path, rounds=1)
+    assert [array.tolist() for array in again.model] == [
+        array.tolist() for array in run(train, evaluate, people(), initial=result.model, rounds=1).model
+    ]
+    with pytest.raises(SettingsError, match="there is no model at"):
+        run(train, evaluate, people(), initial=str(tmp_path / "none.npz"))
+
+
+def test_people_without_samples_are_named():
+    with pytest.raises(NothingToAverage, match="p0, p1, p2 had no samples"):
+        run(lambda model, _: (model, 0), None, people(), initial=START)

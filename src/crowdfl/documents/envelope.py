@@ -44,7 +44,7 @@ class Envelope:
             raise DocumentError(f"a {kind} of {len(text)} characters; at most {_LONGEST} are read")
         header = _HEADER.match(text)
         if header is None:
-            raise DocumentError(f"this is not a {kind}: it must be `crowdfl {kind} SIGNATURE`, then JSON")
+            raise DocumentError(f"this is no {kind}: it must be `crowdfl {kind} SIGNATURE`, then JSON")
         if header[1] != kind:
             raise DocumentError(f"a {header[1]} where a {kind} is expected")
         return cls(kind, text[header.end() :], from_base64url(header[2]))

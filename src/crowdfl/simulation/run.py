@@ -2,9 +2,11 @@
 
 import inspect
 import itertools
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
@@ -30,7 +32,7 @@ from crowdfl.learning.functions import (
     require_functions,
     weighted_mean,
 )
-from crowdfl.learning.models.forms import ModelForm
+from crowdfl.learning.models.forms import ModelForm, dictionary_form
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.learning.training import rounded_up
 from crowdfl.protocols.registry import profile_named
@@ -38,6 +40,7 @@ from crowdfl.roles.records import Round, RoundState
 from crowdfl.settings import TaskOptions, TaskSettings, from_millionths, option_words, to_millionths
 from crowdfl.simulation.crowd import Away, Dropouts, SimulatedCrowd, away_in
 from crowdfl.simulation.result import Shown, SimulatedRound, SimulationResult, shown
+from crowdfl.storage.model_files import read_initial
 
 _Floats = npt.NDArray[np.float64]
 _FEWEST = 3
@@ -164,10 +167,10 @@ def simulate(
             to your functions as it is.
         rounds: How many rounds.
         profile: "shares" (the default: two servers, no keys, fast), "hardened" (Paillier encryption) or "paper" (as printed).
-        initial: The model that everyone starts from: a list of arrays, an array, a dictionary, a torch `state_dict`. Your
-            functions are handed models of the same form and types. Without it, `train(None, data of the first person)` makes
-            it. Integers in a dictionary, such as BatchNorm's `num_batches_tracked`, are not averaged: each person keeps its
-            own, and the resulting model has the initial ones.
+        initial: The model that everyone starts from: a list of arrays, an array, a dictionary, a torch `state_dict`, or the
+            path of a file that `save` has written. Your functions are handed models of the same form and types. Without it,
+            `train(None, data of the first person)` makes it. Integers in a dictionary, such as BatchNorm's
+            `num_batches_tracked`, are not averaged: each person keeps its own, and the resulting model has the initial ones.
         dropouts: Who is away: a share of the people, drawn anew in each round; a dictionary of names and the rounds that they
             miss; or a function `(round, name)`. With `strategy="retransmit"` their updates come late and are taken.
         progress: True shows it, False does not; None, the default, shows it on a terminal and in a notebook.
@@ -237,6 +240,9 @@ class _Simulation:
             del self.asked["budget"]  # nothing to pay is no budget
         profile_named(self.asked["profile"])
         model = initial if initial is not None else self._first_model()
+        if isinstance(model, str | os.PathLike):
+            arrays = read_initial(Path(model))
+            model = dictionary_form(ModelShape.of(arrays)).model(list(arrays.values()))
         form = ModelForm.of(model)
         start = form.arrays(model)
         trainers = self._trainers(form)
@@ -320,6 +326,8 @@ class _Simulation:
         rounds = crowd.rounds()
         done = [round_.number for round_ in rounds if round_.state is RoundState.REWARDED]
         if not done:
+            if empty := [name for name in self.people if crowd.log.of("nothing to contribute", 1).get(name)]:
+                raise NothingToAverage(f"nobody could be averaged: {', '.join(empty[:3])} had no samples to train on")
             raise NothingToAverage(
                 f"no round found {crowd.settings.min_participants} participants: lower `dropouts` or `min_participants`"
             )
