@@ -14,7 +14,3 @@ export const LEARNT = [
   "All participants but one: what the last one contributed.",
   "The platform and the second server together: everything.",
 ];
-
-/** @type {string[]} */
-export const WEAK = [
-];
