@@ -39,13 +39,15 @@ def _profile(profile: str) -> Iterator[str]:
             " ".join(row.learns for row in curious),
             " ".join(row.hidden for row in curious),
             " ".join(row.learns for row in deviating),
-            ", ".join(dict.fromkeys(by for row in (*curious, *deviating) for by in _shown_by(row))),
+            ", ".join(_shown_by([*curious, *deviating])),
         ]
         yield f"| {party} | {' | '.join(cells)} |"
 
 
-def _shown_by(row: Disclosure) -> list[str]:
-    return [*(f"`{name}`" for name in row.audit), f"[argued]({row.proof})"]
+def _shown_by(rows: list[Disclosure]) -> Iterator[str]:
+    """Each once: what the audit shows, then the places of the arguments."""
+    yield from dict.fromkeys(f"`{name}`" for row in rows for name in row.audit)
+    yield from dict.fromkeys(f"[argued]({row.proof})" for row in rows)
 
 
 def page(text: str) -> str:
