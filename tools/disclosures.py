@@ -9,21 +9,21 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from crowdfl.disclosures import PROFILES, Disclosure, disclosures, learnt_in, weakened, weaknesses, weaknesses_of
+from crowdfl.disclosures import PROFILES, Disclosure, disclosures, learnt_in
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "SECURITY.md"
 PHONE = ROOT / "src/crowdfl/web/phone/app/disclosures.js"
 _TABLES = re.compile(r"(<!-- disclosures: .*? -->\n).*?(<!-- end of disclosures -->)", re.DOTALL)
 _TITLES = {"every": "In every profile", "shares": "Profile `shares` (the default)"}
-_ELSEWHERE = {"flower": "Flower's plug-in"}
 _ON_A_PHONE = {"CSP": "the second server", "SP": "the platform", "KGC": "the key centre", "`": ""}
 _PHONES_PROFILE = "shares"
 
 
 def tables() -> str:
     """As SECURITY.md has them."""
-    return "\n".join([*(line for profile in ("every", *PROFILES) for line in _profile(profile)), *_weak()])
+    first, *others = PROFILES
+    return "\n".join(line for profile in (first, "every", *others) for line in _profile(profile))
 
 
 def _profile(profile: str) -> Iterator[str]:
@@ -37,33 +37,17 @@ def _profile(profile: str) -> Iterator[str]:
         )
         cells = [
             " ".join(row.learns for row in curious),
-            " ".join(row.hidden + _starred(row) for row in curious),
-            " ".join(row.learns + _starred(row) for row in deviating),
-            ", ".join(dict.fromkeys(by for row in (*curious, *deviating) for by in _shown_by(row))),
+            " ".join(row.hidden for row in curious),
+            " ".join(row.learns for row in deviating),
+            ", ".join(_shown_by([*curious, *deviating])),
         ]
         yield f"| {party} | {' | '.join(cells)} |"
 
 
-def _starred(row: Disclosure) -> str:
-    return " \\*" if weakened(row) else ""
-
-
-def _shown_by(row: Disclosure) -> list[str]:
-    return [f"`{name}`" for name in row.audit] or [f"[argued]({row.proof})"]
-
-
-def _weak() -> Iterator[str]:
-    """Who gains what, until it is mended."""
-    if weaknesses():
-        yield "\n### Known weaknesses\n"
-        yield "\\* Attacks that work today. Each has a test, which is expected to fail until the weakness is mended.\n"
-    for profiles in dict.fromkeys(row.profiles for row in weaknesses()):
-        yield f"In {' and '.join(_ELSEWHERE.get(profile, f'`{profile}`') for profile in profiles)}:\n"
-        for row in weaknesses():
-            if row.profiles == profiles:
-                parties = " or ".join(row.parties)
-                yield f"* {f'deviating {parties}' if row.deviates else parties}: {row.gains}."
-        yield ""
+def _shown_by(rows: list[Disclosure]) -> Iterator[str]:
+    """Each once: what the audit shows, then the places of the arguments."""
+    yield from dict.fromkeys(f"`{name}`" for row in rows for name in row.audit)
+    yield from dict.fromkeys(f"[argued]({row.proof})" for row in rows)
 
 
 def page(text: str) -> str:
@@ -72,21 +56,13 @@ def page(text: str) -> str:
 
 
 def phone() -> str:
-    """The rows that a person reads before joining: of parties that follow the protocol, and what is known to be weak."""
+    """The rows that a person reads before joining: of parties that follow the protocol."""
     learnt = [f"{row.party}: {row.learns}." for row in learnt_in(_PHONES_PROFILE)]
-    weak = [
-        f"{' or '.join(row.parties)}{', breaking the rules' * row.deviates}: {row.gains}."
-        for row in weaknesses_of(_PHONES_PROFILE)
-    ]
     return (
-        "// Who learns what in a campaign of this page: tools/disclosures.py writes it.\n\n"
-        f"export const LEARNT = {_listed(learnt)};\n\n"
-        f"/** @type {{string[]}} */\nexport const WEAK = {_listed(weak)};\n"
+        "// Who learns what in a campaign of this page: tools/disclosures.py writes it.\n\nexport const LEARNT = [\n"
+        + "".join(f"  {json.dumps(_plainly(sentence))},\n" for sentence in learnt)
+        + "];\n"
     )
-
-
-def _listed(sentences: list[str]) -> str:
-    return "[\n" + "".join(f"  {json.dumps(_plainly(sentence))},\n" for sentence in sentences) + "]"
 
 
 def _plainly(sentence: str) -> str:

@@ -76,6 +76,15 @@ def numbers(data: bytes, bits: int = K) -> list[int]:
     return [int.from_bytes(data[i : i + bits // 8], "little") for i in range(0, len(data), bits // 8)]
 
 
+def added(*parts: bytes, bits: int) -> bytes:
+    """Element by element."""
+    return elements([sum(column) for column in zip(*(numbers(part, bits) for part in parts), strict=True)], bits)
+
+
+def modular(value: int, length: int) -> bytes:
+    return (value % 2 ** (8 * length)).to_bytes(length, "little")
+
+
 def signing(label: str) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(stream(f"{label} signing", 32))
 
@@ -180,8 +189,7 @@ class Person:
 
     @property
     def sp_samples(self) -> bytes:
-        share = (SAMPLES[self.index] - self.csp_samples) % 2 ** (8 * self.count_bytes)
-        return share.to_bytes(self.count_bytes, "little")
+        return modular(SAMPLES[self.index] - self.csp_samples, self.count_bytes)
 
     @property
     def digest(self) -> bytes:
@@ -229,6 +237,7 @@ class Person:
 
 
 PEOPLE = sorted((Person(index) for index in range(3)), key=lambda person: person.who)
+COUNTED_ONCE = [Person(person.index, is_counted=False) for person in PEOPLE]
 
 
 def manifest() -> bytes:
@@ -246,48 +255,60 @@ class Part:
     """A server's part of the sum: masked by the expansion of t, which is sealed to both audiences."""
 
     server: str
-    shares: list[list[int]]
-    counts: list[int]
+    people: list[Person]
 
     @property
     def t(self) -> bytes:
-        return stream(f"t {self.server}", 32)
+        return stream(f"t {self._label}", 32)
 
     @property
     def masked(self) -> tuple[bytes, bytes]:
-        mask = numbers(expand(self.t, place("crowdfl mask 1 sums"), len(INITIAL) * K // 8))
-        total = int.from_bytes(expand(self.t, place("crowdfl mask 1 total"), 16), "little")
-        sums = [sum(column) + m for column, m in zip(zip(*self.shares, strict=True), mask, strict=True)]
-        return elements(sums), ((sum(self.counts) + total) % WIDE).to_bytes(16, "little")
+        ring, length = self.people[0].ring, self.people[0].count_bytes
+        mask = expand(self.t, place("crowdfl mask 1 sums"), len(INITIAL) * ring // 8)
+        total = int.from_bytes(expand(self.t, place("crowdfl mask 1 total"), length), "little")
+        return added(mask, *self._shares, bits=ring), modular(sum(self._counts) + total, length)
 
     @property
     def seals(self) -> tuple[bytes, ...]:
         return tuple(
-            seal_to(public(key), self.t, self._context(name), f"mask {self.server} {name}")
+            seal_to(public(key), self.t, self._context(name), f"mask {self._label} {name}")
             for name, key in AUDIENCES.items()
         )
+
+    @property
+    def _label(self) -> str:
+        return self.server if self.people[0].is_counted else f"{self.server} counted once"
+
+    @property
+    def _shares(self) -> list[bytes]:
+        return [person.sp_update if self.server == "SP" else person.csp_update for person in self.people]
+
+    @property
+    def _counts(self) -> list[int]:
+        if self.server == "CSP":
+            return [person.csp_samples for person in self.people]
+        return [int.from_bytes(person.sp_samples, "little") for person in self.people]
 
     def _context(self, audience: str) -> bytes:
         return place("crowdfl mask seed 2", self.server.encode(), audience.encode())
 
 
-def average() -> dict[str, Json]:
+def average(people: list[Person]) -> dict[str, Json]:
     """What SP offers, what CSP answers, what SP publishes, what a reader gets."""
-    sp_counts = [int.from_bytes(person.sp_samples, "little") for person in PEOPLE]
-    sp = Part("SP", [numbers(person.sp_update) for person in PEOPLE], sp_counts)
-    csp = Part("CSP", [numbers(person.csp_update) for person in PEOPLE], [person.csp_samples for person in PEOPLE])
+    sp, csp = Part("SP", people), Part("CSP", people)
     (x, x_total), (y, y_total) = sp.masked, csp.masked
-    sums = elements([a + b for a, b in zip(numbers(x), numbers(y), strict=True)])
-    total = ((int.from_bytes(x_total, "little") + int.from_bytes(y_total, "little")) % WIDE).to_bytes(16, "little")
+    sums = added(x, y, bits=people[0].ring)
+    total = modular(int.from_bytes(x_total, "little") + int.from_bytes(y_total, "little"), people[0].count_bytes)
     seals, masks = sp.seals + csp.seals, (sha256(sp.t), sha256(csp.t))
     opened = sha256(bind("crowdfl opened 1", sums, total))
-    names = tuple(person.who for person in PEOPLE)
+    names = tuple(person.who for person in people)
     fields = (TASK, 1, BASE, names, (), (), opened, masks, tuple(map(sha256, seals)))
     statement = b"crowdfl record 2" + message(57, *fields, b"")
     signed = message(57, *fields, CSP_SIGNING.sign(statement))
-    whole = [sum(person.update[j] for person in PEOPLE) for j in range(len(INITIAL))]
+    whole = [sum(person.update[j] for person in people) for j in range(len(INITIAL))]
+    divisor = sum(SAMPLES) if people[0].is_counted else len(people)
     base = sha256(b"crowdfl next base 2" + BASE + sha256(statement))
-    model = [start + _nearest(value, sum(SAMPLES)) for start, value in zip(INITIAL, whole, strict=True)]
+    model = [start + _nearest(value, divisor) for start, value in zip(INITIAL, whole, strict=True)]
     secret = sha256(b"crowdfl secret 2" + bytes(32) + sp.t + csp.t)
     chain = struct.pack(">I", 1) + base + secret + b"".join(value.to_bytes(8, "little", signed=True) for value in model)
     return {
@@ -298,7 +319,7 @@ def average() -> dict[str, Json]:
         "record": signed.hex(),
         "publication": message(59, sums, total, seals, signed).hex(),
         "sums": [str(value) for value in whole],
-        "total": sum(SAMPLES),
+        "total": divisor if people[0].is_counted else None,
         "model": [str(value) for value in model],
         "base": base.hex(),
         "chain": chain.hex(),
@@ -411,7 +432,8 @@ def document() -> Json:
         "counted once": {
             "settings": {"pay": "equal", "weighting": "equal"},
             "ring": EQUAL_K,
-            "uploads": [Person(person.index, is_counted=False).case() for person in PEOPLE],
+            "uploads": [person.case() for person in COUNTED_ONCE],
+            "average": average(COUNTED_ONCE),
         },
         "manifest": {
             "message": sent.hex(),
@@ -419,7 +441,7 @@ def document() -> Json:
             "nonce": nonce.hex(),
             "coins": sha256(b"crowdfl coins 1" + digest + nonce).hex(),
         },
-        "average": (opened := average()),
+        "average": (opened := average(PEOPLE)),
         "reward": reward(),
         "equal reward": equal_reward(bytes.fromhex(opened["record"])),
         "bad": bad(),

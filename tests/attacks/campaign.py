@@ -28,11 +28,6 @@ TASK: dict[str, Any] = {
 SIZE = 4
 
 
-def works_today(gain: str) -> pytest.MarkDecorator:
-    """Somebody gains something that it must not: the test says so until the attack fails."""
-    return pytest.mark.xfail(strict=True, raises=AssertionError, reason=gain)
-
-
 class Campaign:
     """Six people. Each wants weights of its own, and trains until it has them: the update follows from the model alone."""
 

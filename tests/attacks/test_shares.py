@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.crypto.shares.ring import expand
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import (
@@ -23,16 +24,18 @@ from crowdfl.errors import (
     NotReady,
     RolledBack,
     RoundEnded,
+    ServiceUnavailable,
     SettingsError,
     SlotOverflow,
 )
 from crowdfl.learning.training import suggested_bound
+from crowdfl.protocols.claims import RewardEnvelope
 from crowdfl.protocols.exchange import run_exchange
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.circuits.lanes import coins, opened
 from crowdfl.protocols.shares.circuits.scalars import unpack_flips
-from crowdfl.protocols.shares.dealing.keys import SharesReaderBundle, seeds_of
+from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderBundle, seeds_of
 from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, files, low_words, received
 from crowdfl.protocols.shares.profile import SharesProfile
 from crowdfl.protocols.shares.round import csp as csp_round
@@ -40,6 +43,7 @@ from crowdfl.protocols.shares.round import sp as sp_round
 from crowdfl.protocols.shares.round.average import (
     PARTICIPANTS,
     AverageReader,
+    RoundRecord,
     SharesPublication,
     ShareSum,
     SumOffer,
@@ -50,10 +54,11 @@ from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import UploadBody, expanded_samples, expanded_update, integers_within
 from crowdfl.protocols.shares.widths import length_bound
+from crowdfl.roles.sp.rounds import pack_envelopes, rewards_name
 from crowdfl.simulation.local_host import LocalFederation, Update, _KgcFor
 from tests.attacks.campaign import SIZE, Campaign, added_to, error, tamper, watch_readers
-from tests.attacks.cheating import paid_desk
-from tests.hosts import ONE, Desk
+from tests.attacks.cheating import BUDGET, paid_desk
+from tests.hosts import ONE, Desk, heard, unchanged
 from tests.protocols.shares.parties import COUNTED_ONCE, PAYING, PAYMENT, Parties
 
 VICTIM = "p3"
@@ -534,6 +539,99 @@ def test_a_task_whose_opened_sum_is_lost_ends_with_the_next_manifest(tmp_path: P
     status = desk.sp.status(desk.task)
     assert [entry["state"] for entry in status["rounds"]] == ["aborted", "aborted"]
     assert (status["state"], desk.sp.ledger(desk.task).balance("requester")) == ("cancelled", 0)
+
+
+def at_the_end(desk: Desk) -> tuple[SharesPublication, SigningKey]:
+    """What SP has published of the last of two rounds, and the key that CSP signs with."""
+    kept = desk.csp.bundles.get(f"{desk.task}.csp")
+    train_all(desk)
+    train_all(desk)
+    data = desk.sp.publication(desk.task, 2, None)
+    signing = SigningKey(SharesCspBundle.from_bytes(kept, Limits.plain()).signing)
+    return SharesPublication.from_bytes(data, Limits.plain(1 << 24)), signing
+
+
+def signed_again(record: bytes, signing: SigningKey, **changes: Any) -> bytes:
+    """Another record of the same round, by a CSP that was set back or deviates."""
+    changed = replace(RoundRecord.from_bytes(record, Limits.plain(1 << 24)), **changes)
+    return replace(changed, signature=signing.sign(changed.statement)).to_bytes()
+
+
+def test_everyone_keeps_the_record_of_the_last_round(tmp_path: Path) -> None:
+    """Its average is the requester's. Whoever shows the round as unfinished after that is refused."""
+    desk = paid_desk(tmp_path, 4, rounds=2, pay="equal", **DESK)
+    published, _ = at_the_end(desk)
+    person = desk.crowd[0]
+    assert person.step(unchanged)
+    assert person.blobs.get("rounds/2/record") == published.record
+    assert not person.blobs.has("rounds/2/average")
+    status = person.sp.status(desk.task) | {"state": "running"}
+    again = [entry | {"state": "open"} if entry["number"] == 2 else entry for entry in status["rounds"]]
+    with pytest.raises(RolledBack, match="runs round 2 again"):
+        person._chain.require_forward(status | {"rounds": again})
+    assert person.claim() == 2 * (BUDGET // 4)
+
+
+@pytest.mark.parametrize(
+    ("shown", "told"),
+    [
+        ("nothing", "record missing"),
+        ("a failure", "record missing"),
+        ("the round before", "record missing"),
+        ("its own record", "record missing"),
+        ("few people", "record missing"),
+        ("another model", "stopped"),
+    ],
+)
+def test_a_platform_gains_nothing_by_another_record_of_the_last_round(
+    shown: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not kept, its owner is told, and the claim is made and paid all the same."""
+    desk = paid_desk(tmp_path, 4, rounds=2, pay="equal", **DESK)
+    published, signing = at_the_end(desk)
+    person = desk.crowd[0]
+
+    def average(*_: Any) -> bytes:
+        if shown == "nothing":
+            raise NotReady("not yet")
+        if shown == "a failure":
+            raise ServiceUnavailable("away")
+        if shown == "the round before":
+            return desk.sp.publication(desk.task, 1, person.keys.who)
+        signer = SigningKey.fresh() if shown == "its own record" else signing
+        names = tuple(other.keys.who for other in desk.crowd[1:3])  # not its reader, who would earn nothing
+        changes = {"few people": {"accepted": names}, "another model": {"base": bytes(32)}}.get(shown, {})
+        return replace(published, record=signed_again(published.record, signer, **changes)).to_bytes()
+
+    said = heard(person)
+    with monkeypatch.context() as lying:
+        lying.setattr(person.sp, "average", average)
+        person.step(unchanged)
+        person.step(unchanged)
+        assert [what for what, _ in said] == [told, "rewarded"]
+        assert not person.blobs.has("rounds/2/record")
+        assert person.claim() == 2 * (BUDGET // 4)
+    assert person.step(unchanged)
+    assert person.blobs.get("rounds/2/record") == published.record
+
+
+def test_a_reward_by_another_record_than_the_published_one_is_not_taken(tmp_path: Path) -> None:
+    """With more names in it everyone would claim less."""
+    desk = paid_desk(tmp_path, 4, rounds=2, pay="equal", **DESK)
+    published, signing = at_the_end(desk)
+    person, name = desk.crowd[0], rewards_name(desk.task, 2)
+    names = (*RoundRecord.from_bytes(published.record, Limits.plain(1 << 24)).accepted, "f" * 20)
+    second = signed_again(published.record, signing, accepted=names)
+    kept = desk.sp.blobs.get(name)
+    desk.sp.blobs.delete(name)
+    desk.sp.blobs.put(name, pack_envelopes({person.keys.who: RewardEnvelope(0, b"", second).to_bytes()}))
+    said = heard(person)
+    person.step(unchanged)
+    assert [what for what, _ in said] == ["reward missing"]
+    assert "CSP has signed two records of round 2" in said[0][1]["why"]
+    desk.sp.blobs.delete(name)
+    desk.sp.blobs.put(name, kept)
+    assert person.claim() == 2 * (BUDGET // 4)
 
 
 def test_a_request_that_was_answered_while_its_repetition_waited_gets_that_answer(

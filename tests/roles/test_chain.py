@@ -187,19 +187,27 @@ def not_in_it(read):
     return lambda *args: replace(read(*args), standing="it was not passed on")
 
 
-def test_who_is_left_out_of_the_last_round_waits_for_a_reward(tmp_path):
-    """Its average, with CSP's signed word, is for the requester alone: SP says why, and gives no reward up for anybody."""
+@pytest.mark.parametrize("shown", [True, False])
+def test_who_is_left_out_of_the_last_round_is_told_by_its_record(tmp_path, monkeypatch, shown):
+    """Without it SP alone says why, and gives no reward up for anybody: the reward is waited for."""
     desk = Desk(tmp_path, **TASK | {"rounds": 1})
     desk.invite(4)
     desk.requester.fund(desk.task, BUDGET)
     play_round(desk, samples={0: TOO_MANY + 1})
-    said = heard(desk.crowd[0])
-    desk.crowd[0].step(moved_by(0.5))
-    assert [what for what, _ in said] == ["reward missing"]
-    assert "10 samples are too many" in said[0][1]["why"]
-    with pytest.raises(NotReady):
-        desk.crowd[0].claim()
-    assert desk.crowd[0].claim(without_missing=True) == 0
+    person = desk.crowd[0]
+    said = heard(person)
+    with monkeypatch.context() as lying:
+        if not shown:
+            lying.setattr(person.sp, "average", lambda *_: (_ for _ in ()).throw(NotReady("not yet")))
+        person.step(moved_by(0.5))
+        if not shown:
+            with pytest.raises(NotReady):
+                person.claim()
+    first = ["upload rejected", "stopped"] if shown else ["record missing", "reward missing"]
+    assert [what for what, _ in said] == first
+    assert "10 samples are too many" in said[-1][1]["why"]
+    assert person.claim() == 0
+    assert person.blobs.has("rounds/1/no-reward")
 
 
 def test_a_round_without_payment_leaves_out_too(tmp_path):

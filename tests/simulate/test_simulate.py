@@ -94,6 +94,33 @@ def test_updates_and_numbers_of_samples_are_taken():
     assert result.history[0].metrics == {"own": pytest.approx((9 + 16 + 24) / 21), "samples": 21.0}
 
 
+def test_where_everyone_counts_once_the_mean_is_taken_whatever_anyone_declares():
+    """From what was trained, within `max_norm`; a number of samples, even beyond `max_samples`, moves nothing."""
+    data, flat = people(), np.append(*START)
+    declared = {"p0": 1, "p1": 10**6, "p2": 7, "p3": 50}
+
+    def train_counted(model, own, *, info):
+        return train(model, own), declared[info.person]
+
+    result = run(train_counted, data=data, weighting="equal", max_norm=4.0, max_samples=10)
+    for _ in result.history:
+        fitted = [np.append(*fit(flat[:3], flat[3], own)) for own in data.values()]
+        assert max(np.linalg.norm(one - flat) for one in fitted) < 4.0  # else they would be scaled down
+        flat = np.mean(fitted, axis=0)
+    assert np.append(*result.model) == pytest.approx(flat, abs=CLOSE)
+    assert np.append(*result.model) != pytest.approx(plain(data, 2)[-1], abs=1e-3)
+
+
+def test_where_everyone_counts_once_a_longer_update_counts_as_one_of_max_norm():
+    values, counted_once = {"a": 0.0, "b": 0.3, "c": 400.0}, {"weighting": "equal", "max_norm": 0.5}
+
+    def train_to(_model, own):
+        return [np.array([own, 0.0])], 1
+
+    result = run(train_to, None, values, initial=[np.zeros(2)], rounds=1, **counted_once)
+    assert result.model[0] == pytest.approx([(0.3 + 0.5) / 3, 0], abs=CLOSE)
+
+
 def test_rewards_are_paid_and_claimed():
     """Exact money, by person and round; costs are those of all roles."""
     data = people(4)

@@ -61,6 +61,10 @@ WIDER = TaskSettings.of(
 )  # a ring of 32 bits too
 MEMBERS = AcceptedSet(tuple(case["who"] for case in UPLOADS))
 
+ONCE = VECTORS["counted once"]
+ONCE_SHAPE = SharesShape(replace(SHAPE.spec, settings=TaskSettings.of(**VECTORS["settings"] | ONCE["settings"])))
+ROUNDS = {"by samples": (SHAPE, UPLOADS, AVERAGE), "counted once": (ONCE_SHAPE, ONCE["uploads"], ONCE["average"])}
+each_round = pytest.mark.parametrize(("shape", "uploads", "average"), ROUNDS.values(), ids=ROUNDS)
 each_upload = pytest.mark.parametrize("case", UPLOADS, ids=lambda case: case["who"])
 
 
@@ -96,12 +100,11 @@ def test_csp_opens_the_seal_and_expands_its_shares(case):
     assert expanded_samples(seeds[case["who"]], PLACE, case["who"]).to_bytes(16, "little").hex() == case["csp samples"]
 
 
-@pytest.mark.parametrize("case", VECTORS["counted once"]["uploads"], ids=lambda case: case["who"])
+@pytest.mark.parametrize("case", ONCE["uploads"], ids=lambda case: case["who"])
 def test_bodies_where_everyone_counts_once(case):
     """No number of samples is in them, nor in what CSP expands."""
-    settings = TaskSettings.of(**VECTORS["settings"] | VECTORS["counted once"]["settings"])
-    shape = SharesShape(replace(SHAPE.spec, settings=settings))
-    assert shape.widths.k == VECTORS["counted once"]["ring"]
+    shape = ONCE_SHAPE
+    assert shape.widths.k == ONCE["ring"]
     body = parse_upload(bytes.fromhex(case["body"]), shape, PLACE)
     require_signed(body, SIGNING[case["who"]].public)
     update = np.array([int(value) for value in case["change"]], dtype=np.int64)
@@ -124,33 +127,46 @@ def test_the_manifest():
     assert coins(manifest.digest, bytes.fromhex(given["nonce"])).hex() == given["coins"]
 
 
-def test_both_servers_open_the_sum():
+@each_round
+def test_both_servers_open_the_sum(shape, uploads, average):
     """From the same seeds of masks and the same seals: the same bytes."""
-    seals = SharesPublication.from_bytes(bytes.fromhex(AVERAGE["publication"]), SHAPE.limits()).seals
+    seals = SharesPublication.from_bytes(bytes.fromhex(average["publication"]), shape.limits()).seals
     sp, csp = (
-        MaskedPart(bytes.fromhex(AVERAGE["t SP"]), seals[:2]),
-        MaskedPart(bytes.fromhex(AVERAGE["t CSP"]), seals[2:]),
+        MaskedPart(bytes.fromhex(average["t SP"]), seals[:2]),
+        MaskedPart(bytes.fromhex(average["t CSP"]), seals[2:]),
     )
-    theirs, ours = ShareSums(SHAPE), ShareSums(SHAPE)
-    for case in UPLOADS:
+    theirs, ours = ShareSums(shape), ShareSums(shape)
+    for case in uploads:
         theirs.add(bytes.fromhex(case["csp update"]), int.from_bytes(bytes.fromhex(case["csp samples"]), "little"))
-        ours.add(body_of(case).shares, int.from_bytes(body_of(case).samples, "little"))
-    offer = offer_sum(SHAPE, PLACE, ours.result(), sp)
-    assert offer.to_bytes().hex() == AVERAGE["offer"]
-    reply = open_sum(SHAPE, PLACE, MEMBERS, theirs.result(), offer, csp, CSP)
-    assert reply == SumReply.from_bytes(bytes.fromhex(AVERAGE["reply"]), SHAPE.limits())
-    publication = publish_sum(SHAPE, PLACE, MEMBERS, offer, sp, reply, CSP.public)
-    assert publication.to_bytes().hex() == AVERAGE["publication"]
+        body = parse_upload(bytes.fromhex(case["body"]), shape, PLACE)
+        ours.add(body.shares, int.from_bytes(body.samples, "little"))
+    offer = offer_sum(shape, PLACE, ours.result(), sp)
+    assert offer.to_bytes().hex() == average["offer"]
+    reply = open_sum(shape, PLACE, MEMBERS, theirs.result(), offer, csp, CSP)
+    assert reply == SumReply.from_bytes(bytes.fromhex(average["reply"]), shape.limits())
+    publication = publish_sum(shape, PLACE, MEMBERS, offer, sp, reply, CSP.public)
+    assert publication.to_bytes().hex() == average["publication"]
 
 
+@each_round
 @pytest.mark.parametrize("audience", [PARTICIPANTS, REQUESTER])
-def test_readers_get_the_next_model(audience):
+def test_readers_get_the_next_model(shape, uploads, average, audience):
     start = ModelChain(0, PLACE.base, np.array([int(value) for value in VECTORS["initial"]], dtype=np.int64))
-    reader = AverageReader(SHAPE, audience, AUDIENCES[audience], CSP.public)
-    opened = reader.read(bytes.fromhex(AVERAGE["publication"]), 1, start)
-    assert [str(value) for value in opened.chain.weights] == AVERAGE["model"]
-    assert (opened.total, opened.chain.base.hex()) == (AVERAGE["total"], AVERAGE["base"])
-    assert opened.chain.to_bytes().hex() == AVERAGE["chain"]
+    reader = AverageReader(shape, audience, AUDIENCES[audience], CSP.public)
+    opened = reader.read(bytes.fromhex(average["publication"]), 1, start)
+    assert [str(value) for value in opened.chain.weights] == average["model"]
+    assert (opened.total, opened.chain.base.hex()) == (average["total"], average["base"])
+    assert opened.chain.to_bytes().hex() == average["chain"]
+    assert opened.members.accepted == tuple(case["who"] for case in uploads)
+
+
+def test_a_total_is_refused_where_everyone_counts_once():
+    start = ModelChain(0, PLACE.base, np.array([int(value) for value in VECTORS["initial"]], dtype=np.int64))
+    reader = AverageReader(ONCE_SHAPE, PARTICIPANTS, AUDIENCES[PARTICIPANTS], CSP.public)
+    published = SharesPublication.from_bytes(bytes.fromhex(ONCE["average"]["publication"]), ONCE_SHAPE.limits())
+    assert published.total == b""
+    with pytest.raises(errors.LengthMismatch):
+        reader.read(replace(published, total=bytes(16)).to_bytes(), 1, start)
 
 
 def test_the_reward_and_its_claim():

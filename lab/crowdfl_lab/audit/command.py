@@ -12,7 +12,7 @@ import typer
 
 from crowdfl.disclosures import disclosures
 from crowdfl.settings import TaskSettings
-from crowdfl_lab.audit import deviating_csp, deviating_sp, isolation, keys, masks, readings
+from crowdfl_lab.audit import deviating_csp, deviating_sp, isolation, keys, masks, money, processes, readings
 from crowdfl_lab.audit.finding import HARDENED, PAPER, SHARES, Finding, Verdict
 from crowdfl_lab.audit.headroom import SHORTENED, check_widths, tell_apart
 from crowdfl_lab.audit.recorded_round import RecordedRound, record_round
@@ -141,6 +141,7 @@ def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
     yield readings.attack_hidden_total(max(1024, scale.side_bits // 2))
     say("an SP that deviates")
     yield from deviating_sp.attack_signs()
+    yield from processes.attack_processes()
     yield from deviating_sp.attack_power_lengths()
     yield from deviating_sp.attack_claims()
     yield deviating_sp.attack_chosen_reward()
@@ -154,6 +155,11 @@ def _findings(scale: _Scale, say: Callable[[str], None]) -> Iterator[Finding]:
     yield deviating_csp.attack_false_scaling()
     say("a requester that chooses the crowd")
     yield from isolation.attack_isolation()
+    say("money that should have been paid")
+    yield from money.attack_free_model()
+    yield from money.attack_claim_window()
+    yield from money.attack_reward_given_up()
+    yield from money.attack_restored()
     say("repeated divisors")
     yield from masks.attack_repeated_divisor()
     yield from check_widths()

@@ -4,7 +4,7 @@ Four participants, one of them late. In `paper` the average is published, the la
 section 5.2 describes; in `hardened` the late upload extends the products and the opening runs once, after the rewards.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,7 +17,9 @@ from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import SeedReused
+from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.exchange import Observer, Reply
 from crowdfl.protocols.hardened.csp import HardenedCsp
 from crowdfl.protocols.hardened.prifedavg import ModelCodec
@@ -26,7 +28,9 @@ from crowdfl.protocols.hardened.profile import HardenedParticipant, HardenedRequ
 from crowdfl.protocols.paper.profile import PaperRequester, PaperSp
 from crowdfl.protocols.party import KeyedParty, View
 from crowdfl.protocols.profile import TaskSpec, Tools
+from crowdfl.roles.ports import ManualClock
 from crowdfl.settings import TaskSettings, to_millionths
+from crowdfl.simulation.local_host import LocalHost
 from crowdfl_lab.audit.finding import PAPER, Floats
 from crowdfl_lab.parties import LocalParties
 
@@ -39,6 +43,7 @@ _BOUNDS: dict[str, Any] = {"max_participants": 6, "max_samples": 100, "clip": 4.
 # A task small enough to be attacked message by message, and its people with their samples.
 SMALL_PEOPLE = {"p0": 6, "p1": 9, "p2": 2}
 SMALL_SIZE = 6  # parameters: one ciphertext, and the samples'
+SMALL_WINDOW = 86400.0  # seconds to claim in
 SMALL_BOUNDS: dict[str, Any] = {
     "max_participants": 3,
     "max_samples": 10,
@@ -154,6 +159,27 @@ def updates(parameters: int, seed: int, low: float = -0.45, high: float = 0.45) 
 
 def small_parties(key_bits: int, **others: Any) -> HardenedParties:  # noqa: ANN401 -- settings
     return deal(SMALL_SIZE, key_bits=key_bits, **SMALL_BOUNDS | others)
+
+
+def small_host(key_bits: int, parameters: int = SMALL_SIZE) -> tuple[LocalHost, str]:
+    """The small task among the roles themselves, with its people and the money for all rounds; its first round is open."""
+    tools = Tools(default_backend(), insecure_test_key=True)
+    host = LocalHost(tools, clock=ManualClock(1000.0))
+    settings = TaskSettings.of(profile="hardened", key_bits=key_bits, budget=str(BUDGET), **SMALL_BOUNDS)
+    shape, words = ModelShape(("w",), ((parameters,),)), "a task of the audit"
+    definition = Definition(words, words, words, shape, settings, SMALL_WINDOW, {})
+    task = host.create(definition, [np.zeros(parameters)])
+    for who in SMALL_PEOPLE:
+        host.join(task, who)
+    host.requester.fund(task, settings.rounds * PAYMENT, "all")
+    host.run()
+    return host, task
+
+
+def send_updates(host: LocalHost, number: int, updates: Mapping[str, tuple[Floats, int]]) -> None:
+    for who, (weights, samples) in updates.items():
+        host.people[who].encrypt(number, [weights], samples)
+        host.people[who].send(number)
 
 
 def small_updates() -> dict[str, tuple[Floats, int]]:

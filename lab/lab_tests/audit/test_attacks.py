@@ -21,6 +21,8 @@ from crowdfl_lab.audit.finding import HARDENED, PAPER, SAMPLES_OFF, Attack, Verd
 from crowdfl_lab.audit.isolation import attack_isolation
 from crowdfl_lab.audit.keys import attack_small_key, attack_upload
 from crowdfl_lab.audit.masks import attack_printed_masks, attack_repeated_operand, demonstrate
+from crowdfl_lab.audit.money import attack_claim_window, attack_free_model, attack_restored, attack_reward_given_up
+from crowdfl_lab.audit.processes import attack_processes
 from crowdfl_lab.audit.readings import (
     attack_average,
     attack_pair,
@@ -38,6 +40,10 @@ SWITCHED = {
     "inflated divisor": lambda: attack_inflated("divisor"),
     "inflated dividend": lambda: attack_inflated("dividend"),
     "isolation": attack_isolation,
+    "signs at once": attack_processes,
+    "claim window": attack_claim_window,
+    "reward given up": attack_reward_given_up,
+    "restored": attack_restored,
 }
 
 
@@ -113,6 +119,14 @@ def require_held(weakened, built):
     assert weakened.subject != HARDENED == built.subject
     assert (weakened.verdict, built.verdict) == (Verdict.BROKEN, Verdict.GUESS)
     assert weakened.error < 1e-9
+
+
+def test_a_requester_with_one_phone_has_no_model_for_nothing():
+    """Its phone declares so much that rewards are noise; it knows the false count, and takes it out of the average."""
+    weakened, built = attack_free_model()
+    assert (weakened.verdict, built.verdict) == (Verdict.BROKEN, Verdict.GUESS)
+    assert (weakened.recovered, weakened.note) == ("6 of 6 weights", "3 of 3 phones refuse their rewards")
+    assert built.note == "the round is void: RoundEnded"
 
 
 def test_signs_cost_a_round_each_and_read_an_entry_at_most():

@@ -38,14 +38,9 @@ class AudienceKey:
     def fresh(cls) -> "AudienceKey":
         return cls(secrets.token_bytes(_KEY_BYTES))
 
-    def seal(self, plaintext: bytes, context: bytes, salt: bytes | None = None) -> bytes:
-        """Salt and ciphertext; a key of its own for every message, so that no nonce can repeat.
-
-        Whoever gives a salt takes it from a secret seed, for one message ever: then the same message gets the same bytes.
-        """
-        salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
-        if len(salt) != _SALT_BYTES:
-            raise ValueError(f"a salt has {_SALT_BYTES} bytes, not {len(salt)}")
+    def seal(self, plaintext: bytes, context: bytes) -> bytes:
+        """Salt and ciphertext; a key of its own for every message, so that no nonce can repeat."""
+        salt = secrets.token_bytes(_SALT_BYTES)
         return salt + self._cipher(salt).encrypt(bytes(12), plaintext, context)
 
     def open(self, sealed: bytes, context: bytes) -> bytes:

@@ -284,7 +284,7 @@ class _Client:
             before = self.context.state.metric_records.get(_REWARDS, {})
             earned = {**before, f"round-{details['round']}": details["millionths"]}
             self.context.state[_REWARDS] = MetricRecord(earned)
-        if what in ("upload rejected", "reward refused", "reward missing", "average missing"):
+        if what in ("upload rejected", "reward refused", "reward missing", "average missing", "record missing"):
             _log.warning("CrowdFL: round %s: %s: %s", details["round"], what, details["why"])
 
     def answer(self, message: Message, call_next: ClientAppCallable, *, is_training: bool) -> Message:

@@ -164,7 +164,7 @@ class ReaderProtocol(RoleProtocol, Protocol):
 
 
 class ParticipantProtocol(ReaderProtocol, Protocol):
-    """What a participant's device does. It reads every round but the last."""
+    """What a participant's device does. It reads every round but the last, whose record it checks where there is one."""
 
     @property
     def clipped(self) -> int: ...  # weights that the last `encrypt_update` clipped
@@ -177,7 +177,11 @@ class ParticipantProtocol(ReaderProtocol, Protocol):
     def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int, round_number: int) -> bytes:
         """An upload; `weights` is the trained model, whatever the profile sends of it."""
 
+    def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, str | None]:
+        """Of the last round of a `chained` profile: CSP's signed record, and why the own upload was left out, if it was."""
+
     def open_reward(self, envelope: bytes, round_number: int) -> int: ...  # in millionths
+    def record_in(self, envelope: bytes) -> bytes: ...  # CSP's signed record, where an envelope shows one; else nothing
     def claim(self) -> bytes: ...  # signed, for all rewards opened so far
 
 

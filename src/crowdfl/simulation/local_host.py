@@ -398,7 +398,7 @@ class LocalFederation:
         while not sp.store.round(task, self.round_number).is_over:
             sp.tick()
         if sp.store.round(task, self.round_number).state is RoundState.ABORTED:
-            raise RoundEnded(f"round {self.round_number} is void: an upload was out of bounds, and nobody was paid")
+            raise RoundEnded(f"round {self.round_number} is void: too many uploads out of bounds, or CSP ended it")
 
     def _checked(self, who: str, update: Update) -> Weights:
         """The shape is learnt from the first update and enforced after."""

@@ -14,6 +14,7 @@ from safetensors.numpy import load, save
 
 from crowdfl.errors import ProtocolError, SettingsError
 from crowdfl.flower import CrowdFLMod, CrowdFLStrategy, crowdfl_mod
+from crowdfl.flower.mod import _Client
 from crowdfl.flower.wire import plain_settings
 from tests.flower.inside.grid import Replies, ServedGrid, average, distance, initial, make_app
 
@@ -179,9 +180,9 @@ class Probing:
         return replies
 
 
-@pytest.mark.parametrize("way", ["instead", "besides", "another"])
-def test_a_server_cannot_have_models_of_its_own_evaluated(way: str):
-    """Losses of the unit vectors, and of zero, give the client's one sample. What is evaluated is the average, or nothing."""
+def probed(way: str) -> tuple[list[float], np.ndarray, list[set[str]]]:
+    """The losses that a server gets, the client's one sample, and the records that the app was shown in evaluations."""
+    shown: list[set[str]] = []
     secret = {node: np.random.default_rng(node).uniform(-1, 1, 4).astype(np.float32) for node in NODES}
     app = ClientApp(mods=[CrowdFLMod()])
 
@@ -193,9 +194,9 @@ def test_a_server_cannot_have_models_of_its_own_evaluated(way: str):
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        shown = message.content.array_records.get("probe", message.content["arrays"])
-        assert sorted(message.content) == ["arrays", "config"]
-        loss = float(((shown["weight"].numpy() - secret[context.node_id]) ** 2).sum())
+        shown.append(set(message.content))
+        model = message.content.array_records.get("probe", message.content["arrays"])
+        loss = float(((model["weight"].numpy() - secret[context.node_id]) ** 2).sum())
         return Message(RecordDict({"metrics": MetricRecord({"loss": loss, "num-examples": 10})}), reply_to=message)
 
     @app.evaluate("other")
@@ -209,9 +210,33 @@ def test_a_server_cannot_have_models_of_its_own_evaluated(way: str):
     model = ArrayRecord({"weight": Array(np.zeros(4, np.float32))})
     config = ConfigRecord({"lr": 0.1})
     Prepared(FedAvg(), reveal=True).start(grid, model, num_rounds=len(probing.probes), train_config=config)
-    assert len(probing.losses) == (5 if way == "besides" else 0)
-    read = [(probing.losses[0] + 1 - loss) / 2 for loss in probing.losses[1:]]
-    assert read == [] or not np.allclose(read, secret[VICTIM], atol=0.1)
+    return probing.losses, secret[VICTIM], shown
+
+
+def read_off(losses: list[float]) -> list[float]:
+    """Those of zero and of the unit vectors give a sample."""
+    return [(losses[0] + 1 - loss) / 2 for loss in losses[1:]]
+
+
+@pytest.mark.parametrize("way", ["instead", "besides", "another"])
+def test_a_server_cannot_have_models_of_its_own_evaluated(way: str):
+    """What is evaluated is the average, or nothing."""
+    losses, secret, shown = probed(way)
+    assert all(records == {"arrays", "config"} for records in shown)
+    assert len(losses) == (5 if way == "besides" else 0)
+    assert losses == [] or not np.allclose(read_off(losses), secret, atol=0.1)
+
+
+@pytest.mark.parametrize("way", ["instead", "besides"])
+def test_a_client_that_evaluates_what_it_is_sent_gives_its_data_away(way: str, monkeypatch: pytest.MonkeyPatch):
+    built = _Client._plain
+
+    def as_sent(client: _Client, message: Message, model: list[np.ndarray], kind: str, number: int) -> Message:
+        return message if kind == "evaluate" else built(client, message, model, kind, number)
+
+    monkeypatch.setattr(_Client, "_plain", as_sent)
+    losses, secret, _ = probed(way)
+    assert np.allclose(read_off(losses), secret, atol=1e-5)
 
 
 def test_a_query_shows_the_app_no_arrays_of_the_servers():

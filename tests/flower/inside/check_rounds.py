@@ -38,6 +38,17 @@ def test_the_average_is_fedavgs():
     assert strategy.left_out == {1: {}, 2: {}}
 
 
+def test_where_everyone_counts_once_it_is_the_mean():
+    """One that declares far more samples than the others moves it no further."""
+    settings = {"weighting": "equal", "max_norm": 5.0, "max_samples": 20}  # nodes 4 and 5 have more samples
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True, **settings)
+    found = strategy.start(protected(), initial(), num_rounds=2)
+    expected = average(average(initial(), NODES, equally=True), NODES, equally=True)
+    assert distance(found.arrays, expected) < CLOSE
+    assert distance(found.arrays, average(average(initial(), NODES), NODES)) > 100 * CLOSE
+    assert strategy.left_out == {1: {}, 2: {}}
+
+
 def test_some_clients_a_round_and_those_who_come_later_read_what_they_have_missed():
     grid = ServedGrid(make_app(mods=[crowdfl_mod]), NODES)
 

@@ -98,11 +98,13 @@ def samples(node: int) -> int:
     return 10 + 3 * node
 
 
-def average(arrays: ArrayRecord, nodes: Iterable[int]) -> ArrayRecord:
+def average(arrays: ArrayRecord, nodes: Iterable[int], *, equally: bool = False) -> ArrayRecord:
+    """By samples, or each counts once."""
     made = {node: update(node, arrays) for node in nodes}
-    total = sum(samples(node) for node in made)
+    counts = {node: 1 if equally else samples(node) for node in made}
     mean = {
-        name: sum(one[name].astype(np.float64) * samples(node) for node, one in made.items()) / total for name in arrays
+        name: sum(one[name].astype(np.float64) * counts[node] for node, one in made.items()) / sum(counts.values())
+        for name in arrays
     }
     return ArrayRecord({name: Array(np.asarray(mean[name], arrays[name].dtype)) for name in arrays})
 

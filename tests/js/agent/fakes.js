@@ -2,7 +2,8 @@
 
 import { keptBody } from "#web/phone/protocol/documents.js";
 import {
-  AlreadyCounted, DocumentError, InvitationRefused, NotAuthenticated, NotReady, TooFewParticipants, TooLate,
+  AlreadyCounted, ChainBroken, DocumentError, InvitationRefused, NotAuthenticated, NotReady, RolledBack, TooFewParticipants,
+  TooLate,
 } from "#web/phone/protocol/errors.js";
 import { Agent } from "#web/phone/agent/agent.js";
 import { Store } from "#web/phone/agent/store.js";
@@ -276,8 +277,16 @@ const SIMPLE = {
     const [, , chain, publication, round] = given;
     const { number, accepted } = parse(publication);
     if (number !== round || round <= chain.number) throw new Error("read out of order");
-    return { chain: { number, weights: [] }, total: 1, accepted, rejected: new Map() };
+    return { chain: { number, weights: [] }, total: 1, accepted, rejected: new Map(), record: publication };
   },
+  readRecord: async (/** @type {any[]} */ ...given) => {
+    const [, , , publication, round] = given;
+    const { number, accepted, base } = parse(publication);
+    if (number !== round) throw new ChainBroken("of another round");
+    if (base) throw new RolledBack("a server was set back");
+    return { accepted, rejected: new Map(), record: publication };
+  },
+  recordIn: (/** @type {any[]} */ ...given) => (parse(given[2]).record ? bytes(parse(given[2]).record) : null),
   standing: (/** @type {any} */ opened, /** @type {string} */ who) => (opened.accepted.includes(who) ? null : "left out"),
   openReward: async (/** @type {any[]} */ ...given) => BigInt(parse(given[3]).amount),
   makeClaim: async (/** @type {any[]} */ ...given) => bytes(given[2].map((/** @type {any} */ one) => one.round)),

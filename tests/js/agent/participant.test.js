@@ -20,6 +20,9 @@ async function joined(options) {
   return { phone, person: agent.participant, step: () => agent.participant.step(phone.trainer), platform: phone.platform };
 }
 
+/** @param {unknown} value */
+const asBytes = (value) => new TextEncoder().encode(JSON.stringify(value));
+
 /** @param {FakePhone} phone */
 const names = (phone) => phone.told.map(([what]) => what);
 
@@ -399,6 +402,63 @@ test("the bytes of an upload go when its round is over, and never make room for 
   await assert.rejects(step, RolledBack);
   assert.equal(platform.seen.get(1)?.size, 1);
   assert.deepEqual(phone.trainer.trained, [1, 2]);
+});
+
+test("the record of the last round is kept, and a platform that runs that round again is refused", async () => {
+  const { phone, step, platform } = await joined({ rounds: 1 });
+  await step();
+  platform.finish(1);
+  assert.equal(await step(), true);
+  assert.equal(await phone.store.has(TASK, "rounds/1/record"), true);
+  assert.deepEqual(phone.events("read"), []);
+  assert.equal(await step(), false);
+  assert.equal(platform.calls.filter((call) => call === "average").length, 1);
+  platform.state = "running";
+  platform.round(1).state = "open";
+  await assert.rejects(step, RolledBack);
+});
+
+/** @type {[string, () => Uint8Array, string][]} */
+const SHOWN = [
+  ["nothing", () => { throw new NotReady("not yet"); }, "record missing"],
+  ["a failure", () => { throw new ServiceUnavailable("away"); }, "record missing"],
+  ["the record of another round", () => asBytes({ number: 7, accepted: [] }), "record missing"],
+  ["a record of another model", () => asBytes({ number: 1, accepted: [], base: "another" }), "stopped"],
+];
+for (const [what, average, told] of SHOWN) {
+  test(`a platform that shows ${what} for the last round does not hold up the claim`, async () => {
+    const { phone, person, step, platform } = await joined({ rounds: 1 });
+    await step();
+    platform.finish(1);
+    platform.instead.average = average;
+    await step();
+    await step();
+    assert.equal(phone.events(told).length, 1);
+    assert.equal(await person.claim(), 100n);
+    delete platform.instead.average;
+    await step();
+    assert.equal(await phone.store.has(TASK, "rounds/1/record"), true);
+  });
+}
+
+test("whom the record of the last round leaves out waits for no reward", async () => {
+  const { phone, person, step, platform } = await joined({ rounds: 1 });
+  await step();
+  platform.finish(1);
+  platform.instead.average = () => asBytes({ number: 1, accepted: [] });
+  platform.instead.reward = () => { throw new NotReady("not yet"); };
+  assert.equal(await person.claim(), 0n);
+  assert.deepEqual(phone.events("upload rejected"), [{ round: 1, why: "left out" }]);
+});
+
+test("a reward by another record than the one that is kept is not taken", async () => {
+  const { phone, step, platform } = await joined();
+  await step();
+  platform.finish(1);
+  platform.instead.reward = () => asBytes({ number: 1, amount: 1, record: "another" });
+  await step();
+  assert.match(phone.events("reward missing")[0].why, /CSP has signed two records of round 1/);
+  assert.equal(await phone.store.has(TASK, "rounds/1/reward"), false);
 });
 
 test("a figure that cannot be had holds up nothing", async () => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { readPublication, standing } from "#web/phone/protocol/average.js";
+import { readPublication, readRecord, standing } from "#web/phone/protocol/average.js";
 import { openBundle, requireRing } from "#web/phone/protocol/bundle.js";
 import { bind, concat, fromHex, hex, sha256, utf8 } from "#web/phone/protocol/bytes.js";
 import { placeOf, startChain } from "#web/phone/protocol/chain.js";
@@ -112,6 +112,22 @@ test("CSP's own word is refused where it breaks the task's rules", async () => {
     ["BadSignature", { signer: keys }],
   ];
   for (const [error, change] of cases) await refuses(error, async () => read(await published(change)));
+});
+
+test("of the last round CSP's record is checked, whatever is sealed beside it", async () => {
+  const check = async (/** @type {Parameters<typeof published>[0]} */ change) => readRecord(task, bundle, start, await published(change), 1);
+  const read = await readRecord(task, bundle, start, publication, 1);
+  assert.deepEqual([hex(read.record), read.accepted], [average.record, names]);
+  assert.deepEqual((await check({ server: "CSP", masks: [] })).accepted, names);
+  /** @type {[string, Parameters<typeof published>[0]][]} */
+  const cases = [
+    ["ChainBroken", { task: "f".repeat(64) }],
+    ["ChainBroken", { number: 2 }],
+    ["RolledBack", { base: new Uint8Array(32) }],
+    ["TooFewParticipants", { accepted: names.slice(0, 2) }],
+    ["BadSignature", { signer: keys }],
+  ];
+  for (const [error, change] of cases) await refuses(error, () => check(change));
 });
 
 test("what was published is refused where it is not what CSP's record says, and the last round has nothing for participants", async () => {

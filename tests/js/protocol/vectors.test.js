@@ -91,14 +91,16 @@ for (const given of MESSAGES.uploads) {
   });
 }
 
-for (const given of MESSAGES["counted once"].uploads) {
+const ONCE = MESSAGES["counted once"];
+const once = sharesTask(definitionOf({ ...MESSAGES, settings: { ...MESSAGES.settings, ...ONCE.settings }, parameters: 4 }));
+const onceBundle = { ...bundle, ringBits: ONCE.ring };
+
+for (const given of ONCE.uploads) {
   test(`where everyone counts once, the upload of ${given.who} holds no number of samples, byte for byte`, async () => {
-    const { settings, ring } = MESSAGES["counted once"];
-    const equally = sharesTask(definitionOf({ ...MESSAGES, settings: { ...MESSAGES.settings, ...settings }, parameters: 4 }));
     const drawn = { ...drawnFor(given), ephemeral: await ephemeralOf(given) };
     const keys = await keysFrom(given.signing, given.reading);
     for (const samples of [given.samples, 100_000]) { // more than `max_samples` is nobody's concern
-      const made = await makeUpload(equally, { ...bundle, ringBits: ring }, keys, start, trained(given), samples, 1, drawn);
+      const made = await makeUpload(once, onceBundle, keys, start, trained(given), samples, 1, drawn);
       assert.equal(hex(made.bytes), given.body);
     }
     assert.equal(given["csp samples"], "");
@@ -142,6 +144,14 @@ test("a reader gets the next model out of the publication", async () => {
   assert.equal(opened.total, MESSAGES.average.total);
   assert.deepEqual(opened.accepted, MESSAGES.uploads.map((/** @type {{ who: string }} */ { who }) => who));
   assert.equal(opened.rejected.size, 0);
+});
+
+test("where everyone counts once, a publication has no total, and a reader gets the next model", async () => {
+  const shown = fromHex(ONCE.average.publication);
+  const opened = await readPublication(once, onceBundle, start, shown, 1);
+  assert.equal(hex(chainToBytes(opened.chain)), ONCE.average.chain);
+  assert.deepEqual([opened.total, hex(opened.record)], [null, ONCE.average.record]);
+  await refuses("LengthMismatch", () => readPublication({ ...once, countBytes: 16 }, onceBundle, start, shown, 1));
 });
 
 test("the reward is opened, and its claim is made byte for byte", async () => {

@@ -1,4 +1,4 @@
-"""A platform that deviates gets one sum of one set of at least `min_participants` for each model, whatever it asks for."""
+"""A platform that deviates gets one sum of one set of at least `min_participants` for each base, whatever it asks for."""
 
 import re
 from dataclasses import replace

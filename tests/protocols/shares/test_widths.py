@@ -41,7 +41,7 @@ def _paper(**settings: Any) -> SharesWidths:
     ],
 )
 def test_the_papers_task_has_entries_of_few_bytes(settings: dict[str, Any], size: int) -> None:
-    assert _paper(**settings).ring_bytes == size
+    assert _paper(**settings).k == 8 * size
 
 
 def test_the_papers_task_is_explained() -> None:
@@ -55,7 +55,7 @@ def test_the_papers_task_is_explained() -> None:
 def test_where_everyone_counts_once_widths_have_no_factor_of_samples() -> None:
     """Nor room for rounding: devices bound their integers."""
     equal, once = _paper(weighting="equal", pay=None), _paper(max_samples=1, pay=None)
-    assert (equal.max_samples, equal.norm_bound, equal.ring_bytes) == (1, 20_000_000, 6)
+    assert (equal.max_samples, equal.norm_bound, equal.k) == (1, 20_000_000, 48)
     assert equal.K < once.K
     assert equal.sum_bound < _paper().sum_bound // 90
     assert "counts once" in equal.explain()

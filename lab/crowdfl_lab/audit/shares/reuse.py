@@ -1,6 +1,6 @@
 """What must serve once: a manifest, a base, the numbers that KGC deals, the seed of an upload.
 
-**CSP's order**, against SP with a reader: one manifest a round, of enough people, and one sum for each model. Each rule is
+**CSP's order**, against SP with a reader: one manifest a round, of enough people, and one sum for each base. Each rule is
 broken the way a platform would: a manifest of one, a name three times, a second manifest without the victim, and the same model
 once more in the next round. Where CSP opens a second sum, the difference of the two is the victim's update.
 

@@ -52,8 +52,8 @@ _ONE_KEY = (
     "every participant holds the private key and reads any upload it gets; the server none, unless one of them helps"
 )
 _SHARES_READS = (
-    "participants read the average and the total; a server alone, with participants or without, and however it deviates, "
-    "no upload; SP and CSP together everything"
+    "participants read the average and the total; a server alone, however it deviates, no upload, with a participant's help "
+    "one sum for each base; SP and CSP together everything"
 )
 _PAPER_READS = (
     "SP with any one participant, or the requester's key alone: every upload; CSP reads averages and rewards off its divisions "
@@ -343,7 +343,7 @@ class Shares:
         reads, pays = _SHARES_READS + "; but one phone that cheats can spoil the average", "off"
         if self.rewards:
             layout += f"; {self.task.lanes:,} lanes, max_norm {settings.norm:g}"
-            reads = _SHARES_READS + "; of each upload a deviating server may learn a bit a round"
+            reads = _SHARES_READS + "; of each person a deviating server may learn a few bits"
             pays = "yes, each participant reads its own; uploads out of bounds are left out"
         note = f"measured whole, medians of {settings.reads} rounds after the first; KGC's part is not the servers'"
         words = _OURS | {"reads": reads, "rewards": pays}

@@ -22,8 +22,9 @@ from crowdfl.protocols.shares.dealing.keys import (
     deal_keys,
 )
 from crowdfl.protocols.shares.dealing.rounds import file_bytes, files
-from crowdfl.protocols.shares.round.average import AverageReader, OpenedAverage, parse_record
+from crowdfl.protocols.shares.round.average import AverageReader, parse_record
 from crowdfl.protocols.shares.round.csp import SharesCsp
+from crowdfl.protocols.shares.round.manifest import AcceptedSet
 from crowdfl.protocols.shares.round.rewards import equal_part, open_envelope
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import UpdateEncoder, make_upload
@@ -53,7 +54,7 @@ class _ChainReader:
     def read(self, publication: bytes, round_number: int) -> Average:
         opened = self._reader.read(publication, round_number, self._followed())
         self._model = opened.chain
-        unit, standing = self._shape.widths.unit, self._standing(opened)
+        unit, standing = self._shape.widths.unit, self._standing(opened.members)
         if self._shape.step is None:
             return Average(opened.average / unit, opened.total, standing, record=opened.record)
         model, state = opened.chain.weights / unit, opened.chain.digest()
@@ -64,8 +65,8 @@ class _ChainReader:
             raise NotReady("the model that this reader holds is not known: `follow` it from the initial weights first")
         return self._model
 
-    def _standing(self, opened: OpenedAverage) -> str | None:
-        del opened
+    def _standing(self, members: AcceptedSet) -> str | None:
+        del members
         return None
 
 
@@ -123,10 +124,17 @@ class SharesParticipant(_ChainReader, PaidParticipant):
         self._shape.require_rewards()
         return RewardForm(REWARD_MODULUS, SAMPLES_BYTES, 0, self._shape.payment)
 
-    def _standing(self, opened: OpenedAverage) -> str | None:
-        if self.who in opened.members.accepted:
-            return None
-        return opened.members.rejected.get(self.who, NOT_PASSED_ON)
+    def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, str | None]:
+        record, members = self._reader.read_record(publication, round_number, self._followed())
+        return record, self._standing(members)
+
+    def record_in(self, envelope: bytes) -> bytes:
+        if self._shape.is_reward_hidden:
+            return b""
+        return RewardEnvelope.from_bytes(envelope, self._shape.limits()).sealed
+
+    def _standing(self, members: AcceptedSet) -> str | None:
+        return None if self.who in members.accepted else members.rejected.get(self.who, NOT_PASSED_ON)
 
 
 def _counting(shape: SharesShape) -> str:

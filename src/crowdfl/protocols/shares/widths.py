@@ -80,10 +80,6 @@ class SharesWidths:
         return bare._sketched(int(settings.lanes or 0)) if checked else bare._as_wide_as_sums()
 
     @cached_property
-    def ring_bytes(self) -> int:
-        return self.k // 8
-
-    @cached_property
     def lanes(self) -> int:
         return self.rows * self.buckets
 

@@ -67,6 +67,7 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "reward refused": lambda e: f"round {e['round']}: no reward: {e['why']}",
     "reward missing": lambda e: f"round {e['round']}: the reward cannot be read yet; it is tried again: {e['why']}",
     "average missing": lambda e: f"round {e['round']}: the average cannot be read; it is tried again: {e['why']}",
+    "record missing": lambda e: f"round {e['round']}: its signed record cannot be read; it is tried again: {e['why']}",
     "claiming without": lambda e: (
         f"the claim leaves out round {', '.join(map(str, e['rounds']))}: {e['why']}. Keep your home folder: its receipts "
         "prove your part; ask the platform about it"

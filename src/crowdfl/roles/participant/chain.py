@@ -35,18 +35,24 @@ class KeptChain:
         """The next average, and where the reader stands after it."""
         average = reader.read(publication, number)
         if average.record:
-            self._keep_record(number, average.record)
+            self.keep_record(number, average.record)
         self._keep(number, reader)
         if average.state is not None:
             self._put(self._state(number), average.state.encode())
         return average
 
-    def _keep_record(self, number: int, record: bytes) -> None:
+    def keep_record(self, number: int, record: bytes) -> None:
         """For good, also if all is read again: with a second one it proves that CSP has opened two sums."""
-        name = self._record(number)
-        if not self.blobs.has(name):
-            self.blobs.put(name, record)
-        elif self.blobs.get(name) != record:
+        self.require_only(number, record)
+        if not self.has_record(number):
+            self.blobs.put(self._record(number), record)
+
+    def has_record(self, number: int) -> bool:
+        return self.blobs.has(self._record(number))
+
+    def require_only(self, number: int, record: bytes) -> None:
+        """Wherever a record of a round is shown, it is the one that is kept."""
+        if self.has_record(number) and self.blobs.get(self._record(number)) != record:
             raise RolledBack(
                 f"CSP has signed two records of round {number}, and this device has both: a server was set back, or cheats. "
                 "Take no further part in this task"
@@ -55,7 +61,7 @@ class KeptChain:
     def require_forward(self, status: Mapping[str, Any]) -> None:
         """A task under way must not show a round as unfinished that CSP's signed record is here of."""
         unfinished = [entry["number"] for entry in status["rounds"] if entry["state"] != "rewarded"]
-        back = [number for number in unfinished if self.blobs.has(self._record(number))]
+        back = [number for number in unfinished if self.has_record(number)]
         if back and status["state"] in ("running", "paused"):
             raise RolledBack(
                 f"the platform runs round {back[0]} again, whose record CSP has signed: a server was set back, or cheats. "

@@ -332,8 +332,10 @@ class Participant:
         return found.late
 
     def _read(self, number: int, evaluate: Evaluate | None) -> bool:
-        if self.blobs.has(f"rounds/{number}/average") or number >= self._definition.settings.rounds:
-            return False  # the last average is for the requester
+        if number >= self._definition.settings.rounds:
+            return self._read_record(number)
+        if self.blobs.has(f"rounds/{number}/average"):
+            return False
         try:
             read = self.read(number)
         except CrowdFLError as wrong:
@@ -342,14 +344,30 @@ class Participant:
             self._tell_once("average missing", number, wrong)
             return False
         if read.standing is not None and holds_receipt(self.blobs, number):
-            self._note_rejected(
-                number, read.standing
-            )  # first: with its average, a round is known to have taken the upload
+            self._note_rejected(number, read.standing)  # first: with its average, a round is known to have taken it
         model = self._definition.shape.arrays(read.model)
         self.blobs.put(f"rounds/{number}/average", to_safetensors(self._definition.shape, model))
         metrics = dict(evaluate(model)) if evaluate is not None else {}
         state = {} if read.state is None else {"state": read.state}
         self.on_event("read", {"round": number, **metrics, **state})
+        return True
+
+    def _read_record(self, number: int) -> bool:
+        """The last average is the requester's; CSP's record of it is everyone's. Nobody's claim waits for it."""
+        if not self._profile.chained or self._chain.has_record(number):
+            return False
+        try:
+            self._catch_up(number)
+            record, standing = self.side.read_record(self._publication(number), number)
+        except RolledBack as wrong:  # there is nothing left to stay out of, and what was earned is still claimed
+            self._stop(str(wrong))
+            return False
+        except CrowdFLError as wrong:
+            self._tell_once("record missing", number, wrong)
+            return False
+        if standing is not None and holds_receipt(self.blobs, number):
+            self._note_rejected(number, standing)
+        self._chain.keep_record(number, record)
         return True
 
     def read(self, number: int) -> Average:
@@ -431,6 +449,11 @@ class Participant:
             self._told.add((what, number, type(why).__name__))
             self.on_event(what, {"round": number, "why": str(why)})
 
+    def _open_at_end(self, number: int) -> None:
+        if number >= self._definition.settings.rounds:
+            self._read_record(number)  # first: nobody waits for the reward of an upload that the record leaves out
+        self._open_reward(number)
+
     def open_reward(self, number: int) -> int:
         try:
             envelope = self.sp.reward(self.task, number, self.keys)
@@ -441,6 +464,8 @@ class Participant:
         except UploadRejected as wrong:  # by CSP's signed record
             self._note_rejected(number, str(wrong))
             raise
+        if record := self.side.record_in(envelope):
+            self._chain.require_only(number, record)
         self.blobs.put(f"rounds/{number}/reward", envelope)
         self.on_event("rewarded", {"round": number, "millionths": amount})
         return amount
@@ -468,7 +493,7 @@ class Participant:
             status=lambda: self.sp.status(self.task),
             pay=lambda claim: self.sp.claim(self.task, claim, self.keys),
             new_side=lambda: self._new_side(self._definition, self.blobs.get("bundle")),
-            open_reward=self._open_reward,
+            open_reward=self._open_at_end,
             rewards=self.rewards,
             tell=self.on_event,
             time=self.claim_time,

@@ -95,12 +95,10 @@ function postAgain(task, signal) {
 function learntCard(task, signal) {
   const place = h("div.learnt");
   const show = actionButton("Show what each party learns", place, async () => {
-    const { rows, weak } = await get(`tasks/${task.task}/disclosures`, signal);
+    const { rows } = await get(`tasks/${task.task}/disclosures`, signal);
     const cells = rows.map((/** @type {Record<string, string>} */ row) => [h("strong", null, row.party), row.learns, row.hidden, row.known]);
     place.replaceChildren(
-      table(`Profile ${task.profile}, parties that follow the protocol`, ["party", "learns", "does not learn", "known of this task"], cells),
-      h("p", null, weak.length ? "Known weaknesses, for now:" : ""),
-      h("ul", null, ...weak.map((/** @type {string} */ sentence) => h("li", null, sentence))));
+      table(`Profile ${task.profile}, parties that follow the protocol`, ["party", "learns", "does not learn", "known of this task"], cells));
   });
   return card("What each party learns", place, show);
 }

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from crowdfl.disclosures import learnt_in, weaknesses_of
+from crowdfl.disclosures import learnt_in
 from crowdfl.documents.links import phone_page
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import CampaignError, CrowdFLError, NotReady, QuotaExceeded, SettingsError
@@ -239,15 +239,13 @@ def _summary(definition: Definition) -> dict[str, Any]:
 
 
 def _learnt(definition: Definition, status: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Rows for a table, and the known weaknesses under it."""
     profile = definition.settings.profile
     known = {"SP": _sp(definition, status), "CSP": _csp(definition, status), "KGC": _kgc(definition)}
     rows = [
         {"party": row.party, "learns": row.learns, "hidden": row.hidden, "known": known.get(row.party, "")}
         for row in learnt_in(profile)
     ]
-    weak = [f"{' or '.join(row.parties)}{', deviating' * row.deviates}: {row.gains}." for row in weaknesses_of(profile)]
-    return {"profile": profile, "rows": rows, "weak": weak}
+    return {"profile": profile, "rows": rows}
 
 
 def _sp(definition: Definition, status: Mapping[str, Any] | None) -> str:

@@ -295,6 +295,13 @@ class AverageReader:
             message.record,
         )
 
+    def read_record(self, publication: bytes, number: int, chain: ModelChain) -> tuple[bytes, AcceptedSet]:
+        """Of a round that others open: CSP's record of it, as signed, and whom it names. What is sealed is not looked at."""
+        message = SharesPublication.from_bytes(publication, self._shape.limits())
+        record = parse_record(message.record, self._shape, self._csp_key)
+        self._check(record, self._shape.place(number, chain.base))
+        return message.record, record.members
+
     def _check(self, record: RoundRecord, place: RoundPlace) -> None:
         if (record.task, record.number) != (place.task, place.number):
             raise ChainBroken(f"what was published for round {place.number} is of another round or task")

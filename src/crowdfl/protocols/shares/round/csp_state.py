@@ -134,7 +134,7 @@ class CspState:
             )
 
     def spend(self, number: int, base: bytes) -> None:
-        """This round opens the one sum of updates to this model, or the rewards that go with it."""
+        """This round opens the one sum of uploads that name this base, or the rewards that go with it."""
         value = str(number).encode()
         if self._memory.reserve(f"spent {base.hex()}", value) != value:
             raise BaseSpent(_spent(number))

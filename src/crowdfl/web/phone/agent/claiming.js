@@ -59,7 +59,7 @@ export class ClaimTime {
  * @property {() => Promise<Status>} status
  * @property {(claim: Bytes) => Promise<import("./api.js").PaidClaim>} pay
  * @property {(rewards: {round: number, envelope: Bytes}[]) => Promise<Bytes>} make
- * @property {(number: number) => Promise<unknown>} openReward
+ * @property {(number: number, status: Status) => Promise<unknown>} openReward
  * @property {import("./participant_context.js").OnEvent} tell
  * @property {ClaimTime} time
  * @property {Map<number, boolean>} unread Rounds whose reward could not be read, and whether that may pass.
@@ -144,7 +144,7 @@ export class Claiming {
   async _rounds(withoutMissing) {
     const status = await this._.status();
     const rewarded = rewardedIn(status);
-    for (const number of rewarded) await this._.openReward(number);
+    for (const number of rewarded) await this._.openReward(number, status);
     const earned = [...(await this._kept.rewards()).keys()];
     const unread = rewarded.filter((number) => !earned.includes(number));
     const owed = await Promise.all(unread.map((number) => this._isOwed(number)));

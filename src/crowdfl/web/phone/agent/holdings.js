@@ -1,5 +1,8 @@
 // What one participant keeps of one task, by the names that it has in the store.
 
+import { equal } from "../protocol/bytes.js";
+import { RolledBack } from "../protocol/errors.js";
+
 /** @typedef {import("./store.js").Store} Store */
 
 /**
@@ -14,7 +17,7 @@
 
 /** @typedef {{accuracy: number, loss: number, samples: number}} Metrics */
 /** @typedef {"started" | "before" | "upload" | "trained" | "receipt" | "lost-receipt" | "wrong-receipt" | "refused" | "nothing"
- *    | "average" | "no-reward" | "reward" | "given-up"} RoundKey */
+ *    | "average" | "record" | "no-reward" | "reward" | "given-up"} RoundKey */
 
 const MOST_UNSHOWN = 3; // rounds that took an upload of this phone's and that no record shows
 
@@ -65,6 +68,16 @@ export class Holdings {
   /** Also one of an upload that SP says to have lost since: its signature stands. @param {number} number */
   holdsReceipt(number) {
     return this.hasAny(number, "receipt", "lost-receipt");
+  }
+
+  /** CSP's signed record of a round is the one that is kept, wherever it is shown. @param {number} number @param {Uint8Array} record */
+  async requireOnly(number, record) {
+    const kept = await this.of(number, "record");
+    if (kept === undefined || equal(kept, record)) return;
+    throw new RolledBack(
+      `CSP has signed two records of round ${number}, and this phone has seen both: a server was set back, or cheats. ` +
+        "Take no further part in this task",
+    );
   }
 
   /** Numbers of the rounds that have something of this kind, in order. @param {RoundKey} key */

@@ -4,7 +4,11 @@ import { CrowdFLError, DocumentError, isPlatforms, RolledBack, wordsOf } from ".
 import { named, stopping } from "./holdings.js";
 
 /** @typedef {import("./participant_context.js").ParticipantContext} ParticipantContext */
+/** @typedef {import("./participant_context.js").SharesTask} SharesTask */
 /** @typedef {import("./participant_context.js").Trainer} Trainer */
+/** @typedef {import("../protocol/bundle.js").Bundle} Bundle */
+/** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
+/** @typedef {import("../protocol/chain.js").Chain} Chain */
 /** @typedef {import("./api.js").Status} Status */
 /** @typedef {import("./holdings.js").Metrics} Metrics */
 
@@ -40,13 +44,13 @@ export class KeptModel {
   }
 
   /**
-   * A task under way must not show a round as unfinished whose average was read here, by CSP's signed record.
+   * A task under way must not show a round as unfinished that CSP's signed record is here of.
    * @param {Status} status
    */
   async requireForward(status) {
     if (status.state !== "running" && status.state !== "paused") return;
     for (const { number, state } of status.rounds) {
-      if (state !== "rewarded" && (await this._kept.hasAny(number, "average"))) {
+      if (state !== "rewarded" && (await this._kept.hasAny(number, "record"))) {
         throw new RolledBack(
           `the platform runs round ${number} again, whose record CSP has signed: a server was set back, or cheats. ` +
             "Take no further part in this task",
@@ -62,13 +66,12 @@ export class KeptModel {
   async read(number, status, trainer) {
     const { protocol, tell } = this._context;
     const task = await this._context.shares();
-    if (number >= task.rounds || (await this._kept.hasAny(number, "average"))) return false; // the last is for the requester
-    if (!(await this.hasCaughtUp(number, status))) return false;
-    const chain = await this.chain();
+    if (number >= task.rounds) return this.readRecord(number, status);
+    if ((await this._kept.hasAny(number, "average")) || !(await this.hasCaughtUp(number, status))) return false;
     let opened;
     try {
-      const publication = await this._context.platform.average(task.task, number, await this._context.keys());
-      opened = await protocol.readPublication(task, await this._context.bundle(), chain, publication, number);
+      opened = await this._opened(number, protocol.readPublication);
+      await this._kept.requireOnly(number, opened.record);
     } catch (wrong) {
       if (!(wrong instanceof CrowdFLError) || isPlatforms(wrong) || wrong instanceof RolledBack) throw wrong; // away: training on an older model would be a pity
       this._context.tellOnce("average missing", number, wrong);
@@ -76,28 +79,68 @@ export class KeptModel {
     }
     const metrics = await this.evaluate(trainer, protocol.chainWeights(opened.chain, task.unit));
     const known = { ...metrics, ...(task.step ? { state: await protocol.stateDigest(opened.chain) } : {}) };
-    await this._keep(number, opened, known);
+    await this._keep(number, opened, {
+      chain: protocol.chainToBytes(opened.chain),
+      [named(number, "average")]: { total: opened.total, people: opened.accepted.length, ...known },
+    }, ["initial"]);
     tell("read", { round: number, ...known });
     return true;
   }
 
   /**
-   * With the model, in one write: whether both servers left this participant's upload out.
-   * @param {number} number @param {import("../protocol/average.js").Opened} opened
-   * @param {Partial<Metrics> & {state?: string}} known
+   * The last average is the requester's; CSP's record of it is everyone's. Nobody's claim waits for it.
+   * @param {number} number @param {Status} status
    */
-  async _keep(number, opened, known) {
+  async readRecord(number, status) {
+    const { rounds } = await this._context.shares();
+    if (number < rounds || (await this._kept.hasAny(number, "record")) || !(await this.hasCaughtUp(number, status))) return false;
+    let opened;
+    try {
+      opened = await this._opened(number, this._context.protocol.readRecord);
+    } catch (wrong) {
+      if (!(wrong instanceof CrowdFLError)) throw wrong;
+      if (wrong instanceof RolledBack) await this._leave(wrong.message);
+      else this._context.tellOnce("record missing", number, wrong);
+      return false;
+    }
+    await this._keep(number, opened, {});
+    return true;
+  }
+
+  /** There is nothing left to stay out of, and what was earned is still claimed. @param {string} why */
+  async _leave(why) {
+    if (await this._kept.add("stopped", why, stopping(why, this._context.now()))) this._context.tell("stopped", { why });
+  }
+
+  /**
+   * What SP has published of a round, as far as this phone can read it.
+   * @template T
+   * @param {number} number
+   * @param {(task: SharesTask, bundle: Bundle, chain: Chain, publication: Bytes, round: number) => Promise<T>} open
+   */
+  async _opened(number, open) {
+    const task = await this._context.shares();
+    const publication = await this._context.platform.average(task.task, number, await this._context.keys());
+    return open(task, await this._context.bundle(), await this.chain(), publication, number);
+  }
+
+  /**
+   * With the record and what follows from it, in one write: whether both servers left this participant's upload out.
+   * @param {number} number @param {Pick<import("../protocol/average.js").Opened, "accepted" | "rejected" | "record">} opened
+   * @param {Record<string, unknown>} put @param {string[]} [remove]
+   */
+  async _keep(number, opened, put, remove) {
     const { protocol, tell } = this._context;
     const { who } = await this._context.keys();
     const why = (await this._kept.holdsReceipt(number)) ? protocol.standing(opened, who) : null;
     const news = why !== null && !(await this._kept.hasAny(number, "no-reward"));
     const stop = news ? await this._stop(number, why) : null;
     await this._kept.change({
-      chain: protocol.chainToBytes(opened.chain),
-      [named(number, "average")]: { total: opened.total, people: opened.accepted.length, ...known },
+      ...put,
+      [named(number, "record")]: opened.record,
       ...(news ? { [named(number, "no-reward")]: why } : {}),
       ...stopping(stop, this._context.now()),
-    }, ["initial"]);
+    }, remove);
     if (news) tell("upload rejected", { round: number, why });
     if (stop) tell("stopped", { why: stop });
   }

@@ -184,7 +184,10 @@ export class Participant {
       status: () => this._status(),
       pay: async (claim) => this._platform.claim(this.task, claim, await context.keys()),
       make: async (rewards) => context.protocol.makeClaim(task, await context.keys(), rewards, await context.bundle()),
-      openReward: (number) => this.rewards.look(number),
+      openReward: async (number, shown) => {
+        await this.model.readRecord(number, shown); // first: nobody waits for a reward that it leaves out
+        return this.rewards.look(number);
+      },
       tell: context.tell,
       time: this.claimTime,
       unread: this.rewards.unread,

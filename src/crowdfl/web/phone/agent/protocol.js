@@ -1,12 +1,12 @@
 // Everything that an agent takes from the protocol: a test may put something simple in its place.
 
-export { NOT_PASSED_ON, readPublication, standing } from "../protocol/average.js";
+export { NOT_PASSED_ON, readPublication, readRecord, standing } from "../protocol/average.js";
 export { openBundle } from "../protocol/bundle.js";
 export { hex, sha256 } from "../protocol/bytes.js";
 export { chainFromBytes, chainToBytes, chainWeights, startChain, stateDigest } from "../protocol/chain.js";
 export { checkReceipt, enrolmentRequest, openAppointment, openDefinition, openEnrolled, requireKey } from "../protocol/documents.js";
 export { newKeys } from "../protocol/keys.js";
-export { makeClaim, openReward } from "../protocol/rewards.js";
+export { makeClaim, openReward, recordIn } from "../protocol/rewards.js";
 export { readSafetensors } from "../protocol/safetensors.js";
 export { requireCompany, sharesTask } from "../protocol/settings.js";
 export { makeUpload } from "../protocol/upload.js";

@@ -35,6 +35,8 @@ export class Rewards {
     const [task, keys] = [await this._context.shares(), await this._context.keys()];
     const envelope = await platform.reward(task.task, number, keys).catch(hearsay);
     const amount = await protocol.openReward(task, await this._context.bundle(), keys, envelope, number);
+    const record = protocol.recordIn(task, await this._context.bundle(), envelope);
+    if (record !== null) await this._kept.requireOnly(number, record);
     await this._kept.put(named(number, "reward"), { envelope, amount: amount.toString() });
     tell("rewarded", { round: number, millionths: amount });
     return amount;

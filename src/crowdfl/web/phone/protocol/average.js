@@ -33,6 +33,7 @@ import { openSealed, verify } from "./seal.js";
  * @property {number | null} total Samples of everyone who is in; null where everyone counts once.
  * @property {string[]} accepted
  * @property {Map<string, string>} rejected Names and reasons.
+ * @property {Bytes} record As CSP has signed it.
  */
 
 const RECORD = 57;
@@ -48,10 +49,7 @@ export const NOT_PASSED_ON = "the platform has not passed on an upload of yours 
  */
 export async function readPublication(task, bundle, chain, publication, round) {
   requireRing(task, bundle);
-  const limit = limitsOf(task, bundle);
-  const message = parsePublication(publication, limit);
-  const record = await parseRecord(message.record, limit, bundle.cspSigning);
-  checkRecord(record, task, round, chain);
+  const { message, record } = await checkedRecord(task, bundle, chain, publication, round);
   requireLengths(message, task, bundle);
   const shown = await sha256(bind("crowdfl opened 1", message.sums, message.total));
   if (!equal(shown, record.opened)) {
@@ -69,7 +67,27 @@ export async function readPublication(task, bundle, chain, publication, round) {
   const base = await nextBase(chain.base, record.statement);
   const secret = await nextSecret(chain.secret, masks);
   const next = after(task, chain, round, base, secret, roundedQuotient(sums, task.hasCounts ? total : people));
-  return { chain: next, total: task.hasCounts ? Number(total) : null, accepted: record.accepted, rejected: record.rejected };
+  const { accepted, rejected } = record;
+  return { chain: next, total: task.hasCounts ? Number(total) : null, accepted, rejected, record: message.record };
+}
+
+/**
+ * Of the last round, whose seals are the requester's: whom CSP's record names, and the record as signed.
+ * @param {SharesTask} task @param {Bundle} bundle @param {Chain} chain @param {Bytes} publication @param {number} round
+ * @returns {Promise<Pick<Opened, "accepted" | "rejected" | "record">>}
+ */
+export async function readRecord(task, bundle, chain, publication, round) {
+  const { message, record } = await checkedRecord(task, bundle, chain, publication, round);
+  return { accepted: record.accepted, rejected: record.rejected, record: message.record };
+}
+
+/** @param {SharesTask} task @param {Bundle} bundle @param {Chain} chain @param {Bytes} publication @param {number} round */
+async function checkedRecord(task, bundle, chain, publication, round) {
+  const limit = limitsOf(task, bundle);
+  const message = parsePublication(publication, limit);
+  const record = await parseRecord(message.record, limit, bundle.cspSigning);
+  checkRecord(record, task, round, chain);
+  return { message, record };
 }
 
 /**

@@ -53,6 +53,14 @@ async function equalPart(task, bundle, keys, shown, round) {
   return task.payment / BigInt(record.accepted.length);
 }
 
+/**
+ * CSP's signed record, where an envelope shows one; else null.
+ * @param {SharesTask} task @param {Bundle} bundle @param {Bytes} envelope
+ */
+export function recordIn(task, bundle, envelope) {
+  return task.pay === "equal" ? parseEnvelope(task, bundle, envelope).sealed : null;
+}
+
 /** Of equal parts, what SP says of masks is not heard. @param {SharesTask} task @param {Bundle} bundle @param {Bytes} bytes @returns {Envelope} */
 function parseEnvelope(task, bundle, bytes) {
   const [mask, salt, sealed] = decode(ENVELOPE, ["number", "bytes", "bytes"], bytes, limitsOf(task, bundle));

@@ -3,7 +3,7 @@
 import { h } from "../../../web/common/dom.js";
 import { formatTime } from "../../../web/common/format.js";
 import * as about from "../about.js";
-import { LEARNT, WEAK } from "../disclosures.js";
+import { LEARNT } from "../disclosures.js";
 import { actionButton, ask, button, facts, notice, part, title } from "../../../web/common/parts.js";
 import { picture } from "../picture.js";
 import { go } from "../router.js";
@@ -94,9 +94,6 @@ function invitationWords(expires) {
   return expires * 1000 > Date.now() ? `It can be used until ${when}.` : `It could be used until ${when}. Ask for a new one.`;
 }
 
-/** @param {string[]} sentences */
-const listed = (sentences) => h("ul", null, ...sentences.map((sentence) => h("li", null, sentence)));
-
 /** @param {DefinitionBody} definition */
 function leaving(definition) {
   return h("section.card", { "aria-labelledby": "leaves" },
@@ -104,8 +101,7 @@ function leaving(definition) {
     picture(definition.settings.min_participants),
     h("p", null, about.HALVES),
     h("h3", null, "Who learns what"),
-    listed(LEARNT),
-    WEAK.length > 0 && h("details", null, h("summary", null, "Known weaknesses"), listed(WEAK)));
+    h("ul", null, ...LEARNT.map((sentence) => h("li", null, sentence))));
 }
 
 /** @param {DefinitionBody} definition */

@@ -1,0 +1,86 @@
+"""Several processes of CSP on one database, which SP asks at once.
+
+A lane below zero ends a round, and each message of lanes is judged by itself. A process that did not look again whether the
+round has ended, in the transaction that keeps its answer, would tell the sign of its own lanes: a bit for each message.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import cast
+
+import numpy as np
+
+from crowdfl.crypto.paillier.vector import CipherVector, Unchecked
+from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.errors import RoundEnded, UnknownParticipant
+from crowdfl.protocols.hardened import prirwd
+from crowdfl.protocols.hardened.prirwd import InnerSums, LanesReply, LanesRequest, NonceRequest, RewardCsp
+from crowdfl.protocols.hardened.profile import HardenedSp
+from crowdfl.roles.csp import _Draft
+from crowdfl.simulation.local_host import LocalHost
+from crowdfl_lab.audit.finding import HARDENED, WRONG_GUESSES, Attack, Finding
+from crowdfl_lab.audit.recorded_round import PAYMENT, SMALL_PEOPLE, send_updates, small_host
+from crowdfl_lab.audit.shares.deviating_round import switched
+
+_SIZE = 120  # parameters: several messages of lanes
+_ABOVE = 1 << 20  # in the slots that are not asked about: above zero, whatever the upload has there
+_TITLE = "signs of an upload, by SP that asks several processes of CSP at once"
+_AT_ONCE = Attack("signs at once", "new", _TITLE, ("SP",), WRONG_GUESSES)
+
+
+def attack_processes(key_bits: int = 864) -> Iterator[Finding]:
+    for subject in ("hardened, a CSP that does not look again", HARDENED):
+        with ExitStack() as switches:
+            switches.enter_context(switched(prirwd, "_LANES_A_MESSAGE", 1))  # as if the model were a large one
+            if subject != HARDENED:
+                switches.enter_context(switched(_Draft, "require_admitted", lambda _draft: None))
+            yield _ask_at_once(subject, key_bits)
+
+
+def _ask_at_once(subject: str, key_bits: int) -> Finding:
+    """Each is asked before the one before it has computed: the last one is the first to end the round."""
+    host, task = small_host(key_bits, _SIZE)
+    side = cast(HardenedSp, host.sp.aggregators.checking(task))
+    party, packing, count = side.party, side.codec.packing, side.codec.budget.buckets
+    truth = [(count - 1 - row) % 2 == 0 for row in range(count)]  # whether the first number of a row is below zero
+    model = np.zeros(_SIZE)
+    for row, is_below in enumerate(truth):
+        place = row * packing.slots
+        model[side.codec.order[place]] = side.codec.signs[place] * (-0.5 if is_below else 0.5)
+    send_updates(host, 1, {who: (model, samples) for who, samples in SMALL_PEOPLE.items()})
+    host.sp.steps.introductions.step(task)
+    victim = _upload(host, task, "p0")
+    names = tuple(sorted(person.keys.who for person in host.people.values()))
+    host.csp.answer(task, NonceRequest(1, PAYMENT, names, bytes(SEED_BYTES)).to_bytes())
+    processes, lanes, told = [host.new_csp() for _ in truth], RewardCsp.lanes, dict[int, bool]()
+
+    def ask(row: int) -> None:
+        asked = victim.part(row, row + 1).add_plain(packing.pack_wide([0] + [_ABOVE] * (packing.slots - 1)))
+        asked = party.rerandomise(CipherVector.concat([asked, party.encrypt([0] * (len(names) - 1))]))
+        try:
+            processes[row].answer(task, LanesRequest(1, row, asked, party.partial_decrypt(asked)).to_bytes())
+            told[row] = False
+        except RoundEnded:
+            told[row] = True
+
+    def later(csp: RewardCsp, message: LanesRequest, participants: int) -> tuple[LanesReply, InnerSums, bool]:
+        if message.start + 1 < count:
+            ask(message.start + 1)
+        return lanes(csp, message, participants)
+
+    with switched(RewardCsp, "lanes", later):
+        ask(0)
+    right = sum(told[row] == is_below for row, is_below in enumerate(truth))
+    blind = sum(truth) / count
+    note = f"{sum(told.values())} of {count} processes say that the round has ended"
+    return _AT_ONCE.score(subject, right / count, blind, 1.0, f"{right} of {count} signs", note)
+
+
+def _upload(host: LocalHost, task: str, name: str) -> CipherVector:
+    """As SP has it."""
+    who, public = host.people[name].keys.who, cast(HardenedSp, host.sp.aggregators.checking(task)).party.public
+    entry = host.sp.store.upload(task, 1, who)
+    if entry is None:
+        raise UnknownParticipant(f"{who} has uploaded nothing")
+    data = host.sp.blobs.get(f"{task}/rounds/1/uploads/{entry.digest}")
+    return Unchecked.parse(data, public, max_count=_SIZE).validate()
