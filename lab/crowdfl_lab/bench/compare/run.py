@@ -54,10 +54,10 @@ _PANELS = {
 _SLACK = 64 * 10**6  # bytes that a server may grow by beside four models
 _NUMBER = 8  # bytes of a parameter where it is computed with
 _BESIDE_FLOWER = {  # column of which system: what it is, and the most of SecAgg+'s
-    ("servers", "shares"): ("both servers, average", 0.12),
-    ("servers", "shares_rewards"): ("both servers, average, checks and rewards", 0.4),
-    ("before", "shares_rewards"): ("participant before training", 0.2),
-    ("after", "shares_rewards"): ("participant after training", 0.2),
+    ("servers", "shares"): ("both servers, average", 0.06),
+    ("servers", "shares_rewards"): ("both servers, average, checks and rewards", 0.16),
+    ("before", "shares_rewards"): ("participant before training", 0.12),
+    ("after", "shares_rewards"): ("participant after training", 0.12),
     ("upload", "shares"): ("upload without checks", 0.65),
     ("upload", "shares_rewards"): ("upload with checks and rewards", 0.9),
 }
