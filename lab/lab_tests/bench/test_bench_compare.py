@@ -117,7 +117,7 @@ class TestTargets:
 
     def test_every_target_of_a_better_run_is_met_and_of_a_worse_one_is_missed(self):
         """Beside SecAgg+, and by itself."""
-        slow = system("flower", "peer", servers=1.0, before=0.1, after=0.1, upload=2e6)
+        slow = system("flower", "peer", servers=2.0, before=0.1, after=0.1, upload=2e6)
         assert {row.met for row in self.rows(slow).values() if row.target} == {True}
         fast = system("flower", "peer", servers=0.2, before=0.02, after=0.02, upload=1e6)
         found = self.rows(fast, grown=7e7)
