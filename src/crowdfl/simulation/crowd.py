@@ -22,6 +22,7 @@ from crowdfl.roles.participant.agent import Agent, Waits
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import Round, RoundState
+from crowdfl.roles.sp.core import Draw, SpOptions, draw_at_random
 from crowdfl.settings import to_millionths
 from crowdfl.simulation.local_host import LocalHost, MemoryDisk, costs_by_role
 from crowdfl.storage.blobs import MemoryBlobs
@@ -73,6 +74,16 @@ def _drawn(share: float, people: Sequence[str], seed: int) -> Away:
     def draw(number: int) -> frozenset[str]:
         chance = random.Random(f"dropouts/{seed}/{number}")  # noqa: S311 -- a simulation, which repeats itself
         return frozenset(chance.sample(list(people), count))
+
+    return draw
+
+
+def seeded_draw(seed: int) -> Draw:
+    """By position, so that it is the same of names and of the pseudonyms that SP knows them by."""
+
+    def draw(number: int, people: Sequence[str], count: int) -> list[str]:
+        chance = random.Random(f"sampled/{seed}/{number}")  # noqa: S311 -- a simulation, which repeats itself
+        return chance.sample(list(people), count)
 
     return draw
 
@@ -196,13 +207,15 @@ class SimulatedCrowd:
         away_in: Away,
         *,
         insecure_test_key: bool = False,
+        draw: Draw = draw_at_random,
         on_change: Callable[["SimulatedCrowd"], None] = lambda _crowd: None,
     ) -> None:
         self.settings, self.counters, self.log = definition.settings, Counters(), SimulationLog()
         self.trainers, self.away, self._away_in, self._on_change = trainers, frozenset[str](), away_in, on_change
         tools = Tools(default_backend(), None, insecure_test_key, False, self.counters)
         self.clock, self._rounds = ManualClock(1.0), list[Round]()
-        self.host = LocalHost(tools, disk=_LeanDisk(), clock=self.clock)
+        options = SpOptions(tools, checker=tools.backend, min_claim_window=0.0, draw=draw)
+        self.host = LocalHost(tools, disk=_LeanDisk(), clock=self.clock, options=options)
         self.task = self.host.create(definition, initial)
         invitations = self.host.requester.invite(self.task, len(trainers), _FOREVER)
         posted = self.host.requester.definition(self.task)
@@ -303,6 +316,11 @@ class SimulatedCrowd:
         for person in self._people:
             person.participant.blobs.delete(f"rounds/{number}/upload")
         self.host.sp.blobs.clear(f"{self.task}/rounds/{number}/uploads")
+
+    def sampled(self, number: int) -> tuple[str, ...]:
+        """Who was drawn for a round; nobody, where everyone is in it."""
+        drawn = self.host.sp.store.drawn(self.task, number)
+        return tuple(name for name, person in self.people.items() if person.keys.who in drawn) if drawn else ()
 
     def averaged(self, number: int) -> tuple[str, ...]:
         """Whose updates are in a round's average."""
