@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,7 @@ from crowdfl_lab.timing import machine
 from crowdfl_lab.wisdm_set import SET_FILE
 
 Flat = npt.NDArray[np.float64]
+TrainedOn = Literal["own data", "flipped labels", "one of each class", "random inputs"]
 FILES: Mapping[str, str] = MappingProxyType({"WISDM": SET_FILE, "MotionSense": "motionsense_24subj_acc50hz.npz"})
 MADE_UP, NOBODY = "made-up people", "nobody cheats"
 _FEATURES = {"spectral features": "motion", "raw windows": "flat"}
@@ -46,8 +48,7 @@ _FAINT = 0.01
 
 @dataclass(frozen=True, eq=False)
 class CheaterView:
-    """What a cheater has when it makes its upload. `averages` ends with the base; `train` takes whether labels are flipped;
-    `distill` trains on random inputs, labelled by the base.
+    """What a cheater has when it makes its upload. `averages` ends with the base; `train` takes what to train on.
 
     In a task with a server step they are the models that rounds started from, and `last` is the last average.
     """
@@ -56,8 +57,7 @@ class CheaterView:
     bound: float
     own: np.random.Generator
     common: np.random.Generator
-    train: Callable[[bool], Flat]
-    distill: Callable[[], Flat]
+    train: Callable[[TrainedOn], Flat]
     last: Flat | None = None
 
     def step(self, ago: int) -> Flat:
@@ -94,7 +94,7 @@ def _noisy_replay(view: CheaterView) -> Flat:
 
 
 def _sleeper(view: CheaterView) -> Flat:
-    return view.train(False) if len(view.averages) == 1 else view.step(1)
+    return view.train("own data") if len(view.averages) == 1 else view.step(1)
 
 
 def _disguised(view: CheaterView) -> Flat:
@@ -112,16 +112,23 @@ CHEATS = (
     Cheat("noisy replay", "repeats the last step with as much noise", _noisy_replay),
     Cheat("replay at the bound", "repeats the last step, as long as allowed", lambda v: _scaled(v.step(1), v.bound)),
     Cheat("noise", "uploads noise as long as an honest update", lambda v: _noise(v.own, v.averages[-1], v.bound / 2)),
-    Cheat("flipped labels", "trains on its data with the labels in reverse order", lambda view: view.train(True)),
-    Cheat("boosting", "trains, and scales up as far as allowed", lambda view: _scaled(view.train(False), view.bound)),
+    Cheat(
+        "flipped labels",
+        "trains on its data with the labels in reverse order",
+        lambda view: view.train("flipped labels"),
+    ),
+    Cheat("boosting", "trains, and scales up as far as allowed", lambda v: _scaled(v.train("own data"), v.bound)),
     Cheat(
         "collusion",
         "all upload one common noise, as long as allowed",
         lambda view: _noise(view.common, view.averages[-1], view.bound),
         least=2,
     ),
-    Cheat("most samples", "trains, and declares `max_samples`", lambda view: view.train(False), declares_most=True),
-    Cheat("self-distillation", "trains on random inputs, labelled by the public model", lambda view: view.distill()),
+    Cheat("most samples", "trains, and declares `max_samples`", lambda v: v.train("own data"), declares_most=True),
+    Cheat("one of each", "trains on one sample of each class that it has", lambda v: v.train("one of each class")),
+    Cheat(
+        "self-distillation", "trains on random inputs, labelled by the public model", lambda v: v.train("random inputs")
+    ),
     Cheat("sleeper", "trains in the first round, then repeats the last step", _sleeper),
     Cheat("disguised free rider", "uploads noise that fades as updates do", _disguised),
 )
@@ -254,34 +261,29 @@ class CheatedCampaign:
             seed = self._settings.seed, self._draw, number
             own, common = np.random.default_rng([*seed, place + 1]), np.random.default_rng([*seed, 0])
 
-            def train(flip: bool, place: int = place) -> Flat:
-                return self._train(base, number, honest + place, flip=flip)
-
-            def distill(place: int = place, own: np.random.Generator = own) -> Flat:
-                return self._distill(base, number, honest + place, own)
+            def train(on: TrainedOn, place: int = place, own: np.random.Generator = own) -> Flat:
+                return self._train(base, number, honest + place, on, own)
 
             if cheat is not None:
-                changes.append(cheat.change(CheaterView(averages, self.bound, own, common, train, distill, last)))
+                changes.append(cheat.change(CheaterView(averages, self.bound, own, common, train, last)))
         # A phone scales its update down to the bound; an upload that is larger would be left out.
         return [base + _scaled(change, min(self.bound, float(np.linalg.norm(change)))) for change in changes]
 
-    def _train(self, base: Flat, number: int, place: int, *, flip: bool = False) -> Flat:
+    def _train(
+        self, base: Flat, number: int, place: int, on: TrainedOn = "own data", own: np.random.Generator | None = None
+    ) -> Flat:
         name, inputs, labels = self._drawn[place]
-        return self._trained(
-            base, inputs, self._labels - 1 - labels if flip else labels, self._training.at(number, name)
-        )
-
-    def _distill(self, base: Flat, number: int, place: int, random: np.random.Generator) -> Flat:
-        name, inputs, _ = self._drawn[place]
-        made_up = random.normal(size=inputs.shape).astype(inputs.dtype)
-        self._learner.load(self._learner.shape.arrays(base))
-        labels = np.argmax(self._learner.predict(made_up), axis=1)
-        return self._trained(base, made_up, labels, self._training.at(number, name))
-
-    def _trained(self, base: Flat, inputs: Inputs, labels: Labels, training: Training) -> Flat:
         shape = self._learner.shape
         self._learner.load(shape.arrays(base))
-        self._learner.train(inputs, labels, training)
+        if on == "flipped labels":
+            labels = self._labels - 1 - labels
+        elif on == "one of each class":
+            kept = np.unique(labels, return_index=True)[1]
+            inputs, labels = inputs[kept], labels[kept]
+        elif on == "random inputs" and own is not None:
+            inputs = own.normal(size=inputs.shape).astype(inputs.dtype)
+            labels = np.argmax(self._learner.predict(inputs), axis=1)
+        self._learner.train(inputs, labels, self._training.at(number, name))
         return shape.flat(self._learner.weights()) - base
 
 

@@ -27,6 +27,12 @@ from crowdfl_lab.audit.incentives import (
 QUICK = IncentiveSettings.quick()
 BY_NAME = {cheat.name: cheat for cheat in CHEATS}
 BOUND = 5.0
+TRAINED = {
+    "own data": [2.0, 0.0],
+    "flipped labels": [-1.0, 0.0],
+    "one of each class": [4.0, 0.0],
+    "random inputs": [0.0, 3.0],
+}
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +57,7 @@ def view(place: int = 1, rounds: int = 3) -> CheaterView:
     """A cheater after some rounds: averages (0, 0), (1, 0), (1, 2), ..."""
     averages = [np.array(average) for average in ([0.0, 0.0], [1.0, 0.0], [1.0, 2.0])][:rounds]
     own, common = np.random.default_rng([7, place]), np.random.default_rng([7, 0])
-    return CheaterView(
-        averages, BOUND, own, common, lambda flip: np.array([-1.0 if flip else 2.0, 0.0]), lambda: np.array([0.0, 3.0])
-    )
+    return CheaterView(averages, BOUND, own, common, lambda on: np.array(TRAINED[on]))
 
 
 @pytest.mark.parametrize(
@@ -67,6 +71,7 @@ def view(place: int = 1, rounds: int = 3) -> CheaterView:
         ("flipped labels", [-1.0, 0.0]),
         ("boosting", [5.0, 0.0]),
         ("most samples", [2.0, 0.0]),
+        ("one of each", [4.0, 0.0]),
         ("self-distillation", [0.0, 3.0]),
         ("sleeper", [0.0, 2.0]),
     ],
