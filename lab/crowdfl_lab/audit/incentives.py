@@ -24,7 +24,6 @@ from crowdfl.learning.features import Inputs, features
 from crowdfl.learning.models.learner import Learner, SoftmaxLearner, Training
 from crowdfl.learning.models.torch_models import TorchLearner, mlp
 from crowdfl.learning.oracle import (
-    PlainStep,
     count_weights,
     distance_weights,
     equal_weights,
@@ -48,17 +47,13 @@ _FAINT = 0.01
 
 @dataclass(frozen=True, eq=False)
 class CheaterView:
-    """What a cheater has when it makes its upload. `averages` ends with the base; `train` takes what to train on.
-
-    In a task with a server step they are the models that rounds started from, and `last` is the last average.
-    """
+    """What a cheater has when it makes its upload. `averages` ends with the base; `train` takes what to train on."""
 
     averages: Sequence[Flat]
     bound: float
     own: np.random.Generator
     common: np.random.Generator
     train: Callable[[TrainedOn], Flat]
-    last: Flat | None = None
 
     def step(self, ago: int) -> Flat:
         """By what an average differed from the one before; 1 is the last. Zero where there were not that many rounds."""
@@ -132,11 +127,6 @@ CHEATS = (
     Cheat("sleeper", "trains in the first round, then repeats the last step", _sleeper),
     Cheat("disguised free rider", "uploads noise that fades as updates do", _disguised),
 )
-_STEP_CHEAT = Cheat(  # without a server step the last average is the base, and this is an echo
-    "average again",
-    "uploads the last average",
-    lambda v: (v.averages[-1] if v.last is None else v.last) - v.averages[-1],
-)
 
 
 @dataclass(frozen=True)
@@ -153,8 +143,6 @@ class IncentiveSettings:
     rate: float = 0.05
     max_samples: int = 1000  # of the task; people have far fewer
     seed: int = 0
-    server_step: str = "none"
-    server_rate: float = 1.0
 
     @classmethod
     def quick(cls) -> "IncentiveSettings":
@@ -164,10 +152,6 @@ class IncentiveSettings:
     def network(cls) -> "IncentiveSettings":
         """One hidden layer, by torch; fewer draws, for it takes longer."""
         return cls(draws=1, hidden=64, epochs=10, rate=0.005)
-
-    @property
-    def cheats(self) -> tuple[Cheat, ...]:
-        return CHEATS if self.server_step == "none" else (*CHEATS, _STEP_CHEAT)
 
     @property
     def people(self) -> int:
@@ -242,19 +226,16 @@ class CheatedCampaign:
     def play(self, cheat: Cheat | None, group: int = 0) -> list[RoundUploads]:
         """Every round with the first `group` cheaters; none of them without a cheat."""
         averages, rounds = [self._start], list[RoundUploads]()
-        step, last = PlainStep(self._settings.server_step, self._settings.server_rate), self._start
         counts = [len(labels) for _, _, labels in self._drawn[: self._settings.honest]]
         declared = self._settings.max_samples if cheat is not None and cheat.declares_most else max(counts)
         samples = [*counts, *[declared] * group]
         for number in range(1, self._settings.rounds + 1):
-            models = self._models(averages, last, number, cheat, group)
-            updates = updates_of(models, samples, averages[-1])
-            rounds.append(RoundUploads(updates, tuple(samples)))
-            last = fedavg(models, samples)
-            averages.append(step.next_model(averages[-1], last))
+            models = self._models(averages, number, cheat, group)
+            rounds.append(RoundUploads(updates_of(models, samples, averages[-1]), tuple(samples)))
+            averages.append(fedavg(models, samples))
         return rounds
 
-    def _models(self, averages: Sequence[Flat], last: Flat, number: int, cheat: Cheat | None, group: int) -> list[Flat]:
+    def _models(self, averages: Sequence[Flat], number: int, cheat: Cheat | None, group: int) -> list[Flat]:
         base, honest = averages[-1], self._settings.honest
         changes = list(self._first) if number == 1 else [self._train(base, number, place) for place in range(honest)]
         for place in range(group if cheat is not None else 0):
@@ -265,7 +246,7 @@ class CheatedCampaign:
                 return self._train(base, number, honest + place, on, own)
 
             if cheat is not None:
-                changes.append(cheat.change(CheaterView(averages, self.bound, own, common, train, last)))
+                changes.append(cheat.change(CheaterView(averages, self.bound, own, common, train)))
         # A phone scales its update down to the bound; an upload that is larger would be left out.
         return [base + _scaled(change, min(self.bound, float(np.linalg.norm(change)))) for change in changes]
 
@@ -312,7 +293,7 @@ def outcomes(crowd: CrowdData, settings: IncentiveSettings, say: Callable[[str],
     """First without cheaters, then each cheat with each size of group."""
     say(f"{crowd.name}: {settings.draws} draws of people")
     campaigns = [CheatedCampaign(crowd, settings, draw) for draw in range(settings.draws)]
-    for cheat in (None, *settings.cheats):
+    for cheat in (None, *CHEATS):
         name = NOBODY if cheat is None else cheat.name
         say(f"{crowd.name}: {name}")
         for group in [0] if cheat is None else [size for size in settings.groups if size >= cheat.least]:
@@ -337,7 +318,7 @@ def audit_incentives(
         where,
         asdict(settings),
         tables=(_summary(found), *_details(found, settings)),
-        notes=(*dict.fromkeys(said), *(f"{cheat.name}: {cheat.does}" for cheat in settings.cheats)),
+        notes=(*dict.fromkeys(said), *(f"{cheat.name}: {cheat.does}" for cheat in CHEATS)),
         data={"outcomes": [asdict(one) for of in found.values() for one in of]},
         command=command,
     )
