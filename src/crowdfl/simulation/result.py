@@ -5,32 +5,21 @@ And how it shows that it goes on: a bar on a terminal, lines elsewhere, a line t
 
 import html
 import importlib
-import io
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, ClassVar, Self
 
-import numpy as np
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from crowdfl.errors import PackageMissing, SettingsError
-from crowdfl.learning.models.forms import model_npz, model_safetensors
 from crowdfl.protocols.party import Costs
+from crowdfl.results import RunResult
 from crowdfl.settings import TaskSettings
-from crowdfl.storage.atomic import write_private
 from crowdfl.text import html_table, in_notebook, text_table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-_WRITERS: Mapping[str, Callable[[object], bytes]] = {".npz": model_npz, ".safetensors": model_safetensors}
 
 
 @dataclass(frozen=True)
@@ -82,7 +71,7 @@ class SimulatedRound:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SimulationResult:
+class SimulationResult(RunResult):
     """What `crowdfl.simulate` returns. Printed, or as the last line of a notebook's cell, it is a table of the rounds.
 
     Attributes:
@@ -94,63 +83,13 @@ class SimulationResult:
         settings: The task's settings, those that followed from the data included.
     """
 
+    counted: ClassVar[str] = "participants"
     model: Any
     history: tuple[SimulatedRound, ...]
     rewards: Mapping[str, Decimal]
     costs: Mapping[str, Costs]
     notes: tuple[str, ...]
     settings: TaskSettings
-
-    def rows(self) -> list[dict[str, float]]:
-        """The history as flat rows of numbers: `pandas.DataFrame(result.rows())`."""
-        return [round_.row() for round_ in self.history]
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the model's arrays under their names; `crowdfl task create --initial` takes such a file.
-
-        Args:
-            path: Ends with `.npz` or `.safetensors`, which keeps bfloat16 (NumPy has none: it becomes float32).
-        """
-        place = Path(path)
-        if place.suffix not in _WRITERS:
-            raise SettingsError(f"a model is written as {' or '.join(_WRITERS)}, not {place.suffix!r}")
-        write_private(place, _WRITERS[place.suffix](self.model), overwrite=True)
-        return place
-
-    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
-        """Draw each metric over the rounds, and how many took part. Needs Matplotlib: `pip install 'crowdfl[plots]'`.
-
-        Args:
-            path: Where to write the picture, such as `history.png`; without one it is only returned.
-
-        Returns:
-            Matplotlib's figure.
-        """
-        names = self._metric_names()
-        try:
-            from matplotlib.ticker import MaxNLocator
-
-            figure = _new_figure(4.2 * (len(names) + 1), 3.4)
-        except ModuleNotFoundError:
-            raise PackageMissing("a picture needs Matplotlib: `pip install 'crowdfl[plots]'`") from None
-        rounds = [one.number for one in self.history]
-        *places, people = figure.subplots(1, len(names) + 1, squeeze=False)[0]
-        for axes, name in zip(places, names, strict=True):
-            axes.plot(rounds, [one.metrics.get(name, np.nan) for one in self.history], marker="o")
-            axes.set(xlabel="round", ylabel=name)
-        people.bar(rounds, [len(one.participants) for one in self.history])
-        people.set(xlabel="round", ylabel="participants")
-        for axes in (*places, people):
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if path is not None:
-            try:
-                figure.savefig(path, dpi=120)
-            except (ValueError, OSError) as wrong:
-                raise SettingsError(f"{path} cannot be written: {wrong}") from wrong
-        return figure
-
-    def _metric_names(self) -> list[str]:
-        return list(dict.fromkeys(name for one in self.history for name in one.metrics))
 
     def __str__(self) -> str:
         columns, rows = history_table(self.history)
@@ -167,19 +106,6 @@ class SimulationResult:
     def _repr_html_(self) -> str:
         columns, rows = history_table(self.history)
         return html_table(columns, rows) + "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-
-
-def _new_figure(width: float, height: float) -> "Figure":
-    """One that a notebook shows as it is: Matplotlib's own needs pyplot for that."""
-    from matplotlib.figure import Figure
-
-    class ShownFigure(Figure):
-        def _repr_png_(self) -> bytes:
-            stream = io.BytesIO()
-            self.savefig(stream, format="png", dpi=96)
-            return stream.getvalue()
-
-    return ShownFigure(figsize=(width, height), layout="constrained")
 
 
 def history_table(history: Sequence[SimulatedRound]) -> tuple[list[str], list[list[str]]]:
