@@ -29,8 +29,7 @@ from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.shape import SharesShape, rule_widths_of
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl_lab.audit.finding import SHARES, Floats
-from crowdfl_lab.observe import RoundRecorder
-from crowdfl_lab.parties import LocalParties, PlayedRound
+from crowdfl_lab.parties import LocalParties, PlayedRound, RoundRecorder
 
 SIZE = 8  # parameters
 PEOPLE = {"p0": 6, "p1": 9, "p2": 2, "p3": 4, "p4": 7}  # and their samples
