@@ -27,38 +27,19 @@ from crowdfl.services.client.opening import RequesterFile, link_of
 from crowdfl.services.http.tls import is_loopback
 from crowdfl.settings import from_millionths
 from crowdfl_lab.demo.motion import ACTIVITIES, write_recordings
-from crowdfl_lab.demo.processes import CampaignProcesses, port_options
+from crowdfl_lab.demo.processes import CampaignProcesses, port_options, task_file
 from crowdfl_lab.demo.trust import certificate_page, fingerprint, share_authority, trust_steps
 
 _ELSEWHERE = ("192.0.2.1", 9)  # an address for documentation: nothing is sent to it
 _MADE_UP = LEAST_PARTICIPANTS
-_TASK = """\
-purpose = "Tell from the motion of a phone whether its owner sits, walks or climbs stairs"
-terms = "A demonstration. What you record stays on your phone; only a protected update of the model leaves it."
-readers = "Whoever runs this demonstration reads the last average; every participant reads the others."
-claim_window = {claim:.1f}
-
-[settings]
-profile = "shares"
-rounds = {rounds}
-window = {window:.1f}
-grace = 30.0
-strategy = "retransmit"
-min_participants = {least}
-max_participants = {most}
-max_samples = 1000
-max_norm = 20.0
-lanes = 256
-budget = "6.00"
-
-[training]
-learner = "network"
-hidden = [16]
-features = "motion"
-channels = 3
-labels = [{labels}]
-epochs = 10
-"""
+_TASK = {
+    "purpose": "Tell from the motion of a phone whether its owner sits, walks or climbs stairs",
+    "terms": "A demonstration. What you record stays on your phone; only a protected update of the model leaves it.",
+    "readers": "Whoever runs this demonstration reads the last average; every participant reads the others.",
+    "min_participants": LEAST_PARTICIPANTS,
+    **{"max_norm": 20.0, "lanes": 256, "budget": "6.00", "grace": 30.0},
+    **{"hidden": [16], "channels": 3, "labels": ACTIVITIES, "epochs": 10},
+}
 
 
 @dataclass
@@ -132,7 +113,7 @@ def demo_phone(
     campaign = _PhoneCampaign(folder, Console(), names_processes=False, phones=phones)
     try:
         with _on_signals(_interrupt), contextlib.ExitStack() as stack:
-            task = task_text(rounds, minutes * 60, claim_minutes * 60, _MADE_UP + phones)
+            task = phone_task(rounds, minutes * 60, claim_minutes * 60, _MADE_UP + phones)
             _run(campaign, place, task, stack if page else None)
     except KeyboardInterrupt:
         campaign.say("interrupted")
@@ -180,10 +161,9 @@ def _run(campaign: _PhoneCampaign, host: str, task: str, pages: contextlib.ExitS
     campaign.say(f"the campaign is over: {paid['rewards']:.2f} was claimed, {paid['returned']:.2f} went back")
 
 
-def task_text(rounds: int, window: float, claim: float, people: int) -> str:
-    labels = ", ".join(f'"{name}"' for name in ACTIVITIES)
-    sizes = {"least": LEAST_PARTICIPANTS, "most": max(10, people)}
-    return _TASK.format(rounds=rounds, window=window, claim=claim, labels=labels, **sizes)
+def phone_task(rounds: int, window: float, claim: float, people: int) -> str:
+    sizes = {"rounds": rounds, "window": window, "claim_window": claim, "max_participants": max(10, people)}
+    return task_file("shares", _TASK | sizes)
 
 
 def _invite(campaign: _PhoneCampaign, page: str | None, digits: str) -> None:
