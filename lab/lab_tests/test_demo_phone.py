@@ -26,7 +26,7 @@ from crowdfl.services.http.tls import client_context
 from crowdfl.settings import TaskSettings, origin_of
 from crowdfl_lab.demo import phone
 from crowdfl_lab.demo.motion import ACTIVITIES, write_recordings
-from crowdfl_lab.demo.trust import certificate_page, fingerprint, share_authority
+from crowdfl_lab.demo.phone import certificate_page, fingerprint, share_authority
 
 PATIENCE = 240.0
 
