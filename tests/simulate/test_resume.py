@@ -54,6 +54,14 @@ def test_three_rounds_and_three_are_six_to_the_last_bit(step, how, tmp_path):
     assert second.costs["SP"].messages > first.costs["SP"].messages
 
 
+def test_whom_a_round_draws_goes_on_too():
+    drawn = {"data": people(6), "per_round": 4, "dropouts": 0.0}
+    whole, first = run(**drawn), run(rounds=3, **drawn)
+    second = run(resume=first, **drawn)
+    assert [one.sampled for one in second.history] == [one.sampled for one in whole.history]
+    assert facts(second) == facts(whole)
+
+
 def test_an_initial_model_alone_says_that_a_step_starts_at_zero():
     first = run(rounds=1, dropouts=0.0, **STEPS["fedavgm"])
     again = run(rounds=1, dropouts=0.0, initial=first.model, **STEPS["fedavgm"])
