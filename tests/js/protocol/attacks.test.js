@@ -255,7 +255,7 @@ test("by samples a reward is one's part of the total, rounded down", async () =>
 test("a claim holds each round once, in order, and only what was earned", async () => {
   await refuses("ClaimRefused", () => makeClaim(task, keys, [{ round: 1, envelope }, { round: 1, envelope }], bundle));
   await refuses("SealBroken", () => makeClaim(task, keys, [{ round: 2, envelope }], bundle));
-  const less = { round: 1, envelope: await rewarded(0n, 1n) };
+  const less = { round: 1, envelope: await rewarded(0n, 1n, 32) };
   await refuses("RewardOutOfRange", () => makeClaim(task, keys, [less], bundle));
 });
 
