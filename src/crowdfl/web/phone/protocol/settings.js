@@ -18,7 +18,8 @@ import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "
  * @property {boolean} hasCounts Whether people count by their samples; if not, everyone counts once, and no number leaves the phone.
  * @property {number} countBytes Of a share of a number of samples; 0 where there are none.
  * @property {number} minParticipants
- * @property {number} maxParticipants
+ * @property {number} maxParticipants In one round.
+ * @property {boolean} draws Whether people are drawn for each round; if not, everyone is in it.
  * @property {number} rounds
  * @property {bigint} payment Millionths that every round pays; 0 in a task without rewards.
  * @property {number} claimWindow Seconds.
@@ -29,7 +30,7 @@ import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "
  */
 /**
  * @typedef {object} ServerStep
- * @property {"fedavgm" | "fedadam"} kind
+ * @property {"fedavgm" | "fedadagrad" | "fedadam" | "fedyogi"} kind
  * @property {number} rate
  * @property {number} momentum
  * @property {number} squares
@@ -71,10 +72,11 @@ const FITS = {
   window: above(0, LARGEST),
   grace: within(0, LARGEST),
   min_participants: within(3, LARGEST, Number.isInteger),
+  per_round: optional(within(3, LARGEST, Number.isInteger)),
   rounds: within(1, LARGEST, Number.isInteger),
   budget: optional((value) => typeof value === "string" || typeof value === "number"),
   key_bits: within(2, 16384, Number.isInteger),
-  server_step: (value) => ["none", "fedavgm", "fedadam"].includes(String(value)),
+  server_step: (value) => ["none", "fedavgm", "fedadagrad", "fedadam", "fedyogi"].includes(String(value)),
   server_rate: above(0, 1000),
   server_momentum: within(0, 1, (value) => value < 1),
   server_squares: within(0, 1, (value) => value < 1),
@@ -131,7 +133,8 @@ export function sharesTask({ task, body }) {
     hasCounts,
     countBytes: hasCounts ? SAMPLES_BYTES : 0,
     minParticipants: settings.min_participants,
-    maxParticipants: settings.max_participants,
+    maxParticipants: settings.per_round ?? settings.max_participants,
+    draws: settings.per_round !== null,
     rounds: settings.rounds,
     payment: pay === "none" ? 0n : budget,
     claimWindow: body.claim_window,
@@ -149,7 +152,8 @@ export function sharesTask({ task, body }) {
 function serverStep(settings) {
   if (settings.server_step === "none") return null;
   const { server_step: kind, server_rate: rate, server_momentum: momentum, server_squares: squares, server_floor: floor } = settings;
-  if (kind === "fedadam" && squares <= momentum * momentum) throw refused("`server_squares` is not above the square of `server_momentum`");
+  const usesSquares = kind === "fedadam" || kind === "fedyogi";
+  if (usesSquares && squares <= momentum * momentum) throw refused("`server_squares` is not above the square of `server_momentum`");
   return { kind, rate, momentum, squares, floor };
 }
 
@@ -168,6 +172,8 @@ function requireSettings(settings) {
   const unknown = Object.keys(settings).filter((name) => name !== "profile" && !Object.hasOwn(FITS, name));
   if (unknown.length) throw refused("it has a setting that this page does not know: reload the page");
   if (settings.min_participants > settings.max_participants) throw refused("`min_participants` is above `max_participants`");
+  const drawn = settings.per_round ?? settings.min_participants;
+  if (drawn < settings.min_participants || drawn > settings.max_participants) throw refused("`per_round` is out of bounds");
   if (settings.clip * 10 ** settings.decimals >= LARGEST_SCALED) throw refused("`clip` is too large for its decimals");
   if (settings.max_participants > MOST_PEOPLE || settings.rounds > MOST_ROUNDS) {
     throw new UnsupportedTask("this task has more people or rounds than a browser keeps account of: take part with the CrowdFL program");
@@ -195,8 +201,14 @@ function furthest(step, change) {
   if (step === null) return change;
   const { kind, rate, momentum, squares, floor } = step;
   if (kind === "fedavgm") return (rate * change) / (1 - momentum);
-  const bySquares = (1 - squares) * (1 - (momentum * momentum) / squares);
-  return Math.min((rate * (1 - momentum)) / Math.sqrt(bySquares), (rate * change) / floor);
+  return Math.min(rate * (1 - momentum) * most(kind, momentum, squares), (rate * change) / floor);
+}
+
+/** Of |m| / sqrt(v), over 1 - momentum. @param {ServerStep["kind"]} kind @param {number} momentum @param {number} squares */
+function most(kind, momentum, squares) {
+  if (kind === "fedadagrad") return 1 / Math.sqrt(1 - momentum * momentum);
+  const adam = 1 / Math.sqrt((1 - squares) * (1 - (momentum * momentum) / squares));
+  return kind === "fedadam" ? adam : adam + (Math.sqrt(squares) + momentum) / (squares - momentum * momentum);
 }
 
 /** @param {string} why */
