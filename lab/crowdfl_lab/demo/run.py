@@ -1,6 +1,5 @@
 """`crowdfl demo`: a whole campaign. Every role a process of its own, real people's data, a dropout, one who vanishes."""
 
-import re
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,13 +12,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from crowdfl.cli.task.views import task_text
 from crowdfl.errors import SettingsError
 from crowdfl.retry import Backoff
 from crowdfl_lab.demo.both import HARDENED_LANES, BothRounds, both_words, play_both
 from crowdfl_lab.demo.finished import SERVERS, FinishedCampaign, KeySight, Plain, are_erased, plain_fedavg, row_of
 from crowdfl_lab.demo.motion import SMALL_DATA, SMALL_LABELS, write_small
-from crowdfl_lab.demo.processes import CampaignProcesses, port_options
+from crowdfl_lab.demo.processes import CampaignProcesses, port_options, task_file
 from crowdfl_lab.demo.report import DROPS, campaign_result, write_page
 from crowdfl_lab.report.output import print_result
 
@@ -31,7 +29,7 @@ _PATIENCE = 1800.0  # seconds; a campaign that takes longer is stuck
 class _Plan:
     """What is played of one profile; `changes` are to the task file that `crowdfl task new` prints."""
 
-    changes: Mapping[str, str]
+    changes: Mapping[str, object]
     people: int = 10
     rounds: int = 3
     is_small: bool = False
@@ -46,12 +44,10 @@ class _Plan:
 
 
 _PLANS = {
-    "shares": _Plan({"max_norm": "20.0"}),
-    "hardened": _Plan({"lanes": str(HARDENED_LANES)}),
+    "shares": _Plan({"max_norm": 20.0}),
+    "hardened": _Plan({"lanes": HARDENED_LANES}),
     # A division for each weight, and a product for each weight and person: 20 weights are what a demo has time for.
-    "paper": _Plan(
-        {"rounds": "2", "channels": "1", "labels": str(list(SMALL_LABELS)), "learner": '"softmax"'}, 7, 2, is_small=True
-    ),
+    "paper": _Plan({"rounds": 2, "channels": 1, "labels": SMALL_LABELS, "learner": "softmax"}, 7, 2, is_small=True),
 }
 
 
@@ -121,7 +117,8 @@ class _RunningCampaign(CampaignProcesses):
         self.set_up(*port_options())
         if self.plan.is_small:
             write_small(self.folder / SMALL_DATA, self.plan.people)
-        task = self.post_task(task_file(time.monotonic() - self.started, self.profile), self.plan.people)
+        text = task_file(self.profile, waits(time.monotonic() - self.started) | dict(self.plan.changes))
+        task = self.post_task(text, self.plan.people)
         for person in range(self.plan.people):
             hold = _DROP_ROUND if person == DROPS else 0
             self.start_person(person, self.plan.data(self.folder, person), "--hold-upload", str(hold))
@@ -203,21 +200,18 @@ def stage(
     return f"round {number} is over; the next one opens", ""
 
 
-def task_file(unit: float, profile: str) -> str:
+def waits(unit: float) -> dict[str, object]:
     """How long rounds wait. One person vanishes, so that rounds after the first always wait to their end: as short as is safe.
 
     `unit` is what `crowdfl init` took here just now, mostly the start of a program: about 2 s on a quiet machine. In a round
     each of ten people trains and encrypts for about half a unit, two at a time; whoever is slower than the window is late and
     still counts within the grace, and below five uploads a round waits for another window: 12 units before it is given up.
     """
-    wait = (
-        f"{max(8.0, 4 * unit):.1f}"  # for everyone who is there, and again for one to start after the window and send
-    )
-    claim = f"{max(15.0, 6 * unit):.1f}"  # for all who are left
-    text = task_text(profile)
-    for name, value in ({"window": wait, "grace": wait, "claim_window": claim} | dict(_PLANS[profile].changes)).items():
-        # The first of its name: [training] has a window too.
-        text, found = re.subn(rf"^(# )?{name} = .*$", f"{name} = {value}", text, count=1, flags=re.MULTILINE)
-        if not found:
-            raise SettingsError(f"the task file has no `{name}`")
-    return text
+    wait = round(
+        max(8.0, 4 * unit), 1
+    )  # for everyone who is there, and again for one to start after the window and send
+    return {
+        "window": wait,
+        "grace": wait,
+        "claim_window": round(max(15.0, 6 * unit), 1),
+    }  # for all who are left to claim
