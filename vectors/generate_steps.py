@@ -63,7 +63,13 @@ class Step:
             return rate * m * unit, m, v
         squares = self.number("squares")
         m = plain(momentum * m + (1 - momentum) * g)
-        v = plain(squares * v + (1 - squares) * (g * g))
+        if self.kind == "fedadagrad":
+            v = plain(v + g * g)
+        elif self.kind == "fedadam":
+            v = plain(squares * v + (1 - squares) * (g * g))
+        else:
+            sign = (v > g * g) - (v < g * g)
+            v = plain(squares * v + (1 - squares) * (v - sign * (g * g)))
         return rate * m / (math.sqrt(v) + self.number("floor")) * unit, m, v
 
 
@@ -93,7 +99,7 @@ class Reader:
 
     @property
     def moments(self) -> list[list[float]]:
-        return [self.m, self.v] if self.step.kind == "fedadam" else [self.m]
+        return [self.m] if self.step.kind == "fedavgm" else [self.m, self.v]
 
     def kept(self) -> bytes:
         weights = b"".join(value.to_bytes(8, "little", signed=True) for value in self.weights)
@@ -141,6 +147,18 @@ def cases() -> list[Json]:
             "fedadam, squares soon forgotten", Step("fedadam", 4, {"server_momentum": 0.5, "server_squares": 0.3}), 900
         ),
         usual("fedadam, no decimals", Step("fedadam", 0, {"server_rate": 30}), 20),
+        usual("fedadagrad", Step("fedadagrad", 6, {"server_rate": 0.1}), 400_000),
+        usual("fedadagrad, no momentum", Step("fedadagrad", 6, {"server_momentum": 0, "server_floor": 1e-9}), 4_000),
+        usual("fedyogi", Step("fedyogi", 6, {"server_rate": 0.1}), 400_000),
+        usual(
+            "fedyogi, squares soon forgotten", Step("fedyogi", 4, {"server_momentum": 0.5, "server_squares": 0.3}), 900
+        ),
+        case(
+            "fedyogi, squares below, at and above v",
+            Step("fedyogi", 0, {"server_rate": 30, "server_momentum": 0.5, "server_squares": 0.75}),
+            [0] * 4,
+            {1: [2, -2, 8, 0], 2: [1, -2, 1, 3], 3: [1, 1, -4, 0], 4: [0, 5, 3, 1]},
+        ),
         usual("twelve decimals", Step("fedavgm", 12, {"server_rate": 0.3}), 10**12),
         case("halves go to the even one", halves, [0] * 8, {1: [1, 3, 5, -1, -3, -5, 0, 2], 2: [1] * 8}),
         case(
@@ -190,8 +208,8 @@ def _refused(name: str, reader: Reader, change: list[int], error: str) -> Json:
 def document() -> Json:
     return {
         "about": "Server steps. Decimal strings are numbers in units of 10^-decimals; `change` is sums / total of the round, "
-        "rounded; moments are m and, of fedadam, v, as little-endian doubles; `chain` is what a reader keeps, `state` its "
-        "digest. docs/formats.md defines all.",
+        "rounded; moments are m and, of all but fedavgm, v, as little-endian doubles; `chain` is what a reader keeps, "
+        "`state` its digest. docs/formats.md defines all.",
         "task": TASK,
         "cases": cases(),
         "bad": bad(),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from crowdfl.documents.signed import Definition
 from crowdfl.documents.task_summary import task_summary
@@ -24,6 +24,7 @@ from crowdfl.learning.functions import (
     require_functions,
 )
 from crowdfl.learning.models.forms import ModelForm, dictionary_form
+from crowdfl.results import RunResult
 from crowdfl.roles.participant.agent import Agent, event_words
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.settings import ParticipantSettings, from_millionths
@@ -52,45 +53,52 @@ class JoinedRound:
     reward: Decimal | None = None
     trouble: str = ""
 
+    def row(self) -> dict[str, float]:
+        """The round as one flat row of numbers, for a data frame; what there was not has no entry."""
+        samples = {} if self.samples is None else {"samples": self.samples}
+        reward = {} if self.reward is None else {"reward": float(self.reward)}
+        return {"round": self.number} | samples | dict(self.metrics) | reward
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class JoinResult:
+class JoinResult(RunResult):
     """What became of taking part. Printed, or as the last line of a notebook's cell, it is a table of the rounds.
 
     Attributes:
         task: The task's id.
         who: The name that this participant went by.
         state: The task's state at the end: "finished", "cancelled", "settled", or "left".
-        rounds: The rounds that it had to do with, in order.
+        history: The rounds that it had to do with, in order.
         model: The newest average that it has read, in the form that its functions know.
         paid: What was claimed and accepted; None without rewards, or before the claim.
     """
 
+    counted: ClassVar[str] = "samples"
     task: str
     who: str
     state: str
-    rounds: tuple[JoinedRound, ...]
+    history: tuple[JoinedRound, ...]
     model: Any
     paid: Decimal | None
 
     @property
     def rewards(self) -> dict[int, Decimal]:
         """What was earned, by round."""
-        return {one.number: one.reward for one in self.rounds if one.reward is not None}
+        return {one.number: one.reward for one in self.history if one.reward is not None}
 
     def __str__(self) -> str:
         paid = [] if self.paid is None else [f"paid: {self.paid:f}"]
         return "\n".join([text_table(*self._table()), f"the task is {self.state}", *paid])
 
     def __repr__(self) -> str:
-        return f"<JoinResult: {len(self.rounds)} rounds as {self.who}>\n{self}"
+        return f"<JoinResult: {len(self.history)} rounds as {self.who}>\n{self}"
 
     def _repr_html_(self) -> str:
         paid = "" if self.paid is None else f"; paid: {self.paid:f}"
         return f"{html_table(*self._table())}<p>the task is {html.escape(self.state)}{paid}</p>"
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
-        metrics = list(dict.fromkeys(name for one in self.rounds for name in one.metrics))
+        metrics = self._metric_names()
         rows = [
             [
                 str(one.number),
@@ -99,7 +107,7 @@ class JoinResult:
                 "-" if one.reward is None else f"{one.reward:f}",
                 one.trouble,
             ]
-            for one in self.rounds
+            for one in self.history
         ]
         return ["round", "samples", *metrics, "reward", ""], rows
 

@@ -34,8 +34,11 @@ _LONGEST_MOMENT = 40  # characters
 _STEPS = {
     "none": (),
     "fedavgm": ("server_rate", "server_momentum"),
+    "fedadagrad": ("server_rate", "server_momentum", "server_floor"),
     "fedadam": ("server_rate", "server_momentum", "server_squares", "server_floor"),
+    "fedyogi": ("server_rate", "server_momentum", "server_squares", "server_floor"),
 }
+ServerStepName = Literal["none", "fedavgm", "fedadagrad", "fedadam", "fedyogi"]
 _AMOUNTS = f"0 to {_LARGEST_AMOUNT // MILLION:,}, with at most 6 decimals"
 
 
@@ -279,17 +282,18 @@ class TaskSettings(Settings):
     )
     rounds: _Count = Field(default=5, description="How many rounds the task has.")
     budget: _Money | None = _optional("36.00", "For the rewards of one round, prepaid; without it, none are paid.")
-    server_step: Literal["none", "fedavgm", "fedadam"] = Field(
+    server_step: ServerStepName = Field(
         default="none",
         description='Of "shares": what readers make of a round\'s average; "none" takes it as it is: docs/shares.md.',
     )
     server_rate: _Rate = Field(default=1.0, description="Of a server step: its rate.")
     server_momentum: _Decay = Field(default=0.9, description="Of a server step: how much of the last steps stays.")
     server_squares: _Decay = Field(
-        default=0.99, description='Of "fedadam": how much of the last squares stays; above the square of the momentum.'
+        default=0.99,
+        description='Of "fedadam" and "fedyogi": how much of the last squares stays; above the square of the momentum.',
     )
     server_floor: _Floor = Field(
-        default=0.001, description='Of "fedadam": added to the root that a step is divided by.'
+        default=0.001, description='Of all but "fedavgm": added to the root that a step is divided by.'
     )
     key_bits: int = Field(
         default=2048, ge=2, le=_LONGEST_KEY, multiple_of=2, description="Key length; less than 2048 is for tests."
@@ -334,7 +338,7 @@ class TaskSettings(Settings):
         for name in _STEPS["fedadam"]:
             if name not in used and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f'`{name}` has no effect with server_step = "{self.server_step}"; leave it out')
-        if self.server_step == "fedadam" and self.server_squares <= self.server_momentum**2:
+        if "server_squares" in used and self.server_squares <= self.server_momentum * self.server_momentum:
             raise ValueError(
                 f"`server_squares` is {self.server_squares}; expected more than the square of `server_momentum`, which is "
                 f"{self.server_momentum}: else a weight may leap when its updates become small"
@@ -423,7 +427,7 @@ class TaskOptions(TypedDict, total=False):
     grace: float
     min_participants: int
     budget: str | int | Decimal | None
-    server_step: Literal["none", "fedavgm", "fedadam"]
+    server_step: ServerStepName
     server_rate: float
     server_momentum: float
     server_squares: float

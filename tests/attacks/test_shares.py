@@ -260,6 +260,8 @@ def test_a_participant_earns_no_more_by_declaring_more_samples() -> None:
 STILL = {
     "a rate that rounds to nothing": {"server_step": "fedavgm", "server_rate": 1e-9, "server_momentum": 0.0},
     "a floor above every average": {"server_step": "fedadam", "server_rate": 1e-4, "server_floor": 1.0},
+    "squares that grow": {"server_step": "fedadagrad", "server_rate": 2e-3},
+    "a rate below every root": {"server_step": "fedyogi", "server_rate": 1e-4},
     "a norm below half a unit": {"max_norm": 4e-4},
 }
 

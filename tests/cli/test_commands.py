@@ -245,7 +245,7 @@ def test_explain_shows_widths_and_what_is_dealt_before_anything_is_made(tmp_path
     [
         ([EQUAL, ("max_norm = 10.0", "# max_norm = 10.0")], "no norm bound"),
         ([EQUAL], "people         count by their samples"),
-        ([('server_step = "none"', 'server_step = "fedadam"')], "0.01 to 0.1 is usual"),
+        ([('server_step = "none"', 'server_step = "fedyogi"')], "fedyogi moves most weights by about that much"),
         ([('server_step = "none"', 'server_step = "fedavgm"')], "moves a weight by at most 100 in a round"),
         ([('check = "bounds"', 'check = "none"'), ('budget = "36.00"', '# budget = "36.00"')], "spoils the average"),
     ],

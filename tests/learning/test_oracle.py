@@ -55,6 +55,16 @@ def test_adam_divides_by_what_a_weight_usually_moves():
     assert step.next_model([0.0, 1.0], [1.0, -7.0]) == pytest.approx([0.05, 1 - 0.4 / 4.5])
 
 
+@pytest.mark.parametrize(("kind", "v"), [("fedadagrad", (16, 20, 20.25)), ("fedyogi", (4, 4, 3.9375))])
+def test_adagrad_adds_squares_up_and_yogi_follows_them(kind, v):
+    """g = 4, 2, 1/2 and, of yogi, squares 3/4: from 0 up by 16 / 4, at 4 = g^2 by nothing, from there down by 1 / 16."""
+    step, model = PlainStep(kind, rate=1.0, momentum=0.0, squares=0.75, floor=0.5), np.zeros(1)
+    for change, square in zip((4.0, 2.0, 0.5), v, strict=True):
+        after = step.next_model(model, model + change)
+        assert after - model == pytest.approx([change / (square**0.5 + 0.5)])
+        model = after
+
+
 def test_without_a_step_the_average_is_the_next_model():
     assert PlainStep().next_model([5.0], [1.25]).tolist() == [1.25]
 

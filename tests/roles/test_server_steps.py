@@ -10,9 +10,11 @@ from tests.hosts import ONE, Desk, heard, moved_by
 SHARES = {"profile": "shares", "lanes": 128, "max_norm": 2.0, "mask_bits": None, "min_participants": 3, "check": "none"}
 STEPS = {
     "fedavgm": {"server_step": "fedavgm", "server_rate": 0.5},
+    "fedadagrad": {"server_step": "fedadagrad", "server_rate": 0.1},
     "fedadam": {"server_step": "fedadam", "server_rate": 0.02},
+    "fedyogi": {"server_step": "fedyogi", "server_rate": 0.02},
 }
-both = pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
+every_step = pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
 
 
 def play_round(desk, number, people, *, enough=True):
@@ -30,7 +32,7 @@ def states_in(said):
     return {details["round"]: details["state"] for what, details in said if what == "read"}
 
 
-@both
+@every_step
 def test_everyone_holds_the_same_state_round_by_round(tmp_path, step):
     """One restarts in every round, one misses two, one joins late; round 2 is given up; the requester reads at the end."""
     desk = Desk(tmp_path, **SHARES | step | {"rounds": 5, "budget": None})
@@ -58,7 +60,7 @@ def test_everyone_holds_the_same_state_round_by_round(tmp_path, step):
             assert one.tolist() == other.tolist()
 
 
-@both
+@every_step
 def test_in_one_process_the_result_has_average_and_model(step):
     """Against the oracle in the clear; whoever trains next starts from the model."""
     fed = LocalFederation(backend=ONE, max_participants=4, max_samples=10, rounds=4, **SHARES | step)

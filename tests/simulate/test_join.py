@@ -142,12 +142,12 @@ def test_a_campaign_of_functions_is_averaged_as_in_the_clear_and_paid(campaign, 
     for person in range(3):
         result = results[person]
         assert (result.task, result.state) == (campaign.task, "finished")
-        assert [one.samples for one in result.rounds] == [len(data[person][1])] * 2
-        assert list(result.rounds[0].metrics) == ["loss"]
+        assert [one.samples for one in result.history] == [len(data[person][1])] * 2
+        assert list(result.history[0].metrics) == ["loss"]
         assert np.append(result.model["w"], result.model["b"]) == pytest.approx(models[0], abs=2e-6)
         assert result.paid == sum(result.rewards.values()) > 0
     again = crowdfl.join(invitation(campaign, 2), yes=True).run(pytest.fail, data=data[2], progress=False)
-    assert (again.rounds, again.paid) == (results[2].rounds, results[2].paid)  # what happened, not an empty table
+    assert (again.history, again.paid) == (results[2].history, results[2].paid)  # what happened, not an empty table
     assert results[1].model["w"].dtype == np.float32
     assert results[1].model["steps"] == 3
     assert "uploaded" not in capsys.readouterr().out  # words, not events
@@ -261,3 +261,13 @@ def test_a_result_is_a_table():
     assert rest == ["the task is finished", "paid: 1.5"]
     assert "&lt;b&gt;too late" in result._repr_html_()
     assert result.rewards == {1: Decimal("1.5")}
+
+
+def test_a_result_has_rows_a_picture_and_a_file_as_a_simulation_has(tmp_path):
+    rounds = JoinedRound(1, 40, {"loss": 0.25}, Decimal("1.5")), JoinedRound(2, trouble="too late")
+    result = JoinResult("task", "me", "finished", rounds, {"w": np.arange(3.0)}, None)
+    assert result.rows() == [{"round": 1, "samples": 40, "loss": 0.25, "reward": 1.5}, {"round": 2}]
+    assert np.array_equal(np.load(result.save(tmp_path / "m.npz"))["w"], np.arange(3.0))
+    pytest.importorskip("matplotlib")
+    assert [axes.get_ylabel() for axes in result.plot(tmp_path / "h.png").axes] == ["loss", "samples"]
+    assert (tmp_path / "h.png").stat().st_size > 1000

@@ -258,7 +258,7 @@ def test_the_form_says_that_phones_cannot_take_part(browser):
     warnings = browser.post("explain", {"values": small_values(training=layers)}).json()["explanation"]["warnings"]
     assert warnings[-1] == "no phones: the task trains a convolutional network, which the page cannot"
     spectral = {"learner": "softmax", "features": "spectral", "scale_inputs": True, "proximal": "0.1"}
-    step = {"server_step": "fedadam", "server_rate": "0.05"}
+    step = {"server_step": "fedyogi", "server_rate": "0.05"}
     fits = browser.post("explain", {"values": small_values(training=spectral, settings=step)}).json()
     assert (fits["errors"], fits["problem"]) == ({}, None)
     assert not [words for words in fits["explanation"]["warnings"] if words.startswith("no phones")]

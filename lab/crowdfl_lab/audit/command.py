@@ -83,7 +83,7 @@ def incentives(
         Path, typer.Option(envvar="CROWDFL_DATA", help="The folder of the WISDM and MotionSense NumPy sets.")
     ] = _DATA,
     out: Annotated[Path | None, typer.Option(help="A folder for JSON, Markdown, CSV, pictures and HTML.")] = None,
-    server_step: Annotated[str, typer.Option(help="none, fedavgm or fedadam: docs/shares.md.")] = "none",
+    server_step: Annotated[str, typer.Option(help="none, fedavgm, fedadagrad, fedadam or fedyogi.")] = "none",
     server_rate: Annotated[float, typer.Option(help="The step's rate.")] = 1.0,
 ) -> None:
     """Let people cheat under every rule of payment: their part of the budget."""

@@ -35,8 +35,8 @@ def fedavg(models: Sequence[npt.ArrayLike], samples: Sequence[int]) -> _Floats:
 class PlainStep:
     """A server step in the clear: the next model from the last one and a round's average, by a task's `server_...` settings.
 
-    FedAvgM (Hsu et al., 2019) and FedAdam (Reddi et al., 2021), which keep something from round to round: one of these serves
-    one run. With `none` the average is the next model.
+    FedAvgM (Hsu et al., 2019); FedAdagrad, FedAdam and FedYogi (Reddi et al., 2021). They keep something from round to round:
+    one of these serves one run. With `none` the average is the next model.
     """
 
     kind: str = "none"
@@ -62,7 +62,12 @@ class PlainStep:
             self._m = self.momentum * self._m + change
             return np.asarray(start + self.rate * self._m)
         self._m = self.momentum * self._m + (1 - self.momentum) * change
-        self._v = self.squares * self._v + (1 - self.squares) * change**2
+        if self.kind == "fedadagrad":
+            self._v = self._v + change**2
+        elif self.kind == "fedadam":
+            self._v = self.squares * self._v + (1 - self.squares) * change**2
+        else:
+            self._v = self._v - (1 - self.squares) * change**2 * np.sign(self._v - change**2)
         return np.asarray(start + self.rate * self._m / (np.sqrt(self._v) + self.floor))
 
 

@@ -20,7 +20,7 @@ from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.settings import PlanSettings, TaskFile, TaskSettings, require_claim_window
 
-_LARGE_RATE = 0.2  # of fedadam, whose steps are about as long as its rate
+_LARGE_RATE = 0.2  # of all steps but fedavgm: these are about as long as its rate
 
 # What a task of the watch data says where the defaults do not do: `crowdfl task new` prints it.
 WATCH_TASK: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -132,9 +132,9 @@ def warnings(definition: Definition) -> list[str]:
 
 def _step_warnings(settings: TaskSettings) -> list[str]:
     found = []
-    if settings.server_step == "fedadam" and settings.server_rate > _LARGE_RATE:
+    if settings.server_step not in ("none", "fedavgm") and settings.server_rate > _LARGE_RATE:
         found.append(
-            f"server_rate = {settings.server_rate}: fedadam moves most weights by about that much in a round, whatever was "
-            "learnt; 0.01 to 0.1 is usual"
+            f"server_rate = {settings.server_rate}: {settings.server_step} moves most weights by about that much in a round, "
+            "whatever was learnt; 0.01 to 0.1 is usual"
         )
     return found

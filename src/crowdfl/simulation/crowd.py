@@ -22,6 +22,7 @@ from crowdfl.roles.participant.agent import Agent, Waits
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import Round, RoundState
+from crowdfl.roles.sp.core import SpOptions
 from crowdfl.settings import to_millionths
 from crowdfl.simulation.local_host import LocalHost, MemoryDisk, costs_by_role
 from crowdfl.storage.blobs import MemoryBlobs
@@ -137,13 +138,17 @@ class SimulationLog:
     up: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # bytes from participants
     down: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # and to them
     began: dict[int, float] = field(default_factory=dict)
-    ended: dict[int, float] = field(default_factory=dict)
     paid: dict[str, int] = field(default_factory=dict)  # millionths
     weights: dict[tuple[int, str], int] = field(default_factory=dict)  # of somebody's metrics, when an average was read
 
     def of(self, what: str, number: int) -> dict[str, Mapping[str, Any]]:
         """The events of one kind in a round, by person."""
         return self.events.get((what, number), {})
+
+    def forget(self, number: int) -> None:
+        """What a round's record has taken over."""
+        for what in ("trained", "read", "uploaded", "rewarded"):
+            self.events.pop((what, number), None)
 
 
 class _Link:
@@ -197,12 +202,16 @@ class SimulatedCrowd:
         *,
         insecure_test_key: bool = False,
         on_change: Callable[["SimulatedCrowd"], None] = lambda _crowd: None,
+        on_read: Callable[["SimulatedCrowd", Round], bool] = lambda _crowd, _round: False,
     ) -> None:
         self.settings, self.counters, self.log = definition.settings, Counters(), SimulationLog()
         self.trainers, self.away, self._away_in, self._on_change = trainers, frozenset[str](), away_in, on_change
+        self._on_read = on_read  # a round but the last is over, and everyone has read it; True ends the task
         tools = Tools(default_backend(), None, insecure_test_key, False, self.counters)
-        self.clock, self._rounds = ManualClock(1.0), list[Round]()
-        self.host = LocalHost(tools, disk=_LeanDisk(), clock=self.clock)
+        self.clock, self._rounds, self._is_stopped = ManualClock(1.0), list[Round](), False
+        # Rounds open here: nobody trains on before `on_read` has had its say.
+        options = SpOptions(tools, checker=tools.backend, min_claim_window=0.0, opens_rounds=False)
+        self.host = LocalHost(tools, disk=_LeanDisk(), clock=self.clock, options=options)
         self.task = self.host.create(definition, initial)
         invitations = self.host.requester.invite(self.task, len(trainers), _FOREVER)
         posted = self.host.requester.definition(self.task)
@@ -227,29 +236,46 @@ class SimulatedCrowd:
         budget = self.settings.budget
         if budget is not None:
             self.host.requester.fund(self.task, self.settings.rounds * to_millionths(budget))
+        self._open_next()
         standstills = 0
         while any(not person.is_done for person in self._people):
             before = self._state()
             self._go_on()
             self._take_turns()
             self._on_change(self)
+            self._after_round()
             standstills = standstills + 1 if self._state() == before else 0
             if standstills:
                 self._pass_time()
             if standstills > _STANDSTILLS:
                 raise RoundEnded("the simulation stands still: nobody has anything to do, and the task does not end")
 
+    def _open_next(self) -> None:
+        last, budget = self._last_round(), self.settings.budget
+        final = (last.number if last else 0) + 1 == self.settings.rounds
+        self.host.sp.steps.open(self.task, to_millionths(budget or 0), final=final)
+
+    def _after_round(self) -> None:
+        """Between two rounds nobody is away: in the turn after a round's end, everyone has read it."""
+        last = self._last_round()
+        if last is None or not last.is_over or last.number == self.settings.rounds or self._is_stopped:
+            return
+        self._is_stopped = self._on_read(self, last)
+        if self._is_stopped:
+            self.host.requester.order(self.task, "cancel")  # what was earned is claimed; the rest of the money returns
+        else:
+            self._open_next()
+
     def _go_on(self) -> None:
         """The servers do what is due; then a round that is new has its dropouts, and one that is over lets them come back."""
         self.host.run()
         self._look()
-        for round_ in self._rounds:
-            self.log.began.setdefault(round_.number, time.perf_counter())
-            if round_.is_over and round_.number not in self.log.ended:
-                self.log.ended[round_.number] = time.perf_counter()
-                self._tidy(round_.number)
-            if round_.number not in self.log.dropped:
-                self.log.dropped[round_.number] = self._away_in(round_.number)
+        if (last := self._last_round()) is not None:
+            self.log.began.setdefault(last.number, time.perf_counter())
+            if last.number not in self.log.dropped:
+                self.log.dropped[last.number] = self._away_in(last.number)
+            if last.is_over:
+                self._tidy(last.number)
         self.away = self._away_now()
 
     def _away_now(self) -> frozenset[str]:
@@ -326,12 +352,17 @@ class SimulatedCrowd:
     def _note(self, name: str, what: str, details: Mapping[str, Any]) -> None:
         if what == "paid":
             self.log.paid[name] = details["millionths"]
-        if "round" in details:
-            self.log.events[what, details["round"]][name] = dict(details)
         if what == "read":
-            self.log.weights[details["round"], name] = self.trainers[name].weight
+            self.note_read(name, details["round"], details)
+        elif "round" in details:
+            metrics = {"metrics": self.trainers[name].metrics} if what == "trained" else {}
+            self.log.events[what, details["round"]][name] = dict(details) | metrics
         if what in ("trained", "read"):
             self._on_change(self)
+
+    def note_read(self, name: str, number: int, metrics: Mapping[str, Any]) -> None:
+        self.log.events["read", number][name] = dict(metrics)
+        self.log.weights[number, name] = self.trainers[name].weight
 
     def costs(self) -> dict[str, Costs]:
         return costs_by_role(self.counters)

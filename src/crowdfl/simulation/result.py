@@ -5,32 +5,21 @@ And how it shows that it goes on: a bar on a terminal, lines elsewhere, a line t
 
 import html
 import importlib
-import io
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, ClassVar, Self
 
-import numpy as np
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from crowdfl.errors import PackageMissing, SettingsError
-from crowdfl.learning.models.forms import model_npz, model_safetensors
 from crowdfl.protocols.party import Costs
+from crowdfl.results import RunResult
 from crowdfl.settings import TaskSettings
-from crowdfl.storage.atomic import write_private
 from crowdfl.text import html_table, in_notebook, text_table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-_WRITERS: Mapping[str, Callable[[object], bytes]] = {".npz": model_npz, ".safetensors": model_safetensors}
 
 
 @dataclass(frozen=True)
@@ -41,6 +30,10 @@ class SimulatedRound:
         number: From 1.
         metrics: The weighted mean of each metric that `evaluate` returned, over everyone who read this round's average; the
             last average is evaluated on everyone's data. People count by their samples.
+        by_person: What `evaluate` returned, by person.
+        central: What `evaluate_central` returned.
+        training: The weighted mean of each metric that `train` returned, over whoever trained.
+        training_by_person: What `train` returned, by person. Only a simulation shows it: in a campaign it stays on the device.
         participants: Whose updates are in the average.
         dropped: Who was away and is not in the average.
         late: Whose updates came after the window and were taken.
@@ -48,7 +41,7 @@ class SimulatedRound:
         clipped: How many weights of somebody's update were clipped to the task's `clip`.
         scaled: What somebody's update was scaled down by, to the task's `max_norm`.
         rewards: What each participant earned; empty without a `budget`.
-        seconds: How long the round took on this machine, training included.
+        seconds: How long the round took on this machine, training and evaluating included.
         bytes_up: What participants sent, all together.
         bytes_down: What they received.
         is_averaged: False for a round that found too few participants and was given up.
@@ -67,6 +60,15 @@ class SimulatedRound:
     bytes_up: int = 0
     bytes_down: int = 0
     is_averaged: bool = True
+    by_person: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    central: Mapping[str, float] = field(default_factory=dict)
+    training: Mapping[str, float] = field(default_factory=dict)
+    training_by_person: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """All metrics of the round by name: `loss` of `evaluate`, `central_loss`, `training_loss`."""
+        return {**self.metrics, **_prefixed("central", self.central), **_prefixed("training", self.training)}
 
     def row(self) -> dict[str, float]:
         """The round as one flat row of numbers, for a data frame; lists of people are counted."""
@@ -78,11 +80,37 @@ class SimulatedRound:
             "clipped": sum(self.clipped.values()),
         }
         sizes = {"seconds": self.seconds, "bytes_up": self.bytes_up, "bytes_down": self.bytes_down}
-        return {"round": self.number} | counted | dict(self.metrics) | sizes
+        return {"round": self.number} | counted | self.numbers | sizes
+
+    def person_rows(self) -> list[dict[str, float | str]]:
+        """Everyone's own metrics of the round: a flat row for each person."""
+        rows: dict[str, dict[str, float | str]] = {}
+        for prefix, found in (("", self.by_person), ("training_", self.training_by_person)):
+            for name, metrics in found.items():
+                row = rows.setdefault(name, {"round": self.number, "person": name})
+                row |= {f"{prefix}{key}": value for key, value in metrics.items()}
+        return list(rows.values())
+
+
+def _prefixed(kind: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    return {f"{kind}_{name}": value for name, value in metrics.items()}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FinishedRound(SimulatedRound):
+    """What `on_round` is called with: a round that is over and read, and what there is after it.
+
+    Attributes:
+        model: What the next round starts from, in the form of the initial model; yours to keep.
+        costs: By role, counters of operations, messages and bytes since the campaign began.
+    """
+
+    model: Any = field(repr=False)
+    costs: Mapping[str, Costs] = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SimulationResult:
+class SimulationResult(RunResult):
     """What `crowdfl.simulate` returns. Printed, or as the last line of a notebook's cell, it is a table of the rounds.
 
     Attributes:
@@ -94,6 +122,7 @@ class SimulationResult:
         settings: The task's settings, those that followed from the data included.
     """
 
+    counted: ClassVar[str] = "participants"
     model: Any
     history: tuple[SimulatedRound, ...]
     rewards: Mapping[str, Decimal]
@@ -101,56 +130,12 @@ class SimulationResult:
     notes: tuple[str, ...]
     settings: TaskSettings
 
-    def rows(self) -> list[dict[str, float]]:
-        """The history as flat rows of numbers: `pandas.DataFrame(result.rows())`."""
-        return [round_.row() for round_ in self.history]
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the model's arrays under their names; `crowdfl task create --initial` takes such a file.
-
-        Args:
-            path: Ends with `.npz` or `.safetensors`, which keeps bfloat16 (NumPy has none: it becomes float32).
-        """
-        place = Path(path)
-        if place.suffix not in _WRITERS:
-            raise SettingsError(f"a model is written as {' or '.join(_WRITERS)}, not {place.suffix!r}")
-        write_private(place, _WRITERS[place.suffix](self.model), overwrite=True)
-        return place
-
-    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
-        """Draw each metric over the rounds, and how many took part. Needs Matplotlib: `pip install 'crowdfl[plots]'`.
-
-        Args:
-            path: Where to write the picture, such as `history.png`; without one it is only returned.
-
-        Returns:
-            Matplotlib's figure.
-        """
-        names = self._metric_names()
-        try:
-            from matplotlib.ticker import MaxNLocator
-
-            figure = _new_figure(4.2 * (len(names) + 1), 3.4)
-        except ModuleNotFoundError:
-            raise PackageMissing("a picture needs Matplotlib: `pip install 'crowdfl[plots]'`") from None
-        rounds = [one.number for one in self.history]
-        *places, people = figure.subplots(1, len(names) + 1, squeeze=False)[0]
-        for axes, name in zip(places, names, strict=True):
-            axes.plot(rounds, [one.metrics.get(name, np.nan) for one in self.history], marker="o")
-            axes.set(xlabel="round", ylabel=name)
-        people.bar(rounds, [len(one.participants) for one in self.history])
-        people.set(xlabel="round", ylabel="participants")
-        for axes in (*places, people):
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if path is not None:
-            try:
-                figure.savefig(path, dpi=120)
-            except (ValueError, OSError) as wrong:
-                raise SettingsError(f"{path} cannot be written: {wrong}") from wrong
-        return figure
+    def person_rows(self) -> list[dict[str, float | str]]:
+        """Everyone's own metrics, a flat row for each round and person: `pandas.DataFrame(result.person_rows())`."""
+        return [row for one in self.history for row in one.person_rows()]
 
     def _metric_names(self) -> list[str]:
-        return list(dict.fromkeys(name for one in self.history for name in one.metrics))
+        return list(dict.fromkeys(name for one in self.history for name in one.numbers))
 
     def __str__(self) -> str:
         columns, rows = history_table(self.history)
@@ -169,22 +154,9 @@ class SimulationResult:
         return html_table(columns, rows) + "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
 
 
-def _new_figure(width: float, height: float) -> "Figure":
-    """One that a notebook shows as it is: Matplotlib's own needs pyplot for that."""
-    from matplotlib.figure import Figure
-
-    class ShownFigure(Figure):
-        def _repr_png_(self) -> bytes:
-            stream = io.BytesIO()
-            self.savefig(stream, format="png", dpi=96)
-            return stream.getvalue()
-
-    return ShownFigure(figsize=(width, height), layout="constrained")
-
-
 def history_table(history: Sequence[SimulatedRound]) -> tuple[list[str], list[list[str]]]:
     """Columns and cells for people: what did not happen in any round has no column."""
-    metrics = list(dict.fromkeys(name for one in history for name in one.metrics))
+    metrics = list(dict.fromkeys(name for one in history for name in one.numbers))
     rows = [one.row() for one in history]
     told = [name for name in ("dropped", "late", "rejected", "clipped") if any(row[name] for row in rows)]
     columns = ["round", "participants", *told, *metrics, "seconds", "bytes_up", "bytes_down"]
@@ -278,5 +250,5 @@ def round_words(round_: SimulatedRound, rounds: int) -> str:
     if not round_.is_averaged:
         return f"round {round_.number} of {rounds}: given up, too few took part"
     away = f", {len(round_.dropped)} dropped" if round_.dropped else ""
-    metrics = "".join(f", {name} {value:.4g}" for name, value in round_.metrics.items())
+    metrics = "".join(f", {name} {value:.4g}" for name, value in round_.numbers.items())
     return f"round {round_.number} of {rounds}: {len(round_.participants)} took part{away}{metrics}, {round_.seconds:.1f} s"

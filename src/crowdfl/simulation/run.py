@@ -1,26 +1,18 @@
 """`crowdfl.simulate`: federated learning with somebody's own two functions, every role of CrowdFL, and no network."""
 
+import copy
 import inspect
-import itertools
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
 from crowdfl.documents.signed import Definition
-from crowdfl.errors import (
-    NothingToAverage,
-    NothingToContribute,
-    NotReady,
-    SettingsError,
-    TooFewParticipants,
-    WidthBudgetExceeded,
-)
+from crowdfl.errors import NothingToAverage, NothingToContribute, SettingsError
 from crowdfl.learning.functions import (
     NOT_METRICS,
     EvaluateFunction,
@@ -28,120 +20,31 @@ from crowdfl.learning.functions import (
     FunctionTrainer,
     TrainFunction,
     TrainingInfo,
+    central_metrics,
     first_model,
     require_functions,
     weighted_mean,
 )
 from crowdfl.learning.models.forms import ModelForm, dictionary_form
 from crowdfl.learning.models.shape import ModelShape, Weights
-from crowdfl.learning.training import rounded_up
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.records import Round, RoundState
 from crowdfl.settings import TaskOptions, TaskSettings, from_millionths, option_words, to_millionths
+from crowdfl.simulation.bounds import require_enough, settings_for
 from crowdfl.simulation.crowd import Away, Dropouts, SimulatedCrowd, away_in
-from crowdfl.simulation.result import Shown, SimulatedRound, SimulationResult, shown
+from crowdfl.simulation.result import FinishedRound, Shown, SimulatedRound, SimulationResult, shown
 from crowdfl.storage.model_files import read_initial
-
-_Floats = npt.NDArray[np.float64]
-_FEWEST = 3
-_LEAST_NORM = 1.0  # of a bound on updates: the first may be small
-_HEADROOM = 4  # of bounds, over what the first training needed
-_LARGEST = 1e9  # of a bound: with six decimals, doubles count in ones up to here
-_MORE_SAMPLES = 2  # of later rounds, over the first
-_USUAL = int(TaskSettings.model_fields["decimals"].default)
-_DECIMALS = range(9, _USUAL - 1, -1)  # the most that fit: nine are more than float32 has
-
-
-def require_enough(people: Sequence[str]) -> None:
-    if len(people) < _FEWEST:
-        raise TooFewParticipants(
-            f"{len(people)} people; a simulation needs at least {_FEWEST}: with two, each could work out the other's model. "
-            "Each entry of `data` is one person's data"
-        )
-
-
-def settings_for(
-    asked: Mapping[str, Any], shape: ModelShape, initial: Weights, trained: Sequence[Weights], samples: Sequence[int]
-) -> TaskSettings:
-    """The task's settings, checked: they fit the model.
-
-    Args:
-        asked: What the caller has set; it is taken as it is.
-        shape: The model's.
-        initial: What everyone starts from.
-        trained: The models after the first training.
-        samples: Everyone's number of samples, as far as it is known.
-    """
-    start = shape.flat(initial)
-    usual: dict[str, Any] = {
-        "max_participants": max(_FEWEST, len(samples)),
-        "max_samples": _MORE_SAMPLES * max(samples),
-    }
-    if asked.get("profile") == "shares":
-        usual |= _bounds_of_changes(start, map(shape.flat, trained))
-    else:
-        usual |= _bounds_of_weights(itertools.chain([start], map(shape.flat, trained)))
-        usual |= {} if asked.get("budget") is not None else {"lanes": 0}  # more room for weights
-    tried = [asked["decimals"]] if "decimals" in asked else _DECIMALS if asked.get("profile") == "shares" else [_USUAL]
-    for decimals in tried:
-        try:
-            settings = TaskSettings.of(**usual | dict(asked) | {"decimals": decimals})
-            profile_named(settings.profile).check(settings, shape.parameters)
-        except (SettingsError, WidthBudgetExceeded) as wrong:
-            refusal = wrong
-        else:
-            return settings
-    if isinstance(refusal, SettingsError):
-        raise refusal
-    raise WidthBudgetExceeded(f"{_chosen_words(usual, asked)}{refusal}") from None
-
-
-def _chosen_words(usual: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
-    """What nobody has set, and may therefore not know. With own `decimals` they may be what is too much."""
-    found = {name: usual[name] for name in ("max_norm", "clip", "max_samples") if name in usual.keys() - asked.keys()}
-    words = ", ".join(f"{name} = {value}" for name, value in found.items())
-    if words and asked.get("decimals", 0) > _USUAL:
-        return f"with decimals = {asked['decimals']} and what the first training suggests ({words}): "
-    return (
-        f"the first training suggests {words}: too much together. Is the learning rate too large? In detail: "
-        if words
-        else ""
-    )
-
-
-def _bounds_of_changes(start: _Floats, models: Iterable[_Floats]) -> dict[str, float]:
-    """Within the norm, no single weight can change by more than it."""
-    norm = max((float(np.linalg.norm(model - start)) for model in models), default=0.0)
-    bound = max(_LEAST_NORM, _bound(_HEADROOM * norm))
-    return {"max_norm": bound, "clip": bound}
-
-
-def _bounds_of_weights(models: Iterable[_Floats]) -> dict[str, float]:
-    """A model that starts near zero grows: no less than the usual bound."""
-    usual = float(TaskSettings.model_fields["clip"].default)
-    return {"clip": max(usual, _bound(_HEADROOM * max(float(np.abs(model).max()) for model in models)))}
-
-
-def _bound(value: float) -> float:
-    """To two digits; 0 stays 0."""
-    if value <= 0:
-        return 0.0
-    if value > _LARGEST:
-        raise SettingsError(
-            f"the first training needs room for {value:.2g}, and bounds end at {_LARGEST:.0g}: lower its learning rate, or "
-            "scale the model"
-        )
-    return rounded_up(value)
-
 
 _CLAIM_WINDOW = 10.0**9  # seconds: nobody is late in one process
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a name
     train: TrainFunction,
     evaluate: EvaluateFunction | None,
     data: Mapping[str, Any] | Sequence[Any],
     *,
+    evaluate_central: EvaluateFunction | None = None,
+    on_round: Callable[[FinishedRound], bool | None] | None = None,
     rounds: int = 5,
     profile: str = "shares",
     initial: Any = None,  # noqa: ANN401 -- any form that a model has
@@ -159,12 +62,16 @@ def simulate(
 
     Args:
         train: Your training function: `train(model, data)`, `train(model)` or `train(model, data, info)`, where `info` is a
-            `TrainingInfo`. It returns the trained model, `(model, samples)`, or an `Update`. Without samples the length of
-            the data counts: of arrays that belong together, as in `(inputs, labels)`, their common length.
-        evaluate: Your evaluating function, `evaluate(model, data)`: a dictionary of numbers, a number, or None. A number
-            called `samples` says how much a person's metrics count. None evaluates nothing.
+            `TrainingInfo`. It returns the trained model, `(model, samples)`, `(model, samples, metrics)`, or an `Update`.
+            Without samples the length of the data counts: of arrays that belong together, as in `(inputs, labels)`, their
+            common length. Metrics of training are in the result; in a campaign they stay on each device.
+        evaluate: Your evaluating function, `evaluate(model, data)` or `evaluate(model, data, info)`: a dictionary of numbers,
+            a number, or None. A number called `samples` says how much a person's metrics count. None evaluates nothing.
         data: Everyone's data: a dictionary by name, or a list (people are then `person-1` and so on). What it holds is handed
             to your functions as it is.
+        evaluate_central: Evaluates each round's model once, on a test set of the requester's: `f(model)` or `f(model, info)`.
+        on_round: Called with a `FinishedRound` after each round, for logs, checkpoints and early stopping: if it returns True,
+            no further round begins, what was earned is claimed, and the model stays.
         rounds: How many rounds.
         profile: "shares" (the default: two servers, no keys, fast), "hardened" (Paillier encryption) or "paper" (as printed).
         initial: The model that everyone starts from: a list of arrays, an array, a dictionary, a torch `state_dict`, or the
@@ -193,12 +100,12 @@ def simulate(
 
     What your functions raise comes out as it is, with a note whose data it was. An interruption (Ctrl-C) ends everything.
     """
-    require_functions(train, evaluate)
+    require_functions(train, evaluate, evaluate_central=evaluate_central, on_round=on_round)
     people = _named(data)
     require_enough(list(people))
     asked: dict[str, Any] = {**settings, "rounds": rounds, "profile": profile}
     try:
-        simulation = _Simulation(train, evaluate, people, asked, seed, insecure_test_key)
+        simulation = _Simulation(train, evaluate, evaluate_central, on_round, people, asked, seed, insecure_test_key)
         away = away_in(dropouts, list(people), rounds, seed)
         with shown(progress, len(people), rounds) as told:
             return simulation.run(initial, away, told)
@@ -227,11 +134,13 @@ def _named(data: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
 class _Simulation:
     train: TrainFunction
     evaluate: EvaluateFunction | None
+    evaluate_central: EvaluateFunction | None
+    on_round: Callable[[FinishedRound], bool | None] | None
     people: dict[str, Any]
     asked: dict[str, Any]
     seed: int
     insecure_test_key: bool
-    _told: set[int] = field(default_factory=set)
+    _history: list[SimulatedRound] = field(default_factory=list)
 
     def run(self, initial: Any, away: Away, told: Shown) -> SimulationResult:  # noqa: ANN401
         began = time.perf_counter()
@@ -254,10 +163,22 @@ class _Simulation:
         definition = Definition(words, words, words, form.shape, settings, _CLAIM_WINDOW, {})
 
         def on_change(crowd: SimulatedCrowd) -> None:
-            self._tell(crowd, told)
+            number = crowd.rounds()[-1].number if crowd.rounds() else 1
+            if number > 1:  # the first was told of when it was trained
+                told.trained(number, len(crowd.log.of("trained", number)))
 
-        key = self.insecure_test_key
-        crowd = SimulatedCrowd(definition, start, trainers, away, insecure_test_key=key, on_change=on_change)
+        def on_read(crowd: SimulatedCrowd, round_: Round) -> bool:
+            return self._finish(crowd, round_, form, next(iter(crowd.people.values())).model(), told)
+
+        crowd = SimulatedCrowd(
+            definition,
+            start,
+            trainers,
+            away,
+            insecure_test_key=self.insecure_test_key,
+            on_change=on_change,
+            on_read=on_read,
+        )
         crowd.log.began[1] = began
         crowd.run()
         return self._result(crowd, form, told)
@@ -281,34 +202,36 @@ class _Simulation:
                 trainer.train_first(start)
             told.trained(1, done)
 
-    def _tell(self, crowd: SimulatedCrowd, told: Shown) -> None:
-        for round_ in crowd.rounds():
-            if not round_.is_over and round_.number > 1:  # the first was told of when it was trained
-                told.trained(round_.number, len(crowd.log.of("trained", round_.number)))
-            elif round_.is_over and round_.number not in self._told and self._is_read(crowd, round_.number):
-                self._told.add(round_.number)
-                told.finished(self._round(crowd, round_))
-
-    def _is_read(self, crowd: SimulatedCrowd, number: int) -> bool:
-        """By everyone who can now; the last average is the requester's, and is told of at the end."""
-        if number == crowd.settings.rounds:
+    def _finish(self, crowd: SimulatedCrowd, round_: Round, form: ModelForm, arrays: Weights, told: Shown) -> bool:
+        """Keep a round that is over and read, and tell of it. True: no further round."""
+        record = self._round(crowd, round_)
+        model, averaged = form.model(arrays), record.is_averaged
+        if self.evaluate_central is not None and averaged:
+            info = TrainingInfo.of(record.number, self.asked["rounds"], "", self.seed)
+            record = replace(record, central=central_metrics(self.evaluate_central, model, info))
+        record = replace(record, seconds=time.perf_counter() - crowd.log.began[round_.number])
+        self._history.append(record)
+        crowd.log.forget(round_.number)
+        told.finished(record)
+        if self.on_round is None:
             return False
-        return number + 1 in crowd.log.ended or len(crowd.log.of("read", number)) >= len(self.people) - len(crowd.away)
+        stops = self.on_round(FinishedRound(**vars(record), model=model, costs=copy.deepcopy(crowd.costs())))
+        if not (stops is None or isinstance(stops, bool | np.bool_)):
+            raise SettingsError(f"`on_round` returned a {type(stops).__name__}; expected True, which stops, or nothing")
+        return bool(stops)
 
-    def _round(
-        self, crowd: SimulatedCrowd, round_: Round, metrics: Mapping[str, float] | None = None
-    ) -> SimulatedRound:
+    def _round(self, crowd: SimulatedCrowd, round_: Round) -> SimulatedRound:
         number, log, averaged = round_.number, crowd.log, round_.state is RoundState.REWARDED
         trained, read = log.of("trained", number), log.of("read", number)
-        values = [
-            ({key: value for key, value in details.items() if key not in NOT_METRICS}, log.weights[number, name])
+        by_person = {
+            name: {key: value for key, value in details.items() if key not in NOT_METRICS}
             for name, details in read.items()
-        ]
+        }
         participants = crowd.averaged(number) if averaged else ()
         rewards = {name: from_millionths(one["millionths"]) for name, one in log.of("rewarded", number).items()}
         return SimulatedRound(
             number=number,
-            metrics=weighted_mean(values) if metrics is None else metrics,
+            metrics=weighted_mean([(one, log.weights[number, name]) for name, one in by_person.items()]),
             participants=participants,
             dropped=tuple(name for name in self.people if name in log.dropped[number] and name not in participants),
             late=tuple(log.late[number]),
@@ -316,43 +239,49 @@ class _Simulation:
             clipped={name: one["clipped"] for name, one in trained.items() if one["clipped"]},
             scaled={name: one["scaled"] for name, one in trained.items() if "scaled" in one},
             rewards=rewards,
-            seconds=log.ended[number] - log.began[number],
             bytes_up=log.up[number],
             bytes_down=log.down[number],
             is_averaged=averaged,
+            by_person=by_person,
+            training=weighted_mean([(one["metrics"], one["samples"]) for one in trained.values()]),
+            training_by_person={name: one["metrics"] for name, one in trained.items() if one["metrics"]},
         )
 
     def _result(self, crowd: SimulatedCrowd, form: ModelForm, told: Shown) -> SimulationResult:
-        rounds = crowd.rounds()
-        done = [round_.number for round_ in rounds if round_.state is RoundState.REWARDED]
+        last, notes = crowd.rounds()[-1], list[str]()
+        if last.number > len(self._history):  # the task's last average is the requester's
+            arrays = self._last_model(crowd, last)
+            self._finish(crowd, last, form, arrays, told)
+        else:
+            arrays = next(iter(crowd.people.values())).model()
+            notes.append(f"`on_round` has stopped the campaign after round {last.number}")
+        done = [one.number for one in self._history if one.is_averaged]
         if not done:
             if empty := [name for name in self.people if crowd.log.of("nothing to contribute", 1).get(name)]:
                 raise NothingToAverage(f"nobody could be averaged: {', '.join(empty[:3])} had no samples to train on")
             raise NothingToAverage(
                 f"no round found {crowd.settings.min_participants} participants: lower `dropouts` or `min_participants`"
             )
-        arrays, notes = self._last_model(crowd, done[-1])
-        last = weighted_mean([(trainer.evaluate(arrays), trainer.weight) for trainer in crowd.trainers.values()])
-        history = tuple(self._round(crowd, one, last if one.number == done[-1] else None) for one in rounds)
-        for round_ in history:
-            if round_.number not in self._told:
-                told.finished(round_)
+        if not self._history[-1].is_averaged:
+            notes.append(f"the last round was given up: the model is the average of round {done[-1]}")
         rewards = {name: from_millionths(crowd.log.paid.get(name, 0)) for name in self.people}
         return SimulationResult(
             model=form.model(arrays),
-            history=history,
+            history=tuple(self._history),
             rewards=rewards if crowd.settings.budget is not None else {},
             costs=crowd.costs(),
-            notes=(*_notes(form, history), *notes),
+            notes=(*_notes(form, self._history), *notes),
             settings=crowd.settings,
         )
 
-    def _last_model(self, crowd: SimulatedCrowd, number: int) -> tuple[Weights, list[str]]:
-        try:
-            return crowd.host.requester.model(crowd.task), []
-        except NotReady:  # only the last average is the requester's, and that round was given up
-            reader = next(iter(crowd.people.values()))
-            return reader.model(), [f"the last round was given up: the model is the average of round {number}"]
+    def _last_model(self, crowd: SimulatedCrowd, last: Round) -> Weights:
+        """The requester's; everyone evaluates it here. A round that was given up leaves the one before."""
+        if last.state is not RoundState.REWARDED:
+            return next(iter(crowd.people.values())).model()
+        arrays = crowd.host.requester.model(crowd.task)
+        for name, trainer in crowd.trainers.items():
+            crowd.note_read(name, last.number, trainer.evaluate(arrays, last.number))
+        return arrays
 
 
 class _Trainer(FunctionTrainer):

@@ -56,16 +56,25 @@ test("a task without a step takes the average as it is, and carries nothing", as
   await refuses("ChainBroken", () => after(task, chain, 1, ...HASHES, BigInt64Array.of(0n, 0n)));
 });
 
+for (const [kind, rate] of [["fedadagrad", 2.2e-6], ["fedyogi", 1.5e-7]]) {
+  test(`a step that can just move a weight stands: ${kind}`, () => {
+    assert.equal(taskOf({ ...STEP, server_step: kind, server_rate: rate }, 2).step?.kind, kind);
+  });
+}
+
 for (const [change, words] of /** @type {[Record<string, any>, RegExp][]} */ ([
-  [{ server_step: "fedyogi" }, /`server_step` is missing or out of bounds/],
+  [{ server_step: "fednova" }, /`server_step` is missing or out of bounds/],
   [{ server_rate: 0 }, /`server_rate`/],
   [{ server_rate: "1" }, /`server_rate`/],
   [{ server_momentum: 1 }, /`server_momentum`/],
   [{ server_squares: -0.1 }, /`server_squares`/],
   [{ server_squares: 0.81 }, /square of `server_momentum`/],
+  [{ server_step: "fedyogi", server_squares: 0.81 }, /square of `server_momentum`/],
   [{ server_floor: 0 }, /`server_floor`/],
   [{ server_rate: 1e-9 }, /stand still/],
   [{ server_step: "fedavgm", server_rate: 1e-11 }, /stand still/],
+  [{ server_step: "fedadagrad", server_rate: 2.1e-6 }, /stand still/], // it moves by 0.2294 of the rate
+  [{ server_step: "fedyogi", server_rate: 1.4e-7 }, /stand still/], // 3.3978
   [{ server_step: "none", max_norm: 4e-7 }, /stand still/],
   [{ server_floor: undefined }, /`server_floor`/],
 ])) {

@@ -3,8 +3,10 @@
 With S the model that the round started from, A the round's average and g = A - S, both in plain numbers, not in units:
 
     fedavgm    m = momentum * m + g                                                       S' = S + rate * m
-    fedadam    m = momentum * m + (1 - momentum) * g
-               v = squares * v + (1 - squares) * (g * g)                                  S' = S + rate * m / (sqrt(v) + floor)
+    the others m = momentum * m + (1 - momentum) * g                                      S' = S + rate * m / (sqrt(v) + floor)
+    fedadagrad v = v + g * g
+    fedadam    v = squares * v + (1 - squares) * (g * g)
+    fedyogi    v = squares * v + (1 - squares) * (v - sign(v - g * g) * (g * g)): nothing cancels, however small squares is
 
 Every device computes the same bits: each operation is one of IEEE doubles, correctly rounded, element by element and in this
 order, from left to right; what is added to S is rounded to whole units, halves to the even one.
@@ -22,7 +24,7 @@ from crowdfl.settings import TaskSettings
 
 Floats = npt.NDArray[np.float64]
 Moments = tuple[Floats, ...]
-"""m, and of `fedadam` v: what a reader carries from round to round."""
+"""m, and of all but `fedavgm` v: what a reader carries from round to round."""
 
 _TINY = math.ldexp(1, -256)  # less is 0: some programs' doubles have no subnormal numbers
 _LARGEST = math.ldexp(1, 62)  # units
@@ -51,14 +53,21 @@ class ServerStep:
     @property
     def moments(self) -> int:
         """How many arrays of doubles a reader carries."""
-        return 2 if self.kind == "fedadam" else 1
+        return 1 if self.kind == "fedavgm" else 2
 
     def furthest(self, change: float) -> float:
         """How far a round can move a weight, if no average moves one by more than `change`: docs/shares.md has the proof."""
         if self.kind == "fedavgm":
             return self.rate * change / (1 - self.momentum)
-        by_squares = (1 - self.squares) * (1 - self.momentum * self.momentum / self.squares)
-        return min(self.rate * (1 - self.momentum) / math.sqrt(by_squares), self.rate * change / self.floor)
+        return min(self.rate * (1 - self.momentum) * self._most(), self.rate * change / self.floor)
+
+    def _most(self) -> float:
+        """Of |m| / sqrt(v), over 1 - momentum."""
+        b1, b2 = self.momentum, self.squares
+        if self.kind == "fedadagrad":
+            return 1 / math.sqrt(1 - b1 * b1)
+        most = 1 / math.sqrt((1 - b2) * (1 - b1 * b1 / b2))
+        return most if self.kind == "fedadam" else most + (math.sqrt(b2) + b1) / (b2 - b1 * b1)
 
     def start(self, parameters: int) -> Moments:
         return tuple(np.zeros(parameters) for _ in range(self.moments))
@@ -72,9 +81,15 @@ class ServerStep:
         else:
             m, v = moments
             m = _plain(self.momentum * m + (1 - self.momentum) * g)
-            v = _plain(self.squares * v + (1 - self.squares) * (g * g))
+            v = _plain(self._spread(v, g * g))
             after, step = (m, v), self.rate * m / (np.sqrt(v) + self.floor)
         return _whole(step * self.unit), after
+
+    def _spread(self, v: Floats, square: Floats) -> Floats:
+        if self.kind == "fedadagrad":
+            return v + square
+        fresh = square if self.kind == "fedadam" else v - np.sign(v - square) * square
+        return self.squares * v + (1 - self.squares) * fresh
 
 
 def _plain(values: Floats) -> Floats:

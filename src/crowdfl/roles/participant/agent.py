@@ -100,7 +100,7 @@ class Trainer(Protocol):
     """A participant's data and the task's model; see `crowdfl.learning.training.LocalTrainer`."""
 
     def prepare(self, shape: ModelShape) -> None: ...  # raises what would keep it from training such a model
-    def evaluate(self, arrays: Weights, /) -> Mapping[str, float]: ...  # on the participant's held-out data
+    def evaluate(self, arrays: Weights, number: int, /) -> Mapping[str, float]: ...  # of a round, on held-out data
 
     def train(self, arrays: Weights, settings: Mapping[str, Any], number: int, /) -> tuple[Weights, int]:
         """The trained model, and the number of samples it was trained on."""

@@ -62,8 +62,8 @@ INVITATION, LEAST = "invitation", "least-participants"  # what a home folder kee
 _NO_ROOM = {"full": TaskFull, "over": EnrolmentOver, "ended": TaskNotRunning}
 Train = Callable[[Weights, Mapping[str, Any], int], tuple[Weights, int]]
 """From a model, the task's training settings and the round's number to a trained model and how many samples it saw."""
-Evaluate = Callable[[Weights], Mapping[str, float]]
-"""How a model does on this participant's own held-out data."""
+Evaluate = Callable[[Weights, int], Mapping[str, float]]
+"""How the model of a round does on this participant's own held-out data."""
 
 
 class ParticipantSp(Protocol):
@@ -358,7 +358,7 @@ class Participant:
             self._note_rejected(number, read.standing)  # first: with its average, a round is known to have taken it
         model = self._definition.shape.arrays(read.model)
         self.blobs.put(f"rounds/{number}/average", to_safetensors(self._definition.shape, model))
-        metrics = dict(evaluate(model)) if evaluate is not None else {}
+        metrics = dict(evaluate(model, number)) if evaluate is not None else {}
         state = {} if read.state is None else {"state": read.state}
         self.on_event("read", {"round": number, **metrics, **state})
         return True

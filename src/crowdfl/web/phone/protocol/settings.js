@@ -29,7 +29,7 @@ import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "
  */
 /**
  * @typedef {object} ServerStep
- * @property {"fedavgm" | "fedadam"} kind
+ * @property {"fedavgm" | "fedadagrad" | "fedadam" | "fedyogi"} kind
  * @property {number} rate
  * @property {number} momentum
  * @property {number} squares
@@ -74,7 +74,7 @@ const FITS = {
   rounds: within(1, LARGEST, Number.isInteger),
   budget: optional((value) => typeof value === "string" || typeof value === "number"),
   key_bits: within(2, 16384, Number.isInteger),
-  server_step: (value) => ["none", "fedavgm", "fedadam"].includes(String(value)),
+  server_step: (value) => ["none", "fedavgm", "fedadagrad", "fedadam", "fedyogi"].includes(String(value)),
   server_rate: above(0, 1000),
   server_momentum: within(0, 1, (value) => value < 1),
   server_squares: within(0, 1, (value) => value < 1),
@@ -165,7 +165,8 @@ export function sharesTask({ task, body }) {
 function serverStep(settings) {
   if (settings.server_step === "none") return null;
   const { server_step: kind, server_rate: rate, server_momentum: momentum, server_squares: squares, server_floor: floor } = settings;
-  if (kind === "fedadam" && squares <= momentum * momentum) throw refused("`server_squares` is not above the square of `server_momentum`");
+  const usesSquares = kind === "fedadam" || kind === "fedyogi";
+  if (usesSquares && squares <= momentum * momentum) throw refused("`server_squares` is not above the square of `server_momentum`");
   return { kind, rate, momentum, squares, floor };
 }
 
@@ -216,8 +217,14 @@ function furthest(step, change) {
   if (step === null) return change;
   const { kind, rate, momentum, squares, floor } = step;
   if (kind === "fedavgm") return (rate * change) / (1 - momentum);
-  const bySquares = (1 - squares) * (1 - (momentum * momentum) / squares);
-  return Math.min((rate * (1 - momentum)) / Math.sqrt(bySquares), (rate * change) / floor);
+  return Math.min(rate * (1 - momentum) * most(kind, momentum, squares), (rate * change) / floor);
+}
+
+/** Of |m| / sqrt(v), over 1 - momentum. @param {ServerStep["kind"]} kind @param {number} momentum @param {number} squares */
+function most(kind, momentum, squares) {
+  if (kind === "fedadagrad") return 1 / Math.sqrt(1 - momentum * momentum);
+  const adam = 1 / Math.sqrt((1 - squares) * (1 - (momentum * momentum) / squares));
+  return kind === "fedadam" ? adam : adam + (Math.sqrt(squares) + momentum) / (squares - momentum * momentum);
 }
 
 /** @param {string} why */

@@ -12,7 +12,7 @@ const LARGEST = 2 ** 62; // units
 
 /** How many arrays of doubles a reader carries from round to round. @param {ServerStep | null} step */
 export function momentCount(step) {
-  return step === null ? 0 : step.kind === "fedadam" ? 2 : 1;
+  return step === null ? 0 : step.kind === "fedavgm" ? 1 : 2;
 }
 
 /**
@@ -23,7 +23,7 @@ export function momentCount(step) {
 export function applyStep(step, unit, change, moments) {
   const added = new BigInt64Array(change.length);
   const after = moments.map((moment) => new Float64Array(moment.length));
-  const move = step.kind === "fedavgm" ? momentum : adam;
+  const move = step.kind === "fedavgm" ? momentum : adaptive;
   for (let i = 0; i < change.length; i += 1) {
     added[i] = whole(move(step, Number(change[i]) / unit, moments, after, i) * unit);
   }
@@ -43,10 +43,17 @@ function momentum({ rate, momentum: keep }, g, [m], [next], i) {
  * @param {ServerStep} step @param {number} g @param {readonly Floats[]} before @param {readonly Floats[]} after
  * @param {number} i
  */
-function adam({ rate, momentum: keep, squares, floor }, g, [m, v], [mean, square], i) {
+function adaptive({ kind, rate, momentum: keep, squares, floor }, g, [m, v], [mean, square], i) {
   mean[i] = plain(keep * m[i] + (1 - keep) * g);
-  square[i] = plain(squares * v[i] + (1 - squares) * (g * g));
+  square[i] = plain(spread(kind, squares, v[i], g * g));
   return (rate * mean[i]) / (Math.sqrt(square[i]) + floor);
+}
+
+/** @param {ServerStep["kind"]} kind @param {number} squares @param {number} v @param {number} square */
+function spread(kind, squares, v, square) {
+  if (kind === "fedadagrad") return v + square;
+  const fresh = kind === "fedadam" ? square : v - Math.sign(v - square) * square;
+  return squares * v + (1 - squares) * fresh;
 }
 
 /** @param {number} value */
