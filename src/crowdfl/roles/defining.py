@@ -41,6 +41,7 @@ WATCH_TASK: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "rounds": 3,
             "budget": "36.00",
         },
+        "plan": {"start_with": LEAST_PARTICIPANTS},
         "training": {"labels": list(watch.EXERCISES)},
     }
 )

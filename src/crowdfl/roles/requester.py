@@ -124,7 +124,7 @@ class Requester:
 
     def invite(self, task: str, count: int, seconds: float) -> list[str]:
         """Single-use invitations, good for so long, and not after enrolment; nobody is invited to a task that takes nobody."""
-        state = self.sp.status(task)["enrolment"]
+        state = self.sp.status(task).get("enrolment")
         if state in NOT_OPEN:
             raise TaskNotRunning(f"{NOT_OPEN[state]}: nobody is invited")
         expires = min(self.clock.now() + seconds, self.definition(task).plan.enrolment_end)

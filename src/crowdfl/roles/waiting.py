@@ -40,7 +40,7 @@ def waits_for(definition: Definition, status: Mapping[str, Any], report: Mapping
 
 def _for_next_round(definition: Definition, status: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
     settings, found = definition.settings, []
-    first = not status["rounds"] and status["enrolment"] != "over"
+    first = not status["rounds"] and status.get("enrolment") != "over"
     needed = (first and definition.plan.start_with) or settings.min_participants
     people = needed - status["enrolled"]
     if people > 0:

@@ -207,7 +207,7 @@ _HEAD = """\
 # A task: every setting. A line that begins with "# name =" shows what holds if it is left out.
 """
 _ABOUT_PLAN = """\
-# As it stands this is a trial: rounds run as soon as enough people have joined and all of them have sent.
+# As it stands this is a trial: rounds run as soon as `start_with` people have joined and all who have joined have sent.
 """
 _ABOUT_DATA = """\
 # `labels`, `channels`, `window` and `hertz` say which data people need: these are the watch data's (watch:0 to watch:9).
@@ -228,7 +228,7 @@ def task_text(profile: str = "shares") -> str:
     return (
         f"{_HEAD}{template_text(TaskFile, task)}"
         f"\n[settings]\n{template_text(TaskSettings, chosen)}"
-        f"\n[plan]\n{_ABOUT_PLAN}{template_text(PlanSettings, _start(PlanSettings))}"
+        f"\n[plan]\n{_ABOUT_PLAN}{template_text(PlanSettings, _start(PlanSettings) | dict(WATCH_TASK['plan']))}"
         f"\n[training]\n{_ABOUT_DATA}{template_text(TrainingSettings, training)}"
     )
 
