@@ -272,7 +272,7 @@ class TaskSettings(Settings):
     )
     window: _Positive = Field(
         default=3600.0,
-        description="Seconds in which a round takes uploads; it closes early once everyone has sent one.",
+        description="Seconds in which a round takes uploads; the task's plan may close it earlier.",
     )
     grace: _NotNegative = Field(default=600.0, description='Seconds after it in which "retransmit" takes uploads.')
     min_participants: _People = Field(
