@@ -87,13 +87,14 @@ def plan_lines(definition: Definition) -> list[str]:
         else []
     )
     late = f", and late ones for {span_words(settings.grace)} more" if settings.strategy == "retransmit" else ""
+    some = f" of {settings.per_round} people, drawn anew" if settings.per_round is not None else ""
     early = [f"with {plan.goal} uploads"] if plan.goal else []
-    early += ["once everyone who has joined has sent"] if plan.closes == "everyone" else []
+    early += ["once everyone who is in it has sent"] if plan.closes == "everyone" else []
     closes = f"; it closes early {' or '.join(early)}" if early else ""
     return [
         f"Joining: {until}, at most {settings.max_participants} people",
         f"First round: {', '.join(start)}",
-        f"Rounds: {settings.rounds}{''.join(f', {words}' for words in pace)}; each takes uploads for "
+        f"Rounds: {settings.rounds}{some}{''.join(f', {words}' for words in pace)}; each takes uploads for "
         f"{span_words(settings.window)}{late}{closes}",
     ]
 

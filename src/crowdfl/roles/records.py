@@ -214,6 +214,7 @@ class UploadContext:
     enrolled: frozenset[str]
     left: frozenset[str]  # of those
     uploads: Mapping[str, Upload]  # by participant
+    drawn: frozenset[str]  # of the enrolled, for this round
 
 
 @dataclass(frozen=True)
@@ -244,7 +245,7 @@ class TaskStatus:
     active: int  # participants that have not left
     places_taken: int  # by those who have left too
     ready_at: float | None
-    rounds: Sequence[tuple[Round, int]]
+    rounds: Sequence[tuple[Round, int, int]]  # with its uploads, and how many were drawn for it: 0 of all
 
 
 NOT_OPEN = {

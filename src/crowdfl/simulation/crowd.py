@@ -22,7 +22,7 @@ from crowdfl.roles.participant.agent import Agent, Waits
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import Round, RoundState
-from crowdfl.roles.sp.core import SpOptions
+from crowdfl.roles.sp.core import Draw, SpOptions, draw_at_random
 from crowdfl.settings import to_millionths
 from crowdfl.simulation.local_host import LocalHost, MemoryDisk, costs_by_role
 from crowdfl.storage.blobs import MemoryBlobs
@@ -74,6 +74,16 @@ def _drawn(share: float, people: Sequence[str], seed: int) -> Away:
     def draw(number: int) -> frozenset[str]:
         chance = random.Random(f"dropouts/{seed}/{number}")  # noqa: S311 -- a simulation, which repeats itself
         return frozenset(chance.sample(list(people), count))
+
+    return draw
+
+
+def seeded_draw(seed: int) -> Draw:
+    """By position, so that it is the same of names and of the pseudonyms that SP knows them by."""
+
+    def draw(number: int, people: Sequence[str], count: int) -> list[str]:
+        chance = random.Random(f"sampled/{seed}/{number}")  # noqa: S311 -- a simulation, which repeats itself
+        return chance.sample(list(people), count)
 
     return draw
 
@@ -201,6 +211,7 @@ class SimulatedCrowd:
         away_in: Away,
         *,
         insecure_test_key: bool = False,
+        draw: Draw = draw_at_random,
         on_change: Callable[["SimulatedCrowd"], None] = lambda _crowd: None,
         on_read: Callable[["SimulatedCrowd", Round], bool] = lambda _crowd, _round: False,
     ) -> None:
@@ -210,7 +221,7 @@ class SimulatedCrowd:
         tools = Tools(default_backend(), None, insecure_test_key, False, self.counters)
         self.clock, self._rounds, self._is_stopped = ManualClock(1.0), list[Round](), False
         # Rounds open here: nobody trains on before `on_read` has had its say.
-        options = SpOptions(tools, checker=tools.backend, min_claim_window=0.0, opens_rounds=False)
+        options = SpOptions(tools, checker=tools.backend, min_claim_window=0.0, draw=draw, opens_rounds=False)
         self.host = LocalHost(tools, disk=_LeanDisk(), clock=self.clock, options=options)
         self.task = self.host.create(definition, initial)
         invitations = self.host.requester.invite(self.task, len(trainers), _FOREVER)
@@ -329,6 +340,11 @@ class SimulatedCrowd:
         for person in self._people:
             person.participant.blobs.delete(f"rounds/{number}/upload")
         self.host.sp.blobs.clear(f"{self.task}/rounds/{number}/uploads")
+
+    def sampled(self, number: int) -> tuple[str, ...]:
+        """Who was drawn for a round; nobody, where everyone is in it."""
+        drawn = self.host.sp.store.drawn(self.task, number)
+        return tuple(name for name, person in self.people.items() if person.keys.who in drawn) if drawn else ()
 
     def averaged(self, number: int) -> tuple[str, ...]:
         """Whose updates are in a round's average."""

@@ -35,7 +35,8 @@ class SimulatedRound:
         training: The weighted mean of each metric that `train` returned, over whoever trained.
         training_by_person: What `train` returned, by person. Only a simulation shows it: in a campaign it stays on the device.
         participants: Whose updates are in the average.
-        dropped: Who was away and is not in the average.
+        sampled: Who was drawn for the round, with `per_round` or `fraction`; empty where everyone is in it.
+        dropped: Who was away, though in the round, and is not in the average.
         late: Whose updates came after the window and were taken.
         rejected: Whose updates the servers left out, and why.
         clipped: How many weights of somebody's update were clipped to the task's `clip`.
@@ -50,6 +51,7 @@ class SimulatedRound:
     number: int
     metrics: Mapping[str, float]
     participants: tuple[str, ...]
+    sampled: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     late: tuple[str, ...] = ()
     rejected: Mapping[str, str] = field(default_factory=dict)
@@ -74,6 +76,7 @@ class SimulatedRound:
         """The round as one flat row of numbers, for a data frame; lists of people are counted."""
         counted = {
             "participants": len(self.participants),
+            "sampled": len(self.sampled),
             "dropped": len(self.dropped),
             "late": len(self.late),
             "rejected": len(self.rejected),
@@ -158,7 +161,7 @@ def history_table(history: Sequence[SimulatedRound]) -> tuple[list[str], list[li
     """Columns and cells for people: what did not happen in any round has no column."""
     metrics = list(dict.fromkeys(name for one in history for name in one.numbers))
     rows = [one.row() for one in history]
-    told = [name for name in ("dropped", "late", "rejected", "clipped") if any(row[name] for row in rows)]
+    told = [name for name in ("sampled", "dropped", "late", "rejected", "clipped") if any(row[name] for row in rows)]
     columns = ["round", "participants", *told, *metrics, "seconds", "bytes_up", "bytes_down"]
     shown = [name.replace("bytes_", "") for name in columns]
     return shown, [[_cell(name, row.get(name)) for name in columns] for row in rows]

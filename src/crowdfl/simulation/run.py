@@ -31,7 +31,7 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.records import Round, RoundState
 from crowdfl.settings import TaskOptions, TaskSettings, from_millionths, option_words, to_millionths
 from crowdfl.simulation.bounds import require_enough, settings_for
-from crowdfl.simulation.crowd import Away, Dropouts, SimulatedCrowd, away_in
+from crowdfl.simulation.crowd import Away, Dropouts, SimulatedCrowd, away_in, seeded_draw
 from crowdfl.simulation.result import FinishedRound, Shown, SimulatedRound, SimulationResult, shown
 from crowdfl.storage.model_files import read_initial
 
@@ -49,6 +49,7 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     profile: str = "shares",
     initial: Any = None,  # noqa: ANN401 -- any form that a model has
     dropouts: Dropouts = 0.0,
+    fraction: float | None = None,
     progress: bool | None = None,
     seed: int = 0,
     insecure_test_key: bool = False,
@@ -80,8 +81,10 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
             `num_batches_tracked`, are not averaged: each person keeps its own, and the resulting model has the initial ones.
         dropouts: Who is away: a share of the people, drawn anew in each round; a dictionary of names and the rounds that they
             miss; or a function `(round, name)`. With `strategy="retransmit"` their updates come late and are taken.
+        fraction: Client sampling: this share of the people, drawn anew, is in each round, in place of `per_round`, which says
+            how many are. Who is not drawn is no dropout.
         progress: True shows it, False does not; None, the default, shows it on a terminal and in a notebook.
-        seed: Of the dropouts, and of `info.seed`.
+        seed: Of the dropouts, of who is drawn, and of `info.seed`.
         insecure_test_key: Allow `key_bits` below 2048, for tests.
         **settings: Any setting of a task (`TaskOptions`): `budget="36.00"` pays rewards in each round. What is not given
             follows from the data: `max_participants`, `max_samples`, and the bounds `clip` and `max_norm`, which have four
@@ -104,6 +107,8 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     people = _named(data)
     require_enough(list(people))
     asked: dict[str, Any] = {**settings, "rounds": rounds, "profile": profile}
+    if fraction is not None:
+        asked["per_round"] = _share_of(people, fraction, asked)
     try:
         simulation = _Simulation(train, evaluate, evaluate_central, on_round, people, asked, seed, insecure_test_key)
         away = away_in(dropouts, list(people), rounds, seed)
@@ -115,6 +120,15 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
 
 
 simulate.__doc__ = f"{inspect.getdoc(simulate)}\n\nThe settings of a task:\n{option_words()}"
+
+
+def _share_of(people: Mapping[str, Any], fraction: float, asked: Mapping[str, Any]) -> int:
+    if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 < fraction <= 1:
+        raise SettingsError(f"`fraction` is {fraction!r}; expected a share of the people, above 0 and at most 1")
+    if asked.get("per_round") is not None:
+        raise SettingsError("`fraction` and `per_round` say the same: give one of them")
+    least = TaskSettings.model_fields["min_participants"].default
+    return max(round(fraction * len(people)), int(asked.get("min_participants", least)))
 
 
 def _named(data: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
@@ -176,6 +190,7 @@ class _Simulation:
             trainers,
             away,
             insecure_test_key=self.insecure_test_key,
+            draw=seeded_draw(self.seed),
             on_change=on_change,
             on_read=on_read,
         )
@@ -197,6 +212,8 @@ class _Simulation:
     def _train_first(self, trainers: Mapping[str, "_Trainer"], start: Weights, away: Away, told: Shown) -> None:
         """Everyone's training of round 1, before the task is made: its bounds follow from what it changes."""
         missing = away(1) if self.asked.get("strategy") != "retransmit" else frozenset()
+        if (count := self.asked.get("per_round")) is not None:
+            missing |= self.people.keys() - set(seeded_draw(self.seed)(1, list(self.people), count))
         for done, (name, trainer) in enumerate(trainers.items(), 1):
             if name not in missing:
                 trainer.train_first(start)
@@ -228,12 +245,15 @@ class _Simulation:
             for name, details in read.items()
         }
         participants = crowd.averaged(number) if averaged else ()
+        sampled = crowd.sampled(number)
+        away = log.dropped[number].intersection(sampled or self.people).difference(participants)
         rewards = {name: from_millionths(one["millionths"]) for name, one in log.of("rewarded", number).items()}
         return SimulatedRound(
             number=number,
             metrics=weighted_mean([(one, log.weights[number, name]) for name, one in by_person.items()]),
             participants=participants,
-            dropped=tuple(name for name in self.people if name in log.dropped[number] and name not in participants),
+            sampled=sampled,
+            dropped=tuple(name for name in self.people if name in away),
             late=tuple(log.late[number]),
             rejected=crowd.rejected(number),
             clipped={name: one["clipped"] for name, one in trained.items() if one["clipped"]},

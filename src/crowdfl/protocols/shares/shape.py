@@ -113,7 +113,7 @@ class SharesShape:
 
     def limits(self, payload: int = 0) -> Limits:
         """For a message whose longest field is a model's share, or a payload of so many bytes."""
-        people = self.spec.settings.max_participants
+        people = self.spec.settings.most_in_round
         longest = max(self.share_bytes, payload) + _SMALL
         return Limits(None, 0, max_entries=max(people, 1) + 1, longest=max(longest, people * 256))
 

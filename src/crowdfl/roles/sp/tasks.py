@@ -170,10 +170,19 @@ class Tasks:
         require_running(state)
         if self._core.probably_now() > definition.plan.enrolment_end:
             self._require_known(task, opened.identity.who)
-        store.add_participant(
-            task, StoredParticipant(opened.identity, certificate), definition.settings.max_participants
-        )
+        participant = StoredParticipant(opened.identity, certificate)
+        with store.transaction():
+            store.add_participant(task, participant, definition.settings.max_participants)
+            self._let_in(task, opened.identity.who)
         return opened.identity.who
+
+    def _let_in(self, task: str, who: str) -> None:
+        """An open round that was drawn of fewer people than it takes has room for who comes later."""
+        last, most = self._core.last_round(task), self._core.definition(task).settings.per_round
+        if most is None or last is None or last.state is not RoundState.OPEN:
+            return
+        if len(self._ports.store.drawn(task, last.number)) < most:
+            self._ports.store.draw(task, last.number, [who])
 
     def _require_known(self, task: str, who: str) -> None:
         """Whoever joined before enrolment ended may come back."""
@@ -216,10 +225,11 @@ class Tasks:
                     "deadline": r.deadline(settings),  # as if it were resumed when it was paused
                     "last_call": r.last_call(settings),
                     "uploads": uploads,
+                    "drawn": drawn or None,  # how many; None: everyone is in it
                     # CSP never heard of it: nobody has learnt anything from its uploads.
                     "unused": r.state is RoundState.ABORTED and not r.asked,
                 }
-                for r, uploads in found.rounds
+                for r, uploads, drawn in found.rounds
             ],
         }
 

@@ -132,7 +132,7 @@ class SharesSp(PaidSp):
 
     def reply_form(self, request: bytes) -> ReplyForm:
         """As long as what SP sends, with CSP's share of the sum or its word on everyone."""
-        people = self._shape.spec.settings.max_participants
+        people = self._shape.spec.settings.most_in_round
         longest = len(request) + self._shape.share_bytes + _ROOM * (1 + people)
         return ReplyForm(longest, partial(StepReply.opened, sha256(request)))
 

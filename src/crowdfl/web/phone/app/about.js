@@ -36,7 +36,9 @@ export function durationWords({ settings, plan }) {
     `The first round begins ${first.join(", ")}.`,
     rounds === 1 ? "There is one round." : `There are ${rounds} rounds.${pace}`,
     `A round is open for up to ${duration(window)}${early.length ? `, and closes early ${early.join(" or ")}` : ""}.`,
-    "In each round the phone trains and sends once, while this page is open.",
+    settings.per_round == null
+      ? "In each round the phone trains and sends once, while this page is open."
+      : `For each round ${settings.per_round} people are drawn. A phone that is drawn trains and sends once, while this page is open.`,
   ].filter((words) => words !== false);
 }
 

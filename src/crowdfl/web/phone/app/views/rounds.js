@@ -50,6 +50,7 @@ export function headline({ phase, now, rounds, definition, state, ended, next, s
   if (next) return `${last ? "The next" : "The first"} round begins on ${formatTime(next)}, if enough people have joined.`;
   if (last && ["arrived", "late"].includes(last.mine)) return `Round ${last.number} of ${of}: your update arrived.`;
   if (last?.mine === "nothing") return `Round ${last.number} of ${of}: there is nothing to send. Record first.`;
+  if (last?.mine === "not drawn") return `Round ${last.number} of ${of}: not this time. Others were drawn; your phone waits for the next round.`;
   return rounds.length ? `Waiting for the next round. ${rounds.length} of ${of} have begun.` : "Waiting for the first round.";
 }
 
