@@ -23,8 +23,9 @@ from crowdfl.errors import (
     SlotOverflow,
     UnknownParticipant,
 )
+from crowdfl.flower.admission import ARRAYS, CONFIG, METRICS, RECORD, WEIGHT_KEY, shown_to_app
 from crowdfl.flower.client_state import NodeInvitation, kgc_of, open_blobs
-from crowdfl.flower.wire import ENROL, READ, RECORD, WEIGHT_KEY, ClientAnswer, Instruction, Template
+from crowdfl.flower.wire import ENROL, READ, ClientAnswer, Instruction, Template
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.roles.participant.participant import Participant
@@ -213,6 +214,10 @@ def _is_simulated() -> bool:
     return ray.get_runtime_context().get_actor_id() is not None
 
 
+def _form(record: ArrayRecord | ConfigRecord | MetricRecord) -> str:
+    return ARRAYS if isinstance(record, ArrayRecord) else CONFIG if isinstance(record, ConfigRecord) else METRICS
+
+
 def _reply(message: Message, answer: ClientAnswer) -> Message:
     return Message(RecordDict({RECORD: ConfigRecord(answer.values())}), reply_to=message)
 
@@ -358,23 +363,15 @@ class _Client:
         return reasons[-1] if reasons else "this client did not take part in the round"
 
     def _plain(self, message: Message, model: Weights, kind: str, number: int) -> Message:
-        """The message as the app expects it: this task's model, and no other array. The server chooses nothing else either
-        where the task's owner has signed the settings."""
-        template, sent = self._template(), message.content
-        agreed = template.agreed
-        if agreed.train_config is not None and message.metadata.message_type != kind:
-            raise ProtocolError(
-                f"this task's clients {kind} with the app's default function, and the server asks for another one"
-            )
-        kept = sent.array_records.get(agreed.arrays_key, ArrayRecord())
-        agreed.require_kept(kept)
-        content = RecordDict({agreed.arrays_key: template.record(model, kept)})
-        for name, record in sent.items():
-            if isinstance(record, ConfigRecord) and name not in (RECORD, agreed.arrays_key):
-                content[name] = agreed.configured(record, number)
-            elif isinstance(record, MetricRecord) and agreed.train_config is None:
-                content[name] = record
-        message.content = content
+        """The message as the app expects it."""
+        template, sent = self._template(), {name: (_form(one), one) for name, one in message.content.items()}
+        asked = message.metadata.message_type
+        shown = shown_to_app(
+            template.agreed, kind, asked, number, sent, lambda kept: template.record(model, ArrayRecord(dict(kept)))
+        )
+        message.content = RecordDict(
+            {name: ConfigRecord(one) if type(one) is dict else one for name, one in shown.items()}
+        )
         return message
 
     def _template(self) -> Template:

@@ -15,6 +15,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from crowdfl.errors import CrowdFLError, NotReady, SettingsError
+from crowdfl.flower.admission import RECORD, Agreed, kept_digest
 from crowdfl.flower.federation import (
     LOCAL,
     Federation,
@@ -25,7 +26,7 @@ from crowdfl.flower.federation import (
     open_servers,
 )
 from crowdfl.flower.task_owner import PreparedTask, create, make_definition, owners_blobs, task_settings
-from crowdfl.flower.wire import RECORD, Agreed, ClientAnswer, Template, kept_digest
+from crowdfl.flower.wire import ClientAnswer, Template
 from crowdfl.roles.ports import Blobs
 
 _SPARE = 2  # participants for each node that is there at the start: others may come
