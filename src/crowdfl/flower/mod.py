@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
@@ -153,7 +153,8 @@ class CrowdFLMod:
         kgc_key: KGC's public key in hex, which a deployment must know from elsewhere than the server. A node's own
             configuration (`crowdfl-kgc-key`) goes before it.
         least_participants: take part only where at least so many are averaged.
-        train_metrics: False lets no number of training out of here.
+        train_metrics: False lets no number of training out of here. "weighted" lets the number of samples out too, so that the
+            server can weight these metrics by it: it then knows that of every client.
         trial: take the server's word for KGC's key, where KGC and CSP are the server's own. Flower's simulation engine does so
             anyway.
     """
@@ -163,9 +164,11 @@ class CrowdFLMod:
         *,
         kgc_key: str | None = None,
         least_participants: int = LEAST_PARTICIPANTS,
-        train_metrics: bool = True,
+        train_metrics: bool | Literal["weighted"] = True,
         trial: bool = False,
     ) -> None:
+        if train_metrics not in (True, False, "weighted"):
+            raise SettingsError(f'train_metrics={train_metrics!r}: expected True, False or "weighted"')
         self.kgc_key, self.least_participants = kgc_key, least_participants
         self.train_metrics, self.trial = train_metrics, trial
 
@@ -399,7 +402,7 @@ class _Client:
         return reply
 
     def _hide_samples(self, content: RecordDict) -> None:
-        hidden = {WEIGHT_KEY, self._template().agreed.weight_key}
+        hidden = {WEIGHT_KEY, self._template().agreed.weight_key} if self.mod.train_metrics != "weighted" else set()
         for key, metrics in list(content.metric_records.items()):
             shown = {name: value for name, value in metrics.items() if name not in hidden}
             content[key] = MetricRecord(shown if self.mod.train_metrics else {})
