@@ -36,6 +36,7 @@ SETTINGS: Body = {
     "window": 3600.0,
     "grace": 600.0,
     "min_participants": 5,
+    "per_round": None,
     "rounds": 3,
     "budget": "36.00",
     "key_bits": 2048,

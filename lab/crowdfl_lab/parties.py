@@ -1,9 +1,15 @@
 """Every party of one task in one process, each built from its own bundle: KGC as a function call, and a whole round by it.
 
+An observer of that: who worked how long at which stage, and what went over the wire. The parties take turns, so that stretches
+of work never overlap.
+
 CSP's side of a single division or of single products, without the order of a round: what is timed, and what is attacked.
 """
 
-from collections.abc import Mapping
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TypeVar
@@ -22,9 +28,9 @@ from crowdfl.protocols.common.sdiv import (
     guard_tops,
 )
 from crowdfl.protocols.common.smul import PolynomialsCsp, PolynomialsRequest, products_in
-from crowdfl.protocols.exchange import ask_directly
+from crowdfl.protocols.exchange import Observer, ask_directly
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.party import KeyedParty
+from crowdfl.protocols.party import KeyedParty, View
 from crowdfl.protocols.profile import (
     Average,
     CspProtocol,
@@ -45,6 +51,60 @@ from crowdfl.protocols.round import AggregationRound
 _Flat = npt.NDArray[np.float64]
 _Server = TypeVar("_Server", SpProtocol, CspProtocol)
 _Reading = TypeVar("_Reading", RequesterProtocol, ParticipantProtocol)
+
+
+@dataclass(frozen=True)
+class Lap:
+    """One stretch of a role's work."""
+
+    stage: str
+    role: str
+    seconds: float
+
+
+@dataclass
+class RoundRecorder(Observer):
+    """Records laps and messages by role. Several rounds add up, until `reset`.
+
+    Views and messages hold secrets of a run and grow with it: they are kept where asked for alone. `clock` may be one of
+    processor time.
+    """
+
+    keep_views: bool = False
+    keep_messages: bool = False
+    clock: Callable[[], float] = time.perf_counter
+    say: Callable[[str], None] = field(default=lambda _: None, repr=False)  # hears of each new stage
+    stage: str = ""
+    laps: list[Lap] = field(default_factory=list)
+    messages: list[tuple[str, str, bytes]] = field(default_factory=list, repr=False)  # sender, receiver, bytes
+    sent: Counter[tuple[str, str]] = field(default_factory=Counter)  # messages, by sender and receiver
+
+    def view(self, role: str) -> View:
+        return View(keep=self.keep_views)
+
+    def begin(self, stage: str) -> None:
+        if stage != self.stage:
+            self.say(f"stage of the round: {stage}")
+        self.stage = stage
+
+    @contextmanager
+    def working(self, role: str) -> Iterator[None]:
+        start = self.clock()
+        yield
+        self.laps.append(Lap(self.stage, role, self.clock() - start))
+
+    def message(self, sender: str, receiver: str, message: bytes) -> None:
+        self.sent[sender, receiver] += 1
+        if self.keep_messages:
+            self.messages.append((sender, receiver, message))
+
+    def reset(self) -> None:
+        """Forget laps and messages; parties keep their costs and views."""
+        for record in (self.laps, self.messages, self.sent):
+            record.clear()
+
+    def seconds_of(self, role: str, *stages: str) -> float:
+        return sum(lap.seconds for lap in self.laps if lap.role == role and (not stages or lap.stage in stages))
 
 
 class LocalDealer:

@@ -26,7 +26,7 @@ from crowdfl.services.http.tls import client_context
 from crowdfl.settings import TaskSettings, origin_of
 from crowdfl_lab.demo import phone
 from crowdfl_lab.demo.motion import ACTIVITIES, write_recordings
-from crowdfl_lab.demo.trust import certificate_page, fingerprint, share_authority
+from crowdfl_lab.demo.phone import certificate_page, fingerprint, share_authority
 
 PATIENCE = 240.0
 
@@ -46,7 +46,7 @@ def test_made_up_people_can_be_told_apart_by_what_they_do(tmp_path):
 
 def task() -> dict:
     """The task file of a demo for one phone."""
-    return tomllib.loads(phone.task_text(3, 600.0, 300.0, 6))
+    return tomllib.loads(phone.phone_task(3, 600.0, 300.0, 6))
 
 
 def test_the_task_fits_a_phone(tmp_path):

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from crowdfl.learning.models.learner import Update
     from crowdfl.settings import TaskOptions, TaskSettings
     from crowdfl.simulation.local_host import LocalFederation, RoundResult
-    from crowdfl.simulation.result import SimulatedRound, SimulationResult
+    from crowdfl.simulation.result import FinishedRound, SimulatedRound, SimulationResult
     from crowdfl.simulation.run import simulate
 
 __all__ = [
     "AcceptedInvitation",
+    "FinishedRound",
     "JoinResult",
     "JoinedRound",
     "LocalFederation",
@@ -49,6 +50,7 @@ __all__ = [
 # Loaded when asked for: a command, or the process that checks uploads, needs a small part of it and starts in half the time.
 _HOMES = {
     "AcceptedInvitation": "joining",
+    "FinishedRound": "simulation.result",
     "JoinResult": "joining",
     "JoinedRound": "joining",
     "LocalFederation": "simulation.local_host",

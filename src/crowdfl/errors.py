@@ -75,6 +75,7 @@
     │   ├── Forbidden               not for this caller
     │   ├── RoundNotOpen            this round takes no uploads any more
     │   ├── TooLate                 the upload missed its round
+    │   ├── NotDrawn                others were drawn for this round
     │   ├── TaskNotEnded            the task is not over: nothing of it is erased
     │   ├── NotEnoughMoney          an account does not hold enough money
     │   ├── UnknownDeposit          no deposit of that name
@@ -411,6 +412,10 @@ class Forbidden(CampaignError):
 
 class RoundNotOpen(CampaignError):
     """This round takes no uploads any more."""
+
+
+class NotDrawn(CampaignError):
+    """Others were drawn for this round: come back for the next one."""
 
 
 class TooLate(CampaignError):

@@ -69,7 +69,7 @@ class RunResult:
         rounds = [one.number for one in self.history]
         *places, bars = figure.subplots(1, len(names) + 1, squeeze=False)[0]
         for axes, name in zip(places, names, strict=True):
-            axes.plot(rounds, [one.metrics.get(name, np.nan) for one in self.history], marker="o")
+            axes.plot(rounds, [one.row().get(name, np.nan) for one in self.history], marker="o")
             axes.set(xlabel="round", ylabel=name)
         bars.bar(rounds, [one.row().get(self.counted, 0) for one in self.history])
         bars.set(xlabel="round", ylabel=self.counted)

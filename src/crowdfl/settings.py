@@ -244,6 +244,10 @@ class TaskSettings(Settings):
         description="With fewer, a round waits one more window, then is given up and its budget returned. "
         "A phone refuses a task that says less than 5 here, unless its owner accepts it.",
     )
+    per_round: _People | None = _optional(
+        20,
+        "So many people, drawn at random, are in each round (client sampling); the others wait for the next. None: all.",
+    )
     rounds: _Count = Field(default=5, description="How many rounds the task has.")
     budget: _Money | None = _optional("36.00", "For the rewards of one round, prepaid; without it, none are paid.")
     server_step: ServerStepName = Field(
@@ -275,6 +279,11 @@ class TaskSettings(Settings):
         return f"{self.key_bits} bits" + ("" if self.key_bits >= _SHORTEST_SECURE else ", INSECURE TEST KEY")
 
     @property
+    def most_in_round(self) -> int:
+        """How many people an average can be of."""
+        return self.max_participants if self.per_round is None else self.per_round
+
+    @property
     def floor_units(self) -> int:
         """`distance_floor` at scale 10^2L, where squared distances live; the paper's epsilon is 10^-L."""
         if self.distance_floor is None:
@@ -287,6 +296,11 @@ class TaskSettings(Settings):
             raise ValueError(
                 f"`min_participants` is {self.min_participants}; expected at most `max_participants`, "
                 f"which is {self.max_participants}"
+            )
+        if self.per_round is not None and not self.min_participants <= self.per_round <= self.max_participants:
+            raise ValueError(
+                f"`per_round` is {self.per_round}; expected `min_participants` to `max_participants`, which are "
+                f"{self.min_participants} and {self.max_participants}"
             )
         if self.clip * 10**self.decimals >= _LARGEST_SCALED:
             raise ValueError(
@@ -329,6 +343,7 @@ class TaskOptions(TypedDict, total=False):
     window: float
     grace: float
     min_participants: int
+    per_round: int | None
     budget: str | int | Decimal | None
     server_step: ServerStepName
     server_rate: float

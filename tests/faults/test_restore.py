@@ -56,7 +56,7 @@ class Trainer:
     def prepare(self, _shape: object) -> None:
         """Nothing to do."""
 
-    def evaluate(self, _arrays: object) -> dict[str, float]:
+    def evaluate(self, _arrays: object, _number: int) -> dict[str, float]:
         return {}
 
     def train(self, _arrays: object, _settings: object, number: int) -> tuple[Any, int]:

@@ -35,7 +35,7 @@ class Trainer:
     def train(self, arrays, _settings, number):
         return [array + number for array in arrays], 5
 
-    def evaluate(self, _arrays):
+    def evaluate(self, _arrays, _number):
         return {"accuracy": 0.5}
 
 

@@ -11,8 +11,8 @@ from crowdfl.services.server import running
 from crowdfl.settings import KgcSettings, SpSettings
 from crowdfl.storage.settings_file import read_service
 from crowdfl.web.console_app import add_pages
+from crowdfl_lab.demo.phone import share_authority
 from crowdfl_lab.demo.processes import port_options
-from crowdfl_lab.demo.trust import share_authority
 from tests.cli.program import call
 from tests.web import trusting
 

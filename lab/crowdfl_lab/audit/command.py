@@ -4,14 +4,13 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from crowdfl.disclosures import disclosures
-from crowdfl.settings import TaskSettings
 from crowdfl_lab.audit import (
     deviating_csp,
     deviating_sp,
@@ -93,8 +92,6 @@ def incentives(
         Path, typer.Option(envvar="CROWDFL_DATA", help="The folder of the WISDM and MotionSense NumPy sets.")
     ] = _DATA,
     out: Annotated[Path | None, typer.Option(help="A folder for JSON, Markdown, CSV, pictures and HTML.")] = None,
-    server_step: Annotated[str, typer.Option(help="none, fedavgm, fedadagrad, fedadam or fedyogi.")] = "none",
-    server_rate: Annotated[float, typer.Option(help="The step's rate.")] = 1.0,
 ) -> None:
     """Let people cheat under every rule of payment: their part of the budget."""
     from crowdfl_lab.audit import incentives as cheating
@@ -105,11 +102,8 @@ def incentives(
     made_up = quick or bool(missing)
     made = cheating.IncentiveSettings
     settings = made.quick() if made_up else made.network() if network else made()
-    step = TaskSettings.of(profile="shares", server_step=server_step, server_rate=server_rate)  # refuses what it would
-    settings = replace(settings, server_step=step.server_step, server_rate=server_rate)
     notes = [f"MADE-UP PEOPLE: {', '.join(missing)} not found in {data}: {_how_to_get(missing)}"] if missing else []
     command = "crowdfl audit incentives" + " --quick" * quick + " --network" * network
-    command += f" --server-step {server_step} --server-rate {server_rate:g}" * (server_step != "none")
     folder = None if made_up else data
     deliver(cheating.audit_incentives(settings, folder, progress_to_stderr(), notes, command), as_json=as_json, out=out)
 
@@ -202,6 +196,8 @@ def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
     yield from altered.attack_later_bits()
     yield from altered.attack_silent()
     yield altered.attack_claims()
+    yield from altered.attack_searched_count()
+    yield from altered.attack_another_count()
     yield from isolation.attack_isolation(profile=SHARES)
     yield from evaluations.attack_evaluations()
     say("shares: two samples of both servers' views")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,6 @@ from crowdfl.learning.features import Inputs, features
 from crowdfl.learning.models.learner import Learner, SoftmaxLearner, Training
 from crowdfl.learning.models.torch_models import TorchLearner, mlp
 from crowdfl.learning.oracle import (
-    PlainStep,
     count_weights,
     distance_weights,
     equal_weights,
@@ -36,6 +36,7 @@ from crowdfl_lab.timing import machine
 from crowdfl_lab.wisdm_set import SET_FILE
 
 Flat = npt.NDArray[np.float64]
+TrainedOn = Literal["own data", "flipped labels", "one of each class", "random inputs"]
 FILES: Mapping[str, str] = MappingProxyType({"WISDM": SET_FILE, "MotionSense": "motionsense_24subj_acc50hz.npz"})
 MADE_UP, NOBODY = "made-up people", "nobody cheats"
 _FEATURES = {"spectral features": "motion", "raw windows": "flat"}
@@ -46,19 +47,13 @@ _FAINT = 0.01
 
 @dataclass(frozen=True, eq=False)
 class CheaterView:
-    """What a cheater has when it makes its upload. `averages` ends with the base; `train` takes whether labels are flipped;
-    `distill` trains on random inputs, labelled by the base.
-
-    In a task with a server step they are the models that rounds started from, and `last` is the last average.
-    """
+    """What a cheater has when it makes its upload. `averages` ends with the base; `train` takes what to train on."""
 
     averages: Sequence[Flat]
     bound: float
     own: np.random.Generator
     common: np.random.Generator
-    train: Callable[[bool], Flat]
-    distill: Callable[[], Flat]
-    last: Flat | None = None
+    train: Callable[[TrainedOn], Flat]
 
     def step(self, ago: int) -> Flat:
         """By what an average differed from the one before; 1 is the last. Zero where there were not that many rounds."""
@@ -94,7 +89,7 @@ def _noisy_replay(view: CheaterView) -> Flat:
 
 
 def _sleeper(view: CheaterView) -> Flat:
-    return view.train(False) if len(view.averages) == 1 else view.step(1)
+    return view.train("own data") if len(view.averages) == 1 else view.step(1)
 
 
 def _disguised(view: CheaterView) -> Flat:
@@ -112,23 +107,25 @@ CHEATS = (
     Cheat("noisy replay", "repeats the last step with as much noise", _noisy_replay),
     Cheat("replay at the bound", "repeats the last step, as long as allowed", lambda v: _scaled(v.step(1), v.bound)),
     Cheat("noise", "uploads noise as long as an honest update", lambda v: _noise(v.own, v.averages[-1], v.bound / 2)),
-    Cheat("flipped labels", "trains on its data with the labels in reverse order", lambda view: view.train(True)),
-    Cheat("boosting", "trains, and scales up as far as allowed", lambda view: _scaled(view.train(False), view.bound)),
+    Cheat(
+        "flipped labels",
+        "trains on its data with the labels in reverse order",
+        lambda view: view.train("flipped labels"),
+    ),
+    Cheat("boosting", "trains, and scales up as far as allowed", lambda v: _scaled(v.train("own data"), v.bound)),
     Cheat(
         "collusion",
         "all upload one common noise, as long as allowed",
         lambda view: _noise(view.common, view.averages[-1], view.bound),
         least=2,
     ),
-    Cheat("most samples", "trains, and declares `max_samples`", lambda view: view.train(False), declares_most=True),
-    Cheat("self-distillation", "trains on random inputs, labelled by the public model", lambda view: view.distill()),
+    Cheat("most samples", "trains, and declares `max_samples`", lambda v: v.train("own data"), declares_most=True),
+    Cheat("one of each", "trains on one sample of each class that it has", lambda v: v.train("one of each class")),
+    Cheat(
+        "self-distillation", "trains on random inputs, labelled by the public model", lambda v: v.train("random inputs")
+    ),
     Cheat("sleeper", "trains in the first round, then repeats the last step", _sleeper),
     Cheat("disguised free rider", "uploads noise that fades as updates do", _disguised),
-)
-_STEP_CHEAT = Cheat(  # without a server step the last average is the base, and this is an echo
-    "average again",
-    "uploads the last average",
-    lambda v: (v.averages[-1] if v.last is None else v.last) - v.averages[-1],
 )
 
 
@@ -146,8 +143,6 @@ class IncentiveSettings:
     rate: float = 0.05
     max_samples: int = 1000  # of the task; people have far fewer
     seed: int = 0
-    server_step: str = "none"
-    server_rate: float = 1.0
 
     @classmethod
     def quick(cls) -> "IncentiveSettings":
@@ -157,10 +152,6 @@ class IncentiveSettings:
     def network(cls) -> "IncentiveSettings":
         """One hidden layer, by torch; fewer draws, for it takes longer."""
         return cls(draws=1, hidden=64, epochs=10, rate=0.005)
-
-    @property
-    def cheats(self) -> tuple[Cheat, ...]:
-        return CHEATS if self.server_step == "none" else (*CHEATS, _STEP_CHEAT)
 
     @property
     def people(self) -> int:
@@ -235,53 +226,45 @@ class CheatedCampaign:
     def play(self, cheat: Cheat | None, group: int = 0) -> list[RoundUploads]:
         """Every round with the first `group` cheaters; none of them without a cheat."""
         averages, rounds = [self._start], list[RoundUploads]()
-        step, last = PlainStep(self._settings.server_step, self._settings.server_rate), self._start
         counts = [len(labels) for _, _, labels in self._drawn[: self._settings.honest]]
         declared = self._settings.max_samples if cheat is not None and cheat.declares_most else max(counts)
         samples = [*counts, *[declared] * group]
         for number in range(1, self._settings.rounds + 1):
-            models = self._models(averages, last, number, cheat, group)
-            updates = updates_of(models, samples, averages[-1])
-            rounds.append(RoundUploads(updates, tuple(samples)))
-            last = fedavg(models, samples)
-            averages.append(step.next_model(averages[-1], last))
+            models = self._models(averages, number, cheat, group)
+            rounds.append(RoundUploads(updates_of(models, samples, averages[-1]), tuple(samples)))
+            averages.append(fedavg(models, samples))
         return rounds
 
-    def _models(self, averages: Sequence[Flat], last: Flat, number: int, cheat: Cheat | None, group: int) -> list[Flat]:
+    def _models(self, averages: Sequence[Flat], number: int, cheat: Cheat | None, group: int) -> list[Flat]:
         base, honest = averages[-1], self._settings.honest
         changes = list(self._first) if number == 1 else [self._train(base, number, place) for place in range(honest)]
         for place in range(group if cheat is not None else 0):
             seed = self._settings.seed, self._draw, number
             own, common = np.random.default_rng([*seed, place + 1]), np.random.default_rng([*seed, 0])
 
-            def train(flip: bool, place: int = place) -> Flat:
-                return self._train(base, number, honest + place, flip=flip)
-
-            def distill(place: int = place, own: np.random.Generator = own) -> Flat:
-                return self._distill(base, number, honest + place, own)
+            def train(on: TrainedOn, place: int = place, own: np.random.Generator = own) -> Flat:
+                return self._train(base, number, honest + place, on, own)
 
             if cheat is not None:
-                changes.append(cheat.change(CheaterView(averages, self.bound, own, common, train, distill, last)))
+                changes.append(cheat.change(CheaterView(averages, self.bound, own, common, train)))
         # A phone scales its update down to the bound; an upload that is larger would be left out.
         return [base + _scaled(change, min(self.bound, float(np.linalg.norm(change)))) for change in changes]
 
-    def _train(self, base: Flat, number: int, place: int, *, flip: bool = False) -> Flat:
+    def _train(
+        self, base: Flat, number: int, place: int, on: TrainedOn = "own data", own: np.random.Generator | None = None
+    ) -> Flat:
         name, inputs, labels = self._drawn[place]
-        return self._trained(
-            base, inputs, self._labels - 1 - labels if flip else labels, self._training.at(number, name)
-        )
-
-    def _distill(self, base: Flat, number: int, place: int, random: np.random.Generator) -> Flat:
-        name, inputs, _ = self._drawn[place]
-        made_up = random.normal(size=inputs.shape).astype(inputs.dtype)
-        self._learner.load(self._learner.shape.arrays(base))
-        labels = np.argmax(self._learner.predict(made_up), axis=1)
-        return self._trained(base, made_up, labels, self._training.at(number, name))
-
-    def _trained(self, base: Flat, inputs: Inputs, labels: Labels, training: Training) -> Flat:
         shape = self._learner.shape
         self._learner.load(shape.arrays(base))
-        self._learner.train(inputs, labels, training)
+        if on == "flipped labels":
+            labels = self._labels - 1 - labels
+        elif on == "one of each class":
+            kept = np.unique(labels, return_index=True)[1]
+            inputs, labels = inputs[kept], labels[kept]
+        elif on == "random inputs" and own is not None:
+            inputs = own.normal(size=inputs.shape).astype(inputs.dtype)
+            labels = np.argmax(self._learner.predict(inputs), axis=1)
+        self._learner.train(inputs, labels, self._training.at(number, name))
         return shape.flat(self._learner.weights()) - base
 
 
@@ -310,7 +293,7 @@ def outcomes(crowd: CrowdData, settings: IncentiveSettings, say: Callable[[str],
     """First without cheaters, then each cheat with each size of group."""
     say(f"{crowd.name}: {settings.draws} draws of people")
     campaigns = [CheatedCampaign(crowd, settings, draw) for draw in range(settings.draws)]
-    for cheat in (None, *settings.cheats):
+    for cheat in (None, *CHEATS):
         name = NOBODY if cheat is None else cheat.name
         say(f"{crowd.name}: {name}")
         for group in [0] if cheat is None else [size for size in settings.groups if size >= cheat.least]:
@@ -335,7 +318,7 @@ def audit_incentives(
         where,
         asdict(settings),
         tables=(_summary(found), *_details(found, settings)),
-        notes=(*dict.fromkeys(said), *(f"{cheat.name}: {cheat.does}" for cheat in settings.cheats)),
+        notes=(*dict.fromkeys(said), *(f"{cheat.name}: {cheat.does}" for cheat in CHEATS)),
         data={"outcomes": [asdict(one) for of in found.values() for one in of]},
         command=command,
     )

@@ -9,7 +9,7 @@ while claims are refused. An SP that was set back has forgotten that money went 
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from math import ceil, sqrt
 from typing import Any, cast
 
@@ -39,7 +39,7 @@ from crowdfl_lab.audit.recorded_round import (
     small_parties,
     small_updates,
 )
-from crowdfl_lab.audit.shares.deviating_round import switched
+from crowdfl_lab.audit.shares.deviating_round import weakened
 
 _VICTIM = "p1"
 _LOOKS = 10  # at what can be claimed, four a day
@@ -60,10 +60,7 @@ _RESTORED = Attack("money returned twice", "new", _TWICE, ("requester",), _KEPT)
 def attack_free_model(key_bits: int = 1100) -> Iterator[Finding]:
     """With a CSP that divides by whatever it opens, and as built."""
     for subject in ("hardened, any divisor", HARDENED):
-        with ExitStack() as switches:
-            if subject != HARDENED:
-                switches.enter_context(switched(SdivWidths, "takes", lambda _widths, _number: True))
-                switches.enter_context(switched(SdivWidths, "gives", lambda _widths, _number: True))
+        with weakened(subject, *((SdivWidths, name, lambda _widths, _number: True) for name in ("takes", "gives"))):
             yield _take_model(subject, small_parties(key_bits, max_participants=len(SMALL_PEOPLE) + 1))
 
 
@@ -153,9 +150,7 @@ def attack_reward_given_up(key_bits: int = 864) -> Iterator[Finding]:
         raise UnknownParticipant("no upload of yours was averaged")
 
     for subject in ("hardened, a phone that believes SP", HARDENED):
-        with ExitStack() as switches:
-            if subject != HARDENED:
-                switches.enter_context(switched(Participant, "open_reward", believing))
+        with weakened(subject, (Participant, "open_reward", believing)):
             host, task = _rewarded(key_bits)
             phone, honest = host.people[_VICTIM], host.sp_link
             earned = phone.side.open_reward(honest.reward(task, 1, phone.keys), 1)

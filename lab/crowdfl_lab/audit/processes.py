@@ -5,7 +5,6 @@ round has ended, in the transaction that keeps its answer, would tell the sign o
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import cast
 
 import numpy as np
@@ -20,7 +19,7 @@ from crowdfl.roles.csp import _Draft
 from crowdfl.simulation.local_host import LocalHost
 from crowdfl_lab.audit.finding import HARDENED, WRONG_GUESSES, Attack, Finding
 from crowdfl_lab.audit.recorded_round import PAYMENT, SMALL_PEOPLE, send_updates, small_host
-from crowdfl_lab.audit.shares.deviating_round import switched
+from crowdfl_lab.audit.shares.deviating_round import switched, weakened
 
 _SIZE = 120  # parameters: several messages of lanes
 _ABOVE = 1 << 20  # in the slots that are not asked about: above zero, whatever the upload has there
@@ -30,10 +29,8 @@ _AT_ONCE = Attack("signs at once", "new", _TITLE, ("SP",), WRONG_GUESSES)
 
 def attack_processes(key_bits: int = 864) -> Iterator[Finding]:
     for subject in ("hardened, a CSP that does not look again", HARDENED):
-        with ExitStack() as switches:
-            switches.enter_context(switched(prirwd, "_LANES_A_MESSAGE", 1))  # as if the model were a large one
-            if subject != HARDENED:
-                switches.enter_context(switched(_Draft, "require_admitted", lambda _draft: None))
+        no_second_look = (_Draft, "require_admitted", lambda _draft: None)
+        with switched(prirwd, "_LANES_A_MESSAGE", 1), weakened(subject, no_second_look):  # as of a large model
             yield _ask_at_once(subject, key_bits)
 
 

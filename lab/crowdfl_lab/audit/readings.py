@@ -63,7 +63,7 @@ from crowdfl_lab.audit.recorded_round import (
     divisions,
     updates,
 )
-from crowdfl_lab.observe import RoundRecorder
+from crowdfl_lab.parties import RoundRecorder
 
 _FEWEST = 3  # numbers in common that mean something
 _SURPRISE = 64  # a partial quotient this many bits long does not happen by chance

@@ -54,8 +54,7 @@ from crowdfl_lab.bench.workload import (
     made_up_weights,
     packed_model,
 )
-from crowdfl_lab.observe import RoundRecorder
-from crowdfl_lab.parties import DivisionCsp
+from crowdfl_lab.parties import DivisionCsp, RoundRecorder
 from crowdfl_lab.report.results import Figure, Reference, Result, Row, Target
 from crowdfl_lab.timing import Timing, current_bytes, machine, peak_bytes, turns
 

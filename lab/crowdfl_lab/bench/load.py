@@ -46,7 +46,7 @@ from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Signer
 from crowdfl.settings import TaskSettings
 from crowdfl_lab.bench.workload import BenchSettings, Say, full_uploads, made_up_weights
-from crowdfl_lab.observe import RoundRecorder
+from crowdfl_lab.parties import RoundRecorder
 from crowdfl_lab.report.results import Figure, Reference, Result, Row, Target
 from crowdfl_lab.timing import family_bytes, machine, processor_seconds, timed, timed_call
 

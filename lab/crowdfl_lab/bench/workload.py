@@ -23,8 +23,7 @@ from crowdfl.protocols.hardened.opening import CHUNK, PARTICIPANTS, OpeningCsp, 
 from crowdfl.protocols.party import CountingBackend
 from crowdfl.protocols.profile import CspProtocol, KeyedTask, TaskSpec, Tools
 from crowdfl.settings import MILLION, TaskSettings
-from crowdfl_lab.observe import RoundRecorder
-from crowdfl_lab.parties import LocalParties, PlayedRound
+from crowdfl_lab.parties import LocalParties, PlayedRound, RoundRecorder
 from crowdfl_lab.report.results import Result, Row
 
 Say = Callable[[str], None]

@@ -11,8 +11,7 @@ from crowdfl.learning.oracle import distances, rewards
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
 from crowdfl_lab.demo.finished import Plain, Row, row_of
-from crowdfl_lab.observe import RoundRecorder
-from crowdfl_lab.parties import LocalParties
+from crowdfl_lab.parties import LocalParties, RoundRecorder
 from crowdfl_lab.report.results import Cell, Figure, ResultTable
 
 HARDENED_LANES = 112  # of the sketch that estimates distances: within about a tenth

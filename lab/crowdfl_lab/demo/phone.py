@@ -2,20 +2,29 @@
 
 Everything lies in a folder that is removed at the end. The made-up people are as many as the least that a phone accepts, so
 that a phone which goes away does not stop the others.
+
+The phone has one authority to trust, for both services. It can vouch for this machine's address alone. Its certificate is
+public; whoever is in between could still put another in its place, so the phone's owner compares the fingerprint: as the phone
+shows it, never as the page does that offers it.
 """
 
 import contextlib
+import html
 import shutil
 import signal
 import socket
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from rich.console import Console
 from rich.padding import Padding
 
@@ -24,41 +33,36 @@ from crowdfl.documents.links import phone_page
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.services.client.opening import RequesterFile, link_of
-from crowdfl.services.http.tls import is_loopback
+from crowdfl.services.http.tls import CertificateFiles, is_loopback, renew_certificate
 from crowdfl.settings import from_millionths
 from crowdfl_lab.demo.motion import ACTIVITIES, write_recordings
-from crowdfl_lab.demo.processes import CampaignProcesses, port_options
-from crowdfl_lab.demo.trust import certificate_page, fingerprint, share_authority, trust_steps
+from crowdfl_lab.demo.processes import CampaignProcesses, port_options, task_file
 
 _ELSEWHERE = ("192.0.2.1", 9)  # an address for documentation: nothing is sent to it
 _MADE_UP = LEAST_PARTICIPANTS
-_TASK = """\
-purpose = "Tell from the motion of a phone whether its owner sits, walks or climbs stairs"
-terms = "A demonstration. What you record stays on your phone; only a protected update of the model leaves it."
-readers = "Whoever runs this demonstration reads the last average; every participant reads the others."
-claim_window = {claim:.1f}
-
-[settings]
-profile = "shares"
-rounds = {rounds}
-window = {window:.1f}
-grace = 30.0
-strategy = "retransmit"
-min_participants = {least}
-max_participants = {most}
-max_samples = 1000
-max_norm = 20.0
-lanes = 256
-budget = "6.00"
-
-[training]
-learner = "network"
-hidden = [16]
-features = "motion"
-channels = 3
-labels = [{labels}]
-epochs = 10
-"""
+_TASK = {
+    "purpose": "Tell from the motion of a phone whether its owner sits, walks or climbs stairs",
+    "terms": "A demonstration. What you record stays on your phone; only a protected update of the model leaves it.",
+    "readers": "Whoever runs this demonstration reads the last average; every participant reads the others.",
+    "min_participants": LEAST_PARTICIPANTS,
+    **{"max_norm": 20.0, "lanes": 256, "budget": "6.00", "grace": 30.0},
+    **{"hidden": [16], "channels": 3, "labels": ACTIVITIES, "epochs": 10},
+}
+_FILE = "/crowdfl-demo.crt"
+_STEPS = {
+    "Android": (
+        "Open Settings, Security and privacy, More security settings, Encryption and credentials (or search for "
+        "“CA certificate”), Install a certificate, CA certificate, Install anyway. Choose the downloaded file. Look at it "
+        "in Trusted credentials, User, and compare its SHA-256. Then open the link in Chrome. (Firefox does not trust such "
+        "certificates unless a hidden setting, “Use third party CA certificates”, is switched on.)"
+    ),
+    "iPhone, iPad": (
+        "Open it in Safari and allow the profile. In Settings: General, VPN & Device Management, install the profile; "
+        "More Details shows its SHA-256 to compare. Then General, About, Certificate Trust Settings: switch full trust on "
+        "for it. Then open the link in Safari."
+    ),
+    "Afterwards": "Remove the certificate in the same place. It is good for this one demo only.",
+}
 
 
 @dataclass
@@ -132,7 +136,7 @@ def demo_phone(
     campaign = _PhoneCampaign(folder, Console(), names_processes=False, phones=phones)
     try:
         with _on_signals(_interrupt), contextlib.ExitStack() as stack:
-            task = task_text(rounds, minutes * 60, claim_minutes * 60, _MADE_UP + phones)
+            task = phone_task(rounds, minutes * 60, claim_minutes * 60, _MADE_UP + phones)
             _run(campaign, place, task, stack if page else None)
     except KeyboardInterrupt:
         campaign.say("interrupted")
@@ -180,10 +184,9 @@ def _run(campaign: _PhoneCampaign, host: str, task: str, pages: contextlib.ExitS
     campaign.say(f"the campaign is over: {paid['rewards']:.2f} was claimed, {paid['returned']:.2f} went back")
 
 
-def task_text(rounds: int, window: float, claim: float, people: int) -> str:
-    labels = ", ".join(f'"{name}"' for name in ACTIVITIES)
-    sizes = {"least": LEAST_PARTICIPANTS, "most": max(10, people)}
-    return _TASK.format(rounds=rounds, window=window, claim=claim, labels=labels, **sizes)
+def phone_task(rounds: int, window: float, claim: float, people: int) -> str:
+    sizes = {"rounds": rounds, "window": window, "claim_window": claim, "max_participants": max(10, people)}
+    return task_file("shares", _TASK | sizes)
 
 
 def _invite(campaign: _PhoneCampaign, page: str | None, digits: str) -> None:
@@ -194,7 +197,7 @@ def _invite(campaign: _PhoneCampaign, page: str | None, digits: str) -> None:
     if page is not None:
         show(f"   Open this on the phone, in the same network: {page}")
         _show_code(campaign.console, page)
-    for who, what in trust_steps().items():
+    for who, what in _STEPS.items():
         campaign.console.print(Padding(f"[bold]{who}[/bold]: {what}", (0, 0, 0, 3)), highlight=False)
     show("\n2. Open the link on the phone. A link lets one phone join, the first that opens it.")
     for number in range(_MADE_UP, _MADE_UP + campaign.phones):
@@ -226,3 +229,58 @@ def _on_signals(handler: Callable[[int, Any], None] | signal.Handlers) -> Iterat
     finally:
         for number, handled in before.items():
             signal.signal(number, handled)
+
+
+def share_authority(roles: Path, host: str) -> x509.Certificate:
+    """SP's authority vouches for KGC's address too, which is the same here: a phone has to trust one, not two."""
+    authority = CertificateFiles(roles / "sp/authority/ca.pem", roles / "sp/authority/ca.key")
+    renew_certificate(CertificateFiles(roles / "kgc/tls.pem", roles / "kgc/tls.key"), authority, [host])
+    return x509.load_pem_x509_certificate(authority.certificate.read_bytes())
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """As phones show it."""
+    return certificate.fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def _page(certificate: x509.Certificate, path: str) -> tuple[str, bytes] | None:
+    """Two things to fetch, and nothing else."""
+    if path == _FILE:
+        return "application/x-x509-ca-cert", certificate.public_bytes(serialization.Encoding.DER)
+    steps = "".join(f"<h2>{html.escape(who)}</h2><p>{html.escape(what)}</p>" for who, what in _STEPS.items())
+    text = (
+        '<!doctype html><html lang="en"><meta name="viewport" content="width=device-width"><title>CrowdFL demo</title>'
+        f'<h1>Certificate of a CrowdFL demo</h1><p><a href="{_FILE}">Download the certificate</a></p><p>Its SHA-256, as '
+        "your phone shows it in its settings, must be the one in the terminal of the demo. This page does not show it: "
+        f"nothing protects this page, and somebody in between could change it.</p>{steps}</html>"
+    )
+    return ("text/html; charset=utf-8", text.encode()) if path == "/" else None
+
+
+@contextlib.contextmanager
+def certificate_page(host: str, certificate: x509.Certificate) -> Iterator[str]:
+    """Its address, over plain HTTP: before a phone trusts the authority, it could not open anything else without a warning."""
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 10  # seconds: nobody keeps a thread for nothing
+
+        def do_GET(self) -> None:
+            found = _page(certificate, self.path)
+            kind, body = found or ("text/plain", b"not here\n")
+            self.send_response(200 if found else 404)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing: a terminal shows the campaign."""
+
+    with ThreadingHTTPServer((host, 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, name="certificate page", daemon=True).start()
+        try:
+            yield f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/"
+        finally:
+            server.shutdown()

@@ -3,11 +3,13 @@
 import json
 import os
 import queue
+import re
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import inf
@@ -16,7 +18,8 @@ from typing import Any
 
 from rich.console import Console
 
-from crowdfl.errors import ServiceUnavailable
+from crowdfl.cli.task.views import task_text
+from crowdfl.errors import ServiceUnavailable, SettingsError
 
 _PROGRAM = (sys.executable, "-m", "crowdfl")
 _LOOK_SECONDS = 0.25
@@ -151,6 +154,18 @@ def _do(*command: str) -> None:
     done = subprocess.run([*_PROGRAM, *command], capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         raise ServiceUnavailable(f"crowdfl {' '.join(command)}: {done.stderr.strip()}")
+
+
+def task_file(profile: str, changes: Mapping[str, object]) -> str:
+    """The one that `crowdfl task new` prints, with these values."""
+    text = task_text(profile)
+    for name, value in changes.items():
+        line = f"{name} = {json.dumps(value)}".replace("\\", r"\\")
+        # The first of its name: [training] has a window too.
+        text, found = re.subn(rf"^(# )?{name} = .*$", line, text, count=1, flags=re.MULTILINE)
+        if not found:
+            raise SettingsError(f"the task file has no `{name}`")
+    return text
 
 
 def port_options(host: str = "127.0.0.1") -> list[str]:

@@ -1,10 +1,9 @@
 """`crowdfl demo`: a whole campaign. Every role a process of its own, real people's data, a dropout, one who vanishes."""
 
-import re
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -13,13 +12,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from crowdfl.cli.task.views import task_text
 from crowdfl.errors import SettingsError
 from crowdfl.retry import Backoff
 from crowdfl_lab.demo.both import HARDENED_LANES, BothRounds, both_words, play_both
 from crowdfl_lab.demo.finished import SERVERS, FinishedCampaign, KeySight, Plain, are_erased, plain_fedavg, row_of
 from crowdfl_lab.demo.motion import SMALL_DATA, SMALL_LABELS, write_small
-from crowdfl_lab.demo.processes import CampaignProcesses, port_options
+from crowdfl_lab.demo.processes import CampaignProcesses, port_options, task_file
 from crowdfl_lab.demo.report import DROPS, campaign_result, write_page
 from crowdfl_lab.report.output import print_result
 
@@ -31,7 +29,7 @@ _PATIENCE = 1800.0  # seconds; a campaign that takes longer is stuck
 class _Plan:
     """What is played of one profile; `changes` are to the task file that `crowdfl task new` prints."""
 
-    changes: Mapping[str, str]
+    changes: Mapping[str, object]
     people: int = 10
     rounds: int = 3
     is_small: bool = False
@@ -46,12 +44,10 @@ class _Plan:
 
 
 _PLANS = {
-    "shares": _Plan({"max_norm": "20.0"}),
-    "hardened": _Plan({"lanes": str(HARDENED_LANES)}),
+    "shares": _Plan({"max_norm": 20.0}),
+    "hardened": _Plan({"lanes": HARDENED_LANES}),
     # A division for each weight, and a product for each weight and person: 20 weights are what a demo has time for.
-    "paper": _Plan(
-        {"rounds": "2", "channels": "1", "labels": str(list(SMALL_LABELS)), "learner": '"softmax"'}, 7, 2, is_small=True
-    ),
+    "paper": _Plan({"rounds": 2, "channels": 1, "labels": SMALL_LABELS, "learner": "softmax"}, 7, 2, is_small=True),
 }
 
 
@@ -64,6 +60,8 @@ class _RunningCampaign(CampaignProcesses):
     held: int | None = None  # the round in which the one who drops out has not sent its upload
     plain: "Future[Plain] | None" = None
     keys: KeySight | None = None
+    reached: dict[tuple[int, str], float] = field(default_factory=dict)  # when each round was first in a state
+    _told: set[str] = field(default_factory=set)
 
     def react(self, name: str, event: dict[str, Any]) -> None:
         what = event["event"]
@@ -79,11 +77,18 @@ class _RunningCampaign(CampaignProcesses):
             self.kill(name)
             self.say(f"{name} has vanished for good")
         elif what in ("refused", "not paid", "waiting"):
-            self.say(f"{name}: {event['why']}")
+            self._say_once(f"{name}: {event['why']}", event["why"])
+
+    def _say_once(self, words: str, about: str) -> None:
+        if about not in self._told:
+            self._told.add(about)
+            self.say(words)
 
     def _show_status(self, status: dict[str, Any]) -> None:
-        rounds = [f"round {r['number']} {r['state']} ({r['uploads']} uploads)" for r in status["rounds"]]
-        self.say(f"{status['state']}; {', '.join(rounds[-2:]) or str(status['enrolled']) + ' have joined'}")
+        for entry in status["rounds"]:
+            self.reached.setdefault((entry["number"], entry["state"]), time.monotonic())
+        words, seconds = stage(status, self.plan.people, time.time(), self.reached)
+        self._say_once(words + seconds, words)
         self.status = status
         if self.keys is None and status["rounds"]:  # dealt, and not erased yet
             self.keys = KeySight.of(self.roles, status["task"], self.profile)
@@ -104,11 +109,16 @@ class _RunningCampaign(CampaignProcesses):
             self.start_person(DROPS, self.plan.data(self.folder, DROPS))
 
     def play(self) -> FinishedCampaign:
-        self.say(f"a campaign in {self.folder}")
+        plan, gone = self.plan, f"person {DROPS} loses its connection in round {_DROP_ROUND}"
+        self.say(
+            f"{plan.people} people, {plan.rounds} rounds, profile {self.profile}; {gone}, person {plan.vanishes} vanishes"
+        )
+        self.say(f"everything is kept in {self.folder}, with a log of each process")
         self.set_up(*port_options())
         if self.plan.is_small:
             write_small(self.folder / SMALL_DATA, self.plan.people)
-        task = self.post_task(task_file(time.monotonic() - self.started, self.profile), self.plan.people)
+        text = task_file(self.profile, waits(time.monotonic() - self.started) | dict(self.plan.changes))
+        task = self.post_task(text, self.plan.people)
         for person in range(self.plan.people):
             hold = _DROP_ROUND if person == DROPS else 0
             self.start_person(person, self.plan.data(self.folder, person), "--hold-upload", str(hold))
@@ -163,21 +173,45 @@ def demo(
     console.print(f"{time.monotonic() - campaign.started:.0f} s in all. Report: {path}", soft_wrap=True)
 
 
-def task_file(unit: float, profile: str) -> str:
+def stage(
+    status: Mapping[str, Any], people: int, now: float, reached: Mapping[tuple[int, str], float]
+) -> tuple[str, str]:
+    """What the campaign waits for, and for how many seconds, where somebody knows."""
+    if not status["rounds"]:
+        joined = status["enrolled"]
+        return (f"{joined} of {people} have joined" if joined < people else "everyone has joined; round 1 opens"), ""
+    last = status["rounds"][-1]
+    number, came = last["number"], f"{last['uploads']} of {status['enrolled']} uploads have come"
+    if status["state"] == "settled":
+        return "settled: what nobody claimed has gone back to the requester", ""
+    if last["state"] == "open":
+        left, late = last["deadline"] - now, last["last_call"] - now
+        closes = (
+            f"; it closes in {left:.0f} s, or once all have come" if left > 0 else f"; late ones count for {late:.0f} s"
+        )
+        return f"round {number}: {came}", closes
+    if last["state"] in ("closed", "weighed"):
+        began, ended = (reached.get((number - 1, state)) for state in ("closed", "rewarded"))
+        before = f"; that took {ended - began:.0f} s in round {number - 1}" if began and ended else ""
+        return f"round {number}: SP and CSP compute the average and the rewards of {last['uploads']}", before
+    if status["state"] in ("finished", "cancelled"):
+        left = status["claim_seconds_left"]
+        return f"{status['state']}; people claim their rewards", "" if left is None else f" for another {left:.0f} s"
+    return f"round {number} is over; the next one opens", ""
+
+
+def waits(unit: float) -> dict[str, object]:
     """How long rounds wait. One person vanishes, so that rounds after the first always wait to their end: as short as is safe.
 
     `unit` is what `crowdfl init` took here just now, mostly the start of a program: about 2 s on a quiet machine. In a round
     each of ten people trains and encrypts for about half a unit, two at a time; whoever is slower than the window is late and
     still counts within the grace, and below five uploads a round waits for another window: 12 units before it is given up.
     """
-    wait = (
-        f"{max(8.0, 4 * unit):.1f}"  # for everyone who is there, and again for one to start after the window and send
-    )
-    claim = f"{max(15.0, 6 * unit):.1f}"  # for all who are left
-    text = task_text(profile)
-    for name, value in ({"window": wait, "grace": wait, "claim_window": claim} | dict(_PLANS[profile].changes)).items():
-        # The first of its name: [training] has a window too.
-        text, found = re.subn(rf"^(# )?{name} = .*$", f"{name} = {value}", text, count=1, flags=re.MULTILINE)
-        if not found:
-            raise SettingsError(f"the task file has no `{name}`")
-    return text
+    wait = round(
+        max(8.0, 4 * unit), 1
+    )  # for everyone who is there, and again for one to start after the window and send
+    return {
+        "window": wait,
+        "grace": wait,
+        "claim_window": round(max(15.0, 6 * unit), 1),
+    }  # for all who are left to claim

@@ -48,7 +48,7 @@ from crowdfl_lab.experiments.experiment import (
     table_of,
 )
 from crowdfl_lab.experiments.made_up import MadeUpSettings, MadeUpTask, Ppfdl, made_up_models
-from crowdfl_lab.observe import RoundRecorder
+from crowdfl_lab.parties import RoundRecorder
 from crowdfl_lab.report.plots import Canvas, Picture, bars, panels
 from crowdfl_lab.report.results import ResultTable
 from crowdfl_lab.timing import timed_call

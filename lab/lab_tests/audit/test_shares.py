@@ -21,6 +21,8 @@ CONCEDED = {
         reuse.attack_seed,
         altered.attack_later_bits,
         altered.attack_silent,
+        altered.attack_searched_count,
+        altered.attack_another_count,
         kept_source.attack_kept_source,
     ],
 )
@@ -84,7 +86,7 @@ def test_a_second_sum_is_an_upload_and_csp_opens_none():
     for weakened, built in zip(rows[::2], rows[1::2], strict=True):
         require_held(weakened, built)
         assert weakened.recovered == "8 of 8 entries"
-    refusals = [row.note.removeprefix("CSP refuses: ") for row in rows[1::2]]
+    refusals = [row.note.removeprefix("refused: ") for row in rows[1::2]]
     assert refusals == ["TooFewParticipants", "ProtocolError", "OutOfTurn", "BaseSpent"]
 
 

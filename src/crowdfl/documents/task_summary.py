@@ -73,7 +73,8 @@ def _loss(recipe: Recipe) -> str:
 
 def _rounds(settings: TaskSettings) -> str:
     late = f", and late ones for {span_words(settings.grace)} more" if settings.strategy == "retransmit" else ""
-    return f"Rounds: {settings.rounds}; each takes uploads for {span_words(settings.window)}{late}"
+    some = f" of {settings.per_round} people, drawn anew" if settings.per_round is not None else ""
+    return f"Rounds: {settings.rounds}{some}; each takes uploads for {span_words(settings.window)}{late}"
 
 
 def _rewards(definition: Definition) -> str:

@@ -19,18 +19,22 @@ from crowdfl.learning.models.learner import Update, seed_of
 from crowdfl.learning.models.shape import ModelShape, Weights
 
 TrainFunction = Callable[..., Any]
-"""`train(model, data)`, `train(model)` or `train(model, data, info)`: the model, (model, samples) or an `Update`."""
+"""`train(model, data)`, `train(model)` or `train(model, data, info)`: the model, (model, samples),
+(model, samples, metrics), or an `Update`."""
 EvaluateFunction = Callable[..., Any]
-"""`evaluate(model, data)` or `evaluate(model)`: a mapping of numbers, a number, or None."""
+"""`evaluate(model, data)`, `evaluate(model)` or `evaluate(model, data, info)`: a mapping of numbers, a number, or None."""
 
-_WHAT_TO_RETURN = "return the trained model, (model, samples), or crowdfl.Update(model, samples)"
+_WHAT_TO_RETURN = (
+    "return the trained model, (model, samples), (model, samples, metrics), or crowdfl.Update(model, samples)"
+)
+_NO_DATA: Any = object()  # of a function that is called with a model alone
 NOT_METRICS = ("round", "state")  # what an agent tells beside the metrics
 WEIGHT = "samples"  # the metric that says how much the others count
 
 
 @dataclass(frozen=True)
 class TrainingInfo:
-    """What a training function may ask for as its third argument, or as one that is called `info`.
+    """What a function may ask for as its third argument, or as one that is called `info`.
 
     Attributes:
         round: The number of the round, from 1; 0 where the model that everyone starts from is made.
@@ -70,6 +74,7 @@ class FunctionTrainer:
     rounds: int
     seed: int = 0
     samples: int | None = None  # of the last training
+    metrics: Mapping[str, float] = field(default_factory=dict)  # what it said of itself
     _counts: dict[str, Any] = field(default_factory=dict, repr=False)  # this person's own entries that are not averaged
 
     def prepare(self, shape: ModelShape) -> None:
@@ -81,22 +86,22 @@ class FunctionTrainer:
         with _named(place):
             returned = _called(self.train_function, model, self.data, info)
         try:
-            trained, samples = split_result(returned, self.data)
+            trained, samples, metrics = split_result(returned, self.data)
             weights = self.form.arrays(trained)
             self._counts = {} if isinstance(returned, Update) else self.form.counts(trained)
         except NothingToContribute:
             raise
         except CrowdFLError as wrong:
             raise type(wrong)(f"{place}: {wrong}") from None
-        self.samples = samples
+        self.samples, self.metrics = samples, metrics
         return weights, samples
 
-    def evaluate(self, arrays: Weights) -> dict[str, float]:
+    def evaluate(self, arrays: Weights, number: int) -> dict[str, float]:
         if self.evaluate_function is None:
             return {}
         model = self.form.model(arrays, self._counts)
         with _named(f"evaluating with the data of {self.person}"):
-            returned = _called(self.evaluate_function, model, self.data, None)
+            returned = _called(self.evaluate_function, model, self.data, self.info(number))
         try:
             return metrics_of(returned)
         except LearningError as wrong:
@@ -104,6 +109,15 @@ class FunctionTrainer:
 
     def info(self, number: int) -> TrainingInfo:
         return TrainingInfo.of(number, self.rounds, self.person, self.seed)
+
+    @property
+    def own(self) -> Mapping[str, Any]:
+        """This person's entries that are not averaged."""
+        return self._counts
+
+    def restore(self, samples: int | None, own: Mapping[str, Any]) -> None:
+        """As after an earlier training."""
+        self.samples, self._counts = samples, dict(own)
 
     def keep(self, model: object) -> None:
         """Take the entries that are not averaged from an example."""
@@ -116,10 +130,10 @@ class FunctionTrainer:
         return self.samples or samples_of(self.data) or 1
 
 
-def require_functions(train: object, evaluate: object) -> None:
-    """Before anything is done: both can be called with a model. A class would be made, not called."""
-    for name, function in (("train", train), ("evaluate", evaluate)):
-        if name == "evaluate" and function is None:
+def require_functions(train: object, evaluate: object, **others: object) -> None:
+    """Before anything is done: all can be called with a model. A class would be made, not called."""
+    for name, function in (("train", train), ("evaluate", evaluate), *others.items()):
+        if name != "train" and function is None:
             continue
         if isinstance(function, type):
             raise SettingsError(
@@ -136,6 +150,7 @@ def first_model(train: TrainFunction, data: object, info: TrainingInfo) -> Any: 
         returned = _called(train, None, data, info)
     if returned is None:
         raise LearningError(f"{place}: it returned nothing")
+    returned, _ = _without_metrics(returned)
     if isinstance(returned, tuple) and len(returned) == 2 and _is_number(returned[1]):
         return returned[0]
     return _model_of(returned) if isinstance(returned, Update) else returned
@@ -146,26 +161,28 @@ def _model_of(update: Update) -> Weights | dict[str, Any]:
     return update.weights if all(name.startswith("array ") for name in named) else named
 
 
-def split_result(returned: object, data: object) -> tuple[object, int]:
-    """The trained model, and the number of samples that it was trained on."""
+def split_result(returned: object, data: object) -> tuple[object, int, dict[str, float]]:
+    """The trained model, the number of samples that it was trained on, and the metrics of training."""
     if isinstance(returned, Update):
-        return _model_of(returned), _whole(returned.samples)
+        return _model_of(returned), _whole(returned.samples), metrics_of(returned.metrics)
     if returned is None:
         raise LearningError(f"the training function returned nothing: {_WHAT_TO_RETURN}")
+    returned, metrics = _without_metrics(returned)
     if isinstance(returned, tuple) and len(returned) == 2 and _is_number(returned[1]):
-        return returned[0], _whole(returned[1])
-    if isinstance(returned, tuple) and any(
-        isinstance(part, Mapping) for part in returned[1:]
-    ):  # as Flower's `fit` does
-        raise LearningError(
-            f"the training function returned metrics too: {_WHAT_TO_RETURN}; `evaluate` returns metrics"
-        )
+        return returned[0], _whole(returned[1]), metrics
     samples = samples_of(data)
     if samples is None:
         raise LearningError(
             "how many samples the model was trained on does not follow from the data: return (model, samples)"
         )
-    return returned, samples
+    return returned, samples, metrics
+
+
+def _without_metrics(returned: object) -> tuple[object, dict[str, float]]:
+    """A dictionary at the end is no part of a model that is a tuple of arrays."""
+    if not (isinstance(returned, tuple) and returned and isinstance(returned[-1], Mapping)):
+        return returned, {}
+    return returned[0] if len(returned) == 2 else returned[:-1], metrics_of(returned[-1])
 
 
 def samples_of(data: object) -> int | None:
@@ -205,6 +222,17 @@ def metrics_of(returned: object) -> dict[str, float]:
                 f"the metric {name!r} is a {type(value).__name__}: return a number, or a dictionary of numbers"
             ) from None
     return metrics
+
+
+def central_metrics(function: EvaluateFunction, model: object, info: TrainingInfo) -> dict[str, float]:
+    """Of the requester's own test set: `function(model)` or `function(model, info)`."""
+    place = f"`evaluate_central`, round {info.round}"
+    with _named(place):
+        returned = _called(function, model, _NO_DATA, info)
+    try:
+        return metrics_of(returned)
+    except LearningError as wrong:
+        raise LearningError(f"{place}: {wrong}") from None
 
 
 def weighted_mean(rows: Sequence[tuple[Mapping[str, float], float]]) -> dict[str, float]:
@@ -252,23 +280,24 @@ def _whole(samples: Any) -> int:  # noqa: ANN401
     return whole
 
 
-def _called(function: Callable[..., Any], model: object, data: object, info: TrainingInfo | None) -> Any:  # noqa: ANN401
+def _called(function: Callable[..., Any], model: object, data: object, info: TrainingInfo) -> Any:  # noqa: ANN401
     """With the model, the data as the second argument, and `info` where it is asked for."""
+    plain = [model] if data is _NO_DATA else [model, data]
     try:
         wanted = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # written in another language
-        return function(model, data)
+        return function(*plain)
     if any(one.kind is one.VAR_POSITIONAL for one in wanted):
-        return function(model, data)
+        return function(*plain)
     places = [one for one in wanted if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)][1:]
     given: list[object] = [model]
-    if any(one.name == "data" and one.kind is one.KEYWORD_ONLY and one.default is one.empty for one in wanted):
+    if data is _NO_DATA:
+        pass
+    elif any(one.name == "data" and one.kind is one.KEYWORD_ONLY and one.default is one.empty for one in wanted):
         function = partial(function, data=data)
     elif places and places[0].name != "info":
         given.append(data)
         places = places[1:]
-    if info is None:
-        return function(*given)
     if any(one.name == "info" for one in wanted):
         return function(*given, info=info)
     asks = bool(places) and places[0].default is inspect.Parameter.empty

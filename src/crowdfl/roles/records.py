@@ -1,7 +1,7 @@
 """What roles keep durably, as records: a class for each kind of row, with the decisions that follow from one alone.
 
 A round's window is [t0, t0 + window]. *discard*: what comes later is refused. *retransmit*: later uploads are taken for `grace`
-after the window, until the round closes. A round closes early once everyone enrolled has uploaded. Below the quorum it is
+after the window, until the round closes. A round closes early once everyone who is in it has uploaded. Below the quorum it is
 extended once by a window, then aborted. Time is an argument.
 """
 
@@ -207,6 +207,7 @@ class UploadContext:
     enrolled: frozenset[str]
     left: frozenset[str]  # of those
     uploads: Mapping[str, Upload]  # by participant
+    drawn: frozenset[str]  # of the enrolled, for this round
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,7 @@ class TaskStatus:
     epoch: str
     dropped: int
     active: int  # participants that have not left
-    rounds: Sequence[tuple[Round, int]]
+    rounds: Sequence[tuple[Round, int, int]]  # with its uploads, and how many were drawn for it: 0 of all
 
 
 class DepositState(StrEnum):

@@ -24,7 +24,9 @@ def waits_for(definition: Definition, status: Mapping[str, Any], report: Mapping
     if status["state"] in _BY_STATE:
         return _BY_STATE[status["state"]]
     if last["state"] == "open":
-        return [f"uploads to round {last['number']}: {last['uploads']} of {status['enrolled']} have come"]
+        return [
+            f"uploads to round {last['number']}: {last['uploads']} of {last['drawn'] or status['enrolled']} have come"
+        ]
     if last["number"] >= definition.settings.rounds:
         return ["the final model"]
     number = last["number"] + 1

@@ -6,7 +6,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -17,11 +17,15 @@ from crowdfl.learning.functions import FunctionTrainer
 from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.party import Costs
 from crowdfl.protocols.profile import ParticipantKeys, Tools
+from crowdfl.protocols.shares.chain import ModelChain
+from crowdfl.protocols.shares.server_optimizers import Moments, ServerStep
 from crowdfl.retry import no_jitter
 from crowdfl.roles.participant.agent import Agent, Waits
+from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import Round, RoundState
+from crowdfl.roles.sp.core import Draw, SpOptions, draw_at_random
 from crowdfl.settings import to_millionths
 from crowdfl.simulation.local_host import LocalHost, MemoryDisk, costs_by_role
 from crowdfl.storage.blobs import MemoryBlobs
@@ -73,6 +77,16 @@ def _drawn(share: float, people: Sequence[str], seed: int) -> Away:
     def draw(number: int) -> frozenset[str]:
         chance = random.Random(f"dropouts/{seed}/{number}")  # noqa: S311 -- a simulation, which repeats itself
         return frozenset(chance.sample(list(people), count))
+
+    return draw
+
+
+def seeded_draw(seed: int, done: int = 0) -> Draw:
+    """By position, so that it is the same of names and of the pseudonyms that SP knows them by; after so many rounds."""
+
+    def draw(number: int, people: Sequence[str], count: int) -> list[str]:
+        chance = random.Random(f"sampled/{seed}/{number + done}")  # noqa: S311 -- a simulation, which repeats itself
+        return chance.sample(list(people), count)
 
     return draw
 
@@ -137,13 +151,17 @@ class SimulationLog:
     up: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # bytes from participants
     down: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # and to them
     began: dict[int, float] = field(default_factory=dict)
-    ended: dict[int, float] = field(default_factory=dict)
     paid: dict[str, int] = field(default_factory=dict)  # millionths
     weights: dict[tuple[int, str], int] = field(default_factory=dict)  # of somebody's metrics, when an average was read
 
     def of(self, what: str, number: int) -> dict[str, Mapping[str, Any]]:
         """The events of one kind in a round, by person."""
         return self.events.get((what, number), {})
+
+    def forget(self, number: int) -> None:
+        """What a round's record has taken over."""
+        for what in ("trained", "read", "uploaded", "rewarded"):
+            self.events.pop((what, number), None)
 
 
 class _Link:
@@ -196,16 +214,25 @@ class SimulatedCrowd:
         away_in: Away,
         *,
         insecure_test_key: bool = False,
+        draw: Draw = draw_at_random,
         on_change: Callable[["SimulatedCrowd"], None] = lambda _crowd: None,
+        on_read: Callable[["SimulatedCrowd", Round], bool] = lambda _crowd, _round: False,
+        moments: Moments = (),
     ) -> None:
         self.settings, self.counters, self.log = definition.settings, Counters(), SimulationLog()
         self.trainers, self.away, self._away_in, self._on_change = trainers, frozenset[str](), away_in, on_change
+        self._on_read = on_read  # a round but the last is over, and everyone has read it; True ends the task
         tools = Tools(default_backend(), None, insecure_test_key, False, self.counters)
-        self.clock, self._rounds = ManualClock(1.0), list[Round]()
-        self.host = LocalHost(tools, disk=_LeanDisk(), clock=self.clock)
+        self.clock, self._rounds, self._is_stopped = ManualClock(1.0), list[Round](), False
+        # Rounds open here: nobody trains on before `on_read` has had its say.
+        options = SpOptions(tools, checker=tools.backend, min_claim_window=0.0, draw=draw, opens_rounds=False)
+        self.host = LocalHost(tools, disk=_LeanDisk(), clock=self.clock, options=options)
         self.task = self.host.create(definition, initial)
         invitations = self.host.requester.invite(self.task, len(trainers), _FOREVER)
         posted = self.host.requester.definition(self.task)
+        self._start = self._resumed_chain(posted, initial, moments)
+        if self._start is not None:
+            self._chain_of(None).start_from(self._start)
         self._people = [
             self._person(posted, name, trainer, invitation)
             for (name, trainer), invitation in zip(trainers.items(), invitations, strict=True)
@@ -214,9 +241,36 @@ class SimulatedCrowd:
     def _person(self, definition: Definition, name: str, trainer: FunctionTrainer, invitation: str) -> _Person:
         participant = self.host.new_participant(self.task, name)
         participant.sp = _Link(participant.sp, self, name)
+        if self._start is not None:
+            self._chain_of(participant).start_from(self._start)
         participant.on_event = lambda what, details: self._note(name, what, details)
         agent = Agent(participant, time.sleep, jitter=no_jitter)
         return _Person(name, participant, agent.turns(definition, trainer, invitation))
+
+    @staticmethod
+    def _resumed_chain(posted: Definition, initial: Any, moments: Moments) -> bytes | None:  # noqa: ANN401
+        """What every reader holds before the first round, of a task that goes on with a server step's memory."""
+        step = ServerStep.of(posted.settings)
+        if step is None or not moments:
+            return None
+        start = ModelChain.start(posted.task, posted.shape.flat(initial), step.unit, step)
+        return replace(start, moments=tuple(moments)).to_bytes()
+
+    def _chain_of(self, reader: Participant | None) -> KeptChain:
+        """A participant's, or the requester's."""
+        if reader is None:
+            return KeptChain(self.host.requester.blobs, f"{self.task}/rounds", self.settings.rounds)
+        return KeptChain(reader.blobs, "rounds", self.settings.rounds)
+
+    def moments(self, reader: Participant | None, parameters: int) -> Moments:
+        """What the server step carries after the last round that a participant, or the requester, has read."""
+        step = ServerStep.of(self.settings)
+        chain = self._chain_of(reader).get() if step is not None else None
+        return ModelChain.from_bytes(chain, parameters, step).moments if chain is not None else ()
+
+    @property
+    def reader(self) -> Participant:
+        return self._people[0].participant
 
     @property
     def people(self) -> dict[str, Participant]:
@@ -227,29 +281,46 @@ class SimulatedCrowd:
         budget = self.settings.budget
         if budget is not None:
             self.host.requester.fund(self.task, self.settings.rounds * to_millionths(budget))
+        self._open_next()
         standstills = 0
         while any(not person.is_done for person in self._people):
             before = self._state()
             self._go_on()
             self._take_turns()
             self._on_change(self)
+            self._after_round()
             standstills = standstills + 1 if self._state() == before else 0
             if standstills:
                 self._pass_time()
             if standstills > _STANDSTILLS:
                 raise RoundEnded("the simulation stands still: nobody has anything to do, and the task does not end")
 
+    def _open_next(self) -> None:
+        last, budget = self._last_round(), self.settings.budget
+        final = (last.number if last else 0) + 1 == self.settings.rounds
+        self.host.sp.steps.open(self.task, to_millionths(budget or 0), final=final)
+
+    def _after_round(self) -> None:
+        """Between two rounds nobody is away: in the turn after a round's end, everyone has read it."""
+        last = self._last_round()
+        if last is None or not last.is_over or last.number == self.settings.rounds or self._is_stopped:
+            return
+        self._is_stopped = self._on_read(self, last)
+        if self._is_stopped:
+            self.host.requester.order(self.task, "cancel")  # what was earned is claimed; the rest of the money returns
+        else:
+            self._open_next()
+
     def _go_on(self) -> None:
         """The servers do what is due; then a round that is new has its dropouts, and one that is over lets them come back."""
         self.host.run()
         self._look()
-        for round_ in self._rounds:
-            self.log.began.setdefault(round_.number, time.perf_counter())
-            if round_.is_over and round_.number not in self.log.ended:
-                self.log.ended[round_.number] = time.perf_counter()
-                self._tidy(round_.number)
-            if round_.number not in self.log.dropped:
-                self.log.dropped[round_.number] = self._away_in(round_.number)
+        if (last := self._last_round()) is not None:
+            self.log.began.setdefault(last.number, time.perf_counter())
+            if last.number not in self.log.dropped:
+                self.log.dropped[last.number] = self._away_in(last.number)
+            if last.is_over:
+                self._tidy(last.number)
         self.away = self._away_now()
 
     def _away_now(self) -> frozenset[str]:
@@ -304,6 +375,11 @@ class SimulatedCrowd:
             person.participant.blobs.delete(f"rounds/{number}/upload")
         self.host.sp.blobs.clear(f"{self.task}/rounds/{number}/uploads")
 
+    def sampled(self, number: int) -> tuple[str, ...]:
+        """Who was drawn for a round; nobody, where everyone is in it."""
+        drawn = self.host.sp.store.drawn(self.task, number)
+        return tuple(name for name, person in self.people.items() if person.keys.who in drawn) if drawn else ()
+
     def averaged(self, number: int) -> tuple[str, ...]:
         """Whose updates are in a round's average."""
         rejected = self.host.sp.rejected(self.task, number)
@@ -326,12 +402,17 @@ class SimulatedCrowd:
     def _note(self, name: str, what: str, details: Mapping[str, Any]) -> None:
         if what == "paid":
             self.log.paid[name] = details["millionths"]
-        if "round" in details:
-            self.log.events[what, details["round"]][name] = dict(details)
         if what == "read":
-            self.log.weights[details["round"], name] = self.trainers[name].weight
+            self.note_read(name, details["round"], details)
+        elif "round" in details:
+            metrics = {"metrics": self.trainers[name].metrics} if what == "trained" else {}
+            self.log.events[what, details["round"]][name] = dict(details) | metrics
         if what in ("trained", "read"):
             self._on_change(self)
+
+    def note_read(self, name: str, number: int, metrics: Mapping[str, Any]) -> None:
+        self.log.events["read", number][name] = dict(metrics)
+        self.log.weights[number, name] = self.trainers[name].weight
 
     def costs(self) -> dict[str, Costs]:
         return costs_by_role(self.counters)

@@ -5,12 +5,14 @@ And how it shows that it goes on: a bar on a terminal, lines elsewhere, a line t
 
 import html
 import importlib
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, ClassVar, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -21,6 +23,9 @@ from crowdfl.results import RunResult
 from crowdfl.settings import TaskSettings
 from crowdfl.text import html_table, in_notebook, text_table
 
+if TYPE_CHECKING:
+    from crowdfl.simulation.checkpoint import Checkpoint
+
 
 @dataclass(frozen=True)
 class SimulatedRound:
@@ -30,14 +35,19 @@ class SimulatedRound:
         number: From 1.
         metrics: The weighted mean of each metric that `evaluate` returned, over everyone who read this round's average; the
             last average is evaluated on everyone's data. People count by their samples.
+        by_person: What `evaluate` returned, by person.
+        central: What `evaluate_central` returned.
+        training: The weighted mean of each metric that `train` returned, over whoever trained.
+        training_by_person: What `train` returned, by person. Only a simulation shows it: in a campaign it stays on the device.
         participants: Whose updates are in the average.
-        dropped: Who was away and is not in the average.
+        sampled: Who was drawn for the round, with `per_round` or `fraction`; empty where everyone is in it.
+        dropped: Who was away, though in the round, and is not in the average.
         late: Whose updates came after the window and were taken.
         rejected: Whose updates the servers left out, and why.
         clipped: How many weights of somebody's update were clipped to the task's `clip`.
         scaled: What somebody's update was scaled down by, to the task's `max_norm`.
         rewards: What each participant earned; empty without a `budget`.
-        seconds: How long the round took on this machine, training included.
+        seconds: How long the round took on this machine, training and evaluating included.
         bytes_up: What participants sent, all together.
         bytes_down: What they received.
         is_averaged: False for a round that found too few participants and was given up.
@@ -46,6 +56,7 @@ class SimulatedRound:
     number: int
     metrics: Mapping[str, float]
     participants: tuple[str, ...]
+    sampled: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     late: tuple[str, ...] = ()
     rejected: Mapping[str, str] = field(default_factory=dict)
@@ -56,18 +67,54 @@ class SimulatedRound:
     bytes_up: int = 0
     bytes_down: int = 0
     is_averaged: bool = True
+    by_person: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    central: Mapping[str, float] = field(default_factory=dict)
+    training: Mapping[str, float] = field(default_factory=dict)
+    training_by_person: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """All metrics of the round by name: `loss` of `evaluate`, `central_loss`, `training_loss`."""
+        return {**self.metrics, **_prefixed("central", self.central), **_prefixed("training", self.training)}
 
     def row(self) -> dict[str, float]:
         """The round as one flat row of numbers, for a data frame; lists of people are counted."""
         counted = {
             "participants": len(self.participants),
+            "sampled": len(self.sampled),
             "dropped": len(self.dropped),
             "late": len(self.late),
             "rejected": len(self.rejected),
             "clipped": sum(self.clipped.values()),
         }
         sizes = {"seconds": self.seconds, "bytes_up": self.bytes_up, "bytes_down": self.bytes_down}
-        return {"round": self.number} | counted | dict(self.metrics) | sizes
+        return {"round": self.number} | counted | self.numbers | sizes
+
+    def person_rows(self) -> list[dict[str, float | str]]:
+        """Everyone's own metrics of the round: a flat row for each person."""
+        rows: dict[str, dict[str, float | str]] = {}
+        for prefix, found in (("", self.by_person), ("training_", self.training_by_person)):
+            for name, metrics in found.items():
+                row = rows.setdefault(name, {"round": self.number, "person": name})
+                row |= {f"{prefix}{key}": value for key, value in metrics.items()}
+        return list(rows.values())
+
+
+def _prefixed(kind: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    return {f"{kind}_{name}": value for name, value in metrics.items()}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FinishedRound(SimulatedRound):
+    """What `on_round` is called with: a round that is over and read, and what there is after it.
+
+    Attributes:
+        model: What the next round starts from, in the form of the initial model; yours to keep.
+        costs: By role, counters of operations, messages and bytes since the campaign began.
+    """
+
+    model: Any = field(repr=False)
+    costs: Mapping[str, Costs] = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,6 +128,7 @@ class SimulationResult(RunResult):
         costs: By role, counters of operations, messages and bytes.
         notes: What you should know, such as weights that were clipped.
         settings: The task's settings, those that followed from the data included.
+        checkpoint: What `simulate(..., resume=result)` goes on from.
     """
 
     counted: ClassVar[str] = "participants"
@@ -90,6 +138,26 @@ class SimulationResult(RunResult):
     costs: Mapping[str, Costs]
     notes: tuple[str, ...]
     settings: TaskSettings
+    checkpoint: "Checkpoint"
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model's arrays under their names; or all that `simulate(..., resume=path)` needs, as a folder.
+
+        Args:
+            path: A model ends with `.npz` or `.safetensors`, which keeps bfloat16 (NumPy has none: it becomes float32). A path
+                without an ending is a folder for the whole campaign: history, settings, and what a server step carries.
+        """
+        if Path(path).suffix:
+            return super().save(path)
+        self.checkpoint.write(Path(path))
+        return Path(path)
+
+    def person_rows(self) -> list[dict[str, float | str]]:
+        """Everyone's own metrics, a flat row for each round and person: `pandas.DataFrame(result.person_rows())`."""
+        return [row for one in self.history for row in one.person_rows()]
+
+    def _metric_names(self) -> list[str]:
+        return list(dict.fromkeys(name for one in self.history for name in one.numbers))
 
     def __str__(self) -> str:
         columns, rows = history_table(self.history)
@@ -110,9 +178,9 @@ class SimulationResult(RunResult):
 
 def history_table(history: Sequence[SimulatedRound]) -> tuple[list[str], list[list[str]]]:
     """Columns and cells for people: what did not happen in any round has no column."""
-    metrics = list(dict.fromkeys(name for one in history for name in one.metrics))
+    metrics = list(dict.fromkeys(name for one in history for name in one.numbers))
     rows = [one.row() for one in history]
-    told = [name for name in ("dropped", "late", "rejected", "clipped") if any(row[name] for row in rows)]
+    told = [name for name in ("sampled", "dropped", "late", "rejected", "clipped") if any(row[name] for row in rows)]
     columns = ["round", "participants", *told, *metrics, "seconds", "bytes_up", "bytes_down"]
     shown = [name.replace("bytes_", "") for name in columns]
     return shown, [[_cell(name, row.get(name)) for name in columns] for row in rows]
@@ -204,5 +272,5 @@ def round_words(round_: SimulatedRound, rounds: int) -> str:
     if not round_.is_averaged:
         return f"round {round_.number} of {rounds}: given up, too few took part"
     away = f", {len(round_.dropped)} dropped" if round_.dropped else ""
-    metrics = "".join(f", {name} {value:.4g}" for name, value in round_.metrics.items())
+    metrics = "".join(f", {name} {value:.4g}" for name, value in round_.numbers.items())
     return f"round {round_.number} of {rounds}: {len(round_.participants)} took part{away}{metrics}, {round_.seconds:.1f} s"

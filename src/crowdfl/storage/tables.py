@@ -125,6 +125,14 @@ rounds = Table(
     Column("asked", Boolean, nullable=False),
 )
 
+drawn = Table(  # who is in a round, of a task that draws them; nobody, of one that takes everyone
+    "drawn",
+    metadata,
+    Column("task", _Name, primary_key=True),
+    Column("number", _Whole, primary_key=True, autoincrement=False),
+    Column("who", _Name, primary_key=True),
+)
+
 uploads = Table(
     "uploads",
     metadata,

@@ -259,6 +259,7 @@ def test_the_page_says_of_every_strategy_whether_it_works():
 def test_settings_that_do_not_fit_together_are_refused():
     for wrong, words in (
         ({}, "nobody could read the model"),
+        ({"max_nrom": 2.0}, "unknown setting `max_nrom`.*did you mean `max_norm`"),
         ({"csp": "sp.toml", "reveal": True}, "task="),
         ({"task": "run", "reveal": True}, "csp="),
         ({"csp": "sp.toml", "task": "run", "reveal": True}, "requester="),

@@ -5,7 +5,7 @@ something to its own message and to the one it hears has shifted what was opened
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, cast
@@ -15,6 +15,7 @@ import numpy as np
 from crowdfl.crypto.compute import default_backend
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.sketch import Sketch
+from crowdfl.errors import CrowdFLError
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
@@ -28,19 +29,18 @@ from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.shape import SharesShape, rule_widths_of
 from crowdfl.settings import TaskSettings, to_millionths
-from crowdfl_lab.audit.finding import SHARES, Floats
-from crowdfl_lab.observe import RoundRecorder
-from crowdfl_lab.parties import LocalParties, PlayedRound
+from crowdfl_lab.audit.finding import HOLDING, SHARES, Attack, Finding, Floats, found_in
+from crowdfl_lab.parties import LocalParties, PlayedRound, RoundRecorder
 
 SIZE = 8  # parameters
 PEOPLE = {"p0": 6, "p1": 9, "p2": 2, "p3": 4, "p4": 7}  # and their samples
 NAMES = sorted(PEOPLE)
+VICTIM, READER = "p1", "p0"  # of attacks on a sum
 MOST_SAMPLES = 10
 BUDGET = "9.00"
 PAYMENT = to_millionths(BUDGET)
 # Steps of a round in the order of their requests; those from SUM on are `distance`'s. A division takes two.
 LANES, CHECK, COMMIT, BITS, SUM, OPERANDS, DISTANCES, _, FACTORS, TOTAL, _, PRODUCTS, MASKS, AVERAGE = range(2, 16)
-DIVISOR = SUM  # of `samples`, which divides at once
 
 _BOUNDS: dict[str, Any] = {
     "profile": SHARES,
@@ -265,3 +265,28 @@ def switched(owner: object, name: str, value: Any) -> Iterator[None]:  # noqa: A
     finally:
         setattr(owner, name, built)
         rule_widths_of.cache_clear()
+
+
+@contextmanager
+def weakened(subject: str, *switches: tuple[object, str, Any]) -> Iterator[None]:
+    """These mechanisms replaced, unless the subject is a profile as built."""
+    with ExitStack() as stack:
+        for switch in () if subject in HOLDING else switches:
+            stack.enter_context(switched(*switch))
+        yield
+
+
+Go = Callable[[DeviatingRound], Floats]
+
+
+def attempt(
+    attack: Attack[Floats], subject: str, round_: DeviatingRound, go: Go, *switches: tuple[object, str, Any]
+) -> Finding:
+    """One way to the victim's update, with what stands against it switched off unless the subject is as built."""
+    truth, guess, note = round_.integers(updates()[VICTIM]), None, "it is done"
+    with weakened(subject, *switches):
+        try:
+            guess = go(round_)
+        except CrowdFLError as refusal:
+            note = f"refused: {type(refusal).__name__}"
+    return attack.score(subject, guess, np.zeros(len(truth)), truth, found_in(guess, truth), note)

@@ -1,7 +1,6 @@
 """A server that lets KGC keep what it dealt. With KGC's disk it would read every upload: the other server must not compute."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
 from crowdfl.simulation.local_host import LocalFederation
 from crowdfl_lab.audit.finding import SHARES, Attack, Finding, Measure, difference
-from crowdfl_lab.audit.shares.deviating_round import switched
+from crowdfl_lab.audit.shares.deviating_round import switched, weakened
 
 _KEPT = Measure(difference, "whether a round is computed while KGC has the seeds of both servers; blind: no")
 
@@ -27,10 +26,8 @@ def attack_kept_source() -> Iterator[Finding]:
         return role == "sp" or acknowledge(kgc, task, role)
 
     for subject in ("shares, a CSP that does not ask KGC", SHARES):
-        with ExitStack() as switches:
-            switches.enter_context(switched(Kgc, "acknowledge", silent))
-            if subject != SHARES:
-                switches.enter_context(switched(Csp, "_become_sole_holder", lambda csp, task: fetch(csp, task) is None))
+        unasked = (Csp, "_become_sole_holder", lambda csp, task: fetch(csp, task) is None)
+        with switched(Kgc, "acknowledge", silent), weakened(subject, unasked):
             kept, note = _played()
         yield attack.score(subject, float(kept), 0.0, 1.0, "the source" if kept else "nothing", note)
 

@@ -10,8 +10,7 @@ together are a system of equations with one solution: the upload. Of a larger mo
 lanes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -20,7 +19,7 @@ import numpy as np
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.shares.ring import Words
 from crowdfl.crypto.shares.sketch import Sketch
-from crowdfl.errors import CrowdFLError, DealtMaterialDamaged, SettingsError
+from crowdfl.errors import DealtMaterialDamaged, SettingsError
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import InProcessMemory
@@ -31,15 +30,26 @@ from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, SP_ROLE, low_words
 from crowdfl.protocols.shares.round import csp as csp_module
 from crowdfl.protocols.shares.round import manifest as manifest_module
 from crowdfl.protocols.shares.round import sp as sp_module
+from crowdfl.protocols.shares.round.csp import SharesCsp
 from crowdfl.protocols.shares.round.csp_state import CspState
 from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import SALT_BYTES, UploadBody, upload_from_seed
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl_lab.audit.finding import ENTRY, SHARES, Attack, Finding, Floats, Measure, found_in, rms
-from crowdfl_lab.audit.shares.deviating_round import LANES, NAMES, PEOPLE, DeviatingRound, switched, updates
+from crowdfl_lab.audit.shares.deviating_round import (
+    LANES,
+    NAMES,
+    PEOPLE,
+    READER,
+    VICTIM,
+    DeviatingRound,
+    attempt,
+    switched,
+    updates,
+    weakened,
+)
 
-_VICTIM, _READER = "p1", "p0"
 _UNCOVERED = "p3"  # whose lanes are looked at
 _SLOT = NAMES.index(_UNCOVERED)
 _TWICE = Attack("dealt twice", "new", "two uploads, by CSP, if dealt numbers served two rounds", ("CSP",), ENTRY)
@@ -53,32 +63,32 @@ _SEED = Attack("reused seed", "7", _SEED_TITLE, ("SP",), ENTRY)
 
 def attack_order() -> Iterator[Finding]:
     """Each way to an upload with the rule of CSP's that stands against it switched off, and as built."""
-    for name, title, weakened, go, switch_off in (
-        ("manifest of one", "a manifest of one", "no least number", _alone, _any_manifest),
-        ("name twice", "a sybil that is named twice", "names not compared", _twice_named, _any_manifest),
-        ("two manifests", "two manifests of a round", "a CSP that forgets", _second_manifest, _forgetful),
-        ("same model again", "the same model once more", "any base", _same_base, _any_base),
+
+    def nothing(*_: object) -> None:
+        """A rule that refuses nothing."""
+
+    manifest = (csp_module, "check_manifest", nothing), (manifest_module, "why_void", nothing)
+    base = tuple((CspState, rule, nothing) for rule in ("check_base", "spend", "_spent"))
+    forgets = ((SharesCsp, "answer", _forgetful),)
+    for name, title, off, go, switches in (
+        ("manifest of one", "a manifest of one", "no least number", _alone, manifest),
+        ("name twice", "a sybil that is named twice", "names not compared", _twice_named, manifest),
+        ("two manifests", "two manifests of a round", "a CSP that forgets", _second_manifest, forgets),
+        ("same model again", "the same model once more", "any base", _same_base, base),
     ):
         attack = Attack(name, "new", f"an upload, by SP with a reader: {title}", ("SP", "participant"), ENTRY)
-        yield _try(attack, f"shares, {weakened}", go, switch_off)
-        yield _try(attack, SHARES, go, lambda _round, _switches: None)
+        for subject in (f"shares, {off}", SHARES):
+            yield attempt(attack, subject, DeviatingRound(check="none", lanes=0), go, *switches)
 
 
-def _try(
-    attack: Attack[Floats],
-    subject: str,
-    go: Callable[[DeviatingRound], Floats],
-    switch_off: Callable[[DeviatingRound, ExitStack], None],
-) -> Finding:
-    round_ = DeviatingRound(check="none", lanes=0)
-    truth, guess, note = round_.integers(updates()[_VICTIM]), None, "CSP opens what it is asked for"
-    with ExitStack() as switches:
-        switch_off(round_, switches)
-        try:
-            guess = go(round_)
-        except CrowdFLError as refusal:
-            note = f"CSP refuses: {type(refusal).__name__}"
-    return attack.score(subject, guess, np.zeros(len(truth)), truth, found_in(guess, truth), note)
+_ANSWER = SharesCsp.answer
+
+
+def _forgetful(csp: SharesCsp, request: bytes) -> bytes:
+    """Of a CSP that loses what it has written before each manifest."""
+    if StepRequest.from_bytes(request, Limits.plain(1 << 20)).step == 1:
+        csp.remember(InProcessMemory())
+    return _ANSWER(csp, request)
 
 
 def attack_standing_model() -> Iterator[Finding]:
@@ -87,10 +97,8 @@ def attack_standing_model() -> Iterator[Finding]:
     attack = Attack("standing model", "new", title, ("requester",), ENTRY)
     for subject in ("shares, any server step", SHARES):
         guess, note = None, "two sums of updates to one model"
-        truth = DeviatingRound().integers(updates()[_VICTIM])
-        with ExitStack() as switches:
-            if subject != SHARES:
-                switches.enter_context(switched(SharesShape, "require_moving", lambda _: None))
+        truth = DeviatingRound().integers(updates()[VICTIM])
+        with weakened(subject, (SharesShape, "require_moving", lambda _: None)):
             try:
                 guess = _standing(DeviatingRound(server_step="fedavgm", server_rate=1e-9, server_momentum=0.0))
             except SettingsError as refusal:
@@ -101,7 +109,7 @@ def attack_standing_model() -> Iterator[Finding]:
 
 def _standing(round_: DeviatingRound) -> Floats:
     whole = round_.play_all(1, updates()).average
-    others = {who: update for who, update in updates().items() if who != _VICTIM}
+    others = {who: update for who, update in updates().items() if who != VICTIM}
     rest = round_.play_all(2, others).average
     sums = [read.weights * round_.shape.widths.unit * (read.total or 0) for read in (whole, rest)]
     return np.asarray(sums[0] - sums[1], dtype=np.float64)
@@ -113,7 +121,7 @@ def _sum(round_: DeviatingRound, number: int, sp: SharesSp, uploads: Mapping[str
     sp.open_round(number)
     sp.add_all(uploads)
     run_exchange(sp.publish(final=False), ask_directly(round_.csp.answer))
-    return round_.phone(_READER).sum_in(sp.publication(), number)[0]
+    return round_.phone(READER).sum_in(sp.publication(), number)[0]
 
 
 def _signed(round_: DeviatingRound, words: Words) -> Floats:
@@ -122,15 +130,15 @@ def _signed(round_: DeviatingRound, words: Words) -> Floats:
 
 def _alone(round_: DeviatingRound) -> Floats:
     uploads = round_.encrypt(updates())
-    return _sum(round_, 1, round_.sp, {_VICTIM: uploads[_VICTIM]})
+    return _sum(round_, 1, round_.sp, {VICTIM: uploads[VICTIM]})
 
 
 def _twice_named(round_: DeviatingRound) -> Floats:
     """The victim, and a sybil that stands in the manifest twice, whose update is known."""
     uploads = round_.encrypt(updates())
     with switched(sp_module, "manifest_of", lambda *parts: _repeated(manifest_module.manifest_of(*parts))):
-        both = _sum(round_, 1, round_.sp, {who: uploads[who] for who in (_READER, _VICTIM)})
-    return both - round_.integers(updates()[_READER])
+        both = _sum(round_, 1, round_.sp, {who: uploads[who] for who in (READER, VICTIM)})
+    return both - round_.integers(updates()[READER])
 
 
 def _repeated(manifest: RoundManifest) -> RoundManifest:
@@ -156,30 +164,8 @@ def _same_base(round_: DeviatingRound) -> Floats:
 
 def _without_victim(round_: DeviatingRound, number: int, uploads: Mapping[str, bytes]) -> Floats:
     """By another SP, without the memory that keeps an honest one from doing this."""
-    others = {who: upload for who, upload in uploads.items() if who != _VICTIM}
+    others = {who: upload for who, upload in uploads.items() if who != VICTIM}
     return _sum(round_, number, cast(SharesSp, round_.dealer.sp()), others)
-
-
-def _any_manifest(_round: DeviatingRound, switches: ExitStack) -> None:
-    switches.enter_context(switched(csp_module, "check_manifest", lambda *_: None))
-    switches.enter_context(switched(manifest_module, "why_void", lambda *_: None))
-
-
-def _forgetful(round_: DeviatingRound, _switches: ExitStack) -> None:
-    """A CSP that loses what it has written before each manifest."""
-    answer = round_.csp.answer
-
-    def answered(request: bytes) -> bytes:
-        if StepRequest.from_bytes(request, round_.shape.limits()).step == 1:
-            round_.csp.remember(InProcessMemory())
-        return answer(request)
-
-    round_.csp.answer = answered  # type: ignore[method-assign]
-
-
-def _any_base(_round: DeviatingRound, switches: ExitStack) -> None:
-    for rule in ("check_base", "spend", "_spent"):
-        switches.enter_context(switched(CspState, rule, lambda *_: None))
 
 
 def attack_dealt_twice() -> list[Finding]:
@@ -278,8 +264,8 @@ def attack_seed() -> list[Finding]:
 
 
 def _sent_twice(subject: str) -> Finding:
-    round_, trained = DeviatingRound.paying(), [updates(seed)[_VICTIM] for seed in (1, 2)]
-    bodies = [round_.encrypt({_VICTIM: update})[_VICTIM] for update in trained]
+    round_, trained = DeviatingRound.paying(), [updates(seed)[VICTIM] for seed in (1, 2)]
+    bodies = [round_.encrypt({VICTIM: update})[VICTIM] for update in trained]
     first, second = (
         round_.shape.ring.decode(UploadBody.from_bytes(body, Limits.plain(1 << 20)).shares) for body in bodies
     )

@@ -37,8 +37,7 @@ from crowdfl_lab.bench.workload import (
     made_up_models,
     made_up_weights,
 )
-from crowdfl_lab.observe import RoundRecorder
-from crowdfl_lab.parties import PlayedRound
+from crowdfl_lab.parties import PlayedRound, RoundRecorder
 from crowdfl_lab.report.results import Cell, Figure, Unit
 from crowdfl_lab.timing import timed, timed_call, turns
 

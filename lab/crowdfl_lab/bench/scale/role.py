@@ -29,7 +29,7 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.settings import TaskSettings
 from crowdfl_lab.bench.workload import made_up_weights
-from crowdfl_lab.observe import RoundRecorder
+from crowdfl_lab.parties import RoundRecorder
 from crowdfl_lab.timing import current_bytes, peak_bytes
 
 UPLOADS, PUBLICATION, END = "uploads", "publication", b""

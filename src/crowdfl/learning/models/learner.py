@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ class Update:
     Args:
         weights: The trained model.
         samples: How many samples it was trained on; the average counts it that often.
+        metrics: What the training says of itself, such as its loss, as numbers by name.
 
     Raises:
         EncodingError: Something in the weights is not an array of real numbers; the error names it.
@@ -35,10 +36,12 @@ class Update:
     weights: Weights = field(repr=False)  # what the whole protocol hides
     names: tuple[str, ...]
     samples: int
+    metrics: Mapping[str, float] | None
 
-    def __init__(self, weights: object, samples: int) -> None:
+    def __init__(self, weights: object, samples: int, metrics: Mapping[str, float] | None = None) -> None:
         arrays = named_arrays(weights)
-        for name, value in (("weights", list(arrays.values())), ("names", tuple(arrays)), ("samples", samples)):
+        values = {"weights": list(arrays.values()), "names": tuple(arrays), "samples": samples, "metrics": metrics}
+        for name, value in values.items():
             object.__setattr__(self, name, value)  # frozen: only here
 
 

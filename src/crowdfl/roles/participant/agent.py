@@ -47,6 +47,7 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "uploaded": lambda e: f"round {e['round']}: the upload is in{', late' if e['late'] else ''}; its receipt is kept",
     "refused": lambda e: f"round {e['round']}: the upload was not taken: {e['why']}",
     "nothing to contribute": lambda e: f"round {e['round']}: not part of it: {e['why']}",
+    "not drawn": lambda e: f"round {e['round']}: not this time, others were drawn; you wait for the next round",
     "rewarded": lambda e: (
         f"round {e['round']}: you earned {from_millionths(e['millionths']):.6f}"
         + ("" if e["millionths"] else "; docs/incentives.md says what rewards follow")
@@ -100,7 +101,7 @@ class Trainer(Protocol):
     """A participant's data and the task's model; see `crowdfl.learning.training.LocalTrainer`."""
 
     def prepare(self, shape: ModelShape) -> None: ...  # raises what would keep it from training such a model
-    def evaluate(self, arrays: Weights, /) -> Mapping[str, float]: ...  # on the participant's held-out data
+    def evaluate(self, arrays: Weights, number: int, /) -> Mapping[str, float]: ...  # of a round, on held-out data
 
     def train(self, arrays: Weights, settings: Mapping[str, Any], number: int, /) -> tuple[Weights, int]:
         """The trained model, and the number of samples it was trained on."""

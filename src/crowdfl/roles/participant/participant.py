@@ -22,6 +22,7 @@ from crowdfl.errors import (
     DocumentError,
     Forbidden,
     NotAuthenticated,
+    NotDrawn,
     NothingToContribute,
     NotReady,
     PoolExhausted,
@@ -59,8 +60,8 @@ LEAST_PARTICIPANTS = 5
 INVITATION, LEAST = "invitation", "least-participants"  # what a home folder keeps of joining
 Train = Callable[[Weights, Mapping[str, Any], int], tuple[Weights, int]]
 """From a model, the task's training settings and the round's number to a trained model and how many samples it saw."""
-Evaluate = Callable[[Weights], Mapping[str, float]]
-"""How a model does on this participant's own held-out data."""
+Evaluate = Callable[[Weights, int], Mapping[str, float]]
+"""How the model of a round does on this participant's own held-out data."""
 
 
 class ParticipantSp(Protocol):
@@ -72,6 +73,7 @@ class ParticipantSp(Protocol):
     def enrol(self, task: str, certificate: str) -> str: ...
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str: ...  # the signed receipt
     def uploaded(self, task: str, number: int, keys: ParticipantKeys) -> str | None: ...  # the digest that SP holds
+    def is_drawn(self, task: str, number: int, keys: ParticipantKeys) -> bool: ...  # for this round
     def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
@@ -104,6 +106,7 @@ class Participant:
     _joined: Definition | None = field(default=None, repr=False)
     _epoch: str | None = field(default=None, repr=False)  # SP's, when this participant last looked
     _looked: dict[int, tuple[str, int]] = field(default_factory=dict, repr=False)  # by round: epoch, uploads
+    _undrawn: set[tuple[str | None, int]] = field(default_factory=set, repr=False)  # epochs and rounds
     _told: set[tuple[str, int, str]] = field(default_factory=set, repr=False)  # what need not be told again
     _unread: dict[int, bool] = field(default_factory=dict, repr=False)  # rewards that could not be read: may that pass?
 
@@ -272,7 +275,7 @@ class Participant:
             return False
         self.require_company(self._definition)  # before the work; the number may have been raised since joining
         if not self.blobs.has(f"rounds/{number}/upload"):
-            if not self._has_caught_up(number):
+            if not self._is_drawn(number) or not self._has_caught_up(number):
                 return False
             try:
                 self.encrypt(number, *train(self.model(), self._definition.training, number))
@@ -281,6 +284,18 @@ class Participant:
                 self.on_event("nothing to contribute", {"round": number, "why": str(nothing)})
                 return True
         return self.send(number)
+
+    def _is_drawn(self, number: int) -> bool:
+        """Asked once a round, and again when SP was restored: it may have drawn others then."""
+        if self._definition.settings.per_round is None:
+            return True
+        if (self._epoch, number) in self._undrawn:
+            return False
+        drawn = self.sp.is_drawn(self.task, number, self.keys)
+        if not drawn:
+            self._undrawn.add((self._epoch, number))
+            self.on_event("not drawn", {"round": number})
+        return drawn
 
     def encrypt(self, number: int, weights: Weights, samples: int) -> None:
         """A round's upload, made from what was trained; durable before it is sent, so that a retry sends the same bytes."""
@@ -300,7 +315,7 @@ class Participant:
             if self.has_left:  # while this was under way; nothing is noted: who joins again may send it
                 return False
             raise
-        except (TooLate, RoundNotOpen, AlreadyCounted, TaskNotRunning, WrongBase) as refusal:
+        except (TooLate, RoundNotOpen, NotDrawn, AlreadyCounted, TaskNotRunning, WrongBase) as refusal:
             self.blobs.put(f"rounds/{number}/refused", str(refusal).encode())
             self.on_event("refused", {"round": number, "why": str(refusal)})
             return True
@@ -347,7 +362,7 @@ class Participant:
             self._note_rejected(number, read.standing)  # first: with its average, a round is known to have taken it
         model = self._definition.shape.arrays(read.model)
         self.blobs.put(f"rounds/{number}/average", to_safetensors(self._definition.shape, model))
-        metrics = dict(evaluate(model)) if evaluate is not None else {}
+        metrics = dict(evaluate(model, number)) if evaluate is not None else {}
         state = {} if read.state is None else {"state": read.state}
         self.on_event("read", {"round": number, **metrics, **state})
         return True

@@ -1,7 +1,7 @@
 """What every concern of SP shares: the ports, the options, and look-ups that are the same for all."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -22,6 +22,15 @@ from crowdfl.roles.sp.time import ClockWatch
 
 ENDED = (TaskState.FINISHED, TaskState.CANCELLED, TaskState.SETTLED)
 UNDER_WAY = (RoundState.CLOSED, RoundState.WEIGHED)
+
+
+Draw = Callable[[int, Sequence[str], int], Sequence[str]]
+"""So many of these people, in the order they joined, for the round of this number."""
+
+
+def draw_at_random(_number: int, people: Sequence[str], count: int) -> list[str]:
+    """By the operating system's randomness: nobody can tell beforehand who is in a round."""
+    return secrets.SystemRandom().sample(people, count)
 
 
 class Failures:
@@ -89,6 +98,7 @@ class SpOptions:
     events: Events = ignore_event
     around_step: Callable[[str], AbstractContextManager[object]] = lambda _task: nullcontext()  # a step of a task
     quotas: SpQuotas = field(default_factory=SpQuotas)
+    draw: Draw = draw_at_random
     opens_rounds: bool = True  # False: the caller opens each round, as the local host does
     watch: ClockWatch | None = None  # without one, the clock is believed
 

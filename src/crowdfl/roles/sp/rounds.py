@@ -127,6 +127,10 @@ class RoundSteps:
         """Prepaid before it opens."""
         self._ports.store.post(task, Ledger.fund_round(number, payment))
         self._ports.store.put_round(task, Round(number, self._core.now(), final=final))
+        most = self._core.definition(task).settings.per_round
+        if most is not None:
+            people = [one.identity.who for one in self._ports.store.participants(task) if not one.left]
+            self._ports.store.draw(task, number, self._core.options.draw(number, people, min(most, len(people))))
 
     def abort(self, task: str, current: Round) -> None:
         """Give a round up: its money returns to escrow. The caller holds a transaction."""

@@ -160,8 +160,18 @@ class Tasks:
                 return store.participant(task, opened.identity.who).identity.who
         require_running(state)
         participant = StoredParticipant(opened.identity, certificate)
-        store.add_participant(task, participant, definition.settings.max_participants)
+        with store.transaction():
+            store.add_participant(task, participant, definition.settings.max_participants)
+            self._let_in(task, opened.identity.who)
         return opened.identity.who
+
+    def _let_in(self, task: str, who: str) -> None:
+        """An open round that was drawn of fewer people than it takes has room for who comes later."""
+        last, most = self._core.last_round(task), self._core.definition(task).settings.per_round
+        if most is None or last is None or last.state is not RoundState.OPEN:
+            return
+        if len(self._ports.store.drawn(task, last.number)) < most:
+            self._ports.store.draw(task, last.number, [who])
 
     def leave(self, task: str, who: str) -> None:
         """A participant leaves: rounds neither wait for it nor take its uploads; what it earned stays claimable."""
@@ -195,10 +205,11 @@ class Tasks:
                     "deadline": r.deadline(settings),  # as if it were resumed when it was paused
                     "last_call": r.last_call(settings),
                     "uploads": uploads,
+                    "drawn": drawn or None,  # how many; None: everyone is in it
                     # CSP never heard of it: nobody has learnt anything from its uploads.
                     "unused": r.state is RoundState.ABORTED and not r.asked,
                 }
-                for r, uploads in found.rounds
+                for r, uploads, drawn in found.rounds
             ],
         }
 

@@ -34,6 +34,7 @@ _USUAL = {
         "window",
         "min_participants",
         "max_participants",
+        "per_round",
         "weighting",
         "max_norm",
         "max_samples",

@@ -98,6 +98,11 @@ export class Platform {
     return reply.json().digest === null ? null : reply.text("digest");
   }
 
+  /** Whether this participant is in a round. @param {string} task @param {number} number @param {Keys} keys */
+  async isDrawn(task, number, keys) {
+    return (await this._sp.call({ method: "GET", target: place(task, number, keys), keys })).json().drawn === true;
+  }
+
   /** @param {string} task @param {number} number @param {Keys} keys */
   async average(task, number, keys) {
     return (await this._sp.call({ method: "GET", target: `/v1/tasks/${task}/rounds/${number}/average`, keys, limit: MODEL_LIMIT })).octets();

@@ -17,7 +17,7 @@ import { RolledBack } from "../protocol/errors.js";
 
 /** @typedef {{accuracy: number, loss: number, samples: number}} Metrics */
 /** @typedef {"started" | "before" | "upload" | "trained" | "receipt" | "lost-receipt" | "wrong-receipt" | "refused" | "nothing"
- *    | "average" | "record" | "no-reward" | "reward" | "given-up"} RoundKey */
+ *    | "average" | "record" | "no-reward" | "reward" | "given-up" | "not-drawn"} RoundKey */
 
 const MOST_UNSHOWN = 3; // rounds that took an upload of this phone's and that no record shows
 

@@ -33,7 +33,9 @@ export function durationWords({ settings }) {
   return [
     `${each} is open for up to ${duration(window)}, and closes early once everyone has sent.`,
     `With all its waiting it takes ${duration(longest)} at most, once there are enough people.`,
-    "In each round the phone trains and sends once, while this page is open.",
+    settings.per_round == null
+      ? "In each round the phone trains and sends once, while this page is open."
+      : `For each round ${settings.per_round} people are drawn. A phone that is drawn trains and sends once, while this page is open.`,
   ];
 }
 

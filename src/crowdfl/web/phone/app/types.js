@@ -6,7 +6,7 @@
  *   number: number,
  *   state: string,
  *   deadline: number | null,
- *   mine: "none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing",
+ *   mine: "none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing" | "not drawn",
  *   accuracyBefore: number | null,
  *   accuracyAfter: number | null,
  *   reward: bigint | null,

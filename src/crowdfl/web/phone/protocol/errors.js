@@ -147,6 +147,9 @@ export class RoundNotOpen extends CampaignError {}
 /** The upload missed its round. */
 export class TooLate extends CampaignError {}
 
+/** Others were drawn for this round: come back for the next one. */
+export class NotDrawn extends CampaignError {}
+
 /** Data or models cannot be used for training. */
 export class LearningError extends CrowdFLError {}
 

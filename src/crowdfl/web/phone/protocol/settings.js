@@ -18,7 +18,8 @@ import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "
  * @property {boolean} hasCounts Whether people count by their samples; if not, everyone counts once, and no number leaves the phone.
  * @property {number} countBytes Of a share of a number of samples; 0 where there are none.
  * @property {number} minParticipants
- * @property {number} maxParticipants
+ * @property {number} maxParticipants In one round.
+ * @property {boolean} draws Whether people are drawn for each round; if not, everyone is in it.
  * @property {number} rounds
  * @property {bigint} payment Millionths that every round pays; 0 in a task without rewards.
  * @property {number} claimWindow Seconds.
@@ -71,6 +72,7 @@ const FITS = {
   window: above(0, LARGEST),
   grace: within(0, LARGEST),
   min_participants: within(3, LARGEST, Number.isInteger),
+  per_round: optional(within(3, LARGEST, Number.isInteger)),
   rounds: within(1, LARGEST, Number.isInteger),
   budget: optional((value) => typeof value === "string" || typeof value === "number"),
   key_bits: within(2, 16384, Number.isInteger),
@@ -131,7 +133,8 @@ export function sharesTask({ task, body }) {
     hasCounts,
     countBytes: hasCounts ? SAMPLES_BYTES : 0,
     minParticipants: settings.min_participants,
-    maxParticipants: settings.max_participants,
+    maxParticipants: settings.per_round ?? settings.max_participants,
+    draws: settings.per_round !== null,
     rounds: settings.rounds,
     payment: pay === "none" ? 0n : budget,
     claimWindow: body.claim_window,
@@ -169,6 +172,8 @@ function requireSettings(settings) {
   const unknown = Object.keys(settings).filter((name) => name !== "profile" && !Object.hasOwn(FITS, name));
   if (unknown.length) throw refused("it has a setting that this page does not know: reload the page");
   if (settings.min_participants > settings.max_participants) throw refused("`min_participants` is above `max_participants`");
+  const drawn = settings.per_round ?? settings.min_participants;
+  if (drawn < settings.min_participants || drawn > settings.max_participants) throw refused("`per_round` is out of bounds");
   if (settings.clip * 10 ** settings.decimals >= LARGEST_SCALED) throw refused("`clip` is too large for its decimals");
   if (settings.max_participants > MOST_PEOPLE || settings.rounds > MOST_ROUNDS) {
     throw new UnsupportedTask("this task has more people or rounds than a browser keeps account of: take part with the CrowdFL program");

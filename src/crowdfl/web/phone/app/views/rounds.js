@@ -49,6 +49,7 @@ export function headline({ phase, now, rounds, definition, state, ended, stopped
   const last = rounds.at(-1);
   if (last && ["arrived", "late"].includes(last.mine)) return `Round ${last.number} of ${of}: your update arrived.`;
   if (last?.mine === "nothing") return `Round ${last.number} of ${of}: there is nothing to send. Record first.`;
+  if (last?.mine === "not drawn") return `Round ${last.number} of ${of}: not this time. Others were drawn; your phone waits for the next round.`;
   return rounds.length ? `Waiting for the next round. ${rounds.length} of ${of} have begun.` : "Waiting for the first round.";
 }
 
