@@ -68,7 +68,7 @@ def reward_shares(divider: Divider, shape: SharesShape, dealt: DealtRound, check
     divider.view.computed("scores", scores)
     weights = yield from rules.distance_weights(divider, shape.rule_widths, distance, scores)
     divider.view.computed("weights", weights)
-    return (yield from rules.paid(divider, shape.rule_widths.payout, dealt.rewards.payout, weights, shape.payment))
+    return (yield from rules.paid(divider, shape.rule_widths, dealt.rewards.payout, weights, shape.payment))
 
 
 def _scores(
