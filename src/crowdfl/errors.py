@@ -67,6 +67,7 @@
     │   ├── UnknownParticipant      nobody of that name is enrolled
     │   ├── InvitationRefused       used, expired, or for another task
     │   ├── TaskFull                every place is taken
+    │   ├── EnrolmentOver           the task's plan lets nobody join any more
     │   ├── TaskNotRunning          paused, cancelled or over
     │   │   └── TaskEnded           it is over, and what it needed was erased
     │   ├── NotReady                ask again later
@@ -75,6 +76,7 @@
     │   ├── Forbidden               not for this caller
     │   ├── RoundNotOpen            this round takes no uploads any more
     │   ├── TooLate                 the upload missed its round
+    │   ├── NotDrawn                others were drawn for this round
     │   ├── TaskNotEnded            the task is not over: nothing of it is erased
     │   ├── NotEnoughMoney          an account does not hold enough money
     │   ├── UnknownDeposit          no deposit of that name
@@ -393,6 +395,10 @@ class TaskFull(CampaignError):
     """Every place of the task is taken."""
 
 
+class EnrolmentOver(CampaignError):
+    """The task's plan lets nobody join any more."""
+
+
 class TaskNotRunning(CampaignError):
     """The task is paused, cancelled or over."""
 
@@ -411,6 +417,10 @@ class Forbidden(CampaignError):
 
 class RoundNotOpen(CampaignError):
     """This round takes no uploads any more."""
+
+
+class NotDrawn(CampaignError):
+    """Others were drawn for this round: come back for the next one."""
 
 
 class TooLate(CampaignError):

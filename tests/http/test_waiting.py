@@ -25,6 +25,7 @@ from tests.cli.program import start
 from tests.hosts import SMALL_TASK, small_definition
 from tests.http.processes import serving, wait_for
 from tests.http.test_clients import Scripted, problem
+from tests.http.world import World
 
 TASK = "0" * 64
 KEYS = ParticipantKeys("a" * 20, SigningKey.fresh(), ReaderKey.fresh())
@@ -218,3 +219,17 @@ def test_a_phone_says_at_once_what_it_waits_for(tmp_path):
         finally:
             process.kill()
             process.wait()
+
+
+def test_a_participant_learns_whether_it_was_drawn(campaign, tmp_path, portal):
+    """For itself; an upload of another is refused by name over HTTP too."""
+    world = World(tmp_path, portal)
+    task, people = world.open_round(people=6, max_participants=9, per_round=4)
+    drawn = {one.who for one in people if one.sp.is_drawn(task, 1)}
+    assert len(drawn) == 4
+    assert drawn == world.sp.store.drawn(task, 1)
+    other = next(one for one in people if one.who not in drawn)
+    with pytest.raises(errors.NotDrawn):
+        other.sp.upload(task, 1, other.update())
+    assert campaign.people[0].sp.is_drawn(campaign.task, 1)  # where nobody is drawn, everyone is in
+    world.close()

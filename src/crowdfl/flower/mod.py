@@ -83,6 +83,11 @@ class MessageSp:
         entries = [{"number": number, "state": state, "uploads": 0} for number, state in rounds]
         return {"task": task, "state": "running", "epoch": "", "dropped": 0, "rounds": entries}
 
+    def is_drawn(self, task: str, number: int, keys: ParticipantKeys) -> bool:
+        """Flower's server asks those whom it has chosen, and nobody else."""
+        del task, number, keys
+        return True
+
     def enrol(self, task: str, certificate: str) -> str:
         del task
         self.certificate = certificate

@@ -70,7 +70,7 @@ class _Posted:
 
 def task_settings(rounds: int, settings: Mapping[str, Any]) -> TaskSettings:
     """One round more than are run: of a task's last one, participants are not given the average to evaluate."""
-    for name in ("profile", "rounds", "strategy"):
+    for name in ("profile", "rounds", "strategy", "per_round"):
         if name in settings:
             raise SettingsError(f"`{name}` is not yours to set here: a run with Flower decides it")
     return TaskSettings.of(**{**DEFAULTS, **settings, "rounds": rounds + 1})

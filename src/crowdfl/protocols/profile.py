@@ -333,7 +333,7 @@ def width_budget(settings: TaskSettings, parameters: int, sigma: int) -> WidthBu
     return WidthBudget(
         key_bits=settings.key_bits,
         parameters=parameters,
-        max_participants=settings.max_participants,
+        max_participants=settings.most_in_round,
         max_samples=settings.max_samples,
         clip=settings.clip,
         decimals=settings.decimals,

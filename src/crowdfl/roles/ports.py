@@ -114,6 +114,8 @@ class SpStore(CrowdStore, Protocol):
     def mark_asked(self, task: str, number: int) -> None: ...
     def rounds(self, task: str) -> list[Round]: ...  # in order
     def round(self, task: str, number: int) -> Round: ...  # or NotReady
+    def draw(self, task: str, number: int, people: Sequence[str]) -> None: ...  # these are in the round; once each
+    def drawn(self, task: str, number: int) -> frozenset[str]: ...  # empty: everyone is
     def upload(self, task: str, number: int, who: str) -> Upload | None: ...
     def uploads(self, task: str, number: int) -> list[Upload]: ...  # in the order they came
     def last_uploads(self, task: str, number: int, most: int) -> list[Upload]: ...  # the newest first
@@ -121,7 +123,7 @@ class SpStore(CrowdStore, Protocol):
     def dropped_uploads(self, task: str) -> dict[int, list[str]]: ...  # whose, by round
 
     def turnout(self, task: str, number: int) -> tuple[int, int]:
-        """How many have uploaded in a round, and how many more are enrolled and have not left."""
+        """How many have uploaded in a round, and how many more are in it, enrolled, and have not left."""
 
     def acknowledge(self, task: str, number: int, uploads: Sequence[Upload]) -> list[bool | CrowdFLError]:
         """Add each to a round that is open, else `RoundNotOpen`, in one commit. True if new; False if this very upload is in;

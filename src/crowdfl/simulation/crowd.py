@@ -6,7 +6,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -17,12 +17,15 @@ from crowdfl.learning.functions import FunctionTrainer
 from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.party import Costs
 from crowdfl.protocols.profile import ParticipantKeys, Tools
+from crowdfl.protocols.shares.chain import ModelChain
+from crowdfl.protocols.shares.server_optimizers import Moments, ServerStep
 from crowdfl.retry import no_jitter
 from crowdfl.roles.participant.agent import Agent, Waits
+from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import Round, RoundState
-from crowdfl.roles.sp.core import SpOptions
+from crowdfl.roles.sp.core import Draw, SpOptions, draw_at_random
 from crowdfl.settings import to_millionths
 from crowdfl.simulation.local_host import LocalHost, MemoryDisk, costs_by_role
 from crowdfl.storage.blobs import MemoryBlobs
@@ -74,6 +77,16 @@ def _drawn(share: float, people: Sequence[str], seed: int) -> Away:
     def draw(number: int) -> frozenset[str]:
         chance = random.Random(f"dropouts/{seed}/{number}")  # noqa: S311 -- a simulation, which repeats itself
         return frozenset(chance.sample(list(people), count))
+
+    return draw
+
+
+def seeded_draw(seed: int, done: int = 0) -> Draw:
+    """By position, so that it is the same of names and of the pseudonyms that SP knows them by; after so many rounds."""
+
+    def draw(number: int, people: Sequence[str], count: int) -> list[str]:
+        chance = random.Random(f"sampled/{seed}/{number + done}")  # noqa: S311 -- a simulation, which repeats itself
+        return chance.sample(list(people), count)
 
     return draw
 
@@ -201,8 +214,10 @@ class SimulatedCrowd:
         away_in: Away,
         *,
         insecure_test_key: bool = False,
+        draw: Draw = draw_at_random,
         on_change: Callable[["SimulatedCrowd"], None] = lambda _crowd: None,
         on_read: Callable[["SimulatedCrowd", Round], bool] = lambda _crowd, _round: False,
+        moments: Moments = (),
     ) -> None:
         self.settings, self.counters, self.log = definition.settings, Counters(), SimulationLog()
         self.trainers, self.away, self._away_in, self._on_change = trainers, frozenset[str](), away_in, on_change
@@ -210,11 +225,14 @@ class SimulatedCrowd:
         tools = Tools(default_backend(), None, insecure_test_key, False, self.counters)
         self.clock, self._rounds, self._is_stopped = ManualClock(1.0), list[Round](), False
         # Rounds open here: nobody trains on before `on_read` has had its say.
-        options = SpOptions(tools, checker=tools.backend, min_claim_window=0.0, opens_rounds=False)
+        options = SpOptions(tools, checker=tools.backend, min_claim_window=0.0, draw=draw, opens_rounds=False)
         self.host = LocalHost(tools, disk=_LeanDisk(), clock=self.clock, options=options)
         self.task = self.host.create(definition, initial)
         invitations = self.host.requester.invite(self.task, len(trainers), _FOREVER)
         posted = self.host.requester.definition(self.task)
+        self._start = self._resumed_chain(posted, initial, moments)
+        if self._start is not None:
+            self._chain_of(None).start_from(self._start)
         self._people = [
             self._person(posted, name, trainer, invitation)
             for (name, trainer), invitation in zip(trainers.items(), invitations, strict=True)
@@ -223,9 +241,36 @@ class SimulatedCrowd:
     def _person(self, definition: Definition, name: str, trainer: FunctionTrainer, invitation: str) -> _Person:
         participant = self.host.new_participant(self.task, name)
         participant.sp = _Link(participant.sp, self, name)
+        if self._start is not None:
+            self._chain_of(participant).start_from(self._start)
         participant.on_event = lambda what, details: self._note(name, what, details)
         agent = Agent(participant, time.sleep, jitter=no_jitter)
         return _Person(name, participant, agent.turns(definition, trainer, invitation))
+
+    @staticmethod
+    def _resumed_chain(posted: Definition, initial: Any, moments: Moments) -> bytes | None:  # noqa: ANN401
+        """What every reader holds before the first round, of a task that goes on with a server step's memory."""
+        step = ServerStep.of(posted.settings)
+        if step is None or not moments:
+            return None
+        start = ModelChain.start(posted.task, posted.shape.flat(initial), step.unit, step)
+        return replace(start, moments=tuple(moments)).to_bytes()
+
+    def _chain_of(self, reader: Participant | None) -> KeptChain:
+        """A participant's, or the requester's."""
+        if reader is None:
+            return KeptChain(self.host.requester.blobs, f"{self.task}/rounds", self.settings.rounds)
+        return KeptChain(reader.blobs, "rounds", self.settings.rounds)
+
+    def moments(self, reader: Participant | None, parameters: int) -> Moments:
+        """What the server step carries after the last round that a participant, or the requester, has read."""
+        step = ServerStep.of(self.settings)
+        chain = self._chain_of(reader).get() if step is not None else None
+        return ModelChain.from_bytes(chain, parameters, step).moments if chain is not None else ()
+
+    @property
+    def reader(self) -> Participant:
+        return self._people[0].participant
 
     @property
     def people(self) -> dict[str, Participant]:
@@ -329,6 +374,11 @@ class SimulatedCrowd:
         for person in self._people:
             person.participant.blobs.delete(f"rounds/{number}/upload")
         self.host.sp.blobs.clear(f"{self.task}/rounds/{number}/uploads")
+
+    def sampled(self, number: int) -> tuple[str, ...]:
+        """Who was drawn for a round; nobody, where everyone is in it."""
+        drawn = self.host.sp.store.drawn(self.task, number)
+        return tuple(name for name, person in self.people.items() if person.keys.who in drawn) if drawn else ()
 
     def averaged(self, number: int) -> tuple[str, ...]:
         """Whose updates are in a round's average."""

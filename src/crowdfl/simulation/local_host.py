@@ -233,6 +233,9 @@ class _SpLink(_LiveRole):
         entry = self.store.upload(task, number, keys.who)
         return None if entry is None else str(entry.digest)
 
+    def is_drawn(self, task: str, number: int, keys: ParticipantKeys) -> bool:
+        return bool(self._host.sp.is_drawn(task, number, keys.who))
+
     def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
         return bytes(self.publication(task, number, keys.who))
 
@@ -291,6 +294,8 @@ class LocalFederation:
     ) -> None:
         self.settings = TaskSettings.of(**settings)
         profile_named(self.settings.profile)
+        if self.settings.per_round is not None:
+            raise SettingsError("`per_round` has no effect here: a round is of those whose updates you pass to it")
         self.recorder, backend = Recorder(), backend or default_backend()
         watcher = Progress(progress) if progress else None
         tools = Tools(backend, watcher, insecure_test_key, constant_time, self.recorder)

@@ -5,12 +5,14 @@ And how it shows that it goes on: a bar on a terminal, lines elsewhere, a line t
 
 import html
 import importlib
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, ClassVar, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -20,6 +22,9 @@ from crowdfl.protocols.party import Costs
 from crowdfl.results import RunResult
 from crowdfl.settings import TaskSettings
 from crowdfl.text import html_table, in_notebook, text_table
+
+if TYPE_CHECKING:
+    from crowdfl.simulation.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,8 @@ class SimulatedRound:
         training: The weighted mean of each metric that `train` returned, over whoever trained.
         training_by_person: What `train` returned, by person. Only a simulation shows it: in a campaign it stays on the device.
         participants: Whose updates are in the average.
-        dropped: Who was away and is not in the average.
+        sampled: Who was drawn for the round, with `per_round` or `fraction`; empty where everyone is in it.
+        dropped: Who was away, though in the round, and is not in the average.
         late: Whose updates came after the window and were taken.
         rejected: Whose updates the servers left out, and why.
         clipped: How many weights of somebody's update were clipped to the task's `clip`.
@@ -50,6 +56,7 @@ class SimulatedRound:
     number: int
     metrics: Mapping[str, float]
     participants: tuple[str, ...]
+    sampled: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     late: tuple[str, ...] = ()
     rejected: Mapping[str, str] = field(default_factory=dict)
@@ -74,6 +81,7 @@ class SimulatedRound:
         """The round as one flat row of numbers, for a data frame; lists of people are counted."""
         counted = {
             "participants": len(self.participants),
+            "sampled": len(self.sampled),
             "dropped": len(self.dropped),
             "late": len(self.late),
             "rejected": len(self.rejected),
@@ -120,6 +128,7 @@ class SimulationResult(RunResult):
         costs: By role, counters of operations, messages and bytes.
         notes: What you should know, such as weights that were clipped.
         settings: The task's settings, those that followed from the data included.
+        checkpoint: What `simulate(..., resume=result)` goes on from.
     """
 
     counted: ClassVar[str] = "participants"
@@ -129,6 +138,19 @@ class SimulationResult(RunResult):
     costs: Mapping[str, Costs]
     notes: tuple[str, ...]
     settings: TaskSettings
+    checkpoint: "Checkpoint"
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model's arrays under their names; or all that `simulate(..., resume=path)` needs, as a folder.
+
+        Args:
+            path: A model ends with `.npz` or `.safetensors`, which keeps bfloat16 (NumPy has none: it becomes float32). A path
+                without an ending is a folder for the whole campaign: history, settings, and what a server step carries.
+        """
+        if Path(path).suffix:
+            return super().save(path)
+        self.checkpoint.write(Path(path))
+        return Path(path)
 
     def person_rows(self) -> list[dict[str, float | str]]:
         """Everyone's own metrics, a flat row for each round and person: `pandas.DataFrame(result.person_rows())`."""
@@ -158,7 +180,7 @@ def history_table(history: Sequence[SimulatedRound]) -> tuple[list[str], list[li
     """Columns and cells for people: what did not happen in any round has no column."""
     metrics = list(dict.fromkeys(name for one in history for name in one.numbers))
     rows = [one.row() for one in history]
-    told = [name for name in ("dropped", "late", "rejected", "clipped") if any(row[name] for row in rows)]
+    told = [name for name in ("sampled", "dropped", "late", "rejected", "clipped") if any(row[name] for row in rows)]
     columns = ["round", "participants", *told, *metrics, "seconds", "bytes_up", "bytes_down"]
     shown = [name.replace("bytes_", "") for name in columns]
     return shown, [[_cell(name, row.get(name)) for name in columns] for row in rows]

@@ -168,9 +168,9 @@ class SqlStore(MoneyTables):
             rows = c.execute(STATUS, {"this_task": task}).all()
         if not rows:
             raise UnknownTask(f"there is no task {task} here")
-        state, ended_at, epoch, dropped, active, *end = rows[0][:9]
-        rounds = [(_round(row[10:]), row[9]) for row in rows if row[10] is not None]
-        return TaskStatus(state, ended_at, _tombstone(end), epoch, dropped, active, rounds)
+        state, ended_at, epoch, dropped, ready_at, active, taken, *end = rows[0][:11]
+        rounds = [(_round(row[13:]), row[11], row[12]) for row in rows if row[13] is not None]
+        return TaskStatus(state, ended_at, _tombstone(end), epoch, dropped, active, taken, ready_at, rounds)
 
     def put_round(self, task: str, round_: Round) -> None:
         values = {name: value for name, value in vars(round_).items() if name != "asked"}
@@ -240,11 +240,21 @@ class SqlStore(MoneyTables):
             rows = c.execute(standing(len(people)), asked).all()
         if not rows:
             raise UnknownTask(f"there is no task {task} here")
-        state, round_ = rows[0][0], None if rows[0][5] is None else _round(rows[0][5:])
+        state, round_ = rows[0][0], None if rows[0][6] is None else _round(rows[0][6:])
         enrolled = frozenset(row[1] for row in rows if row[1] is not None)
         left = frozenset(row[1] for row in rows if row[2])
         uploads = {row[1]: Upload(row[1], row[3], row[4]) for row in rows if row[3] is not None}
-        return UploadContext(state, round_, enrolled, left, uploads)
+        drawn = frozenset(row[1] for row in rows if row[5] is not None)
+        return UploadContext(state, round_, enrolled, left, uploads, drawn)
+
+    def draw(self, task: str, number: int, people: Sequence[str]) -> None:
+        with self._write() as c:
+            for who in people:
+                add_new(c, t.drawn, task=task, number=number, who=who)
+
+    def drawn(self, task: str, number: int) -> frozenset[str]:
+        with self._read() as c:
+            return frozenset(find(c, [t.drawn.c.who], task=task, number=number).scalars())
 
     def drop_uploads(self, task: str, number: int, uploads: Sequence[Upload]) -> None:
         with self._write() as c:

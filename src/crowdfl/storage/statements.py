@@ -105,13 +105,14 @@ _THIS_TASK, _THIS_ROUND = (
 @cache  # by how many: a list of any length would be written into the statement each time
 def standing(count: int) -> sa.Select[*tuple[Any, ...]]:
     """A row for each participant, or one that names nobody; each with the task and the round."""
-    task, p, r, u = t.tasks.c.task, t.participants.c, t.rounds.c, t.uploads.c
+    task, p, r, u, d = t.tasks.c.task, t.participants.c, t.rounds.c, t.uploads.c, t.drawn.c
     joined = (
         t.tasks.outerjoin(t.participants, (p.task == task) & p.who.in_(_several("who", count)))
         .outerjoin(t.rounds, (r.task == task) & (r.number == _THIS_ROUND))
         .outerjoin(t.uploads, (u.task == task) & (u.number == _THIS_ROUND) & (u.who == p.who))
+        .outerjoin(t.drawn, (d.task == task) & (d.number == _THIS_ROUND) & (d.who == p.who))
     )
-    columns = (t.tasks.c.state, p.who, p.left, u.digest, u.late, *ROUND)
+    columns = (t.tasks.c.state, p.who, p.left, u.digest, u.late, d.who, *ROUND)
     return select(*columns).select_from(joined).where(task == _THIS_TASK)
 
 
@@ -137,21 +138,25 @@ def named(name: str, values: Sequence[str]) -> dict[str, Any]:
 
 
 def _turnout() -> sa.Select[*tuple[Any, ...]]:
-    p, u = t.participants.c, t.uploads.c
+    p, u, d = t.participants.c, t.uploads.c, t.drawn.c
+    drawn = select(d.who).where(d.task == _THIS_TASK, d.number == _THIS_ROUND)
     theirs = select(u.who).where(u.task == _THIS_TASK, u.number == _THIS_ROUND)
     uploaded = select(func.count()).select_from(theirs.subquery()).scalar_subquery()
     missing = select(func.count()).where(p.task == _THIS_TASK, p.left.is_(False), p.who.not_in(theirs))
+    missing = missing.where(~drawn.exists() | p.who.in_(drawn))
     return select(uploaded, missing.scalar_subquery())
 
 
 def _status() -> sa.Select[*tuple[Any, ...]]:
     """A row for each round, or one without; each with the task."""
-    p, u, r = t.participants.c, t.uploads.c, t.rounds.c
+    p, u, r, d = t.participants.c, t.uploads.c, t.rounds.c, t.drawn.c
     active = select(func.count()).where(p.task == _THIS_TASK, p.left.is_(False)).scalar_subquery()
     uploads = select(func.count()).where(u.task == r.task, u.number == r.number).scalar_subquery()
+    drawn = select(func.count()).where(d.task == r.task, d.number == r.number).scalar_subquery()
     joined = t.tasks.outerjoin(t.rounds, r.task == t.tasks.c.task)
-    about = (t.tasks.c[name] for name in ("state", "ended_at", "epoch", "dropped"))
-    columns = (*about, active, *END, uploads, *ROUND)
+    taken = select(func.count()).where(p.task == _THIS_TASK).scalar_subquery()
+    about = (t.tasks.c[name] for name in ("state", "ended_at", "epoch", "dropped", "ready_at"))
+    columns = (*about, active, taken, *END, uploads, drawn, *ROUND)
     return select(*columns).select_from(joined).where(t.tasks.c.task == _THIS_TASK).order_by(r.number)
 
 

@@ -86,6 +86,7 @@ tasks = Table(
     Column("sightings", _Whole, nullable=False),
     Column("sighted_at", Float(53)),
     Column("paused_at", Float(53)),
+    Column("ready_at", Float(53)),
     Column("ordered_at", Float(53)),
     Column("epoch", _Name, nullable=False),
     Column("unreconciled", Boolean, nullable=False),
@@ -123,6 +124,14 @@ rounds = Table(
     Column("extended", Boolean, nullable=False),
     Column("final", Boolean, nullable=False),
     Column("asked", Boolean, nullable=False),
+)
+
+drawn = Table(  # who is in a round, of a task that draws them; nobody, of one that takes everyone
+    "drawn",
+    metadata,
+    Column("task", _Name, primary_key=True),
+    Column("number", _Whole, primary_key=True, autoincrement=False),
+    Column("who", _Name, primary_key=True),
 )
 
 uploads = Table(

@@ -104,16 +104,18 @@ export function tabOf(tables, fuse) {
  * @property {number} [min]
  * @property {number} [claimWindow]
  * @property {string} [step]
+ * @property {boolean} [draws]
  */
 
 /** SP and KGC for one phone. A round opens when the one before is over, and is over as soon as the phone's upload is in. */
 export class FakePlatform {
   /** @param {FakeOptions} [options] */
-  constructor({ rounds = 3, payment = 1000n, min = 5, claimWindow = 1000, step } = {}) {
-    this.options = { rounds, payment, min, claimWindow, step };
+  constructor({ rounds = 3, payment = 1000n, min = 5, claimWindow = 1000, step, draws = false } = {}) {
+    this.options = { rounds, payment, min, claimWindow, step, draws };
     /** @type {string | null} */
     this.certified = null;
     this.enrolled = new Set();
+    this.enrolment = "open";
     this.epoch = "first";
     this.dropped = 0;
     this.state = "running";
@@ -137,8 +139,8 @@ export class FakePlatform {
   }
 
   definition() {
-    const { rounds, payment, min, claimWindow, step } = this.options;
-    const settings = { rounds, payment: payment.toString(), budget: payment ? "1.00" : null, min_participants: min, window: 30, server_step: step };
+    const { rounds, payment, min, claimWindow, step, draws } = this.options;
+    const settings = { rounds, payment: payment.toString(), budget: payment ? "1.00" : null, min_participants: min, window: 30, server_step: step, draws };
     return `crowdfl definition S ${JSON.stringify({ purpose: "walking", claim_window: claimWindow, settings, training: { epochs: 1 } })}`;
   }
 
@@ -179,6 +181,7 @@ export class FakePlatform {
       initial: () => bytes([0, 0]),
       status: () => ({
         state: this.state, epoch: this.epoch, dropped: this.dropped, rounds: structuredClone(this.rounds), enrolled: 5,
+        enrolment: this.enrolment,
         claim_seconds_left: this.state === "running" ? null : this.left, ended: null,
       }),
       enrol: (_task, /** @type {string} */ certificate) => {
@@ -192,6 +195,7 @@ export class FakePlatform {
       },
       send: (_task, number, keys, upload) => this._send(fuse, number, keys.who, upload),
       uploaded: (_task, /** @type {number} */ number) => this.held.get(number) ?? null,
+      isDrawn: () => true,
       average: (_task, /** @type {number} */ number, keys) => {
         this.require(keys.who);
         if (this.round(number).state !== "rewarded") throw new NotReady("not yet");
@@ -247,6 +251,7 @@ const SIMPLE = {
   sharesTask: (/** @type {any} */ { task, body }) => ({
     task, initial: "right", parameters: 2, shape: [], unit: 1, minParticipants: body.settings.min_participants,
     rounds: body.settings.rounds, payment: BigInt(body.settings.payment), claimWindow: body.claim_window, window: body.settings.window,
+    draws: body.settings.draws,
     step: body.settings.server_step ? { kind: body.settings.server_step } : null,
   }),
   requireCompany: (/** @type {any} */ task, least = 5) => {

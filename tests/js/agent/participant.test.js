@@ -6,8 +6,8 @@ import { test } from "node:test";
 import { view } from "#web/phone/agent/state.js";
 import {
   RolledBack,
-  DocumentError, Forbidden, NothingToContribute, NotAuthenticated, NotReady, RewardOutOfRange, ServiceUnavailable,
-  TaskNotRunning, TooFewParticipants, TooLate, UnknownParticipant, UploadRejected,
+  DocumentError, EnrolmentOver, Forbidden, NothingToContribute, NotAuthenticated, NotDrawn, NotReady, RewardOutOfRange,
+  ServiceUnavailable,   TaskFull, TaskNotRunning, TooFewParticipants, TooLate, UnknownParticipant, UploadRejected,
 } from "#web/phone/protocol/errors.js";
 import { FakePhone, FakePlatform, TASK, protocol } from "./fakes.js";
 
@@ -35,6 +35,21 @@ test("a task of fewer than five people is not joined unless its owner accepts it
   await agent.join();
   assert.notEqual(phone.platform.certified, null);
 });
+
+for (const [enrolment, error] of /** @type {const} */ ([["full", TaskFull], ["over", EnrolmentOver], ["ended", TaskNotRunning]])) {
+  test(`a campaign whose enrolment is ${enrolment} says so before the invitation is used`, async () => {
+    const phone = new FakePhone(new FakePlatform());
+    phone.platform.enrolment = enrolment;
+    const agent = await phone.invited();
+    await agent.look();
+    assert.notEqual(await agent.participant.closed(), null);
+    await assert.rejects(agent.join(), error);
+    assert.equal(phone.platform.certified, null, "KGC was not asked");
+    phone.platform.enrolment = "open";
+    await agent.join();
+    assert.equal(await agent.participant.closed(), null);
+  });
+}
 
 test("the least number is checked again before each upload", async () => {
   const { person, phone, step } = await joined({ min: 5 });
@@ -83,6 +98,39 @@ test("an upload that comes too late is told, and the round is let go", async () 
   assert.deepEqual(phone.events("refused"), [{ round: 1, why: "round 1 ended 3 s ago" }]);
   const shown = await view(phone.store, TASK);
   assert.deepEqual([shown?.rounds[0].mine, shown?.rounds[0].why], ["refused", "round 1 ended 3 s ago"]);
+});
+
+test("who is not drawn waits for the next round, reads the average, and asks again only when SP was restored", async () => {
+  const { platform, phone, step } = await joined({ draws: true });
+  platform.instead.isDrawn = () => false;
+  await step();
+  await step();
+  assert.deepEqual(phone.trainer.trained, []);
+  assert.equal(platform.calls.filter((name) => name === "isDrawn").length, 1);
+  assert.equal(names(phone).filter((name) => name === "not drawn").length, 1);
+  assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "not drawn");
+  platform.epoch = "second"; // the restored platform has drawn this one
+  delete platform.instead.isDrawn;
+  await step();
+  assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "arrived");
+  platform.finish(1);
+  platform.instead.isDrawn = () => false;
+  await step();
+  platform.finish(2);
+  await step();
+  const [first, second] = /** @type {any} */ (await view(phone.store, TASK)).rounds;
+  assert.equal(first.mine, "arrived");
+  assert.equal(second.mine, "not drawn");
+  assert.equal(await phone.store.has(TASK, "rounds/2/average"), true);
+  assert.deepEqual(phone.trainer.trained, [1]);
+});
+
+test("an upload of somebody who was not drawn is told, and the round is let go", async () => {
+  const { platform, phone, step } = await joined({ draws: true });
+  platform.instead.send = () => { throw new NotDrawn("others were drawn"); };
+  await step();
+  await step();
+  assert.equal(names(phone).filter((name) => name === "refused").length, 1);
 });
 
 test("an upload to a task that was cancelled is told", async () => {

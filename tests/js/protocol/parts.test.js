@@ -102,7 +102,7 @@ test("settings that Python refuses are refused", async () => {
   /** @type {Record<string, unknown[]>} */
   const wrong = {
     total: ["hidden", null], decimals: [-1, 13, 1.5, "6", true], clip: [0, -1, 1e16, "2", null], max_participants: [2, 4.5],
-    max_samples: [0, 1e16], min_participants: [2, 37], lanes: [null, 65537, -1, 0], pay: ["other", 1], weighting: ["votes", null], check: [null, "all"],
+    max_samples: [0, 1e16], min_participants: [2, 37], per_round: [2, 37, 4.5], lanes: [null, 65537, -1, 0], pay: ["other", 1], weighting: ["votes", null], check: [null, "all"],
     max_norm: [0, "5"], strategy: ["wait"], window: [0], grace: [-1], rounds: [0, 1.5], key_bits: [0], mask_bits: [19], distance_floor: [-1],
     budget: ["-1", "much", true, "0.0000001"], unknown: [1],
   };
@@ -110,6 +110,8 @@ test("settings that Python refuses are refused", async () => {
     for (const value of values) await refuses("DocumentError", () => withSettings({ [name]: value }));
   }
   await refuses("DocumentError", () => withSettings({ decimals: 12, clip: 9008 }));
+  await refuses("DocumentError", () => withSettings({ per_round: 4, min_participants: 5 }));
+  assert.equal(withSettings({ per_round: 4 }).maxParticipants, 4);
   await refuses("DocumentError", () => withSettings({ check: "none", budget: "1" }));
   await refuses("DocumentError", () => withSettings({ weighting: "equal" })); // without `max_norm`
   for (const pay of ["samples", "distance"]) await refuses("DocumentError", () => withSettings({ weighting: "equal", max_norm: 2, pay }));
@@ -191,4 +193,15 @@ test("bytes keep their forms", async () => {
   for (const wrong of ["a", "a===", "YQ", "Y Q=", "YQ=a"]) await refuses("FormatError", () => fromBase64(wrong));
   for (const wrong of [-1, 2 ** 32, 1.5, NaN]) await refuses("FormatError", () => u32(wrong));
   await refuses("FormatError", () => fromNumber(256n, 1));
+});
+
+test("a plan that cannot be is refused", () => {
+  const { task, body, requester } = definitionOf({ task: "t", settings: { profile: "shares" }, parameters: 2 });
+  const planned = (/** @type {Record<string, unknown>} */ plan) => sharesTask({ task, requester, body: { ...body, plan } });
+  assert.equal(planned({ ...body.plan, daily: "18:00 Europe/Berlin", enrol_until: "2026-12-01T18:00:00+01:00" }).rounds, 5);
+  const { goal: _goal, ...lacking } = body.plan;
+  const wrong = [{ enrol_until: "soon" }, { start_at: 5 }, { start_with: 2 }, { every: 0 }, { daily: "25 o'clock" }, { closes: "never" }, { more: 1 }];
+  for (const plan of [lacking, ...wrong.map((one) => ({ ...body.plan, ...one }))]) {
+    assert.throws(() => planned(plan), { name: "DocumentError" }, JSON.stringify(plan));
+  }
 });

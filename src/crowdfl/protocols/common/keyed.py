@@ -144,7 +144,7 @@ class BaseSp(KeyedSp):
 
     def open_round(self, round_number: int) -> None:
         self.round_number = round_number
-        most = self.task.settings.max_participants
+        most = self.task.settings.most_in_round
         self._products = RunningProduct(self.party.public, self._summed, most, backend=self.party.compute)
         self._uploads: dict[str, bytes] = {}  # by participant, the hash of what was counted
         self._vectors: dict[str, CipherVector] = {}

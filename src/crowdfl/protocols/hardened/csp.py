@@ -168,9 +168,9 @@ class HardenedCsp(KeyedCsp):
             raise FormatError(f"the digest that closes a round has {SEED_BYTES} bytes, not {len(message.digest)}")
         if list(names) != sorted(set(names)):
             raise ProtocolError("the participants are not in order, or one is named twice")
-        if not settings.min_participants <= len(names) <= settings.max_participants:
+        if not settings.min_participants <= len(names) <= settings.most_in_round:
             raise TooFewParticipants(
-                f"{len(names)} participants; expected {settings.min_participants} to {settings.max_participants}"
+                f"{len(names)} participants; expected {settings.min_participants} to {settings.most_in_round}"
             )
         strangers = sorted(set(names) - set(self.roster.reading))
         if strangers:
@@ -289,7 +289,7 @@ class HardenedCsp(KeyedCsp):
         return {LANES: self._lane_starts, SCALE: lambda _: chunks, **openings}
 
     def _limits(self) -> Limits:
-        most, slots = self._shape.task.settings.max_participants, self._shape.budget.slots
+        most, slots = self._shape.task.settings.most_in_round, self._shape.budget.slots
         return self.party.limits(max(CHUNK, 3 * most + 2, most * rows_a_message(most, slots), rows_a_message(1, slots)))
 
     def _begun(self, number: int) -> "Begun | None":
@@ -327,9 +327,8 @@ class HardenedCsp(KeyedCsp):
         return self.rewards
 
     def _claims(self, widths: RewardWidths) -> claims.ClaimsCsp:
-        n, limits = int(self.party.public.n), self.party.limits(1)
-        task, fraction = self._shape.task.name, widths.fraction
-        return claims.ClaimsCsp(task, self, fraction, n, limits, self._signing, self.roster.signing)
+        task, form, limits = self._shape.task.name, widths.form(self.party.public), self.party.limits(1)
+        return claims.ClaimsCsp(task, self, form, limits, self._signing, self.roster.signing)
 
     def _reward_steps(self) -> dict[int, tuple[type[RoundRequest], Callable[..., Step]]]:
         return {

@@ -87,7 +87,7 @@ class _Widths:
     @cached_property
     def budget(self) -> WidthBudget:
         s = self.settings
-        return WidthBudget(s.key_bits, self.parameters, s.max_participants, s.max_samples, s.clip, s.decimals, s.rounds)
+        return WidthBudget(s.key_bits, self.parameters, s.most_in_round, s.max_samples, s.clip, s.decimals, s.rounds)
 
     @cached_property
     def encoding(self) -> FixedPoint:
@@ -97,7 +97,7 @@ class _Widths:
     def average_kappa(self) -> int:
         """Bits of both operands of the averaging SDIV: sums of delta*w and of delta, both at scale 10^L."""
         return max(
-            bits(self.budget.sum_bound), bits(self.settings.max_participants * self.settings.max_samples * self.scale)
+            bits(self.budget.sum_bound), bits(self.settings.most_in_round * self.settings.max_samples * self.scale)
         )
 
     @cached_property
@@ -358,7 +358,7 @@ class PaperCsp(KeyedCsp):
 
     def __init__(self, party: KeyedParty, task: KeyedTask) -> None:
         self.party = party
-        count = max(1, task.parameters) * task.settings.max_participants
+        count = max(1, task.parameters) * task.settings.most_in_round
         self._answers = {
             SdivRequest.kind: PaperSdivCsp(party, decimals=task.settings.decimals, max_count=count).answer,
             SmulRequest.kind: PaperSmulCsp(party, max_count=count).answer,

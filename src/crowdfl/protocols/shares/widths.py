@@ -63,7 +63,7 @@ class SharesWidths:
         )
         bare = cls(
             parameters=parameters,
-            participants=settings.max_participants,
+            participants=settings.most_in_round,
             max_samples=settings.max_samples if has_counts else 1,
             unit=10**settings.decimals,
             entry_bound=entry_bound if has_counts else min(entry_bound, norm_bound),

@@ -47,6 +47,7 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "uploaded": lambda e: f"round {e['round']}: the upload is in{', late' if e['late'] else ''}; its receipt is kept",
     "refused": lambda e: f"round {e['round']}: the upload was not taken: {e['why']}",
     "nothing to contribute": lambda e: f"round {e['round']}: not part of it: {e['why']}",
+    "not drawn": lambda e: f"round {e['round']}: not this time, others were drawn; you wait for the next round",
     "rewarded": lambda e: (
         f"round {e['round']}: you earned {from_millionths(e['millionths']):.6f}"
         + ("" if e["millionths"] else "; docs/incentives.md says what rewards follow")

@@ -20,8 +20,10 @@ from crowdfl.errors import (
     AlreadyCounted,
     CrowdFLError,
     DocumentError,
+    EnrolmentOver,
     Forbidden,
     NotAuthenticated,
+    NotDrawn,
     NothingToContribute,
     NotReady,
     PoolExhausted,
@@ -29,6 +31,7 @@ from crowdfl.errors import (
     RolledBack,
     RoundNotOpen,
     ServiceError,
+    TaskFull,
     TaskNotRunning,
     TooFewParticipants,
     TooLate,
@@ -53,10 +56,11 @@ from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.claims import Claiming, ClaimTime, holds_receipt
 from crowdfl.roles.participant.enrolment import EnrollingKgc, enrol
 from crowdfl.roles.ports import Blobs, Stock
-from crowdfl.roles.records import PaidClaim
+from crowdfl.roles.records import NOT_OPEN, PaidClaim
 
 LEAST_PARTICIPANTS = 5
 INVITATION, LEAST = "invitation", "least-participants"  # what a home folder keeps of joining
+_NO_ROOM = {"full": TaskFull, "over": EnrolmentOver, "ended": TaskNotRunning}
 Train = Callable[[Weights, Mapping[str, Any], int], tuple[Weights, int]]
 """From a model, the task's training settings and the round's number to a trained model and how many samples it saw."""
 Evaluate = Callable[[Weights, int], Mapping[str, float]]
@@ -72,6 +76,7 @@ class ParticipantSp(Protocol):
     def enrol(self, task: str, certificate: str) -> str: ...
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str: ...  # the signed receipt
     def uploaded(self, task: str, number: int, keys: ParticipantKeys) -> str | None: ...  # the digest that SP holds
+    def is_drawn(self, task: str, number: int, keys: ParticipantKeys) -> bool: ...  # for this round
     def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
@@ -104,6 +109,7 @@ class Participant:
     _joined: Definition | None = field(default=None, repr=False)
     _epoch: str | None = field(default=None, repr=False)  # SP's, when this participant last looked
     _looked: dict[int, tuple[str, int]] = field(default_factory=dict, repr=False)  # by round: epoch, uploads
+    _undrawn: set[tuple[str | None, int]] = field(default_factory=set, repr=False)  # epochs and rounds
     _told: set[tuple[str, int, str]] = field(default_factory=set, repr=False)  # what need not be told again
     _unread: dict[int, bool] = field(default_factory=dict, repr=False)  # rewards that could not be read: may that pass?
 
@@ -137,6 +143,8 @@ class Participant:
             raise UploadRejected(f"this device takes no further part in the task: {self.blobs.get('stopped').decode()}")
         text, definition, appointment = self._papers()
         self.require_company(definition)
+        if not self.blobs.has("certificate"):
+            self._require_room()
         if not self.blobs.has("keys"):
             keys = SigningKey.fresh(), ReaderKey.fresh()
             self.blobs.put("keys", json.dumps([keys[0].private.hex(), keys[1].private.hex()]).encode())
@@ -155,6 +163,12 @@ class Participant:
         self.blobs.delete("left")
         self.on_event("joined", {"who": keys_.who})
         return keys_.who
+
+    def _require_room(self) -> None:
+        """Before the invitation is used up: a task that takes nobody says so."""
+        state = self.sp.status(self.task).get("enrolment")
+        if state in NOT_OPEN:
+            raise _NO_ROOM[state](f"{NOT_OPEN[state]}; your invitation is not used up")
 
     def _keep_least(self) -> None:
         chosen = str(self.least_participants).encode()
@@ -272,7 +286,7 @@ class Participant:
             return False
         self.require_company(self._definition)  # before the work; the number may have been raised since joining
         if not self.blobs.has(f"rounds/{number}/upload"):
-            if not self._has_caught_up(number):
+            if not self._is_drawn(number) or not self._has_caught_up(number):
                 return False
             try:
                 self.encrypt(number, *train(self.model(), self._definition.training, number))
@@ -281,6 +295,18 @@ class Participant:
                 self.on_event("nothing to contribute", {"round": number, "why": str(nothing)})
                 return True
         return self.send(number)
+
+    def _is_drawn(self, number: int) -> bool:
+        """Asked once a round, and again when SP was restored: it may have drawn others then."""
+        if self._definition.settings.per_round is None:
+            return True
+        if (self._epoch, number) in self._undrawn:
+            return False
+        drawn = self.sp.is_drawn(self.task, number, self.keys)
+        if not drawn:
+            self._undrawn.add((self._epoch, number))
+            self.on_event("not drawn", {"round": number})
+        return drawn
 
     def encrypt(self, number: int, weights: Weights, samples: int) -> None:
         """A round's upload, made from what was trained; durable before it is sent, so that a retry sends the same bytes."""
@@ -300,7 +326,7 @@ class Participant:
             if self.has_left:  # while this was under way; nothing is noted: who joins again may send it
                 return False
             raise
-        except (TooLate, RoundNotOpen, AlreadyCounted, TaskNotRunning, WrongBase) as refusal:
+        except (TooLate, RoundNotOpen, NotDrawn, AlreadyCounted, TaskNotRunning, WrongBase) as refusal:
             self.blobs.put(f"rounds/{number}/refused", str(refusal).encode())
             self.on_event("refused", {"round": number, "why": str(refusal)})
             return True

@@ -44,6 +44,7 @@ class Sp:
         self.enrol, self.leave = tasks.enrol, tasks.leave
         self.statement, self.status, self.deposits = tasks.statement, tasks.status, tasks.deposits
         self.upload, self.receive_all, self.upload_limit = self.uploads.one, self.uploads.receive, self.uploads.limit
+        self.is_drawn = self.uploads.is_drawn
         self.claim, self.claim_limit = self.claims.pay, self.claims.limit
         self.definition, self.ledger = core.definition, core.ledger
         self.clock_is_sure, self.is_about_now = core.clock_is_sure, core.is_about_now
@@ -166,7 +167,7 @@ class Sp:
         if last is not None and not last.is_over:
             return self.steps.due(stored.task, last)
         if stored.state == TaskState.RUNNING:
-            return self._is_done(stored.task, last) or self.steps.can_open(stored.task, last)
+            return self._is_done(stored.task, last) or self.steps.can_open(stored, last)
         return self.settlement.due(stored.task, stored)
 
     def _step(self, task: str) -> bool:

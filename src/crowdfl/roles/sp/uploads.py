@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from crowdfl.errors import Conflict, CrowdFLError, Forbidden, NotReady, UnknownParticipant, UploadDamaged
+from crowdfl.errors import Conflict, CrowdFLError, Forbidden, NotDrawn, NotReady, UnknownParticipant, UploadDamaged
 from crowdfl.protocols.profile import SpProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.records import Round, RoundState, TaskState, Upload, UploadContext
@@ -215,6 +215,11 @@ class Uploads:
             raise received
         return received[0]
 
+    def is_drawn(self, task: str, number: int, who: str) -> bool:
+        """Whether somebody is in a round; without `per_round`, everyone is."""
+        found = self._ports.store.upload_context(task, number, [who])
+        return self._core.definition(task).settings.per_round is None or who in found.drawn
+
     def receive(self, task: str, number: int, arrivals: Sequence[PendingUpload]) -> list[UploadOutcome]:
         """Check, keep durably, acknowledge; one that is refused says why. The same bytes again are the same upload."""
         standing = self._ports.store.upload_context(task, number, [arrival.who for arrival in arrivals])
@@ -248,6 +253,8 @@ class Uploads:
         current.require_upload_welcome(settings, now)
         if arrival.who in standing.left:
             raise Forbidden(f"{arrival.who} has left this task: join again to take part")
+        if settings.per_round is not None and arrival.who not in standing.drawn:
+            raise NotDrawn(f"others were drawn for round {number}: come back for the next round")
         return Upload(arrival.who, arrival.digest, current.is_late(settings, now))
 
     def _time(self, task: str, state: str, current: Round) -> float:

@@ -320,10 +320,13 @@ def add_upload_routes(
     )
 
     @app.get(_UPLOADS)
-    def uploaded(task: TaskId, number: Number, who: Who, caller: owned) -> dict[str, str | None]:
-        """The digest of the upload that was acknowledged, or null: after SP was restored from a backup it may be gone."""
+    def uploaded(task: TaskId, number: Number, who: Who, caller: owned) -> dict[str, str | bool | None]:
+        """The digest of the upload that was acknowledged, or null: after SP was restored from a backup it may be gone.
+
+        And whether the caller is in this round: of a task with `per_round`, only those who were drawn are.
+        """
         known = sp.store.upload(task, number, caller.who)
-        return {"digest": None if known is None else known.digest}
+        return {"digest": None if known is None else known.digest, "drawn": sp.is_drawn(task, number, caller.who)}
 
     @app.get(_UPLOADS + "/offset")
     def offset(task: TaskId, number: Number, who: Who, caller: owned) -> dict[str, int]:

@@ -220,6 +220,11 @@ class SpClient:
         reply = own.service.call("GET", own._place(task, number))
         return None if reply.json().get("digest", "") is None else reply.text("digest")
 
+    def is_drawn(self, task: str, number: int, keys: ParticipantKeys | None = None) -> bool:
+        """Whether this participant is in a round, of a task that draws people."""
+        own = self._as(keys)
+        return own.service.call("GET", own._place(task, number)).json().get("drawn") is True
+
     def upload(self, task: str, number: int, upload: bytes) -> str:
         return self.service.call("PUT", self._place(task, number), upload, media_type=OCTETS).text("receipt")
 

@@ -14,7 +14,7 @@ import { moneyCard } from "./money.js";
  * @property {number} parameters @property {number} budget @property {number} least @property {number} most
  * @property {string} key @property {string} step @property {string[]} labels @property {string} folder
  */
-/** @typedef {{ number: number, state: string, uploads: number, deadline: number, last_call: number }} Round */
+/** @typedef {{ number: number, state: string, uploads: number, drawn: number | null, deadline: number, last_call: number }} Round */
 /** @typedef {{ state: string, ended: string | null, enrolled: number, dropped: number, claim_seconds_left: number | null, rounds: Round[] }} Status */
 /** @typedef {{ name: string, amount: number, state: string }} Deposit */
 /** @typedef {{ name: string, source: string, target: string, amount: number }} Movement */
@@ -69,8 +69,8 @@ async function watch(task, place, listeners, signal) {
 
 /** @param {Task} task @param {Standing} standing */
 function standingCard(task, { status, waits, now }) {
-  const rows = status.rounds.map(({ number, state, uploads, last_call }) => [
-    number, stateTag(state), uploads, state === "open" ? `until ${formatTime(last_call)} (${last_call > now ? duration(last_call - now) : "over"})` : ""]);
+  const rows = status.rounds.map(({ number, state, uploads, drawn, last_call }) => [
+    number, stateTag(state), drawn ? `${uploads} of ${drawn}` : uploads, state === "open" ? `until ${formatTime(last_call)} (${last_call > now ? duration(last_call - now) : "over"})` : ""]);
   const left = status.claim_seconds_left;
   return card("Where it stands",
     h("p.headline", { role: "status" }, stateTag(status.state), ` ${status.enrolled} of at most ${task.most} people have joined.`),

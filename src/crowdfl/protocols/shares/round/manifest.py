@@ -97,8 +97,8 @@ def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[st
         raise LengthMismatch("names, hashes, seals and signatures of a manifest differ in number")
     if list(names) != sorted(set(names)):
         raise ProtocolError("the names of a manifest are not in order, or one stands there twice")
-    if not settings.min_participants <= len(names) <= settings.max_participants:
-        expected = f"expected {settings.min_participants} to {settings.max_participants}"
+    if not settings.min_participants <= len(names) <= settings.most_in_round:
+        expected = f"expected {settings.min_participants} to {settings.most_in_round}"
         raise TooFewParticipants(f"a manifest of {len(names)} participants; {expected}")
     strangers = [who for who in names if who not in keys]
     if strangers:

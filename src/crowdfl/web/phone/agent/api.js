@@ -17,6 +17,8 @@ const RESTARTS = 5;
  * @property {number} [dropped]
  * @property {number | null} [claim_seconds_left]
  * @property {number} [enrolled]
+ * @property {string} [enrolment] Whether somebody can join: open, full, over, ended.
+ * @property {number | null} [next_round] When it opens, if its plan says; seconds since 1970.
  * @property {string | null} [ended]
  * @property {{number: number, state: string, deadline: number, uploads?: number, unused?: boolean}[]} rounds
  */
@@ -96,6 +98,11 @@ export class Platform {
   async uploaded(task, number, keys) {
     const reply = await this._sp.call({ method: "GET", target: place(task, number, keys), keys });
     return reply.json().digest === null ? null : reply.text("digest");
+  }
+
+  /** Whether this participant is in a round. @param {string} task @param {number} number @param {Keys} keys */
+  async isDrawn(task, number, keys) {
+    return (await this._sp.call({ method: "GET", target: place(task, number, keys), keys })).json().drawn === true;
   }
 
   /** @param {string} task @param {number} number @param {Keys} keys */

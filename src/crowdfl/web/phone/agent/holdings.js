@@ -11,13 +11,14 @@ import { RolledBack } from "../protocol/errors.js";
  * @property {string | null} ended Why, in words.
  * @property {number} enrolled
  * @property {{number: number, state: string, deadline: number}[]} rounds
+ * @property {number | null} next When the next round opens, if its plan says; seconds since 1970.
  * @property {number} at Seconds since 1970, by this device's clock.
  * @property {number | null} claimUntil
  */
 
 /** @typedef {{accuracy: number, loss: number, samples: number}} Metrics */
 /** @typedef {"started" | "before" | "upload" | "trained" | "receipt" | "lost-receipt" | "wrong-receipt" | "refused" | "nothing"
- *    | "average" | "record" | "no-reward" | "reward" | "given-up"} RoundKey */
+ *    | "average" | "record" | "no-reward" | "reward" | "given-up" | "not-drawn"} RoundKey */
 
 const MOST_UNSHOWN = 3; // rounds that took an upload of this phone's and that no record shows
 

@@ -10,7 +10,7 @@ import { requireStatus } from "./status.js";
 /** @typedef {import("../protocol/keys.js").Keys} Keys */
 /** @typedef {import("../protocol/settings.js").SharesTask} SharesTask */
 /** @typedef {(what: string, details: Record<string, any>) => void} OnEvent */
-/** @typedef {Pick<import("./api.js").Platform, "papers" | "initial" | "status" | "enrol" | "enrolAtKgc" | "send" | "uploaded"
+/** @typedef {Pick<import("./api.js").Platform, "papers" | "initial" | "status" | "enrol" | "enrolAtKgc" | "send" | "uploaded" | "isDrawn"
  *    | "average" | "reward" | "claim" | "quit">} ParticipantPlatform */
 
 /**

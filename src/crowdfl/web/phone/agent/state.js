@@ -4,7 +4,7 @@ import { keptBody } from "../protocol/documents.js";
 import { total } from "./claiming.js";
 import { Holdings } from "./holdings.js";
 
-/** @typedef {"none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing"} Mine */
+/** @typedef {"none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing" | "not drawn"} Mine */
 
 /**
  * @typedef {object} RoundView
@@ -38,6 +38,7 @@ import { Holdings } from "./holdings.js";
  * @property {string | null} state The task's, when this device last looked.
  * @property {string | null} ended Why the task has ended.
  * @property {string | null} stopped Why this phone takes no further part.
+ * @property {number | null} next When the next round opens, if the plan says; seconds since 1970.
  * @property {number | null} seen When this device last saw a change; seconds.
  * @property {RoundView[]} rounds
  * @property {bigint} total Rewards so far, millionths.
@@ -64,6 +65,7 @@ export async function view(store, task) {
     state: status?.state ?? null,
     ended: status?.ended ?? null,
     stopped: stopped ?? null,
+    next: status?.next ?? null,
     seen: status?.at ?? null,
     rounds,
     total: total(rounds.map(({ reward }) => reward ?? 0n)),
@@ -86,13 +88,13 @@ async function roundsOf(kept, status) {
  * @returns {Promise<RoundView>}
  */
 async function roundOf(kept, number, known) {
-  const [before, average, reward, trained, receipt, lost, refused, nothing, noReward, givenUp, started] = await Promise.all(
+  const [before, average, reward, trained, receipt, lost, refused, nothing, noReward, givenUp, started, undrawn] = await Promise.all(
     /** @type {const} */ (["before", "average", "reward", "trained", "receipt", "lost-receipt", "refused", "nothing", "no-reward",
-      "given-up", "started"]).map((key) => kept.of(number, key)));
+      "given-up", "started", "not-drawn"]).map((key) => kept.of(number, key)));
   const state = known?.state ?? "unknown";
   const sending = (await kept.hasAny(number, "upload")) ? "sending" : "none";
   const training = started !== undefined && state === "open" ? "training" : "none";
-  const without = refused ? "refused" : nothing ? "nothing" : sending === "none" ? training : sending;
+  const without = refused ? "refused" : undrawn ? "not drawn" : nothing ? "nothing" : sending === "none" ? training : sending;
   return {
     number,
     state,

@@ -1,7 +1,7 @@
 // A participant's uploads: at most one for a round, durable before it is sent, sent again with the same bytes.
 
 import {
-  AlreadyCounted, Forbidden, NotAuthenticated, NothingToContribute, RoundNotOpen, TaskNotRunning, TooLate, UnknownParticipant,
+  AlreadyCounted, Forbidden, NotAuthenticated, NotDrawn, NothingToContribute, RoundNotOpen, TaskNotRunning, TooLate, UnknownParticipant,
   WrongBase, wordsOf,
 } from "../protocol/errors.js";
 import { named, stopping } from "./holdings.js";
@@ -11,7 +11,7 @@ import { named, stopping } from "./holdings.js";
 /** @typedef {import("./api.js").Status} Status */
 /** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
 
-const FINAL = [TooLate, RoundNotOpen, AlreadyCounted, TaskNotRunning, WrongBase];
+const FINAL = [TooLate, RoundNotOpen, NotDrawn, AlreadyCounted, TaskNotRunning, WrongBase];
 
 export class Uploads {
   /** @param {ParticipantContext} context @param {import("./model.js").KeptModel} model */
@@ -33,7 +33,7 @@ export class Uploads {
     if ((await this._kept.hasAny(number, "receipt", "refused")) || (await this._kept.has("stopped"))) return false;
     await this._context.requireCompany(); // before the work; the owner may have raised it since joining
     if (!(await this._kept.hasAny(number, "upload"))) {
-      if ((await this._hadNothing(number)) || !(await this._model.hasCaughtUp(number, status))) return false;
+      if (!(await this._isDrawn(number)) || (await this._hadNothing(number)) || !(await this._model.hasCaughtUp(number, status))) return false;
       const recordings = await this._recordings(); // now: one that comes while this trains must be tried next
       try {
         await this._train(number, trainer);
@@ -44,6 +44,17 @@ export class Uploads {
       }
     }
     return this.send(number);
+  }
+
+  /** Asked once a round, and again when SP was restored: it may have drawn others then. @param {number} number */
+  async _isDrawn(number) {
+    const { platform, task, tell } = this._context;
+    if (!(await this._context.shares()).draws) return true;
+    if ((await this._kept.of(number, "not-drawn"))?.epoch === this._epoch) return false;
+    const drawn = await platform.isDrawn(task, number, await this._context.keys());
+    await this._kept.change(drawn ? {} : { [named(number, "not-drawn")]: { epoch: this._epoch } }, drawn ? [named(number, "not-drawn")] : []);
+    if (!drawn) tell("not drawn", { round: number });
+    return drawn;
   }
 
   /**

@@ -22,6 +22,7 @@ const MINE = {
   late: "arrived late",
   refused: "refused",
   nothing: "nothing to send",
+  "not drawn": "not this time",
 };
 
 /** @type {Record<Campaign["phase"], string>} */

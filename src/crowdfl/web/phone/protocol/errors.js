@@ -126,6 +126,9 @@ export class InvitationRefused extends CampaignError {}
 /** Every place of the task is taken. */
 export class TaskFull extends CampaignError {}
 
+/** The task's plan lets nobody join any more. */
+export class EnrolmentOver extends CampaignError {}
+
 /** The task is paused, cancelled or over. */
 export class TaskNotRunning extends CampaignError {}
 
@@ -146,6 +149,9 @@ export class RoundNotOpen extends CampaignError {}
 
 /** The upload missed its round. */
 export class TooLate extends CampaignError {}
+
+/** Others were drawn for this round: come back for the next one. */
+export class NotDrawn extends CampaignError {}
 
 /** Data or models cannot be used for training. */
 export class LearningError extends CrowdFLError {}

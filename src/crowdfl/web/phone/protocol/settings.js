@@ -18,7 +18,8 @@ import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "
  * @property {boolean} hasCounts Whether people count by their samples; if not, everyone counts once, and no number leaves the phone.
  * @property {number} countBytes Of a share of a number of samples; 0 where there are none.
  * @property {number} minParticipants
- * @property {number} maxParticipants
+ * @property {number} maxParticipants In one round.
+ * @property {boolean} draws Whether people are drawn for each round; if not, everyone is in it.
  * @property {number} rounds
  * @property {bigint} payment Millionths that every round pays; 0 in a task without rewards.
  * @property {number} claimWindow Seconds.
@@ -71,6 +72,7 @@ const FITS = {
   window: above(0, LARGEST),
   grace: within(0, LARGEST),
   min_participants: within(3, LARGEST, Number.isInteger),
+  per_round: optional(within(3, LARGEST, Number.isInteger)),
   rounds: within(1, LARGEST, Number.isInteger),
   budget: optional((value) => typeof value === "string" || typeof value === "number"),
   key_bits: within(2, 16384, Number.isInteger),
@@ -79,6 +81,21 @@ const FITS = {
   server_momentum: within(0, 1, (value) => value < 1),
   server_squares: within(0, 1, (value) => value < 1),
   server_floor: within(1e-12, 1000),
+};
+
+const MOMENT = /^[0-9T:.+Z-]{10,40}$/;
+const DAILY = /^[0-2][0-9]:[0-5][0-9]( [A-Za-z0-9_+/-]{1,60})?$/;
+const isMoment = optional((value) => MOMENT.test(String(value)) && !Number.isNaN(Date.parse(String(value))));
+
+/** When people join and when rounds are. @type {Record<string, (value: unknown) => boolean>} */
+const PLAN_FITS = {
+  enrol_until: isMoment,
+  start_at: isMoment,
+  start_with: optional(within(3, LARGEST, Number.isInteger)),
+  every: optional(above(0, 1e9)),
+  daily: optional((value) => DAILY.test(String(value))),
+  closes: (value) => value === "everyone" || value === "deadline",
+  goal: optional(within(3, LARGEST, Number.isInteger)),
 };
 
 /**
@@ -112,6 +129,7 @@ export function sharesTask({ task, body }) {
   const settings = body.settings;
   requireShares(settings.profile);
   requireSettings(settings);
+  requireEach(body.plan, PLAN_FITS);
   const step = serverStep(settings);
   requireMoving(settings, step);
   const shape = /** @type {ArrayShape[]} */ (body.arrays);
@@ -131,7 +149,8 @@ export function sharesTask({ task, body }) {
     hasCounts,
     countBytes: hasCounts ? SAMPLES_BYTES : 0,
     minParticipants: settings.min_participants,
-    maxParticipants: settings.max_participants,
+    maxParticipants: settings.per_round ?? settings.max_participants,
+    draws: settings.per_round !== null,
     rounds: settings.rounds,
     payment: pay === "none" ? 0n : budget,
     claimWindow: body.claim_window,
@@ -161,14 +180,21 @@ function requireShares(profile) {
   throw new UnsupportedTask(PROFILES.get(String(profile)) ?? unknown);
 }
 
-/** @param {Record<string, any>} settings */
-function requireSettings(settings) {
-  for (const [name, fits] of Object.entries(FITS)) {
+/** @param {Record<string, any>} settings @param {Record<string, (value: unknown) => boolean>} rules */
+function requireEach(settings, rules) {
+  for (const [name, fits] of Object.entries(rules)) {
     if (!Object.hasOwn(settings, name) || !fits(settings[name])) throw refused(`\`${name}\` is missing or out of bounds`);
   }
-  const unknown = Object.keys(settings).filter((name) => name !== "profile" && !Object.hasOwn(FITS, name));
+  const unknown = Object.keys(settings).filter((name) => name !== "profile" && !Object.hasOwn(rules, name));
   if (unknown.length) throw refused("it has a setting that this page does not know: reload the page");
+}
+
+/** @param {Record<string, any>} settings */
+function requireSettings(settings) {
+  requireEach(settings, FITS);
   if (settings.min_participants > settings.max_participants) throw refused("`min_participants` is above `max_participants`");
+  const drawn = settings.per_round ?? settings.min_participants;
+  if (drawn < settings.min_participants || drawn > settings.max_participants) throw refused("`per_round` is out of bounds");
   if (settings.clip * 10 ** settings.decimals >= LARGEST_SCALED) throw refused("`clip` is too large for its decimals");
   if (settings.max_participants > MOST_PEOPLE || settings.rounds > MOST_ROUNDS) {
     throw new UnsupportedTask("this task has more people or rounds than a browser keeps account of: take part with the CrowdFL program");
