@@ -274,4 +274,5 @@ def round_words(round_: SimulatedRound, rounds: int) -> str:
         return f"round {round_.number} of {rounds}: given up, too few took part"
     away = f", {len(round_.dropped)} dropped" if round_.dropped else ""
     metrics = "".join(f", {name} {value:.4g}" for name, value in round_.numbers.items())
-    return f"round {round_.number} of {rounds}: {len(round_.participants)} took part{away}{metrics}, {round_.seconds:.1f} s{left}"
+    took_part = f"{len(round_.participants)} took part{away}{metrics}"
+    return f"round {round_.number} of {rounds}: {took_part}, {round_.seconds:.1f} s{left}"
