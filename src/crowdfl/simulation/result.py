@@ -123,6 +123,7 @@ class SimulationResult(RunResult):
         costs: By role, counters of operations, messages and bytes.
         notes: What you should know, such as weights that were clipped.
         settings: The task's settings, those that followed from the data included.
+        personal: By person, the layers that stayed with it (`personalize`), as its last training left them.
     """
 
     counted: ClassVar[str] = "participants"
@@ -132,6 +133,7 @@ class SimulationResult(RunResult):
     costs: Mapping[str, Costs]
     notes: tuple[str, ...]
     settings: TaskSettings
+    personal: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def person_rows(self) -> list[dict[str, float | str]]:
         """Everyone's own metrics, a flat row for each round and person: `pandas.DataFrame(result.person_rows())`."""

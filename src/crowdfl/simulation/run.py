@@ -17,7 +17,6 @@ from crowdfl.learning.functions import (
     NOT_METRICS,
     EvaluateFunction,
     FunctionRaised,
-    FunctionTrainer,
     TrainFunction,
     TrainingInfo,
     central_metrics,
@@ -32,6 +31,7 @@ from crowdfl.roles.records import Round, RoundState
 from crowdfl.settings import TaskOptions, TaskSettings, from_millionths, option_words, to_millionths
 from crowdfl.simulation.bounds import require_enough, settings_for
 from crowdfl.simulation.crowd import Away, Dropouts, SimulatedCrowd, away_in, seeded_draw
+from crowdfl.simulation.parallel import ParallelTrainer, Workers
 from crowdfl.simulation.result import FinishedRound, Shown, SimulatedRound, SimulationResult, shown
 from crowdfl.storage.model_files import read_initial
 
@@ -50,6 +50,9 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     initial: Any = None,  # noqa: ANN401 -- any form that a model has
     dropouts: Dropouts = 0.0,
     fraction: float | None = None,
+    personalize: Sequence[str] = (),
+    workers: int = 1,
+    device: str | Sequence[str] | None = None,
     progress: bool | None = None,
     seed: int = 0,
     insecure_test_key: bool = False,
@@ -83,8 +86,15 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
             miss; or a function `(round, name)`. With `strategy="retransmit"` their updates come late and are taken.
         fraction: Client sampling: this share of the people, drawn anew, is in each round, in place of `per_round`, which says
             how many are. Who is not drawn is no dropout.
+        personalize: Layers that stay with each person (FedPer): names in a dictionary or `state_dict`, or patterns such as
+            `head.*`. They are neither sent nor averaged; your functions get each person's own, and `result.personal` has them.
+        workers: How many people train and evaluate in parallel, each in a process of its own that is forked from this one, with
+            one torch thread; functions of a notebook too. The result is the same for any number. What a function changes
+            outside of its person's data stays in its process. 1, the default, does everything in this process.
+        device: What `info.device` says, for you to move models and data to: "cuda" (every GPU), a name such as "cuda:1", or a
+            list; workers take turns with them.
         progress: True shows it, False does not; None, the default, shows it on a terminal and in a notebook.
-        seed: Of the dropouts, of who is drawn, and of `info.seed`.
+        seed: Of the dropouts, of who is drawn, of `info.seed`; and of the generators of Python, NumPy and torch in each call.
         insecure_test_key: Allow `key_bits` below 2048, for tests.
         **settings: Any setting of a task (`TaskOptions`): `budget="36.00"` pays rewards in each round. What is not given
             follows from the data: `max_participants`, `max_samples`, and the bounds `clip` and `max_norm`, which have four
@@ -110,9 +120,11 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     if fraction is not None:
         asked["per_round"] = _share_of(people, fraction, asked)
     try:
-        simulation = _Simulation(train, evaluate, evaluate_central, on_round, people, asked, seed, insecure_test_key)
+        simulation = _Simulation(
+            train, evaluate, evaluate_central, on_round, people, asked, seed, insecure_test_key, personalize
+        )
         away = away_in(dropouts, list(people), rounds, seed)
-        with shown(progress, len(people), rounds) as told:
+        with shown(progress, len(people), rounds) as told, Workers(workers, device) as simulation.workers:
             return simulation.run(initial, away, told)
     except FunctionRaised as raised:
         error = raised.error
@@ -154,6 +166,8 @@ class _Simulation:
     asked: dict[str, Any]
     seed: int
     insecure_test_key: bool
+    personalize: Sequence[str] = ()
+    workers: Workers = field(default_factory=lambda: Workers(1, None))
     _history: list[SimulatedRound] = field(default_factory=list)
 
     def run(self, initial: Any, away: Away, told: Shown) -> SimulationResult:  # noqa: ANN401
@@ -166,9 +180,10 @@ class _Simulation:
         if isinstance(model, str | os.PathLike):
             arrays = read_initial(Path(model))
             model = dictionary_form(ModelShape.of(arrays)).model(list(arrays.values()))
-        form = ModelForm.of(model)
+        form = ModelForm.of(model, self.personalize)
         start = form.arrays(model)
         trainers = self._trainers(form)
+        self.workers.start(trainers)
         self._train_first(trainers, start, away, told)
         trained = [trainer.first[0] for trainer in trainers.values() if isinstance(trainer.first, tuple)]
         samples = [trainer.weight for trainer in trainers.values()]
@@ -182,7 +197,11 @@ class _Simulation:
                 told.trained(number, len(crowd.log.of("trained", number)))
 
         def on_read(crowd: SimulatedCrowd, round_: Round) -> bool:
-            return self._finish(crowd, round_, form, next(iter(crowd.people.values())).model(), told)
+            arrays = next(iter(crowd.people.values())).model()
+            stops = self._finish(crowd, round_, form, arrays, told)
+            for trainer in () if stops else self._present(trainers, away, round_.number + 1):
+                trainer.begin("train", arrays, round_.number + 1)
+            return stops
 
         crowd = SimulatedCrowd(
             definition,
@@ -211,13 +230,19 @@ class _Simulation:
 
     def _train_first(self, trainers: Mapping[str, "_Trainer"], start: Weights, away: Away, told: Shown) -> None:
         """Everyone's training of round 1, before the task is made: its bounds follow from what it changes."""
-        missing = away(1) if self.asked.get("strategy") != "retransmit" else frozenset()
-        if (count := self.asked.get("per_round")) is not None:
-            missing |= self.people.keys() - set(seeded_draw(self.seed)(1, list(self.people), count))
-        for done, (name, trainer) in enumerate(trainers.items(), 1):
-            if name not in missing:
-                trainer.train_first(start)
+        present = self._present(trainers, away, 1)
+        for trainer in present:
+            trainer.begin("train", start, 1)
+        for done, trainer in enumerate(present, 1):
+            trainer.train_first(start)
             told.trained(1, done)
+
+    def _present(self, trainers: Mapping[str, "_Trainer"], away: Away, number: int) -> list["_Trainer"]:
+        """Who will train in a round."""
+        missing = away(number) if self.asked.get("strategy") != "retransmit" else frozenset()
+        if (count := self.asked.get("per_round")) is not None:
+            missing |= self.people.keys() - set(seeded_draw(self.seed)(number, list(self.people), count))
+        return [trainer for name, trainer in trainers.items() if name not in missing]
 
     def _finish(self, crowd: SimulatedCrowd, round_: Round, form: ModelForm, arrays: Weights, told: Shown) -> bool:
         """Keep a round that is over and read, and tell of it. True: no further round."""
@@ -292,6 +317,11 @@ class _Simulation:
             costs=crowd.costs(),
             notes=(*_notes(form, self._history), *notes),
             settings=crowd.settings,
+            personal={
+                name: {entry: value for entry, value in trainer.own.items() if entry in form.personal}
+                for name, trainer in crowd.trainers.items()
+                if form.personal and trainer.own
+            },
         )
 
     def _last_model(self, crowd: SimulatedCrowd, last: Round) -> Weights:
@@ -304,7 +334,7 @@ class _Simulation:
         return arrays
 
 
-class _Trainer(FunctionTrainer):
+class _Trainer(ParallelTrainer):
     """Trains in the first round ahead of time, once."""
 
     first: tuple[Weights, int] | NothingToContribute | None = None
