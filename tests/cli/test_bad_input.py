@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import json
+import socket
 import subprocess
 import sys
 import tomllib
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from cryptography import x509
 
+from crowdfl.cli import workspace as workspace_module
 from crowdfl.cli.task.views import template
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import PlainHttpRefused, ServiceUnavailable
@@ -197,6 +199,19 @@ def test_three_machines_with_three_names(tmp_path):
         certificate = x509.load_pem_x509_certificate((folder / role / "tls.pem").read_bytes())
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         assert {str(name.value) for name in names} == {"localhost", "127.0.0.1", host}
+
+
+def test_init_finds_free_ports_on_this_machine(tmp_path, monkeypatch):
+    """Where somebody listens, and where another role was put by hand, it goes on; it says where."""
+    (usual,) = subprocesses.free_ports(1)
+    monkeypatch.setattr(workspace_module, "_PORTS", dict.fromkeys(("kgc", "sp", "csp"), usual))
+    with socket.create_server(("127.0.0.1", usual)):
+        result = call("init", tmp_path / "new", "--sp-port", usual + 10, "--csp-host", "csp.example")
+    made = {role: read_service(SERVICES[role], tmp_path / "new" / role / "settings.toml") for role in SERVICES}
+    assert made["kgc"].port > usual + 10
+    assert (made["kgc"].port - usual) % 10 == 0
+    assert (made["sp"].port, made["csp"].port) == (usual + 10, usual)  # as given; of another machine nobody knows
+    assert f"# port {made['kgc'].port}" in result.out
 
 
 def test_a_service_listens_where_it_is_told(tmp_path):

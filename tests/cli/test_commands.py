@@ -355,6 +355,21 @@ def test_evaluate_and_predict_agree(model):
     assert "accuracy" in call("evaluate", model, "--data", "watch:0").out
 
 
+def test_evaluate_on_everyone_on_some_and_on_who_did_not_take_part(model):
+    """The whole is what the people make up, and a table shows each of them."""
+    everyone = json.loads(call("evaluate", model, "--data", "watch:", "--json").out)
+    assert list(everyone["each"]) == [f"watch:{person}" for person in range(10)]
+    assert everyone["windows"] == sum(one["windows"] for one in everyone["each"].values())
+    right = sum(one["windows"] * one["accuracy"] for one in everyone["each"].values())
+    assert everyone["accuracy"] == pytest.approx(right / everyone["windows"])
+    others = call("evaluate", model, "--data", "watch:", *(w for n in range(8) for w in ("--except", f"watch:{n}")))
+    assert [f"watch:{person}" in others.out for person in (0, 7, 8, 9)] == [False, False, True, True]
+    for wrong, words in (("watch:12", "not among the data"), ("watch:", "nobody to evaluate on")):
+        refused = call("evaluate", model, "--data", "watch:", "--except", wrong)
+        assert refused.code == 3
+        assert words in refused.err
+
+
 def test_a_window_in_a_csv_file_is_predicted_as_the_window_itself(model, tmp_path):
     path = tmp_path / "samples.csv"
     path.write_text(csv_text(first_samples()))

@@ -69,6 +69,24 @@ def test_data_that_fits_is_counted_by_label(mine, tmp_path):
     assert f"tried on npz:{mine}#1" in told
 
 
+def test_a_task_is_tried_on_everyone_in_a_file_or_on_some(mine, tmp_path):
+    task = task_file(tmp_path, **FITTING)
+    for data, people in ((f"npz:{mine}", ["1", "2"]), (f"npz:{mine}#2,#1", ["2", "1"])):
+        found = json.loads(call("task", "explain", task, "--try", data, "--json").out)
+        assert [trial["person"] for trial in found["tried"]] == people
+
+
+def test_a_task_is_tried_on_a_folder_of_people_that_data_show_takes(tmp_path):
+    for person in ("anna", "ben"):
+        for name in ("walking", "sitting"):
+            write(tmp_path / "data" / person / f"{name}.csv", "time,x,y,z", samples(30))
+    folder = f"csv:{tmp_path / 'data'}"
+    assert json.loads(call("data", "show", folder, "--json").out)["people"] == ["anna", "ben"]
+    task = task_file(tmp_path, window=50, channels=3, labels=["walking", "sitting"])
+    found = json.loads(call("task", "explain", task, "--try", folder, "--json").out)
+    assert [trial["data"] for trial in found["tried"]] == [f"{folder}#anna", f"{folder}#ben"]
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -9,7 +9,7 @@ import pytest
 from crowdfl.errors import DataAltered, DataMissing, SettingsError
 from crowdfl.learning.datasets import supplied as watch
 from crowdfl.learning.datasets.data import Cut, Split
-from crowdfl.learning.datasets.sources import FORMS, Spec, load_split, open_source, parse_spec
+from crowdfl.learning.datasets.sources import FORMS, Spec, each_person, load_split, open_source, parse_spec
 from crowdfl.learning.datasets.supplied import CUT, EXERCISES, Synthetic, Watch
 from tests.learning.shared import shared_file
 
@@ -29,6 +29,13 @@ from tests.learning.shared import shared_file
 )
 def test_a_text_is_taken_apart(text, spec):
     assert parse_spec(text) == spec
+
+
+def test_a_text_may_mean_several_people():
+    assert each_person("npz:a#b.npz#2,#5,#anna k") == ["npz:a#b.npz#2", "npz:a#b.npz#5", "npz:a#b.npz#anna k"]
+    assert each_person("synthetic:3") == ["synthetic:3"]
+    assert each_person("watch:")[::9] == ["watch:0", "watch:9"]
+    assert each_person("walks/monday.csv") == ["walks/monday.csv"]
 
 
 def test_a_folder_with_a_number_sign_in_its_name_is_no_person(tmp_path):

@@ -153,9 +153,9 @@ def test_a_csv_without_the_column_is_refused_and_can_still_be_predicted(tmp_path
     samples = load_samples(str(tmp_path / "walk.csv"), recipe)
     assert samples.windows.shape == (13, 100, 3)
     with pytest.raises(DataMalformed, match="no values to compare with"):
-        samples.require_values("walk.csv")
+        samples.targets("walk.csv", recipe)
     (tmp_path / "walk.csv").write_text(sensor_csv("speed"))
-    assert load_samples(str(tmp_path / "walk.csv"), recipe).require_values("walk.csv").shape == (13, 1)
+    assert load_samples(str(tmp_path / "walk.csv"), recipe).targets("walk.csv", recipe).shape == (13, 1)
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,8 @@ def reproduce(  # noqa: PLR0913, PLR0917 -- one for each option
     experiments = [each.changed({"data": found}) if "data" in each.options else each for each in experiments]
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     results: list[Result] = []
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    watched = Console(stderr=True)  # elsewhere a line for each step is written, and no bar
+    with Progress(*columns, console=watched, disable=not watched.is_terminal) as progress:
         page = run_experiments(
             experiments,
             out,

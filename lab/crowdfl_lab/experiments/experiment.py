@@ -227,7 +227,10 @@ def reproduce(
         settings = experiment.settings(chosen)
         points, found = experiment.points(settings), dict[Hashable, Records]()
         bar = progress.add_task(experiment.name, total=len(points))
-        for key, point in points.items():
+        for number, (key, point) in enumerate(points.items(), 1):
+            if not progress.console.is_terminal:
+                step = f"{experiment.name}: {number} of {len(points)}, {point.label}"
+                progress.console.print(step, markup=False, highlight=False, soft_wrap=True)
             progress.reset(inside, total=None, visible=True, description=f"  {point.label}"[:100])
             found[key] = notebook.take(point, bench)
             progress.advance(bar)

@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from rich.console import Console
 from rich.progress import Progress
 
 from crowdfl.crypto.compute import Threads
@@ -23,7 +24,7 @@ MADE_UP = Synthetic(5, cut=Cut(length=8, step=8, held_out=0.3, gap=8, hertz=8.0)
 
 def silent() -> Progress:
     """Bars that count and show nothing."""
-    return Progress(disable=True)
+    return Progress(console=Console(quiet=True), disable=True)
 
 
 def bench(data: Source = MADE_UP) -> Bench:

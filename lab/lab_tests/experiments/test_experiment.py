@@ -1,5 +1,6 @@
 """Points, resuming, the report and the command."""
 
+import io
 import json
 import signal
 import sys
@@ -7,6 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from rich.console import Console
+from rich.progress import Progress
 from tests import subprocesses
 from typer.testing import CliRunner
 
@@ -138,6 +141,14 @@ def test_progress_is_told(tmp_path):
     reproduce([replace(squares(), points=lambda _: points)], tmp_path, bench(), progress, size="quick")
     assert seen == [[(f"  square: number {i}", 3, 4), ("squares", i, 2)] for i in range(2)]
     assert progress.tasks[1].finished
+
+
+def test_progress_without_a_terminal_is_a_line_for_each_step(tmp_path):
+    log = io.StringIO()
+    reproduce([squares()], tmp_path, bench(), Progress(console=Console(file=log), disable=True), size="quick")
+    lines = log.getvalue().splitlines()
+    assert len(lines) == 5
+    assert lines[3].startswith("squares: 4 of 5, square: number 3")
 
 
 def test_spread_is_the_sample_deviation():

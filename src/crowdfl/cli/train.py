@@ -22,7 +22,7 @@ from crowdfl.cli.output import Json, Module, OwnLearnerName, OwnLossName, marked
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import LearningUnavailable, SettingsError
 from crowdfl.learning.datasets.data import UNLABELLED, Cut, Source, Split
-from crowdfl.learning.datasets.sources import open_person, open_source, parse_spec
+from crowdfl.learning.datasets.sources import each_person, open_person, open_source, parse_spec
 from crowdfl.learning.evaluation import class_report, evaluated, load_samples, predicted_by, scores, value_report
 from crowdfl.learning.models.learner import Learner, value_score
 from crowdfl.learning.recipe import LEARNERS, Recipe
@@ -255,7 +255,17 @@ _WHICH = "what is held out of watch:N or other data that `participant run` takes
 
 def evaluate(
     model: _Model,
-    data: Annotated[list[str], typer.Option(help=f"On what: {_WHICH}, with a column `label`. Repeatable.")],
+    data: Annotated[
+        list[str],
+        typer.Option(
+            help=f"On what: {_WHICH}, with a column `label`. npz:FILE is everyone in it, npz:FILE#2,#5 two of them, watch: "
+            "all ten. Repeatable."
+        ),
+    ],
+    left_out: Annotated[
+        list[str] | None,
+        typer.Option("--except", help="But not on these, such as the people who took part: npz:FILE#2,#5. Repeatable."),
+    ] = None,
     module: Module = None,
     learner: OwnLearnerName = None,
     as_json: Json = False,
@@ -264,15 +274,38 @@ def evaluate(
     tell_code(module, learner)
     with waiting("loading the model and the data", quiet=as_json):
         recipe, model_learner = _loaded(model, module, learner)
-        result = evaluated(recipe, model_learner, {spec: load_samples(spec, recipe) for spec in data})
+        people = _people(data, left_out or ())
+        result = evaluated(recipe, model_learner, {spec: load_samples(spec, recipe) for spec in people})
+    tables = [_each_table(result["each"])] if len(people) > 1 else []
     if recipe.learns_values:
-        table = value_table(result["values"], "scores of each value")
-        show(result, f"{in_words(result)}, on {result['windows']} windows", table, as_json=as_json)
+        tables.append(value_table(result["values"], "scores of each value"))
+        show(result, f"{in_words(result)}, on {result['windows']} windows", *tables, as_json=as_json)
         return
     title = "scores, and the confusion matrix: rows are the true classes"
-    table = class_table(result["classes"], title, dict(zip(recipe.labels, result["confusion"], strict=True)))
+    tables.append(class_table(result["classes"], title, dict(zip(recipe.labels, result["confusion"], strict=True))))
     words = f"accuracy {result['accuracy']:.3f}, loss {result['loss']:.3f}, on {result['windows']} windows"
-    show(result, words, table, as_json=as_json)
+    show(result, words, *tables, as_json=as_json)
+
+
+def _people(data: Sequence[str], left_out: Sequence[str]) -> list[str]:
+    """Everyone who is meant, each once."""
+    everyone = dict.fromkeys(spec for text in data for spec in each_person(text))
+    gone = {spec for text in left_out for spec in each_person(text)}
+    if unknown := sorted(gone - everyone.keys()):  # a slip would evaluate on somebody who took part
+        raise SettingsError(f"--except {unknown[0]}: that is not among the data: {', '.join(everyone)}")
+    if len(gone) == len(everyone):
+        raise SettingsError("--except leaves nobody to evaluate on")
+    return [spec for spec in everyone if spec not in gone]
+
+
+def _each_table(each: Mapping[str, Mapping[str, float]]) -> Table:
+    names = list(dict.fromkeys(name for row in each.values() for name in row if name != "windows"))
+    table = Table("data", "windows", *names, title="each person's")
+    for spec, row in each.items():
+        table.add_row(
+            escape(spec), str(row["windows"]), *(f"{row[name]:.3f}" if name in row else "-" for name in names)
+        )
+    return table
 
 
 def predict(

@@ -1,6 +1,10 @@
 """`crowdfl init`: a role's folder with keys, certificate, tokens and settings; or those of all roles, for a trial."""
 
+import errno
+import ipaddress
 import re
+import socket
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import permutations
@@ -60,9 +64,13 @@ def init(  # noqa: PLR0913, PLR0917 -- each is an option
     kgc_host: Annotated[str | None, typer.Option(help="KGC's, if it is another than --host.")] = None,
     sp_host: Annotated[str | None, typer.Option(help="SP's, if it is another than --host.")] = None,
     csp_host: Annotated[str | None, typer.Option(help="CSP's, if it is another than --host.")] = None,
-    kgc_port: Annotated[int, typer.Option(min=0, max=65535, help="KGC's.")] = _PORTS["kgc"],
-    sp_port: Annotated[int, typer.Option(min=0, max=65535, help="SP's.")] = _PORTS["sp"],
-    csp_port: Annotated[int, typer.Option(min=0, max=65535, help="CSP's.")] = _PORTS["csp"],
+    kgc_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="KGC's; by default 7101, or a free one.")
+    ] = None,
+    sp_port: Annotated[int | None, typer.Option(min=0, max=65535, help="SP's; by default 7102, or a free one.")] = None,
+    csp_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="CSP's; by default 7103, or a free one.")
+    ] = None,
     insecure_test_key: Annotated[bool, typer.Option(help="Allow keys below 2048 bits, for tests.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -75,14 +83,36 @@ def init(  # noqa: PLR0913, PLR0917 -- each is an option
         return
     if port is not None:
         raise SettingsError("--port goes with --role; without it, each service has its own: --kgc-port and its like")
-    ports = {"kgc": kgc_port, "sp": sp_port, "csp": csp_port}
     hosts = {"kgc": kgc_host or host, "sp": sp_host or host, "csp": csp_host or host}
+    given = {"kgc": kgc_port, "sp": sp_port, "csp": csp_port}
+    ports = {one: _free_port(one, hosts[one], given.values()) if at is None else at for one, at in given.items()}
     made = [_NewRole(one, hosts[one], ports[one], insecure_test_key=insecure_test_key) for one in SERVERS]
     _init_all(folder, [*made, _NewRole("requester", name=name, insecure_test_key=insecure_test_key)])
     told = f"{folder}: kgc, sp, csp and requester are set up; start each with"
-    starts = [f"  crowdfl {role} serve {folder / role / 'settings.toml'}" for role in SERVERS]
+    starts = [f"  crowdfl {role} serve {folder / role / 'settings.toml'}    # port {ports[role]}" for role in SERVERS]
     then = f"then, as the requester: cd {folder}; crowdfl task new > task.toml; crowdfl task create task.toml"
     show({"folder": str(folder), "roles": [*SERVERS, "requester"]}, told, *starts, then, as_json=as_json)
+
+
+def _free_port(role: str, host: str, others: Collection[int | None]) -> int:
+    """The usual one; where somebody listens on it here, ten further, and so on. On another machine nobody knows."""
+    for port in range(_PORTS[role], 65536, 10):
+        if port not in others and not _is_taken(host, port):
+            return port
+    raise SettingsError(f"no port is free for {role} on {host}: give one with --{role}-port")
+
+
+def _is_taken(host: str, port: int) -> bool:
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:  # a name, which is not looked up
+        return False
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    try:
+        socket.create_server((str(address), port), family=family).close()
+    except OSError as wrong:
+        return wrong.errno == errno.EADDRINUSE
+    return False
 
 
 def _init_one(folder: Path, new: _NewRole, *, as_json: bool) -> None:

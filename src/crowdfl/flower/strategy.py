@@ -27,6 +27,8 @@ from crowdfl.flower.federation import (
 from crowdfl.flower.task_owner import PreparedTask, create, make_definition, owners_blobs, task_settings
 from crowdfl.flower.wire import RECORD, Agreed, ClientAnswer, Template, kept_digest
 from crowdfl.roles.ports import Blobs
+from crowdfl.schema import require_known
+from crowdfl.settings import TaskSettings
 
 _SPARE = 2  # participants for each node that is there at the start: others may come
 _FEWEST = 3
@@ -88,6 +90,7 @@ class CrowdFLStrategy(Strategy):
         self._require_sense()
 
     def _require_sense(self) -> None:
+        require_known(TaskSettings, self.settings)  # first: `reveal` may be what was mistyped
         if self.csp != LOCAL and self.task is None:
             raise SettingsError("with CSP as a service, name the task that its owner has prepared: task=...")
         if self.task is not None and self.csp == LOCAL:

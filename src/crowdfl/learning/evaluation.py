@@ -17,7 +17,7 @@ from crowdfl.learning.datasets import supplied as watch
 from crowdfl.learning.datasets.csv_files import label_of_name, read_table, value_columns
 from crowdfl.learning.datasets.data import Labels, Values, Windows, recordings_of, resampled, windows_of
 from crowdfl.learning.datasets.sources import csv_file
-from crowdfl.learning.models.learner import Learner, score, value_score
+from crowdfl.learning.models.learner import Learner, scored, value_score
 from crowdfl.learning.recipe import Recipe
 
 _Floats = npt.NDArray[np.float64]
@@ -77,15 +77,13 @@ class Samples:
     values: Values | None = None
     own: Windows | None = None
 
-    def require_labels(self, spec: str) -> Labels:
-        if self.labels is None:
-            raise DataMalformed(f"{spec} has no labels to compare with: add a column `label`, or use `predict`")
-        return self.labels
-
-    def require_values(self, spec: str) -> Values:
-        if self.values is None:
-            raise DataMalformed(f"{spec} has no values to compare with: add a column for each, or use `predict`")
-        return self.values
+    def targets(self, spec: str, recipe: Recipe) -> npt.NDArray[Any]:
+        """What a model of this recipe is compared with."""
+        found, what = (self.values, "values") if recipe.learns_values else (self.labels, "labels")
+        if found is None:
+            column = "a column for each" if recipe.learns_values else "a column `label`"
+            raise DataMalformed(f"{spec} has no {what} to compare with: add {column}, or use `predict`")
+        return found
 
 
 def load_samples(spec: str, recipe: Recipe) -> Samples:
@@ -104,13 +102,18 @@ def predicted_by(recipe: Recipe, learner: Learner, samples: Samples) -> npt.NDAr
 
 def evaluated(recipe: Recipe, learner: Learner, data: Mapping[str, Samples]) -> dict[str, Any]:
     """A learner with its weights loaded, on samples with labels or values, by the text that names them."""
-    found = np.concatenate([predicted_by(recipe, learner, samples) for samples in data.values()])
+    found = {spec: (predicted_by(recipe, learner, one), one.targets(spec, recipe)) for spec, one in data.items()}
+    predicted, targets = (np.concatenate(side) for side in zip(*found.values(), strict=True))
+    metrics = scored(predicted, targets)
     if recipe.learns_values:
-        values = np.concatenate([samples.require_values(spec) for spec, samples in data.items()])
-        metrics = value_score(found, values)
-        return {**metrics.numbers, "windows": metrics.samples, "values": value_report(values, found, recipe.labels)}
-    labels = np.concatenate([samples.require_labels(spec) for spec, samples in data.items()])
-    return _label_report(recipe, labels, found)
+        report: dict[str, Any] = {"values": value_report(targets, predicted, recipe.labels)}
+    else:
+        report = _label_report(recipe, targets, predicted.argmax(axis=1))
+    each = {
+        spec: {"windows": len(own), **(scored(at, own).numbers if len(own) else {})}
+        for spec, (at, own) in found.items()
+    }
+    return {**metrics.numbers, "windows": metrics.samples, **report, "each": each}
 
 
 def value_report(
@@ -120,15 +123,9 @@ def value_report(
     return {name: value_score(predicted[:, [i]], values[:, [i]]).numbers for i, name in enumerate(names)}
 
 
-def _label_report(recipe: Recipe, labels: Labels, probabilities: npt.NDArray[np.float64]) -> dict[str, Any]:
-    metrics, predicted = score(probabilities, labels), probabilities.argmax(axis=1)
-    return {
-        "accuracy": metrics.accuracy,
-        "loss": metrics.loss,
-        "windows": metrics.samples,
-        "classes": class_report(labels, predicted, recipe.labels),
-        "confusion": confusion(labels, predicted, len(recipe.labels)).tolist(),
-    }
+def _label_report(recipe: Recipe, labels: Labels, predicted: Labels) -> dict[str, Any]:
+    matrix = confusion(labels, predicted, len(recipe.labels)).tolist()
+    return {"classes": class_report(labels, predicted, recipe.labels), "confusion": matrix}
 
 
 def class_report(labels: Labels, predicted: Labels, names: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -164,6 +164,7 @@ def test_what_looks_at_single_updates_is_refused():
 def test_settings_that_do_not_fit_together_are_refused():
     for wrong, words in (
         ({}, "nobody could read the model"),
+        ({"max_nrom": 2.0}, "unknown setting `max_nrom`.*did you mean `max_norm`"),
         ({"csp": "sp.toml", "reveal": True}, "task="),
         ({"task": "run", "reveal": True}, "csp="),
         ({"csp": "sp.toml", "task": "run", "reveal": True}, "requester="),

@@ -11,6 +11,7 @@ import typer
 from crowdfl.cli.output import clean, waiting
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, PackageMissing, ServiceUnavailable
+from crowdfl.learning.datasets.sources import each_person
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.defining import WATCH_TASK
@@ -162,8 +163,8 @@ Try = Annotated[
     typer.Option(
         "--try",
         metavar="DATA",
-        help="Somebody's data, such as npz:FILE#USER or csv:FOLDER: training on it shows whether the task and its `max_norm` "
-        "fit. Repeatable.",
+        help="Somebody's data, such as npz:FILE#USER, or everyone's, such as csv:FOLDER: training on it shows whether the "
+        "task and its `max_norm` fit. Repeatable.",
     ),
 ]
 
@@ -179,7 +180,7 @@ def tried(
     """Each of them, or what does not fit. `code` is what was named for a module, a learner and a loss."""
     module, learner, loss = code
     found = []
-    for one in data or ():
+    for one in (spec for text in data or () for spec in each_person(text)):
         with waiting(f"trying the task on {one}", quiet=quiet):
             found.append(try_recipe(definition, initial, one, module, learner=learner, loss=loss))
     return found

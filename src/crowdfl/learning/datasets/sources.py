@@ -1,5 +1,6 @@
 """A person's data by a short text, as the command line takes it: `watch:3`, `csv:FOLDER`, `FILE.csv`, `npz:FILE#7`."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ FORMS: Mapping[str, str] = MappingProxyType(
 )
 _LINES = [f"\n  {form}" for form in FORMS.values()]
 _CSV = ("csv", "csv-by-folder")
+_SEVERAL = re.compile("(.*?)((?:#[^#,]+,)+#[^#,]+)")
 _NUMBERED = ("watch", "synthetic")  # their people have numbers, and there is no file
 
 
@@ -89,6 +91,21 @@ def open_crowd(text: str) -> Source:
     if spec.person is not None:
         raise SettingsError(f"{text!r} names one person: leave that out, as in watch: or npz:FILE")
     return open_source(spec)
+
+
+def each_person(text: str) -> list[str]:
+    """A text for each person that one means: those after a #, as in npz:FILE#2,#5; without a #, everyone."""
+    kind, _, rest = text.partition(":")
+    if kind in _NUMBERED and not rest:
+        return [f"{text}{number}" for number in range(len(open_crowd(text).people))]
+    if several := _SEVERAL.fullmatch(text):
+        return [f"{several[1]}#{person}" for person in several[2][1:].split(",#")]
+    spec = parse_spec(text)
+    if spec.person is not None or csv_file(text) is not None:
+        return [text]
+    source = open_source(spec)
+    alone = len(source.people) == 1 and not isinstance(source, CsvPeople)
+    return [text] if alone else [f"{text}#{person}" for person in source.people]
 
 
 def open_person(text: str, cut: Cut | None = None, values: Sequence[str] = ()) -> tuple[Source, int]:
