@@ -20,7 +20,7 @@ def noisy(model, data, info):
     data["calls"] += 1
     chance = random.random() + np.random.random() + np.random.default_rng(info.seed).random()  # noqa: S311
     weights, offset = fit(*model, data["own"])
-    return [weights + 0.01 * chance * data["calls"], offset], len(data["own"][1]), {"process": os.getpid()}
+    return [weights + 0.01 * chance * data["calls"], offset], len(data["own"][1]) / 4, {"process": os.getpid()}
 
 
 def scored(model, data):

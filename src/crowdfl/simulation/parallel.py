@@ -58,9 +58,8 @@ class ParallelTrainer(FunctionTrainer):
         self.workers.begin(self, what, arrays, number)
 
     def train(self, arrays: Weights, _settings: Mapping[str, Any], number: int) -> tuple[Weights, int]:
-        result, self.samples, self.metrics, self._counts = self.workers.result(self, "train", arrays, number)
-        found: tuple[Weights, int] = result
-        return found
+        (weights, _), self.samples, self.metrics, self._counts = self.workers.result(self, "train", arrays, number)
+        return weights, self.counted(self.samples or 0, f"{self.person}, round {number}")
 
     def evaluate(self, arrays: Weights, number: int) -> dict[str, float]:
         self.workers.begin_all("evaluate", arrays, number)
@@ -69,7 +68,7 @@ class ParallelTrainer(FunctionTrainer):
 
     def work(
         self, what: str, arrays: Weights, number: int
-    ) -> tuple[Any, int | None, Mapping[str, float], dict[str, Any]]:
+    ) -> tuple[Any, float | None, Mapping[str, float], dict[str, Any]]:
         """In whichever process: the result, and what this person keeps."""
         with _seeded(self.info(number).seed):
             result = super().train(arrays, {}, number) if what == "train" else super().evaluate(arrays, number)
@@ -218,7 +217,7 @@ def _serve(
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(1)
     for trainer in trainers.values():
-        trainer.device = device
+        trainer.device, trainer.units = device, 0  # its parent knows how weights are counted
     with suppress(EOFError):
         while True:
             name, *job = pickle.loads(pipe.recv_bytes())  # noqa: S301 -- of its parent
