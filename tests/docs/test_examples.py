@@ -20,6 +20,7 @@ PRINTED = {
     "quickstart.py": "largest error of a weight: 0.15",
     "sklearn_learner.py": "round 3: accuracy",
     "torch_state_dict.py": "accuracy",
+    "watch_and_resume.py": "by person: {'round': ",
 }
 EXECUTE = """
 import sys, nbformat, nbclient

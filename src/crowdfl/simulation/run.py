@@ -1,6 +1,7 @@
 """`crowdfl.simulate`: federated learning with somebody's own two functions, every role of CrowdFL, and no network."""
 
 import inspect
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ from crowdfl.learning.functions import (
     central_metrics,
     first_model,
     require_functions,
+    units_for,
     weighted_mean,
 )
 from crowdfl.learning.models.forms import ModelForm, dictionary_form
@@ -70,7 +72,8 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
         train: Your training function: `train(model, data)`, `train(model)` or `train(model, data, info)`, where `info` is a
             `TrainingInfo`. It returns the trained model, `(model, samples)`, `(model, samples, metrics)`, or an `Update`.
             Without samples the length of the data counts: of arrays that belong together, as in `(inputs, labels)`, their
-            common length. Metrics of training are in the result; in a campaign they stay on each device.
+            common length. Any positive number may stand for samples, as a weight: exact up to six digits, else within a
+            thousandth of itself. Metrics of training are in the result; in a campaign they stay on each device.
         evaluate: Your evaluating function, `evaluate(model, data)` or `evaluate(model, data, info)`: a dictionary of numbers,
             a number, or None. A number called `samples` says how much a person's metrics count. None evaluates nothing.
         data: Everyone's data: a dictionary by name, or a list (people are then `person-1` and so on). What it holds is handed
@@ -237,12 +240,14 @@ class _Simulation:
         if before is None:
             self._train_first(trainers, start, away, told)
             trained = [trainer.first[0] for trainer in trainers.values() if isinstance(trainer.first, tuple)]
-            samples = [trainer.weight for trainer in trainers.values()]
+            self._count(trainers)
+            samples = [math.ceil(trainer.weight * trainer.units) for trainer in trainers.values()]
             settings = settings_for(self.asked, form.shape, start, trained, samples)
         else:
             settings = TaskSettings.of(**self.asked)
             for name, trainer in trainers.items():
                 trainer.restore(before.samples.get(name), before.own.get(name, {}))
+                trainer.units = before.units
         moments: Moments = ()
         if before is not None and before.settings.server_step == settings.server_step:
             moments = before.moments
@@ -316,6 +321,14 @@ class _Simulation:
                 trainer.train_first(start)
             told.trained(1, done)
 
+    def _count(self, trainers: Mapping[str, "_Trainer"]) -> None:
+        """Weights of one's own in units that the servers add up, as the first training suggests."""
+        units = units_for([trainer.samples for trainer in trainers.values() if trainer.samples is not None])
+        for trainer in trainers.values():
+            trainer.count_first(units)
+        if units > 1 and "max_samples" in self.asked:
+            self.asked["max_samples"] *= units
+
     def _finish(
         self, crowd: SimulatedCrowd, round_: Round, settings: TaskSettings, told: Shown, *, reader: Participant | None
     ) -> bool:
@@ -334,6 +347,7 @@ class _Simulation:
             settings=settings,
             asked=jsonable(self.given),
             samples={name: trainer.samples for name, trainer in crowd.trainers.items()},
+            units=next(iter(crowd.trainers.values())).units,
             is_stopped=False,
             costs=added_costs(before.costs if before else {}, crowd.costs()),
             seed=self.seed,
@@ -456,10 +470,16 @@ class _Trainer(FunctionTrainer):
     done = 0
 
     def train_first(self, start: Weights) -> None:
+        self.units = 0  # not known yet
         try:
             self.first = super().train(start, {}, 1)
         except NothingToContribute as nothing:
             self.first = nothing
+
+    def count_first(self, units: int) -> None:
+        self.units = units
+        if isinstance(self.first, tuple) and self.samples is not None:
+            self.first = self.first[0], self.counted(self.samples, f"{self.person}, round 1")
 
     def train(self, arrays: Weights, settings: Mapping[str, Any], number: int) -> tuple[Weights, int]:
         kept, self.first = self.first, None
