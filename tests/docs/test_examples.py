@@ -16,6 +16,7 @@ EXAMPLES = ROOT / "examples"
 NOTEBOOK = EXAMPLES / "first_steps.ipynb"
 PRINTED = {
     "dropouts_and_rewards.py": "lee: 12.00",
+    "many_people.py": "largest error of the common slope: 0.1",
     "own_data.py": "accuracy",
     "quickstart.py": "largest error of a weight: 0.15",
     "sklearn_learner.py": "round 3: accuracy",

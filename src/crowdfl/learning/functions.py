@@ -43,17 +43,19 @@ class TrainingInfo:
         rounds: How many rounds there are.
         person: Whose data it is.
         seed: A number for random choices, of this person and round alone; the same in every run.
+        device: Where to compute, as torch names it: "cpu", or what `device` of `simulate` has for this worker.
     """
 
     round: int
     rounds: int
     person: str
     seed: int
+    device: str = "cpu"
 
     @classmethod
-    def of(cls, number: int, rounds: int, person: str, seed: int) -> "TrainingInfo":
+    def of(cls, number: int, rounds: int, person: str, seed: int, device: str = "cpu") -> "TrainingInfo":
         """With a seed of its own, from one that all share."""
-        return cls(number, rounds, person, seed_of(seed, number, person))
+        return cls(number, rounds, person, seed_of(seed, number, person), device)
 
 
 class FunctionRaised(Exception):
@@ -78,6 +80,7 @@ class FunctionTrainer:
     samples: float | None = None  # of the last training
     units: int = 1  # that a weight of 1 is counted as; with 1, weights are whole numbers
     metrics: Mapping[str, float] = field(default_factory=dict)  # what it said of itself
+    device: str = "cpu"
     _counts: dict[str, Any] = field(default_factory=dict, repr=False)  # this person's own entries that are not averaged
 
     def prepare(self, shape: ModelShape) -> None:
@@ -91,7 +94,7 @@ class FunctionTrainer:
         try:
             trained, samples, metrics = split_result(returned, self.data)
             weights = self.form.arrays(trained)
-            self._counts = {} if isinstance(returned, Update) else self.form.counts(trained)
+            self._counts = self.form.counts(trained)
         except NothingToContribute:
             raise
         except CrowdFLError as wrong:
@@ -118,7 +121,7 @@ class FunctionTrainer:
             raise LearningError(f"evaluating with the data of {self.person}: {wrong}") from None
 
     def info(self, number: int) -> TrainingInfo:
-        return TrainingInfo.of(number, self.rounds, self.person, self.seed)
+        return TrainingInfo.of(number, self.rounds, self.person, self.seed, self.device)
 
     @property
     def own(self) -> Mapping[str, Any]:

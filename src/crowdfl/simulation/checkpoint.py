@@ -71,6 +71,7 @@ class Checkpoint:
         model, people = self.model, list(self.samples)
         about = {
             "container": container_of(model),
+            "personal": list(self.form.personal),
             "history": _HISTORY.dump_python(self.history, mode="json"),
             "settings": self.settings.model_dump(mode="json"),
             "asked": jsonable(self.asked),
@@ -109,7 +110,7 @@ class Checkpoint:
             with safe_open(folder / _REST, framework="numpy") as file:
                 found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 -- no mapping
                 about = json.loads(file.metadata()["crowdfl"])
-            form = ModelForm.of(model_in(about["container"], (folder / _MODEL).read_bytes()))
+            form = ModelForm.of(model_in(about["container"], (folder / _MODEL).read_bytes()), about["personal"])
             people = list(about["samples"])
             return cls(
                 history=_HISTORY.validate_python(about["history"]),
