@@ -1,6 +1,7 @@
 """Hosts for tests: the roles of `crowdfl.simulation.local_host` over real files and databases, and a small task for them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +16,7 @@ from crowdfl.protocols.profile import Tools
 from crowdfl.roles.participant.participant import Participant, Train
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.sp.ledger import Ledger
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import PlanSettings, TaskSettings
 from crowdfl.simulation.local_host import LocalHost
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore
@@ -115,11 +116,12 @@ class Desk(LocalHost):
 
     clock: ManualClock
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, plan: Mapping[str, Any] | None = None, **settings: Any) -> None:
         self.folder, self.settings = folder, TaskSettings.of(**(SMALL_TASK | settings))
         super().__init__(test_tools(), disk=FileDisk(folder, durable=False), clock=ManualClock(1000.0))
         self.initial = INITIAL_MODEL
-        self.task = self.create(small_definition(self.settings), self.initial)
+        definition = small_definition(self.settings)
+        self.task = self.create(replace(definition, plan=PlanSettings(**plan or {})), self.initial)
 
     @classmethod
     def funded(cls, folder: Path, people: int = 4, **settings: Any) -> Self:

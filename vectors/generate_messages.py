@@ -333,10 +333,11 @@ def _nearest(value: int, total: int) -> int:
 
 
 def reward() -> Json:
-    """The first participant's: 2.5 of the budget, as SP's mask and CSP's sealed half; and the claim for it."""
-    person, amount, salt = PEOPLE[0], 2_500_000, stream("reward salt", 32)
-    mask = int.from_bytes(stream("reward mask", 16), "big")
-    v = ((amount + mask) % WIDE).to_bytes(16, "big")
+    """The first participant's: its samples and the total, as SP's mask and CSP's sealed half; and the claim for its part."""
+    person, salt, total = PEOPLE[0], stream("reward salt", 32), sum(SAMPLES)
+    amount = PAYMENT * SAMPLES[person.index] // total
+    mask = int.from_bytes(stream("reward mask", 32), "big")
+    v = ((SAMPLES[person.index] + WIDE * total + mask) % WIDE**2).to_bytes(32, "big")
     digits = mask.to_bytes((mask.bit_length() + 7) // 8, "big")
     commitment = sha256(b"crowdfl commitment 1" + struct.pack(">H", len(salt)) + salt + digits)
     context = f"crowdfl task {TASK} round 1".encode()

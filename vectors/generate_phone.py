@@ -86,6 +86,17 @@ def name_of(label: str) -> str:
 # Definitions.
 
 
+PLAN: Body = {
+    "enrol_until": "2026-12-01T18:00:00+01:00",
+    "start_at": None,
+    "start_with": 5,
+    "every": None,
+    "daily": "18:00 Europe/Berlin",
+    "closes": "deadline",
+    "goal": None,
+}
+
+
 def definition(**changes: Json) -> Body:
     body: Body = {
         "purpose": "Tell sitting from walking",
@@ -94,6 +105,7 @@ def definition(**changes: Json) -> Body:
         "arrays": [["weight", [2, 3]], ["bias", [3]], ["scale", []]],
         "initial": hashlib.sha256(b"initial").hexdigest(),
         "settings": SETTINGS,
+        "plan": PLAN,
         "claim_window": 604800.0,
         "requester": public("requester"),
         "training": TRAINING,
@@ -182,6 +194,7 @@ def bad_definitions() -> list[Json]:
         ("initial", 0),
         ("settings", []),
         ("training", "none"),
+        ("plan", []),
         ("claim_window", -1.0),
         ("claim_window", 2e12),
         ("claim_window", "604800"),

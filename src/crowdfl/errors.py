@@ -67,6 +67,7 @@
     │   ├── UnknownParticipant      nobody of that name is enrolled
     │   ├── InvitationRefused       used, expired, or for another task
     │   ├── TaskFull                every place is taken
+    │   ├── EnrolmentOver           the task's plan lets nobody join any more
     │   ├── TaskNotRunning          paused, cancelled or over
     │   │   └── TaskEnded           it is over, and what it needed was erased
     │   ├── NotReady                ask again later
@@ -392,6 +393,10 @@ class InvitationRefused(CampaignError):
 
 class TaskFull(CampaignError):
     """Every place of the task is taken."""
+
+
+class EnrolmentOver(CampaignError):
+    """The task's plan lets nobody join any more."""
 
 
 class TaskNotRunning(CampaignError):

@@ -4,8 +4,11 @@ Task files, service settings, the page docs/settings.md, the templates of `crowd
 error texts all come from these models. A field without a description is set by the program, never by a file.
 """
 
+import datetime
 import ipaddress
+import math
 import re
+import zoneinfo
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -27,6 +30,7 @@ _LARGEST_SCALED = 2**53  # beyond this a double no longer counts in ones
 _LONGEST_KEY = 16384
 _SHORTEST_SECURE = 2048
 _LONGEST = 10_000  # of what a phone is asked to do: it must not be kept busy for ever
+_LONGEST_MOMENT = 40  # characters
 _STEPS = {
     "none": (),
     "fedavgm": ("server_rate", "server_momentum"),
@@ -140,6 +144,31 @@ def _amount(value: str | int | Decimal) -> str | int | Decimal:
     return value
 
 
+def _moment(value: object) -> object:
+    """TOML has dates and times of its own; a definition holds them as text."""
+    return value.isoformat() if isinstance(value, datetime.datetime) else value
+
+
+def _is_moment(value: str) -> bool:
+    try:
+        return len(value) <= _LONGEST_MOMENT and datetime.datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _daily(value: str) -> tuple[datetime.time, datetime.tzinfo]:
+    """A time of day, and where it is that time."""
+    clock, _, zone = value.partition(" ")
+    return datetime.datetime.strptime(clock, "%H:%M").time(), zoneinfo.ZoneInfo(zone or "UTC")
+
+
+def _is_daily(value: str) -> bool:
+    try:
+        return bool(re.fullmatch("[0-9]{2}:[0-9]{2}( [A-Za-z0-9_+/-]{1,60})?", value)) and bool(_daily(value))
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        return False
+
+
 _Number = int | float  # a task's id covers the form it is written in: 16 stays 16, and 16.0 stays 16.0
 _Text = Annotated[str, _fitting(_is_text), Expected("a string")]
 _Texts = Annotated[tuple[_Text, ...], Field(strict=False), Expected("a list of strings")]
@@ -176,6 +205,13 @@ _People = Annotated[int, Field(ge=_FEWEST_PARTICIPANTS, le=_LARGEST_NUMBER)]
 _Positive = Annotated[_Number, Field(gt=0, le=_LARGEST_NUMBER)]
 _NotNegative = Annotated[_Number, Field(ge=0, le=_LARGEST_NUMBER)]
 _Seconds = Annotated[_Number, Field(gt=0, le=10**9)]
+_Moment = Annotated[
+    str,
+    BeforeValidator(_moment),
+    _fitting(_is_moment),
+    Expected("a date and time with its offset from UTC, as in 2026-12-01T18:00:00+01:00"),
+]
+_Daily = Annotated[str, _fitting(_is_daily), Expected('a time of day and a time zone, as in "18:00 Europe/Berlin"')]
 _Small = Annotated[_Whole, Field(ge=1, le=_LONGEST)]
 # Of server steps: bounds within which no device computes an infinity, whatever the averages are.
 _Rate = Annotated[_Number, Field(gt=0, le=1000)]
@@ -236,7 +272,7 @@ class TaskSettings(Settings):
     )
     window: _Positive = Field(
         default=3600.0,
-        description="Seconds in which a round takes uploads; it closes early once everyone has sent one.",
+        description="Seconds in which a round takes uploads; the task's plan may close it earlier.",
     )
     grace: _NotNegative = Field(default=600.0, description='Seconds after it in which "retransmit" takes uploads.')
     min_participants: _People = Field(
@@ -322,6 +358,67 @@ class TaskSettings(Settings):
                 f"{self.server_momentum}: else a weight may leap when its updates become small"
             )
         return self
+
+
+class PlanSettings(Settings):
+    """When people join and when rounds are, by SP's clock. Left at its defaults it is a trial, which runs as fast as it can."""
+
+    enrol_until: _Moment | None = _optional(
+        "2026-12-01T18:00:00+01:00", "Nobody joins later; if too few have joined by then, the task ends."
+    )
+    start_at: _Moment | None = _optional("2026-12-02T18:00:00+01:00", "No round opens earlier.")
+    start_with: _People | None = _optional(
+        50, "The first round waits until so many have joined, or `enrol_until`; by default, `min_participants`."
+    )
+    every: _Seconds | None = _optional(86400.0, "Seconds from the opening of one round to that of the next, at least.")
+    daily: _Daily | None = _optional("18:00 Europe/Berlin", "Rounds open at this time of day.")
+    closes: Literal["everyone", "deadline"] = Field(
+        default="everyone",
+        description='When a round closes: "everyone", once everyone who has joined has sent, for trials; "deadline", when its '
+        "`window` ends.",
+    )
+    goal: _People | None = _optional(
+        40, "A round closes once it has so many uploads; whoever comes later is asked again in the next."
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.every is not None and self.daily is not None:
+            raise ValueError("`every` and `daily` say two things: leave one of them out")
+        return self
+
+    def require(self, settings: TaskSettings) -> Self:
+        """Refuse what this task cannot keep to."""
+        least, most = settings.min_participants, settings.max_participants
+        for name, people in (("start_with", self.start_with), ("goal", self.goal)):
+            if people is not None and not least <= people <= most:
+                raise SettingsError(
+                    f"`{name}` is {people}; expected `min_participants` to `max_participants`, {least} to {most}"
+                )
+        return self
+
+    @property
+    def enrolment_end(self) -> float:
+        """Seconds since 1970."""
+        return math.inf if self.enrol_until is None else moment(self.enrol_until)
+
+    def opening(self, ready: float, before: float | None) -> float:
+        """When a round opens for which everything was ready at this moment, after one that opened at `before`."""
+        earliest = ready if self.start_at is None else max(ready, moment(self.start_at))
+        if before is not None and self.every is not None:
+            earliest = max(earliest, before + self.every)
+        return earliest if self.daily is None else _next_time(*_daily(self.daily), earliest)
+
+
+def moment(text: str) -> float:
+    return datetime.datetime.fromisoformat(text).timestamp()
+
+
+def _next_time(clock: datetime.time, zone: datetime.tzinfo, earliest: float) -> float:
+    """The first moment from then on at which it is that time there."""
+    day = datetime.datetime.fromtimestamp(earliest, zone).date()
+    days = (day + datetime.timedelta(days) for days in range(3))
+    return next(at for one in days if (at := datetime.datetime.combine(one, clock, zone).timestamp()) >= earliest)
 
 
 class TaskOptions(TypedDict, total=False):
@@ -448,6 +545,7 @@ class TaskFile(Settings):
     )
     settings: dict[str, Any] = Field(description="The task's settings.")
     training: dict[str, Any] = Field(description="What every participant's device does.")
+    plan: dict[str, Any] = Field(default={}, description="When people join and when rounds are.")
 
 
 class PeerSettings(SettingsTable):

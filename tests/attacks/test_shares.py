@@ -667,7 +667,7 @@ TASKS: dict[str, tuple[int, int, dict[str, Any], tuple[float, float]]] = {
     "one sample each": (20, 5, {"max_samples": 1, "budget": "9.00"}, (8.99, 9)),
     "as many as the least": (20, 3, {"max_participants": 3, "min_participants": 3, "budget": "9.00"}, (8.99, 9)),
     "the widest ring": (200, 3, _WIDE, (0, 0)),
-    "the widest division": (30, 3, _WIDE | {"decimals": 4, "budget": "9.00", "pay": "samples"}, (8.99, 9)),
+    "paid by a million samples": (30, 3, _WIDE | {"decimals": 4, "budget": "9.00", "pay": "samples"}, (8.999997, 9)),
     "less than a millionth for each": (5, 3, {"budget": "0.000002"}, (0, 0)),
 }
 

@@ -387,6 +387,9 @@ class Sp:
     def key(self):
         return self.told
 
+    def status(self, _task):
+        return {"enrolment": "open"}
+
     def close(self):
         """Nothing is open."""
 

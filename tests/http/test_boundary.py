@@ -75,7 +75,7 @@ def test_numbers_are_counted_by_route_and_status(campaign, person):
     assert 'crowdfl_uploads_acknowledged_total{kind="again"} 1.0' in text
     assert 'crowdfl_rounds{state="open"} 1.0' in text
     assert 'crowdfl_requests_total{method="GET",route="/v1/tasks/{task}",status="404"} 1.0' in text
-    looks = len(campaign.people) + 1.0  # everyone looks at the task before joining
+    looks = 3.0 * len(campaign.people) + 1.0  # before inviting, at the papers, and whether there is a place
     assert f'crowdfl_request_seconds_count{{route="/v1/tasks/{{task}}"}} {looks}' in text
 
 

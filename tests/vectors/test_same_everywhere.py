@@ -153,16 +153,21 @@ TASKS = [
 def widths_of(parameters: int, rule: str, settings: dict) -> list:
     task = TaskSettings.of(profile="shares", budget="1.00", pay=rule, **settings)
     upload = SharesWidths.of(task, parameters)
-    rules = RuleWidths.of(upload, task)
     sketched = [upload.rows, upload.buckets, upload.load, upload.lane_bound, upload.max_dropped_blocks]
-    numbers = [upload.k, upload.R, upload.K, rules.span, rules.weight_bits, rules.payout.product_bits]
-    return [*sketched, *numbers, str(upload.tau)]
+    return [*sketched, upload.k, upload.R, upload.K, *of_rule(task, upload), str(upload.tau)]
+
+
+def of_rule(task: TaskSettings, upload: SharesWidths) -> list[int]:
+    if task.pay != "distance":
+        return []
+    rules = RuleWidths.of(upload, task)
+    return [rules.span, rules.weight_bits, rules.payout.product_bits]
 
 
 @pytest.mark.parametrize(
     ("rule", "tasks", "digest"),
     [
-        ("samples", TASKS, "d4385791e6c0b63600c3524afaedb8a7532128318a0f93edb7a1f18828c30228"),
+        ("samples", TASKS, "e881a7ce3ffa4356a85d7f7a2a7fea5f3ae249640a0b9760850807a61537edeb"),
         ("distance", TASKS[:3], "b23c17fa4f2cd0bbab065c3533696a30bdd6b214b9f4b9f3d5b1cfa2f5ea7fcf"),
     ],
 )

@@ -173,8 +173,10 @@ def test_the_reward_and_its_claim():
     owner = next(case for case in UPLOADS if case["who"] == REWARD["who"])
     envelope = RewardEnvelope.from_bytes(bytes.fromhex(REWARD["envelope"]), SHAPE.limits())
     reader = ReaderKey(bytes.fromhex(owner["reading"]))
-    amount = open_reward(envelope, reader, CSP.public, SHAPE.spec.context(1), owner["who"], 16, REWARD_MODULUS)
-    assert amount == REWARD["amount"]
+    opened = open_reward(envelope, reader, CSP.public, SHAPE.spec.context(1), owner["who"], SHAPE.reward_form)
+    assert divmod(opened, REWARD_MODULUS) == (AVERAGE["total"], owner["samples"])
+    amount = SHAPE.reward_form.payable(opened, SHAPE.payment)
+    assert amount == REWARD["amount"] == SHAPE.payment * owner["samples"] // AVERAGE["total"]
     claim = make_claim(VECTORS["task"], owner["who"], {1: amount}, {1: envelope}, SIGNING[owner["who"]])
     assert claim.to_bytes().hex() == REWARD["claim"]
 

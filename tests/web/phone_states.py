@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from crowdfl.settings import PlanSettings
+
 TASK = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 OTHER = "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"
 Campaign = dict[str, Any]
@@ -24,6 +26,7 @@ DEFINITION: Campaign = {
         "pay": "equal",
         "max_samples": 200,
     },
+    "plan": dict(PlanSettings(daily="18:00 Europe/Berlin", closes="deadline")),
     "training": {"labels": ["walking", "sitting", "climbing stairs"], "channels": 6, "window": 100, "hertz": 50.0},
 }
 IDLE = {"kind": "idle", "round": None, "done": 0, "of": 0, "why": None}
@@ -36,6 +39,7 @@ def campaign(**changes: Any) -> Campaign:
         "phase": "invited",
         "definition": DEFINITION,
         "refusal": None,
+        "closed": None,
         "expires": 1795000000,
         "sp": "https://platform.example:7102",
         "kgc": "https://keys.example:7101",
@@ -48,6 +52,7 @@ def campaign(**changes: Any) -> Campaign:
         "problem": None,
         "state": "running",
         "ended": None,
+        "next": None,
         "recorded": 0,
     } | changes
 

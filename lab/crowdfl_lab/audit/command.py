@@ -186,6 +186,8 @@ def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
     yield from altered.attack_later_bits()
     yield from altered.attack_silent()
     yield altered.attack_claims()
+    yield from altered.attack_searched_count()
+    yield from altered.attack_another_count()
     yield from isolation.attack_isolation(profile=SHARES)
     say("shares: two samples of both servers' views")
     yield from openings.tell_apart()

@@ -28,7 +28,7 @@ from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.sealing import SigningKey, commit, seal_to
 from crowdfl.errors import BadSignature, ClaimRefused, OutOfTurn, RewardOutOfRange, RoundEnded, WrongAmount
-from crowdfl.protocols.claims import Claim, RewardEnvelope, payable, reward_context, reward_statement
+from crowdfl.protocols.claims import Claim, RewardEnvelope, reward_context, reward_statement, within_budget
 from crowdfl.protocols.common.paid import MaskSeed
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
 from crowdfl.protocols.common.smul import PolynomialsRequest
@@ -334,7 +334,7 @@ class _LooseCsp:
         kept = {request.round_number: int(self.side.open(request)[0]) for request in requests}
         masked = [(kept[number] - mask) % self.n for number, mask in zip(claim.rounds, claim.masks, strict=True)]
         try:
-            earned = [payable(value, self.fraction, PAYMENT) for value in masked]
+            earned = [within_budget(value >> self.fraction, PAYMENT) for value in masked]
         except RewardOutOfRange:
             return False
         return sum(earned) == sum(claim.amounts)

@@ -20,6 +20,8 @@ CONCEDED = {
         reuse.attack_seed,
         altered.attack_later_bits,
         altered.attack_silent,
+        altered.attack_searched_count,
+        altered.attack_another_count,
         kept_source.attack_kept_source,
     ],
 )

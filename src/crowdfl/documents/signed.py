@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -15,7 +15,8 @@ from crowdfl.errors import CrowdFLError, DocumentError, InvitationRefused, KeyMi
 from crowdfl.learning.models.forms import from_safetensors
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.profile import Identity, TaskSpec
-from crowdfl.settings import TaskSettings
+from crowdfl.schema import Settings
+from crowdfl.settings import PlanSettings, TaskSettings
 
 _KEY_BYTES = 32
 _Seconds = Annotated[float, Field(ge=0, le=1e12)]
@@ -42,6 +43,7 @@ class Definition:
     training: Mapping[str, Any]  # what a participant's learner is told; the platform does not look inside
     initial: str = ""  # SHA-256 of the initial weights, in hex; known, as the requester's key, when it is signed
     requester: bytes = b""
+    plan: PlanSettings = field(default_factory=PlanSettings)
     task: str = field(default="", init=False)  # its id, of what was signed
 
     @property
@@ -62,6 +64,7 @@ class Definition:
             "arrays": [[name, list(sides)] for name, sides in zip(self.shape.names, self.shape.shapes, strict=True)],
             "initial": self.initial,
             "settings": self.settings.model_dump(mode="json"),
+            "plan": self.plan.model_dump(mode="json"),
             "claim_window": self.claim_window,
             "requester": self.requester.hex(),
             "training": dict(self.training),
@@ -89,19 +92,24 @@ class Definition:
             found = dict(_DefinitionBody.model_validate(body))
             arrays = found.pop("arrays")
             shape = ModelShape(tuple(name for name, _ in arrays), tuple(tuple(sides) for _, sides in arrays))
-            settings, requester = _all_settings(found["settings"]), bytes.fromhex(found["requester"])
-            return cls(**found | {"shape": shape, "settings": settings, "requester": requester})
+            settings = _whole(TaskSettings, found["settings"])
+            plan = _whole(PlanSettings, found["plan"]).require(settings)
+            requester = bytes.fromhex(found["requester"])
+            return cls(**found | {"shape": shape, "settings": settings, "plan": plan, "requester": requester})
         except ValidationError as wrong:
             raise refusal("definition", wrong) from None
         except CrowdFLError as wrong:
             raise DocumentError(f"this definition does not stand: {wrong}") from None
 
 
-def _all_settings(found: dict[str, Any]) -> TaskSettings:
+_Model = TypeVar("_Model", bound=Settings)
+
+
+def _whole(model: type[_Model], found: dict[str, Any]) -> _Model:
     """A definition names every setting: nobody fills in a default that another does not have."""
-    if missing := sorted(TaskSettings.model_fields.keys() - found.keys()):
+    if missing := sorted(model.model_fields.keys() - found.keys()):
         raise DocumentError(f"it does not say {', '.join(missing)}")
-    return TaskSettings.of(**found)
+    return model(**found)
 
 
 class _DefinitionBody(BaseModel):
@@ -113,6 +121,7 @@ class _DefinitionBody(BaseModel):
     arrays: list[Annotated[tuple[str, list[_Side]], Field(strict=False)]]
     initial: str
     settings: dict[str, Any]
+    plan: dict[str, Any]
     claim_window: _Seconds
     requester: Annotated[str, Field(pattern="^([0-9a-f]{2})*$")]
     training: dict[str, Any]

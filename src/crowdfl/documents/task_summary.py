@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError
 from crowdfl.learning.recipe import Recipe
-from crowdfl.settings import TaskSettings, is_code
+from crowdfl.settings import is_code
 from crowdfl.text import span_words
 
 _FED: Mapping[str, str] = {
@@ -29,7 +29,7 @@ def task_summary(definition: Definition, yours: int) -> str:
             f"Readers: {definition.readers}",
             *_training(definition),
             f"Model: {spec.parameters:,} parameters; profile {settings.profile}, {key}",
-            _rounds(settings),
+            *plan_lines(definition),
             _rewards(definition),
             f"Every average is of at least {settings.min_participants} participants; you accept {yours} or more{few}",
         ]
@@ -71,10 +71,32 @@ def _loss(recipe: Recipe) -> str:
     return f", by a loss that you install yourself ({recipe.loss})" if recipe.loss and is_code(recipe.loss) else ""
 
 
-def _rounds(settings: TaskSettings) -> str:
+def plan_lines(definition: Definition) -> list[str]:
+    """The task's plan, in the order in which things happen."""
+    settings, plan = definition.settings, definition.plan
+    until = f"until {plan.enrol_until}" if plan.enrol_until else "until the last round"
+    start = [f"no earlier than {plan.start_at}"] if plan.start_at else []
+    least = plan.start_with or settings.min_participants
+    sooner = ", or enrolment is over" if plan.start_with and plan.enrol_until else ""
+    start.append(f"once {least} people have joined{sooner}")
+    pace = (
+        [f"at {plan.daily}"]
+        if plan.daily
+        else [f"{span_words(plan.every)} after the last at the earliest"]
+        if plan.every
+        else []
+    )
     late = f", and late ones for {span_words(settings.grace)} more" if settings.strategy == "retransmit" else ""
     some = f" of {settings.per_round} people, drawn anew" if settings.per_round is not None else ""
-    return f"Rounds: {settings.rounds}{some}; each takes uploads for {span_words(settings.window)}{late}"
+    early = [f"with {plan.goal} uploads"] if plan.goal else []
+    early += ["once everyone who is in it has sent"] if plan.closes == "everyone" else []
+    closes = f"; it closes early {' or '.join(early)}" if early else ""
+    return [
+        f"Joining: {until}, at most {settings.max_participants} people",
+        f"First round: {', '.join(start)}",
+        f"Rounds: {settings.rounds}{some}{''.join(f', {words}' for words in pace)}; each takes uploads for "
+        f"{span_words(settings.window)}{late}{closes}",
+    ]
 
 
 def _rewards(definition: Definition) -> str:

@@ -110,6 +110,15 @@ class FunctionTrainer:
     def info(self, number: int) -> TrainingInfo:
         return TrainingInfo.of(number, self.rounds, self.person, self.seed)
 
+    @property
+    def own(self) -> Mapping[str, Any]:
+        """This person's entries that are not averaged."""
+        return self._counts
+
+    def restore(self, samples: int | None, own: Mapping[str, Any]) -> None:
+        """As after an earlier training."""
+        self.samples, self._counts = samples, dict(own)
+
     def keep(self, model: object) -> None:
         """Take the entries that are not averaged from an example."""
         if model is not None:

@@ -89,29 +89,41 @@ class KeptRewards(Protocol):
     def reward(self, round_number: int, who: str) -> Kept | None: ...  # None too where the round is void
 
 
-def open_reward(
-    envelope: RewardEnvelope, reader: ReaderKey, csp_key: bytes, context: bytes, who: str, width: int, n: int
-) -> int:
-    """A participant reads its reward of one round, in millionths / 2^h: what CSP sealed and signed, less SP's mask.
+@dataclass(frozen=True)
+class RewardForm:
+    """How a task's rewards are written: modulo n, in so many bytes, in millionths / 2^fraction; `largest` is in millionths."""
 
-    `SealBroken` or `BadSignature` for anything that CSP has not made for this participant, this round and this very mask.
-    """
-    body = reader.open(envelope.sealed, reward_context(context, who))
-    v, signature = body[:width], body[width:]
-    if len(v) != width:
-        raise SealBroken("this envelope holds no reward")
-    verify(csp_key, reward_statement(context, who, commit(envelope.mask, envelope.salt), v), signature)
-    return int((int.from_bytes(v, "big") - envelope.mask) % n)
+    n: int
+    width: int
+    fraction: int
+    largest: int
+
+    def payable(self, opened: int, budget: int) -> int:
+        """Millionths to pay for what was opened: without its last h bits, and never outside [0, budget]."""
+        return within_budget(opened >> self.fraction, budget)
 
 
-def payable(reward: int, fraction: int, budget: int) -> int:
-    """Millionths to pay for a round's reward: without its last h bits, and never outside [0, budget]."""
-    amount = reward >> fraction
+def within_budget(amount: int, budget: int) -> int:
     if not 0 <= amount <= budget:
         raise RewardOutOfRange(
             "this reward is below zero or above the round's budget: somebody in that round has cheated"
         )
     return amount
+
+
+def open_reward(
+    envelope: RewardEnvelope, reader: ReaderKey, csp_key: bytes, context: bytes, who: str, form: RewardForm
+) -> int:
+    """A participant reads its reward of one round, in the task's form: what CSP sealed and signed, less SP's mask.
+
+    `SealBroken` or `BadSignature` for anything that CSP has not made for this participant, this round and this very mask.
+    """
+    body = reader.open(envelope.sealed, reward_context(context, who))
+    v, signature = body[: form.width], body[form.width :]
+    if len(v) != form.width:
+        raise SealBroken("this envelope holds no reward")
+    verify(csp_key, reward_statement(context, who, commit(envelope.mask, envelope.salt), v), signature)
+    return int((int.from_bytes(v, "big") - envelope.mask) % form.n)
 
 
 def make_claim(
@@ -142,8 +154,7 @@ class ClaimsCsp:
 
     task: str
     kept: KeptRewards
-    fraction: int
-    n: int
+    form: RewardForm
     limits: Limits
     signing: SigningKey = field(repr=False)
     participants: Mapping[str, bytes] = field(repr=False)
@@ -165,7 +176,7 @@ class ClaimsCsp:
         if commit(mask, salt) != kept.commitment:
             raise MasksDoNotFit(f"the mask shown for {who} is not the one committed to")
         try:
-            earned = payable(int((kept.masked - mask) % self.n), self.fraction, kept.budget)
+            earned = self.form.payable(int((kept.masked - mask) % self.form.n), kept.budget)
         except RewardOutOfRange:
             earned = None
         if earned != amount:  # one error for both: which of the two it is depends on what nobody else may know

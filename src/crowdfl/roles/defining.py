@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.documents.signed import Definition
+from crowdfl.documents.task_summary import plan_lines
 from crowdfl.errors import SettingsError
 from crowdfl.learning.datasets import supplied as watch
 from crowdfl.learning.models.learner import Learner
@@ -17,7 +18,7 @@ from crowdfl.learning.recipe import Recipe
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
-from crowdfl.settings import TaskFile, TaskSettings, require_claim_window
+from crowdfl.settings import PlanSettings, TaskFile, TaskSettings, require_claim_window
 
 _LARGE_RATE = 0.2  # of all steps but fedavgm: these are about as long as its rate
 
@@ -40,6 +41,7 @@ WATCH_TASK: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "rounds": 3,
             "budget": "36.00",
         },
+        "plan": {"start_with": LEAST_PARTICIPANTS},
         "training": {"labels": list(watch.EXERCISES)},
     }
 )
@@ -74,8 +76,9 @@ def defined(
         )
     else:
         shape, weights = _made(recipe.make_learner(module, learner=learner, loss=loss), initial)
+    plan = PlanSettings.parse(task.plan, f"{place}, [plan]").require(settings)
     words = task.purpose, task.terms, task.readers
-    return Definition(*words, shape, settings, float(task.claim_window), task.training), weights
+    return Definition(*words, shape, settings, float(task.claim_window), task.training, plan=plan), weights
 
 
 def _made(model: Learner, initial: Mapping[str, npt.NDArray[np.float64]] | None) -> tuple[ModelShape, Weights]:
@@ -95,6 +98,7 @@ class Explanation:
     parameters: int
     widths: str
     dealt: str
+    plan: list[str]
     warnings: list[str]
 
 
@@ -104,15 +108,21 @@ def explained(definition: Definition) -> Explanation:
     profile = profile_named(settings.profile)
     profile.check(settings, parameters)
     widths = profile.explain(settings, parameters)
-    return Explanation(settings.profile, parameters, widths, dealt_words(definition), warnings(definition))
+    dealt, plan = dealt_words(definition), plan_lines(definition)
+    return Explanation(settings.profile, parameters, widths, dealt, plan, warnings(definition))
 
 
 def warnings(definition: Definition) -> list[str]:
     """What a requester should know before people are asked to take part."""
-    settings = definition.settings
-    if settings.profile != "shares":
-        return []
+    settings, plan = definition.settings, definition.plan
     found = []
+    if not (plan.start_at or plan.start_with or plan.enrol_until or plan.closes == "deadline" or plan.goal):
+        found.append(
+            f"no plan: rounds run as soon as {settings.min_participants} people have joined and sent, and whoever joins later "
+            "may find the task over. `start_with`, `enrol_until` and `closes` of [plan] wait for people"
+        )
+    if settings.profile != "shares":
+        return found
     if settings.check == "none":
         found.append('check = "none": one upload out of bounds spoils the average, and nobody notices')
     elif settings.max_norm is None:

@@ -14,12 +14,20 @@ from crowdfl.documents.signed import (
     Invitation,
     participant_name,
 )
-from crowdfl.errors import Forbidden, InvitationRefused, NotReady, RoundsExhausted, TaskNotRunning, UnknownTask
+from crowdfl.errors import (
+    EnrolmentOver,
+    Forbidden,
+    InvitationRefused,
+    NotReady,
+    RoundsExhausted,
+    TaskNotRunning,
+    UnknownTask,
+)
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.limits import TaskBounds
 from crowdfl.roles.participant.enrolment import Enrolled
 from crowdfl.roles.ports import Blobs, Clock, KgcStore
-from crowdfl.roles.records import StoredTask
+from crowdfl.roles.records import NOT_OPEN, StoredTask
 from crowdfl.roles.retention import BUNDLES, OVER, SOURCE, require_not_ended
 
 _DEALT = ("sp", "csp")
@@ -126,6 +134,8 @@ class Kgc:
         require_not_ended(stored)
         if stored.state != "open":
             raise TaskNotRunning("enrolment is closed")
+        if self.clock.now() > definition.plan.enrolment_end:
+            raise EnrolmentOver(NOT_OPEN["over"])
         if self.clock.now() > opened.expires:
             raise InvitationRefused("this invitation has expired; ask the requester for another")
         asked = EnrolmentRequest.open_own(request)  # the signing key is the asker's own

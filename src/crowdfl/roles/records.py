@@ -1,11 +1,12 @@
 """What roles keep durably, as records: a class for each kind of row, with the decisions that follow from one alone.
 
 A round's window is [t0, t0 + window]. *discard*: what comes later is refused. *retransmit*: later uploads are taken for `grace`
-after the window, until the round closes. A round closes early once everyone who is in it has uploaded. Below the quorum it is
-extended once by a window, then aborted. Time is an argument.
+after the window, until the round closes. It closes early as the task's plan says. Below the quorum it is extended once by a
+window, then aborted. Time is an argument.
 """
 
 import hashlib
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -15,9 +16,10 @@ from typing import TypedDict
 from crowdfl.documents.signed import Definition, EndReason
 from crowdfl.errors import RoundNotOpen, SettingsError, TooLate
 from crowdfl.protocols.profile import Identity
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import PlanSettings, TaskSettings
 from crowdfl.text import printable
 
+_TRIAL = PlanSettings()
 LONGEST_REASON = 500  # characters that everyone who knows the task can read
 
 
@@ -60,6 +62,7 @@ class StoredTask:
     sighted_at: float | None = None  # the last of them
     # SP's
     paused_at: float | None = None
+    ready_at: float | None = None  # since when the next round has all that it needs, but its time
     ordered_at: float | None = None  # when the requester signed its last order
     epoch: str = ""  # another after each restore from a backup: phones then look whether their uploads are still here
     unreconciled: bool = False  # restored from a backup: some may have been paid or returned before
@@ -105,6 +108,7 @@ class TaskChanges(TypedDict, total=False):
     sightings: int
     sighted_at: float | None
     paused_at: float | None
+    ready_at: float | None
     ordered_at: float | None
     epoch: str
     unreconciled: bool
@@ -173,11 +177,14 @@ class Round:
     def is_late(self, settings: TaskSettings, now: float) -> bool:
         return now > self.deadline(settings)
 
-    def decide(self, settings: TaskSettings, now: float, uploads: int, enrolled: int) -> "Round":
+    def decide(
+        self, settings: TaskSettings, now: float, uploads: int, enrolled: int, plan: PlanSettings = _TRIAL
+    ) -> "Round":
         """What an open round becomes at this moment: itself, extended, closed or aborted."""
         if self.state is not RoundState.OPEN:
             return self
-        if uploads >= enrolled and uploads >= settings.min_participants:
+        wanted = min(plan.goal or math.inf, enrolled if plan.closes == "everyone" else math.inf)
+        if uploads >= wanted and uploads >= settings.min_participants:
             return replace(self, state=RoundState.CLOSED)
         if now < self.deadline(settings):
             return self
@@ -236,7 +243,17 @@ class TaskStatus:
     epoch: str
     dropped: int
     active: int  # participants that have not left
+    places_taken: int  # by those who have left too
+    ready_at: float | None
     rounds: Sequence[tuple[Round, int, int]]  # with its uploads, and how many were drawn for it: 0 of all
+
+
+NOT_OPEN = {
+    "full": "all places of this task are taken",
+    "over": "the time to join this task is over, as its plan says",
+    "ended": "this task has ended: nobody can join any more",
+}
+"""Why nobody can join, as SP tells everyone who looks."""
 
 
 class DepositState(StrEnum):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Appointment, Definition, EnrolmentEnd, Invitation, Order
-from crowdfl.errors import DocumentError, FormatError, NotReady, SettingsError, TaskEnded, UnknownTask
+from crowdfl.errors import DocumentError, FormatError, NotReady, SettingsError, TaskEnded, TaskNotRunning, UnknownTask
 from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Average, RequesterProtocol, Tools
@@ -25,6 +25,7 @@ from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.kgc import Created
 from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.ports import Blobs, Clock
+from crowdfl.roles.records import NOT_OPEN
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
 from crowdfl.roles.waiting import unannounced, waits_for
 from crowdfl.settings import from_millionths, to_millionths
@@ -122,7 +123,11 @@ class Requester:
         return name
 
     def invite(self, task: str, count: int, seconds: float) -> list[str]:
-        expires = self.clock.now() + seconds
+        """Single-use invitations, good for so long, and not after enrolment; nobody is invited to a task that takes nobody."""
+        state = self.sp.status(task).get("enrolment")
+        if state in NOT_OPEN:
+            raise TaskNotRunning(f"{NOT_OPEN[state]}: nobody is invited")
+        expires = min(self.clock.now() + seconds, self.definition(task).plan.enrolment_end)
         return [Invitation(task, secrets.token_hex(16), expires).sign(self.signing) for _ in range(count)]
 
     def order(self, task: str, action: str) -> None:

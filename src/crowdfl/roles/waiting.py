@@ -34,14 +34,19 @@ def waits_for(definition: Definition, status: Mapping[str, Any], report: Mapping
     opening = [
         f"SP and CSP, which fetch what KGC deals and then open round {number}" if dealt else f"round {number} to open"
     ]
-    return _for_next_round(definition.settings, status, report) or opening
+    at = status.get("next_round")
+    return _for_next_round(definition, status, report) or (
+        [f"the time of round {number}, {format_time(at)}"] if at else opening
+    )
 
 
-def _for_next_round(settings: TaskSettings, status: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
-    found = []
-    people = settings.min_participants - status["enrolled"]
+def _for_next_round(definition: Definition, status: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
+    settings, found = definition.settings, []
+    first = not status["rounds"] and status.get("enrolment") != "over"
+    needed = (first and definition.plan.start_with) or settings.min_participants
+    people = needed - status["enrolled"]
     if people > 0:
-        joined = f"{status['enrolled']} of {settings.min_participants} have joined"
+        joined = f"{status['enrolled']} of {needed} have joined"
         found.append(f"{people} more participant{'s' if people > 1 else ''} ({joined}): invite people")
     missing = to_millionths(settings.budget or 0) - escrow(report)
     pending = [
@@ -88,17 +93,17 @@ def format_time(seconds: float | None) -> str:
         return f"{seconds:g} s after 1970"
 
 
-def operator_waits_for(store: SpStore, stored: StoredTask, settings: TaskSettings | None = None) -> str:
-    """`settings` are the task's, for whoever has read them already."""
+def operator_waits_for(store: SpStore, stored: StoredTask, definition: Definition | None = None) -> str:
+    """`definition` is the task's, for whoever has read it already."""
     if stored.state == TaskState.SETTLED:
         missing = stored.unnotified(PEERS)
         return f"{' and '.join(PEERS[name] for name in missing)} to hear that it is over" if missing else "nothing"
     if stored.unreconciled:
         return "its operator, who compares its money with the bank: `crowdfl sp reconcile`"
-    return _under_way(store, stored, settings or stored.opened.settings)
+    return _under_way(store, stored, definition or stored.opened)
 
 
-def _under_way(store: SpStore, stored: StoredTask, settings: TaskSettings) -> str:
+def _under_way(store: SpStore, stored: StoredTask, definition: Definition) -> str:
     rounds = store.rounds(stored.task)
     last = rounds[-1] if rounds else None
     if last is not None and last.state in UNDER_WAY:
@@ -109,8 +114,8 @@ def _under_way(store: SpStore, stored: StoredTask, settings: TaskSettings) -> st
         since = stored.paused_at
         return "its requester, who paused it" + (f" on {format_time(since)}" if since is not None else "")
     if last is not None and last.state is RoundState.OPEN:
-        return _uploads(store, stored.task, last, settings)
-    return _next_round(store, stored.task, settings, 1 if last is None else last.number + 1)
+        return _uploads(store, stored.task, last, definition.settings)
+    return _next_round(store, stored, definition, last)
 
 
 def _computing(stored: StoredTask, last: Round) -> str:
@@ -125,11 +130,20 @@ def _uploads(store: SpStore, task: str, last: Round, settings: TaskSettings) -> 
     return f"uploads to round {last.number}, until {until}: {uploaded} of {uploaded + missing} have come"
 
 
-def _next_round(store: SpStore, task: str, settings: TaskSettings, number: int) -> str:
+def _next_round(store: SpStore, stored: StoredTask, definition: Definition, last: Round | None) -> str:
+    task, settings, plan, number = (
+        stored.task,
+        definition.settings,
+        definition.plan,
+        1 if last is None else last.number + 1,
+    )
     if number > settings.rounds:
         return "the final model"
     needed = []
-    people = settings.min_participants - store.turnout(task, 0)[1]
+    if stored.ready_at is not None:
+        at = plan.opening(stored.ready_at, None if last is None else last.opened_at)
+        return f"the time of round {number}, {format_time(at)}"
+    people = ((number == 1 and plan.start_with) or settings.min_participants) - store.turnout(task, 0)[1]
     if people > 0:
         needed.append(f"{people} more participant{'s' if people > 1 else ''}")
     money = to_millionths(settings.budget or 0) - Ledger(store.movements(task)).balance(ESCROW)

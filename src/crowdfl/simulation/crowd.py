@@ -6,7 +6,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -17,8 +17,11 @@ from crowdfl.learning.functions import FunctionTrainer
 from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.party import Costs
 from crowdfl.protocols.profile import ParticipantKeys, Tools
+from crowdfl.protocols.shares.chain import ModelChain
+from crowdfl.protocols.shares.server_optimizers import Moments, ServerStep
 from crowdfl.retry import no_jitter
 from crowdfl.roles.participant.agent import Agent, Waits
+from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import Round, RoundState
@@ -78,11 +81,11 @@ def _drawn(share: float, people: Sequence[str], seed: int) -> Away:
     return draw
 
 
-def seeded_draw(seed: int) -> Draw:
-    """By position, so that it is the same of names and of the pseudonyms that SP knows them by."""
+def seeded_draw(seed: int, done: int = 0) -> Draw:
+    """By position, so that it is the same of names and of the pseudonyms that SP knows them by; after so many rounds."""
 
     def draw(number: int, people: Sequence[str], count: int) -> list[str]:
-        chance = random.Random(f"sampled/{seed}/{number}")  # noqa: S311 -- a simulation, which repeats itself
+        chance = random.Random(f"sampled/{seed}/{number + done}")  # noqa: S311 -- a simulation, which repeats itself
         return chance.sample(list(people), count)
 
     return draw
@@ -214,6 +217,7 @@ class SimulatedCrowd:
         draw: Draw = draw_at_random,
         on_change: Callable[["SimulatedCrowd"], None] = lambda _crowd: None,
         on_read: Callable[["SimulatedCrowd", Round], bool] = lambda _crowd, _round: False,
+        moments: Moments = (),
     ) -> None:
         self.settings, self.counters, self.log = definition.settings, Counters(), SimulationLog()
         self.trainers, self.away, self._away_in, self._on_change = trainers, frozenset[str](), away_in, on_change
@@ -226,6 +230,9 @@ class SimulatedCrowd:
         self.task = self.host.create(definition, initial)
         invitations = self.host.requester.invite(self.task, len(trainers), _FOREVER)
         posted = self.host.requester.definition(self.task)
+        self._start = self._resumed_chain(posted, initial, moments)
+        if self._start is not None:
+            self._chain_of(None).start_from(self._start)
         self._people = [
             self._person(posted, name, trainer, invitation)
             for (name, trainer), invitation in zip(trainers.items(), invitations, strict=True)
@@ -234,9 +241,36 @@ class SimulatedCrowd:
     def _person(self, definition: Definition, name: str, trainer: FunctionTrainer, invitation: str) -> _Person:
         participant = self.host.new_participant(self.task, name)
         participant.sp = _Link(participant.sp, self, name)
+        if self._start is not None:
+            self._chain_of(participant).start_from(self._start)
         participant.on_event = lambda what, details: self._note(name, what, details)
         agent = Agent(participant, time.sleep, jitter=no_jitter)
         return _Person(name, participant, agent.turns(definition, trainer, invitation))
+
+    @staticmethod
+    def _resumed_chain(posted: Definition, initial: Any, moments: Moments) -> bytes | None:  # noqa: ANN401
+        """What every reader holds before the first round, of a task that goes on with a server step's memory."""
+        step = ServerStep.of(posted.settings)
+        if step is None or not moments:
+            return None
+        start = ModelChain.start(posted.task, posted.shape.flat(initial), step.unit, step)
+        return replace(start, moments=tuple(moments)).to_bytes()
+
+    def _chain_of(self, reader: Participant | None) -> KeptChain:
+        """A participant's, or the requester's."""
+        if reader is None:
+            return KeptChain(self.host.requester.blobs, f"{self.task}/rounds", self.settings.rounds)
+        return KeptChain(reader.blobs, "rounds", self.settings.rounds)
+
+    def moments(self, reader: Participant | None, parameters: int) -> Moments:
+        """What the server step carries after the last round that a participant, or the requester, has read."""
+        step = ServerStep.of(self.settings)
+        chain = self._chain_of(reader).get() if step is not None else None
+        return ModelChain.from_bytes(chain, parameters, step).moments if chain is not None else ()
+
+    @property
+    def reader(self) -> Participant:
+        return self._people[0].participant
 
     @property
     def people(self) -> dict[str, Participant]:

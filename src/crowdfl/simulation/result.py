@@ -5,12 +5,14 @@ And how it shows that it goes on: a bar on a terminal, lines elsewhere, a line t
 
 import html
 import importlib
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, ClassVar, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -20,6 +22,9 @@ from crowdfl.protocols.party import Costs
 from crowdfl.results import RunResult
 from crowdfl.settings import TaskSettings
 from crowdfl.text import html_table, in_notebook, text_table
+
+if TYPE_CHECKING:
+    from crowdfl.simulation.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,7 @@ class SimulationResult(RunResult):
         costs: By role, counters of operations, messages and bytes.
         notes: What you should know, such as weights that were clipped.
         settings: The task's settings, those that followed from the data included.
+        checkpoint: What `simulate(..., resume=result)` goes on from.
     """
 
     counted: ClassVar[str] = "participants"
@@ -132,6 +138,19 @@ class SimulationResult(RunResult):
     costs: Mapping[str, Costs]
     notes: tuple[str, ...]
     settings: TaskSettings
+    checkpoint: "Checkpoint"
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model's arrays under their names; or all that `simulate(..., resume=path)` needs, as a folder.
+
+        Args:
+            path: A model ends with `.npz` or `.safetensors`, which keeps bfloat16 (NumPy has none: it becomes float32). A path
+                without an ending is a folder for the whole campaign: history, settings, and what a server step carries.
+        """
+        if Path(path).suffix:
+            return super().save(path)
+        self.checkpoint.write(Path(path))
+        return Path(path)
 
     def person_rows(self) -> list[dict[str, float | str]]:
         """Everyone's own metrics, a flat row for each round and person: `pandas.DataFrame(result.person_rows())`."""

@@ -1,11 +1,11 @@
 """`crowdfl.simulate`: federated learning with somebody's own two functions, every role of CrowdFL, and no network."""
 
-import copy
 import inspect
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -28,9 +28,12 @@ from crowdfl.learning.functions import (
 from crowdfl.learning.models.forms import ModelForm, dictionary_form
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.registry import profile_named
+from crowdfl.protocols.shares.server_optimizers import Moments
+from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.records import Round, RoundState
 from crowdfl.settings import TaskOptions, TaskSettings, from_millionths, option_words, to_millionths
 from crowdfl.simulation.bounds import require_enough, settings_for
+from crowdfl.simulation.checkpoint import Checkpoint, added_costs, jsonable
 from crowdfl.simulation.crowd import Away, Dropouts, SimulatedCrowd, away_in, seeded_draw
 from crowdfl.simulation.result import FinishedRound, Shown, SimulatedRound, SimulationResult, shown
 from crowdfl.storage.model_files import read_initial
@@ -45,9 +48,11 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     *,
     evaluate_central: EvaluateFunction | None = None,
     on_round: Callable[[FinishedRound], bool | None] | None = None,
-    rounds: int = 5,
-    profile: str = "shares",
+    rounds: int | None = None,
+    profile: str | None = None,
     initial: Any = None,  # noqa: ANN401 -- any form that a model has
+    resume: SimulationResult | str | os.PathLike[str] | None = None,
+    folder: str | os.PathLike[str] | None = None,
     dropouts: Dropouts = 0.0,
     fraction: float | None = None,
     progress: bool | None = None,
@@ -73,12 +78,16 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
         evaluate_central: Evaluates each round's model once, on a test set of the requester's: `f(model)` or `f(model, info)`.
         on_round: Called with a `FinishedRound` after each round, for logs, checkpoints and early stopping: if it returns True,
             no further round begins, what was earned is claimed, and the model stays.
-        rounds: How many rounds.
+        rounds: How many rounds, those of a resumed campaign included; 5, or as many as that one had.
         profile: "shares" (the default: two servers, no keys, fast), "hardened" (Paillier encryption) or "paper" (as printed).
         initial: The model that everyone starts from: a list of arrays, an array, a dictionary, a torch `state_dict`, or the
             path of a file that `save` has written. Your functions are handed models of the same form and types. Without it,
             `train(None, data of the first person)` makes it. Integers in a dictionary, such as BatchNorm's
             `num_batches_tracked`, are not averaged: each person keeps its own, and the resulting model has the initial ones.
+        resume: A result, or a folder, whose campaign goes on: its model, what the server step carries, the numbers of rounds,
+            the history, and its settings, unless you set others. With `initial` alone a server step starts at zero again.
+        folder: Where a checkpoint is written after each round. The same call goes on where it stopped, also after a crash,
+            and returns at once when all is done; another campaign's folder is refused.
         dropouts: Who is away: a share of the people, drawn anew in each round; a dictionary of names and the rounds that they
             miss; or a function `(round, name)`. With `strategy="retransmit"` their updates come late and are taken.
         fraction: Client sampling: this share of the people, drawn anew, is in each round, in place of `per_round`, which says
@@ -101,21 +110,32 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
         NotFinite: Somebody's training returned NaN or infinity; the error names the person and the round.
         NothingToAverage: No round found enough participants.
 
-    What your functions raise comes out as it is, with a note whose data it was. An interruption (Ctrl-C) ends everything.
+    What your functions raise comes out as it is, with a note whose data it was. An interruption (Ctrl-C) is raised too, and
+    keeps what was done: the finished rounds are in its attribute `result`, in a notebook `sys.last_value.result`.
     """
     require_functions(train, evaluate, evaluate_central=evaluate_central, on_round=on_round)
     people = _named(data)
     require_enough(list(people))
-    asked: dict[str, Any] = {**settings, "rounds": rounds, "profile": profile}
+    given: dict[str, Any] = {**settings} | {
+        k: v for k, v in (("rounds", rounds), ("profile", profile)) if v is not None
+    }
     if fraction is not None:
-        asked["per_round"] = _share_of(people, fraction, asked)
+        given["per_round"] = _share_of(people, fraction, given)
+    functions = _Functions(train, evaluate, evaluate_central, on_round)
+    simulation = _Simulation(
+        functions, people, given, seed, insecure_test_key, None if folder is None else Path(folder)
+    )
     try:
-        simulation = _Simulation(train, evaluate, evaluate_central, on_round, people, asked, seed, insecure_test_key)
-        away = away_in(dropouts, list(people), rounds, seed)
-        with shown(progress, len(people), rounds) as told:
+        if (done := simulation.find(resume, initial)) is not None:
+            return done
+        away = away_in(dropouts, list(people), simulation.asked["rounds"], seed)
+        with shown(progress, len(people), simulation.asked["rounds"]) as told:
             return simulation.run(initial, away, told)
     except FunctionRaised as raised:
         error = raised.error
+    except KeyboardInterrupt as stopped:
+        simulation.leave_result(stopped)
+        raise
     raise error
 
 
@@ -144,70 +164,147 @@ def _named(data: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
     return {f"person-{number}": one for number, one in enumerate(data, 1)}
 
 
-@dataclass
-class _Simulation:
+@dataclass(frozen=True)
+class _Functions:
     train: TrainFunction
     evaluate: EvaluateFunction | None
     evaluate_central: EvaluateFunction | None
     on_round: Callable[[FinishedRound], bool | None] | None
+
+
+@dataclass
+class _Simulation:
+    functions: _Functions
     people: dict[str, Any]
-    asked: dict[str, Any]
+    given: dict[str, Any]
     seed: int
     insecure_test_key: bool
-    _history: list[SimulatedRound] = field(default_factory=list)
+    folder: Path | None
+    asked: dict[str, Any] = field(default_factory=dict)  # with what a resumed campaign had
+    _before: Checkpoint | None = None
+    _state: Checkpoint | None = None
+    _notes: list[str] = field(default_factory=list)
+
+    def find(self, resume: Any, initial: Any) -> SimulationResult | None:  # noqa: ANN401
+        """What the campaign goes on from, if it does; the result, if there is nothing left to do."""
+        resumed = resume.checkpoint if isinstance(resume, SimulationResult) else None
+        if resume is not None and resumed is None:
+            resumed = Checkpoint.read(Path(resume))
+            if resumed is None:
+                raise SettingsError(f"{resume} holds no campaign that could go on: pass a result, or the folder of one")
+        kept = Checkpoint.read(self.folder) if self.folder is not None else None
+        if kept is not None and self.folder is not None:
+            shape = None if initial is None else ModelForm.of(_read(initial)).shape
+            kept.require_same(self.folder, list(self.people), self.given, self.seed, shape)
+        self._before = self._state = kept or resumed
+        before = self._before
+        usual: dict[str, Any] = {"rounds": 5, "profile": "shares"}
+        carried = usual if before is None else _carried(before, self.given, len(self.people))
+        self.asked = carried | self.given
+        if before is None:
+            return None
+        if kept is not None and (kept.is_stopped or len(kept.history) >= self.asked["rounds"]):
+            return self._result_of(kept)
+        if len(before.history) >= self.asked["rounds"]:
+            raise SettingsError(
+                f"the campaign has had {len(before.history)} rounds: `rounds` counts those too, and is {self.asked['rounds']}"
+            )
+        return None
+
+    def leave_result(self, stopped: KeyboardInterrupt) -> None:
+        if self._state is not None:
+            stopped.result = self._result_of(self._state)  # type: ignore[attr-defined]
+            go_on = (
+                "the same call goes on" if self.folder else "`sys.last_value.result` in a notebook; `resume=` goes on"
+            )
+            stopped.add_note(
+                f"(from CrowdFL: {len(self._state.history)} rounds are kept in this error's `result`: {go_on})"
+            )
+
+    @property
+    def _done(self) -> int:
+        """Rounds of the campaign before this task."""
+        return 0 if self._before is None else len(self._before.history)
 
     def run(self, initial: Any, away: Away, told: Shown) -> SimulationResult:  # noqa: ANN401
-        began = time.perf_counter()
+        began, done, before = time.perf_counter(), self._done, self._before
         checked = TaskSettings.of(**{"max_participants": len(self.people)} | self.asked)  # before anything is trained
         if checked.budget is not None and not to_millionths(checked.budget):
             del self.asked["budget"]  # nothing to pay is no budget
         profile_named(self.asked["profile"])
-        model = initial if initial is not None else self._first_model()
-        if isinstance(model, str | os.PathLike):
-            arrays = read_initial(Path(model))
-            model = dictionary_form(ModelShape.of(arrays)).model(list(arrays.values()))
-        form = ModelForm.of(model)
-        start = form.arrays(model)
+        form, start = self._start(initial)
         trainers = self._trainers(form)
-        self._train_first(trainers, start, away, told)
-        trained = [trainer.first[0] for trainer in trainers.values() if isinstance(trainer.first, tuple)]
-        samples = [trainer.weight for trainer in trainers.values()]
-        settings = settings_for(self.asked, form.shape, start, trained, samples)
+        if before is None:
+            self._train_first(trainers, start, away, told)
+            trained = [trainer.first[0] for trainer in trainers.values() if isinstance(trainer.first, tuple)]
+            samples = [trainer.weight for trainer in trainers.values()]
+            settings = settings_for(self.asked, form.shape, start, trained, samples)
+        else:
+            settings = TaskSettings.of(**self.asked)
+            for name, trainer in trainers.items():
+                trainer.restore(before.samples.get(name), before.own.get(name, {}))
+        moments: Moments = ()
+        if before is not None and before.settings.server_step == settings.server_step:
+            moments = before.moments
+        if settings.server_step != "none" and not moments and (before is not None or initial is not None):
+            self._notes.append(
+                f'server_step = "{settings.server_step}" starts without memory of earlier rounds: `resume=` goes on with it'
+            )
+        # A resumed campaign has a task of its own for the rounds that are left.
+        task = TaskSettings.of(**settings.model_dump() | {"rounds": settings.rounds - done})
         words = "a simulation in one process"
-        definition = Definition(words, words, words, form.shape, settings, _CLAIM_WINDOW, {})
+        definition = Definition(words, words, words, form.shape, task, _CLAIM_WINDOW, {})
 
         def on_change(crowd: SimulatedCrowd) -> None:
             number = crowd.rounds()[-1].number if crowd.rounds() else 1
-            if number > 1:  # the first was told of when it was trained
-                told.trained(number, len(crowd.log.of("trained", number)))
+            if number + done > 1:  # the first was told of when it was trained
+                told.trained(number + done, len(crowd.log.of("trained", number)))
 
         def on_read(crowd: SimulatedCrowd, round_: Round) -> bool:
-            return self._finish(crowd, round_, form, next(iter(crowd.people.values())).model(), told)
+            return self._finish(crowd, round_, settings, told, reader=crowd.reader)
 
         crowd = SimulatedCrowd(
             definition,
             start,
             trainers,
-            away,
+            lambda number: away(number + done),
             insecure_test_key=self.insecure_test_key,
-            draw=seeded_draw(self.seed),
+            draw=seeded_draw(self.seed, done),
             on_change=on_change,
             on_read=on_read,
+            moments=moments,
         )
         crowd.log.began[1] = began
         crowd.run()
-        return self._result(crowd, form, told)
+        last = crowd.rounds()[-1]
+        if self._state is None or last.number + done > len(self._state.history):
+            self._read_last(crowd, last)
+            self._finish(
+                crowd, last, settings, told, reader=None if last.state is RoundState.REWARDED else crowd.reader
+            )
+        return self._result(crowd)
+
+    def _start(self, initial: Any) -> tuple[ModelForm, Weights]:  # noqa: ANN401
+        before = self._before
+        if before is None:
+            model = _read(initial) if initial is not None else self._first_model()
+            form = ModelForm.of(model)
+            return form, form.arrays(model)
+        form = before.form if initial is None else ModelForm.of(_read(initial)).ordered_as(before.form.shape)
+        return form, before.arrays
 
     def _first_model(self) -> Any:  # noqa: ANN401
         name, data = next(iter(self.people.items()))
-        return first_model(self.train, data, TrainingInfo.of(0, self.asked["rounds"], name, self.seed))
+        return first_model(self.functions.train, data, TrainingInfo.of(0, self.asked["rounds"], name, self.seed))
 
     def _trainers(self, form: ModelForm) -> dict[str, "_Trainer"]:
-        rounds, seed = self.asked["rounds"], self.seed
-        return {
-            name: _Trainer(self.train, self.evaluate, data, form, name, rounds, seed)
-            for name, data in self.people.items()
+        rounds, seed, of = self.asked["rounds"], self.seed, self.functions
+        made = {
+            name: _Trainer(of.train, of.evaluate, data, form, name, rounds, seed) for name, data in self.people.items()
         }
+        for trainer in made.values():
+            trainer.done = self._done
+        return made
 
     def _train_first(self, trainers: Mapping[str, "_Trainer"], start: Weights, away: Away, told: Shown) -> None:
         """Everyone's training of round 1, before the task is made: its bounds follow from what it changes."""
@@ -219,23 +316,40 @@ class _Simulation:
                 trainer.train_first(start)
             told.trained(1, done)
 
-    def _finish(self, crowd: SimulatedCrowd, round_: Round, form: ModelForm, arrays: Weights, told: Shown) -> bool:
-        """Keep a round that is over and read, and tell of it. True: no further round."""
-        record = self._round(crowd, round_)
-        model, averaged = form.model(arrays), record.is_averaged
-        if self.evaluate_central is not None and averaged:
+    def _finish(
+        self, crowd: SimulatedCrowd, round_: Round, settings: TaskSettings, told: Shown, *, reader: Participant | None
+    ) -> bool:
+        """Keep a round that is over and read, and tell of it. True: no further round. `reader` None: the requester."""
+        form = next(iter(crowd.trainers.values())).form
+        arrays = crowd.host.requester.model(crowd.task) if reader is None else reader.model()
+        record, model, of = self._round(crowd, round_), form.model(arrays), self.functions
+        if of.evaluate_central is not None and record.is_averaged:
             info = TrainingInfo.of(record.number, self.asked["rounds"], "", self.seed)
-            record = replace(record, central=central_metrics(self.evaluate_central, model, info))
+            record = replace(record, central=central_metrics(of.evaluate_central, model, info))
         record = replace(record, seconds=time.perf_counter() - crowd.log.began[round_.number])
-        self._history.append(record)
         crowd.log.forget(round_.number)
+        before = self._before
+        state = Checkpoint(
+            history=(*(self._state.history if self._state else ()), record),
+            settings=settings,
+            asked=jsonable(self.given),
+            samples={name: trainer.samples for name, trainer in crowd.trainers.items()},
+            is_stopped=False,
+            costs=added_costs(before.costs if before else {}, crowd.costs()),
+            seed=self.seed,
+            form=form,
+            arrays=arrays,
+            moments=crowd.moments(reader, form.shape.parameters),
+            own={name: trainer.own for name, trainer in crowd.trainers.items()},
+        )
+        stops = False
         told.finished(record)
-        if self.on_round is None:
-            return False
-        stops = self.on_round(FinishedRound(**vars(record), model=model, costs=copy.deepcopy(crowd.costs())))
-        if not (stops is None or isinstance(stops, bool | np.bool_)):
-            raise SettingsError(f"`on_round` returned a {type(stops).__name__}; expected True, which stops, or nothing")
-        return bool(stops)
+        if of.on_round is not None:
+            stops = _is_true(of.on_round(FinishedRound(**vars(record), model=model, costs=state.costs)))
+        self._state = replace(state, is_stopped=stops and record.number < settings.rounds)
+        if self.folder is not None:
+            self._state.write(self.folder)
+        return stops
 
     def _round(self, crowd: SimulatedCrowd, round_: Round) -> SimulatedRound:
         number, log, averaged = round_.number, crowd.log, round_.state is RoundState.REWARDED
@@ -249,7 +363,7 @@ class _Simulation:
         away = log.dropped[number].intersection(sampled or self.people).difference(participants)
         rewards = {name: from_millionths(one["millionths"]) for name, one in log.of("rewarded", number).items()}
         return SimulatedRound(
-            number=number,
+            number=number + self._done,
             metrics=weighted_mean([(one, log.weights[number, name]) for name, one in by_person.items()]),
             participants=participants,
             sampled=sampled,
@@ -267,47 +381,79 @@ class _Simulation:
             training_by_person={name: one["metrics"] for name, one in trained.items() if one["metrics"]},
         )
 
-    def _result(self, crowd: SimulatedCrowd, form: ModelForm, told: Shown) -> SimulationResult:
-        last, notes = crowd.rounds()[-1], list[str]()
-        if last.number > len(self._history):  # the task's last average is the requester's
-            arrays = self._last_model(crowd, last)
-            self._finish(crowd, last, form, arrays, told)
-        else:
-            arrays = next(iter(crowd.people.values())).model()
-            notes.append(f"`on_round` has stopped the campaign after round {last.number}")
-        done = [one.number for one in self._history if one.is_averaged]
-        if not done:
+    def _read_last(self, crowd: SimulatedCrowd, last: Round) -> None:
+        """The task's last average is the requester's; everyone evaluates it here."""
+        if last.state is RoundState.REWARDED:
+            arrays = crowd.host.requester.model(crowd.task)
+            for name, trainer in crowd.trainers.items():
+                crowd.note_read(name, last.number, trainer.evaluate(arrays, last.number))
+
+    def _result(self, crowd: SimulatedCrowd) -> SimulationResult:
+        state = self._state
+        if state is None or not any(one.is_averaged for one in state.history):
             if empty := [name for name in self.people if crowd.log.of("nothing to contribute", 1).get(name)]:
                 raise NothingToAverage(f"nobody could be averaged: {', '.join(empty[:3])} had no samples to train on")
             raise NothingToAverage(
                 f"no round found {crowd.settings.min_participants} participants: lower `dropouts` or `min_participants`"
             )
-        if not self._history[-1].is_averaged:
+        earned = _earned(self._before.history if self._before else ())
+        paid = {name: from_millionths(amount) for name, amount in crowd.log.paid.items()}
+        return self._result_of(state, {name: earned.get(name, 0) + paid.get(name, Decimal(0)) for name in self.people})
+
+    def _result_of(self, state: Checkpoint, paid: Mapping[str, Decimal] | None = None) -> SimulationResult:
+        """`paid` where rewards were claimed; of a campaign that was interrupted they are what was earned."""
+        history, notes = state.history, list(self._notes)
+        if state.is_stopped:
+            notes.append(f"`on_round` has stopped the campaign after round {len(history)}")
+        done = [one.number for one in history if one.is_averaged]
+        if not history[-1].is_averaged and done:
             notes.append(f"the last round was given up: the model is the average of round {done[-1]}")
-        rewards = {name: from_millionths(crowd.log.paid.get(name, 0)) for name in self.people}
+        rewards = _earned(history) if paid is None else paid
         return SimulationResult(
-            model=form.model(arrays),
-            history=tuple(self._history),
-            rewards=rewards if crowd.settings.budget is not None else {},
-            costs=crowd.costs(),
-            notes=(*_notes(form, self._history), *notes),
-            settings=crowd.settings,
+            model=state.model,
+            history=history,
+            rewards=rewards if state.settings.budget is not None else {},
+            costs=state.costs,
+            notes=(*_notes(state.form, history), *notes),
+            settings=state.settings,
+            checkpoint=state,
         )
 
-    def _last_model(self, crowd: SimulatedCrowd, last: Round) -> Weights:
-        """The requester's; everyone evaluates it here. A round that was given up leaves the one before."""
-        if last.state is not RoundState.REWARDED:
-            return next(iter(crowd.people.values())).model()
-        arrays = crowd.host.requester.model(crowd.task)
-        for name, trainer in crowd.trainers.items():
-            crowd.note_read(name, last.number, trainer.evaluate(arrays, last.number))
-        return arrays
+
+def _read(initial: Any) -> Any:  # noqa: ANN401
+    """A model, or the one in a file."""
+    if not isinstance(initial, str | os.PathLike):
+        return initial
+    arrays = read_initial(Path(initial))
+    return dictionary_form(ModelShape.of(arrays)).model(list(arrays.values()))
+
+
+def _carried(before: Checkpoint, given: Mapping[str, Any], people: int) -> dict[str, Any]:
+    """The settings of a campaign that goes on. Another server step has numbers of its own."""
+    settings = before.settings.model_dump()
+    if given.get("server_step", before.settings.server_step) != before.settings.server_step:
+        settings = {name: value for name, value in settings.items() if not name.startswith("server_")}
+    return settings | {"max_participants": max(people, before.settings.max_participants)}
+
+
+def _earned(history: Sequence[SimulatedRound]) -> dict[str, Decimal]:
+    total: dict[str, Decimal] = {}
+    for name, amount in (pair for one in history for pair in one.rewards.items()):
+        total[name] = total.get(name, Decimal(0)) + amount
+    return total
+
+
+def _is_true(stops: object) -> bool:
+    if not (stops is None or isinstance(stops, bool | np.bool_)):
+        raise SettingsError(f"`on_round` returned a {type(stops).__name__}; expected True, which stops, or nothing")
+    return bool(stops)
 
 
 class _Trainer(FunctionTrainer):
-    """Trains in the first round ahead of time, once."""
+    """Trains in the first round ahead of time, once. Counts the rounds of a campaign that a task resumes."""
 
     first: tuple[Weights, int] | NothingToContribute | None = None
+    done = 0
 
     def train_first(self, start: Weights) -> None:
         try:
@@ -318,10 +464,13 @@ class _Trainer(FunctionTrainer):
     def train(self, arrays: Weights, settings: Mapping[str, Any], number: int) -> tuple[Weights, int]:
         kept, self.first = self.first, None
         if number != 1 or kept is None:
-            return super().train(arrays, settings, number)
+            return super().train(arrays, settings, number + self.done)
         if isinstance(kept, NothingToContribute):
             raise kept
         return kept
+
+    def evaluate(self, arrays: Weights, number: int) -> dict[str, float]:
+        return super().evaluate(arrays, number + self.done)
 
 
 def _notes(form: ModelForm, history: Sequence[SimulatedRound]) -> list[str]:

@@ -16,6 +16,7 @@ from crowdfl.settings import (
     ComputingSettings,
     CspSettings,
     KgcSettings,
+    PlanSettings,
     RequesterSettings,
     ServiceSettings,
     SpSettings,
@@ -30,6 +31,7 @@ SERVICES: Mapping[str, type[ServiceSettings]] = {"kgc": KgcSettings, "sp": SpSet
 _PAGES = (
     ("Task file", "As `crowdfl task new` prints it. Everything in it is part of the task's id.", TaskFile),
     ("Task file, `[settings]`", "The same names are keywords of `LocalFederation` and `TaskSettings`.", TaskSettings),
+    ("Task file, `[plan]`", "When people join and when rounds are.", PlanSettings),
     ("Task file, `[training]`", "What every participant's device does: docs/learning.md.", TrainingSettings),
     ("KGC, SP and CSP, `settings.toml`", "What all three have, as `crowdfl init` writes it.", ServiceSettings),
     ("KGC and SP", "What both accept of a new task; tasks that are there go on.", TaskLimits),

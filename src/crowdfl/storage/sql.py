@@ -168,9 +168,9 @@ class SqlStore(MoneyTables):
             rows = c.execute(STATUS, {"this_task": task}).all()
         if not rows:
             raise UnknownTask(f"there is no task {task} here")
-        state, ended_at, epoch, dropped, active, *end = rows[0][:9]
-        rounds = [(_round(row[11:]), row[9], row[10]) for row in rows if row[11] is not None]
-        return TaskStatus(state, ended_at, _tombstone(end), epoch, dropped, active, rounds)
+        state, ended_at, epoch, dropped, ready_at, active, taken, *end = rows[0][:11]
+        rounds = [(_round(row[13:]), row[11], row[12]) for row in rows if row[13] is not None]
+        return TaskStatus(state, ended_at, _tombstone(end), epoch, dropped, active, taken, ready_at, rounds)
 
     def put_round(self, task: str, round_: Round) -> None:
         values = {name: value for name, value in vars(round_).items() if name != "asked"}

@@ -154,8 +154,9 @@ def _status() -> sa.Select[*tuple[Any, ...]]:
     uploads = select(func.count()).where(u.task == r.task, u.number == r.number).scalar_subquery()
     drawn = select(func.count()).where(d.task == r.task, d.number == r.number).scalar_subquery()
     joined = t.tasks.outerjoin(t.rounds, r.task == t.tasks.c.task)
-    about = (t.tasks.c[name] for name in ("state", "ended_at", "epoch", "dropped"))
-    columns = (*about, active, *END, uploads, drawn, *ROUND)
+    taken = select(func.count()).where(p.task == _THIS_TASK).scalar_subquery()
+    about = (t.tasks.c[name] for name in ("state", "ended_at", "epoch", "dropped", "ready_at"))
+    columns = (*about, active, taken, *END, uploads, drawn, *ROUND)
     return select(*columns).select_from(joined).where(t.tasks.c.task == _THIS_TASK).order_by(r.number)
 
 

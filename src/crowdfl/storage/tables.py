@@ -86,6 +86,7 @@ tasks = Table(
     Column("sightings", _Whole, nullable=False),
     Column("sighted_at", Float(53)),
     Column("paused_at", Float(53)),
+    Column("ready_at", Float(53)),
     Column("ordered_at", Float(53)),
     Column("epoch", _Name, nullable=False),
     Column("unreconciled", Boolean, nullable=False),

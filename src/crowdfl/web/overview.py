@@ -127,7 +127,7 @@ class Overview:
             "enrolled": store.turnout(stored.task, 0)[1] if last else missing,
             "until": last.last_call(definition.settings) if last and last.state is RoundState.OPEN else None,
             "ended_at": stored.ended_at,
-            "waits_for": operator_waits_for(store, stored, definition.settings),
+            "waits_for": operator_waits_for(store, stored, definition),
         }
 
     def _deposits(self) -> Iterable[StoredDeposit]:

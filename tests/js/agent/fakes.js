@@ -115,6 +115,7 @@ export class FakePlatform {
     /** @type {string | null} */
     this.certified = null;
     this.enrolled = new Set();
+    this.enrolment = "open";
     this.epoch = "first";
     this.dropped = 0;
     this.state = "running";
@@ -180,6 +181,7 @@ export class FakePlatform {
       initial: () => bytes([0, 0]),
       status: () => ({
         state: this.state, epoch: this.epoch, dropped: this.dropped, rounds: structuredClone(this.rounds), enrolled: 5,
+        enrolment: this.enrolment,
         claim_seconds_left: this.state === "running" ? null : this.left, ended: null,
       }),
       enrol: (_task, /** @type {string} */ certificate) => {

@@ -6,8 +6,8 @@ import { test } from "node:test";
 import { view } from "#web/phone/agent/state.js";
 import {
   RolledBack,
-  DocumentError, Forbidden, NothingToContribute, NotAuthenticated, NotDrawn, NotReady, RewardOutOfRange, ServiceUnavailable,
-  TaskNotRunning, TooFewParticipants, TooLate, UnknownParticipant, UploadRejected,
+  DocumentError, EnrolmentOver, Forbidden, NothingToContribute, NotAuthenticated, NotDrawn, NotReady, RewardOutOfRange,
+  ServiceUnavailable,   TaskFull, TaskNotRunning, TooFewParticipants, TooLate, UnknownParticipant, UploadRejected,
 } from "#web/phone/protocol/errors.js";
 import { FakePhone, FakePlatform, TASK, protocol } from "./fakes.js";
 
@@ -35,6 +35,21 @@ test("a task of fewer than five people is not joined unless its owner accepts it
   await agent.join();
   assert.notEqual(phone.platform.certified, null);
 });
+
+for (const [enrolment, error] of /** @type {const} */ ([["full", TaskFull], ["over", EnrolmentOver], ["ended", TaskNotRunning]])) {
+  test(`a campaign whose enrolment is ${enrolment} says so before the invitation is used`, async () => {
+    const phone = new FakePhone(new FakePlatform());
+    phone.platform.enrolment = enrolment;
+    const agent = await phone.invited();
+    await agent.look();
+    assert.notEqual(await agent.participant.closed(), null);
+    await assert.rejects(agent.join(), error);
+    assert.equal(phone.platform.certified, null, "KGC was not asked");
+    phone.platform.enrolment = "open";
+    await agent.join();
+    assert.equal(await agent.participant.closed(), null);
+  });
+}
 
 test("the least number is checked again before each upload", async () => {
   const { person, phone, step } = await joined({ min: 5 });

@@ -4,11 +4,14 @@ import { test } from "node:test";
 
 import * as about from "#web/phone/app/about.js";
 
-/** @param {Record<string, unknown>} [settings] @param {Record<string, unknown>} [training] */
-function definition(settings = {}, training = {}) {
+const TRIAL = { enrol_until: null, start_at: null, start_with: null, every: null, daily: null, closes: "everyone", goal: null };
+
+/** @param {Record<string, unknown>} [settings] @param {Record<string, unknown>} [training] @param {Record<string, unknown>} [plan] */
+function definition(settings = {}, training = {}, plan = {}) {
   return /** @type {import("#web/phone/app/types.js").DefinitionBody} */ ({
     purpose: "p", terms: "t", readers: "r", requester: "00", arrays: [], claim_window: 86400,
     settings: { rounds: 5, window: 3600, grace: 600, strategy: "discard", min_participants: 6, budget: "36.00", pay: "equal", ...settings },
+    plan: { ...TRIAL, ...plan },
     training: { labels: ["a", "b"], channels: 6, window: 100, hertz: 50, ...training },
   });
 }
@@ -29,10 +32,17 @@ test("a recording of the least seconds gives a window to train on and one to tes
   }
 });
 
-test("time is told for one round, for all, and with late uploads", () => {
-  assert.match(about.durationWords(definition({ rounds: 1 }))[0], /^There is one round\. It is open for up to 1 h/);
-  assert.match(about.durationWords(definition())[1], /10 h at most/);
-  assert.match(about.durationWords(definition({ strategy: "retransmit" }))[1], /10 h 50 min at most/);
+test("the plan is told in the order in which things happen", () => {
+  const words = (/** @type {Record<string, unknown>} */ plan, settings = {}) => about.durationWords(definition(settings, {}, plan)).slice(0, -1);
+  assert.deepEqual(words({}), ["The first round begins once 6 people have joined.", "There are 5 rounds.",
+    "A round is open for up to 1 h, and closes early once everyone has sent."]);
+  assert.equal(words({}, { rounds: 1 })[1], "There is one round.");
+  const study = { enrol_until: "2026-12-01T12:00:00Z", start_with: 50, daily: "18:00 Europe/Berlin", closes: "deadline", goal: 40 };
+  const [join, first, rounds, open] = words(study);
+  assert.match(join, /^You can join until .*2026/);
+  assert.equal(first, "The first round begins once 50 people have joined.");
+  assert.equal(rounds, "There are 5 rounds. They begin at 18:00 Europe/Berlin, one a day at most.");
+  assert.equal(open, "A round is open for up to 1 h, and closes early with 40 updates.");
 });
 
 test("pay is told by rule, with its deadline; or that there is none", () => {

@@ -215,14 +215,14 @@ test("an equal part is by CSP's record of that round and task, of those who are 
 
 /**
  * An envelope as SP and CSP make it.
- * @param {bigint} v @param {bigint} mask @param {{ signing: CryptoKeyPair }} [signer]
+ * @param {bigint} v @param {bigint} mask @param {number} width @param {{ signing: CryptoKeyPair }} [signer]
  */
-async function rewarded(v, mask, signer = csp) {
+async function rewarded(v, mask, width, signer = csp) {
   const salt = new Uint8Array(32).fill(3);
   const digits = fromHex(mask ? mask.toString(16).padStart(2 * Math.ceil(mask.toString(16).length / 2), "0") : "");
   const commitment = await sha256(concat(utf8("crowdfl commitment 1"), Uint8Array.of(0, 32), salt, digits));
   const context = utf8(`crowdfl task ${id} round 1`);
-  const value = fromHex(v.toString(16).padStart(32, "0"));
+  const value = fromHex(v.toString(16).padStart(2 * width, "0"));
   const parts = [context, utf8(keys.who), commitment, value].flatMap((part) => [Uint8Array.of(0, 0, 0, part.length), part]);
   const signature = await sign(signer, concat(utf8("crowdfl reward statement 1"), ...parts));
   const place = concat(utf8("crowdfl reward 2"), Uint8Array.of(0, 0, 0, context.length), context, utf8(keys.who));
@@ -230,21 +230,31 @@ async function rewarded(v, mask, signer = csp) {
 }
 
 test("rewards lie between nothing and the round's budget", async () => {
+  const exact = { ...task, pay: "distance" };
   const open = async (/** @type {bigint} */ v, /** @type {bigint} */ mask) =>
-    openReward(task, bundle, keys, await rewarded(v, mask), 1);
+    openReward(exact, bundle, keys, await rewarded(v, mask, 16), 1);
   assert.equal(await open(5n, 5n), 0n);
   assert.equal(await open(0n, 0n), 0n);
   assert.equal(await open(task.payment, 0n), task.payment);
   assert.equal(await open(2n, 2n ** 128n - 3n), 5n);
   await refuses("RewardOutOfRange", () => open(task.payment + 1n, 0n));
   await refuses("RewardOutOfRange", () => open(0n, 1n));
-  await refuses("BadSignature", async () => openReward(task, bundle, keys, await rewarded(1n, 0n, keys), 1));
+  await refuses("BadSignature", async () => openReward(exact, bundle, keys, await rewarded(1n, 0n, 16, keys), 1));
+});
+
+test("by samples a reward is one's part of the total, rounded down", async () => {
+  const open = async (/** @type {bigint} */ count, /** @type {bigint} */ total, mask = 0n) =>
+    openReward(task, bundle, keys, await rewarded(BigInt.asUintN(256, count + (total << 128n) + mask), mask, 32), 1);
+  assert.equal(await open(2n, 3n), (task.payment * 2n) / 3n);
+  assert.equal(await open(1n, 7n, 2n ** 256n - 5n), task.payment / 7n);
+  assert.equal(await open(9n, 9n), task.payment);
+  for (const [count, total] of [[10n, 9n], [1n, 0n], [0n, 0n]]) await refuses("RewardOutOfRange", () => open(count, total));
 });
 
 test("a claim holds each round once, in order, and only what was earned", async () => {
   await refuses("ClaimRefused", () => makeClaim(task, keys, [{ round: 1, envelope }, { round: 1, envelope }], bundle));
   await refuses("SealBroken", () => makeClaim(task, keys, [{ round: 2, envelope }], bundle));
-  const less = { round: 1, envelope: await rewarded(0n, 1n) };
+  const less = { round: 1, envelope: await rewarded(1n, 0n, 32) };
   await refuses("RewardOutOfRange", () => makeClaim(task, keys, [less], bundle));
 });
 

@@ -194,3 +194,14 @@ test("bytes keep their forms", async () => {
   for (const wrong of [-1, 2 ** 32, 1.5, NaN]) await refuses("FormatError", () => u32(wrong));
   await refuses("FormatError", () => fromNumber(256n, 1));
 });
+
+test("a plan that cannot be is refused", () => {
+  const { task, body, requester } = definitionOf({ task: "t", settings: { profile: "shares" }, parameters: 2 });
+  const planned = (/** @type {Record<string, unknown>} */ plan) => sharesTask({ task, requester, body: { ...body, plan } });
+  assert.equal(planned({ ...body.plan, daily: "18:00 Europe/Berlin", enrol_until: "2026-12-01T18:00:00+01:00" }).rounds, 5);
+  const { goal: _goal, ...lacking } = body.plan;
+  const wrong = [{ enrol_until: "soon" }, { start_at: 5 }, { start_with: 2 }, { every: 0 }, { daily: "25 o'clock" }, { closes: "never" }, { more: 1 }];
+  for (const plan of [lacking, ...wrong.map((one) => ({ ...body.plan, ...one }))]) {
+    assert.throws(() => planned(plan), { name: "DocumentError" }, JSON.stringify(plan));
+  }
+});

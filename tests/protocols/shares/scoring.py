@@ -49,11 +49,10 @@ class SmallRound:
         return [dot(u, self.total) for u in self.lanes]
 
 
-def widths_for(pay: str, participants: int = 6, norm: int = 1000, lanes: int = 16, **changes: Any) -> RuleWidths:
+def widths_for(participants: int = 6, norm: int = 1000, lanes: int = 16, **changes: Any) -> RuleWidths:
     """Bounds for lanes of vectors no longer than samples * norm; one row of as many buckets as lanes."""
     samples = changes.pop("max_samples", 50)
     widths = RuleWidths(
-        pay=pay,
         participants=participants,
         min_participants=3,
         max_samples=samples,
@@ -84,15 +83,11 @@ def scores_of(given: Given, widths: RuleWidths, small: SmallRound, seed: int = 1
     numbers = [*small.A, *small.B, *(s * s for s in small.samples), dot(small.total, small.total)]
     shares, modulus = split(numbers, widths.R, seed), 1 << widths.R
     opened = [(s + given.kgc[0].share[slot]) % modulus for s, slot in zip(small.samples, small.slots, strict=True)]
-    total = (sum(small.samples) + total_mask(given.kgc)[0]) % modulus
+    total = (sum(small.samples) + given.kgc[1].distance.total.share[0]) % modulus
     sp, csp = (
         _scores(own, server, small, opened, total) for own, server in zip(shares, (given.sp, given.csp), strict=True)
     )
     return sp, csp
-
-
-def total_mask(server: tuple[Dealt, rules.DealtRewards]) -> list[int]:
-    return [0] if server[1].distance is None else server[1].distance.total.share
 
 
 def _scores(
@@ -107,14 +102,8 @@ def _scores(
         UU=own[-1],
         samples=Masked(opened, [server[0].share[slot] for slot in small.slots]),
         squares=own[2 * n : 3 * n],
-        total=Masked([total], total_mask(server)),
+        total=Masked([total], server[1].distance.total.share),
     )
-
-
-def _weights(divider: Divider, widths: RuleWidths, dealt: rules.DealtRewards, scores: RoundScores) -> Half[list[int]]:
-    if dealt.distance is None:
-        return [scores.samples.share(place, divider.side.index) for place in range(len(scores.places))]
-    return (yield from rules.distance_weights(divider, widths, dealt.distance, scores))
 
 
 def computed(
@@ -131,7 +120,7 @@ def computed(
 
     def half(divider: Divider) -> Half[list[int]]:
         (_, dealt), scores = (given.sp, sp) if divider.side.index == SP else (given.csp, csp)
-        weights = yield from _weights(divider, widths, dealt, scores)
+        weights = yield from rules.distance_weights(divider, widths, dealt.distance, scores)
         return (yield from rules.paid(divider, widths.payout, dealt.payout, weights, budget))
 
     first, second, transcript = run(half, half, seed)
@@ -142,8 +131,8 @@ def weighed(widths: RuleWidths, small: SmallRound, seed: int = 1) -> list[int]:
     given = scripted(widths, seed)
     sp, csp = scores_of(given, widths, small, seed)
     first, second, _ = run(
-        lambda divider: _weights(divider, widths, given.sp[1], sp),
-        lambda divider: _weights(divider, widths, given.csp[1], csp),
+        lambda divider: rules.distance_weights(divider, widths, given.sp[1].distance, sp),
+        lambda divider: rules.distance_weights(divider, widths, given.csp[1].distance, csp),
         seed,
     )
     return joined(first, second, widths.weight_bits)
@@ -151,8 +140,6 @@ def weighed(widths: RuleWidths, small: SmallRound, seed: int = 1) -> list[int]:
 
 def plain_weights(widths: RuleWidths, small: SmallRound) -> list[Fraction]:
     """The rule in the clear, with exact arithmetic."""
-    if widths.pay == "samples":
-        return [Fraction(count) for count in small.samples]
     return [_distance(widths, small, i) for i in range(len(small.lanes))]
 
 

@@ -131,7 +131,7 @@ REPLIES = {
     "a verdict that CSP has not signed": ({}, 5, flipped(-1), BadSignature),
     **{
         f"a longer reply to step {step}": (HIDDEN, step, lambda _p, reply: reply + b"\0", CrowdFLError)
-        for step in range(2, 10)
+        for step in range(2, 7)
     },
 }
 
@@ -220,7 +220,7 @@ def test_who_is_left_out_by_the_record_is_told():
 
 @pytest.fixture(scope="module")
 def played():
-    """A round that pays what both servers compute."""
+    """A round that pays by samples."""
     parties = Parties(settings=HIDDEN)
     round_ = parties.play(1, parties.encrypt(1, parties.models()))
     parties.read(1, round_)
@@ -240,7 +240,8 @@ def test_an_envelope_is_its_owners_and_its_rounds_and_sp_cannot_change_its_half(
 
 def test_claims_are_paid_once_and_exactly_and_a_claim_of_more_is_refused(played):
     parties, round_ = played
-    rewards, sp, who = parties.rewards(1, round_), parties.new_sp(1), name_of(1)
+    rewards, sp, who, samples = parties.rewards(1, round_), parties.new_sp(1), name_of(1), parties.samples()
+    assert rewards == {one: PAYMENT * count // sum(samples.values()) for one, count in samples.items()}
     claim = Claim.from_bytes(parties.people[who].claim(), parties.shape.limits())
     for refusal, change in ((WrongAmount, {"amounts": (claim.amounts[0] + 1,)}), (MasksDoNotFit, {"masks": (0,)})):
         altered = replace(claim, **change)
@@ -251,6 +252,24 @@ def test_claims_are_paid_once_and_exactly_and_a_claim_of_more_is_refused(played)
         claim = parties.people[claimant].claim()
         assert sp.claimant(claim) == sp.check_claim(claim) == claimant
         assert sp.pay(claim, parties.keeping.answer(claim)) == {1: amount}
+        with pytest.raises(AlreadyPaid):
+            sp.check_claim(claim)
+
+
+def test_another_count_is_attested_to_nobody(played):
+    """Neither to a participant that says to have more samples, nor to one that SP showed another share of its own than it
+    committed to: with the amount that follows, and signed."""
+    parties, round_ = played
+    who, samples, total = name_of(2), parties.samples(), sum(parties.samples().values())
+    parties.people[who].open_reward(round_.envelopes[who], 1)
+    mask = Claim.from_bytes(parties.people[who].claim(), parties.shape.limits()).masks[0]
+    for count in (samples[who] + 1, samples[who] - 1, total):
+        other = (mask - count + samples[who]) % parties.shape.reward_form.n
+        with pytest.raises(MasksDoNotFit):
+            parties.keeping.answer(claimed(parties, who, amounts=(PAYMENT * count // total,), masks=(other,)))
+        envelope = RewardEnvelope.from_bytes(round_.envelopes[who], parties.shape.limits())
+        with pytest.raises(BadSignature):
+            parties.people[who].open_reward(replace(envelope, mask=other).to_bytes(), 1)
 
 
 def test_nobody_claims_for_a_round_that_was_not_opened():

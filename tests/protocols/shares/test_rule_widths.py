@@ -1,4 +1,4 @@
-"""How long the numbers of a reward rule are, for tasks as people make them."""
+"""How long the numbers of the rule `distance` are, for tasks as people make them; and what a round is paid by."""
 
 from typing import Any
 
@@ -20,7 +20,6 @@ from tests.protocols.shares.dealing import deal_with, joined, run
 from tests.protocols.shares.lane_round import Round, honest
 from tests.protocols.shares.scoring import SmallRound, plain_rewards, plain_weights
 
-RULES = ["samples", "distance"]
 PAPERS: dict[str, Any] = {"max_participants": 36, "lanes": 4096, "rounds": 5, "max_norm": 5.0, "budget": "36.00"}
 SMALL: dict[str, Any] = {
     "max_participants": 6,
@@ -45,28 +44,24 @@ def task(rule: str, **settings: Any) -> TaskSettings:
     return TaskSettings.of(**{"profile": "shares", "budget": "1.00", "pay": rule, **settings})
 
 
-def widths_of(rule: str, parameters: int = 277_006, **settings: Any) -> RuleWidths:
-    chosen = task(rule, **settings)
+def widths_of(parameters: int = 277_006, **settings: Any) -> RuleWidths:
+    chosen = task("distance", **settings)
     return RuleWidths.of(SharesWidths.of(chosen, parameters), chosen)
 
 
-@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
     "settings", [PAPERS, SMALL, EDGE, MANY | {"rounds": 1}], ids=["paper", "small", "edge", "many"]
 )
-def test_every_number_that_is_converted_has_its_spare_bits(rule: str, settings: dict[str, Any]) -> None:
-    widths = widths_of(rule, 300 if settings is EDGE else 277_006, **settings)
+def test_every_number_that_is_converted_has_its_spare_bits(settings: dict[str, Any]) -> None:
+    widths = widths_of(300 if settings is EDGE else 277_006, **settings)
     n, s = widths.participants, widths.max_samples
     largest = [n * n * widths.square, (n * s) ** 2]  # |U|^2, Y^2: modulo 2^R
     assert max(largest) << (SPARE + 1) <= 1 << widths.R
     assert s**3 <= widths.distance_most
-    if rule == "samples":
-        assert s << (SPARE + 1) <= 1 << widths.weight_bits
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_all_divisions_of_a_task_show_less_than_one_percent_and_explain_says_so(rule: str) -> None:
-    widths = widths_of(rule, **PAPERS)
+def test_all_divisions_of_a_task_show_less_than_one_percent_and_explain_says_so() -> None:
+    widths = widths_of(**PAPERS)
     assert LEAK * 0.99 < widths.leak <= LEAK
     assert "apart by at most 1.00%" in widths.explain()
     assert f"behind masks of {widths.span} bits" in widths.explain()
@@ -74,13 +69,13 @@ def test_all_divisions_of_a_task_show_less_than_one_percent_and_explain_says_so(
 
 def test_a_task_with_too_many_divisions_is_refused_with_what_to_change() -> None:
     with pytest.raises(WidthBudgetExceeded, match="more than 1048576: lower rounds"):
-        widths_of("distance", **MANY)
+        widths_of(**MANY)
 
 
 # ---- from uploads to rewards -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ["samples", "distance"])
 def test_rewards_of_a_round_are_the_rules_on_its_lanes(rule: str) -> None:
     """Checks, products and rule together, with the kept lanes of the real sketch; slot 2 did not open."""
     generator = np.random.default_rng(3)
@@ -97,12 +92,16 @@ def test_rewards_of_a_round_are_the_rules_on_its_lanes(rule: str) -> None:
         checked, _ = yield from played.program(divider.side, products=False)
         kept[:] = checked.lanes.places.tolist()
         own = given.sp if divider.side.index == 0 else given.csp
-        return (yield from rewards.reward_program(divider, shape, own, checked))
+        return (yield from rewards.reward_shares(divider, shape, own, checked))
 
     sp, csp, _ = run(program, program)
-    paid = joined(sp, csp, 128)
+    form = shape.reward_form
+    paid = [form.payable(opened, shape.payment) for opened in joined(sp, csp, 8 * form.width)]
+    assert len(kept) > 0
+    if rule == "samples":
+        assert paid == [shape.payment * count // sum(samples) for count in samples]
+        return
     used = [[played.lanes_of(upload.entries)[place] for place in kept] for upload in uploads]
     expected = plain_rewards(plain_weights(shape.rule_widths, SmallRound(used, samples)), shape.payment)
-    assert len(kept) > 0
     assert all(abs(mine - other) < 2 for mine, other in zip(paid, expected, strict=True))
     assert shape.payment - 2 * len(paid) <= sum(paid) <= shape.payment

@@ -12,11 +12,15 @@ would see m*2^j + m*y, and read both. Against that stands the length of what CSP
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from math import log2
 
 import numpy as np
 
-from crowdfl.errors import RoundEnded
+from crowdfl.crypto.sealing import commit
+from crowdfl.crypto.shares.ring import expand
+from crowdfl.errors import ClaimRefused, RoundEnded
+from crowdfl.protocols import claims
 from crowdfl.protocols.claims import Claim
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.profile import MOST_UNSHOWN
@@ -24,12 +28,14 @@ from crowdfl.protocols.shares import rule_widths
 from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths
 from crowdfl.protocols.shares.circuits.scalars import whole_bytes
 from crowdfl.protocols.shares.round import csp as csp_module
-from crowdfl.protocols.shares.round import csp_state
+from crowdfl.protocols.shares.round import csp_state, rewards
 from crowdfl.protocols.shares.round.checks import SHOWN
 from crowdfl.protocols.shares.round.manifest import BROKEN_SEAL, StepRequest
-from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
 from crowdfl_lab.audit.finding import (
     DIVISOR_LOG,
+    REWARD_OFF,
+    SAMPLES_OFF,
     SHARES,
     WRONG_GUESSES,
     Attack,
@@ -43,13 +49,13 @@ from crowdfl_lab.audit.finding import (
 )
 from crowdfl_lab.audit.shares.deviating_round import (
     CHECK,
-    DIVISOR,
     MOST_SAMPLES,
     NAMES,
     PAYMENT,
     PEOPLE,
     SIZE,
     SUM,
+    TOTAL,
     DeviatingRound,
     Tamper,
     Updates,
@@ -59,7 +65,6 @@ from crowdfl_lab.audit.shares.deviating_round import (
 )
 
 _VICTIM, _ACCOMPLICE = "p2", "p0"
-_PAID = PAYMENT - len(PEOPLE)  # a millionth each is rounded away at most
 _FAR = 200_000  # units that a lane of the average is moved by: far beside an update, and not too far for a division
 _MEASURED = "p4"  # whose length is guessed
 _PATTERN = (1, 0, 0, 1, 0, 1, 1, 0)  # in which rounds its update is long
@@ -78,8 +83,8 @@ def attack_shifted_sum() -> Iterator[Finding]:
         shifting, conceded = _Shifting(round_, sum(PEOPLE.values()) * _FAR), pay == "distance"
         if conceded:
             round_.tamper("CSP", shifting)
-        rewards = round_.play_all(1, trained).rewards
-        guess = _measured(round_, shifting, rewards) if conceded else 0.0
+        paid = round_.play_all(1, trained).rewards
+        guess = _measured(round_, shifting, paid) if conceded else 0.0
         truth = float(round_.integers(trained[_VICTIM])[shifting.entry])
         title = f"an entry of an upload, by CSP that shifts the sum of lanes, with one participant ({pay})"
         attack = Attack("shifted sum", "new", title, ("CSP", "participant"), _ENTRY_OFF, conceded)
@@ -258,15 +263,70 @@ def attack_claims() -> Finding:
     round_ = DeviatingRound.paying(pay="samples")
     round_.play_all(1, updates())
     limits = round_.shape.limits()
-    claims = [Claim.from_bytes(round_.people[who].claim(), limits) for who in NAMES]
-    amounts = np.array([claim.amounts[0] for claim in claims], dtype=np.float64)
+    signed = [Claim.from_bytes(round_.people[who].claim(), limits) for who in NAMES]
+    amounts = np.array([claim.amounts[0] for claim in signed], dtype=np.float64)
     truth, blind = np.array([float(PEOPLE[who]) for who in NAMES]), np.full(len(NAMES), MOST_SAMPLES / 2)
-    scaled = (amounts * total / _PAID for total in range(1, len(NAMES) * MOST_SAMPLES + 1))
+    scaled = (amounts * total / PAYMENT for total in range(1, len(NAMES) * MOST_SAMPLES + 1))
     guess: Floats = next((np.rint(fit) for fit in scaled if np.all(np.abs(fit - np.rint(fit)) < 1e-4)), blind)
     title = "sample counts, by SP from what was claimed (samples)"
     note = "up to a common factor, which a reader's total gives; amounts are claimed round by round"
     attack = Attack("claimed counts", "new", title, ("SP",), _COUNTS_OFF, conceded=True)
     return attack.score(SHARES, guess, blind, truth, found_in(guess, truth, "counts"), note)
+
+
+def attack_searched_count() -> Iterator[Finding]:
+    """CSP tries every count and total for what SP's commitment hides, before anything is claimed."""
+    title = "a participant's sample count, by CSP before the claim: a guess that fits (samples)"
+    attack = Attack("searched count", "7", title, ("CSP",), SAMPLES_OFF)
+    known = [b"", bytes(32)]
+    for subject, salts in (("shares, commitments with a known salt", _known_salts), (SHARES, expand)):
+        with switched(rewards, "expand", salts):
+            round_ = DeviatingRound.paying(pay="samples", rounds=2)
+            round_.play_all(1, updates())
+        kept, form, totals = _kept(round_), round_.shape.reward_form, range(1, len(NAMES) * MOST_SAMPLES + 1)
+        tried = [(count, count + REWARD_MODULUS * total) for count in range(1, MOST_SAMPLES + 1) for total in totals]
+        fitting = (
+            count
+            for count, guess in tried
+            for salt in known
+            if commit((kept.masked - guess) % form.n, salt) == kept.commitment
+        )
+        guess, truth = next(fitting, None), PEOPLE[_VICTIM]
+        recovered = "no guess fits" if guess is None else f"{guess} where {truth} is true"
+        yield attack.score(subject, guess, MOST_SAMPLES / 2, truth, recovered, f"{len(tried)} guesses")
+
+
+def _known_salts(_seed: bytes, _context: bytes, length: int) -> bytes:
+    return bytes(length)
+
+
+def _kept(round_: DeviatingRound) -> claims.Kept:
+    kept = round_.csp.reward(1, _VICTIM)
+    if kept is None:
+        raise AssertionError("nothing is kept of a reward")
+    return kept
+
+
+def attack_another_count() -> Iterator[Finding]:
+    """A participant signs that it has as many samples as all together, by another share of SP's than it was given."""
+    attack = Attack(
+        "another count", "new", "the whole budget, by a participant (samples)", ("participant",), REWARD_OFF
+    )
+    for subject, believes in (("shares, a CSP that believes a mask", True), (SHARES, False)):
+        round_ = DeviatingRound.paying(pay="samples", rounds=2)
+        earned, phone = round_.play_all(1, updates()).rewards[_VICTIM], round_.phone(_VICTIM)
+        claim = Claim.from_bytes(phone.claim(), round_.shape.limits())
+        mask = claim.masks[0] - sum(PEOPLE.values()) + PEOPLE[_VICTIM]
+        claim = replace(claim, amounts=(PAYMENT,), masks=(mask % round_.shape.reward_form.n,), signature=b"")
+        claim = replace(claim, signature=phone.signing.sign(claim.statement))
+        kept, paid, note = _kept(round_), earned, "attested"
+        with switched(claims, "commit", (lambda *_, kept=kept: kept.commitment) if believes else commit):
+            try:
+                round_.csp.answer(claim.to_bytes())
+                paid = PAYMENT
+            except ClaimRefused as refusal:
+                note = f"CSP refuses: {type(refusal).__name__}"
+        yield attack.score(subject, paid, earned, PAYMENT, f"{paid} millionths where {earned} are earned", note)
 
 
 class _Unguarded(ReciprocalWidths):
@@ -282,23 +342,23 @@ class _Unguarded(ReciprocalWidths):
 
 
 def attack_inflated() -> list[Finding]:
-    """`samples` with a division that nothing limits, and as built."""
+    """`distance` with a division that nothing limits, and as built."""
     with ExitStack() as switches:
         switches.enter_context(switched(rule_widths, "ReciprocalWidths", _Unguarded))
-        switches.enter_context(switched(SharesShape, "longest_payload", property(lambda _: 1 << 20)))
+        switches.enter_context(switched(SharesShape, "longest_payload", property(lambda _: 1 << 22)))
         weakened = _inflate("shares, a division without its limit")
     return [weakened, _inflate(SHARES)]
 
 
 def _inflate(subject: str) -> Finding:
     """CSP adds to its own share of the divisor, which is shorter than what it hears."""
-    round_ = DeviatingRound.paying(pay="samples", rounds=2)
+    round_ = DeviatingRound.paying(rounds=2)
     widths = round_.shape.rule_widths.payout
     reciprocal = widths.reciprocal
     added = (1 << (reciprocal.f_bits - 1)) - (1 << reciprocal.b_bits)
 
     def tamper(at: int, message: bytes) -> bytes:
-        if at == DIVISOR and len(message) == reciprocal.f_bits // 8:
+        if at == TOTAL and len(message) == reciprocal.f_bits // 8:
             return added_to(message, 0, reciprocal.f_bits, added)
         return message
 
@@ -306,9 +366,17 @@ def _inflate(subject: str) -> Finding:
     round_.play_all(1, updates())
     (seen,) = round_.csp.party.view.of("sum")[-1]
     mask, rest = divmod(seen, added)
-    guess, truth = max(1, -(-rest // mask)) if mask else 1, sum(PEOPLE.values())
+    guess, truth = max(1, -(-rest // mask)) if mask else 1, _weights_of(round_)
     title = "the sum that rewards are divided by, by CSP adding to its share"
     attack = Attack("inflated divisor", "new", title, ("CSP",), DIVISOR_LOG)
     note = f"2^{added.bit_length()} added, masks of 2^{reciprocal.lo} to 2^{reciprocal.hi}"
     middle = (widths.low + widths.high) / 2
-    return attack.score(subject, log2(guess), middle, log2(truth), f"{guess} where {truth} is true", note)
+    return attack.score(
+        subject, log2(guess), middle, log2(truth), f"2^{log2(guess):.1f} where 2^{log2(truth):.1f} is true", note
+    )
+
+
+def _weights_of(round_: DeviatingRound) -> int:
+    """The sum of all weights, from both servers' shares."""
+    shares = [sum(side.party.view.hidden["weights"]) for side in (round_.sp, round_.csp)]
+    return int(sum(shares) % (1 << round_.shape.rule_widths.weight_bits))

@@ -130,6 +130,7 @@ def explain(
     found, trials = explained(definition), tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
     lines = [f"profile        {found.profile}, {found.parameters} parameters", found.widths]
     lines += [f"dealt by KGC   {found.dealt}"] if found.dealt else []
+    lines += found.plan
     lines += [f"warning: {words}" for words in found.warnings]
     told = asdict(found) | {"tried": [asdict(trial) for trial in trials]}
     show(told, "\n".join([*lines, *trial_lines(trials, definition)]), as_json=as_json)

@@ -51,7 +51,7 @@ def model_npz(model: object) -> bytes:
     """Everything in a model by name, integers too. NumPy has no bfloat16: that is written as float32."""
     found = {}
     for name, entry in _entries(model).items():
-        array = _written(entry) if _is_tensor(entry) else np.asarray(entry)
+        array = entry_array(entry)
         found[name] = array.astype(np.float32) if _is_small_float(array.dtype) else np.array(array)
     return write_npz(found)
 
@@ -67,6 +67,36 @@ def model_safetensors(model: object) -> bytes:
     return safetensors_torch.save(
         {name: torch.as_tensor(entry).detach().cpu().clone().contiguous() for name, entry in entries.items()}
     )
+
+
+def entry_array(entry: Any) -> npt.NDArray[Any]:  # noqa: ANN401
+    """One part of a model as NumPy has it; bfloat16 as float32."""
+    return _written(entry) if _is_tensor(entry) else np.asarray(entry)
+
+
+def container_of(model: object) -> dict[str, Any]:
+    """What a file of a model does not say: how its entries are held, in which order, and whether they are torch's."""
+    entries = _entries(model)
+    kind = (
+        "dict" if isinstance(model, Mapping) else type(model).__name__ if isinstance(model, list | tuple) else "array"
+    )
+    return {"kind": kind, "entries": list(entries), "torch": any(map(_is_tensor, entries.values()))}
+
+
+def model_in(container: Mapping[str, Any], data: bytes) -> Any:  # noqa: ANN401
+    """The model that `model_safetensors` has written."""
+    if container["torch"]:
+        _torch()
+        from safetensors.torch import load as load_tensors
+
+        found: dict[str, Any] = load_tensors(data)
+    else:
+        found = dict(_safetensors_arrays(data))
+    held = {name: found[name] for name in container["entries"]}
+    if container["kind"] == "dict":
+        return held
+    entries = list(held.values())
+    return entries[0] if container["kind"] == "array" else tuple(entries) if container["kind"] == "tuple" else entries
 
 
 def _written(tensor: Any) -> npt.NDArray[Any]:  # noqa: ANN401
@@ -122,6 +152,14 @@ class ModelForm:
         """Copies of the entries that are not averaged."""
         entries = _entries(model)
         return {name: _snapshot_entry(entries[name]) for name in self.kept if name in entries}
+
+    def counts_like(self, found: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
+        """Entries that are not averaged, read from a file, as this form has them."""
+        entries = _entries(self._example)
+        return {
+            name: _torch().from_numpy(np.array(array)).to(entries[name]) if _is_tensor(entries[name]) else array
+            for name, array in found.items()
+        }
 
     def model(self, arrays: Sequence[npt.ArrayLike], counts: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
         """A model of this form, and of its types of numbers, that holds these arrays and shares no memory with anything."""

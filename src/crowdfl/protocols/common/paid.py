@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.errors import FormatError, KeyMismatch, SeedReused
 from crowdfl.protocols import claims
-from crowdfl.protocols.claims import Claim, ClaimsSp, RewardEnvelope
+from crowdfl.protocols.claims import Claim, ClaimsSp, RewardEnvelope, RewardForm
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import Identity, ParticipantKeys, TaskSpec
@@ -103,16 +103,6 @@ class PaidSp:
         return self._claims.pay(claim, attestation)
 
 
-@dataclass(frozen=True)
-class RewardForm:
-    """How a task's rewards are written: modulo n, in so many bytes, in millionths / 2^fraction; `largest` is in millionths."""
-
-    n: int
-    width: int
-    fraction: int
-    largest: int
-
-
 class PaidParticipant:
     """A phone: opens its rewards and claims them."""
 
@@ -130,8 +120,8 @@ class PaidParticipant:
         """Millionths; one outside the round's budget is refused, and in no claim."""
         form, context = self._reward_form(), self._spec.context(round_number)
         message = RewardEnvelope.from_bytes(envelope, Limits.plain())
-        reward = claims.open_reward(message, self.reader, self._csp_key, context, self.who, form.width, form.n)
-        amount = claims.payable(reward, form.fraction, form.largest)
+        opened = claims.open_reward(message, self.reader, self._csp_key, context, self.who, form)
+        amount = form.payable(opened, form.largest)
         self._earned(round_number, message, amount)
         return amount
 

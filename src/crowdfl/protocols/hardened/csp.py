@@ -327,9 +327,8 @@ class HardenedCsp(KeyedCsp):
         return self.rewards
 
     def _claims(self, widths: RewardWidths) -> claims.ClaimsCsp:
-        n, limits = int(self.party.public.n), self.party.limits(1)
-        task, fraction = self._shape.task.name, widths.fraction
-        return claims.ClaimsCsp(task, self, fraction, n, limits, self._signing, self.roster.signing)
+        task, form, limits = self._shape.task.name, widths.form(self.party.public), self.party.limits(1)
+        return claims.ClaimsCsp(task, self, form, limits, self._signing, self.roster.signing)
 
     def _reward_steps(self) -> dict[int, tuple[type[RoundRequest], Callable[..., Step]]]:
         return {

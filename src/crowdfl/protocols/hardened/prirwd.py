@@ -28,11 +28,12 @@ from crowdfl.crypto.blocks import Block, to_ints
 from crowdfl.crypto.paillier.budget import WidthBudget, bits
 from crowdfl.crypto.paillier.kernels import MultiPow
 from crowdfl.crypto.paillier.packing import Packing, WideInts
+from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import SEED_BYTES, Coins, log_uniform, public_permutation, public_stream
 from crowdfl.crypto.sealing import commit
 from crowdfl.errors import ProtocolError, SettingsError
-from crowdfl.protocols.claims import RewardEnvelope
+from crowdfl.protocols.claims import RewardEnvelope, RewardForm
 from crowdfl.protocols.common.sdiv import HardenedSdivSp, SdivWidths, mask_sizes
 from crowdfl.protocols.common.smul import Polynomial, PolynomialsSp
 from crowdfl.protocols.exchange import Reply, pipelined
@@ -54,6 +55,9 @@ class RewardWidths:
 
     def __post_init__(self) -> None:
         _ = self.counts, self.weights, self.rewards  # SdivWidths refuses what does not fit
+
+    def form(self, public: PublicKey) -> RewardForm:
+        return RewardForm(int(public.n), public.plaintext_bytes, self.fraction, self.largest_payment)
 
     @cached_property
     def lanes(self) -> int:

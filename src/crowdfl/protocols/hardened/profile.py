@@ -14,7 +14,7 @@ from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.errors import ProtocolError, RewardsOff, RoundsExhausted
 from crowdfl.protocols import claims
 from crowdfl.protocols.common.keyed import BaseSp, KeyedProfile, KeyedReader, upload_digest
-from crowdfl.protocols.common.paid import PaidParticipant, PaidSp, RewardForm
+from crowdfl.protocols.common.paid import PaidParticipant, PaidSp
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardReply, GuardRequest, SdivReply
 from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest
 from crowdfl.protocols.exchange import Exchange, Reply, pipelined
@@ -153,9 +153,8 @@ class HardenedParticipant(_Reader, PaidParticipant):
         count = np.frombuffer(samples.to_bytes(plain.shape[1], "big"), dtype=np.uint8)[None, :]
         return self.party.send(self.party.encrypt(np.concatenate([plain, count])))
 
-    def _reward_form(self) -> RewardForm:
-        public, widths = self.party.public, self._shape.widths()
-        return RewardForm(public.n, public.plaintext_bytes, widths.fraction, widths.largest_payment)
+    def _reward_form(self) -> claims.RewardForm:
+        return self._shape.widths().form(self.party.public)
 
 
 class HardenedSp(PaidSp, BaseSp):

@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from crowdfl.errors import NotReady, ProtocolError, SettingsError, UploadRejected
 from crowdfl.protocols import claims
-from crowdfl.protocols.claims import RewardEnvelope
-from crowdfl.protocols.common.paid import PaidParticipant, RewardForm
+from crowdfl.protocols.claims import RewardEnvelope, RewardForm
+from crowdfl.protocols.common.paid import PaidParticipant
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import NOT_PASSED_ON, Average, Dealing, ParticipantKeys, TaskSpec, Tools, whole_samples
@@ -28,7 +28,7 @@ from crowdfl.protocols.shares.round.manifest import AcceptedSet
 from crowdfl.protocols.shares.round.rewards import equal_part, open_envelope
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import UpdateEncoder, make_upload
-from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
+from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.settings import TaskSettings
 
 
@@ -122,7 +122,7 @@ class SharesParticipant(_ChainReader, PaidParticipant):
 
     def _reward_form(self) -> RewardForm:
         self._shape.require_rewards()
-        return RewardForm(REWARD_MODULUS, SAMPLES_BYTES, 0, self._shape.payment)
+        return self._shape.reward_form
 
     def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, str | None]:
         record, members = self._reader.read_record(publication, round_number, self._followed())
@@ -151,6 +151,10 @@ def _counting(shape: SharesShape) -> str:
     )
 
 
+_PAY = {
+    "equal": "pay            equal: everyone in a round's average gets the same",
+    "samples": "pay            samples: a part as large as one's part of all samples; a claim shows both servers the number",
+}
 _LARGEST_ROUND = 2 ** (8 * ROUND_BYTES) - 1
 
 
@@ -173,13 +177,13 @@ class SharesProfile:
         shape = SharesShape(TaskSpec("", settings, parameters))
         lines = [shape.widths.explain(), _counting(shape)]
         if shape.payment:
-            equal = "pay            equal: everyone in a round's average gets the same"
-            lines.append(shape.rule_widths.explain() if shape.is_reward_hidden else equal)
+            lines.append(shape.rule_widths.explain() if shape.is_reward_computed else _PAY[shape.pay])
         step = "model          " if shape.step is None else f"server step    {settings.server_step}: "
         return "\n".join([*lines, f"{step}moves a weight by at most {shape.furthest:.3g} in a round"])
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
-        return claims.longest(8 * SAMPLES_BYTES, settings.rounds, rounds)
+        form = SharesShape(TaskSpec("", settings, 0)).reward_form
+        return claims.longest(8 * form.width, settings.rounds, rounds)
 
     def deal(self, spec: TaskSpec, *, insecure_test_key: bool) -> Dealing:
         """There is no key whose length could make it insecure."""

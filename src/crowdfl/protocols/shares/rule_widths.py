@@ -1,4 +1,4 @@
-"""How long the numbers of a reward rule are, and what the rule `distance` starts from.
+"""How long the numbers of the rule `distance` are, and what it starts from.
 
     A_i = |u_i|^2, B_i = <u_i, U>, UU = |U|^2
 
@@ -12,7 +12,7 @@ from typing import Self
 
 from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths, leak_of, span_for
 from crowdfl.protocols.shares.circuits.scalars import SPARE, Masked, modulus_for
-from crowdfl.protocols.shares.widths import BLOCK, SharesWidths, pay_of
+from crowdfl.protocols.shares.widths import BLOCK, SharesWidths
 from crowdfl.settings import TaskSettings, to_millionths
 
 
@@ -71,7 +71,6 @@ class PayoutWidths:
 class RuleWidths:
     """A task's bounds, as far as rewards depend on them, and the moduli that follow; each conversion has 44 spare bits."""
 
-    pay: str  # "samples" or "distance"
     participants: int
     min_participants: int
     max_samples: int
@@ -88,7 +87,6 @@ class RuleWidths:
     def of(cls, widths: SharesWidths, settings: TaskSettings) -> Self:
         """Those of a task, or its refusal with the numbers and with what to change."""
         made = cls(
-            pay=pay_of(settings),
             participants=widths.participants,
             min_participants=settings.min_participants,
             max_samples=widths.max_samples,
@@ -138,7 +136,7 @@ class RuleWidths:
 
     @cached_property
     def weight_bits(self) -> int:
-        return self.R if self.pay == "samples" else modulus_for(self.distance_weight)
+        return modulus_for(self.distance_weight)
 
     @cached_property
     def span(self) -> int:
@@ -167,7 +165,7 @@ class RuleWidths:
     def explain(self) -> str:
         counted = " and ".join(f"{count} of divisors with {bits} bits of range" for count, bits in self._divisions())
         lines = [
-            f"pay            {self.pay}: weights in {self.weight_bits} bits, products with the budget in "
+            f"pay            distance: weights in {self.weight_bits} bits, products with the budget in "
             f"{self.payout.product_bits} bits",
             f"divisions      {counted}, behind masks of {self.span} bits, in numbers of {self.longest_bits} bits",
             f"               over the whole task CSP can tell any two sets of divisors apart by at most {self.leak:.2%}",
@@ -176,20 +174,14 @@ class RuleWidths:
         return "\n".join(lines)
 
     def _division_widths(self) -> list[ReciprocalWidths]:
-        found = [self.payout.reciprocal]
-        return [*found, self.distance] if self.pay == "distance" else found
+        return [self.payout.reciprocal, self.distance]
 
     def _payout(self, span: int) -> PayoutWidths:
-        least, most = self.min_participants, self.participants * self.max_samples
-        if self.pay == "distance":
-            least *= (1 << self.distance_precision) // self.distance_most - 2
-            most = self.participants * self.distance_weight
+        least = self.min_participants * ((1 << self.distance_precision) // self.distance_most - 2)
+        most = self.participants * self.distance_weight
         return PayoutWidths(self.participants, self.budget, self.weight_bits, least, most, span)
 
     def _divisions(self) -> list[tuple[int, int]]:
         payout = self._payout(0)
-        found = [(self.rounds, payout.high - payout.low)]
-        if self.pay == "distance":
-            bits = self.distance_most.bit_length() - self.distance_least.bit_length() + 1
-            found.append((self.rounds * self.participants, bits))
-        return found
+        bits = self.distance_most.bit_length() - self.distance_least.bit_length() + 1
+        return [(self.rounds, payout.high - payout.low), (self.rounds * self.participants, bits)]

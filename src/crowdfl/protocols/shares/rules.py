@@ -1,17 +1,12 @@
-"""The rules that pay by secure arithmetic: what KGC deals for a round's rewards, and both servers' halves from scores to
-rewards. `equal` is none of them: what it pays follows from CSP's record.
-
-| rule | exchanges |
-|---|---|
-| `samples` | division (2), products: 3 |
-| `distance` | the masked sum of all lanes, operands, divisions (2), products, division (2), products: 8 |
+"""`distance`, the one rule that pays by secure arithmetic: what KGC deals for a round's rewards, and both servers' halves from
+scores to rewards. Eight exchanges: the masked sum of all lanes, operands, divisions (2), products, division (2), products.
 
 From weights to rewards: mu_i = (b_t - n) * w_i / sum(w), rounded, modulo 2^128. Rounding moves each reward by less than 1
 millionth, up or down. The numerator b_t - n makes up for that, so the sum of n rewards is at most b_t, and at least b_t - 2n.
 b_t below n pays nothing.
 
-`samples`: the weight is the number of samples. `distance` is the paper's Eq. 10 on sketches: weight
-samples_i / (d_i + floor), up to a factor common to all. With Y the total of samples,
+The rule is the paper's Eq. 10 on sketches: weight samples_i / (d_i + floor), up to a factor common to all. With Y the total of
+samples,
 G_i = Y^2 A_i - 2 Y s_i B_i + s_i^2 UU = |Y u_i - s_i U|^2 is (Y s_i)^2 times the sketched squared distance of model i from the
 average. So the weight is s_i^3 * 2^F / y_i with y_i = G_i + floor Y^2 s_i^2 + 1, where the floor is scaled like the sketch.
 """
@@ -58,14 +53,13 @@ class DealtPayout:
 
 @dataclass(frozen=True)
 class DealtRewards:
-    distance: DealtDistance | None
+    distance: DealtDistance
     payout: DealtPayout
 
 
 def deal(cards: Cards, widths: RuleWidths, samples: Dealt) -> DealtRewards:
     """`samples` are the masks, one for each slot, under which the samples are opened modulo 2^R."""
-    distance = _deal_distance(cards, widths, samples) if widths.pay == "distance" else None
-    return DealtRewards(distance, _deal_payout(cards, widths.payout))
+    return DealtRewards(_deal_distance(cards, widths, samples), _deal_payout(cards, widths.payout))
 
 
 def _deal_payout(cards: Cards, widths: PayoutWidths) -> DealtPayout:
@@ -97,9 +91,6 @@ def _require_fits(widths: PayoutWidths, weights: Sequence[int], budget: int) -> 
         raise LengthMismatch(f"{len(weights)} weights in a task for {widths.participants} participants")
     if not 0 <= budget <= widths.budget:
         raise WidthBudgetExceeded(f"a budget of {budget} millionths; what was dealt is for 0 to {widths.budget}")
-
-
-# ---- the rule `distance` ---------------------------------------------------------------------------------------------
 
 
 def _deal_distance(cards: Cards, widths: RuleWidths, samples: Dealt) -> DealtDistance:

@@ -5,6 +5,7 @@ from functools import cached_property, lru_cache
 
 from crowdfl.crypto.shares.ring import Ring
 from crowdfl.errors import RewardsOff, SettingsError
+from crowdfl.protocols.claims import RewardForm, within_budget
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import RoundPlace
@@ -16,6 +17,14 @@ from crowdfl.settings import TaskSettings, to_millionths
 SAMPLES_BYTES = 16  # of a share of a number of samples, and of a reward
 REWARD_MODULUS = 1 << (8 * SAMPLES_BYTES)
 _SMALL = 4096  # bytes of everything else in a message
+
+
+class CountForm(RewardForm):
+    """`samples`: a person's number of samples, and 2^128 times the total of all."""
+
+    def payable(self, opened: int, budget: int) -> int:
+        total, count = divmod(opened, REWARD_MODULUS)
+        return within_budget(budget * count // total if total >= max(count, 1) else -1, budget)
 
 
 @dataclass(frozen=True)
@@ -30,7 +39,7 @@ class SharesShape:
 
     @cached_property
     def rule_widths(self) -> RuleWidths:
-        """Of a task whose rewards are hidden."""
+        """Of a task whose rewards are computed."""
         return rule_widths_of(self.spec.settings, self.spec.parameters)
 
     @cached_property
@@ -78,8 +87,19 @@ class SharesShape:
 
     @cached_property
     def is_reward_hidden(self) -> bool:
-        """Rewards are computed by both servers, and nobody but their owners knows them before they are claimed."""
+        """Both servers hold shares of rewards, or of counts, and nobody but their owners knows them before they are claimed."""
         return bool(self.payment) and self.pay != "equal"
+
+    @cached_property
+    def is_reward_computed(self) -> bool:
+        """By both servers, from scores: the one rule that divides."""
+        return bool(self.payment) and self.pay == "distance"
+
+    @cached_property
+    def reward_form(self) -> RewardForm:
+        if self.pay == "samples":
+            return CountForm(REWARD_MODULUS**2, 2 * SAMPLES_BYTES, 0, self.payment)
+        return RewardForm(REWARD_MODULUS, SAMPLES_BYTES, 0, self.payment)
 
     @cached_property
     def payment(self) -> int:
@@ -97,7 +117,7 @@ class SharesShape:
     @cached_property
     def _longest_number(self) -> int:
         """Bytes: masks of divisions are long."""
-        return (self.rule_widths.longest_bits if self.is_reward_hidden else self.widths.R) // 8
+        return (self.rule_widths.longest_bits if self.is_reward_computed else self.widths.R) // 8
 
     def place(self, number: int, base: bytes) -> RoundPlace:
         return RoundPlace(self.spec.name, number, base)
@@ -108,7 +128,7 @@ class SharesShape:
 
     def require_computable(self) -> None:
         """Refuse, with the numbers, a task whose widths do not fit."""
-        if self.widths and self.is_reward_hidden:
+        if self.widths and self.is_reward_computed:
             _ = self.rule_widths
 
     def limits(self, payload: int = 0) -> Limits:

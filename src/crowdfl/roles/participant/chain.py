@@ -28,8 +28,13 @@ class KeptChain:
         return next((number for number in range(self.rounds, 0, -1) if self.blobs.has(self._name(number))), 0)
 
     def get(self) -> bytes | None:
-        last = self.last()
-        return self.blobs.get(self._name(last)) if last else None
+        """Of round 0 where a simulation goes on with the memory of a server step."""
+        name = self._name(self.last())
+        return self.blobs.get(name) if self.blobs.has(name) else None
+
+    def start_from(self, chain: bytes) -> None:
+        """Where the reader stands before the first round, if not at the task's initial weights alone."""
+        self.blobs.put(self._name(0), chain)
 
     def read(self, reader: ReaderProtocol, number: int, publication: bytes) -> Average:
         """The next average, and where the reader stands after it."""

@@ -20,6 +20,7 @@ from crowdfl.errors import (
     AlreadyCounted,
     CrowdFLError,
     DocumentError,
+    EnrolmentOver,
     Forbidden,
     NotAuthenticated,
     NotDrawn,
@@ -30,6 +31,7 @@ from crowdfl.errors import (
     RolledBack,
     RoundNotOpen,
     ServiceError,
+    TaskFull,
     TaskNotRunning,
     TooFewParticipants,
     TooLate,
@@ -54,10 +56,11 @@ from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.claims import Claiming, ClaimTime, holds_receipt
 from crowdfl.roles.participant.enrolment import EnrollingKgc, enrol
 from crowdfl.roles.ports import Blobs, Stock
-from crowdfl.roles.records import PaidClaim
+from crowdfl.roles.records import NOT_OPEN, PaidClaim
 
 LEAST_PARTICIPANTS = 5
 INVITATION, LEAST = "invitation", "least-participants"  # what a home folder keeps of joining
+_NO_ROOM = {"full": TaskFull, "over": EnrolmentOver, "ended": TaskNotRunning}
 Train = Callable[[Weights, Mapping[str, Any], int], tuple[Weights, int]]
 """From a model, the task's training settings and the round's number to a trained model and how many samples it saw."""
 Evaluate = Callable[[Weights, int], Mapping[str, float]]
@@ -140,6 +143,8 @@ class Participant:
             raise UploadRejected(f"this device takes no further part in the task: {self.blobs.get('stopped').decode()}")
         text, definition, appointment = self._papers()
         self.require_company(definition)
+        if not self.blobs.has("certificate"):
+            self._require_room()
         if not self.blobs.has("keys"):
             keys = SigningKey.fresh(), ReaderKey.fresh()
             self.blobs.put("keys", json.dumps([keys[0].private.hex(), keys[1].private.hex()]).encode())
@@ -158,6 +163,12 @@ class Participant:
         self.blobs.delete("left")
         self.on_event("joined", {"who": keys_.who})
         return keys_.who
+
+    def _require_room(self) -> None:
+        """Before the invitation is used up: a task that takes nobody says so."""
+        state = self.sp.status(self.task).get("enrolment")
+        if state in NOT_OPEN:
+            raise _NO_ROOM[state](f"{NOT_OPEN[state]}; your invitation is not used up")
 
     def _keep_least(self) -> None:
         chosen = str(self.least_participants).encode()

@@ -170,6 +170,17 @@ class SpCore:
     def active(self, task: str) -> int:
         return self.ports.store.turnout(task, 0)[1]  # no upload is of round 0
 
+    def needed(self, task: str, last: Round | None) -> int:
+        """How many must have joined before the next round opens."""
+        definition = self.definition(task)
+        first = definition.plan.start_with if last is None and self.now() <= definition.plan.enrolment_end else None
+        return first or definition.settings.min_participants
+
+    def opening(self, task: str, ready_at: float | None, last: Round | None) -> float:
+        """When the next round opens, as far as it is known now."""
+        ready = self.now() if ready_at is None else ready_at
+        return self.definition(task).plan.opening(ready, None if last is None else last.opened_at)
+
     def require_running(self, task: str) -> None:
         require_running(self.ports.store.task(task).state)
 
@@ -190,7 +201,8 @@ class SpCore:
 
     def decided(self, task: str, current: Round, uploaded: int, missing: int) -> Round:
         """The same of a turnout that was just read; who left is not missing."""
-        return current.decide(self.definition(task).settings, self.now(), uploaded, uploaded + missing)
+        definition = self.definition(task)
+        return current.decide(definition.settings, self.now(), uploaded, uploaded + missing, definition.plan)
 
     def renew_lease(self, task: str) -> None:
         """Long steps keep their lease; one that was lost meanwhile must not go on."""

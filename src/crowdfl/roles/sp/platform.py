@@ -167,7 +167,7 @@ class Sp:
         if last is not None and not last.is_over:
             return self.steps.due(stored.task, last)
         if stored.state == TaskState.RUNNING:
-            return self._is_done(stored.task, last) or self.steps.can_open(stored.task, last)
+            return self._is_done(stored.task, last) or self.steps.can_open(stored, last)
         return self.settlement.due(stored.task, stored)
 
     def _step(self, task: str) -> bool:

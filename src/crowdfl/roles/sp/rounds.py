@@ -27,7 +27,7 @@ from crowdfl.errors import (
 from crowdfl.protocols.profile import SpProtocol
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.roles.dealt import dealt_sizes
-from crowdfl.roles.records import LONGEST_REASON, Round, RoundState, TaskState, Tombstone
+from crowdfl.roles.records import LONGEST_REASON, Round, RoundState, StoredTask, TaskState, Tombstone
 from crowdfl.roles.sp.core import UNDER_WAY, SpCore
 from crowdfl.roles.sp.csp_link import CspEnrolment, CspLink, forget_replies
 from crowdfl.roles.sp.ledger import ESCROW, Ledger, round_account
@@ -87,24 +87,46 @@ class RoundSteps:
         uploaded, missing = self._ports.store.turnout(task, last.number)
         return self._core.decided(task, last, uploaded, missing) != last or self._is_quiet(task, last.number, uploaded)
 
-    def can_open(self, task: str, last: Round | None) -> bool:
-        """Whether there are enough people and enough money for the next round, if there is one."""
-        settings = self._core.definition(task).settings
+    def can_open(self, stored: StoredTask, last: Round | None) -> bool:
+        """Whether `open_next` has something to do, if there is a next round: people, money, and what the plan says."""
+        task, settings = stored.task, self._core.definition(stored.task).settings
         if _next_number(last) > settings.rounds or not self._core.options.opens_rounds:
             return False
-        enough = self._core.active(task) >= settings.min_participants
-        return enough and self._core.ledger(task).balance(ESCROW) >= self._payment(task)
+        if self.is_deserted(task, last):
+            return True
+        enough = self._core.active(task) >= self._core.needed(task, last)
+        if not enough or self._core.ledger(task).balance(ESCROW) < self._payment(task):
+            return False
+        return stored.ready_at is None or self._core.now() >= self._core.opening(task, stored.ready_at, last)
 
     def open_next(self, task: str) -> bool:
-        """The next round, once there are enough people and enough money; False also when there is none left."""
+        """The next round, once there are enough people and enough money, at its time; False also when there is none left."""
         with self._ports.store.transaction():  # what was true a moment ago may not be any more: an order may have come
-            last = self._core.last_round(task)
-            ready = self._ports.store.task(task).state == TaskState.RUNNING and (last is None or last.is_over)
-            if not ready or not self.can_open(task, last):
+            stored, last = self._ports.store.task(task), self._core.last_round(task)
+            ready = stored.state == TaskState.RUNNING and (last is None or last.is_over)
+            if not ready or not self.can_open(stored, last):
                 return False
+            if self.is_deserted(task, last):
+                self._end_deserted(task)
+                return True
+            if self._core.now() < self._core.opening(task, stored.ready_at, last):
+                self._ports.store.change_task(task, ready_at=self._core.now())
+                return True
+            self._ports.store.change_task(task, ready_at=None)
             self._open(task, _next_number(last), self._payment(task))
         self.burn(task)  # of one that was given up meanwhile
         return True
+
+    def is_deserted(self, task: str, last: Round | None) -> bool:
+        """Whether too few have joined for a first round, and nobody can join any more."""
+        definition = self._core.definition(task)
+        over = self._core.now() > definition.plan.enrolment_end
+        return last is None and over and self._core.active(task) < definition.settings.min_participants
+
+    def _end_deserted(self, task: str) -> None:
+        found, needed = self._core.active(task), self._core.definition(task).settings.min_participants
+        why = f"{found} had joined when enrolment ended, and {needed} are needed"
+        cancel_task(self._core.sure_books, task, Tombstone("cancelled", "its plan", why), self.abort)
 
     def _payment(self, task: str) -> int:
         budget = self._core.definition(task).settings.budget

@@ -10,10 +10,19 @@ from dataclasses import replace
 from typing import Any
 
 from crowdfl.documents.signed import Appointment, Certificate, Definition, Order
-from crowdfl.errors import DocumentError, UnknownParticipant, UnknownTask
+from crowdfl.errors import DocumentError, EnrolmentOver, UnknownParticipant, UnknownTask
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import SpStore
-from crowdfl.roles.records import Round, RoundState, StoredParticipant, StoredTask, TaskState, Tombstone
+from crowdfl.roles.records import (
+    NOT_OPEN,
+    Round,
+    RoundState,
+    StoredParticipant,
+    StoredTask,
+    TaskState,
+    TaskStatus,
+    Tombstone,
+)
 from crowdfl.roles.retention import ended
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, MoneyPorts, SpCore, require_running
 from crowdfl.roles.sp.ledger import Ledger
@@ -159,6 +168,8 @@ class Tasks:
             with contextlib.suppress(UnknownParticipant):  # back after the end, for what it earned
                 return store.participant(task, opened.identity.who).identity.who
         require_running(state)
+        if self._core.probably_now() > definition.plan.enrolment_end:
+            self._require_known(task, opened.identity.who)
         participant = StoredParticipant(opened.identity, certificate)
         with store.transaction():
             store.add_participant(task, participant, definition.settings.max_participants)
@@ -172,6 +183,13 @@ class Tasks:
             return
         if len(self._ports.store.drawn(task, last.number)) < most:
             self._ports.store.draw(task, last.number, [who])
+
+    def _require_known(self, task: str, who: str) -> None:
+        """Whoever joined before enrolment ended may come back."""
+        try:
+            self._ports.store.participant(task, who)
+        except UnknownParticipant:
+            raise EnrolmentOver(NOT_OPEN["over"]) from None
 
     def leave(self, task: str, who: str) -> None:
         """A participant leaves: rounds neither wait for it nor take its uploads; what it earned stays claimable."""
@@ -198,6 +216,8 @@ class Tasks:
             "dropped": found.dropped,
             "claim_seconds_left": self._time_to_claim(task, found.ended_at),
             "enrolled": found.active,
+            "enrolment": self._enrolment(task, found),
+            "next_round": self._next_round(task, found),
             "rounds": [
                 {
                     "number": r.number,
@@ -212,6 +232,26 @@ class Tasks:
                 for r, uploads, drawn in found.rounds
             ],
         }
+
+    def _enrolment(self, task: str, found: TaskStatus) -> str:
+        """Whether somebody can join now: open, full, over (as the plan says) or ended."""
+        definition, last = self._core.definition(task), found.rounds[-1][0] if found.rounds else None
+        through = last is not None and last.number >= definition.settings.rounds and last.state is not RoundState.OPEN
+        if found.state in ENDED or through:
+            return "ended"
+        if self._core.probably_now() > definition.plan.enrolment_end:
+            return "over"
+        return "full" if found.places_taken >= definition.settings.max_participants else "open"
+
+    def _next_round(self, task: str, found: TaskStatus) -> float | None:
+        """When the next round opens if people and money are there by then; None where no plan says, and during a round."""
+        definition, last = self._core.definition(task), found.rounds[-1][0] if found.rounds else None
+        going_on = found.state == TaskState.RUNNING and (last is None or last.is_over)
+        left = last is None or last.number < definition.settings.rounds
+        if not going_on or not left or not self._core.clock_is_sure():
+            return None
+        opening = self._core.opening(task, found.ready_at, last)
+        return opening if opening > self._core.now() else None
 
     def _time_to_claim(self, task: str, ended_at: float | None) -> float | None:
         """Seconds until the unclaimed is returned; None before the end, and while the clock is in doubt.

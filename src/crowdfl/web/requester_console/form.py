@@ -19,15 +19,16 @@ from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.roles.recipe_check import phone_obstacle
 from crowdfl.roles.waiting import amount_words
 from crowdfl.schema import Settings, expected, settable, types_of
-from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings, to_millionths
+from crowdfl.settings import PlanSettings, TaskFile, TaskSettings, TrainingSettings, to_millionths
 
 Values = Mapping[str, Mapping[str, Any]]
 """What is typed or chosen, by section and setting."""
 SECTIONS: Mapping[str, type[Settings]] = MappingProxyType(
-    {"task": TaskFile, "settings": TaskSettings, "training": TrainingSettings}
+    {"task": TaskFile, "plan": PlanSettings, "settings": TaskSettings, "training": TrainingSettings}
 )
 _USUAL = {
     "task": ("purpose", "terms", "readers", "claim_window"),
+    "plan": ("enrol_until", "start_with", "start_at", "daily", "closes"),
     "settings": (
         "profile",
         "rounds",
@@ -44,7 +45,7 @@ _USUAL = {
     "training": ("labels", "channels", "learner", "hidden", "features", "scale_inputs", "epochs", "proximal"),
 }
 _LONG = ("purpose", "terms", "readers")
-_SECONDS = ("claim_window", "window", "grace")  # of the task, not the window of samples
+_SECONDS = ("claim_window", "window", "grace", "every")  # of the task, not the window of samples
 _LISTS = {"hidden": "numbers", "layers": "lines", "labels": "lines"}
 
 PHONE_TASK: Values = MappingProxyType(
@@ -66,6 +67,7 @@ PHONE_TASK: Values = MappingProxyType(
             "rounds": 3,
             "budget": "36.00",
         },
+        "plan": {"start_with": 10, "closes": "deadline"},
         "training": {"labels": ["sitting", "standing", "walking", "stairs"], "channels": 3},
     }
 )
@@ -95,7 +97,12 @@ def start_values(own: Values) -> dict[str, dict[str, Any]]:
 def values_of(definition: Definition) -> dict[str, dict[str, Any]]:
     """A task that exists, as a form shows it: to start another from."""
     task = {name: getattr(definition, name) for name in ("purpose", "terms", "readers", "claim_window")}
-    return start_values({"task": task, "settings": dict(definition.settings), "training": dict(definition.training)})
+    tables = {
+        "plan": dict(definition.plan),
+        "settings": dict(definition.settings),
+        "training": dict(definition.training),
+    }
+    return start_values({"task": task, **tables})
 
 
 @dataclass
@@ -144,7 +151,7 @@ def faults(values: Values) -> dict[str, str]:
 
 def contents(values: Values) -> dict[str, Any]:
     """As a task file holds them."""
-    inner = {section: _given(section, values) for section in ("settings", "training")}
+    inner = {section: _given(section, values) for section in SECTIONS if section != "task"}
     return {**_given("task", values), **inner}
 
 

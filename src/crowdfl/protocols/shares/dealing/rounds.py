@@ -133,7 +133,7 @@ class DealtRound:
 def deal_round(cards: Cards, shape: SharesShape) -> DealtRound:
     """The script: whoever runs it gets its own part, in the same order."""
     lanes = deal_lanes(cards, shape.widths)
-    if not shape.is_reward_hidden:
+    if not shape.is_reward_computed:
         return DealtRound(lanes, None)
     return DealtRound(lanes, rules.deal(cards, shape.rule_widths, lanes.counts.roots))
 

@@ -56,9 +56,9 @@ from crowdfl.protocols.shares.round.manifest import (
     open_seals,
     sign_verdict,
 )
-from crowdfl.protocols.shares.round.rewards import RewardSealer, equal_part, kept_openly, reward_program
+from crowdfl.protocols.shares.round.rewards import RewardSealer, equal_part, kept_openly, reward_shares
 from crowdfl.protocols.shares.round.upload import expanded_samples, expanded_update
-from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
+from crowdfl.protocols.shares.shape import SharesShape
 
 _ENVIRONMENT = (BackendUnavailable, OSError, MemoryError)  # no secret brings these about: try again
 
@@ -158,10 +158,10 @@ class CspRound:
 
     def _reward(self, side: CspSide, checked: Checked) -> Half[None]:
         names, divider = self._members.accepted, CspDivider(side, self._inputs.view)
-        shares = yield from reward_program(divider, self._shape, self._dealt, checked)
+        shares = yield from reward_shares(divider, self._shape, self._dealt, checked)
         commitments = side.heard(HASH_BYTES * len(names))
         context = self._shape.spec.context(self.place.number)
-        sealer = RewardSealer(context, self._keys.signing, self._inputs.reading)
+        sealer = RewardSealer(context, self._keys.signing, self._inputs.reading, self._shape.reward_form.width)
         reply, self._now.rewards = sealer.seal(names, shares, commitments)
         yield from side.answer(reply.to_bytes())
 
@@ -268,7 +268,7 @@ class SharesCsp:
         kept = self._state.reward(round_number, who)
         if kept is None:
             return None
-        return claims.Kept(int.from_bytes(kept[-SAMPLES_BYTES:], "big"), kept[:-SAMPLES_BYTES], self._shape.payment)
+        return claims.Kept(int.from_bytes(kept[HASH_BYTES:], "big"), kept[:HASH_BYTES], self._shape.payment)
 
     def _openly(self, round_number: int, who: str) -> claims.Kept | None:
         """By the record of a sum that this CSP has opened."""
@@ -380,8 +380,8 @@ class SharesCsp:
             self._state.abort(number)
 
     def _claims(self) -> claims.ClaimsCsp:
-        task, limits = self._shape.spec.name, self._shape.limits()
-        return claims.ClaimsCsp(task, self, 0, REWARD_MODULUS, limits, self._keys.signing, self.roster.signing)
+        task, form, limits = self._shape.spec.name, self._shape.reward_form, self._shape.limits()
+        return claims.ClaimsCsp(task, self, form, limits, self._keys.signing, self.roster.signing)
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,9 +3,14 @@
 `equal` needs no arithmetic: everyone in CSP's signed record has earned the round's budget divided by how many they are, rounded
 down. SP passes the record on; a claim is checked against the one that CSP keeps.
 
-`samples` and `distance` are computed from what the checks have left: one program of both servers, then SP's masks and CSP's
-sealed halves. A reward ends as two shares modulo 2^128. SP's, negated, is the mask that the participant gets with a commitment;
-CSP's is sealed to the participant and signed, together with that commitment. Claims are those of every profile.
+Of `samples` and `distance` each server has a share of every reward. SP's, negated, is the mask that the participant gets with a
+commitment; CSP's is sealed to the participant and signed, together with that commitment. Claims are those of every profile.
+
+`distance` computes the rewards, modulo 2^128: one program of both servers, from what the checks have left.
+
+`samples` computes nothing. What is shared is the number of samples that was checked, and 2^128 times the total: the owner alone
+opens both, and divides. A claim shows the number to both servers anyway. Till then CSP has the commitment, which covers 32
+bytes that it does not know, and SP nothing of CSP's half.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +18,7 @@ from dataclasses import dataclass
 
 from crowdfl.crypto.sealing import SigningKey, commit, seal_to
 from crowdfl.crypto.shares.ring import expand
-from crowdfl.errors import LengthMismatch, ProtocolError
+from crowdfl.errors import LengthMismatch
 from crowdfl.protocols.claims import Kept, RewardEnvelope, reward_context, reward_statement
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares import rules
@@ -26,7 +31,7 @@ from crowdfl.protocols.shares.dealing.rounds import DealtLanes, DealtRound
 from crowdfl.protocols.shares.round.average import RoundRecord
 from crowdfl.protocols.shares.round.checks import Checked
 from crowdfl.protocols.shares.rule_widths import RoundScores
-from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
+from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
 
 _SALT_BYTES = 32
 
@@ -52,18 +57,16 @@ def kept_openly(amount: int, payment: int) -> Kept:
     return Kept(amount, commit(0, b""), payment)
 
 
-def reward_program(divider: Divider, shape: SharesShape, dealt: DealtRound, checked: Checked) -> Half[list[int]]:
-    """Shares modulo 2^128 of everyone's reward, in the order of the accepted slots."""
+def reward_shares(divider: Divider, shape: SharesShape, dealt: DealtRound, checked: Checked) -> Half[list[int]]:
+    """Of what everyone is paid by, in the task's form and in the order of the accepted slots."""
     if dealt.rewards is None:
-        raise ProtocolError("nothing was dealt for the rewards of this task")
+        total = sum(checked.samples)  # shares over the integers, all of them
+        return [(share + total * REWARD_MODULUS) % shape.reward_form.n for share in checked.samples]
     slots, distance = checked.verdict.accepted, dealt.rewards.distance
     samples = Masked(checked.samples_shown, [dealt.lanes.counts.roots.share[slot] for slot in slots])
-    if distance is None:
-        weights = [samples.share(place, divider.side.index) for place in range(len(slots))]
-    else:
-        scores = yield from _scores(divider.side, shape, dealt.lanes, distance.total.share, checked, samples)
-        divider.view.computed("scores", scores)
-        weights = yield from rules.distance_weights(divider, shape.rule_widths, distance, scores)
+    scores = yield from _scores(divider.side, shape, dealt.lanes, distance.total.share, checked, samples)
+    divider.view.computed("scores", scores)
+    weights = yield from rules.distance_weights(divider, shape.rule_widths, distance, scores)
     divider.view.computed("weights", weights)
     return (yield from rules.paid(divider, shape.rule_widths.payout, dealt.rewards.payout, weights, shape.payment))
 
@@ -95,11 +98,11 @@ class RewardMasks:
     masks: Mapping[str, tuple[int, bytes]]
 
     @classmethod
-    def of(cls, names: Sequence[str], shares: Sequence[int], seed: bytes) -> "RewardMasks":
+    def of(cls, names: Sequence[str], shares: Sequence[int], seed: bytes, n: int) -> "RewardMasks":
         """The salts come from the seed of the round: run again, it is the same commitments."""
         salts = expand(seed, b"crowdfl sp reward salts 1", _SALT_BYTES * len(names))
         pieces = [salts[start : start + _SALT_BYTES] for start in range(0, len(salts), _SALT_BYTES)]
-        masks = [-share % REWARD_MODULUS for share in shares]
+        masks = [-share % n for share in shares]
         return cls(dict(zip(names, zip(masks, pieces, strict=True), strict=True)))
 
     def commitments(self) -> bytes:
@@ -120,14 +123,15 @@ class RewardSealer:
     context: bytes
     signing: SigningKey
     reading: Mapping[str, bytes]
+    width: int  # of a half, in bytes
 
     def seal(
         self, names: Sequence[str], shares: Sequence[int], commitments: bytes
     ) -> tuple[SealedRewards, dict[str, bytes]]:
         pieces = [commitments[start : start + HASH_BYTES] for start in range(0, len(commitments), HASH_BYTES)]
         rows = list(zip(names, shares, pieces, strict=True))
-        sealed = tuple(self._sealed(who, share.to_bytes(SAMPLES_BYTES, "big"), piece) for who, share, piece in rows)
-        kept = {who: piece + share.to_bytes(SAMPLES_BYTES, "big") for who, share, piece in rows}
+        sealed = tuple(self._sealed(who, share.to_bytes(self.width, "big"), piece) for who, share, piece in rows)
+        kept = {who: piece + share.to_bytes(self.width, "big") for who, share, piece in rows}
         return SealedRewards(sealed), kept
 
     def _sealed(self, who: str, body: bytes, commitment: bytes) -> bytes:

@@ -57,7 +57,7 @@ from crowdfl.protocols.shares.round.manifest import (
     check_verdict,
     manifest_of,
 )
-from crowdfl.protocols.shares.round.rewards import RewardMasks, SealedRewards, open_envelope, reward_program
+from crowdfl.protocols.shares.round.rewards import RewardMasks, SealedRewards, open_envelope, reward_shares
 from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
 from crowdfl.protocols.shares.shape import SharesShape
 
@@ -259,8 +259,8 @@ class SharesSp(PaidSp):
         if not self._shape.is_reward_hidden:
             return
         divider = SpDivider(SpSide(), Coins(expand(now.seed, b"crowdfl sp coins 1", SEED_BYTES)), self.party.view)
-        shares = yield from now.talk.run(reward_program(divider, self._shape, dealt, checked))
-        masks = RewardMasks.of(now.members.accepted, shares, now.seed)
+        shares = yield from now.talk.run(reward_shares(divider, self._shape, dealt, checked))
+        masks = RewardMasks.of(now.members.accepted, shares, now.seed, self._shape.reward_form.n)
         reply = SealedRewards.from_bytes((yield from now.talk.ask(masks.commitments())), self._shape.limits())
         self._envelopes = {who: self.party.send(envelope) for who, envelope in masks.envelopes(reply).items()}
 

@@ -17,6 +17,8 @@ const RESTARTS = 5;
  * @property {number} [dropped]
  * @property {number | null} [claim_seconds_left]
  * @property {number} [enrolled]
+ * @property {string} [enrolment] Whether somebody can join: open, full, over, ended.
+ * @property {number | null} [next_round] When it opens, if its plan says; seconds since 1970.
  * @property {string | null} [ended]
  * @property {{number: number, state: string, deadline: number, uploads?: number, unused?: boolean}[]} rounds
  */

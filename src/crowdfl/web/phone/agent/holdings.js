@@ -11,6 +11,7 @@ import { RolledBack } from "../protocol/errors.js";
  * @property {string | null} ended Why, in words.
  * @property {number} enrolled
  * @property {{number: number, state: string, deadline: number}[]} rounds
+ * @property {number | null} next When the next round opens, if its plan says; seconds since 1970.
  * @property {number} at Seconds since 1970, by this device's clock.
  * @property {number | null} claimUntil
  */

@@ -6,6 +6,7 @@
 import { DocumentError, UploadRejected } from "../protocol/errors.js";
 import { ParticipantContext } from "./participant_context.js";
 import { ClaimTime, Claiming } from "./claiming.js";
+import { NOT_OPEN, requireRoom } from "./status.js";
 import { KeptModel } from "./model.js";
 import { Rewards } from "./rewards.js";
 import { Uploads } from "./uploads.js";
@@ -41,6 +42,11 @@ export class Participant {
   async look() {
     const { definition, shares } = await this._papers();
     return { definition, shares };
+  }
+
+  /** Why nobody can join now, as the platform says; null if somebody can. */
+  async closed() {
+    return NOT_OPEN[(await this.context.status()).enrolment ?? ""] ?? null;
   }
 
   async _papers() {
@@ -80,6 +86,7 @@ export class Participant {
     if (stopped !== undefined) throw new UploadRejected(`this phone takes no further part in the campaign: ${stopped}`);
     const { appointment } = await this._papers();
     await this.context.requireCompany();
+    if (!(await this.hasJoined())) requireRoom(await this.context.status());
     if (!(await this.kept.has("keys"))) await this.kept.add("keys", await this.context.protocol.newKeys());
     if (!(await this.hasJoined())) await this._certify(invitation, appointment);
     await this._platform.enrol(this.task, await this.kept.get("certificate"));
@@ -158,7 +165,8 @@ export class Participant {
   async _keepStatus(status, before) {
     const left = status.claim_seconds_left ?? null;
     const rounds = status.rounds.map(({ number, state, deadline }) => ({ number, state, deadline }));
-    const now = { state: status.state, ended: status.ended ?? null, enrolled: status.enrolled ?? 0, rounds };
+    const next = status.next_round ?? null;
+    const now = { state: status.state, ended: status.ended ?? null, enrolled: status.enrolled ?? 0, rounds, next };
     const claimUntil = left === null ? null : this.context.now() + left;
     const { at: _at, claimUntil: until = null, ...same } = before ?? {};
     if (JSON.stringify(same) === JSON.stringify(now) && Math.abs((until ?? 0) - (claimUntil ?? 0)) < SAME_TIME) return;

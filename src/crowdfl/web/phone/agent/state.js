@@ -38,6 +38,7 @@ import { Holdings } from "./holdings.js";
  * @property {string | null} state The task's, when this device last looked.
  * @property {string | null} ended Why the task has ended.
  * @property {string | null} stopped Why this phone takes no further part.
+ * @property {number | null} next When the next round opens, if the plan says; seconds since 1970.
  * @property {number | null} seen When this device last saw a change; seconds.
  * @property {RoundView[]} rounds
  * @property {bigint} total Rewards so far, millionths.
@@ -64,6 +65,7 @@ export async function view(store, task) {
     state: status?.state ?? null,
     ended: status?.ended ?? null,
     stopped: stopped ?? null,
+    next: status?.next ?? null,
     seen: status?.at ?? null,
     rounds,
     total: total(rounds.map(({ reward }) => reward ?? 0n)),

@@ -1,6 +1,7 @@
 // What SP may say about where a task stands. Rounds name what this device keeps, and each open one is trained for: a number that
 // the task does not have would spoil what is kept, or cost a battery.
 
+import { EnrolmentOver, TaskFull, TaskNotRunning } from "../protocol/errors.js";
 import { unusable } from "./transport.js";
 
 /** @typedef {import("./api.js").Status} Status */
@@ -13,6 +14,7 @@ const LONGEST_WORD = 2000; // characters
 export function requireStatus(status, rounds) {
   if (!isShort(status.state) || !isOptional(status.ended, isShort)) throw impossible("its state");
   if (!isOptional(status.claim_seconds_left, isCount)) throw impossible("the time to claim");
+  if (!isOptional(status.next_round, isCount) || !isOptional(status.enrolment, isShort)) throw impossible("its next round");
   const known = new Set();
   for (const { number, state, deadline, uploads } of status.rounds.map(tableOf)) {
     if (!Number.isInteger(number) || number < 1 || number > rounds || known.has(number)) throw impossible("a round's number");
@@ -21,6 +23,20 @@ export function requireStatus(status, rounds) {
     known.add(number);
   }
   return status;
+}
+
+/** Why nobody can join, by what the platform says. @type {Record<string, string>} */
+export const NOT_OPEN = {
+  full: "all places of this campaign are taken",
+  over: "the time to join this campaign is over",
+  ended: "this campaign has ended",
+};
+/** @type {Record<string, new (words: string) => Error>} */
+const NO_ROOM = { full: TaskFull, over: EnrolmentOver, ended: TaskNotRunning };
+
+/** Before the invitation is used up: a task that takes nobody says so. @param {Status} status */
+export function requireRoom({ enrolment = "" }) {
+  if (Object.hasOwn(NOT_OPEN, enrolment)) throw new NO_ROOM[enrolment](`${NOT_OPEN[enrolment]}; your invitation is not used up`);
 }
 
 /** @param {any} entry @returns {any} */

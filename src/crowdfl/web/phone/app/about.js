@@ -1,6 +1,6 @@
 // A task's definition in the words of someone who is asked to take part: plain text, no markup.
 
-import { duration } from "../../web/common/format.js";
+import { duration, formatTime } from "../../web/common/format.js";
 
 /** @typedef {import("./types.js").DefinitionBody} DefinitionBody */
 
@@ -26,18 +26,24 @@ export function leastSeconds({ training }) {
 }
 
 /** @param {DefinitionBody} definition */
-export function durationWords({ settings }) {
-  const { rounds, window, grace, strategy } = settings;
-  const longest = rounds * (2 * window + (strategy === "retransmit" ? grace : 0));
-  const each = rounds === 1 ? "There is one round. It" : `There are ${rounds} rounds. Each`;
+export function durationWords({ settings, plan }) {
+  const { rounds, window, min_participants: least } = settings;
+  const early = [plan.goal !== null && `with ${plan.goal} updates`, plan.closes === "everyone" && "once everyone has sent"].filter(Boolean);
+  const pace = plan.daily !== null ? ` They begin at ${plan.daily}, one a day at most.` : plan.every !== null ? ` They begin ${duration(plan.every)} apart.` : "";
+  const first = [plan.start_at !== null && `on ${momentOf(plan.start_at)} or later`, `once ${plan.start_with ?? least} people have joined`].filter(Boolean);
   return [
-    `${each} is open for up to ${duration(window)}, and closes early once everyone has sent.`,
-    `With all its waiting it takes ${duration(longest)} at most, once there are enough people.`,
+    plan.enrol_until !== null && `You can join until ${momentOf(plan.enrol_until)}.`,
+    `The first round begins ${first.join(", ")}.`,
+    rounds === 1 ? "There is one round." : `There are ${rounds} rounds.${pace}`,
+    `A round is open for up to ${duration(window)}${early.length ? `, and closes early ${early.join(" or ")}` : ""}.`,
     settings.per_round == null
       ? "In each round the phone trains and sends once, while this page is open."
       : `For each round ${settings.per_round} people are drawn. A phone that is drawn trains and sends once, while this page is open.`,
-  ];
+  ].filter((words) => words !== false);
 }
+
+/** @param {string} text A moment with its offset. */
+const momentOf = (text) => formatTime(Date.parse(text) / 1000);
 
 /** @param {DefinitionBody} definition */
 export function paymentWords({ settings, claim_window: claimWindow }) {

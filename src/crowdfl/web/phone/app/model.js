@@ -20,7 +20,7 @@ import { explain } from "./messages.js";
 /** @typedef {import("./types.js").Samples} Samples */
 /** @typedef {import("../agent/store.js").Store} Store */
 /** @typedef {import("../protocol/invitation.js").Invitation} Invitation */
-/** @typedef {{ agent: Agent, trainer: PhoneTrainer, now: NowView, problem: string | null, refusal: string | null, runs: boolean }} Part */
+/** @typedef {{ agent: Agent, trainer: PhoneTrainer, now: NowView, problem: string | null, refusal: string | null, closed: string | null, runs: boolean }} Part */
 
 /** @type {NowView} */
 const IDLE = { kind: "idle", round: null, done: 0, of: 0, why: null };
@@ -89,6 +89,7 @@ class PhoneModel {
     try {
       const { definition } = await part.agent.look();
       requireBearable(parseRecipe(definition.body.training));
+      part.closed = await part.agent.participant.closed();
       part.problem = null;
     } catch (wrong) {
       if (wrong instanceof UnsupportedTask || isUnsupported(wrong)) part.refusal = explain(wrong);
@@ -287,6 +288,7 @@ class PhoneModel {
       rewards: total,
       recorded: this.recordedTimes,
       refusal: part?.refusal ?? refusalOf(shown.definition),
+      closed: part?.closed ?? null,
       problem: part?.problem ?? null,
       now: part?.now ?? IDLE,
       sp: invitation.sp,
@@ -308,7 +310,7 @@ class PhoneModel {
       trainer,
       onEvent: (what, details) => this.hear(task, what, details),
     });
-    const part = this.parts.get(task) ?? { agent, trainer, now: IDLE, problem: null, refusal: null, runs: false }; // another call was faster
+    const part = this.parts.get(task) ?? { agent, trainer, now: IDLE, problem: null, refusal: null, closed: null, runs: false }; // another call was faster
     this.parts.set(task, part);
     return part;
   }

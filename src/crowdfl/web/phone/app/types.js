@@ -28,7 +28,7 @@
  * A task's definition, as its requester signed it: the body of the document.
  * @typedef {{
  *   purpose: string, terms: string, readers: string, requester: string, claim_window: number,
- *   settings: Record<string, any>, training: Record<string, any>, arrays: [string, number[]][],
+ *   settings: Record<string, any>, plan: Record<string, any>, training: Record<string, any>, arrays: [string, number[]][],
  * }} DefinitionBody
  */
 
@@ -38,6 +38,7 @@
  *   phase: "invited" | "joined" | "left" | "ended",
  *   definition: DefinitionBody | null,
  *   refusal: string | null,
+ *   closed: string | null,
  *   expires: number | null,
  *   sp: string,
  *   kgc: string,
@@ -50,9 +51,11 @@
  *   problem: string | null,
  *   state: string | null,
  *   ended: string | null,
+ *   next: number | null,
  *   stopped?: string | null,
  *   recorded: number,
- * }} Campaign `state` is the task's, when the phone last looked; `ended` says why it ended, `stopped` why this phone takes no
+ * }} Campaign `state` is the task's, when the phone last looked; `ended` says why it ended, `next` when the
+ *   next round opens, `closed` why nobody can join, `stopped` why this phone takes no
  *   further part; `recorded` changes with the recordings.
  */
 

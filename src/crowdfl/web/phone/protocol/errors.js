@@ -126,6 +126,9 @@ export class InvitationRefused extends CampaignError {}
 /** Every place of the task is taken. */
 export class TaskFull extends CampaignError {}
 
+/** The task's plan lets nobody join any more. */
+export class EnrolmentOver extends CampaignError {}
+
 /** The task is paused, cancelled or over. */
 export class TaskNotRunning extends CampaignError {}
 

@@ -1,5 +1,5 @@
-// Rewards and their claim, as protocols/claims.py: CSP's sealed and signed half, less SP's mask. Equal parts follow from CSP's
-// signed record, and nothing is masked.
+// Rewards and their claim, as protocols/claims.py: CSP's sealed and signed half, less SP's mask. By `samples` these hide a number
+// of samples and 2^128 times the total. Equal parts follow from CSP's signed record, and nothing is masked.
 
 import { bind, concat, fromNumber, sha256, toNumber, utf8 } from "./bytes.js";
 import { limitsOf } from "./bundle.js";
@@ -17,8 +17,8 @@ import { requireRewards } from "./settings.js";
 
 const ENVELOPE = 18;
 const CLAIM = 19;
-const AMOUNT_BYTES = 16;
-const MODULUS = 1n << BigInt(8 * AMOUNT_BYTES);
+const NUMBER_BYTES = 16;
+const MODULUS = 1n << BigInt(8 * NUMBER_BYTES);
 
 /**
  * Millionths; a reward outside the round's budget is refused.
@@ -32,11 +32,12 @@ export async function openReward(task, bundle, keys, envelope, round) {
   const context = utf8(`crowdfl task ${task.task} round ${round}`);
   const who = utf8(keys.who);
   const body = await openSealed(keys.reading, message.sealed, concat(bind("crowdfl reward 2", context), who));
-  const [v, signature] = [body.slice(0, AMOUNT_BYTES), body.slice(AMOUNT_BYTES)];
-  if (v.length !== AMOUNT_BYTES) throw new SealBroken("this envelope holds no reward");
+  const width = task.pay === "samples" ? 2 * NUMBER_BYTES : NUMBER_BYTES;
+  const [v, signature] = [body.slice(0, width), body.slice(width)];
+  if (v.length !== width) throw new SealBroken("this envelope holds no reward");
   const commitment = await commit(message.mask, message.salt);
   await verify(bundle.cspSigning, bind("crowdfl reward statement 1", context, who, commitment, v), signature);
-  return payable((((toNumber(v) - message.mask) % MODULUS) + MODULUS) % MODULUS, task.payment);
+  return payable(task, BigInt.asUintN(8 * width, toNumber(v) - message.mask));
 }
 
 /**
@@ -67,9 +68,10 @@ function parseEnvelope(task, bundle, bytes) {
   return task.pay === "equal" ? { mask: 0n, salt: new Uint8Array(0), sealed } : { mask, salt, sealed };
 }
 
-/** @param {bigint} amount @param {bigint} budget */
-function payable(amount, budget) {
-  if (amount <= budget) return amount;
+/** Millionths for what was opened. @param {SharesTask} task @param {bigint} opened */
+function payable({ pay, payment }, opened) {
+  const [total, count] = pay === "samples" ? [opened / MODULUS, opened % MODULUS] : [payment, opened];
+  if (total > 0n && count <= total) return (payment * count) / total;
   throw new RewardOutOfRange("this reward is below zero or above the round's budget: somebody in that round has cheated");
 }
 

@@ -83,6 +83,21 @@ const FITS = {
   server_floor: within(1e-12, 1000),
 };
 
+const MOMENT = /^[0-9T:.+Z-]{10,40}$/;
+const DAILY = /^[0-2][0-9]:[0-5][0-9]( [A-Za-z0-9_+/-]{1,60})?$/;
+const isMoment = optional((value) => MOMENT.test(String(value)) && !Number.isNaN(Date.parse(String(value))));
+
+/** When people join and when rounds are. @type {Record<string, (value: unknown) => boolean>} */
+const PLAN_FITS = {
+  enrol_until: isMoment,
+  start_at: isMoment,
+  start_with: optional(within(3, LARGEST, Number.isInteger)),
+  every: optional(above(0, 1e9)),
+  daily: optional((value) => DAILY.test(String(value))),
+  closes: (value) => value === "everyone" || value === "deadline",
+  goal: optional(within(3, LARGEST, Number.isInteger)),
+};
+
 /**
  * @param {number} least
  * @param {number} most
@@ -114,6 +129,7 @@ export function sharesTask({ task, body }) {
   const settings = body.settings;
   requireShares(settings.profile);
   requireSettings(settings);
+  requireEach(body.plan, PLAN_FITS);
   const step = serverStep(settings);
   requireMoving(settings, step);
   const shape = /** @type {ArrayShape[]} */ (body.arrays);
@@ -164,13 +180,18 @@ function requireShares(profile) {
   throw new UnsupportedTask(PROFILES.get(String(profile)) ?? unknown);
 }
 
-/** @param {Record<string, any>} settings */
-function requireSettings(settings) {
-  for (const [name, fits] of Object.entries(FITS)) {
+/** @param {Record<string, any>} settings @param {Record<string, (value: unknown) => boolean>} rules */
+function requireEach(settings, rules) {
+  for (const [name, fits] of Object.entries(rules)) {
     if (!Object.hasOwn(settings, name) || !fits(settings[name])) throw refused(`\`${name}\` is missing or out of bounds`);
   }
-  const unknown = Object.keys(settings).filter((name) => name !== "profile" && !Object.hasOwn(FITS, name));
+  const unknown = Object.keys(settings).filter((name) => name !== "profile" && !Object.hasOwn(rules, name));
   if (unknown.length) throw refused("it has a setting that this page does not know: reload the page");
+}
+
+/** @param {Record<string, any>} settings */
+function requireSettings(settings) {
+  requireEach(settings, FITS);
   if (settings.min_participants > settings.max_participants) throw refused("`min_participants` is above `max_participants`");
   const drawn = settings.per_round ?? settings.min_participants;
   if (drawn < settings.min_participants || drawn > settings.max_participants) throw refused("`per_round` is out of bounds");

@@ -35,13 +35,15 @@ export function aboutView(model, task) {
 /** @typedef {ReturnType<typeof pick>} Shown */
 
 /** What is shown of it: the rest may change without this page being made again. @param {Campaign} campaign */
-const pick = ({ task, phase, definition, refusal, problem, expires, sp }) => ({ task, phase, definition, refusal, problem, expires, sp });
+const pick = ({ task, phase, definition, refusal, closed, problem, expires, sp }) =>
+  ({ task, phase, definition, refusal, closed, problem, expires, sp });
 
 /** @typedef {{ task: string, fewest: number, small: boolean, back: boolean } | null} Answer */
 
 /** @param {Campaign | undefined} campaign @returns {Answer} */
 function canAnswer(campaign) {
-  if (!campaign?.definition || campaign.refusal || campaign.stopped || !["invited", "left"].includes(campaign.phase)) return null;
+  if (!campaign?.definition || campaign.refusal || campaign.stopped || (campaign.closed && campaign.phase === "invited")) return null;
+  if (!["invited", "left"].includes(campaign.phase)) return null;
   const fewest = campaign.definition.settings.min_participants;
   return { task: campaign.task, fewest, small: about.isSmallCrowd(campaign.definition), back: campaign.phase === "left" };
 }
@@ -52,7 +54,10 @@ function papers(model, campaign) {
   const refused = campaign.refusal && notice("bad", h("strong", null, "This page cannot take part. "), campaign.refusal);
   if (refused) return [refused, campaign.phase === "invited" && deleting(model, campaign.task)];
   if (!campaign.definition) return [waiting(model, campaign), campaign.problem && deleting(model, campaign.task)];
+  const closed = campaign.phase === "invited" && campaign.closed;
   return [
+    closed && notice("warn", h("strong", null, "You cannot join any more. "), `${sentence(closed)} Nothing of yours was sent.`),
+    closed && deleting(model, campaign.task),
     h("div.card", null, h("p.headline", null, plainly(campaign.definition.purpose)), factsOf(campaign, campaign.definition)),
     leaving(campaign.definition),
     h("div.card", null, h("h2", null, "Pay and terms"), paid(campaign.definition)),

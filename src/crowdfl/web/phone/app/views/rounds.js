@@ -36,7 +36,7 @@ export function roundsView(model, task) {
 }
 
 /** One sentence for the eye and the ear; progress is told by the bar. @param {Campaign} campaign */
-export function headline({ phase, now, rounds, definition, state, ended, stopped }) {
+export function headline({ phase, now, rounds, definition, state, ended, next, stopped }) {
   const of = definition?.settings.rounds ?? rounds.length;
   if (phase === "invited") return "You have not joined yet.";
   if (stopped) return `Your phone takes no further part: ${stopped}. A server may be trying to learn about you, or it fails.`;
@@ -47,6 +47,7 @@ export function headline({ phase, now, rounds, definition, state, ended, stopped
   if (now.kind === "training") return `Training for round ${now.round} of ${of}.`;
   if (now.kind === "sending") return `Sending your update of round ${now.round}.`;
   const last = rounds.at(-1);
+  if (next) return `${last ? "The next" : "The first"} round begins on ${formatTime(next)}, if enough people have joined.`;
   if (last && ["arrived", "late"].includes(last.mine)) return `Round ${last.number} of ${of}: your update arrived.`;
   if (last?.mine === "nothing") return `Round ${last.number} of ${of}: there is nothing to send. Record first.`;
   if (last?.mine === "not drawn") return `Round ${last.number} of ${of}: not this time. Others were drawn; your phone waits for the next round.`;
@@ -74,7 +75,7 @@ const pick = ({ task, phase, now, problem, rounds }) => ({
 function openUntil(rounds) {
   const last = rounds.at(-1);
   if (last?.state !== "open" || last.deadline === null) return null;
-  return `Round ${last.number} takes updates until ${formatTime(last.deadline)}, or until everyone has sent one.`;
+  return `Round ${last.number} takes updates until ${formatTime(last.deadline)}.`;
 }
 
 /** @param {Model} model @param {Happening} campaign */

@@ -1,0 +1,223 @@
+"""A task's plan: who can join until when, when rounds open, when they close."""
+
+import datetime
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from crowdfl.documents.signed import Definition
+from crowdfl.documents.task_summary import plan_lines
+from crowdfl.errors import DocumentError, EnrolmentOver, SettingsError, TaskFull, TaskNotRunning
+from crowdfl.roles.participant.participant import Participant
+from crowdfl.roles.waiting import operator_waits_for, waits_for
+from crowdfl.settings import PlanSettings
+from tests.hosts import Desk, small_definition
+
+DAY = 86400.0
+ROUND = {"profile": "shares", "budget": None, "key_bits": 2048, "decimals": 6, "clip": 16.0, "rounds": 2}
+
+
+def at(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
+
+
+def planned(folder, people: int = 3, /, plan: dict[str, Any] | None = None, **settings: Any) -> Desk:
+    desk = Desk(folder, plan, **ROUND | settings)
+    desk.invite(people)
+    desk.run()
+    return desk
+
+
+def newcomer(desk: Desk) -> tuple[Participant, str]:
+    """Somebody with an invitation from before, who has not joined yet."""
+    invitation = desk.requester.invite(desk.task, 1, 10 * DAY)[0]
+    person = desk.new_participant(desk.task, "newcomer")
+    return person, invitation
+
+
+def test_the_first_round_waits_for_as_many_people_as_the_plan_says(tmp_path):
+    desk = planned(tmp_path, 3, {"start_with": 5})
+    assert desk.states() == []
+    requester = desk.requester
+    waits = waits_for(requester.definition(desk.task), desk.sp.status(desk.task), requester.report(desk.task))
+    assert waits == ["2 more participants (3 of 5 have joined): invite people"]
+    assert operator_waits_for(desk.sp.store, desk.sp.store.task(desk.task)) == "2 more participants"
+    desk.invite(2)
+    desk.run()
+    assert desk.states() == ["open"]
+
+
+def test_enrolment_that_is_over_starts_with_those_who_joined(tmp_path):
+    desk = planned(tmp_path, 3, {"start_with": 5, "enrol_until": at(2000)})
+    assert desk.states() == []
+    desk.clock.time = 2001.0
+    desk.run()
+    assert desk.states() == ["open"]
+
+
+def test_a_task_that_too_few_joined_in_time_ends_by_itself_and_returns_its_money(tmp_path):
+    desk = Desk(tmp_path, {"enrol_until": at(2000)})
+    desk.invite(2)
+    desk.requester.fund(desk.task, 72_000_000, "all")
+    desk.run()
+    assert desk.state == "running"
+    desk.clock.time = 2001.0
+    desk.run()
+    assert desk.sp.status(desk.task)["ended"] == (
+        "cancelled by its plan: 2 had joined when enrolment ended, and 3 are needed"
+    )
+    assert desk.ledger.returned() == 72_000_000
+
+
+def test_nobody_joins_after_enrolment_and_the_invitation_is_not_used_up(tmp_path):
+    desk = planned(tmp_path, 3, {"enrol_until": at(2000), "start_at": at(5000)})
+    person, invitation = newcomer(desk)
+    assert desk.sp.status(desk.task)["enrolment"] == "open"
+    desk.clock.time = 2001.0
+    assert desk.sp.status(desk.task)["enrolment"] == "over"
+    with pytest.raises(EnrolmentOver, match="not used up"):
+        person.join(invitation)
+    with pytest.raises(TaskNotRunning, match="nobody is invited"):
+        desk.requester.invite(desk.task, 1, DAY)
+    desk.clock.time = 1999.0
+    assert person.join(invitation)  # it still serves
+
+
+def test_a_platform_that_hides_the_end_of_enrolment_gets_nobody_certified(tmp_path):
+    """KGC looks at its own clock, and at what the requester signed."""
+    desk = planned(tmp_path, 3, {"enrol_until": at(2000), "start_at": at(5000)})
+    person, invitation = newcomer(desk)
+    desk.clock.time = 2001.0
+    person._require_room = lambda: None
+    with pytest.raises(EnrolmentOver):
+        person.join(invitation)
+    desk.clock.time = 1999.0
+    assert person.join(invitation)
+
+
+def test_who_joined_in_time_may_come_back_later(tmp_path):
+    desk = planned(tmp_path, 4, {"enrol_until": at(2000), "start_at": at(5000)})
+    desk.crowd[0].leave()
+    desk.clock.time = 3000.0
+    desk.crowd[0].join("")
+    desk.run()
+    assert desk.sp.status(desk.task)["enrolled"] == 4
+
+
+@pytest.mark.parametrize(("full", "error"), [(True, TaskFull), (False, TaskNotRunning)])
+def test_a_task_that_is_full_or_over_says_so_before_an_invitation_is_used(tmp_path, full, error):
+    desk = Desk(tmp_path, **ROUND)
+    person, invitation = newcomer(desk)
+    desk.invite(5 if full else 3)
+    desk.run()
+    if not full:
+        desk.play(3)
+        assert desk.state == "finished"
+    with pytest.raises(error):
+        person.join(invitation)
+    assert not person.blobs.has("keys")  # KGC was not asked
+
+
+def test_rounds_open_at_their_pace(tmp_path):
+    desk = planned(tmp_path, 3, {"every": 1000.0})
+    desk.play()
+    assert desk.states() == ["rewarded"]
+    assert desk.sp.status(desk.task)["next_round"] == 2000.0
+    desk.clock.time = 1999.0
+    desk.run()
+    assert desk.states() == ["rewarded"]
+    desk.clock.time = 2000.0
+    desk.run()
+    assert desk.states() == ["rewarded", "open"]
+    assert desk.sp.status(desk.task)["next_round"] is None
+
+
+def test_no_round_opens_before_the_plan_starts_whoever_has_joined(tmp_path):
+    desk = planned(tmp_path, 5, {"start_at": at(5000)})
+    assert desk.states() == []
+    assert desk.sp.status(desk.task)["next_round"] == 5000.0
+    desk.restart()
+    desk.clock.time = 5000.0
+    desk.run()
+    assert desk.states() == ["open"]
+
+
+def test_a_daily_round_waits_for_its_time_of_day_and_a_late_one_for_the_next(tmp_path):
+    """18:00 of the first of January 1970 is 64,800 s."""
+    desk = planned(tmp_path, 3, {"daily": "18:00 UTC"}, window=2 * DAY)
+    assert desk.sp.status(desk.task)["next_round"] == 64_800.0
+    desk.clock.time = 64_800.0
+    desk.run()
+    assert desk.states() == ["open"]
+    desk.clock.time += DAY + 3600  # the last upload comes an hour after the second day's time
+    desk.play()
+    assert desk.states() == ["rewarded"]
+    assert desk.sp.status(desk.task)["next_round"] == 64_800.0 + 2 * DAY
+
+
+def test_the_time_of_day_follows_the_clocks_of_its_zone():
+    """In Berlin summer time ended on 25 October 2026."""
+    plan = PlanSettings(daily="18:00 Europe/Berlin")
+    saturday = datetime.datetime(2026, 10, 24, 16, tzinfo=datetime.UTC).timestamp()
+    assert plan.opening(saturday, None) == saturday
+    assert plan.opening(saturday + 1, None) == saturday + DAY + 3600
+
+
+def test_a_round_that_closes_by_its_deadline_waits_though_everyone_has_sent(tmp_path):
+    desk = planned(tmp_path, 3, {"closes": "deadline"})
+    desk.play()
+    assert desk.states() == ["open"]
+    desk.clock.time += 101.0
+    desk.run()
+    assert desk.states() == ["rewarded", "open"]
+
+
+def test_a_round_closes_with_its_goal_and_who_comes_later_is_asked_in_the_next(tmp_path):
+    desk = planned(tmp_path, 5, {"closes": "deadline", "goal": 3})
+    desk.upload(desk.crowd[:3])
+    desk.run()
+    assert desk.states() == ["rewarded", "open"]
+    desk.upload(desk.crowd[3:])
+    assert desk.sp.store.turnout(desk.task, 1)[0] == 3
+    assert desk.sp.store.turnout(desk.task, 2)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        ({"enrol_until": "2026-12-01"}, "offset"),
+        ({"enrol_until": "2026-12-01T18:00:00"}, "offset"),
+        ({"daily": "25:00 UTC"}, "time of day"),
+        ({"daily": "18:00 Europe/Atlantis"}, "time zone"),
+        ({"daily": "18:00 ../../etc/passwd"}, "time zone"),
+        ({"every": 60, "daily": "18:00"}, "leave one of them out"),
+        ({"starts_with": 5}, "did you mean `start_with`"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_in_words(plan, words):
+    with pytest.raises(SettingsError, match=words):
+        PlanSettings(**plan)
+
+
+@pytest.mark.parametrize("plan", [{"start_with": 6}, {"goal": 6}])
+def test_a_plan_for_more_people_than_the_task_takes_is_refused_by_everyone(tmp_path, plan):
+    desk = Desk(tmp_path)
+    with pytest.raises(DocumentError, match="max_participants"):
+        Definition.open(_signed(desk, PlanSettings(**plan)))
+
+
+def _signed(desk: Desk, plan: PlanSettings) -> str:
+    definition = small_definition(desk.settings)
+    return replace(definition, requester=desk.requester.signing.public, plan=plan).sign(desk.requester.signing)
+
+
+def test_the_plan_is_told_in_the_order_in_which_things_happen(tmp_path):
+    desk = Desk(
+        tmp_path, {"enrol_until": at(2000), "start_with": 4, "daily": "18:00 Europe/Berlin", "closes": "deadline"}
+    )
+    assert plan_lines(desk.requester.definition(desk.task)) == [
+        "Joining: until 1970-01-01T00:33:20+00:00, at most 5 people",
+        "First round: once 4 people have joined, or enrolment is over",
+        "Rounds: 2, at 18:00 Europe/Berlin; each takes uploads for 100 s",
+    ]
