@@ -1,20 +1,7 @@
 """The paper's data set from WISDM's public raw text: 36 users x 70 windows of 90 samples x 3 axes, 49 of each to train.
 
-The paper prints how many training windows each activity has (table 2), and not which windows those are. So they are chosen by a
-fixed rule, without any random number:
-
-1. A user's records are cut into stretches where the activity changes, time goes back, or more than a second passes. Samples are
-   taken as they were recorded, without resampling.
-2. The first 70% of each stretch is to train, the last 30% to test, with a window's length between them that is not used.
-3. Both parts are cut into windows side by side. A user who has too few windows of a part gets overlapping ones there: every 45
-   samples, then every 30, 15, 5. No sample is ever on both sides.
-4. Training windows: each user's 49 are divided among the activities in proportion to what the user has. Then single windows
-   change their activity, within a user, until the totals are those of table 2.
-5. Test windows: each user's 21 are divided in proportion to the 49.
-6. Of a user's windows of an activity, those taken are spread evenly over time.
-7. Each user's windows are standardised per time step and axis, by the mean and deviation of that user's training windows alone.
-
-Sums are exact and files are written without a clock, so that the same raw text gives the same bytes on every machine.
+The rule is in lab/docs/experiments.md ("The data set"). Samples are taken as they were recorded, without resampling. Sums are
+exact and files are written without a clock, so that the same raw text gives the same bytes on every machine.
 
 The raw text, `WISDM_ar_v1.1_raw.txt`, has lines `user,activity,timestamp,x,y,z;` at 20 Hz. Times are in
 nanoseconds, read as seconds. Users come in any order. Faults are counted; a record that cannot be repaired is left out.

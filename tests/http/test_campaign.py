@@ -92,7 +92,7 @@ SHARES: dict[str, Any] = {
 BUDGET = 36_000_000
 START = np.concatenate([array.reshape(-1) for array in INITIAL_MODEL])
 MOST = 15  # exchanges between the servers in a round
-STEPS = {"equal": 6, "samples": 10, "distance": 15}
+STEPS = {"equal": 6, "samples": 7, "distance": 15}
 
 
 class Counting:

@@ -161,7 +161,7 @@ def of_rule(task: TaskSettings, upload: SharesWidths) -> list[int]:
     if task.pay != "distance":
         return []
     rules = RuleWidths.of(upload, task)
-    return [rules.span, rules.weight_bits, rules.payout.product_bits]
+    return [rules.span, rules.weight_bits, rules.product_bits]
 
 
 @pytest.mark.parametrize(

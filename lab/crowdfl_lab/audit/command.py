@@ -11,7 +11,17 @@ from typing import Annotated
 import typer
 
 from crowdfl.disclosures import disclosures
-from crowdfl_lab.audit import deviating_csp, deviating_sp, isolation, keys, masks, money, processes, readings
+from crowdfl_lab.audit import (
+    deviating_csp,
+    deviating_sp,
+    evaluations,
+    isolation,
+    keys,
+    masks,
+    money,
+    processes,
+    readings,
+)
 from crowdfl_lab.audit.finding import HARDENED, PAPER, SHARES, Finding, Verdict
 from crowdfl_lab.audit.headroom import SHORTENED, check_widths, tell_apart
 from crowdfl_lab.audit.recorded_round import RecordedRound, record_round
@@ -189,6 +199,7 @@ def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
     yield from altered.attack_searched_count()
     yield from altered.attack_another_count()
     yield from isolation.attack_isolation(profile=SHARES)
+    yield from evaluations.attack_evaluations()
     say("shares: two samples of both servers' views")
     yield from openings.tell_apart()
     yield from openings.tell_apart_altered()

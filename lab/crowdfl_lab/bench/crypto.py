@@ -1,18 +1,15 @@
 """`crowdfl bench crypto`: single operations, beside bare GMP, the paper's own forms and what the authors published.
 
 Whole rounds, and the same operations beside other libraries, are in `crowdfl bench compare`.
-
-`python -m crowdfl_lab.bench.crypto FOLDER` sums uploads from disk in a fresh process, so that the memory is its own.
 """
 
-import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -199,10 +196,8 @@ def _memory_row(folder: Path, vectors: list[CipherVector], count: int) -> Row:
         else:
             os.link(folder / f"{number % len(vectors):04}.upload", path)
     public = vectors[0].public
-    key = json.dumps([str(public.n), str(public.h_s), public.insecure_test_key])
-    command = [sys.executable, "-m", "crowdfl_lab.bench.crypto", str(folder)]
-    done = subprocess.run(command, input=key, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603 -- our own module
-    used = json.loads(done.stdout)
+    with ProcessPoolExecutor(1, get_context("spawn")) as fresh:  # so that the memory is its own
+        used = fresh.submit(_sum_uploads, folder, public).result()
     baseline, peak = Figure(used["baseline"], "B"), Figure(used["peak"], "B")
     growth, target = Figure(peak.value - baseline.value, "B"), Target("<= 4 uploads", "ratio", at_most=4)
     note = f"{baseline} before, {peak} at most, {used['seconds']:.3g} s"
@@ -283,9 +278,3 @@ def _operations(
         ("SMUL", "paper"): lambda: run(smul, PaperSmulCsp(csp, max_count=count)),
         ("SMUL", "hardened"): polynomials,
     }
-
-
-if __name__ == "__main__":
-    _n, _h_s, _insecure = json.load(sys.stdin)
-    _public = PublicKey(gmpy2.mpz(_n), gmpy2.mpz(_h_s), _insecure)
-    sys.stdout.write(json.dumps(_sum_uploads(Path(sys.argv[1]), _public)))

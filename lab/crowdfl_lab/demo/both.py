@@ -130,7 +130,7 @@ def _pay(both: BothRounds) -> ResultTable:
     rows = tuple(
         (
             f"person {who}",
-            *(_money(one.rewards.get(who)) for one in (both.shares, both.hardened)),
+            *(money(one.rewards.get(who)) for one in (both.shares, both.hardened)),
             f"{paid:.6f}",
             f"{far:.3f}",
         )
@@ -161,5 +161,5 @@ def _costs(both: BothRounds) -> ResultTable:
     return ResultTable("One round twice: what it cost", ("", "shares", "hardened"), rows, note)
 
 
-def _money(millionths: int | None) -> str:
+def money(millionths: int | None) -> str:
     return "-" if millionths is None else f"{from_millionths(millionths):.6f}"

@@ -1,6 +1,6 @@
 """Data for demos: made-up recordings of a phone in a pocket, and a little of the watch data, for a model of few weights."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ def write_recordings(folder: Path, person: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     times = np.arange(round(_HERTZ * _SECONDS)) / _HERTZ
     for activity in ACTIVITIES:
-        sensed = _MOVES[activity](times, generator) @ turned.T * _GRAVITY
+        sensed = _move(activity, times, generator) @ turned.T * _GRAVITY
         np.savetxt(
             folder / f"{activity}.csv",
             np.column_stack([times, sensed]),
@@ -42,41 +42,24 @@ def _turning(generator: np.random.Generator) -> _Signal:
     return turned
 
 
-def _sit(times: _Signal, generator: np.random.Generator) -> _Signal:
-    """Lying on the thigh: gravity is on another axis; only breath and noise move it."""
-    breath = 0.01 * np.sin(2 * np.pi * generator.uniform(0.2, 0.3) * times)
-    return _sensed(generator, 0.006, sideways=0 * times, upwards=0.15 + breath, forwards=0.98 + breath)
+# Steps a second; of each axis where it rests, and by how much it swings: at half a step, at a step, at two.
+_MOVES: Mapping[str, tuple[tuple[float, float], float, tuple[tuple[float, float, float, float], ...]]] = {
+    # Lying on the thigh: gravity is on another axis; only breath and noise move it.
+    "sitting": ((0.2, 0.3), 0.006, ((0, 0, 0, 0), (0.15, 0, 0.01, 0), (0.98, 0, 0.01, 0))),
+    "walking": ((1.7, 2.1), 0.04, ((0, 0.08, 0, 0), (1.0, 0, 0.30, 0.12), (0, 0, 0.18, 0))),
+    # Slower, with a push at every step and the thigh going up.
+    "stairs": ((1.2, 1.5), 0.05, ((0, 0.14, 0, 0), (0.95, 0, 0.30, 0.15), (0.25, 0.28, 0, 0))),
+}
 
 
-def _walk(times: _Signal, generator: np.random.Generator) -> _Signal:
-    steps = 2 * np.pi * generator.uniform(1.7, 2.1) * times
-    strength = generator.uniform(0.8, 1.2)
-    upwards = 1 + strength * (0.30 * np.sin(steps) + 0.12 * np.sin(2 * steps + 0.7))
-    forwards = strength * 0.18 * np.sin(steps + 1.1)
-    return _sensed(generator, 0.04, sideways=0.08 * np.sin(steps / 2), upwards=upwards, forwards=forwards)
-
-
-def _climb(times: _Signal, generator: np.random.Generator) -> _Signal:
-    """Slower, with a push at every step and the thigh going up."""
-    steps = 2 * np.pi * generator.uniform(1.2, 1.5) * times
-    strength = generator.uniform(0.8, 1.2)
-    upwards = 0.95 + strength * (0.16 * np.sin(steps) + 0.30 * np.maximum(0, np.sin(steps)) ** 5)
-    forwards = 0.25 + strength * 0.28 * np.sin(steps / 2 + 0.4)
-    return _sensed(generator, 0.05, sideways=0.14 * np.sin(steps / 2), upwards=upwards, forwards=forwards)
-
-
-def _sensed(generator: np.random.Generator, noise: float, **axes: _Signal) -> _Signal:
+def _move(activity: str, times: _Signal, generator: np.random.Generator) -> _Signal:
     """In units of g; x is sideways, y upwards, z forwards."""
-    signal = np.column_stack([axes["sideways"], axes["upwards"], axes["forwards"]])
+    pace, noise, axes = _MOVES[activity]
+    steps, strength = 2 * np.pi * generator.uniform(*pace) * times, generator.uniform(0.8, 1.2)
+    swings = np.column_stack([np.sin(steps / 2 + 0.4), np.sin(steps + 1.1), np.sin(2 * steps + 0.7)])
+    signal = np.array([rest for rest, *_ in axes]) + strength * swings @ np.array([by for _, *by in axes]).T
     noisy: _Signal = signal + generator.normal(0.0, noise, signal.shape)
     return noisy
-
-
-_MOVES: dict[str, Callable[[_Signal, np.random.Generator], _Signal]] = {
-    "sitting": _sit,
-    "walking": _walk,
-    "stairs": _climb,
-}
 
 
 def write_small(path: Path, people: int) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from crowdfl.disclosures import learnt_in
 from crowdfl.services.run import read_ledger
-from crowdfl.settings import SpSettings, from_millionths
+from crowdfl.settings import SpSettings
 from crowdfl.storage.settings_file import read_service
-from crowdfl_lab.demo.both import BothRounds, both_tables, both_words
+from crowdfl_lab.demo.both import BothRounds, both_tables, both_words, money
 from crowdfl_lab.demo.finished import FinishedCampaign, person_of, weighted
 from crowdfl_lab.report.output import page_html, section_html
 from crowdfl_lab.report.plots import Canvas, Picture, Series, bars, lines, panels
@@ -102,7 +102,7 @@ def _reward_table(campaign: FinishedCampaign) -> ResultTable:
     columns = ("participant", *(f"round {n}" for n in numbers), "paid")
     paid = {name: details["millionths"] for name, details in campaign.said("paid")}
     rows = tuple(
-        (name, *(_money(earned.get(n)) for n in numbers), _money(paid.get(name)))
+        (name, *(money(earned.get(n)) for n in numbers), money(paid.get(name)))
         for name, earned in campaign.rewards.items()
     )
     gone = f"Person {campaign.vanished} vanished before it read what round 1 paid it."
@@ -121,8 +121,8 @@ def _ledger_table(campaign: FinishedCampaign) -> ResultTable:
         return text
 
     books = read_ledger(read_service(SpSettings, campaign.folder / "roles/sp/settings.toml"), campaign.task)
-    rows = tuple((*map(named, (m.name, m.source, m.target)), _money(m.amount)) for m in books.movements)
-    told = ", ".join(f"{n.replace('_', ' ')} {_money(campaign.report[n])}" for n in ("paid_in", "rewards", "returned"))
+    rows = tuple((*map(named, (m.name, m.source, m.target)), money(m.amount)) for m in books.movements)
+    told = ", ".join(f"{n.replace('_', ' ')} {money(campaign.report[n])}" for n in ("paid_in", "rewards", "returned"))
     note = f"The requester is told sums alone: {told}."
     return ResultTable("The ledger, as SP keeps it", ("movement", "from", "to", "amount"), rows, note)
 
@@ -134,10 +134,6 @@ def _server_table(campaign: FinishedCampaign) -> ResultTable:
         secrets = (", ".join(found) or "none" for found in (sight.held, sight.left))
         rows.append((sight.server.upper(), *secrets, sight.received, sight.keeps, learnt[sight.server.upper()]))
     return ResultTable("What each server saw", columns, tuple(rows))
-
-
-def _money(millionths: int | None) -> str:
-    return "-" if millionths is None else f"{from_millionths(millionths):.6f}"
 
 
 def _draw_accuracy(figure: Canvas, campaign: FinishedCampaign) -> None:

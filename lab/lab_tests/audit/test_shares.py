@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from crowdfl_lab.audit import evaluations
 from crowdfl_lab.audit.finding import SHARES, Verdict
 from crowdfl_lab.audit.shares import altered, counts, freezing, kept_source, openings, reuse, transcript
 from crowdfl_lab.audit.shares.deviating_round import PEOPLE, DeviatingRound, switched, updates
@@ -38,6 +39,14 @@ def require_held(weakened, built):
 def require_conceded(finding):
     assert (finding.subject, finding.verdict, finding.error) == (SHARES, Verdict.CONCEDED, 0)
     assert not finding.surprising
+
+
+def test_a_server_of_flowers_reads_no_data_off_models_of_its_own():
+    """As built two ways are refused, and of the third the task's average is evaluated."""
+    weakened, built = evaluations.attack_evaluations()
+    assert (weakened.verdict, weakened.recovered) == (Verdict.BROKEN, "4 of 4 numbers")
+    assert (built.verdict, built.recovered) == (Verdict.GUESS, "0 of 4 numbers")
+    assert built.note == "instead: ModelMismatch, besides: 5 losses, another: ProtocolError"
 
 
 def test_masks_of_a_block_stay_closed_and_a_dealer_that_kept_them_reads_all_of_it():

@@ -12,8 +12,16 @@ from crowdfl.crypto.compute import Threads
 from crowdfl_lab.bench import command
 from crowdfl_lab.bench.compare import run as measured
 from crowdfl_lab.bench.compare.run import MemoryOfServers, memory_of_servers, target_rows
-from crowdfl_lab.bench.compare.systems import PEERS, CompareSettings, Hardened, System, ask_system, peer_system
-from crowdfl_lab.bench.peers import LEFT_OUT, NOT_INSTALLED
+from crowdfl_lab.bench.compare.systems import (
+    LEFT_OUT,
+    NOT_INSTALLED,
+    PEERS,
+    CompareSettings,
+    Hardened,
+    System,
+    ask_system,
+    peer_system,
+)
 from crowdfl_lab.report import output
 from crowdfl_lab.report.results import Figure, Result, Row
 

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from crowdfl.crypto.paillier.kernels import FixedBase
 from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl_lab import timing
-from crowdfl_lab.bench import command, crypto, peers
+from crowdfl_lab.bench import command, crypto
+from crowdfl_lab.bench.compare import systems
 from crowdfl_lab.bench.crypto import CryptoSettings
 from crowdfl_lab.bench.workload import best_window
 from crowdfl_lab.report.results import Figure, Reference, Result, Row, Target
@@ -109,8 +110,8 @@ class TestPeers:
 
     def test_a_peer_that_crashes_hands_on_its_complaint(self, fails):
         """Its whole stderr is in the error, the last line in the table."""
-        with pytest.raises(peers.PeerUnavailable, match=r"exit code 7: first line\n\[broken\] peer"):
-            peers.ask_peer(fails, "phe", {"parameters": 500})
+        with pytest.raises(systems.PeerUnavailable, match=r"exit code 7: first line\n\[broken\] peer"):
+            systems.ask_peer(fails, "phe", {"parameters": 500})
         assert str(Reference("phe", missing="first\nlast")) == "phe: last"
 
     @pytest.mark.parametrize(
@@ -120,8 +121,8 @@ class TestPeers:
     def test_an_answer_that_does_not_fit_is_refused(self, fails, prints, complaint):
         """Nothing is read out of what a peer should not have said; a file that cannot run is no traceback."""
         fails.write_text("not a program" if prints is None else f"#!/bin/sh\necho '{prints}'\n")
-        with pytest.raises(peers.PeerUnavailable, match=complaint):
-            peers.ask_peer(fails, "tenseal", {"parameters": 500})
+        with pytest.raises(systems.PeerUnavailable, match=complaint):
+            systems.ask_peer(fails, "tenseal", {"parameters": 500})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
@@ -23,8 +23,9 @@ from crowdfl.errors import (
     SlotOverflow,
     UnknownParticipant,
 )
+from crowdfl.flower.admission import ARRAYS, CONFIG, METRICS, RECORD, WEIGHT_KEY, shown_to_app
 from crowdfl.flower.client_state import NodeInvitation, kgc_of, open_blobs
-from crowdfl.flower.wire import ENROL, READ, RECORD, WEIGHT_KEY, ClientAnswer, Instruction, Template
+from crowdfl.flower.wire import ENROL, READ, ClientAnswer, Instruction, Template
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.roles.participant.participant import Participant
@@ -157,7 +158,8 @@ class CrowdFLMod:
         kgc_key: KGC's public key in hex, which a deployment must know from elsewhere than the server. A node's own
             configuration (`crowdfl-kgc-key`) goes before it.
         least_participants: take part only where at least so many are averaged.
-        train_metrics: False lets no number of training out of here.
+        train_metrics: False lets no number of training out of here. "weighted" lets the number of samples out too, so that the
+            server can weight these metrics by it: it then knows that of every client.
         trial: take the server's word for KGC's key, where KGC and CSP are the server's own. Flower's simulation engine does so
             anyway.
     """
@@ -167,9 +169,11 @@ class CrowdFLMod:
         *,
         kgc_key: str | None = None,
         least_participants: int = LEAST_PARTICIPANTS,
-        train_metrics: bool = True,
+        train_metrics: bool | Literal["weighted"] = True,
         trial: bool = False,
     ) -> None:
+        if train_metrics not in (True, False, "weighted"):
+            raise SettingsError(f'train_metrics={train_metrics!r}: expected True, False or "weighted"')
         self.kgc_key, self.least_participants = kgc_key, least_participants
         self.train_metrics, self.trial = train_metrics, trial
 
@@ -216,6 +220,10 @@ def _is_simulated() -> bool:
     if ray is None or _ACTOR not in sys.modules or not ray.is_initialized():
         return False
     return ray.get_runtime_context().get_actor_id() is not None
+
+
+def _form(record: ArrayRecord | ConfigRecord | MetricRecord) -> str:
+    return ARRAYS if isinstance(record, ArrayRecord) else CONFIG if isinstance(record, ConfigRecord) else METRICS
 
 
 def _reply(message: Message, answer: ClientAnswer) -> Message:
@@ -363,23 +371,15 @@ class _Client:
         return reasons[-1] if reasons else "this client did not take part in the round"
 
     def _plain(self, message: Message, model: Weights, kind: str, number: int) -> Message:
-        """The message as the app expects it: this task's model, and no other array. The server chooses nothing else either
-        where the task's owner has signed the settings."""
-        template, sent = self._template(), message.content
-        agreed = template.agreed
-        if agreed.train_config is not None and message.metadata.message_type != kind:
-            raise ProtocolError(
-                f"this task's clients {kind} with the app's default function, and the server asks for another one"
-            )
-        kept = sent.array_records.get(agreed.arrays_key, ArrayRecord())
-        agreed.require_kept(kept)
-        content = RecordDict({agreed.arrays_key: template.record(model, kept)})
-        for name, record in sent.items():
-            if isinstance(record, ConfigRecord) and name not in (RECORD, agreed.arrays_key):
-                content[name] = agreed.configured(record, number)
-            elif isinstance(record, MetricRecord) and agreed.train_config is None:
-                content[name] = record
-        message.content = content
+        """The message as the app expects it."""
+        template, sent = self._template(), {name: (_form(one), one) for name, one in message.content.items()}
+        asked = message.metadata.message_type
+        shown = shown_to_app(
+            template.agreed, kind, asked, number, sent, lambda kept: template.record(model, ArrayRecord(dict(kept)))
+        )
+        message.content = RecordDict(
+            {name: ConfigRecord(one) if type(one) is dict else one for name, one in shown.items()}
+        )
         return message
 
     def _template(self) -> Template:
@@ -407,7 +407,7 @@ class _Client:
         return reply
 
     def _hide_samples(self, content: RecordDict) -> None:
-        hidden = {WEIGHT_KEY, self._template().agreed.weight_key}
+        hidden = {WEIGHT_KEY, self._template().agreed.weight_key} if self.mod.train_metrics != "weighted" else set()
         for key, metrics in list(content.metric_records.items()):
             shown = {name: value for name, value in metrics.items() if name not in hidden}
             content[key] = MetricRecord(shown if self.mod.train_metrics else {})

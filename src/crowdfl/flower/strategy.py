@@ -12,9 +12,11 @@ from typing import Any, NoReturn
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg, Result, Strategy
+from flwr.serverapp.strategy import FedAvg, FedProx, Result, Strategy
 
+from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, NotReady, SettingsError
+from crowdfl.flower.admission import RECORD, Agreed, kept_digest
 from crowdfl.flower.federation import (
     LOCAL,
     Federation,
@@ -25,7 +27,7 @@ from crowdfl.flower.federation import (
     open_servers,
 )
 from crowdfl.flower.task_owner import PreparedTask, create, make_definition, owners_blobs, task_settings
-from crowdfl.flower.wire import RECORD, Agreed, ClientAnswer, Template, kept_digest
+from crowdfl.flower.wire import ClientAnswer, Template
 from crowdfl.roles.ports import Blobs
 from crowdfl.schema import require_known
 from crowdfl.settings import TaskSettings
@@ -53,7 +55,8 @@ class CrowdFLStrategy(Strategy):
     `left_out` has, by round, each node that was left out and why.
 
     Args:
-        strategy: FedAvg, or one that averages as it does, such as FedProx.
+        strategy: FedAvg, or one that averages as it does, such as FedProx. It samples nodes (`fraction_train`,
+            `fraction_evaluate`) and averages metrics (`train_metrics_aggr_fn`, `evaluate_metrics_aggr_fn`) as ever.
         csp: "local", for a trial: KGC and CSP in this process, which then hides nothing from it. Else SP's settings file.
         task: the folder `run` of a task that its owner has prepared. Without it the task is made here, by this process.
         reveal: averages are opened here, for `evaluate_fn` and `Result.arrays`. Single updates stay hidden.
@@ -171,10 +174,18 @@ class CrowdFLStrategy(Strategy):
             prepared = self._made_here(servers, grid, arrays, rounds)
         else:
             prepared = PreparedTask.read(self.task or Path())
+        self._foresee(grid, Definition.open(prepared.definition).settings.min_participants)
         federation = Federation(servers, prepared, self._owner(servers) if self.reveal else None)
         federation.require_rounds(rounds)
         self._require_same_model(federation)
         return federation
+
+    def _foresee(self, grid: Grid, fewest: int) -> None:
+        """Before the task is used up: what the first round will ask, where nodes are sampled as Flower does it."""
+        inner = self.inner
+        if type(inner).configure_train in (FedAvg.configure_train, FedProx.configure_train):
+            nodes = int(len(list(grid.get_node_ids())) * inner.fraction_train)
+            _require_enough(max(nodes, inner.min_train_nodes), fewest)
 
     def _made_here(self, servers: LocalServers, grid: Grid, arrays: ArrayRecord, rounds: int) -> PreparedTask:
         """For a trial. Everyone who is there may take part, and as many again who come later."""
@@ -212,13 +223,8 @@ class CrowdFLStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         messages = list(self.inner.configure_train(server_round, self._kept, config, grid))
-        fewest = self._run.settings.min_participants
-        if not self.outcomes and len(messages) < fewest:
-            raise SettingsError(
-                f"the first round asks {len(messages)} nodes, and an average is of at least {fewest}: start more nodes (with "
-                f"min_available_nodes={fewest} Flower waits for them), ask more of them (fraction_train, min_train_nodes), "
-                "or accept fewer with `min_participants`"
-            )
+        if not self.outcomes:
+            _require_enough(len(messages), self._run.settings.min_participants)
         return self._sealed(messages, grid, training=True)
 
     def configure_evaluate(
@@ -322,11 +328,12 @@ class CrowdFLStrategy(Strategy):
         return None if weights is None else self._template.record(weights, self._kept)
 
     def _metrics(self, contents: Sequence[RecordDict]) -> MetricRecord | None:
-        """Averaged without weights: the numbers of samples are what nobody here knows."""
-        key = self.inner.weighted_by_key
-        records = []
+        """Each counts once, as nobody here knows the numbers of samples; unless every client has sent its own."""
+        key, records = self.inner.weighted_by_key, []
+        known = all(key in record for content in contents for record in content.metric_records.values())
+        once = {} if known else {key: 1}
         for content in contents:
-            shown = {name: MetricRecord({**record, key: 1}) for name, record in content.metric_records.items()}
+            shown = {name: MetricRecord({**record, **once}) for name, record in content.metric_records.items()}
             records.append(RecordDict(dict(shown)))
         if not records or any(len(record.metric_records) != 1 for record in records):
             return None
@@ -360,6 +367,15 @@ class CrowdFLStrategy(Strategy):
 
 def _path(place: str | Path | None) -> Path | None:
     return None if place is None else Path(place)
+
+
+def _require_enough(asked: int, fewest: int) -> None:
+    if asked < fewest:
+        raise SettingsError(
+            f"the first round asks {asked} nodes, and an average is of at least {fewest}: start more nodes (with "
+            f"min_train_nodes={fewest} Flower waits for them), ask more of them (fraction_train), or accept fewer with "
+            "`min_participants`"
+        )
 
 
 def _require_fedavg(strategy: FedAvg) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import NotReady, SettingsError
+from crowdfl.flower.admission import Agreed, kept_digest, plain_settings
 from crowdfl.flower.client_state import NodeInvitation
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import Tools
@@ -131,7 +132,7 @@ def prepare(
         texts: `purpose`, `terms` and `readers`, for people who read them.
         settings: as `CrowdFLStrategy` takes them.
     """
-    from crowdfl.flower.wire import Agreed, Template, kept_digest, plain_settings
+    from crowdfl.flower.wire import Template
     from crowdfl.services.client.opening import RequesterFile, open_requester
 
     own, template, place = RequesterFile.read(Path(requester)), Template.of(initial_arrays), Path(folder)

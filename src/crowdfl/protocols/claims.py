@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from crowdfl.crypto.randomness import SEED_BYTES
-from crowdfl.crypto.sealing import ReaderKey, SigningKey, commit, verify
+from crowdfl.crypto.sealing import ReaderKey, SigningKey, commit, seal_to, verify
 from crowdfl.errors import AlreadyPaid, ClaimRefused, MasksDoNotFit, RewardOutOfRange, SealBroken, WrongAmount
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import CspMemory
@@ -37,6 +37,14 @@ def reward_statement(context: bytes, who: str, commitment: bytes, masked: bytes)
     """What CSP signs of a reward that it seals: for whom, in which round, under which mask."""
     parts = (context, who.encode(), commitment, masked)
     return b"crowdfl reward statement 1" + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+def seal_reward(
+    signing: SigningKey, reader: bytes, context: bytes, who: str, commitment: bytes, masked: bytes
+) -> bytes:
+    """CSP: its half for the owner, signed with the commitment to SP's."""
+    signature = signing.sign(reward_statement(context, who, commitment, masked))
+    return seal_to(reader, masked + signature, reward_context(context, who))
 
 
 _LONGEST_AMOUNT = 128  # bits
@@ -81,6 +89,11 @@ class Kept:
     masked: int = field(repr=False)
     commitment: bytes
     budget: int
+
+    @classmethod
+    def parse(cls, kept: bytes, budget: int) -> "Kept":
+        """From the commitment, and the masked number behind it."""
+        return cls(int.from_bytes(kept[SEED_BYTES:], "big"), kept[:SEED_BYTES], budget)
 
 
 class KeptRewards(Protocol):

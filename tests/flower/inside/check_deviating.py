@@ -14,8 +14,8 @@ from safetensors.numpy import load, save
 
 from crowdfl.errors import ProtocolError, SettingsError
 from crowdfl.flower import CrowdFLMod, CrowdFLStrategy, crowdfl_mod
+from crowdfl.flower.admission import plain_settings
 from crowdfl.flower.mod import _Client
-from crowdfl.flower.wire import plain_settings
 from tests.flower.inside.grid import Replies, ServedGrid, average, distance, initial, make_app
 
 NODES = range(1, 6)

@@ -1,13 +1,18 @@
 """Rounds of a run: as FedAvg has them, with clients that come and go, sealed unless it is asked otherwise."""
 
 import random
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
-from flwr.clientapp.mod import LocalDpMod, arrays_size_mod, message_size_mod
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, FedProx
+from flwr.client import NumPyClient
+from flwr.clientapp import ClientApp
+from flwr.clientapp import mod as mods_of_flower
+from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, arrays_size_mod, fixedclipping_mod, message_size_mod
+from flwr.serverapp import strategy as strategies
+from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi
 
 from crowdfl.errors import FormatError, ModelMismatch, NotReady, SettingsError
 from crowdfl.flower import CrowdFLMod, CrowdFLStrategy, crowdfl_mod, open_model
@@ -16,6 +21,7 @@ from tests.flower.inside.grid import ServedGrid, average, distance, initial, mak
 
 NODES = range(1, 6)
 CLOSE = 1e-5
+PAGE = Path(__file__).parents[3] / "docs/flower.md"
 
 
 def protected(**options):
@@ -139,6 +145,62 @@ def test_a_run_with_fewer_nodes_than_an_average_needs_ends_before_it_begins():
     with pytest.raises(SettingsError, match="asks 2 nodes, and an average is of at least 3: start more nodes"):
         CrowdFLStrategy(FedAvg(), reveal=True).start(grid, initial(), num_rounds=2)
     assert grid.seen == []
+    with pytest.raises(SettingsError, match="asks 2 nodes"):  # of five
+        CrowdFLStrategy(FedAvg(fraction_train=0.4), reveal=True).start(protected(), initial(), num_rounds=2)
+
+
+def test_with_enough_nodes_asked_for_flower_waits_for_them():
+    grid = protected()
+    here = iter([[1, 2], [1, 2], [1, 2], [1, 2]])
+    grid.get_node_ids = lambda: next(here, list(NODES))
+    strategy = CrowdFLStrategy(FedAvg(min_train_nodes=3, fraction_evaluate=0.0), reveal=True)
+    strategy.start(grid, initial(), num_rounds=1)
+    assert len(strategy.outcomes[1].averaged) == 3
+
+
+def test_evaluations_are_of_those_sampled_and_metrics_are_averaged_by_functions_of_the_apps():
+    seen = []
+
+    def largest(records, key):
+        seen.append([dict(next(iter(record.metric_records.values()))) for record in records])
+        return MetricRecord({"largest": max(one.get("loss", one.get("sum", 0.0)) for one in seen[-1]), "key": len(key)})
+
+    inner = FedAvg(fraction_train=0.6, fraction_evaluate=0.4)
+    inner.train_metrics_aggr_fn = inner.evaluate_metrics_aggr_fn = largest
+    strategy = CrowdFLStrategy(inner, reveal=True)
+    found = strategy.start(protected(), initial(), num_rounds=1)
+    trained, evaluated = seen
+    assert [len(trained), len(evaluated)] == [3, 2]
+    assert found.train_metrics_clientapp[1]["largest"] == max(strategy.outcomes[1].averaged)
+    assert {one["num-examples"] for one in trained} == {1}  # each counts once
+    assert {one["num-examples"] for one in evaluated} <= {samples(node) for node in NODES}
+    assert "largest" in found.evaluate_metrics_clientapp[1]
+
+
+def test_metrics_of_training_are_weighted_where_every_client_shows_its_number_of_samples():
+    grid = protected(train_metrics="weighted")
+    found = CrowdFLStrategy(FedAvg(), reveal=True).start(grid, initial(), num_rounds=1)
+    total = sum(samples(node) for node in NODES)
+    mean = sum(node * samples(node) for node in NODES) / total
+    assert found.train_metrics_clientapp[1]["loss"] == pytest.approx(mean)
+    assert sum(b"num-examples" in message and b"loss" in message for message in grid.seen) == len(NODES)
+    with pytest.raises(SettingsError, match="weighted"):
+        CrowdFLMod(train_metrics="all")
+
+
+def test_a_central_evaluation_gets_every_average():
+    seen = {}
+
+    def evaluate(number, arrays):
+        seen[number] = arrays
+        return MetricRecord({"round": number})
+
+    found = CrowdFLStrategy(FedAvg(), reveal=True).start(protected(), initial(), num_rounds=2, evaluate_fn=evaluate)
+    assert list(seen) == list(found.evaluate_metrics_serverapp) == [0, 1, 2]
+    once = average(initial(), NODES)
+    assert distance(seen[0], initial()) == 0
+    assert distance(seen[1], once) < CLOSE
+    assert distance(seen[2], average(once, NODES)) < CLOSE
 
 
 def test_a_client_with_the_mod_sends_a_plain_server_nothing():
@@ -147,18 +209,51 @@ def test_a_client_with_the_mod_sends_a_plain_server_nothing():
     assert not any(b"num-examples" in message for message in grid.seen)
 
 
-def test_steps_that_every_reader_takes_are_flowers():
-    plain = FedAvgM(server_learning_rate=1.0, server_momentum=0.5)
+EXACT = {"decimals": 8, "max_samples": 100, "max_norm": 3.0}
+STEPS = {
+    "fedavgm": (FedAvgM(server_learning_rate=1.0, server_momentum=0.5), {"server_momentum": 0.5}),
+    "fedadagrad": (FedAdagrad(eta=0.1), {"server_rate": 0.1, "server_momentum": 0}),
+    "fedyogi": (FedYogi(eta=0.1), {"server_rate": 0.1}),
+}
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_steps_that_every_reader_takes_are_flowers(kind):
+    """The model of Flower's own strategy, whose floats have 24 bits, and which divides by a small root."""
+    plain, settings = STEPS[kind]
     expected = plain.start(ServedGrid(make_app(), NODES), initial(), num_rounds=3).arrays
-    strategy = CrowdFLStrategy(FedAvg(), reveal=True, server_step="fedavgm", server_momentum=0.5)
-    assert distance(strategy.start(protected(), initial(), num_rounds=3).arrays, expected) < CLOSE
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True, server_step=kind, **EXACT, **settings)
+    found = strategy.start(protected(), initial(), num_rounds=3).arrays
+    assert distance(found, expected) < 20 * CLOSE
+    assert distance(found, initial()) > 0.01
 
 
-def test_what_looks_at_single_updates_is_refused():
-    for strategy in (FedAdam(), FedMedian()):
-        with pytest.raises(SettingsError, match="single update"):
-            CrowdFLStrategy(strategy, reveal=True)
-    assert CrowdFLStrategy(FedProx(proximal_mu=0.1), reveal=True)
+def test_fedadam_is_the_papers_which_flower_corrects_in_its_first_rounds():
+    corrected = FedAdam(eta=0.1).start(ServedGrid(make_app(), NODES), initial(), num_rounds=1).arrays
+    strategy = CrowdFLStrategy(FedAvg(), reveal=True, server_step="fedadam", server_rate=0.1, **EXACT)
+    found = strategy.start(protected(), initial(), num_rounds=1).arrays
+    ratio = (1 - 0.99**2) ** 0.5 / (1 - 0.9**2)  # what Flower multiplies the first rate by
+    moved = [one["weight"].numpy() - initial()["weight"].numpy() for one in (found, corrected)]
+    assert np.abs(ratio * moved[0] - moved[1]).max() < 20 * CLOSE
+
+
+def rows() -> dict[str, str]:
+    """What docs/flower.md says of each name of Flower's."""
+    cells = [line.split("|")[1:3] for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    return {name: word.split()[0].strip(".,:") for first, word in cells for name in re.findall(r"`(\w+)`", first)}
+
+
+def test_the_page_says_of_every_strategy_whether_it_works():
+    told = rows()
+    for name in set(strategies.__all__) - {"Result", "Strategy"}:
+        made = getattr(strategies, name)
+        strategy = FedProx(proximal_mu=0.1) if made is FedProx else made.__new__(made)
+        if told[name] == "yes":
+            assert CrowdFLStrategy(strategy, reveal=True)
+        else:
+            assert told[name] == "refused"
+            with pytest.raises(SettingsError, match=r"single update|goes around a FedAvg"):
+                CrowdFLStrategy(strategy, reveal=True)
 
 
 def test_settings_that_do_not_fit_together_are_refused():
@@ -255,9 +350,31 @@ def test_flowers_own_mods_go_with_it_noise_goes_after_it():
         strategy = CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), reveal=True)
         strategy.start(ServedGrid(make_app(mods=mods), NODES), initial(), num_rounds=1)
         assert len(strategy.outcomes[1].averaged) == averaged
-    assert (
-        "LocalDpMod" in strategy.left_out[1][1]
-    )  # before CrowdFL's it finds no arrays, and nothing leaves without noise
+    # Before CrowdFL's it finds no arrays, and nothing leaves without noise.
+    assert "LocalDpMod" in strategy.left_out[1][1]
+    for mod in (fixedclipping_mod, adaptiveclipping_mod):  # these wait for a strategy that sends a norm
+        strategy = CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), reveal=True)
+        strategy.start(ServedGrid(make_app(mods=[crowdfl_mod, mod]), NODES), initial(), num_rounds=1)
+        assert all(mod.__name__ in why for why in strategy.left_out[1].values()), strategy.left_out
+    worked = {"LocalDpMod", "arrays_size_mod", "message_size_mod"}
+    told = rows()
+    assert {name: told[name] for name in mods_of_flower.__all__} == {
+        name: "yes" if name in worked else "refused" for name in mods_of_flower.__all__
+    }
+
+
+def test_an_app_of_the_older_api_is_in_no_average():
+    class Older(NumPyClient):
+        def fit(self, parameters, config):
+            del config
+            return parameters, 10, {}
+
+    app = ClientApp(client_fn=lambda _context: Older().to_client(), mods=[crowdfl_mod])
+    grid = ServedGrid(app, NODES)
+    strategy = CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), reveal=True)
+    found = strategy.start(grid, initial(), num_rounds=1)
+    assert set(strategy.left_out[1]) == set(NODES)
+    assert distance(found.arrays, initial()) == 0
 
 
 def test_weights_of_an_evaluation_that_add_up_to_nothing_do_not_end_the_run():

@@ -32,6 +32,8 @@ def test_a_run_with_services_is_sealed_from_its_server_and_the_owner_opens_it(ro
     task = prepared(roles, tmp_path / "task", len(NODES), budget="5.00")
     grid = invited(task, nodes=(1, 2, 3, 4))  # node 5 knows no KGC
     options = {"csp": roles / "sp/settings.toml", "task": task / "run", "home": tmp_path / "home"}
+    with pytest.raises(SettingsError, match="asks 2 nodes"):  # and the task is not used up by it
+        CrowdFLStrategy(FedAvg(fraction_train=0.5), **options).start(grid, initial(), num_rounds=2)
     strategy = CrowdFLStrategy(FedAvg(), **options)
     strategy.start(grid, initial(), num_rounds=2)
     assert list(strategy.left_out[1]) == list(strategy.left_out[2]) == [5]

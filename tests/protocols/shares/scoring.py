@@ -121,7 +121,7 @@ def computed(
     def half(divider: Divider) -> Half[list[int]]:
         (_, dealt), scores = (given.sp, sp) if divider.side.index == SP else (given.csp, csp)
         weights = yield from rules.distance_weights(divider, widths, dealt.distance, scores)
-        return (yield from rules.paid(divider, widths.payout, dealt.payout, weights, budget))
+        return (yield from rules.paid(divider, widths, dealt.payout, weights, budget))
 
     first, second, transcript = run(half, half, seed)
     return joined(first, second, 128), transcript

@@ -19,9 +19,9 @@ from crowdfl.errors import (
     TooFewParticipants,
     WrongBase,
 )
+from crowdfl.protocols import claims
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.shares.chain import next_base, sha256
-from crowdfl.protocols.shares.round import rewards
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication
 from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, StepReply, StepRequest, Transcript
 from tests.protocols.driving import Keeping
@@ -69,7 +69,7 @@ def seals():
         return made.setdefault((reader, plaintext, context), seal_to(reader, plaintext, context))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rewards, "seal_to", seal)
+        patch.setattr(claims, "seal_to", seal)
         yield
 
 

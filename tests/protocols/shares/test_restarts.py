@@ -3,8 +3,8 @@
 import pytest
 
 from crowdfl.crypto.sealing import seal_to
+from crowdfl.protocols import claims
 from crowdfl.protocols.exchange import ask_directly, run_exchange
-from crowdfl.protocols.shares.round import rewards
 from tests.protocols.driving import Keeping
 from tests.protocols.shares.parties import PAYING, UNCHECKED, Parties
 
@@ -35,7 +35,7 @@ def seals():
         return made.setdefault((reader, plaintext, context), seal_to(reader, plaintext, context))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rewards, "seal_to", seal)
+        patch.setattr(claims, "seal_to", seal)
         yield
 
 

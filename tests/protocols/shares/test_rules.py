@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crowdfl.errors import LengthMismatch, WidthBudgetExceeded
 from crowdfl.learning import oracle
-from crowdfl.protocols.shares import rule_widths, rules
+from crowdfl.protocols.shares import rules
 from tests.protocols.shares.dealing import Transcript
 from tests.protocols.shares.scoring import (
     RoundScores,
@@ -146,6 +146,5 @@ def test_a_budget_beyond_what_was_dealt_for_is_refused(budget: int) -> None:
 
 
 def test_more_weights_than_places_are_refused() -> None:
-    widths = rule_widths.PayoutWidths(participants=3, budget=10, bits=64, least=3, most=30)
     with pytest.raises(LengthMismatch):
-        next(rules.paid(None, widths, None, [0] * 4, 10))  # type: ignore[arg-type]
+        next(rules.paid(None, widths_for(3), None, [0] * 4, 10))  # type: ignore[arg-type]

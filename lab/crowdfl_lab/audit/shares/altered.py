@@ -353,8 +353,7 @@ def attack_inflated() -> list[Finding]:
 def _inflate(subject: str) -> Finding:
     """CSP adds to its own share of the divisor, which is shorter than what it hears."""
     round_ = DeviatingRound.paying(rounds=2)
-    widths = round_.shape.rule_widths.payout
-    reciprocal = widths.reciprocal
+    reciprocal = round_.shape.rule_widths.payout
     added = (1 << (reciprocal.f_bits - 1)) - (1 << reciprocal.b_bits)
 
     def tamper(at: int, message: bytes) -> bytes:
@@ -370,7 +369,7 @@ def _inflate(subject: str) -> Finding:
     title = "the sum that rewards are divided by, by CSP adding to its share"
     attack = Attack("inflated divisor", "new", title, ("CSP",), DIVISOR_LOG)
     note = f"2^{added.bit_length()} added, masks of 2^{reciprocal.lo} to 2^{reciprocal.hi}"
-    middle = (widths.low + widths.high) / 2
+    middle = (reciprocal.low + reciprocal.high) / 2
     return attack.score(
         subject, log2(guess), middle, log2(truth), f"2^{log2(guess):.1f} where 2^{log2(truth):.1f} is true", note
     )

@@ -134,7 +134,7 @@ def _layout(round_: DeviatingRound, said: Said) -> Iterator[tuple[int, int]]:
 def _bits(round_: DeviatingRound) -> dict[int, int]:
     """Of the first number of each opening."""
     widths, rule = round_.shape.widths, round_.shape.rule_widths
-    of_rule = {OPERANDS: rule.distance_bits, FACTORS: rule.weight_bits, PRODUCTS: rule.payout.product_bits}
+    of_rule = {OPERANDS: rule.distance_bits, FACTORS: rule.weight_bits, PRODUCTS: rule.product_bits}
     return {LANES: round_.shape.ring.bits, CHECK: widths.R, SUM: widths.R} | of_rule
 
 

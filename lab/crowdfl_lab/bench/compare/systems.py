@@ -4,6 +4,8 @@ Of CrowdFL, a participant at full size on one core; the servers of `hardened` on
 of `shares` whole, of everyone and of those who are left when some drop out.
 """
 
+import json
+import subprocess
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,7 +28,6 @@ from crowdfl.protocols.party import CountingBackend
 from crowdfl.protocols.profile import width_budget
 from crowdfl.settings import MILLION, TaskSettings
 from crowdfl_lab.bench import workload
-from crowdfl_lab.bench.peers import PeerUnavailable, ask_peer
 from crowdfl_lab.bench.workload import (
     SERVERS,
     SIGMA,
@@ -42,6 +43,12 @@ from crowdfl_lab.report.results import Cell, Figure, Unit
 from crowdfl_lab.timing import timed, timed_call, turns
 
 PEERS = {"phe": "phe, one key for all", "tenseal": "TenSEAL CKKS, one key for all", "flower": "Flower SecAgg+"}
+NOT_INSTALLED = "not installed: make peers"
+LEFT_OUT = "left out: --no-peers"
+_SCRIPT = Path(__file__).with_name("peers.py")  # run by the peers' own Python; prints JSON
+_TIMEOUT = 600.0
+# What an answer holds at least: seconds and bytes.
+_EXPECTED = {"version", "before", "after", "server", "server_dropped", "upload", "download", "off"}
 _BYTES: dict[str, Unit] = dict.fromkeys(("upload", "download", "dealt", "exchanged"), "B")
 _UNITS = _BYTES | {"off": "", "exchanges": ""}  # the others: seconds
 _GOES_ON = "goes on with those who sent"
@@ -114,6 +121,34 @@ class System:
 
 def figures_of(values: Mapping[str, float], sample: str = "") -> dict[str, Figure]:
     return {column: Figure(value, _UNITS.get(column, "s"), sample) for column, value in values.items()}
+
+
+class PeerUnavailable(Exception):
+    """It is not installed, or failed."""
+
+
+def ask_peer(python: Path | None, peer: str, numbers: Mapping[str, int]) -> dict[str, Any]:
+    """The peer's answer; `PeerUnavailable` with its error output when it fails."""
+    if python is None:
+        raise PeerUnavailable(LEFT_OUT)
+    if not python.is_file():
+        raise PeerUnavailable(NOT_INSTALLED)
+    options = (f"--{name}={number}" for name, number in numbers.items())
+    # Isolated: the script's folder stays off the path, where our module names could shadow the peers'.
+    command = [str(python), "-I", str(_SCRIPT), peer, *options]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)  # noqa: S603
+        answer = json.loads(done.stdout) if not done.returncode else None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PeerUnavailable(f"{peer} did not run: {error}") from error
+    except json.JSONDecodeError as error:
+        raise PeerUnavailable(f"{peer} printed no JSON: {error}") from error
+    if done.returncode:
+        raise PeerUnavailable(f"{peer} failed with exit code {done.returncode}: {done.stderr.strip()}")
+    if not isinstance(answer, dict) or (missing := _EXPECTED - answer.keys()):
+        lacks = ", ".join(sorted(missing)) if isinstance(answer, dict) else "all of it"
+        raise PeerUnavailable(f"the answer of {peer} does not fit: it lacks {lacks}")
+    return answer
 
 
 def ask_system(python: Path | None, peer: str, settings: CompareSettings) -> System:

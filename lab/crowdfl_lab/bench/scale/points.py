@@ -3,14 +3,12 @@
 And what was measured at them, and how each cost grows: tables, exponents, a picture.
 """
 
-import json
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,7 @@ from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, TaskSpec, Tools, width_budget
 from crowdfl.protocols.registry import profile_named
 from crowdfl.settings import MILLION, TaskSettings, to_millionths
-from crowdfl_lab.bench.scale.role import END, PUBLICATION, UPLOADS, read_frame, write_frame
+from crowdfl_lab.bench.scale.role import END, PUBLICATION, UPLOADS, play_role
 from crowdfl_lab.bench.workload import SIGMA, made_up_weights, packed_model, sealed_publication
 from crowdfl_lab.report.plots import Canvas, Picture, Series, lines, panels
 from crowdfl_lab.report.results import Cell, Figure, ResultTable
@@ -105,29 +103,32 @@ class ChildRole:
     """A role in a fresh process, as the parent sees it."""
 
     def __init__(self, order: dict[str, Any]) -> None:
-        command = [sys.executable, "-m", "crowdfl_lab.bench.scale.role"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 -- our own
+        spawned = get_context("spawn")
+        self.pipe, theirs = spawned.Pipe()
+        self.process = spawned.Process(target=play_role, args=(order, theirs))
+        self.process.start()
+        theirs.close()
         self.name = order["role"] if order["role"] == "participant" else order["role"].upper()
         self.sample = f"{order.get('rows')} powers"
-        self.send(json.dumps(order).encode())
 
     def send(self, frame: bytes) -> None:
         """To the role; one that has died is found out when it is asked for its figures."""
-        assert self.process.stdin is not None  # noqa: S101 -- a pipe was asked for
         with suppress(BrokenPipeError):
-            write_frame(self.process.stdin, frame)
+            self.pipe.send_bytes(frame)
 
     def receive(self) -> bytes:
-        assert self.process.stdout is not None  # noqa: S101
-        return read_frame(self.process.stdout)
+        with suppress(EOFError):
+            return self.pipe.recv_bytes()
+        return END
 
     def figures(self) -> dict[str, Figure]:
-        said = self.receive()
-        self.process.communicate()
-        code = self.process.returncode
-        if code or not said:
+        measured = None
+        with suppress(EOFError):
+            measured = self.pipe.recv()
+        self.process.join()
+        if not measured:
+            code = self.process.exitcode
             raise ProtocolError(f"{self.name} ended with exit code {code}; its error output is above")
-        measured = json.loads(said)
         seconds, sampled = measured["seconds"], measured["sampled"]
         found = {stage: Figure(s, "s", self.sample if stage in sampled else "") for stage, s in seconds.items()}
         found["memory, reading" if "read" in seconds else "memory, working"] = Figure(measured["memory"], "B")
@@ -160,8 +161,8 @@ class RoundPoint:
 
     def child(self, role: str, folder: Path) -> ChildRole:
         bundle: bytes = getattr(self.dealing, role)
-        people = [(one.identity.who, one.identity.signing.hex(), one.identity.reading.hex()) for one in self.people]
-        order = {"role": role, "folder": str(folder), "bundle": bundle.hex(), "people": people, "crowd": self.crowd}
+        people = [one.identity for one in self.people]
+        order = {"role": role, "folder": str(folder), "bundle": bundle, "people": people, "crowd": self.crowd}
         task = self.spec.settings.model_dump(mode="json")
         return ChildRole(order | {"task": task, "parameters": self.spec.parameters} | self.order)
 

@@ -1,18 +1,16 @@
-"""One role in a process of its own, so that its memory is its own: `python -m crowdfl_lab.bench.scale.role`.
+"""One role in a fresh process, so that its memory is its own: `play_role`.
 
-Frames of bytes go over its stdin and stdout, each after its length: first an order (JSON; the role's bundle travels in it,
-through the pipe alone), then the protocol's messages, and last what was measured (JSON). Its clock shows processor time.
+Over its pipe go the protocol's messages and last what was measured. Its clock shows processor time.
 """
 
-import json
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +22,7 @@ from crowdfl.protocols.exchange import Reply, ask_directly
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import KeyedParty, Party
-from crowdfl.protocols.profile import CspProtocol, Identity, ParticipantKeys, SpProtocol, TaskSpec, Tools
+from crowdfl.protocols.profile import CspProtocol, ParticipantKeys, SpProtocol, TaskSpec, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.settings import TaskSettings
@@ -34,16 +32,6 @@ from crowdfl_lab.timing import current_bytes, peak_bytes
 
 UPLOADS, PUBLICATION, END = "uploads", "publication", b""
 _STAGES = {"collect": "add", "check": "publish", "average": "publish"}  # as the tables name them
-_LENGTH = 8
-
-
-def write_frame(stream: IO[bytes], frame: bytes) -> None:
-    stream.write(len(frame).to_bytes(_LENGTH, "big") + frame)
-    stream.flush()
-
-
-def read_frame(stream: IO[bytes]) -> bytes:
-    return stream.read(int.from_bytes(stream.read(_LENGTH), "big"))
 
 
 @dataclass
@@ -98,13 +86,13 @@ class _Role:
         self.recorder = RoundRecorder(clock=lambda: time.process_time() + self.backend.missing)
         self.tools = Tools(self.backend, insecure_test_key=order["insecure_test_key"], observer=self.recorder)
         self.spec = TaskSpec("scale", TaskSettings.of(**order["task"]), order["parameters"])
-        self.profile, self.bundle = profile_named(self.spec.settings.profile), bytes.fromhex(order.pop("bundle"))
+        self.profile, self.bundle = profile_named(self.spec.settings.profile), order.pop("bundle")
 
     def begin(self, party: Party, server: SpProtocol | CspProtocol | None = None) -> None:
         """Everything is built and everyone is enrolled: what memory grows by from here is the role's work."""
         if server is not None:
-            for who, signing, reading in self.order.pop("people"):
-                server.enrol(Identity(who, bytes.fromhex(signing), bytes.fromhex(reading)))
+            for identity in self.order.pop("people"):
+                server.enrol(identity)
             server.set_dealt_loader(lambda _: (self.folder / f"{self.order['role']}.dealt").read_bytes())
         if isinstance(party, KeyedParty):
             FreshRandomizers(party.public).prepare()
@@ -160,18 +148,13 @@ class _Role:
         for lap in self.recorder.laps:
             seconds[_STAGES.get(lap.stage, lap.stage)] += lap.seconds
         memory = peak_bytes() - self.baseline
-        return {"seconds": seconds, "sampled": sorted(self.backend.stages), "memory": memory}
+        return {"seconds": dict(seconds), "sampled": sorted(self.backend.stages), "memory": memory}
 
 
-def main() -> None:
-    hear, say = partial(read_frame, sys.stdin.buffer), partial(write_frame, sys.stdout.buffer)
-    role = _Role(json.loads(hear()))
-    if role.order["role"] == "participant":
+def play_role(order: dict[str, Any], pipe: "Connection[Any, Any]") -> None:
+    role, name = _Role(order), order["role"]
+    if name == "participant":
         role.participant()
     else:
-        {"sp": role.sp, "csp": role.csp}[role.order["role"]](hear, say)
-    say(json.dumps(role.measured()).encode())
-
-
-if __name__ == "__main__":
-    main()
+        {"sp": role.sp, "csp": role.csp}[name](pipe.recv_bytes, pipe.send_bytes)
+    pipe.send(role.measured())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
-from crowdfl.crypto.sealing import AudienceKey, SigningKey, seal_to
+from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.errors import (
     BackendUnavailable,
     Cancelled,
@@ -22,7 +22,6 @@ from crowdfl.errors import (
     TooFewParticipants,
 )
 from crowdfl.protocols import claims
-from crowdfl.protocols.claims import reward_context, reward_statement
 from crowdfl.protocols.common.keyed import KeyedCsp
 from crowdfl.protocols.common.paid import Roster
 from crowdfl.protocols.common.sdiv import (
@@ -130,8 +129,7 @@ class HardenedCsp(KeyedCsp):
         kept, begun = self._memory.get("reward", round_number, who), self._begun(round_number)
         if kept is None or begun is None or self._order.has_ended(self._memory, round_number):
             return None
-        width = self.party.public.plaintext_bytes
-        return claims.Kept(int.from_bytes(kept[-width:], "big"), kept[:-width], begun.payment)
+        return claims.Kept.parse(kept, begun.payment)
 
     # Steps: each checks what it can before anything is opened, and says what is to be done.
 
@@ -255,8 +253,7 @@ class HardenedCsp(KeyedCsp):
     def _sealed(self, message: RewardRequest, who: str, commitment: bytes, value: int) -> bytes:
         context, body = self._shape.task.context(message.round_number), int(value).to_bytes(self._width, "big")
         self._memory.keep("reward", commitment + body, message.round_number, who)
-        signature = self._signing.sign(reward_statement(context, who, commitment, body))
-        return seal_to(self.roster.reading[who], body + signature, reward_context(context, who))
+        return claims.seal_reward(self._signing, self.roster.reading[who], context, who, commitment, body)
 
     # What CSP knows by itself.
 

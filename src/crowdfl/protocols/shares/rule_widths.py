@@ -34,40 +34,6 @@ class RoundScores:
 
 
 @dataclass(frozen=True)
-class PayoutWidths:
-    """Weights shared modulo 2^bits with their spare bits; the sum of all lies in [least, most]."""
-
-    participants: int
-    budget: int  # millionths, of one round
-    bits: int
-    least: int
-    most: int
-    span: int = 0  # of the divisions' masks
-
-    @cached_property
-    def F(self) -> int:  # noqa: N802 -- as above
-        """All errors of J together are below 1/2 millionth."""
-        return (self.budget * self.most).bit_length() + 3
-
-    @cached_property
-    def product_bits(self) -> int:
-        return modulus_for(self.budget << (self.F + 1))
-
-    @cached_property
-    def low(self) -> int:
-        return self.least.bit_length() - 1
-
-    @cached_property
-    def high(self) -> int:
-        return self.most.bit_length()
-
-    @cached_property
-    def reciprocal(self) -> ReciprocalWidths:
-        share = self.bits + self.participants.bit_length() + 1
-        return ReciprocalWidths(self.low, self.high, share, self.F, self.span)
-
-
-@dataclass(frozen=True)
 class RuleWidths:
     """A task's bounds, as far as rewards depend on them, and the moduli that follow; each conversion has 44 spare bits."""
 
@@ -104,7 +70,7 @@ class RuleWidths:
 
     def require_divisible(self) -> None:
         """Refuse, with the numbers, what needs longer masks than can be computed with."""
-        for division in self._division_widths():
+        for division in (self.payout, self.distance):
             division.require_computable()
 
     def floor(self, kept: int) -> int:
@@ -141,7 +107,7 @@ class RuleWidths:
     @cached_property
     def span(self) -> int:
         """Of the masks of all divisions of the task, so that together they show no more than 1%."""
-        return span_for(self._divisions())
+        return span_for(self._divisions)
 
     @cached_property
     def distance(self) -> ReciprocalWidths:
@@ -149,39 +115,50 @@ class RuleWidths:
         return ReciprocalWidths(low, high, self.distance_bits, self.distance_precision, self.span)
 
     @cached_property
-    def payout(self) -> PayoutWidths:
-        return self._payout(self.span)
+    def payout_precision(self) -> int:
+        """F of the division by the sum of weights: all its errors together are below 1/2 millionth."""
+        return (self.budget * self._weights[1]).bit_length() + 3
+
+    @cached_property
+    def product_bits(self) -> int:
+        return modulus_for(self.budget << (self.payout_precision + 1))
+
+    @cached_property
+    def payout(self) -> ReciprocalWidths:
+        least, most = self._weights
+        share = self.weight_bits + self.participants.bit_length() + 1
+        return ReciprocalWidths(least.bit_length() - 1, most.bit_length(), share, self.payout_precision, self.span)
 
     @cached_property
     def leak(self) -> float:
         """By how much, at most, CSP can tell any two tasks apart by all that it sees of divisors."""
-        return leak_of(self._divisions(), self.span)
+        return leak_of(self._divisions, self.span)
 
     @cached_property
     def longest_bits(self) -> int:
         """Of one number that travels."""
-        return max(self.weight_bits, *(division.modulus for division in self._division_widths()))
+        return max(self.weight_bits, self.payout.modulus, self.distance.modulus)
 
     def explain(self) -> str:
-        counted = " and ".join(f"{count} of divisors with {bits} bits of range" for count, bits in self._divisions())
+        counted = " and ".join(f"{count} of divisors with {bits} bits of range" for count, bits in self._divisions)
         lines = [
             f"pay            distance: weights in {self.weight_bits} bits, products with the budget in "
-            f"{self.payout.product_bits} bits",
+            f"{self.product_bits} bits",
             f"divisions      {counted}, behind masks of {self.span} bits, in numbers of {self.longest_bits} bits",
             f"               over the whole task CSP can tell any two sets of divisors apart by at most {self.leak:.2%}",
             f"errors         a conversion fails with a chance of at most 2^-{SPARE}; a reward is off by less than 2 millionths",
         ]
         return "\n".join(lines)
 
-    def _division_widths(self) -> list[ReciprocalWidths]:
-        return [self.payout.reciprocal, self.distance]
-
-    def _payout(self, span: int) -> PayoutWidths:
+    @cached_property
+    def _weights(self) -> tuple[int, int]:
+        """The least and the most that all weights add up to."""
         least = self.min_participants * ((1 << self.distance_precision) // self.distance_most - 2)
-        most = self.participants * self.distance_weight
-        return PayoutWidths(self.participants, self.budget, self.weight_bits, least, most, span)
+        return least, self.participants * self.distance_weight
 
+    @cached_property
     def _divisions(self) -> list[tuple[int, int]]:
-        payout = self._payout(0)
-        bits = self.distance_most.bit_length() - self.distance_least.bit_length() + 1
-        return [(self.rounds, payout.high - payout.low), (self.rounds * self.participants, bits)]
+        """How many there are in a task, of so many bits of range each."""
+        ranges = self._weights, (self.distance_least, self.distance_most)
+        bits = [most.bit_length() - least.bit_length() + 1 for least, most in ranges]
+        return [(self.rounds, bits[0]), (self.rounds * self.participants, bits[1])]

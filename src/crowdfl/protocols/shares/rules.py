@@ -20,7 +20,7 @@ from crowdfl.protocols.shares.circuits.reciprocal import DealtReciprocals, Divid
 from crowdfl.protocols.shares.circuits.reciprocal import deal as deal_reciprocals
 from crowdfl.protocols.shares.circuits.scalars import Masked, open_masked, plus, to_integers, truncate, widen
 from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
-from crowdfl.protocols.shares.rule_widths import PayoutWidths, RoundScores, RuleWidths
+from crowdfl.protocols.shares.rule_widths import RoundScores, RuleWidths
 
 REWARD_BITS = 128
 _OPERANDS = 5  # A, B, s, s^2, Y s of a participant
@@ -59,34 +59,36 @@ class DealtRewards:
 
 def deal(cards: Cards, widths: RuleWidths, samples: Dealt) -> DealtRewards:
     """`samples` are the masks, one for each slot, under which the samples are opened modulo 2^R."""
-    return DealtRewards(_deal_distance(cards, widths, samples), _deal_payout(cards, widths.payout))
+    return DealtRewards(_deal_distance(cards, widths, samples), _deal_payout(cards, widths))
 
 
-def _deal_payout(cards: Cards, widths: PayoutWidths) -> DealtPayout:
+def _deal_payout(cards: Cards, widths: RuleWidths) -> DealtPayout:
     n, bits = widths.participants, widths.product_bits
-    division, masks = deal_reciprocals(cards, widths.reciprocal, 1), cards.uniform(n + 1, bits)
+    division, masks = deal_reciprocals(cards, widths.payout, 1), cards.uniform(n + 1, bits)
     products = cards.derived(n, bits, lambda: [mask * masks.share[n] for mask in masks.share[:n]])
     return DealtPayout(division, masks, products, cards.derived(n, REWARD_BITS, lambda: [0] * n))
 
 
 def paid(
-    divider: Divider, widths: PayoutWidths, dealt: DealtPayout, weights: Sequence[int], budget: int
+    divider: Divider, widths: RuleWidths, dealt: DealtPayout, weights: Sequence[int], budget: int
 ) -> Half[list[int]]:
     """Shares modulo 2^128 of the rewards for these weights, in millionths and in their order: three exchanges."""
     _require_fits(widths, weights, budget)
     side, bits, count = divider.side, widths.product_bits, len(weights)
-    total = sum(to_integers(weights, widths.bits, side.index))
-    (inverse,) = yield from divider.reciprocals("sum", widths.reciprocal, dealt.division, [total])
-    operands = [*widen(weights, widths.bits, bits, side.index), inverse]
+    total = sum(to_integers(weights, widths.weight_bits, side.index))
+    (inverse,) = yield from divider.reciprocals("sum", widths.payout, dealt.division, [total])
+    operands = [*widen(weights, widths.weight_bits, bits, side.index), inverse]
     masks = [*dealt.masks.share[:count], dealt.masks.share[widths.participants]]
     opened = yield from open_masked(side, operands, masks, bits)
     scale = max(0, budget - count)
     products = [scale * (opened.product(i, count, side.index) + dealt.products.share[i]) for i in range(count)]
-    amounts = truncate(products, widths.F, bits, side.index) if scale else [0] * count  # times 0 no share is uniform
+    amounts = (
+        truncate(products, widths.payout_precision, bits, side.index) if scale else [0] * count
+    )  # times 0 no share is uniform
     return [amount % (1 << REWARD_BITS) for amount in plus(amounts, dealt.zeros.share[:count])]
 
 
-def _require_fits(widths: PayoutWidths, weights: Sequence[int], budget: int) -> None:
+def _require_fits(widths: RuleWidths, weights: Sequence[int], budget: int) -> None:
     if len(weights) > widths.participants:
         raise LengthMismatch(f"{len(weights)} weights in a task for {widths.participants} participants")
     if not 0 <= budget <= widths.budget:

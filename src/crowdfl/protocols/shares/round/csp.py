@@ -30,6 +30,7 @@ from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, next_base, sh
 from crowdfl.protocols.shares.circuits.lanes import LaneMaker, coins
 from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half
 from crowdfl.protocols.shares.circuits.reciprocal import CspDivider
+from crowdfl.protocols.shares.circuits.scalars import Pieces
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
 from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, DealtRound, received
 from crowdfl.protocols.shares.round.average import (
@@ -56,7 +57,7 @@ from crowdfl.protocols.shares.round.manifest import (
     open_seals,
     sign_verdict,
 )
-from crowdfl.protocols.shares.round.rewards import RewardSealer, equal_part, kept_openly, reward_shares
+from crowdfl.protocols.shares.round.rewards import SealedRewards, equal_part, kept_openly, reward_shares
 from crowdfl.protocols.shares.round.upload import expanded_samples, expanded_update
 from crowdfl.protocols.shares.shape import SharesShape
 
@@ -159,11 +160,14 @@ class CspRound:
     def _reward(self, side: CspSide, checked: Checked) -> Half[None]:
         names, divider = self._members.accepted, CspDivider(side, self._inputs.view)
         shares = yield from reward_shares(divider, self._shape, self._dealt, checked)
-        commitments = side.heard(HASH_BYTES * len(names))
-        context = self._shape.spec.context(self.place.number)
-        sealer = RewardSealer(context, self._keys.signing, self._inputs.reading, self._shape.reward_form.width)
-        reply, self._now.rewards = sealer.seal(names, shares, commitments)
-        yield from side.answer(reply.to_bytes())
+        commitments = Pieces(side.heard(HASH_BYTES * len(names)))
+        context, sealed = self._shape.spec.context(self.place.number), list[bytes]()
+        for who, share in zip(names, shares, strict=True):
+            commitment, own = commitments.take(HASH_BYTES), share.to_bytes(self._shape.reward_form.width, "big")
+            self._now.rewards[who] = commitment + own
+            reader = self._inputs.reading[who]
+            sealed.append(claims.seal_reward(self._keys.signing, reader, context, who, commitment, own))
+        yield from side.answer(SealedRewards(tuple(sealed)).to_bytes())
 
     def _attached(self, verdict: CheckVerdict) -> bytes:
         self._members = self._members.judged(self._manifest.names, verdict, self._least)
@@ -266,9 +270,7 @@ class SharesCsp:
         if not self._shape.is_reward_hidden:
             return self._openly(round_number, who)
         kept = self._state.reward(round_number, who)
-        if kept is None:
-            return None
-        return claims.Kept(int.from_bytes(kept[HASH_BYTES:], "big"), kept[:HASH_BYTES], self._shape.payment)
+        return None if kept is None else claims.Kept.parse(kept, self._shape.payment)
 
     def _openly(self, round_number: int, who: str) -> claims.Kept | None:
         """By the record of a sum that this CSP has opened."""

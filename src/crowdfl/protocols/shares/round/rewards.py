@@ -16,13 +16,12 @@ bytes that it does not know, and SP nothing of CSP's half.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from crowdfl.crypto.sealing import SigningKey, commit, seal_to
+from crowdfl.crypto.sealing import commit
 from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import LengthMismatch
-from crowdfl.protocols.claims import Kept, RewardEnvelope, reward_context, reward_statement
+from crowdfl.protocols.claims import Kept, RewardEnvelope
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares import rules
-from crowdfl.protocols.shares.chain import HASH_BYTES
 from crowdfl.protocols.shares.circuits.lanes import products_program
 from crowdfl.protocols.shares.circuits.program import Half, Side
 from crowdfl.protocols.shares.circuits.reciprocal import Divider
@@ -68,7 +67,7 @@ def reward_shares(divider: Divider, shape: SharesShape, dealt: DealtRound, check
     divider.view.computed("scores", scores)
     weights = yield from rules.distance_weights(divider, shape.rule_widths, distance, scores)
     divider.view.computed("weights", weights)
-    return (yield from rules.paid(divider, shape.rule_widths.payout, dealt.rewards.payout, weights, shape.payment))
+    return (yield from rules.paid(divider, shape.rule_widths, dealt.rewards.payout, weights, shape.payment))
 
 
 def _scores(
@@ -114,26 +113,3 @@ class RewardMasks:
             raise LengthMismatch(f"{len(reply.sealed)} sealed rewards where {len(self.masks)} are expected")
         rows = zip(self.masks.items(), reply.sealed, strict=True)
         return {who: RewardEnvelope(mask, salt, sealed) for (who, (mask, salt)), sealed in rows}
-
-
-@dataclass(frozen=True, repr=False)
-class RewardSealer:
-    """CSP's: its halves, sealed to their owners and signed; what it keeps for the claims."""
-
-    context: bytes
-    signing: SigningKey
-    reading: Mapping[str, bytes]
-    width: int  # of a half, in bytes
-
-    def seal(
-        self, names: Sequence[str], shares: Sequence[int], commitments: bytes
-    ) -> tuple[SealedRewards, dict[str, bytes]]:
-        pieces = [commitments[start : start + HASH_BYTES] for start in range(0, len(commitments), HASH_BYTES)]
-        rows = list(zip(names, shares, pieces, strict=True))
-        sealed = tuple(self._sealed(who, share.to_bytes(self.width, "big"), piece) for who, share, piece in rows)
-        kept = {who: piece + share.to_bytes(self.width, "big") for who, share, piece in rows}
-        return SealedRewards(sealed), kept
-
-    def _sealed(self, who: str, body: bytes, commitment: bytes) -> bytes:
-        signature = self.signing.sign(reward_statement(self.context, who, commitment, body))
-        return seal_to(self.reading[who], body + signature, reward_context(self.context, who))
