@@ -86,6 +86,7 @@ def name_of(label: str) -> str:
 # Definitions.
 
 
+WHO: Body = {"name": "Ada", "institution": "", "contact": "ada@example.org", "approval": "", "logo": ""}
 PLAN: Body = {
     "enrol_until": "2026-12-01T18:00:00+01:00",
     "start_at": None,
@@ -106,6 +107,7 @@ def definition(**changes: Json) -> Body:
         "initial": hashlib.sha256(b"initial").hexdigest(),
         "settings": SETTINGS,
         "plan": PLAN,
+        "who": WHO,
         "claim_window": 604800.0,
         "requester": public("requester"),
         "training": TRAINING,

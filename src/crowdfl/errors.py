@@ -89,6 +89,7 @@
     │   ├── DataMissing             a data set, or a person in it, is not there
     │   ├── DataAltered             a data file is not the one it should be
     │   ├── DataMalformed           windows and labels do not fit together
+    │   ├── WorkerDied              a process that trained people in a simulation has ended
     │   ├── OwnCodeError            a learner or loss of the user's own does not do what it must
     │   └── LearningUnavailable     a package that training needs is not installed
     ├── StoreError                  a database cannot be used
@@ -481,6 +482,10 @@ class DataAltered(LearningError):
 
 class DataMalformed(LearningError):
     """Windows and labels do not fit together."""
+
+
+class WorkerDied(LearningError):
+    """A process that trained people in a simulation has ended by itself."""
 
 
 class OwnCodeError(LearningError):

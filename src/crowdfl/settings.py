@@ -4,6 +4,7 @@ Task files, service settings, the page docs/settings.md, the templates of `crowd
 error texts all come from these models. A field without a description is set by the program, never by a file.
 """
 
+import base64
 import datetime
 import ipaddress
 import math
@@ -30,6 +31,8 @@ _LARGEST_SCALED = 2**53  # beyond this a double no longer counts in ones
 _LONGEST_KEY = 16384
 _SHORTEST_SECURE = 2048
 _LONGEST = 10_000  # of what a phone is asked to do: it must not be kept busy for ever
+_PNG = b"\x89PNG\r\n\x1a\n"
+_LARGEST_LOGO = 32_768  # bytes
 _LONGEST_MOMENT = 40  # characters
 _STEPS = {
     "none": (),
@@ -144,6 +147,15 @@ def _amount(value: str | int | Decimal) -> str | int | Decimal:
     return value
 
 
+def _is_logo(value: str) -> bool:
+    """A definition holds it as text, in base 64."""
+    try:
+        data = base64.b64decode(value, validate=True)
+    except ValueError:
+        return False
+    return not value or (data.startswith(_PNG) and len(data) <= _LARGEST_LOGO)
+
+
 def _moment(value: object) -> object:
     """TOML has dates and times of its own; a definition holds them as text."""
     return value.isoformat() if isinstance(value, datetime.datetime) else value
@@ -212,6 +224,8 @@ _Moment = Annotated[
     Expected("a date and time with its offset from UTC, as in 2026-12-01T18:00:00+01:00"),
 ]
 _Daily = Annotated[str, _fitting(_is_daily), Expected('a time of day and a time zone, as in "18:00 Europe/Berlin"')]
+_Line = Annotated[str, Field(max_length=200), _fitting(str.isprintable), Expected("a line of at most 200 characters")]
+_Logo = Annotated[str, _fitting(_is_logo), Expected("a PNG picture of at most 32 kB")]
 _Small = Annotated[_Whole, Field(ge=1, le=_LONGEST)]
 # Of server steps: bounds within which no device computes an infinity, whatever the averages are.
 _Rate = Annotated[_Number, Field(gt=0, le=1000)]
@@ -534,6 +548,16 @@ def require_claim_window(seconds: float, least: float) -> None:
         )
 
 
+class AskerSettings(Settings):
+    """Who asks people to take part, in their own words: signed with the task, shown before joining, and proven by nothing."""
+
+    name: _Line = Field(default="", description="Who asks, as people know them.")
+    institution: _Line = Field(default="", description="For which institution.")
+    contact: _Line = Field(default="", description="Whom people can ask: an e-mail address, a telephone number.")
+    approval: _Line = Field(default="", description="The ethics committee's approval, and its number.")
+    logo: _Logo = Field(default="", description="A picture: a PNG file of at most 32 kB, beside the task file.")
+
+
 class TaskFile(Settings):
     """A task file, as `crowdfl task new` prints it."""
 
@@ -545,6 +569,7 @@ class TaskFile(Settings):
     )
     settings: dict[str, Any] = Field(description="The task's settings.")
     training: dict[str, Any] = Field(description="What every participant's device does.")
+    who: dict[str, Any] = Field(default={}, description="Who asks.")
     plan: dict[str, Any] = Field(default={}, description="When people join and when rounds are.")
 
 

@@ -1,15 +1,20 @@
 """A task's id is a hash of what its requester signed: whatever it names makes another task."""
 
+import base64
 import json
 from dataclasses import replace
 
 import pytest
 
+from crowdfl.cli.task.views import task_text
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.signed import Definition
-from crowdfl.errors import BadSignature, DocumentError
+from crowdfl.documents.task_summary import asker_words
+from crowdfl.errors import BadSignature, DocumentError, SettingsError
+from crowdfl.roles.defining import defined
 from crowdfl.settings import TaskSettings
+from crowdfl.storage.settings_file import read_task
 from tests.hosts import small_definition
 
 KEY = SigningKey.fresh()
@@ -75,3 +80,25 @@ def test_what_two_readers_could_take_for_two_things_is_refused(payload):
 def test_a_definition_of_another_s_key_is_refused():
     with pytest.raises(BadSignature):
         Definition.open(definition().sign(SigningKey.fresh()))
+
+
+def test_who_asks_is_signed_with_its_picture_and_told_before_joining(tmp_path):
+    """A task file names a PNG beside it; anything else is refused, in words."""
+    png = base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    )
+    (tmp_path / "logo.png").write_bytes(png)
+    file = tmp_path / "task.toml"
+    who = '[who]\nname = "Dr. Ada"\ncontact = "ada@example.org"\nlogo = "logo.png"\n'
+    file.write_text(task_text().replace("\n[who]\n", f"\n{who}", 1))
+    definition, _ = defined(file, read_task(file))
+    assert base64.b64decode(definition.who.logo) == png
+    assert asker_words(definition).startswith(
+        "Dr. Ada; ada@example.org (so they say; nothing but the key that begins with"
+    )
+    (tmp_path / "logo.png").write_bytes(b"GIF89a")
+    with pytest.raises(SettingsError, match=r"\[who\].*PNG"):
+        defined(file, read_task(file))
+    (tmp_path / "logo.png").unlink()
+    with pytest.raises(SettingsError, match="cannot be read"):
+        read_task(file)

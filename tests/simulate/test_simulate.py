@@ -94,6 +94,27 @@ def test_updates_and_numbers_of_samples_are_taken():
     assert result.history[0].metrics == {"own": pytest.approx((9 + 16 + 24) / 21), "samples": 21.0}
 
 
+@pytest.mark.parametrize("weights", [{"a": 0.5, "b": 2.25, "c": 1}, {"a": 1 / 3, "b": 2.0, "c": 1e-2}])
+def test_any_positive_number_is_a_weight(weights):
+    """Exact with few digits; else each within a thousandth of itself. Metrics are weighted by it too, and people paid."""
+    values = {"a": 1.0, "b": 2.0, "c": 6.0}
+    weighted = lambda _model, own, info: ([np.full(2, own)], weights[info.person])  # noqa: E731
+    given = {"initial": [np.zeros(2)], "rounds": 2, "budget": "3.00", "pay": "samples", "max_samples": 4}
+    result = run(weighted, lambda _, own: own, values, **given)
+    wanted = np.average(list(values.values()), weights=list(weights.values()))
+    exact = weights["a"] == 0.5
+    assert result.model[0] == pytest.approx([wanted] * 2, abs=CLOSE if exact else 1e-3)
+    assert result.history[0].metrics["score"] == pytest.approx(wanted)
+    shares = {who: weight / sum(weights.values()) for who, weight in weights.items()}
+    assert {who: float(one) / 6 for who, one in result.rewards.items()} == pytest.approx(shares, abs=1e-3)
+
+
+def test_a_fraction_that_comes_after_whole_numbers_is_named():
+    later = lambda model, own, info: (train(model, own), 3 if info.round == 1 else 2.5)  # noqa: E731
+    with pytest.raises(LearningError, match=r"p0, round 2: samples are counted in whole numbers here, not 2\.5"):
+        run(later)
+
+
 def test_where_everyone_counts_once_the_mean_is_taken_whatever_anyone_declares():
     """From what was trained, within `max_norm`; a number of samples, even beyond `max_samples`, moves nothing."""
     data, flat = people(), np.append(*START)
@@ -230,7 +251,8 @@ def returning(result):
         (lambda model: [model[0] * np.nan, model[1]], NotFinite, "p1, round 1: array 0 holds NaN"),
         (lambda model: [model[0][:2], model[1]], ModelMismatch, r"p1, round 1: .*'array 0' has the shape \(2,\)"),
         (lambda model: None, LearningError, "p1, round 1: the training function returned nothing: return"),
-        (lambda model: (model, 2.5), LearningError, "p1, round 1: samples are counted in whole numbers"),
+        (lambda model: (model, float("nan")), LearningError, "p1, round 1: nan samples: .* a weight is finite"),
+        (lambda model: (model, 1e-6), LearningError, "p1, round 1: the weight 1e-06 is too small beside the others"),
         (lambda model: (model, -1), LearningError, "p1, round 1: -1 samples"),
         (lambda model: [object(), 1.0], EncodingError, "p1, round 1: array 0 is a object"),
         (lambda model: (part for part in model), EncodingError, "p1, round 1: array 0 is a generator"),

@@ -26,6 +26,13 @@ DEFINITION: Campaign = {
         "pay": "equal",
         "max_samples": 200,
     },
+    "who": {
+        "name": "Dr. Ada Okafor",
+        "institution": "University hospital, department of sports medicine",
+        "contact": "study@hospital.example",
+        "approval": "Ethics committee of the university, 2026-114",
+        "logo": "",
+    },
     "plan": dict(PlanSettings(daily="18:00 Europe/Berlin", closes="deadline")),
     "training": {"labels": ["walking", "sitting", "climbing stairs"], "channels": 6, "window": 100, "hertz": 50.0},
 }

@@ -16,7 +16,7 @@ from crowdfl.learning.models.forms import from_safetensors
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.profile import Identity, TaskSpec
 from crowdfl.schema import Settings
-from crowdfl.settings import PlanSettings, TaskSettings
+from crowdfl.settings import AskerSettings, PlanSettings, TaskSettings
 
 _KEY_BYTES = 32
 _Seconds = Annotated[float, Field(ge=0, le=1e12)]
@@ -44,6 +44,7 @@ class Definition:
     initial: str = ""  # SHA-256 of the initial weights, in hex; known, as the requester's key, when it is signed
     requester: bytes = b""
     plan: PlanSettings = field(default_factory=PlanSettings)
+    who: AskerSettings = field(default_factory=AskerSettings)
     task: str = field(default="", init=False)  # its id, of what was signed
 
     @property
@@ -65,6 +66,7 @@ class Definition:
             "initial": self.initial,
             "settings": self.settings.model_dump(mode="json"),
             "plan": self.plan.model_dump(mode="json"),
+            "who": self.who.model_dump(mode="json"),
             "claim_window": self.claim_window,
             "requester": self.requester.hex(),
             "training": dict(self.training),
@@ -94,8 +96,9 @@ class Definition:
             shape = ModelShape(tuple(name for name, _ in arrays), tuple(tuple(sides) for _, sides in arrays))
             settings = _whole(TaskSettings, found["settings"])
             plan = _whole(PlanSettings, found["plan"]).require(settings)
-            requester = bytes.fromhex(found["requester"])
-            return cls(**found | {"shape": shape, "settings": settings, "plan": plan, "requester": requester})
+            who, requester = _whole(AskerSettings, found["who"]), bytes.fromhex(found["requester"])
+            read = {"shape": shape, "settings": settings, "plan": plan, "who": who, "requester": requester}
+            return cls(**found | read)
         except ValidationError as wrong:
             raise refusal("definition", wrong) from None
         except CrowdFLError as wrong:
@@ -122,6 +125,7 @@ class _DefinitionBody(BaseModel):
     initial: str
     settings: dict[str, Any]
     plan: dict[str, Any]
+    who: dict[str, Any]
     claim_window: _Seconds
     requester: Annotated[str, Field(pattern="^([0-9a-f]{2})*$")]
     training: dict[str, Any]

@@ -25,6 +25,7 @@ def task_summary(definition: Definition, yours: int) -> str:
     return "\n".join(
         [
             f"Purpose: {definition.purpose}",
+            f"Who asks: {asker_words(definition)}",
             f"Terms: {definition.terms}",
             f"Readers: {definition.readers}",
             *_training(definition),
@@ -34,6 +35,14 @@ def task_summary(definition: Definition, yours: int) -> str:
             f"Every average is of at least {settings.min_participants} participants; you accept {yours} or more{few}",
         ]
     )
+
+
+def asker_words(definition: Definition) -> str:
+    who = definition.who
+    said = [who.name, who.institution, who.contact, who.approval]
+    words = "; ".join(word for word in said if word)
+    key = f"the key that begins with {definition.requester.hex()[:16]}"
+    return f"{words} (so they say; nothing but {key} is proven)" if words else f"whoever holds {key}"
 
 
 def _training(definition: Definition) -> list[str]:

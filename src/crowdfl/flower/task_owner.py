@@ -65,6 +65,11 @@ class _Posted:
         self.task = PreparedTask(definition, appointment, initial)
         return Definition.open(definition).task
 
+    def status(self, task: str) -> dict[str, Any]:
+        """Nothing has begun or ended."""
+        del task
+        return {}
+
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         raise NotReady(f"there is no SP to ask for {name}: the task is only being prepared")
 
@@ -93,11 +98,12 @@ def create(
 ) -> tuple[str, PreparedTask]:
     """Have KGC deal the task's keys. The requester must reach KGC; nobody else is told yet."""
     posted = _Posted()
+    owner = replace(requester, sp=posted)
     profile_named(definition.settings.profile).check(definition.settings, definition.spec.parameters)
-    task = replace(requester, sp=posted).create(definition, initial)
+    task = owner.create(definition, initial)
     if posted.task is None:
         raise NotReady("the task was not posted")
-    return task, replace(posted.task, invitations=tuple(requester.invite(task, invitations, _YEAR)))
+    return task, replace(posted.task, invitations=tuple(owner.invite(task, invitations, _YEAR)))
 
 
 def prepare(

@@ -29,6 +29,8 @@ _WHAT_TO_RETURN = (
 )
 _NO_DATA: Any = object()  # of a function that is called with a model alone
 NOT_METRICS = ("round", "state")  # what an agent tells beside the metrics
+_MOST_UNITS = 10**6  # of the largest weight
+_PRECISION = 1e-3  # of one weight
 WEIGHT = "samples"  # the metric that says how much the others count
 
 
@@ -41,17 +43,19 @@ class TrainingInfo:
         rounds: How many rounds there are.
         person: Whose data it is.
         seed: A number for random choices, of this person and round alone; the same in every run.
+        device: Where to compute, as torch names it: "cpu", or what `device` of `simulate` has for this worker.
     """
 
     round: int
     rounds: int
     person: str
     seed: int
+    device: str = "cpu"
 
     @classmethod
-    def of(cls, number: int, rounds: int, person: str, seed: int) -> "TrainingInfo":
+    def of(cls, number: int, rounds: int, person: str, seed: int, device: str = "cpu") -> "TrainingInfo":
         """With a seed of its own, from one that all share."""
-        return cls(number, rounds, person, seed_of(seed, number, person))
+        return cls(number, rounds, person, seed_of(seed, number, person), device)
 
 
 class FunctionRaised(Exception):
@@ -73,8 +77,10 @@ class FunctionTrainer:
     person: str
     rounds: int
     seed: int = 0
-    samples: int | None = None  # of the last training
+    samples: float | None = None  # of the last training
+    units: int = 1  # that a weight of 1 is counted as; with 1, weights are whole numbers
     metrics: Mapping[str, float] = field(default_factory=dict)  # what it said of itself
+    device: str = "cpu"
     _counts: dict[str, Any] = field(default_factory=dict, repr=False)  # this person's own entries that are not averaged
 
     def prepare(self, shape: ModelShape) -> None:
@@ -88,13 +94,20 @@ class FunctionTrainer:
         try:
             trained, samples, metrics = split_result(returned, self.data)
             weights = self.form.arrays(trained)
-            self._counts = {} if isinstance(returned, Update) else self.form.counts(trained)
+            self._counts = self.form.counts(trained)
         except NothingToContribute:
             raise
         except CrowdFLError as wrong:
             raise type(wrong)(f"{place}: {wrong}") from None
         self.samples, self.metrics = samples, metrics
-        return weights, samples
+        return weights, self.counted(samples, place)
+
+    def counted(self, weight: float, place: str) -> int:
+        """As the servers add it up; 0 as long as nobody knows in which units."""
+        try:
+            return counted(weight, self.units) if self.units else 0
+        except DataMalformed as wrong:
+            raise DataMalformed(f"{place}: {wrong}") from None
 
     def evaluate(self, arrays: Weights, number: int) -> dict[str, float]:
         if self.evaluate_function is None:
@@ -108,14 +121,14 @@ class FunctionTrainer:
             raise LearningError(f"evaluating with the data of {self.person}: {wrong}") from None
 
     def info(self, number: int) -> TrainingInfo:
-        return TrainingInfo.of(number, self.rounds, self.person, self.seed)
+        return TrainingInfo.of(number, self.rounds, self.person, self.seed, self.device)
 
     @property
     def own(self) -> Mapping[str, Any]:
         """This person's entries that are not averaged."""
         return self._counts
 
-    def restore(self, samples: int | None, own: Mapping[str, Any]) -> None:
+    def restore(self, samples: float | None, own: Mapping[str, Any]) -> None:
         """As after an earlier training."""
         self.samples, self._counts = samples, dict(own)
 
@@ -125,7 +138,7 @@ class FunctionTrainer:
             self._counts = self.form.counts(model)
 
     @property
-    def weight(self) -> int:
+    def weight(self) -> float:
         """How much this person's metrics count: its samples, as far as they are known."""
         return self.samples or samples_of(self.data) or 1
 
@@ -161,15 +174,15 @@ def _model_of(update: Update) -> Weights | dict[str, Any]:
     return update.weights if all(name.startswith("array ") for name in named) else named
 
 
-def split_result(returned: object, data: object) -> tuple[object, int, dict[str, float]]:
-    """The trained model, the number of samples that it was trained on, and the metrics of training."""
+def split_result(returned: object, data: object) -> tuple[object, float, dict[str, float]]:
+    """The trained model, the number of samples that it was trained on or another weight, and the metrics of training."""
     if isinstance(returned, Update):
-        return _model_of(returned), _whole(returned.samples), metrics_of(returned.metrics)
+        return _model_of(returned), _weight(returned.samples), metrics_of(returned.metrics)
     if returned is None:
         raise LearningError(f"the training function returned nothing: {_WHAT_TO_RETURN}")
     returned, metrics = _without_metrics(returned)
     if isinstance(returned, tuple) and len(returned) == 2 and _is_number(returned[1]):
-        return returned[0], _whole(returned[1]), metrics
+        return returned[0], _weight(returned[1]), metrics
     samples = samples_of(data)
     if samples is None:
         raise LearningError(
@@ -268,16 +281,46 @@ def _is_number(value: Any) -> bool:  # noqa: ANN401
     return not isinstance(value, bool) and getattr(value, "shape", ()) == ()
 
 
-def _whole(samples: Any) -> int:  # noqa: ANN401
+def _weight(samples: Any) -> float:  # noqa: ANN401
     if isinstance(samples, float) and samples.is_integer():
         samples = int(samples)
     try:
-        whole = index(samples)
+        weight = samples if isinstance(samples, float) else index(samples)
     except TypeError:
-        raise DataMalformed(f"samples are counted in whole numbers, not {samples!r}") from None
-    if whole < 0:
-        raise DataMalformed(f"{whole} samples: a number of samples is not negative")
-    return whole
+        raise DataMalformed(f"samples are a number, or a weight above 0, not {samples!r}") from None
+    if not 0 <= weight < math.inf:
+        raise DataMalformed(f"{weight} samples: a number of samples is not negative, and a weight is finite")
+    return weight
+
+
+def units_for(weights: Sequence[float]) -> int:
+    """What a weight of 1 is counted as: a power of ten by which all are whole, as far as the largest has no more units."""
+    largest, units = max(weights, default=1), 1
+    while largest * units * 10 <= _MOST_UNITS and not all(_is_exact(weight, units) for weight in weights):
+        units *= 10
+    return units
+
+
+def counted(weight: float, units: int) -> int:
+    """A weight as the servers add it up: a whole number of units, within a thousandth of itself.
+
+    Raises:
+        DataMalformed: It is not.
+    """
+    if _is_exact(weight, units):
+        return round(weight * units)
+    if units == 1:
+        raise DataMalformed(f"samples are counted in whole numbers here, not {weight!r}")
+    if abs(round(weight * units) / (weight * units) - 1) > _PRECISION:
+        raise DataMalformed(
+            f"the weight {weight!r} is too small beside the others: weights are multiples of {1 / units:g} here, and each is "
+            "kept to a thousandth of itself"
+        )
+    return round(weight * units)
+
+
+def _is_exact(weight: float, units: int) -> bool:
+    return math.isclose(weight * units, round(weight * units), rel_tol=1e-9, abs_tol=0.0)
 
 
 def _called(function: Callable[..., Any], model: object, data: object, info: TrainingInfo) -> Any:  # noqa: ANN401

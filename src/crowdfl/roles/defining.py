@@ -18,7 +18,7 @@ from crowdfl.learning.recipe import Recipe
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
-from crowdfl.settings import PlanSettings, TaskFile, TaskSettings, require_claim_window
+from crowdfl.settings import AskerSettings, PlanSettings, TaskFile, TaskSettings, require_claim_window
 
 _LARGE_RATE = 0.2  # of all steps but fedavgm: these are about as long as its rate
 
@@ -77,8 +77,9 @@ def defined(
     else:
         shape, weights = _made(recipe.make_learner(module, learner=learner, loss=loss), initial)
     plan = PlanSettings.parse(task.plan, f"{place}, [plan]").require(settings)
+    who = AskerSettings.parse(task.who, f"{place}, [who]")
     words = task.purpose, task.terms, task.readers
-    return Definition(*words, shape, settings, float(task.claim_window), task.training, plan=plan), weights
+    return Definition(*words, shape, settings, float(task.claim_window), task.training, plan=plan, who=who), weights
 
 
 def _made(model: Learner, initial: Mapping[str, npt.NDArray[np.float64]] | None) -> tuple[ModelShape, Weights]:

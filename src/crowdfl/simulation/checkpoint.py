@@ -38,6 +38,7 @@ class Checkpoint:
         settings: The whole campaign's; a resumed one has a task of its own for the rounds that are left.
         asked: What the caller has set.
         samples: By person, how many the last training had, if there was one.
+        units: What a weight of 1 is counted as.
         is_stopped: By `on_round`.
         costs: Counters by role.
         seed: Of dropouts, and of `info.seed`.
@@ -50,7 +51,8 @@ class Checkpoint:
     history: tuple[SimulatedRound, ...]
     settings: TaskSettings
     asked: Mapping[str, Any]
-    samples: Mapping[str, int | None]
+    samples: Mapping[str, float | None]
+    units: int
     is_stopped: bool
     costs: Mapping[str, Costs]
     seed: int
@@ -69,10 +71,12 @@ class Checkpoint:
         model, people = self.model, list(self.samples)
         about = {
             "container": container_of(model),
+            "personal": list(self.form.personal),
             "history": _HISTORY.dump_python(self.history, mode="json"),
             "settings": self.settings.model_dump(mode="json"),
             "asked": jsonable(self.asked),
             "samples": dict(self.samples),
+            "units": self.units,
             "is_stopped": self.is_stopped,
             "costs": {role: _costs_json(one) for role, one in self.costs.items()},
             "seed": self.seed,
@@ -106,13 +110,14 @@ class Checkpoint:
             with safe_open(folder / _REST, framework="numpy") as file:
                 found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 -- no mapping
                 about = json.loads(file.metadata()["crowdfl"])
-            form = ModelForm.of(model_in(about["container"], (folder / _MODEL).read_bytes()))
+            form = ModelForm.of(model_in(about["container"], (folder / _MODEL).read_bytes()), about["personal"])
             people = list(about["samples"])
             return cls(
                 history=_HISTORY.validate_python(about["history"]),
                 settings=TaskSettings.of(**about["settings"]),
                 asked=about["asked"],
                 samples=about["samples"],
+                units=about["units"],
                 is_stopped=about["is_stopped"],
                 costs={role: _costs(one) for role, one in about["costs"].items()},
                 seed=about["seed"],

@@ -152,7 +152,9 @@ class SimulationLog:
     down: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # and to them
     began: dict[int, float] = field(default_factory=dict)
     paid: dict[str, int] = field(default_factory=dict)  # millionths
-    weights: dict[tuple[int, str], int] = field(default_factory=dict)  # of somebody's metrics, when an average was read
+    weights: dict[tuple[int, str], float] = field(
+        default_factory=dict
+    )  # of somebody's metrics, when an average was read
 
     def of(self, what: str, number: int) -> dict[str, Mapping[str, Any]]:
         """The events of one kind in a round, by person."""

@@ -128,6 +128,7 @@ class SimulationResult(RunResult):
         costs: By role, counters of operations, messages and bytes.
         notes: What you should know, such as weights that were clipped.
         settings: The task's settings, those that followed from the data included.
+        personal: By person, the layers that stayed with it (`personalize`), as its last training left them.
         checkpoint: What `simulate(..., resume=result)` goes on from.
     """
 
@@ -139,6 +140,7 @@ class SimulationResult(RunResult):
     notes: tuple[str, ...]
     settings: TaskSettings
     checkpoint: "Checkpoint"
+    personal: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model's arrays under their names; or all that `simulate(..., resume=path)` needs, as a folder.

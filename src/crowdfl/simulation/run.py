@@ -1,6 +1,7 @@
 """`crowdfl.simulate`: federated learning with somebody's own two functions, every role of CrowdFL, and no network."""
 
 import inspect
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,12 +18,12 @@ from crowdfl.learning.functions import (
     NOT_METRICS,
     EvaluateFunction,
     FunctionRaised,
-    FunctionTrainer,
     TrainFunction,
     TrainingInfo,
     central_metrics,
     first_model,
     require_functions,
+    units_for,
     weighted_mean,
 )
 from crowdfl.learning.models.forms import ModelForm, dictionary_form
@@ -35,6 +36,7 @@ from crowdfl.settings import TaskOptions, TaskSettings, from_millionths, option_
 from crowdfl.simulation.bounds import require_enough, settings_for
 from crowdfl.simulation.checkpoint import Checkpoint, added_costs, jsonable
 from crowdfl.simulation.crowd import Away, Dropouts, SimulatedCrowd, away_in, seeded_draw
+from crowdfl.simulation.parallel import ParallelTrainer, Workers
 from crowdfl.simulation.result import FinishedRound, Shown, SimulatedRound, SimulationResult, shown
 from crowdfl.storage.model_files import read_initial
 
@@ -55,6 +57,9 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     folder: str | os.PathLike[str] | None = None,
     dropouts: Dropouts = 0.0,
     fraction: float | None = None,
+    personalize: Sequence[str] = (),
+    workers: int = 1,
+    device: str | Sequence[str] | None = None,
     progress: bool | None = None,
     seed: int = 0,
     insecure_test_key: bool = False,
@@ -70,7 +75,8 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
         train: Your training function: `train(model, data)`, `train(model)` or `train(model, data, info)`, where `info` is a
             `TrainingInfo`. It returns the trained model, `(model, samples)`, `(model, samples, metrics)`, or an `Update`.
             Without samples the length of the data counts: of arrays that belong together, as in `(inputs, labels)`, their
-            common length. Metrics of training are in the result; in a campaign they stay on each device.
+            common length. Any positive number may stand for samples, as a weight: exact up to six digits, else within a
+            thousandth of itself. Metrics of training are in the result; in a campaign they stay on each device.
         evaluate: Your evaluating function, `evaluate(model, data)` or `evaluate(model, data, info)`: a dictionary of numbers,
             a number, or None. A number called `samples` says how much a person's metrics count. None evaluates nothing.
         data: Everyone's data: a dictionary by name, or a list (people are then `person-1` and so on). What it holds is handed
@@ -92,8 +98,15 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
             miss; or a function `(round, name)`. With `strategy="retransmit"` their updates come late and are taken.
         fraction: Client sampling: this share of the people, drawn anew, is in each round, in place of `per_round`, which says
             how many are. Who is not drawn is no dropout.
+        personalize: Layers that stay with each person (FedPer): names in a dictionary or `state_dict`, or patterns such as
+            `head.*`. They are neither sent nor averaged; your functions get each person's own, and `result.personal` has them.
+        workers: How many people train and evaluate in parallel, each in a process of its own that is forked from this one, with
+            one torch thread; functions of a notebook too. The result is the same for any number. What a function changes
+            outside of its person's data stays in its process. 1, the default, does everything in this process.
+        device: What `info.device` says, for you to move models and data to: "cuda" (every GPU), a name such as "cuda:1", or a
+            list; workers take turns with them.
         progress: True shows it, False does not; None, the default, shows it on a terminal and in a notebook.
-        seed: Of the dropouts, of who is drawn, and of `info.seed`.
+        seed: Of the dropouts, of who is drawn, of `info.seed`; and of the generators of Python, NumPy and torch in each call.
         insecure_test_key: Allow `key_bits` below 2048, for tests.
         **settings: Any setting of a task (`TaskOptions`): `budget="36.00"` pays rewards in each round. What is not given
             follows from the data: `max_participants`, `max_samples`, and the bounds `clip` and `max_norm`, which have four
@@ -122,14 +135,14 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     if fraction is not None:
         given["per_round"] = _share_of(people, fraction, given)
     functions = _Functions(train, evaluate, evaluate_central, on_round)
-    simulation = _Simulation(
-        functions, people, given, seed, insecure_test_key, None if folder is None else Path(folder)
-    )
+    place = None if folder is None else Path(folder)
+    simulation = _Simulation(functions, people, given, seed, insecure_test_key, place, personalize)
     try:
         if (done := simulation.find(resume, initial)) is not None:
             return done
         away = away_in(dropouts, list(people), simulation.asked["rounds"], seed)
-        with shown(progress, len(people), simulation.asked["rounds"]) as told:
+        told = shown(progress, len(people), simulation.asked["rounds"])
+        with told, Workers(workers, device) as simulation.workers:
             return simulation.run(initial, away, told)
     except FunctionRaised as raised:
         error = raised.error
@@ -180,6 +193,8 @@ class _Simulation:
     seed: int
     insecure_test_key: bool
     folder: Path | None
+    personalize: Sequence[str] = ()
+    workers: Workers = field(default_factory=lambda: Workers(1, None))
     asked: dict[str, Any] = field(default_factory=dict)  # with what a resumed campaign had
     _before: Checkpoint | None = None
     _state: Checkpoint | None = None
@@ -194,7 +209,7 @@ class _Simulation:
                 raise SettingsError(f"{resume} holds no campaign that could go on: pass a result, or the folder of one")
         kept = Checkpoint.read(self.folder) if self.folder is not None else None
         if kept is not None and self.folder is not None:
-            shape = None if initial is None else ModelForm.of(_read(initial)).shape
+            shape = None if initial is None else ModelForm.of(_read(initial), kept.form.personal).shape
             kept.require_same(self.folder, list(self.people), self.given, self.seed, shape)
         self._before = self._state = kept or resumed
         before = self._before
@@ -234,15 +249,19 @@ class _Simulation:
         profile_named(self.asked["profile"])
         form, start = self._start(initial)
         trainers = self._trainers(form)
+        self.workers.start(trainers)
         if before is None:
             self._train_first(trainers, start, away, told)
             trained = [trainer.first[0] for trainer in trainers.values() if isinstance(trainer.first, tuple)]
-            samples = [trainer.weight for trainer in trainers.values()]
+            self._count(trainers)
+            samples = [math.ceil(trainer.weight * trainer.units) for trainer in trainers.values()]
             settings = settings_for(self.asked, form.shape, start, trained, samples)
         else:
             settings = TaskSettings.of(**self.asked)
             for name, trainer in trainers.items():
                 trainer.restore(before.samples.get(name), before.own.get(name, {}))
+                trainer.units = before.units
+            self._begin(trainers, start, away, done + 1)
         moments: Moments = ()
         if before is not None and before.settings.server_step == settings.server_step:
             moments = before.moments
@@ -261,7 +280,10 @@ class _Simulation:
                 told.trained(number + done, len(crowd.log.of("trained", number)))
 
         def on_read(crowd: SimulatedCrowd, round_: Round) -> bool:
-            return self._finish(crowd, round_, settings, told, reader=crowd.reader)
+            stops = self._finish(crowd, round_, settings, told, reader=crowd.reader)
+            if not stops:
+                self._begin(trainers, crowd.reader.model(), away, round_.number + done + 1)
+            return stops
 
         crowd = SimulatedCrowd(
             definition,
@@ -288,10 +310,14 @@ class _Simulation:
         before = self._before
         if before is None:
             model = _read(initial) if initial is not None else self._first_model()
-            form = ModelForm.of(model)
+            form = ModelForm.of(model, self.personalize)
             return form, form.arrays(model)
-        form = before.form if initial is None else ModelForm.of(_read(initial)).ordered_as(before.form.shape)
-        return form, before.arrays
+        form, personal = before.form, before.form.personal
+        if self.personalize and ModelForm.of(before.model, self.personalize).personal != personal:
+            raise SettingsError(f"`personalize` of this campaign is {', '.join(personal) or 'empty'}: it stays so")
+        return (
+            form if initial is None else ModelForm.of(_read(initial), personal).ordered_as(form.shape)
+        ), before.arrays
 
     def _first_model(self) -> Any:  # noqa: ANN401
         name, data = next(iter(self.people.items()))
@@ -308,13 +334,27 @@ class _Simulation:
 
     def _train_first(self, trainers: Mapping[str, "_Trainer"], start: Weights, away: Away, told: Shown) -> None:
         """Everyone's training of round 1, before the task is made: its bounds follow from what it changes."""
-        missing = away(1) if self.asked.get("strategy") != "retransmit" else frozenset()
-        if (count := self.asked.get("per_round")) is not None:
-            missing |= self.people.keys() - set(seeded_draw(self.seed)(1, list(self.people), count))
-        for done, (name, trainer) in enumerate(trainers.items(), 1):
-            if name not in missing:
-                trainer.train_first(start)
+        for done, trainer in enumerate(self._begin(trainers, start, away, 1), 1):
+            trainer.train_first(start)
             told.trained(1, done)
+
+    def _begin(self, trainers: Mapping[str, "_Trainer"], arrays: Weights, away: Away, number: int) -> list["_Trainer"]:
+        """Who will train in a round; workers begin with it."""
+        missing = away(number) if self.asked.get("strategy") != "retransmit" else frozenset()
+        if (count := self.asked.get("per_round")) is not None:
+            missing |= self.people.keys() - set(seeded_draw(self.seed)(number, list(self.people), count))
+        present = [trainer for name, trainer in trainers.items() if name not in missing]
+        for trainer in present:
+            trainer.begin("train", arrays, number)
+        return present
+
+    def _count(self, trainers: Mapping[str, "_Trainer"]) -> None:
+        """Weights of one's own in units that the servers add up, as the first training suggests."""
+        units = units_for([trainer.samples for trainer in trainers.values() if trainer.samples is not None])
+        for trainer in trainers.values():
+            trainer.count_first(units)
+        if units > 1 and "max_samples" in self.asked:
+            self.asked["max_samples"] *= units
 
     def _finish(
         self, crowd: SimulatedCrowd, round_: Round, settings: TaskSettings, told: Shown, *, reader: Participant | None
@@ -334,6 +374,7 @@ class _Simulation:
             settings=settings,
             asked=jsonable(self.given),
             samples={name: trainer.samples for name, trainer in crowd.trainers.items()},
+            units=next(iter(crowd.trainers.values())).units,
             is_stopped=False,
             costs=added_costs(before.costs if before else {}, crowd.costs()),
             seed=self.seed,
@@ -417,6 +458,11 @@ class _Simulation:
             notes=(*_notes(state.form, history), *notes),
             settings=state.settings,
             checkpoint=state,
+            personal={
+                name: {entry: value for entry, value in own.items() if entry in state.form.personal}
+                for name, own in state.own.items()
+                if state.form.personal and own
+            },
         )
 
 
@@ -449,17 +495,23 @@ def _is_true(stops: object) -> bool:
     return bool(stops)
 
 
-class _Trainer(FunctionTrainer):
+class _Trainer(ParallelTrainer):
     """Trains in the first round ahead of time, once. Counts the rounds of a campaign that a task resumes."""
 
     first: tuple[Weights, int] | NothingToContribute | None = None
     done = 0
 
     def train_first(self, start: Weights) -> None:
+        self.units = 0  # not known yet
         try:
             self.first = super().train(start, {}, 1)
         except NothingToContribute as nothing:
             self.first = nothing
+
+    def count_first(self, units: int) -> None:
+        self.units = units
+        if isinstance(self.first, tuple) and self.samples is not None:
+            self.first = self.first[0], self.counted(self.samples, f"{self.person}, round 1")
 
     def train(self, arrays: Weights, settings: Mapping[str, Any], number: int) -> tuple[Weights, int]:
         kept, self.first = self.first, None

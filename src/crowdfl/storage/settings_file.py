@@ -1,5 +1,6 @@
 """Settings files: how they are read, and the texts that come from the models: templates, and docs/settings.md."""
 
+import base64
 import json
 import re
 import tomllib
@@ -12,6 +13,7 @@ from pydantic.fields import FieldInfo
 from crowdfl.errors import SettingsError
 from crowdfl.schema import Settings, SettingsTable, expected, settable, table_of, types_of
 from crowdfl.settings import (
+    AskerSettings,
     BrowserSettings,
     ComputingSettings,
     CspSettings,
@@ -31,6 +33,7 @@ SERVICES: Mapping[str, type[ServiceSettings]] = {"kgc": KgcSettings, "sp": SpSet
 _PAGES = (
     ("Task file", "As `crowdfl task new` prints it. Everything in it is part of the task's id.", TaskFile),
     ("Task file, `[settings]`", "The same names are keywords of `LocalFederation` and `TaskSettings`.", TaskSettings),
+    ("Task file, `[who]`", "Who asks, as people read it before they join.", AskerSettings),
     ("Task file, `[plan]`", "When people join and when rounds are.", PlanSettings),
     ("Task file, `[training]`", "What every participant's device does: docs/learning.md.", TrainingSettings),
     ("KGC, SP and CSP, `settings.toml`", "What all three have, as `crowdfl init` writes it.", ServiceSettings),
@@ -56,6 +59,19 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} is not TOML: {wrong}") from None
     except OSError as wrong:
         raise SettingsError(f"{path} cannot be read: {wrong.strerror}") from None
+
+
+def read_task(path: Path) -> dict[str, Any]:
+    """A task file, with the picture that it names."""
+    found = read_settings(path)
+    who = found.get("who")
+    if isinstance(who, dict) and isinstance(who.get("logo"), str) and who["logo"]:
+        logo = path.parent / who["logo"]
+        try:
+            who["logo"] = base64.b64encode(logo.read_bytes()).decode()
+        except OSError as wrong:
+            raise SettingsError(f"{path}, [who]: the picture {logo} cannot be read: {wrong.strerror}") from None
+    return found
 
 
 def role_of(settings: ServiceSettings) -> str:

@@ -12,6 +12,7 @@ function definition(settings = {}, training = {}, plan = {}) {
     purpose: "p", terms: "t", readers: "r", requester: "00", arrays: [], claim_window: 86400,
     settings: { rounds: 5, window: 3600, grace: 600, strategy: "discard", min_participants: 6, budget: "36.00", pay: "equal", ...settings },
     plan: { ...TRIAL, ...plan },
+    who: { name: "", institution: "", contact: "", approval: "", logo: "" },
     training: { labels: ["a", "b"], channels: 6, window: 100, hertz: 50, ...training },
   });
 }

@@ -53,7 +53,7 @@ from crowdfl.roles.requester import Campaign
 from crowdfl.services.client.opening import RequesterFile, link_of, open_requester, write_invitations
 from crowdfl.settings import from_millionths, to_millionths
 from crowdfl.storage.model_files import FORMATS, read_initial, require_model_path, write_model
-from crowdfl.storage.settings_file import read_settings
+from crowdfl.storage.settings_file import read_task
 
 app = typer.Typer(help="Requester: define, fund, invite, watch, stop, fetch.", no_args_is_help=True)
 _Settings = Annotated[Path, typer.Option("--settings", "-s", help="The requester's settings.toml.")]
@@ -96,7 +96,7 @@ def create(
     own = RequesterFile.read(settings)
     tell_code(module, learner, loss)
     with waiting("reading the task and making the initial model", quiet=as_json):
-        found, least = read_settings(file), own.settings.min_claim_window
+        found, least = read_task(file), own.settings.min_claim_window
         start = None if initial_file is None else read_initial(initial_file)
         definition, initial = defined(file, found, module, least, learner=learner, loss=loss, initial=start)
     trials = tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
@@ -126,7 +126,7 @@ def explain(
     """Show what a task's settings lead to, before anything is made: widths, chances, what is dealt, and warnings."""
     tell_code(module, learner, loss)
     start = None if initial_file is None else read_initial(initial_file)
-    definition, initial = defined(file, read_settings(file), module, learner=learner, loss=loss, initial=start)
+    definition, initial = defined(file, read_task(file), module, learner=learner, loss=loss, initial=start)
     found, trials = explained(definition), tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
     lines = [f"profile        {found.profile}, {found.parameters} parameters", found.widths]
     lines += [f"dealt by KGC   {found.dealt}"] if found.dealt else []
@@ -316,7 +316,7 @@ def run(
     require_model_path(model)
     own = RequesterFile.read(settings)
     tell_code(module, learner, loss)
-    found, least = read_settings(file), own.settings.min_claim_window
+    found, least = read_task(file), own.settings.min_claim_window
     definition, initial = defined(file, found, module, least, learner=learner, loss=loss)
     trials = tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
     tell_trials(trials, definition, as_json=as_json)

@@ -20,7 +20,7 @@ from crowdfl.roles.requester import Requester
 from crowdfl.roles.waiting import amount_words, waits_for
 from crowdfl.schema import SettingsTable, settable
 from crowdfl.services.client.opening import link_of
-from crowdfl.settings import PlanSettings, TaskFile, TaskSettings, TrainingSettings
+from crowdfl.settings import AskerSettings, PlanSettings, TaskFile, TaskSettings, TrainingSettings
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.settings_file import template_text
 from crowdfl.text import span_words
@@ -207,6 +207,9 @@ _KEYED_READERS = "The requester reads the last average; every participant reads 
 _HEAD = """\
 # A task: every setting. A line that begins with "# name =" shows what holds if it is left out.
 """
+_ABOUT_WHO = """\
+# People read this before they join, and nothing proves it: tell them the beginning of your key by another way.
+"""
 _ABOUT_PLAN = """\
 # As it stands this is a trial: rounds run as soon as `start_with` people have joined and all who have joined have sent.
 """
@@ -229,6 +232,7 @@ def task_text(profile: str = "shares") -> str:
     return (
         f"{_HEAD}{template_text(TaskFile, task)}"
         f"\n[settings]\n{template_text(TaskSettings, chosen)}"
+        f"\n[who]\n{_ABOUT_WHO}{template_text(AskerSettings, {})}"
         f"\n[plan]\n{_ABOUT_PLAN}{template_text(PlanSettings, _start(PlanSettings) | dict(WATCH_TASK['plan']))}"
         f"\n[training]\n{_ABOUT_DATA}{template_text(TrainingSettings, training)}"
     )

@@ -13,15 +13,16 @@ import copy
 import re
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from io import BytesIO
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.errors import EncodingError, FormatError, LearningUnavailable, ModelMismatch, NotFinite
+from crowdfl.errors import EncodingError, FormatError, LearningUnavailable, ModelMismatch, NotFinite, SettingsError
 from crowdfl.learning.datasets.npz_files import MAX_HEADER, UNREADABLE
 from crowdfl.learning.models.shape import ModelShape, Weights
 
@@ -33,7 +34,7 @@ _FILE_TYPES = {"BOOL": "?", "F16": "<f2", "F32": "<f4", "F64": "<f8"} | {
 }
 
 
-def named_arrays(model: object) -> dict[str, npt.NDArray[np.float64]]:
+def named_arrays(model: object, personal: Collection[str] = ()) -> dict[str, npt.NDArray[np.float64]]:
     """Copies of a model's arrays by name; `array 0` and so on, if it has no names. What a dictionary keeps is left out.
 
     Raises:
@@ -41,7 +42,7 @@ def named_arrays(model: object) -> dict[str, npt.NDArray[np.float64]]:
     """
     entries = _entries(model)
     kept = {name for name, entry in entries.items() if _is_kept(name, entry)} if isinstance(model, Mapping) else ()
-    arrays = {name: _copied(name, entry) for name, entry in entries.items() if name not in kept}
+    arrays = {name: _copied(name, entry) for name, entry in entries.items() if name not in (*kept, *personal)}
     if not arrays:
         raise EncodingError("the model holds nothing that can be averaged: it needs an array of real numbers")
     return arrays
@@ -112,16 +113,24 @@ class ModelForm:
     shape: ModelShape  # of what is averaged
     kept: tuple[str, ...]  # entries with integers, or without a number, which are not
     _example: Any = field(repr=False)
+    personal: tuple[str, ...] = ()  # entries that stay with each person
 
     @classmethod
-    def of(cls, model: object) -> "ModelForm":
-        """The form of this model. A model outside a dictionary must not hold integers: they would be cut off."""
-        arrays, entries = named_arrays(model), _entries(model)
+    def of(cls, model: object, personalize: Sequence[str] = ()) -> "ModelForm":
+        """The form of this model. A model outside a dictionary must not hold integers: they would be cut off.
+
+        Args:
+            model: An example.
+            personalize: Names of entries that stay with each person, or patterns such as `head.*`.
+        """
+        entries = _entries(model)
+        personal = _personal(model, personalize)
+        arrays = named_arrays(model, personal)
         for name, entry in entries.items():
             if not isinstance(model, Mapping) and _is_count(name, entry):
                 raise EncodingError(f"{name} holds integers: make it floating point, as in `array.astype(float)`")
-        kept = tuple(name for name in entries if name not in arrays)
-        return cls(ModelShape.of(arrays), kept, _snapshot(model))
+        kept = tuple(name for name in entries if name not in arrays and name not in personal)
+        return cls(ModelShape.of(arrays), kept, _snapshot(model), personal)
 
     def arrays(self, model: object) -> Weights:
         """Copies of the averaged arrays of a model that has this form.
@@ -132,7 +141,8 @@ class ModelForm:
         """
         if isinstance(self._example, Mapping) and not isinstance(model, Mapping):
             raise ModelMismatch(f"the model is a {type(model).__name__} where a dictionary of arrays is expected")
-        found = {name: _copied(name, entry) for name, entry in _entries(model).items() if name not in self.kept}
+        own = (*self.kept, *self.personal)
+        found = {name: _copied(name, entry) for name, entry in _entries(model).items() if name not in own}
         ordered = {name: found.pop(name) for name in self.shape.names if name in found} | found
         self.shape.match(ModelShape.of(ordered))
         for name, array in ordered.items():
@@ -149,9 +159,19 @@ class ModelForm:
         return replace(self, shape=ordered)
 
     def counts(self, model: object) -> dict[str, Any]:
-        """Copies of the entries that are not averaged."""
-        entries = _entries(model)
-        return {name: _snapshot_entry(entries[name]) for name in self.kept if name in entries}
+        """Copies of the entries that are not averaged; `ModelMismatch` if one that stays with each person is not as it was."""
+        entries, old = _entries(model), _entries(self._example)
+        found = {name: _snapshot_entry(entries[name]) for name in self.kept if name in entries}
+        if missing := [name for name in self.personal if name not in entries]:
+            raise ModelMismatch(f"{missing[0]}, which stays with each person, is missing in the trained model")
+        for name in self.personal:
+            array, sides = _copied(name, entries[name]), tuple(np.shape(old[name]))
+            if array.shape != sides or not np.isfinite(array).all():
+                raise ModelMismatch(
+                    f"{name}, which stays with each person, has the shape {array.shape}, not {sides}, or NaN"
+                )
+            found[name] = _like(old[name], array)
+        return found
 
     def counts_like(self, found: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
         """Entries that are not averaged, read from a file, as this form has them."""
@@ -176,6 +196,22 @@ class ModelForm:
         if isinstance(self._example, list | tuple):
             return type(self._example)(built.values())
         return built[_SINGLE]
+
+
+def _personal(model: object, personalize: Sequence[str]) -> tuple[str, ...]:
+    asked = [personalize] if isinstance(personalize, str) else list(personalize)
+    if not asked:
+        return ()
+    if not isinstance(model, Mapping):
+        raise SettingsError("`personalize` names entries of a dictionary or a state_dict, and this model has no names")
+    for pattern in asked:
+        if not any(fnmatchcase(name, pattern) for name in model):
+            raise SettingsError(f"`personalize` has {pattern!r}; the model's entries are {', '.join(model)}")
+    return tuple(
+        name
+        for name, entry in model.items()
+        if any(fnmatchcase(name, pattern) for pattern in asked) and not _is_kept(name, entry)
+    )
 
 
 def dictionary_form(shape: ModelShape, *, torch: bool = False) -> ModelForm:

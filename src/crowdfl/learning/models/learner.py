@@ -26,7 +26,7 @@ class Update:
 
     Args:
         weights: The trained model.
-        samples: How many samples it was trained on; the average counts it that often.
+        samples: How many samples it was trained on; the average counts it that often. `simulate` takes any positive weight.
         metrics: What the training says of itself, such as its loss, as numbers by name.
 
     Raises:
@@ -38,7 +38,7 @@ class Update:
     samples: int
     metrics: Mapping[str, float] | None
 
-    def __init__(self, weights: object, samples: int, metrics: Mapping[str, float] | None = None) -> None:
+    def __init__(self, weights: object, samples: float, metrics: Mapping[str, float] | None = None) -> None:
         arrays = named_arrays(weights)
         values = {"weights": list(arrays.values()), "names": tuple(arrays), "samples": samples, "metrics": metrics}
         for name, value in values.items():

@@ -20,7 +20,7 @@ import { follow, get, post } from "./api.js";
 const DRAFT = "crowdfl-draft";
 const PAUSE_MS = 350;
 /** @type {Record<string, string>} */
-const TITLES = { task: "What people are told", plan: "When", settings: "Rounds, money and protection", training: "What every device trains" };
+const TITLES = { task: "What people are told", who: "Who asks", plan: "When", settings: "Rounds, money and protection", training: "What every device trains" };
 
 /** @param {AbortSignal} signal @param {string} [from] A task to start from. */
 export async function createView(signal, from) {

@@ -19,15 +19,22 @@ from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.roles.recipe_check import phone_obstacle
 from crowdfl.roles.waiting import amount_words
 from crowdfl.schema import Settings, expected, settable, types_of
-from crowdfl.settings import PlanSettings, TaskFile, TaskSettings, TrainingSettings, to_millionths
+from crowdfl.settings import AskerSettings, PlanSettings, TaskFile, TaskSettings, TrainingSettings, to_millionths
 
 Values = Mapping[str, Mapping[str, Any]]
 """What is typed or chosen, by section and setting."""
 SECTIONS: Mapping[str, type[Settings]] = MappingProxyType(
-    {"task": TaskFile, "plan": PlanSettings, "settings": TaskSettings, "training": TrainingSettings}
+    {
+        "task": TaskFile,
+        "who": AskerSettings,
+        "plan": PlanSettings,
+        "settings": TaskSettings,
+        "training": TrainingSettings,
+    }
 )
 _USUAL = {
     "task": ("purpose", "terms", "readers", "claim_window"),
+    "who": ("name", "institution", "contact", "approval"),
     "plan": ("enrol_until", "start_with", "start_at", "daily", "closes"),
     "settings": (
         "profile",
@@ -98,6 +105,7 @@ def values_of(definition: Definition) -> dict[str, dict[str, Any]]:
     """A task that exists, as a form shows it: to start another from."""
     task = {name: getattr(definition, name) for name in ("purpose", "terms", "readers", "claim_window")}
     tables = {
+        "who": dict(definition.who),
         "plan": dict(definition.plan),
         "settings": dict(definition.settings),
         "training": dict(definition.training),

@@ -28,7 +28,7 @@
  * A task's definition, as its requester signed it: the body of the document.
  * @typedef {{
  *   purpose: string, terms: string, readers: string, requester: string, claim_window: number,
- *   settings: Record<string, any>, plan: Record<string, any>, training: Record<string, any>, arrays: [string, number[]][],
+ *   settings: Record<string, any>, plan: Record<string, any>, who: Record<string, string>, training: Record<string, any>, arrays: [string, number[]][],
  * }} DefinitionBody
  */
 

@@ -39,7 +39,7 @@ const isModel = (value) => Array.isArray(value) && value.every(isArray) && new S
 /** All fields of each kind that a phone reads. @type {Record<string, Record<string, Fits>>} */
 const FIELDS = {
   definition: {
-    purpose: isText, terms: isText, readers: isText, arrays: isModel, initial: isText, settings: isTable, plan: isTable, claim_window: isSeconds,
+    purpose: isText, terms: isText, readers: isText, arrays: isModel, initial: isText, settings: isTable, plan: isTable, who: isTable, claim_window: isSeconds,
     requester: isKey, training: isTable,
   },
   appointment: { task: isText, fingerprint: isText },

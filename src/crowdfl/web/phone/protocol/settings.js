@@ -98,6 +98,17 @@ const PLAN_FITS = {
   goal: optional(within(3, LARGEST, Number.isInteger)),
 };
 
+const isLine = (/** @type {unknown} */ value) => typeof value === "string" && value.length <= 400;
+
+/** Who asks, in their own words. @type {Record<string, (value: unknown) => boolean>} */
+const WHO_FITS = {
+  name: isLine,
+  institution: isLine,
+  contact: isLine,
+  approval: isLine,
+  logo: (value) => typeof value === "string" && value.length <= 44_000 && /^(iVBORw0KGgo[A-Za-z0-9+/]*={0,2})?$/.test(value),
+};
+
 /**
  * @param {number} least
  * @param {number} most
@@ -130,6 +141,7 @@ export function sharesTask({ task, body }) {
   requireShares(settings.profile);
   requireSettings(settings);
   requireEach(body.plan, PLAN_FITS);
+  requireEach(body.who, WHO_FITS);
   const step = serverStep(settings);
   requireMoving(settings, step);
   const shape = /** @type {ArrayShape[]} */ (body.arrays);

@@ -82,7 +82,7 @@ function factsOf(campaign, definition) {
   const labels = (definition.training.labels ?? []).join(", ");
   const least = about.leastSeconds(definition);
   return facts([
-    ["Who asks", h("p", null, `Whoever holds the key that begins with ${grouped(definition.requester.slice(0, 16))}. Nothing on this page proves who that is: ask them.`)],
+    ["Who asks", ...asker(definition)],
     ["Who reads the result", sentence(definition.readers)],
     ["What you do", h("p", null, `You record yourself during these activities: ${labels}. At least ${least} seconds each; some minutes are better.`)],
     ["Which sensors", h("p", null, `${sentence(about.sensorsOf(definition))} Only while you record.`)],
@@ -91,6 +91,18 @@ function factsOf(campaign, definition) {
     ["How people count", about.countingWords(definition)],
     campaign.expires !== null && campaign.phase === "invited" && ["Invitation", invitationWords(campaign.expires)],
   ]);
+}
+
+/** @param {DefinitionBody} definition */
+function asker({ who, requester }) {
+  const said = [who.name, who.institution, who.contact, who.approval].filter(Boolean);
+  const key = `the key that begins with ${grouped(requester.slice(0, 16))}`;
+  return [
+    who.logo && h("img.logo", { src: `data:image/png;base64,${who.logo}`, alt: "", width: 96 }),
+    ...said.map((text) => h("p", null, plainly(text))),
+    h("p", null, said.length ? `So they say. Nothing on this page proves it, but that they hold ${key}: ask them.`
+      : `Whoever holds ${key}. Nothing on this page proves who that is: ask them.`),
+  ].filter(Boolean);
 }
 
 /** @param {number} expires Seconds. */
