@@ -18,6 +18,7 @@ PRINTED = {
     "dropouts_and_rewards.py": "lee: 12.00",
     "many_people.py": "largest error of the common slope: 0.1",
     "own_data.py": "accuracy",
+    "own_rule.py": "NOT PRIVATE",
     "quickstart.py": "largest error of a weight: 0.15",
     "sklearn_learner.py": "round 3: accuracy",
     "torch_state_dict.py": "accuracy",
