@@ -323,6 +323,17 @@ FILES: tuple[tuple[str, str], ...] = (
     ),
     ("turn2.csv", lines("elapsed time,ax,ay,az,gx,gy,gz,activity", PACES, "0.1,0.2,0.9,1,2,3,Turn")),
     ("sit.csv", lines("Time (ms);X;Y;Z;label", ["0,0", "20,5", "40"], "0,25|-1,5e-1|.75|a, b", ";")),
+    (
+        "gehen.csv",
+        lines(
+            "Zeit (s);Lineare Beschleunigung x (m/s^2);Lineare Beschleunigung y (m/s^2);Lineare Beschleunigung z (m/s^2);"
+            "Gyroskop x (rad/s);Gyroskop y (rad/s);Gyroskop z (rad/s)",
+            ["0,00", "0,02", "0,04"],
+            "0,5|9,7|-0,3|1|2|3",
+            ";",
+        ),
+    ),
+    ("toolbox.csv", lines("time,gFx,gFy,gFz,wx,wy,wz", PACES, "0.1,0.2,0.9,1,2,3")),
     ("sit.CSV", lines("t\tLinear Acceleration x\tLinear Acceleration y\tLinear Acceleration z", PACES, "1,5|2|3", "\t")),
     ("dates.csv", lines("time,x,y,z", [f"2024-05-01T10:22:{i:02}.{i:03}5Z" for i in range(5)])),
     ("zones.csv", lines("time,x,y,z", ["2024-05-01 12:00:00+02:00", "20240501T100001.25", "2024-W18-3T10:00:02,5-0030"])),

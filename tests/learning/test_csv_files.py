@@ -39,6 +39,7 @@ def times_in(unit: float, offset: float = 0.0) -> list[str]:
         ("time,seconds_elapsed,z,y,x", [f"{t},0" for t in times_in(1e-9, 1.7e9)]),
         ("timestamp_ms,acc_x,acc_y,acc_z", times_in(1e-3)),
         ("Time (s),Acceleration x (m/s^2),Acceleration y (m/s^2),Acceleration z (m/s^2)", times_in(1.0)),
+        ("Zeit (s),Beschleunigung x (m/s^2),Beschleunigung y (m/s^2),Beschleunigung z (m/s^2)", times_in(1.0)),
         ("timestamp [us],accelerometer_x,accelerometer_y,accelerometer_z", times_in(1e-6)),
         ("time,gFx,gFy,gFz", times_in(1.0)),
         ("datetime,accX,accY,accZ".replace("datetime", "time"), [
@@ -46,7 +47,7 @@ def times_in(unit: float, offset: float = 0.0) -> list[str]:
         ]),
         ("", times_in(1e-3)),
     ],
-    ids=["s", "ms", "epoch ms", "epoch ns", "ms by name", "unit by header", "us", "gF", "ISO 8601", "no header"],
+    ids=["s", "ms", "epoch ms", "epoch ns", "ms by name", "unit by header", "German", "us", "gF", "ISO 8601", "no header"],
 )  # fmt: skip
 def test_headers_and_units_are_understood(tmp_path, header, times):
     """The same two seconds, 20 ms a step, one g along y."""

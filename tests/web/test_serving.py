@@ -196,3 +196,14 @@ def test_hidden_parts_and_types_are_decided_by_name_alone(tmp_path):
     write(tmp_path / "a", {"x.js": "1", "b/.c/y.js": "2", "z": "3", "z.JS": "4"})
     assert set(load_assets(tmp_path / "a")) == {"x.js"}
     assert load_assets(tmp_path / "a")["x.js"].digest == hashlib.sha256(b"1").hexdigest()
+
+
+@pytest.mark.parametrize("path", ["/", "/jion/", "/join/nothing.js", "/campaigns"])
+def test_a_mistyped_address_shows_a_page_to_people_and_a_problem_to_programs(tmp_path, path):
+    with opened_sp(sp_settings(tmp_path)) as app, browsing(app) as sp:
+        shown = sp.get(path, headers={"Accept": "text/html,application/xhtml+xml"})
+        assert (shown.status_code, shown.headers["content-type"]) == (404, "text/html; charset=utf-8")
+        assert "open the whole link" in shown.text
+        assert "default-src 'none'" in shown.headers["content-security-policy"]
+        for other in (sp.get(path), sp.get("/v1/nothing", headers={"Accept": "text/html"})):
+            assert (other.status_code, other.headers["content-type"]) == (404, "application/problem+json")

@@ -25,7 +25,7 @@ from crowdfl_lab.audit import (
 from crowdfl_lab.audit.finding import HARDENED, PAPER, SHARES, Finding, Verdict
 from crowdfl_lab.audit.headroom import SHORTENED, check_widths, tell_apart
 from crowdfl_lab.audit.recorded_round import RecordedRound, record_round
-from crowdfl_lab.audit.shares import altered, counts, freezing, kept_source, openings, reuse, transcript
+from crowdfl_lab.audit.shares import altered, counts, freezing, openings, reuse, transcript
 from crowdfl_lab.report.output import deliver, progress_to_stderr
 from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine
@@ -188,7 +188,7 @@ def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
     say("shares: what is dealt, and what it covers")
     yield from reuse.attack_dealt_twice()
     yield from reuse.attack_dealer()
-    yield from kept_source.attack_kept_source()
+    yield from reuse.attack_kept_source()
     say("shares: servers that alter their shares")
     yield from altered.attack_inflated()
     yield from altered.attack_shifted_sum()

@@ -5,7 +5,7 @@ import pytest
 
 from crowdfl_lab.audit import evaluations
 from crowdfl_lab.audit.finding import SHARES, Verdict
-from crowdfl_lab.audit.shares import altered, counts, freezing, kept_source, openings, reuse, transcript
+from crowdfl_lab.audit.shares import altered, counts, freezing, openings, reuse, transcript
 from crowdfl_lab.audit.shares.deviating_round import PEOPLE, DeviatingRound, switched, updates
 
 CONCEDED = {
@@ -23,7 +23,7 @@ CONCEDED = {
         altered.attack_silent,
         altered.attack_searched_count,
         altered.attack_another_count,
-        kept_source.attack_kept_source,
+        reuse.attack_kept_source,
     ],
 )
 def test_the_mechanism_is_what_holds(attack):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
+from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
 from crowdfl.settings import SpSettings, origin_of
@@ -30,6 +31,19 @@ _TYPES = {
     ".webmanifest": "application/manifest+json",
 }
 _LICENCES = {"LICENSES": _TYPES[".txt"]}  # what a library asks to be served with
+_LOST = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>CrowdFL</title>
+<link rel="stylesheet" href="/web/common/style.css">
+<main>
+  <h1>There is nothing at this address</h1>
+  <p>This is a platform for CrowdFL campaigns. To take part in one, open the whole link that you were given.</p>
+  <p>Have you joined before? <a href="/join/">Your campaigns are here.</a></p>
+</main>
+</html>
+"""
 _INDEX, _WORKER = "index.html", "service-worker.js"
 _KEPT = (".css", ".html", ".js", ".png", ".webmanifest")  # by the service worker
 
@@ -143,6 +157,17 @@ def add_phone_page(app: FastAPI, settings: SpSettings) -> None:
     app.state.reloads.add(prepare)
     for place, assets in phone_assets().items():
         add_static(app, place, assets, lambda: headers)
+    problem = app.exception_handlers[HTTPException]
+
+    async def lost(request: Request, wrong: Exception) -> Response:
+        """Somebody has mistyped an address; programs get a problem document, as for everything else."""
+        by_hand = request.method == "GET" and "text/html" in request.headers.get("accept", "")
+        if by_hand and not request.url.path.startswith("/v1/"):
+            return HTMLResponse(_LOST, 404, {**headers, "Cache-Control": "no-cache"})
+        answer: Response = await problem(request, wrong)  # type: ignore[misc]  # each of ours is asynchronous
+        return answer
+
+    app.add_exception_handler(404, lost)
 
 
 def _headers_of(settings: SpSettings) -> dict[str, str]:

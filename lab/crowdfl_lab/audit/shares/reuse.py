@@ -7,7 +7,7 @@ once more in the next round. Where CSP opens a second sum, the difference of the
 **What KGC deals** covers lanes once. If it served twice, or were opened, or were still known to KGC, lanes would show uploads:
 a lane is a sum of entries with known signs. Of a model with fewer weights than there are lanes, all lanes of an upload
 together are a system of equations with one solution: the upload. Of a larger model they are as many sums of it as there are
-lanes.
+lanes. So no server computes while a server that does not acknowledge its files lets KGC keep what it dealt.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,8 @@ import numpy as np
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.shares.ring import Words
 from crowdfl.crypto.shares.sketch import Sketch
-from crowdfl.errors import DealtMaterialDamaged, SettingsError
+from crowdfl.errors import DealtMaterialDamaged, NotReady, SettingsError
+from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import InProcessMemory
@@ -36,7 +37,10 @@ from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import SALT_BYTES, UploadBody, upload_from_seed
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl_lab.audit.finding import ENTRY, SHARES, Attack, Finding, Floats, Measure, found_in, rms
+from crowdfl.roles.csp import Csp
+from crowdfl.roles.kgc import Kgc
+from crowdfl.simulation.local_host import LocalFederation
+from crowdfl_lab.audit.finding import ENTRY, SHARES, Attack, Finding, Floats, Measure, difference, found_in, rms
 from crowdfl_lab.audit.shares.deviating_round import (
     LANES,
     NAMES,
@@ -57,6 +61,7 @@ _LANES_OFF = Measure(rms, "root mean square error of a lane; blind: zeros")
 _CLOSED = Attack("masks of a block", "new", "lanes of a block that is left out, by CSP", ("CSP",), _LANES_OFF)
 _KGC_TITLE = "an upload of fewer weights than lanes, by CSP with a KGC that kept what it dealt"
 _KGC = Attack("dealer", "new", _KGC_TITLE, ("KGC", "CSP"), ENTRY, conceded=True)
+_KEPT = Measure(difference, "whether a round is computed while KGC has the seeds of both servers; blind: no")
 _SEED_TITLE = "the difference of two uploads, by SP, if a seed served both"
 _SEED = Attack("reused seed", "7", _SEED_TITLE, ("SP",), ENTRY)
 
@@ -250,6 +255,33 @@ def _matrix(round_: DeviatingRound, sketch: Sketch) -> Floats:
 
 def _solved(matrix: Floats, lanes: Floats) -> Floats:
     return cast(Floats, np.rint(np.linalg.lstsq(matrix, lanes, rcond=None)[0]))
+
+
+def attack_kept_source() -> Iterator[Finding]:
+    """SP says to KGC that it has its files never, and to itself that KGC has nothing left."""
+    title = "the seeds of both servers, on KGC's disk after a round, by SP that never acknowledges its files"
+    attack = Attack("kept source", "new", title, ("SP", "KGC"), _KEPT)
+    acknowledge, fetch = Kgc.acknowledge, Csp._fetch_dealt
+
+    def silent(kgc: Kgc, task: str, role: str) -> bool:
+        return role == "sp" or acknowledge(kgc, task, role)
+
+    for subject in ("shares, a CSP that does not ask KGC", SHARES):
+        unasked = (Csp, "_become_sole_holder", lambda csp, task: fetch(csp, task) is None)
+        with switched(Kgc, "acknowledge", silent), weakened(subject, unasked):
+            kept, note = _with_silent_sp()
+        yield attack.score(subject, float(kept), 0.0, 1.0, "the source" if kept else "nothing", note)
+
+
+def _with_silent_sp() -> tuple[bool, str]:
+    """Whether KGC has the source after a round, and what became of that."""
+    settings: dict[str, Any] = {"min_participants": 3, "max_participants": 4, "max_samples": 20, "max_norm": 2.0}
+    federation = LocalFederation(profile="shares", lanes=256, rounds=1, **settings)
+    try:
+        federation.round({who: Update([np.full(4, 0.1)], 5) for who in ("a", "b", "c", "d")})
+    except NotReady as refusal:
+        return False, f"no step before that: {type(refusal).__name__}"
+    return federation.host.disk.blobs("kgc/keys").has(f"{federation.task}.source"), "the round is computed"
 
 
 def attack_seed() -> list[Finding]:

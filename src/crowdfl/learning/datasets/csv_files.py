@@ -38,9 +38,11 @@ from crowdfl.learning.datasets.data import (
     with_values,
 )
 
-_TIMES = re.compile(r"(?:unix|epoch|elapsed|logging|sensor)?(?:timestamp|time|seconds|ts|t)(?:elapsed)?")
-_AXIS = re.compile(r"(a|acc|gf|accel|acceleration|accelerometer)?(?:axis|value)?([xyz])(?:axis|value)?")
-_TURN = re.compile(r"(g|gyr|gyro|gyroscope|rotation|rotationrate)(?:axis|value)?([xyz])(?:axis|value)?")
+_TIMES = re.compile(r"(?:unix|epoch|elapsed|logging|sensor)?(?:timestamp|time|seconds|zeit|ts|t)(?:elapsed)?")
+_AXIS = re.compile(r"(a|acc|gf|accel|acceleration|accelerometer|beschleunigung)?(?:axis|value)?([xyz])(?:axis|value)?")
+_TURN = re.compile(
+    r"(g|w|gyr|gyro|gyroscope|gyroskop|drehrate|rotation|rotationrate)(?:axis|value)?([xyz])(?:axis|value)?"
+)
 _VALUES = ("value", "target")
 _LABELS = ("label", "activity", "class", "exercise")
 _UNIT = re.compile(r"(.*?)[\s_]*[(\[]([^)\]]*)[)\]]\s*|(.*?)_(s|ms|us|ns)")
@@ -151,7 +153,7 @@ def _name_and_unit(title: str) -> tuple[str, str]:
     """`Acceleration x (m/s^2)` is accelerationx in m/s^2."""
     match = _UNIT.fullmatch(title.strip())
     name, unit = (match[1] or match[3] or "", match[2] or match[4] or "") if match else (title, "")
-    return re.sub(r"[^a-z]", "", name.lower().replace("linear", "")), unit.strip().lower()
+    return re.sub(r"[^a-z]", "", re.sub("lineare?", "", name.lower())), unit.strip().lower()
 
 
 def _triple(pattern: re.Pattern[str], names: Sequence[str]) -> tuple[int, ...] | None:

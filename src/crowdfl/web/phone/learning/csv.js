@@ -18,9 +18,9 @@ import { stretchesOf } from "./recordings.js";
 export const GRAVITY = 9.80665; // m/s^2 in a g
 export const UNITS = [1, 1, 1, 2, 2, 2]; // everyone scales alike: g, and 2 rad/s
 
-const TIMES = /^(?:unix|epoch|elapsed|logging|sensor)?(?:timestamp|time|seconds|ts|t)(?:elapsed)?$/;
-const AXIS = /^(a|acc|gf|accel|acceleration|accelerometer)?(?:axis|value)?([xyz])(?:axis|value)?$/;
-const TURN = /^(g|gyr|gyro|gyroscope|rotation|rotationrate)(?:axis|value)?([xyz])(?:axis|value)?$/;
+const TIMES = /^(?:unix|epoch|elapsed|logging|sensor)?(?:timestamp|time|seconds|zeit|ts|t)(?:elapsed)?$/;
+const AXIS = /^(a|acc|gf|accel|acceleration|accelerometer|beschleunigung)?(?:axis|value)?([xyz])(?:axis|value)?$/;
+const TURN = /^(g|w|gyr|gyro|gyroscope|gyroskop|drehrate|rotation|rotationrate)(?:axis|value)?([xyz])(?:axis|value)?$/;
 const LABELS = ["label", "activity", "class", "exercise"];
 const UNIT = /^(?:(.*?)[\s_]*[([]([^)\]]*)[)\]]\s*|(.*?)_(s|ms|us|ns))$/;
 /** @type {ReadonlyMap<string, number>} */
@@ -97,7 +97,7 @@ function columnsOf(head, file) {
 function nameAndUnit(title) {
   const match = UNIT.exec(title.trim());
   const [name, unit] = match ? [match[1] || match[3] || "", match[2] || match[4] || ""] : [title, ""];
-  return { name: name.toLowerCase().replaceAll("linear", "").replace(/[^a-z]/g, ""), unit: unit.trim().toLowerCase() };
+  return { name: name.toLowerCase().replace(/lineare?/g, "").replace(/[^a-z]/g, ""), unit: unit.trim().toLowerCase() };
 }
 
 /** The places of x, y and z. @param {RegExp} pattern @param {readonly string[]} names */
