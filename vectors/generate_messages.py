@@ -314,8 +314,8 @@ def average(people: list[Person]) -> dict[str, Json]:
     return {
         "t SP": sp.t.hex(),
         "t CSP": csp.t.hex(),
-        "offer": message(65, x, x_total, sha256(sp.t), tuple(map(sha256, sp.seals))).hex(),
-        "reply": message(58, y, y_total, csp.seals, signed).hex(),
+        "offer": message(65, x, x_total, sha256(sp.t), tuple(map(sha256, sp.seals)), b"").hex(),
+        "reply": message(58, y, y_total, csp.seals, signed, ()).hex(),
         "record": signed.hex(),
         "publication": message(59, sums, total, seals, signed).hex(),
         "sums": [str(value) for value in whole],

@@ -2,6 +2,7 @@
 
     simulate(train, evaluate, data)    a whole campaign in this process, with your two functions
     join(invitation, train, evaluate)  take part in a real campaign with them
+    partition                          one data set dealt out to people: iid, dirichlet, shards, by_column
     Update, TrainingInfo               what a training function may return, and be handed
     TaskSettings, TaskOptions          every setting of a task, and its name
     LocalFederation                    round by round, with updates that you bring yourself
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from crowdfl.version import __version__
 
 if TYPE_CHECKING:
-    from crowdfl import errors
+    from crowdfl import errors, partition
     from crowdfl.crypto.paillier import pctd
     from crowdfl.joining import AcceptedInvitation, JoinedRound, JoinResult, join
     from crowdfl.learning.functions import TrainingInfo
@@ -43,6 +44,7 @@ __all__ = [
     "__version__",
     "errors",
     "join",
+    "partition",
     "pctd",
     "simulate",
 ]
@@ -64,7 +66,7 @@ _HOMES = {
     "join": "joining",
     "simulate": "simulation.run",
 }
-_MODULES = {"errors": "errors", "pctd": "crypto.paillier.pctd"}
+_MODULES = {"errors": "errors", "partition": "partition", "pctd": "crypto.paillier.pctd"}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401

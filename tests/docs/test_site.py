@@ -1,5 +1,6 @@
 """The site of documents: complete, without anything from elsewhere, and with links that lead somewhere."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -122,6 +123,14 @@ def test_the_api_reference_has_what_the_package_offers(site):
     assert {"crowdfl.errors.SettingsError", "crowdfl.crypto.paillier.pctd.keygen"} <= anchors
     flower = {one.rpartition(".")[2] for one in anchors if one.startswith("crowdfl.flower.")}
     assert {"CrowdFLStrategy", "CrowdFLMod", "prepare", "open_model"} <= flower
+
+
+@pytest.mark.parametrize("words", ["early stopping", "checkpoint", "client sampling", "parallel", "resume"])
+def test_the_search_finds_what_people_of_other_libraries_look_for(site, words):
+    """Beyond the changelog, which does not say how."""
+    found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    places = [one["location"] for one in found if words in f"{one['title']} {one['text']}".lower()]
+    assert [place for place in places if "CHANGELOG" not in place] != []
 
 
 def elements(path: Path) -> Counter[str]:

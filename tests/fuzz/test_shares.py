@@ -12,15 +12,14 @@ from crowdfl.protocols.exchange import Reply, run_exchange
 from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.dealing.keys import SharesSpBundle, seeds_of
 from crowdfl.protocols.shares.dealing.rounds import received
-from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication, parse_record
+from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication, SumReply, parse_record
 from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundVerdict, StepRequest
-from crowdfl.protocols.shares.round.rewards import SealedRewards
 from crowdfl.protocols.shares.round.upload import UploadBody
 from tests.fuzz.trial import Form, attempt, mutated, refused, scaled
 from tests.protocols.shares.parties import PAYING, Parties, name_of
 from tests.protocols.test_messages import KINDS
 
-STEPS = 15
+STEPS = 14
 
 
 class Recorded:
@@ -58,7 +57,7 @@ def test_the_messages_of_this_profile_are_among_those_that_are_mutated(recorded:
         RoundRecord,
         SharesPublication,
         StepRequest,
-        SealedRewards,
+        SumReply,
         SharesSpBundle,
     }
     assert own <= set(KINDS)

@@ -146,8 +146,8 @@ def test_a_mechanism_is_switched_on_again_whatever_happens():
 
 
 def test_the_conversation_is_a_whole_round():
-    """Fifteen exchanges of a round that pays by `distance`, in order: what attacks name by number."""
+    """Fourteen exchanges of a round that pays by `distance`, in order: what attacks name by number."""
     round_ = DeviatingRound.paying()
     rewards = round_.play_all(1, updates()).rewards
-    assert [said.step for said in round_.conversation] == list(range(1, 16))
+    assert [said.step for said in round_.conversation] == list(range(1, 15))
     assert np.all([rewards[who] > 0 for who in PEOPLE])

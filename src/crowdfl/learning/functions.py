@@ -206,7 +206,7 @@ def samples_of(data: object) -> int | None:
     """
     if isinstance(data, str | bytes) or data is None:
         return None
-    if hasattr(data, "dataset"):
+    if hasattr(data, "dataset") and not hasattr(data, "indices"):  # a torch Subset has some of its data set's
         data = data.dataset
     parts = list(data.values()) if isinstance(data, Mapping) else data
     if isinstance(parts, list | tuple) and (together := _common_length(parts)) is not None:

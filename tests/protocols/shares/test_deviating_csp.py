@@ -23,7 +23,7 @@ from crowdfl.errors import (
     WrongAmount,
 )
 from crowdfl.protocols.claims import Claim, RewardEnvelope
-from crowdfl.protocols.exchange import ask_directly, run_exchange
+from crowdfl.protocols.exchange import ask_directly
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.chain import first_base, sha256
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
@@ -131,7 +131,7 @@ REPLIES = {
     "a verdict that CSP has not signed": ({}, 5, flipped(-1), BadSignature),
     **{
         f"a longer reply to step {step}": (HIDDEN, step, lambda _p, reply: reply + b"\0", CrowdFLError)
-        for step in range(2, 7)
+        for step in range(2, 6)
     },
 }
 
@@ -273,14 +273,19 @@ def test_another_count_is_attested_to_nobody(played):
 
 
 def test_nobody_claims_for_a_round_that_was_not_opened():
-    """Rewards were computed, the average was not asked for: the round is void."""
+    """Rewards come with the sum: of one that was not asked for, CSP keeps none."""
     parties = Parties(settings=HIDDEN)
-    sp = parties.new_sp(1)
-    sp.add_all(parties.encrypt(1, parties.models()))
-    run_exchange(sp.reward(parties.shape.payment), parties.ask)
-    parties.people[ME].open_reward(sp.envelopes()[ME], 1)
+
+    def ask(request):
+        if StepRequest.from_bytes(request, parties.shape.limits(10**6)).step == 6:
+            raise ConnectionError
+        return parties.ask(request)
+
+    with pytest.raises(ConnectionError):
+        parties.play(1, parties.encrypt(1, parties.models()), ask)
+    mine = {"rounds": (1,), "amounts": (0,), "masks": (0,), "salts": (bytes(32),)}
     with pytest.raises(MasksDoNotFit):
-        parties.keeping.answer(parties.people[ME].claim())
+        parties.keeping.answer(claimed(parties, ME, **mine))
 
 
 # Equal parts.

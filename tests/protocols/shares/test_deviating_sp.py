@@ -27,7 +27,7 @@ from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest
 from tests.protocols.driving import Keeping
 from tests.protocols.shares.parties import HIDDEN, PAYMENT, UNCHECKED, Parties, name_of
 
-STEPS = {"no checks": (UNCHECKED, 2), "checks": ({}, 6), "rewards": (HIDDEN, 7)}
+STEPS = {"no checks": (UNCHECKED, 2), "checks": ({}, 6), "rewards": (HIDDEN, 6)}
 EVERY = [(kind, step) for kind, (_, count) in STEPS.items() for step in range(1, count + 1)]
 
 

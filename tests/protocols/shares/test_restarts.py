@@ -9,8 +9,8 @@ from tests.protocols.driving import Keeping
 from tests.protocols.shares.parties import PAYING, UNCHECKED, Parties
 
 SAMPLES, DISTANCE = PAYING | {"pay": "samples"}, PAYING | {"pay": "distance"}
-KINDS = {"no checks": (UNCHECKED, 2), "checks": ({}, 6), "equal": (PAYING, 6), "samples": (SAMPLES, 7)}
-KINDS |= {"distance": (DISTANCE, 15)}
+KINDS = {"no checks": (UNCHECKED, 2), "checks": ({}, 6), "equal": (PAYING, 6), "samples": (SAMPLES, 6)}
+KINDS |= {"distance": (DISTANCE, 14)}
 EVERY = [(kind, step) for kind, (_, count) in KINDS.items() for step in range(1, count + 1)]
 RESERVED = ("asked ", "seed", "part", "spent ")
 every_step = pytest.mark.parametrize(

@@ -40,7 +40,7 @@ MOST_SAMPLES = 10
 BUDGET = "9.00"
 PAYMENT = to_millionths(BUDGET)
 # Steps of a round in the order of their requests; those from SUM on are `distance`'s. A division takes two.
-LANES, CHECK, COMMIT, BITS, SUM, OPERANDS, DISTANCES, _, FACTORS, TOTAL, _, PRODUCTS, MASKS, AVERAGE = range(2, 16)
+LANES, CHECK, COMMIT, BITS, SUM, OPERANDS, DISTANCES, _, FACTORS, TOTAL, _, PRODUCTS, AVERAGE = range(2, 15)
 
 _BOUNDS: dict[str, Any] = {
     "profile": SHARES,

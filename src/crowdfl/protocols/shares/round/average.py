@@ -49,6 +49,7 @@ class SumOffer(Message, kind=65, repr=False):
     total: bytes
     mask: bytes  # the hash of t_S
     seals: tuple[bytes, ...]  # the hashes of t_S as it is sealed to each audience
+    commitments: bytes = b""  # to SP's shares of hidden rewards, in the order of the accepted names
 
 
 class RoundRecord(Message, kind=57):
@@ -74,8 +75,8 @@ class RoundRecord(Message, kind=57):
         return AcceptedSet(self.accepted, dict(zip(self.rejected, self.reasons, strict=True)))
 
 
-class SumReply(Message, kind=58, repr=False):
-    """CSP to SP: Y, t_C as it is sealed to each audience, and the record."""
+class SharesPublication(Message, kind=59, repr=False):
+    """SP to the audience: X + Y, which is uniform to either server, and the seals of both seeds, SP's first."""
 
     sums: bytes
     total: bytes
@@ -83,8 +84,10 @@ class SumReply(Message, kind=58, repr=False):
     record: bytes
 
 
-class SharesPublication(SumReply, kind=59, repr=False):
-    """SP to the audience: X + Y, which is uniform to either server, and the seals of both seeds, SP's first."""
+class SumReply(SharesPublication, kind=58, repr=False):
+    """CSP to SP: Y, t_C as it is sealed to each audience, the record; and its shares of hidden rewards, signed and sealed."""
+
+    rewards: tuple[bytes, ...] = ()
 
 
 @dataclass

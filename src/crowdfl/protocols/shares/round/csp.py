@@ -7,7 +7,7 @@ without the checks that the task asks for.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
@@ -17,6 +17,7 @@ from crowdfl.errors import (
     Cancelled,
     DealtMaterialDamaged,
     FormatError,
+    LengthMismatch,
     OutOfTurn,
     ProtocolError,
     RoundsExhausted,
@@ -57,7 +58,7 @@ from crowdfl.protocols.shares.round.manifest import (
     open_seals,
     sign_verdict,
 )
-from crowdfl.protocols.shares.round.rewards import SealedRewards, equal_part, kept_openly, reward_shares
+from crowdfl.protocols.shares.round.rewards import equal_part, kept_openly, reward_shares
 from crowdfl.protocols.shares.round.upload import expanded_samples, expanded_update
 from crowdfl.protocols.shares.shape import SharesShape
 
@@ -130,13 +131,15 @@ class CspRound:
         return self._now
 
     def _program(self, side: CspSide) -> Half[None]:
+        shares: list[int] = []
         if self._shape.widths.is_checked:
             checked = yield from self._check(side)
             if checked.verdict.void is not None:
                 return
             if self._shape.is_reward_hidden:
-                yield from self._reward(side, checked)
-        side.finish(self._average(SumOffer.from_bytes(side.heard(), self._shape.limits())))
+                divider = CspDivider(side, self._inputs.view)
+                shares = yield from reward_shares(divider, self._shape, self._dealt, checked)
+        side.finish(self._average(SumOffer.from_bytes(side.heard(), self._shape.limits()), shares))
 
     def _check(self, side: CspSide) -> Half[Checked]:
         self._dealt = self._inputs.dealt()
@@ -157,17 +160,15 @@ class CspRound:
             salt=expand(self._inputs.seed, b"crowdfl csp accept salt 1", 32),
         )
 
-    def _reward(self, side: CspSide, checked: Checked) -> Half[None]:
-        names, divider = self._members.accepted, CspDivider(side, self._inputs.view)
-        shares = yield from reward_shares(divider, self._shape, self._dealt, checked)
-        commitments = Pieces(side.heard(HASH_BYTES * len(names)))
-        context, sealed = self._shape.spec.context(self.place.number), list[bytes]()
-        for who, share in zip(names, shares, strict=True):
-            commitment, own = commitments.take(HASH_BYTES), share.to_bytes(self._shape.reward_form.width, "big")
+    def _sealed(self, shares: list[int], commitments: bytes) -> Iterator[bytes]:
+        """Rewards, which are kept with the answer; none where they are not hidden."""
+        if len(commitments) != HASH_BYTES * len(shares):
+            raise LengthMismatch(f"commitments of {len(commitments)} bytes to {len(shares)} rewards")
+        context, pieces = self._shape.spec.context(self.place.number), Pieces(commitments)
+        for who, share in zip(self._members.accepted, shares, strict=False):
+            commitment, own = pieces.take(HASH_BYTES), share.to_bytes(self._shape.reward_form.width, "big")
             self._now.rewards[who] = commitment + own
-            reader = self._inputs.reading[who]
-            sealed.append(claims.seal_reward(self._keys.signing, reader, context, who, commitment, own))
-        yield from side.answer(SealedRewards(tuple(sealed)).to_bytes())
+            yield claims.seal_reward(self._keys.signing, self._inputs.reading[who], context, who, commitment, own)
 
     def _attached(self, verdict: CheckVerdict) -> bytes:
         self._members = self._members.judged(self._manifest.names, verdict, self._least)
@@ -187,12 +188,12 @@ class CspRound:
     def _samples_of(self, who: str) -> int:
         return expanded_samples(self._seeds[who], self.place, who, self._shape.count_bytes)
 
-    def _average(self, offer: SumOffer) -> bytes:
+    def _average(self, offer: SumOffer, shares: list[int]) -> bytes:
         reply = open_sum(
             self._shape, self.place, self._members, self._own_sum(), offer, self._part(), self._keys.signing
         )
         self._now.record = reply.record
-        return reply.to_bytes()
+        return replace(reply, rewards=tuple(self._sealed(shares, offer.commitments))).to_bytes()
 
     def _part(self) -> MaskedPart:
         t = expand(self._inputs.seed, b"crowdfl csp mask 1", MASK_BYTES)
@@ -363,15 +364,10 @@ class SharesCsp:
         return received(self._shape, self._keys.dealt, CSP_ROLE, number, self._load(number))
 
     def _keep(self, place: RoundPlace, answer: CspAnswer) -> None:
-        """What stands or falls with the answer; but a base is spent from here on, whatever becomes of it.
-
-        Rewards spend it too: whoever opens its own reads the sum of the samples that were paid off it, and SP could have them
-        of a round after the other, of one participant fewer each time, and never ask for an average.
-        """
+        """What stands or falls with the answer; but a base is spent from here on, whatever becomes of it."""
         number, base = place.number, place.base
-        if answer.rewards or answer.record:
-            self._state.spend(number, base)
         if answer.record:
+            self._state.spend(number, base)
             record = RoundRecord.from_bytes(answer.record, self._shape.limits())
             self._state.keep_opened(SumOpened(number, next_base(base, record.statement)), answer.record)
         for who, kept in answer.rewards.items():

@@ -134,7 +134,7 @@ class CspState:
             )
 
     def spend(self, number: int, base: bytes) -> None:
-        """This round opens the one sum of uploads that name this base, or the rewards that go with it."""
+        """This round opens the one sum of uploads that name this base."""
         value = str(number).encode()
         if self._memory.reserve(f"spent {base.hex()}", value) != value:
             raise BaseSpent(_spent(number))
@@ -156,9 +156,7 @@ class CspState:
         self._memory.keep("reward", kept, number, who)
 
     def reward(self, number: int, who: str) -> bytes | None:
-        """What is kept of a participant's reward: of a round whose sum was opened, no other."""
-        if self.record(number) is None:
-            return None
+        """What is kept of a participant's reward, with the record of its round."""
         return self._memory.get("reward", number, who)
 
     def spent_rounds(self) -> range:

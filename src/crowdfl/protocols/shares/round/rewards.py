@@ -20,7 +20,6 @@ from crowdfl.crypto.sealing import commit
 from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import LengthMismatch
 from crowdfl.protocols.claims import Kept, RewardEnvelope
-from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.circuits.lanes import products_program
 from crowdfl.protocols.shares.circuits.program import Half, Side
@@ -33,12 +32,6 @@ from crowdfl.protocols.shares.rule_widths import RoundScores
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
 
 _SALT_BYTES = 32
-
-
-class SealedRewards(Message, kind=64):
-    """CSP to SP: its half of each reward with its signature, sealed to the owner; in the order of the accepted names."""
-
-    sealed: tuple[bytes, ...]
 
 
 def equal_part(payment: int, record: RoundRecord, who: str) -> int | None:
@@ -107,9 +100,9 @@ class RewardMasks:
     def commitments(self) -> bytes:
         return b"".join(commit(mask, salt) for mask, salt in self.masks.values())
 
-    def envelopes(self, reply: SealedRewards) -> dict[str, RewardEnvelope]:
+    def envelopes(self, halves: Sequence[bytes]) -> dict[str, RewardEnvelope]:
         """With CSP's sealed halves, in the same order."""
-        if len(reply.sealed) != len(self.masks):
-            raise LengthMismatch(f"{len(reply.sealed)} sealed rewards where {len(self.masks)} are expected")
-        rows = zip(self.masks.items(), reply.sealed, strict=True)
+        if len(halves) != len(self.masks):
+            raise LengthMismatch(f"{len(halves)} sealed rewards where {len(self.masks)} are expected")
+        rows = zip(self.masks.items(), halves, strict=True)
         return {who: RewardEnvelope(mask, salt, sealed) for (who, (mask, salt)), sealed in rows}

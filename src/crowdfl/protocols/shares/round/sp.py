@@ -6,7 +6,7 @@ anything is opened. SP sends one sum for a base, ever: that is noted before it l
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
@@ -57,7 +57,7 @@ from crowdfl.protocols.shares.round.manifest import (
     check_verdict,
     manifest_of,
 )
-from crowdfl.protocols.shares.round.rewards import RewardMasks, SealedRewards, open_envelope, reward_shares
+from crowdfl.protocols.shares.round.rewards import RewardMasks, open_envelope, reward_shares
 from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
 from crowdfl.protocols.shares.shape import SharesShape
 
@@ -80,12 +80,13 @@ class _SpRound:
     seed: bytes = field(repr=False)
     coins: bytes
     members: AcceptedSet
+    rewards: list[int] = field(default_factory=list, repr=False)  # SP's shares of those that are hidden
 
 
 class SharesSp(PaidSp):
     """The sensing platform: never holds a reader's key, nor anything that CSP's shares could be told from."""
 
-    signed_uploads = True
+    signed_uploads = averages_first = True
 
     def __init__(self, party: Party, shape: SharesShape, bundle: SharesSpBundle) -> None:
         super().__init__(shape.spec.name, bundle.csp_signing, shape.limits())
@@ -94,11 +95,6 @@ class SharesSp(PaidSp):
         self._load: Callable[[str], bytes] | None = None
         self._file: Callable[[int], bytes] | None = None
         self.open_round(1)
-
-    @property
-    def averages_first(self) -> bool:
-        """Equal parts follow from the record of the sum."""
-        return not self._shape.is_reward_hidden
 
     # Uploads.
 
@@ -196,13 +192,10 @@ class SharesSp(PaidSp):
         self._shape.require_rewards()
         if payment != self._shape.payment:
             raise ProtocolError(f"a round of this task pays {self._shape.payment} millionths, not {payment}")
-        if self._shape.is_reward_hidden:
-            yield from self._prepared()
-        else:
-            yield from self._published()
+        yield from self._published()
 
     def publish(self, *, final: bool) -> Exchange:
-        """One publication for participants and requester alike. In a task that pays, rewards come before it."""
+        """One publication for participants and requester alike; rewards come with it."""
         del final
         yield from self._published()
 
@@ -214,10 +207,14 @@ class SharesSp(PaidSp):
         self._round = None  # what is asked for now ends the round: if it fails, all of it is asked for again
         part = self._part(now.members)
         offer = offer_sum(self._shape, self._place, self._own_sum(now.members), part)
+        names = now.members.accepted if self._shape.is_reward_hidden else ()
+        masks = RewardMasks.of(names, now.rewards, now.seed, self._shape.reward_form.n)
+        offer = replace(offer, commitments=masks.commitments())
         reply = SumReply.from_bytes((yield from now.talk.ask(offer.to_bytes())), self._shape.limits())
         publication = publish_sum(self._shape, self._place, now.members, offer, part, reply, self._csp_key)
+        self._envelopes = {who: self.party.send(shown) for who, shown in masks.envelopes(reply.rewards).items()}
         self._leave(publication)
-        if self._shape.payment and not self._shape.is_reward_hidden:  # one envelope for all: the list of names is long
+        if self._shape.payment and not names:  # one envelope for all: the list of names is long
             shown = self.party.send(open_envelope(publication.record))
             self._envelopes = dict.fromkeys(now.manifest.names, shown)
 
@@ -259,10 +256,7 @@ class SharesSp(PaidSp):
         if not self._shape.is_reward_hidden:
             return
         divider = SpDivider(SpSide(), Coins(expand(now.seed, b"crowdfl sp coins 1", SEED_BYTES)), self.party.view)
-        shares = yield from now.talk.run(reward_shares(divider, self._shape, dealt, checked))
-        masks = RewardMasks.of(now.members.accepted, shares, now.seed, self._shape.reward_form.n)
-        reply = SealedRewards.from_bytes((yield from now.talk.ask(masks.commitments())), self._shape.limits())
-        self._envelopes = {who: self.party.send(envelope) for who, envelope in masks.envelopes(reply).items()}
+        now.rewards = yield from now.talk.run(reward_shares(divider, self._shape, dealt, checked))
 
     def _check(self, now: _SpRound, dealt: DealtRound) -> Generator[bytes, Reply, Checked]:
         """Who is within the bounds: both servers come to the same set, and CSP signs it."""
