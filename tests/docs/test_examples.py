@@ -19,6 +19,7 @@ PRINTED = {
     "lora.py": "712 of 8,844 parameters are sent",
     "many_people.py": "largest error of the common slope: 0.1",
     "own_data.py": "accuracy",
+    "own_rule.py": "NOT PRIVATE",
     "partition.py": "person-10      179",
     "quickstart.py": "largest error of a weight: 0.15",
     "sklearn_learner.py": "round 3: accuracy",

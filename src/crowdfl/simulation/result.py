@@ -167,11 +167,14 @@ class SimulationResult(RunResult):
         paid = sum(self.rewards.values(), Decimal(0))
         people = sum(amount > 0 for amount in self.rewards.values())
         lines += [f"rewards: {paid:f} in all to {people} people"] if self.rewards else []
-        lines.append(f"averages are exact to {self.settings.decimals} decimals")
+        lines.append(self._precision())
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
+    def _precision(self) -> str:
+        return f"averages are exact to {self.settings.decimals} decimals"
+
     def __repr__(self) -> str:
-        return f"<SimulationResult: {len(self.history)} rounds>\n{self}"
+        return f"<{type(self).__name__}: {len(self.history)} rounds>\n{self}"
 
     def _repr_html_(self) -> str:
         columns, rows = history_table(self.history)

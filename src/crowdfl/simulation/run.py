@@ -35,6 +35,7 @@ from crowdfl.roles.records import Round, RoundState
 from crowdfl.settings import TaskOptions, TaskSettings, from_millionths, option_words, to_millionths
 from crowdfl.simulation.bounds import require_enough, settings_for
 from crowdfl.simulation.checkpoint import Checkpoint, added_costs, jsonable
+from crowdfl.simulation.clear import ClearCampaign, ClearResult, Rule
 from crowdfl.simulation.crowd import Away, Dropouts, SimulatedCrowd, away_in, seeded_draw
 from crowdfl.simulation.parallel import ParallelTrainer, Workers
 from crowdfl.simulation.result import FinishedRound, Shown, SimulatedRound, SimulationResult, shown
@@ -58,6 +59,7 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     dropouts: Dropouts = 0.0,
     fraction: float | None = None,
     personalize: Sequence[str] = (),
+    in_the_clear: Rule | None = None,
     workers: int = 1,
     device: str | Sequence[str] | None = None,
     progress: bool | None = None,
@@ -100,6 +102,10 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
             how many are. Who is not drawn is no dropout.
         personalize: Layers that stay with each person (FedPer): names in a dictionary or `state_dict`, or patterns such as
             `head.*`. They are neither sent nor averaged; your functions get each person's own, and `result.personal` has them.
+        in_the_clear: NOT PRIVATE, for research: a rule of averaging of your own, in place of all servers, `rule(updates, start,
+            info)`. `updates` has a `model`, a `weight` and its `flat` numbers by name; `start` the same of what the round
+            started from. It returns the next model, or its flat numbers; or a pair of that and what each is paid.
+            `crowdfl.simulation.clear` has `fedavg` and `equal(max_norm)` to compare with.
         workers: How many people train and evaluate in parallel, each in a process of its own that is forked from this one, with
             one torch thread; functions of a notebook too. The result is the same for any number. What a function changes
             outside of its person's data stays in its process. 1, the default, does everything in this process.
@@ -126,7 +132,7 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     What your functions raise comes out as it is, with a note whose data it was. An interruption (Ctrl-C) is raised too, and
     keeps what was done: the finished rounds are in its attribute `result`, in a notebook `sys.last_value.result`.
     """
-    require_functions(train, evaluate, evaluate_central=evaluate_central, on_round=on_round)
+    require_functions(train, evaluate, evaluate_central=evaluate_central, on_round=on_round, in_the_clear=in_the_clear)
     people = _named(data)
     require_enough(list(people))
     given: dict[str, Any] = {**settings} | {
@@ -137,12 +143,18 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     functions = _Functions(train, evaluate, evaluate_central, on_round)
     place = None if folder is None else Path(folder)
     simulation = _Simulation(functions, people, given, seed, insecure_test_key, place, personalize)
+    if in_the_clear is not None and (folder is not None or resume is not None):
+        raise SettingsError("`folder` and `resume` are for campaigns with servers: leave them out with `in_the_clear`")
+    if isinstance(resume, ClearResult):
+        raise SettingsError("`resume` is the result of a rule in the clear, which has no campaign to go on with")
     try:
         if (done := simulation.find(resume, initial)) is not None:
             return done
         away = away_in(dropouts, list(people), simulation.asked["rounds"], seed)
         told = shown(progress, len(people), simulation.asked["rounds"])
         with told, Workers(workers, device) as simulation.workers:
+            if in_the_clear is not None:
+                return simulation.run_in_the_clear(in_the_clear, initial, away, told)
             return simulation.run(initial, away, told)
     except FunctionRaised as raised:
         error = raised.error
@@ -305,6 +317,22 @@ class _Simulation:
                 crowd, last, settings, told, reader=None if last.state is RoundState.REWARDED else crowd.reader
             )
         return self._result(crowd)
+
+    def run_in_the_clear(self, rule: Rule, initial: Any, away: Away, told: Shown) -> ClearResult:  # noqa: ANN401
+        form, start = self._start(initial)
+        trainers, of = self._trainers(form), self.functions
+        for trainer in trainers.values():
+            trainer.units = 0  # weights count as they are
+        self.workers.start(trainers)
+
+        def begin(arrays: Weights, number: int) -> Sequence[_Trainer]:
+            return self._begin(trainers, arrays, away, number)
+
+        def stops(done: FinishedRound) -> bool:
+            return of.on_round is not None and _is_true(of.on_round(done))
+
+        campaign = ClearCampaign(rule, form, trainers, begin, self.asked, self.seed, of.evaluate_central, stops)
+        return campaign.run(start, told)
 
     def _start(self, initial: Any) -> tuple[ModelForm, Weights]:  # noqa: ANN401
         before = self._before
