@@ -1,6 +1,7 @@
 """What a simulation's result shows: a table as text and in a notebook, rows, a picture, a file; and progress on the way."""
 
 import itertools
+import re
 import sys
 from types import SimpleNamespace
 
@@ -90,6 +91,8 @@ def test_progress_is_a_line_for_each_round_where_it_was_asked_for(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(":")[0] for line in lines] == ["round 1 of 2", "round 2 of 2"]
     assert "3 took part, 1 dropped, loss" in lines[0]
+    assert re.search(r" s, about \d+ s left$", lines[0])
+    assert "left" not in lines[1]
     run(progress=None)
     assert capsys.readouterr() == ("", "")
 

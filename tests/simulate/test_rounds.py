@@ -1,5 +1,7 @@
 """What a caller of crowdfl.simulate is told of each round, and what it may say: to stop, to evaluate, to go on later."""
 
+import gc
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 import crowdfl
 from crowdfl.errors import LearningError, SettingsError
+from crowdfl.protocols.shares.round.average import RoundRecord
 from tests.simulate.lines import START, evaluate, people, plain, train
 
 UNCHECKED = {"lanes": 0, "check": "none", "pay": "none"}  # what is told of rounds is the same
@@ -168,3 +171,26 @@ def test_training_may_say_something_of_itself(form):
     assert second.training == {"steps": pytest.approx(np.average([2 + count for count in counts], weights=counts))}
     assert result.rows()[1]["training_steps"] == second.training["steps"]
     assert result.person_rows()[0] == {"round": 1, "person": "p0", "training_steps": 11.0}
+
+
+@pytest.mark.second
+def test_what_is_held_and_read_does_not_grow_with_rounds_and_people(monkeypatch):
+    """An upload goes with its round; a record that names everyone is read once, not by everyone."""
+    parsed, held, parameters, crowd = [], [], 4000, 40
+    from_bytes = RoundRecord.from_bytes
+    monkeypatch.setattr(RoundRecord, "from_bytes", lambda *given: parsed.append(1) or from_bytes(*given))
+
+    def on_round(done):
+        gc.collect()
+        held.append(tracemalloc.get_traced_memory()[0])
+
+    def train_any(model, own, info):
+        return model + np.random.default_rng(info.seed).normal(scale=0.01, size=parameters), own + 1
+
+    tracemalloc.start()
+    try:
+        run(train_any, None, list(range(crowd)), initial=np.zeros(parameters), rounds=6, on_round=on_round)
+    finally:
+        tracemalloc.stop()
+    assert (held[4] - held[1]) / 3 < 0.25 * crowd * 8 * parameters, "some models each round, not everyone's uploads"
+    assert len(parsed) <= 6 * 6

@@ -136,7 +136,8 @@ FACTS = (
     "The study group of the university hospital.",
     "walking, sitting, climbing stairs",
     "The accelerometer and the gyroscope",
-    "There are 5 rounds. Each is open for up to 1 h",
+    "There are 5 rounds. They begin at 18:00 Europe/Berlin",
+    "A round is open for up to 1 h.",
     "The platform and the second server together: everything.",
     "36.00 for each round",
     "within 14 days",
@@ -220,6 +221,21 @@ def test_a_task_that_this_page_cannot_take_part_in_can_only_be_deleted(show):
     expect(page.get_by_text("No invitation yet")).to_be_visible()
 
 
+def test_a_campaign_that_nobody_can_join_says_so_in_the_place_of_join(show):
+    page = show([campaign(closed="the time to join this campaign is over")], f"#/about/{TASK}")
+    expect(page.get_by_text("You cannot join any more. The time to join this campaign is over.")).to_be_visible()
+    expect(page.get_by_role("button", name="Join")).to_have_count(0)
+    expect(page.get_by_role("button", name="Delete this invitation")).to_be_visible()
+
+
+def test_the_invitation_says_who_asks_and_the_rounds_when_the_next_one_is(show):
+    page = show([campaign(phase="joined", next=1_795_000_000)], f"#/about/{TASK}")
+    expect(page.get_by_text("study@hospital.example")).to_be_visible()
+    expect(page.get_by_text("They begin at 18:00 Europe/Berlin, one a day at most.")).to_be_visible()
+    page.goto(page.url.replace("about", "rounds"))
+    expect(page.get_by_text("The first round begins on ")).to_be_visible()
+
+
 def test_a_refusal_to_join_is_shown_where_it_was_asked(show):
     page = show([campaign()], f"#/about/{TASK}", fails={"join": "the invitation was used already"})
     page.get_by_role("button", name="Join").click()
@@ -255,7 +271,7 @@ HEADLINES = {
 
 def test_the_rounds_say_where_the_campaign_stands_and_what_stopped_it(show):
     page = show([JOINED], f"#/rounds/{TASK}")
-    words = "Round 3 takes updates until 18 Nov 2026, 14:06, or until everyone has sent one."
+    words = "Round 3 takes updates until 18 Nov 2026, 14:06."
     expect(page.get_by_text(words)).to_be_visible()
     for headline, changes in HEADLINES.items():
         change(page, **(JOINED | changes))

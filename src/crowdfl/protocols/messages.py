@@ -6,6 +6,7 @@ memory is taken; vectors inside are checked number by number before anything com
 
 import struct
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any, ClassVar, Self, dataclass_transform, get_type_hints
 
 from crowdfl.crypto.compute import Backend
@@ -61,7 +62,7 @@ class Message:
 
     @classmethod
     def from_bytes(cls, data: bytes, limits: Limits) -> Self:
-        hints = get_type_hints(cls)
+        hints = _hints(cls)  # type: ignore[arg-type]  # a class is hashable
         return cls(
             *(_decode(bytes(body), hints[name], limits) for name, body in cls._bodies(data, limits.max_field).items())
         )
@@ -100,6 +101,11 @@ class RoundRequest(Message):
     """SP to CSP, as a step of one round; CSP knows from its own records what belongs into it."""
 
     round_number: int
+
+
+@lru_cache(maxsize=256)
+def _hints(message: type[Message]) -> dict[str, Any]:
+    return get_type_hints(message)
 
 
 def _next(view: memoryview, place: int, longest: int) -> tuple[memoryview, int]:

@@ -1,6 +1,5 @@
 """Who is away in which round of a simulation."""
 
-import hashlib
 import inspect
 import random
 import time
@@ -119,17 +118,18 @@ class Counters(Silent):
 
 
 class _LeanBlobs(MemoryBlobs):
-    """Blobs that everyone has the same, such as averages, are in memory once."""
+    """Blobs that everyone has the same, such as averages, are in memory once. An upload is its owner's alone, and goes."""
 
     def __init__(self, common: dict[bytes, bytes]) -> None:
         super().__init__()
         self._common = common
 
     def put_all(self, blobs: Mapping[str, bytes]) -> None:
-        super().put_all({name: self._interned(data) for name, data in blobs.items()})
+        super().put_all({name: self._interned(name, data) for name, data in blobs.items()})
 
-    def _interned(self, data: bytes) -> bytes:
-        return self._common.setdefault(hashlib.sha256(data).digest(), data) if len(data) > _INTERNED else data
+    def _interned(self, name: str, data: bytes) -> bytes:
+        own = len(data) <= _INTERNED or name.endswith("/upload")
+        return data if own else self._common.setdefault(data, data)
 
 
 class _LeanDisk(MemoryDisk):

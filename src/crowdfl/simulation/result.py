@@ -273,9 +273,11 @@ def shown(progress: bool | None, people: int, rounds: int) -> Shown:
 
 
 def round_words(round_: SimulatedRound, rounds: int) -> str:
-    """A round in one line."""
+    """A round in one line, and how long the rest takes if each round takes as long."""
+    left = f", about {round_.seconds * (rounds - round_.number):.0f} s left" if round_.number < rounds else ""
     if not round_.is_averaged:
         return f"round {round_.number} of {rounds}: given up, too few took part"
     away = f", {len(round_.dropped)} dropped" if round_.dropped else ""
     metrics = "".join(f", {name} {value:.4g}" for name, value in round_.numbers.items())
-    return f"round {round_.number} of {rounds}: {len(round_.participants)} took part{away}{metrics}, {round_.seconds:.1f} s"
+    took_part = f"{len(round_.participants)} took part{away}{metrics}"
+    return f"round {round_.number} of {rounds}: {took_part}, {round_.seconds:.1f} s{left}"

@@ -107,6 +107,7 @@ class Participant:
     _stock: Stock | None = field(default=None, repr=False)
     _side: ParticipantProtocol | None = field(default=None, repr=False)
     _joined: Definition | None = field(default=None, repr=False)
+    _keys: ParticipantKeys | None = field(default=None, repr=False)
     _epoch: str | None = field(default=None, repr=False)  # SP's, when this participant last looked
     _looked: dict[int, tuple[str, int]] = field(default_factory=dict, repr=False)  # by round: epoch, uploads
     _undrawn: set[tuple[str | None, int]] = field(default_factory=set, repr=False)  # epochs and rounds
@@ -178,9 +179,11 @@ class Participant:
 
     @property
     def keys(self) -> ParticipantKeys:
-        signing, reading = (bytes.fromhex(key) for key in json.loads(self.blobs.get("keys")))
-        key = SigningKey(signing)
-        return ParticipantKeys(participant_name(key.public), key, ReaderKey(reading))
+        if self._keys is None:  # once made, they never change
+            signing, reading = (bytes.fromhex(key) for key in json.loads(self.blobs.get("keys")))
+            key = SigningKey(signing)
+            self._keys = ParticipantKeys(participant_name(key.public), key, ReaderKey(reading))
+        return self._keys
 
     def step(self, train: Train, evaluate: Evaluate | None = None) -> bool:
         """Do what is due: read new averages and rewards, and take part in an open round. True if anything was done."""

@@ -9,6 +9,7 @@ open SP's; and readers take nothing that is not in the record.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
 from crowdfl.crypto.shares.ring import RunningSum, expand
@@ -21,7 +22,7 @@ from crowdfl.errors import (
     SealBroken,
     TooFewParticipants,
 )
-from crowdfl.protocols.messages import Message
+from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.shares.chain import (
     HASH_BYTES,
     Integers,
@@ -66,7 +67,7 @@ class RoundRecord(Message, kind=57):
     seals: tuple[bytes, ...]  # the hashes of t_S, then of t_C, as sealed to each audience
     signature: bytes
 
-    @property
+    @cached_property
     def statement(self) -> bytes:
         return b"crowdfl record 2" + replace(self, signature=b"").to_bytes()
 
@@ -248,7 +249,12 @@ def publish_sum(
 
 
 def parse_record(data: bytes, shape: SharesShape, csp_key: bytes) -> RoundRecord:
-    record = RoundRecord.from_bytes(data, shape.limits())
+    return _parsed(data, shape.limits(), csp_key)
+
+
+@lru_cache(maxsize=4)  # it names everyone: where many readers are in one process, each would read all names again
+def _parsed(data: bytes, limits: Limits, csp_key: bytes) -> RoundRecord:
+    record = RoundRecord.from_bytes(data, limits)
     if len(record.rejected) != len(record.reasons):
         raise ProtocolError("a record whose reasons are not as many as those left out")
     verify(csp_key, record.statement, record.signature)
