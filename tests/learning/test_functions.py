@@ -97,17 +97,16 @@ def test_samples_are_counted_where_that_is_clear(data, samples):
 
 def test_a_trained_model_comes_alone_with_samples_or_as_an_update():
     """A model that is a pair of arrays is not taken for a model and its samples."""
-    assert split_result([X], X) == ([X], 7)
-    assert split_result(([X], np.int64(3)), None) == ([X], 3)
-    assert split_result(([X], 3.0), None) == ([X], 3)
+    assert split_result([X], X) == ([X], 7, {})
+    assert split_result(([X], np.int64(3)), None) == ([X], 3, {})
+    assert split_result(([X], 3.0), None) == ([X], 3, {})
     pair = (X, Y)
-    assert split_result(pair, X) == (pair, 7)
-    model, samples = split_result(Update({"w": Y}, 4), None)
-    assert (list(model), samples) == (["w"], 4)
+    assert split_result(pair, X) == (pair, 7, {})
+    model, samples, metrics = split_result(Update({"w": Y}, 4), None)
+    assert (list(model), samples, metrics) == (["w"], 4, {})
+    assert split_result(([X], 3, {"loss": 0.5}), X) == ([X], 3, {"loss": 0.5})
     with pytest.raises(LearningError, match=r"return \(model, samples\)"):
         split_result([X], "a path")
-    with pytest.raises(LearningError, match="returned metrics too"):  # as Flower's clients do
-        split_result(([X], 3, {"loss": 0.5}), X)
 
 
 @pytest.mark.parametrize(
