@@ -177,6 +177,13 @@ class _Link:
             raise ServiceUnavailable(f"{self._name} is away in this round, as the simulation has it")
         return getattr(self._sp, name)
 
+    def status(self, task: str) -> dict[str, Any]:
+        """As SP said it first while everyone had a turn: since then, nothing but uploads has come."""
+        ask = self.__getattr__("status")
+        if self._crowd.said is None:
+            self._crowd.said = ask(task)
+        return self._crowd.said
+
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
         receipt = str(self.__getattr__("send")(task, number, keys, upload))
         self._crowd.note_upload(self._name, number, len(upload))
@@ -223,6 +230,7 @@ class SimulatedCrowd:
     ) -> None:
         self.settings, self.counters, self.log = definition.settings, Counters(), SimulationLog()
         self.trainers, self.away, self._away_in, self._on_change = trainers, frozenset[str](), away_in, on_change
+        self.said: dict[str, Any] | None = None  # SP's status, while everyone has a turn
         self._on_read = on_read  # a round but the last is over, and everyone has read it; True ends the task
         tools = Tools(default_backend(), None, insecure_test_key, False, self.counters)
         self.clock, self._rounds, self._is_stopped = ManualClock(1.0), list[Round](), False
@@ -334,6 +342,7 @@ class SimulatedCrowd:
         return frozenset() if takes_late else self.log.dropped[last.number]
 
     def _take_turns(self) -> None:
+        self.said = None
         for person in self._people:
             if not person.is_done:
                 try:

@@ -12,8 +12,10 @@ import shutil
 import threading
 import time
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from functools import lru_cache
+from pathlib import Path
 from typing import BinaryIO
 
 from cryptography.exceptions import InvalidTag
@@ -127,6 +129,7 @@ class MemoryBlobs:
 
     def __init__(self) -> None:
         self._blobs: dict[str, bytes] = {}
+        self._folders: Counter[str] = Counter()  # how many blobs lie below each
         self._written: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -139,11 +142,13 @@ class MemoryBlobs:
         with self._lock:
             for name, data in blobs.items():
                 # As in a file system, a blob is not a folder.
-                if self._below(name) or any(str(folder) in self._blobs for folder in PurePosixPath(name).parents):
+                if self._folders[name] or any(folder in self._blobs for folder in _folders(name)):
                     raise Conflict(f"{name} cannot be stored: it is a part of a blob's name, or a part of it is a blob")
-                if self._blobs.setdefault(name, data) != data:
+                if name not in self._blobs:
+                    self._blobs[name], self._written[name] = data, time.time()
+                    self._folders.update(_folders(name))
+                elif self._blobs[name] != data:
                     raise Conflict(f"{name} exists already, with other contents")
-                self._written.setdefault(name, time.time())
 
     def get(self, name: str) -> bytes:
         if not self.has(name):
@@ -157,13 +162,15 @@ class MemoryBlobs:
         return require_blob_name(name) in self._blobs
 
     def delete(self, name: str) -> None:
-        self._blobs.pop(require_blob_name(name), None)
-        self._written.pop(name, None)
+        if self.has(name):
+            del self._blobs[name], self._written[name]
+            self._folders.subtract(_folders(name))
 
     def clear(self, folder: str) -> None:
+        inside = f"{require_blob_name(folder)}/"
         with self._lock:
-            for name in self._below(require_blob_name(folder)):
-                del self._blobs[name], self._written[name]
+            for name in [name for name in self._blobs if name.startswith(inside)]:
+                self.delete(name)
 
     def names(self) -> Iterator[str]:
         return iter(sorted(self._blobs))
@@ -176,10 +183,13 @@ class MemoryBlobs:
         del before
         return 0
 
-    def _below(self, folder: str) -> list[str]:
-        return [name for name in self._blobs if name.startswith(f"{folder}/")]
+
+def _folders(name: str) -> list[str]:
+    """All that it lies in."""
+    return [name[:place] for place, sign in enumerate(name) if sign == "/"]
 
 
+@lru_cache(maxsize=4096)
 def require_blob_name(name: str) -> str:
     """A path of plain segments: no parent folder, nothing hidden, nothing that a file system could interpret."""
     if len(name) > _LONGEST_NAME or not all(map(_is_plain, name.split("/"))):
