@@ -98,14 +98,14 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 class Workers(ExitStack):
-    """So many processes; with one worker, none: everything is done here, when it is asked for."""
+    """So many processes; with None, everything is done here, when it is asked for."""
 
-    def __init__(self, count: int, device: str | Sequence[str] | None) -> None:
+    def __init__(self, count: int | None, device: str | Sequence[str] | None) -> None:
         super().__init__()
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise SettingsError(f"`workers` is {count!r}; expected how many people train at once, 1 or more")
-        if count > 1 and "fork" not in multiprocessing.get_all_start_methods():
-            raise SettingsError("`workers` above 1 needs a system that can fork, such as Linux: use 1 here")
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+            raise SettingsError(f"`workers` is {count!r}; expected how many people train at once, 1 or more, or None")
+        if count is not None and "fork" not in multiprocessing.get_all_start_methods():
+            raise SettingsError("`workers` needs a system that can fork, such as Linux: leave it out here")
         self._count, self._devices = count, devices_of(device)
         self._workers: list[_Worker] = []
         self._places: dict[str, int] = {}
@@ -117,7 +117,7 @@ class Workers(ExitStack):
         self._trainers = trainers
         for trainer in trainers.values():
             trainer.workers, trainer.device = self, self._devices[0]
-        if self._count == 1:
+        if self._count is None:
             return
         _require_unused_gpu(self._devices)
         for number in range(min(self._count, len(trainers))):
@@ -151,7 +151,7 @@ def _require_unused_gpu(devices: Sequence[str]) -> None:
     if torch is not None and torch.cuda.is_initialized() and any(one.startswith("cuda") for one in devices):
         raise SettingsError(
             "a GPU was used in this process before, and workers cannot share it: make the initial model on the CPU and move "
-            "it in `train`, after a restart; or use workers=1"
+            "it in `train`, after a restart; or leave `workers` out"
         )
 
 

@@ -60,7 +60,7 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     fraction: float | None = None,
     personalize: Sequence[str] = (),
     in_the_clear: Rule | None = None,
-    workers: int = 1,
+    workers: int | None = None,
     device: str | Sequence[str] | None = None,
     progress: bool | None = None,
     seed: int = 0,
@@ -108,7 +108,7 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
             `crowdfl.simulation.clear` has `fedavg` and `equal(max_norm)` to compare with.
         workers: How many people train and evaluate in parallel, each in a process of its own that is forked from this one, with
             one torch thread; functions of a notebook too. The result is the same for any number. What a function changes
-            outside of its person's data stays in its process. 1, the default, does everything in this process.
+            outside of its person's data stays in its process. Without it this process does all, with torch's usual threads.
         device: What `info.device` says, for you to move models and data to: "cuda" (every GPU), a name such as "cuda:1", or a
             list; workers take turns with them.
         progress: True shows it, False does not; None, the default, shows it on a terminal and in a notebook.
@@ -206,7 +206,7 @@ class _Simulation:
     insecure_test_key: bool
     folder: Path | None
     personalize: Sequence[str] = ()
-    workers: Workers = field(default_factory=lambda: Workers(1, None))
+    workers: Workers = field(default_factory=lambda: Workers(None, None))
     asked: dict[str, Any] = field(default_factory=dict)  # with what a resumed campaign had
     _before: Checkpoint | None = None
     _state: Checkpoint | None = None
