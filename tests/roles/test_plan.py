@@ -9,6 +9,7 @@ import pytest
 from crowdfl.documents.signed import Definition
 from crowdfl.documents.task_summary import plan_lines
 from crowdfl.errors import DocumentError, EnrolmentOver, SettingsError, TaskFull, TaskNotRunning
+from crowdfl.roles.defining import invitation_warning
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.waiting import operator_waits_for, waits_for
 from crowdfl.settings import PlanSettings
@@ -210,6 +211,12 @@ def test_a_plan_for_more_people_than_the_task_takes_is_refused_by_everyone(tmp_p
 def _signed(desk: Desk, plan: PlanSettings) -> str:
     definition = small_definition(desk.settings)
     return replace(definition, requester=desk.requester.signing.public, plan=plan).sign(desk.requester.signing)
+
+
+def test_who_invites_many_to_a_trial_is_warned_that_it_waits_for_nobody(tmp_path):
+    trial, planned_ = small_definition(Desk(tmp_path).settings), PlanSettings(start_with=4)
+    assert "as soon as 3 people have joined" in invitation_warning(trial, 4)
+    assert invitation_warning(trial, 3) == invitation_warning(replace(trial, plan=planned_), 4) == ""
 
 
 def test_the_plan_is_told_in_the_order_in_which_things_happen(tmp_path):

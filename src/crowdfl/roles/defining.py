@@ -41,7 +41,6 @@ WATCH_TASK: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "rounds": 3,
             "budget": "36.00",
         },
-        "plan": {"start_with": LEAST_PARTICIPANTS},
         "training": {"labels": list(watch.EXERCISES)},
     }
 )
@@ -115,21 +114,27 @@ def explained(definition: Definition) -> Explanation:
 
 def warnings(definition: Definition) -> list[str]:
     """What a requester should know before people are asked to take part."""
-    settings, plan = definition.settings, definition.plan
-    found = []
-    if not (plan.start_at or plan.start_with or plan.enrol_until or plan.closes == "deadline" or plan.goal):
-        found.append(
-            f"no plan: rounds run as soon as {settings.min_participants} people have joined and sent, and whoever joins later "
-            "may find the task over. `start_with`, `enrol_until` and `closes` of [plan] wait for people"
-        )
+    settings = definition.settings
     if settings.profile != "shares":
-        return found
+        return []
+    found = []
     if settings.check == "none":
         found.append('check = "none": one upload out of bounds spoils the average, and nobody notices')
     elif settings.max_norm is None:
         found.append("no norm bound: `--try DATA` suggests a `max_norm` from a trial")
     found += _step_warnings(settings)
     return found
+
+
+def invitation_warning(definition: Definition, invited: int) -> str:
+    """Of a trial that many are invited to: it does not wait for them."""
+    plan, least = definition.plan, definition.settings.min_participants
+    if invited <= least or plan.start_at or plan.start_with or plan.enrol_until or plan.closes == "deadline":
+        return ""
+    return (
+        f"this task has no plan: its rounds run as soon as {least} people have joined and sent, and whoever joins later may "
+        "find it over. `start_with`, `enrol_until` and `closes` of [plan] wait for people"
+    )
 
 
 def _step_warnings(settings: TaskSettings) -> list[str]:

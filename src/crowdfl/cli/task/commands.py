@@ -46,7 +46,7 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.registry import profile_named
 from crowdfl.retry import Backoff
 from crowdfl.roles.dealt import dealt_words
-from crowdfl.roles.defining import defined, explained, warnings
+from crowdfl.roles.defining import defined, explained, invitation_warning, warnings
 from crowdfl.roles.participant.agent import short_state
 from crowdfl.roles.recipe_check import require_for_phones
 from crowdfl.roles.requester import Campaign
@@ -190,12 +190,15 @@ def invite(
             page = phone_page(own.settings)
             require_for_phones(requester.definition(task))
         made = write_invitations(own, requester, task, folder, count, days)
+        hurry = invitation_warning(requester.definition(task), count)
     files = {"invitations": made, "links": write_links(made, page) if links else []}
     files["codes"] = write_codes(made, page) if codes else []
     named = {kind: [str(path) for path in paths] for kind, paths in files.items() if paths}
     show(named, "\n".join(path for paths in named.values() for path in paths), as_json=as_json)
     if not as_json:
         typer.echo(f"hand each to one person, who can: crowdfl participant look {made[0]}", err=True)
+    if hurry:
+        typer.echo(f"warning: {hurry}", err=True)
     if codes and not as_json and sys.stdout.isatty():
         for path in made:
             typer.echo(f"\n{path.stem}\n{code_in_letters(link_of(path, page))}")

@@ -211,7 +211,7 @@ _ABOUT_WHO = """\
 # People read this before they join, and nothing proves it: tell them the beginning of your key by another way.
 """
 _ABOUT_PLAN = """\
-# As it stands this is a trial: rounds run as soon as `start_with` people have joined and all who have joined have sent.
+# As it stands this is a trial: rounds run as soon as `min_participants` have joined and all who have joined have sent.
 """
 _ABOUT_DATA = """\
 # `labels`, `channels`, `window` and `hertz` say which data people need: these are the watch data's (watch:0 to watch:9).
@@ -233,7 +233,7 @@ def task_text(profile: str = "shares") -> str:
         f"{_HEAD}{template_text(TaskFile, task)}"
         f"\n[settings]\n{template_text(TaskSettings, chosen)}"
         f"\n[who]\n{_ABOUT_WHO}{template_text(AskerSettings, {})}"
-        f"\n[plan]\n{_ABOUT_PLAN}{template_text(PlanSettings, _start(PlanSettings) | dict(WATCH_TASK['plan']))}"
+        f"\n[plan]\n{_ABOUT_PLAN}{template_text(PlanSettings, _start(PlanSettings))}"
         f"\n[training]\n{_ABOUT_DATA}{template_text(TrainingSettings, training)}"
     )
 
