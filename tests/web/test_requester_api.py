@@ -15,9 +15,8 @@ from crowdfl.documents.links import read_link
 from crowdfl.errors import NotReady, ServiceUnavailable, SettingsError
 from crowdfl.learning.models.forms import from_npz, from_safetensors
 from crowdfl.schema import settable
-from crowdfl.settings import TaskFile, TaskSettings, TrainingSettings
 from crowdfl.storage.model_files import read_model
-from crowdfl.web.requester_console.form import contents, form, start_values
+from crowdfl.web.requester_console.form import SECTIONS, contents, form, start_values
 from crowdfl.web.requester_console.model_evaluation import recipe_shown
 from tests.cli.program import call
 from tests.http import conftest as http
@@ -61,9 +60,9 @@ def campaign(office, browser) -> str:
 
 def test_the_form_has_every_setting_with_its_help_and_the_usual_ones_first():
     found = form()["fields"]
-    for section, model in {"task": TaskFile, "settings": TaskSettings, "training": TrainingSettings}.items():
+    for section, model in SECTIONS.items():
         own = [one for one in found if one["section"] == section]
-        assert {one["name"] for one in own} == set(settable(model)) - {"settings", "training"}
+        assert {one["name"] for one in own} == set(settable(model)) - SECTIONS.keys()
         assert [one["usual"] for one in own] == sorted((one["usual"] for one in own), reverse=True)
         assert all(one["help"] and one["expected"] for one in own)
     kinds = {f"{one['section']}.{one['name']}": one["kind"] for one in found}

@@ -74,7 +74,6 @@ PHONE_TASK: Values = MappingProxyType(
             "rounds": 3,
             "budget": "36.00",
         },
-        "plan": {"start_with": 10, "closes": "deadline"},
         "training": {"labels": ["sitting", "standing", "walking", "stairs"], "channels": 3},
     }
 )
