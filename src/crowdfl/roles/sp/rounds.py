@@ -312,9 +312,6 @@ class RoundSteps:
         # A crash before this leaves them until the task is scrubbed.
         for done in self._never_computed_again(task, number):
             forget_replies(self._ports.store, self._ports.blobs, task, done)
-        if self._core.is_chained(task):
-            for before in range(1, number):
-                self._ports.blobs.delete(left_name(task, before))
         self.burn(task)
         return True
 
@@ -364,9 +361,13 @@ class RoundSteps:
             self._core.options.events("uploads rejected", task=task, number=number, uploads=len(rejected))
 
     def burn(self, task: str) -> None:
-        """What was dealt for rounds that are over: it serves no other."""
+        """What was dealt for rounds that are over, and what all but the last of them left: they serve no other."""
+        over = [r for r in self._ports.store.rounds(task) if r.is_over]
         if dealt_sizes(self._core.definition(task)):
-            self._core.dealt.burn(task, [r.number for r in self._ports.store.rounds(task) if r.is_over])
+            self._core.dealt.burn(task, [r.number for r in over])
+        if self._core.is_chained(task):
+            for before in [r.number for r in over if r.state is RoundState.REWARDED][:-1]:
+                self._ports.blobs.delete(left_name(task, before))
 
     def _round(self, task: str, number: int) -> AggregationRound:
         sp, observer = self._aggregators.complete(task, number), self._core.options.tools.observer
