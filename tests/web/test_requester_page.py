@@ -46,7 +46,7 @@ def opened(context: BrowserContext, session: OneBrowser) -> tuple[Page, list[str
 
 def type_all(page: Page, values: dict[str, dict[str, Any]]) -> None:
     """Every field of the form, those under "More settings" too."""
-    expect(page.get_by_text("More settings")).to_have_count(2)
+    expect(page.get_by_text("More settings")).to_have_count(4)
     page.locator("form details").evaluate_all("all => all.forEach(one => { one.open = true; })")
     for section, typed in values.items():
         for name, value in typed.items():
