@@ -34,6 +34,7 @@ _LONGEST = 10_000  # of what a phone is asked to do: it must not be kept busy fo
 _PNG = b"\x89PNG\r\n\x1a\n"
 _LARGEST_LOGO = 32_768  # bytes
 _LONGEST_MOMENT = 40  # characters
+_LAST_YEAR = 3000  # a day after the last one that calendars have would stop a platform
 _STEPS = {
     "none": (),
     "fedavgm": ("server_rate", "server_momentum"),
@@ -163,9 +164,10 @@ def _moment(value: object) -> object:
 
 def _is_moment(value: str) -> bool:
     try:
-        return len(value) <= _LONGEST_MOMENT and datetime.datetime.fromisoformat(value).tzinfo is not None
+        found = datetime.datetime.fromisoformat(value[: _LONGEST_MOMENT + 1])
     except ValueError:
         return False
+    return found.tzinfo is not None and 1970 <= found.year < _LAST_YEAR and len(value) <= _LONGEST_MOMENT
 
 
 def _daily(value: str) -> tuple[datetime.time, datetime.tzinfo]:
@@ -404,10 +406,15 @@ class PlanSettings(Settings):
     def require(self, settings: TaskSettings) -> Self:
         """Refuse what this task cannot keep to."""
         least, most = settings.min_participants, settings.max_participants
-        for name, people in (("start_with", self.start_with), ("goal", self.goal)):
-            if people is not None and not least <= people <= most:
+        in_round = "max_participants" if settings.per_round is None else "per_round"
+        bounds = (
+            ("start_with", self.start_with, "max_participants", most),
+            ("goal", self.goal, in_round, settings.most_in_round),
+        )
+        for name, people, bound, largest in bounds:
+            if people is not None and not least <= people <= largest:
                 raise SettingsError(
-                    f"`{name}` is {people}; expected `min_participants` to `max_participants`, {least} to {most}"
+                    f"`{name}` is {people}; expected `min_participants` to `{bound}`, {least} to {largest}"
                 )
         return self
 

@@ -189,6 +189,7 @@ def test_a_round_closes_with_its_goal_and_who_comes_later_is_asked_in_the_next(t
     [
         ({"enrol_until": "2026-12-01"}, "offset"),
         ({"enrol_until": "2026-12-01T18:00:00"}, "offset"),
+        ({"start_at": "9999-12-31T23:00:00+00:00", "daily": "18:00"}, "offset"),
         ({"daily": "25:00 UTC"}, "time of day"),
         ({"daily": "18:00 Europe/Atlantis"}, "time zone"),
         ({"daily": "18:00 ../../etc/passwd"}, "time zone"),
