@@ -1,0 +1,3 @@
+// What the phone's page says, in English.
+
+export default {};
