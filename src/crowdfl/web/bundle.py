@@ -8,11 +8,11 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping
 
-_IMPORT = re.compile(r'^import (?:\* as (?P<whole>\w+)|\{(?P<names>[^}]*)\}) from "(?P<path>[^"]+)";', re.M)
+_IMPORT = re.compile(r'^import (?:\* as (?P<whole>\w+)|(?P<only>\w+)|\{(?P<names>[^}]*)\}) from "(?P<path>[^"]+)";', re.M)
 _PASSED = re.compile(r'^export \{(?P<names>[^}]*)\} from "(?P<path>[^"]+)";', re.M)
 _LISTED = re.compile(r"^export \{(?P<names>[^}]*)\};", re.M)
 _MADE = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) (\w+))", re.M)
-_LATER = re.compile(r'(?:(?<=await )|(?<==> ))import\("(?P<path>[^"]+)"\)')
+_LATER = re.compile(r'(?:(?<=await )|(?<==> ))import\("(?P<path>\.{1,2}/[^"]+)"\)')
 _PLACE = re.compile(r'(?P<start>import\(`|new URL\(")(?P<path>\.{1,2}/[^`"$]*)')
 
 
@@ -72,7 +72,9 @@ def _module(path: str, sources: Mapping[str, str], address: str, places: Mapping
     def taken(found: re.Match[str]) -> str:
         if _at(path, found["path"]) not in held:
             raise NotBundled(f"{path}: {found['path']} is loaded later, and can be had by `await import` alone")
-        what = found.groupdict().get("whole") or "{" + found["names"].replace(" as ", ": ") + "}"
+        named = found.groupdict()
+        names = f" default: {only} " if (only := named.get("only")) else (named["names"] or "").replace(" as ", ": ")
+        what = named.get("whole") or f"{{{names}}}"
         return f'const {what} = modules["{_at(path, found["path"])}"];'
 
     def later(found: re.Match[str]) -> str:

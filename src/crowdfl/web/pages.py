@@ -55,6 +55,7 @@ _BUNDLES = {
     "/join/door.js": "/join/app/door.js",
     "/join/page.js": "/join/app/main.js",
     "/join/model.js": "/join/app/model.js",
+    "/join/hpke.js": "/web/vendor/hpke.js",
 }
 _APART = {"/join/training.js": "/join/learning/worker.js"}
 

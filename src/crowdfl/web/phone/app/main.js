@@ -3,10 +3,9 @@
 import { blockedWords, onBlocked } from "../../web/common/blocked.js";
 import { h } from "../../web/common/dom.js";
 import { takeInvitation } from "./link.js";
-import { openModel } from "./model.js";
-import { keepForOffline, requireBrowser } from "./browser.js";
-import { explainBy, notice, title } from "../../web/common/parts.js";
-import { speakReaders } from "../../web/common/text.js";
+import { keepForOffline } from "./browser.js";
+import { refuseInvitation, shownInvitation } from "./door.js";
+import { notice, title } from "../../web/common/parts.js";
 import { CAMPAIGN_VIEWS, go, hashOf, placeOf } from "./router.js";
 import { aboutView } from "./views/about.js";
 import { campaignsView } from "./views/campaigns.js";
@@ -24,7 +23,7 @@ import { explain, explainLink } from "./messages.js";
 const VIEWS = {
   campaigns: campaignsView,
   device: deviceView,
-  about: aboutView,
+  about: (model, task) => shownInvitation(model, task) ?? aboutView(model, task),
   record: recordView,
   rounds: roundsView,
   rewards: rewardsView,
@@ -49,10 +48,13 @@ class Page {
     const { name, task } = placeOf(location.hash);
     this.view?.close?.();
     this.view = VIEWS[name](this.model, task);
-    root.replaceChildren(this.view.element);
+    const isThere = this.view.element.isConnected; // an invitation that somebody is reading
+    if (!isThere) root.replaceChildren(this.view.element);
     navigation(name, task, this.model.get(task)?.phase ?? "invited");
     const heading = root.querySelector("h1");
     document.title = `${heading?.textContent ?? "CrowdFL"} – CrowdFL`;
+    if (isThere) this.view.update();
+    if (isThere) return;
     scrollTo(0, 0);
     if (focus) heading?.focus();
   }
@@ -63,17 +65,20 @@ class Page {
     navigation(name, task, this.model.get(task)?.phase ?? "invited");
   }
 
-  /** A link that was opened: with the page, or in a page that was open already. */
+  /** A link that was opened: with the page, or in a page that was open already. @returns {Promise<boolean>} Whether one is shown. */
   async invite() {
     const fragment = takeInvitation();
-    if (fragment === null) return;
+    if (fragment === null) return false;
     try {
       const task = await this.model.accept(fragment);
       notices.replaceChildren();
       go("about", task);
       void this.model.look(task);
+      return true;
     } catch (wrong) {
+      refuseInvitation(wrong);
       notices.replaceChildren(notice("bad", "This invitation cannot be opened. ", explainLink(wrong)));
+      return false;
     }
   }
 }
@@ -105,14 +110,12 @@ function keepSkipLinkLocal() {
 }
 
 async function start() {
-  await speakReaders((code) => import(`../text/${code}.js`));
-  explainBy(explain);
   keepSkipLinkLocal();
   onBlocked((place) => notices.append(notice("bad", blockedWords(place))));
   tellStanding();
   addEventListener("online", tellStanding);
   addEventListener("offline", tellStanding);
-  await requireBrowser();
+  const { openModel } = await import("./model.js");
   const model = await openModel();
   const page = new Page(model);
   model.onChange(() => page.update());
@@ -120,8 +123,7 @@ async function start() {
     page.show();
     void page.invite();
   });
-  page.show(false);
-  await page.invite();
+  if (!(await page.invite())) page.show(false);
   void keepForOffline(notices);
 }
 

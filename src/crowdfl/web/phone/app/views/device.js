@@ -1,9 +1,9 @@
 // This phone: install the page, how safe its storage is, which version of the code runs, forget everything.
 
 import { h } from "../../../web/common/dom.js";
-import { SERVED_CODE } from "../about.js";
 import { canInstall, install, isInstalled } from "../browser.js";
 import { ask, button, part, title } from "../../../web/common/parts.js";
+import { t } from "../../../web/common/text.js";
 import { go } from "../router.js";
 
 /** @typedef {import("../types.js").Model} Model */
@@ -17,7 +17,7 @@ export function deviceView(model) {
     h("section.card", { "aria-labelledby": "storage" }, h("h2", { id: "storage" }, "Storage"),
       h("p", null, "Recordings, keys, receipts and rewards are stored in this browser, on this phone, and nowhere else. There is no copy: with another phone or browser you start anew."), stored.element),
     installing(),
-    h("section.card", { "aria-labelledby": "code" }, h("h2", { id: "code" }, "The code of this page"), ...SERVED_CODE.map((text) => h("p", null, text))),
+    h("section.card", { "aria-labelledby": "code" }, h("h2", { id: "code" }, "The code of this page"), ...[t("about.served"), t("about.compare")].map((text) => h("p", null, text))),
     forgetting(model));
   const update = () => void model.persisted().then(stored.show);
   update();
