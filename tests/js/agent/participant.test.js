@@ -161,6 +161,11 @@ test("without samples no upload leaves the phone, and new recordings are tried i
   phone.trainer.failure = null;
   assert.equal(await step(), false, "the recordings are the same");
   await phone.store.addRecording(TASK, { id: "a", label: "w", times: new Float64Array(), signal: new Float64Array(), channels: 3 });
+  platform.instead.send = () => { throw new ServiceUnavailable("away"); };
+  await assert.rejects(step(), ServiceUnavailable);
+  const [sending] = (await view(phone.store, TASK))?.rounds ?? [];
+  assert.deepEqual([sending.mine, sending.why], ["sending", null], "that there was nothing to send is over");
+  delete platform.instead.send;
   assert.equal(await step(), true);
   assert.ok(platform.held.has(1));
   assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "arrived");
