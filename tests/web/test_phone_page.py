@@ -327,7 +327,7 @@ def test_a_claim_can_be_sent_and_sent_again_after_the_platform_has_said_no(show)
     expect(page.get_by_text("You can claim 8.75 now.")).to_be_visible()
     page.get_by_role("button", name="Claim now").click()
     expect(page.get_by_role("alert")).to_have_text("Come back later.")
-    for state in ("refused", "too late"):
+    for state in ("refused", "expired"):
         change(page, claim={"state": state, "amount": "8750000n", "until": None, "why": f"it is {state}"})
         expect(page.get_by_text(f"It is {state}.")).to_be_visible()
         page.get_by_role("button", name="Claim now").click()

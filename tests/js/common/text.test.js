@@ -8,7 +8,30 @@ import { bestLanguage, isSaid, LANGUAGES, listOf, speak, t, withNodes } from "#w
 const WEB = new URL("../../../src/crowdfl/web/", import.meta.url);
 const PAGES = ["phone", "console", "requester"];
 /** Files whose sentences are not in a catalogue yet: this list only gets shorter. */
-const NOT_YET = /^(phone\/app|console|requester|common)\//;
+const NOT_YET = new Set([
+  "phone/app/about.js",
+  "phone/app/browser.js",
+  "phone/app/disclosures.js",
+  "phone/app/enough.js",
+  "phone/app/imports.js",
+  "phone/app/picture.js",
+  "phone/app/sensors.js",
+  "phone/app/session.js",
+  "phone/app/trace.js",
+  "phone/app/views/about.js",
+  "phone/app/views/record.js",
+  "requester/api.js",
+  "requester/create.js",
+  "requester/evaluation.js",
+  "requester/invite.js",
+  "requester/list.js",
+  "requester/main.js",
+  "requester/money.js",
+  "requester/task.js",
+]);
+
+/** What looks like a sentence and is none: fonts, conditions, names of languages. */
+const NO_SENTENCES = ["13px system-ui, sans-serif", "(prefers-color-scheme: dark)", ...Object.values(LANGUAGES), "crowdfl language"];
 
 /** @param {string} folder */
 const scripts = (folder) => readdirSync(new URL(folder, WEB), { recursive: true, encoding: "utf8" })
@@ -70,8 +93,8 @@ const isProse = ({ text, before }) => (/\p{L}{2,}[,.:;]? \p{L}{2,}/u.test(text) 
 
 test("no sentence stands outside of the catalogues", () => {
   const files = [...PAGES.filter((page) => page !== "phone").flatMap(scripts), ...scripts("phone/app"), ...scripts("common")];
-  const found = files.filter((file) => !NOT_YET.test(file)).flatMap((file) =>
-    literals(readFileSync(new URL(file, WEB), "utf8")).filter(isProse).map(({ whole }) => `${file}: ${whole}`));
+  const found = files.filter((file) => !NOT_YET.has(file)).flatMap((file) =>
+    literals(readFileSync(new URL(file, WEB), "utf8")).filter((one) => isProse(one) && !NO_SENTENCES.includes(one.text)).map(({ whole }) => `${file}: ${whole}`));
   assert.deepEqual(found, []);
 });
 

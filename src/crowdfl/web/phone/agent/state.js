@@ -4,7 +4,7 @@ import { keptBody } from "../protocol/documents.js";
 import { total } from "./claiming.js";
 import { Holdings } from "./holdings.js";
 
-/** @typedef {"none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing" | "not drawn"} Mine */
+/** @typedef {"none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing" | "undrawn"} Mine */
 
 /**
  * @typedef {object} RoundView
@@ -23,7 +23,7 @@ import { Holdings } from "./holdings.js";
 
 /**
  * @typedef {object} ClaimView
- * @property {"none" | "later" | "due" | "sent" | "paid" | "refused" | "too late"} state none: there is nothing to claim.
+ * @property {"none" | "later" | "due" | "sent" | "paid" | "refused" | "expired"} state none: there is nothing to claim.
  * @property {bigint} amount Millionths: paid, or to be.
  * @property {number | null} until Seconds since 1970.
  * @property {string | null} why
@@ -96,9 +96,9 @@ async function roundOf(kept, number, known) {
   const state = known?.state ?? "unknown";
   const sending = (await kept.hasAny(number, "upload")) ? "sending" : "none";
   const training = started !== undefined && state === "open" ? "training" : "none";
-  // What was noted before ("nothing", "not drawn") stays until a receipt is there: what happens now comes first.
+  // What was noted before ("nothing", "undrawn") stays until a receipt is there: what happens now comes first.
   const underWay = sending === "none" ? training : sending;
-  const without = refused ? "refused" : underWay !== "none" ? underWay : undrawn ? "not drawn" : nothing ? "nothing" : "none";
+  const without = refused ? "refused" : underWay !== "none" ? underWay : undrawn ? "undrawn" : nothing ? "nothing" : "none";
   return {
     number,
     state,
@@ -135,7 +135,7 @@ async function claimOf(kept, status, rounds) {
   const until = status?.claimUntil ?? null;
   const amount = total(rounds.map(({ reward }) => reward ?? 0n));
   if (paid !== undefined) return { state: "paid", amount: BigInt(paid), until, why: shortWords(short) };
-  if (notPaid) return { state: notPaid.late ? "too late" : "refused", amount, until, why: notPaid.why };
+  if (notPaid) return { state: notPaid.late ? "expired" : "refused", amount, until, why: notPaid.why };
   if (amount === 0n && !(await kept.owed()).length) return { state: "none", amount, until, why: null };
   const isOver = status !== undefined && status.state !== "running" && status.state !== "paused";
   return { state: (await kept.has("claim")) ? "sent" : isOver ? "due" : "later", amount, until, why: null };

@@ -1,7 +1,7 @@
 // Which campaigns this phone has joined, noted outside of the database that holds them: a browser may delete that one alone, and
 // the page can then say that something is gone.
 
-const KEPT = "crowdfl campaigns"; // in localStorage
+const KEPT = "crowdfl.campaigns"; // in localStorage
 
 /** @returns {string[]} */
 export function marked() {

@@ -32,7 +32,7 @@ function outside(campaign) {
 }
 
 /** @param {Campaign} campaign */
-export const isPayable = ({ claim }) => ["due", "sent", "paid", "refused", "too late"].includes(claim.state);
+export const isPayable = ({ claim }) => ["due", "sent", "paid", "refused", "expired"].includes(claim.state);
 
 /** @param {Campaign} campaign @param {boolean} reached */
 function atWork({ now, definition, rounds }, reached) {
@@ -54,7 +54,7 @@ function inRound(campaign, reached) {
   if (last.mine === "arrived") return said(t("standing.arrived", values), last.state === "open" ? t("standing.nothingToDo") : t("standing.addedUp"));
   if (last.mine === "late") return said(t("standing.late", values), t("standing.nothingToDo"));
   if (last.mine === "refused") return said(t("standing.refused", values), t("standing.waitsForNext"));
-  if (last.mine === "not drawn") return said(t("standing.notDrawn", values), t("standing.waitsForNext"));
+  if (last.mine === "undrawn") return said(t("standing.notDrawn", values), t("standing.waitsForNext"));
   if (last.state !== "open") return said(t("standing.without", values), t("standing.waitsForNext"));
   if (last.mine === "sending") return said(t(reached ? "standing.sending" : "standing.kept", values), until);
   if (last.mine === "nothing" || !campaign.recordings) return said(t("standing.recordFirst", values), until, "record");

@@ -6,7 +6,7 @@
  *   number: number,
  *   state: string,
  *   deadline: number | null,
- *   mine: "none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing" | "not drawn",
+ *   mine: "none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing" | "undrawn",
  *   accuracyBefore: number | null,
  *   accuracyAfter: number | null,
  *   reward: bigint | null,
@@ -16,7 +16,7 @@
  */
 
 /**
- * @typedef {{ state: "none" | "later" | "due" | "sent" | "paid" | "refused" | "too late", amount: bigint, until: number | null, why: string | null }} ClaimView
+ * @typedef {{ state: "none" | "later" | "due" | "sent" | "paid" | "refused" | "expired", amount: bigint, until: number | null, why: string | null }} ClaimView
  */
 
 /**

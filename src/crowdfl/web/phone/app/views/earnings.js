@@ -49,7 +49,7 @@ function claiming(model, task, claim, window) {
   return [
     h("p", { role: "status" }, words(claim, window)),
     claim.why && notice(["refused", "paid"].includes(claim.state) ? "bad" : "warn", sentence(claim.why)),
-    ["due", "sent", "refused", "too late"].includes(claim.state) && h("div.buttons", null, send, rest), // the last two by the platform's word, which may change
+    ["due", "sent", "refused", "expired"].includes(claim.state) && h("div.buttons", null, send, rest), // the last two by the platform's word, which may change
     trouble,
   ];
 }

@@ -4,7 +4,7 @@ import { h } from "../../../web/common/dom.js";
 import { formatTime, money } from "../../../web/common/format.js";
 import { button, notice, part, title } from "../../../web/common/parts.js";
 import { t } from "../../../web/common/text.js";
-import { plainly, sentence } from "../messages.js";
+import { plainly } from "../messages.js";
 import { isReached } from "../reach.js";
 import { hashOf } from "../router.js";
 import { roundsOf, standingOf } from "../standing.js";
@@ -55,7 +55,7 @@ function progress({ kind, done, of }) {
 /** @param {Model} model @param {string} task @param {{ problem: string | null, waits: string | null }} wrong */
 function troubles(model, task, { problem, waits }) {
   return [
-    waits && notice("warn", t("home.away"), h("br"), h("span.soft", null, t("home.program", { words: sentence(waits) }))),
+    waits && notice("warn", `${t("home.away")}\n${waits}`),
     problem && notice("bad", problem),
     problem && button(t("home.again"), () => model.retry(task), { id: "retry" }),
   ];

@@ -37,7 +37,7 @@ function leaving(model, { task, phase }) {
 
 /** @param {Model} model @param {NonNullable<Shown>} campaign */
 function forgetting(model, { task, phase, rewards, claim }) {
-  const owed = rewards > 0n && !["paid", "too late", "refused", "none"].includes(claim);
+  const owed = rewards > 0n && !["paid", "expired", "refused", "none"].includes(claim);
   const text = [t("leave.forgetWhat"), owed && t("leave.forgetOwed", { amount: money(rewards) }), phase === "joined" && t("leave.forgetLeaves")];
   const question = { title: t("leave.forgetAsk"), text: text.filter(Boolean), action: t("leave.forgetDo") };
   const forget = button(t("leave.forget"), () => ask(question, async () => {
