@@ -256,9 +256,7 @@ def test_training_shows_its_progress_and_then_that_the_contribution_arrived(show
     expect(page.get_by_role("progressbar", name="Learning")).to_have_attribute("value", "9")
     expect(page.get_by_role("link", name="Record more")).to_be_focused()
     change(page, now=phone_states.IDLE, rounds=phone_states.ARRIVED, receipts=phone_states.RECEIPTS)
-    expect(page.locator("[aria-live=polite] .headline")).to_have_text(
-        "Your contribution to round 3 of 5 has arrived."
-    )
+    expect(page.locator("[aria-live=polite] .headline")).to_have_text("Your contribution to round 3 of 5 has arrived.")
     page.get_by_role("link", name="Round by round, with receipts").click()
     page.get_by_text("Receipt of round 2").click()
     expect(page.get_by_label("Receipt of round 2")).to_contain_text("crowdfl receipt")
@@ -308,7 +306,14 @@ def test_the_menu_leads_everywhere_and_changes_the_language_for_good(show):
     menu = page.get_by_role("button", name="Menu")
     menu.click()
     browsers.assert_usable_by_all(page)
-    for place in ("About this campaign", "Earnings", "Round by round", "Leave or forget", "All campaigns", "This phone"):
+    for place in (
+        "About this campaign",
+        "Earnings",
+        "Round by round",
+        "Leave or forget",
+        "All campaigns",
+        "This phone",
+    ):
         expect(page.get_by_role("link", name=place, exact=True)).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("link", name="This phone")).to_be_hidden()

@@ -28,9 +28,10 @@ export async function probe() {
   noteReach(navigator.onLine && (await fetch(NEVER_KEPT, asked).then(() => true, () => false)));
 }
 
-/** @param {() => void} listener Called when it changes. */
+/** @param {() => void} listener Called now, and when it changes. */
 export function watchReach(listener) {
   listeners.push(listener);
+  listener(); // somebody may have found out already
   addEventListener("offline", () => noteReach(false));
   addEventListener("online", probe);
   if (!navigator.onLine || navigator.serviceWorker?.controller) void probe(); // else the page itself has just come from the platform
