@@ -18,7 +18,7 @@ export { zwei };
 export const made = only + zwei;
 """,
     "/a/lib/two.js": 'export { two } from "./deep.js";\n',
-    "/a/lib/deep.js": "/** @type {import(\"./types.js\").T} */\nexport const two = 2;\nexport class Other {}\n",
+    "/a/lib/deep.js": '/** @type {import("./types.js").T} */\nexport const two = 2;\nexport class Other {}\n',
     "/a/lib/only.js": "const it = 40;\nexport {\n  it as default\n};\n",
     "/a/app/last.js": 'import { made } from "./first.js";\nexport const sum = made;\nexport const place = () => import(`../text/${1}.js`);\n',
     "/a/lib/worker.js": 'import { two } from "./two.js";\nconsole.log(two);\n',

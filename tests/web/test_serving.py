@@ -127,7 +127,9 @@ def test_a_browser_that_has_the_file_is_told_so(site):
         assert site.get("/join/app/main.js", headers={"If-None-Match": other} | plain).status_code == 200
 
 
-@pytest.mark.parametrize(("accepted", "packed"), [("gzip, br", True), ("br;q=1.0, GZIP;q=0.5", True), ("gzip;q=0", False), ("br", False)])
+@pytest.mark.parametrize(
+    ("accepted", "packed"), [("gzip, br", True), ("br;q=1.0, GZIP;q=0.5", True), ("gzip;q=0", False), ("br", False)]
+)
 def test_a_browser_that_takes_gzip_gets_it_under_an_etag_of_its_own(sp, accepted, packed):
     """A cache in between must not give one for the other; and what is smaller without stays as it is."""
     plain = sp.get("/web/common/style.css", headers={"Accept-Encoding": "identity"})
@@ -136,7 +138,9 @@ def test_a_browser_that_takes_gzip_gets_it_under_an_etag_of_its_own(sp, accepted
     assert (answer.headers.get("content-encoding") == "gzip") == packed
     assert (answer.headers["etag"] != plain.headers["etag"]) == packed
     assert (int(answer.headers["content-length"]) < len(plain.content) / 2) == packed
-    again = sp.get("/web/common/style.css", headers={"Accept-Encoding": accepted, "If-None-Match": answer.headers["etag"]})
+    again = sp.get(
+        "/web/common/style.css", headers={"Accept-Encoding": accepted, "If-None-Match": answer.headers["etag"]}
+    )
     assert again.status_code == 304
     assert "content-encoding" not in sp.get("/join/icons/icon-192.png", headers={"Accept-Encoding": "gzip"}).headers
 

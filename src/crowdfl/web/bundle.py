@@ -8,7 +8,9 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping
 
-_IMPORT = re.compile(r'^import (?:\* as (?P<whole>\w+)|(?P<only>\w+)|\{(?P<names>[^}]*)\}) from "(?P<path>[^"]+)";', re.M)
+_IMPORT = re.compile(
+    r'^import (?:\* as (?P<whole>\w+)|(?P<only>\w+)|\{(?P<names>[^}]*)\}) from "(?P<path>[^"]+)";', re.M
+)
 _PASSED = re.compile(r'^export \{(?P<names>[^}]*)\} from "(?P<path>[^"]+)";', re.M)
 _LISTED = re.compile(r"^export \{(?P<names>[^}]*)\};", re.M)
 _MADE = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) (\w+))", re.M)

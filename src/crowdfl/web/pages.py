@@ -50,10 +50,12 @@ _LOST = """<!doctype html>
 """
 _INDEX, _WORKER = "index.html", "service-worker.js"
 _KEPT = (".css", ".html", ".png", ".webmanifest")  # by the service worker; of scripts, those that the page loads
-# What the page loads, and the module that each begins with: what shows an invitation, the views, what takes part; its worker.
+# What the page loads, and the module that each begins with: what shows an invitation, the views, the one with plots, what takes
+# part, what seals; and a worker.
 _BUNDLES = {
     "/join/door.js": "/join/app/door.js",
     "/join/page.js": "/join/app/main.js",
+    "/join/details.js": "/join/app/views/details.js",
     "/join/model.js": "/join/app/model.js",
     "/join/hpke.js": "/web/vendor/hpke.js",
 }

@@ -157,7 +157,7 @@ function answering(model, { task, fewest, small, back }, trouble) {
   join.disabled = small;
   accepted.addEventListener("change", () => (join.disabled = !accepted.checked));
   const few = small && h("label.choice", null, accepted, t("invite.few", { count: fewest }));
-  return h("div.bar", null, trouble, few, h("div.buttons", null, button(t("common.notNow"), () => go("campaigns")), join));
+  return h("div.joining", null, trouble, few, h("div.buttons", null, button(t("common.notNow"), () => go("campaigns")), join));
 }
 
 /** @param {Model} model @param {string} task */
