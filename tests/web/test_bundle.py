@@ -20,7 +20,11 @@ export const made = only + zwei;
     "/a/lib/two.js": 'export { two } from "./deep.js";\n',
     "/a/lib/deep.js": '/** @type {import("./types.js").T} */\nexport const two = 2;\nexport class Other {}\n',
     "/a/lib/only.js": "const it = 40;\nexport {\n  it as default\n};\n",
-    "/a/app/last.js": 'import { made } from "./first.js";\nexport const sum = made;\nexport const place = () => import(`../text/${1}.js`);\n',
+    "/a/app/last.js": """import { made } from "./first.js";
+export const sum = made;
+export const place = () => import(`../text/${1}.js`);
+export const worker = () => [new URL("../lib/worker.js", import.meta.url), new URL("./", location.href)];
+""",
     "/a/lib/worker.js": 'import { two } from "./two.js";\nconsole.log(two);\n',
 }
 ROOTS = {"/a/one.js": "/a/app/first.js", "/a/rest.js": "/a/app/last.js"}
@@ -32,11 +36,13 @@ def test_bundles_run_as_the_modules_did(tmp_path):
     assert list(made) == ["/a/one.js", "/a/rest.js", "/a/work.js"]
     assert [text.count("class Other") for text in made.values()] == [1, 0, 1]
     assert "import(`./text/${1}.js`)" in made["/a/rest.js"]
+    assert '[new URL("./work.js", import.meta.url), new URL("./", location.href)]' in made["/a/rest.js"]
     if (node := shutil.which("node")) is None:
         pytest.skip("node is not installed")
     for address, text in made.items():
         (tmp_path / address.rsplit("/", 1)[1]).write_text(text)
-    script = 'import { later, made, names, zwei } from "./one.js"; console.log(JSON.stringify([made, zwei, names(), await later()]));'
+    script = 'import { later, made, names, zwei } from "./one.js";\n'
+    script += "console.log(JSON.stringify([made, zwei, names(), await later()]));"
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "run.js").write_text(script)
     found = subprocess.run([node, "run.js"], cwd=tmp_path, capture_output=True, check=True, text=True).stdout  # noqa: S603

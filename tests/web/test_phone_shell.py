@@ -18,7 +18,7 @@ from crowdfl.web.pages import Asset, add_static, page_assets, phone_assets, phon
 from tests.web import browsers
 
 WORKER = "service-worker.js"
-_IMPORT = re.compile(r"""(?:from|import\(|import|new URL\()\s*["'](\.{1,2}/[^"']+)["']""")
+_IMPORT = re.compile(r"""(?:\bfrom|(?:await|=>) import\(|new URL\()\s*["'](\.{1,2}/[^"']+)["'](?!, location)""")
 _LINK = re.compile(r"""(?:href|src)="([^"#]+)\"""")
 
 

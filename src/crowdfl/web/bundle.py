@@ -1,7 +1,7 @@
 """A page's modules in few files, made when a service starts: on a slow network each request costs more than its bytes.
 
-A module stands in such a file as it was published, in a function of its own; only its imports and exports are rewritten. They must
-be written as these pages write them: one statement a line (or braces over several), names in braces, relative addresses.
+A module stands in such a file as it was published, in a function of its own; only its imports and exports are rewritten. They
+must be written as these pages write them: one statement a line (or braces over several), names in braces, relative addresses.
 """
 
 import posixpath
@@ -15,7 +15,7 @@ _PASSED = re.compile(r'^export \{(?P<names>[^}]*)\} from "(?P<path>[^"]+)";', re
 _LISTED = re.compile(r"^export \{(?P<names>[^}]*)\};", re.M)
 _MADE = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) (\w+))", re.M)
 _LATER = re.compile(r'(?:(?<=await )|(?<==> ))import\("(?P<path>\.{1,2}/[^"]+)"\)')
-_PLACE = re.compile(r'(?P<start>import\(`|new URL\(")(?P<path>\.{1,2}/[^`"$]*)')
+_PLACE = re.compile(r'(?P<start>import\(`|new URL\("(?=[^"]*", import\.meta\.url\)))(?P<path>\.{1,2}/[^`"$]*)')
 
 
 class NotBundled(ValueError):
@@ -25,8 +25,8 @@ class NotBundled(ValueError):
 def bundles(sources: Mapping[str, str], roots: Mapping[str, str], apart: Mapping[str, str]) -> dict[str, str]:
     """Files that hold what these roots need: by their addresses, in the order in which a page loads them.
 
-    What one of them holds is not in a later one. The first keeps the table of modules that all share. Those `apart` are whole: a
-    worker shares nothing with its page.
+    What one of them holds is not in a later one. The first keeps the table of modules that all share. Those `apart` are whole:
+    a worker shares nothing with its page.
     """
     places = {root: address for address, root in {**roots, **apart}.items()}
     return _shared(sources, roots, places) | {

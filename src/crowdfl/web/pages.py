@@ -1,7 +1,7 @@
 """Files of the pages, read once: each is served under its exact name, so that no path can lead elsewhere.
 
-A browser asks each time whether it still has the newest version (ETag), and takes scripts and data from this service alone. What a
-phone loads first is few files, made of the modules at the start (`bundle`), and travels compressed.
+A browser asks each time whether it still has the newest version (ETag), and takes scripts and data from this service alone.
+What a phone loads is few files, made of the modules at the start (`bundle`), and travels compressed.
 """
 
 import gzip
