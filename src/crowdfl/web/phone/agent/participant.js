@@ -87,7 +87,7 @@ export class Participant {
     const { appointment } = await this._papers();
     await this.context.requireCompany();
     if (!(await this.hasJoined())) requireRoom(await this.context.status());
-    if (!(await this.kept.has("keys"))) await this.kept.add("keys", await this.context.protocol.newKeys());
+    await this.kept.makeKeys(this.context.protocol.newKeys);
     if (!(await this.hasJoined())) await this._certify(invitation, appointment);
     await this._platform.enrol(this.task, await this.kept.get("certificate"));
     this._hasQuit = false;

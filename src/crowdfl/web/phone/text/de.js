@@ -42,6 +42,7 @@ export default {
     Replaced: "Ein anderes Telefon hat den Platz dieses Telefons übernommen.",
     Withdrawn: "Sie haben Ihre Teilnahme widerrufen. Das lässt sich nicht rückgängig machen.",
     LearningError: "Mit den Aufnahmen lässt sich nicht trainieren.",
+    KeysLost: "Dieser Browser bewahrt keine Schlüssel auf. Verlassen Sie das private Fenster oder den Blockierungsmodus, oder nehmen Sie einen anderen Browser.",
     StoreUnavailable: "Dieser Browser lässt die Seite jetzt nichts speichern. Öffnen Sie sie neu.",
     StorageFull: "Es ist kein Platz mehr, um etwas zu speichern. Löschen Sie etwas, und öffnen Sie die Seite neu.",
     ServiceError: "Die Plattform hat das abgelehnt.",

@@ -42,6 +42,7 @@ export default {
     Replaced: "Another phone has taken the place of this one.",
     Withdrawn: "You have withdrawn from this campaign. That cannot be undone.",
     LearningError: "The recordings cannot be used for training.",
+    KeysLost: "This browser does not keep keys. Leave the private window or the lockdown mode, or use another browser.",
     StoreUnavailable: "This browser does not let the page store anything now. Open it again.",
     StorageFull: "There is no room left to store anything. Delete something, then open this page again.",
     ServiceError: "The platform refused this.",

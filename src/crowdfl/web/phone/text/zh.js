@@ -42,6 +42,7 @@ export default {
     Replaced: "另一部手机已经取代了这部手机的位置。",
     Withdrawn: "您已退出并撤回参与。此操作无法撤销。",
     LearningError: "这些录制内容无法用于训练。",
+    KeysLost: "此浏览器无法保存密钥。请离开无痕窗口或锁定模式，或换用其他浏览器。",
     StoreUnavailable: "浏览器现在不允许本页面保存内容。请重新打开。",
     StorageFull: "没有可用的存储空间。请删除一些内容，然后重新打开本页面。",
     ServiceError: "平台拒绝了此操作。",
