@@ -40,18 +40,17 @@ def facts(result):
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("how", ["result", "folder"])
-def test_three_rounds_and_three_are_six_to_the_last_bit(step, how, tmp_path):
+def test_three_rounds_and_three_are_six_to_the_last_bit(step, tmp_path):
     """The model, the metrics, the people of each round; from the result itself, and from what it has saved."""
     whole = run(**STEPS[step])
     first = run(rounds=3, dropouts={"p1": 2}, **STEPS[step])
-    resumed = first if how == "result" else first.save(tmp_path / "campaign")
-    second = run(resume=resumed, initial=None, **dict.fromkeys(UNCHECKED))
-    assert facts(second) == facts(whole)
-    assert second.model["w"].dtype == np.float32
-    assert second.model["calls"] == 5
-    assert second.notes == first.notes[:1], "no step has lost its memory"
-    assert second.costs["SP"].messages > first.costs["SP"].messages
+    for resumed in (first, first.save(tmp_path / "campaign")):
+        second = run(resume=resumed, initial=None, **dict.fromkeys(UNCHECKED))
+        assert facts(second) == facts(whole)
+        assert second.model["w"].dtype == np.float32
+        assert second.model["calls"] == 5
+        assert second.notes == first.notes[:1], "no step has lost its memory"
+        assert second.costs["SP"].messages > first.costs["SP"].messages
 
 
 def test_whom_a_round_draws_goes_on_too():
