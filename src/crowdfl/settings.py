@@ -22,6 +22,8 @@ from crowdfl.errors import SettingsError
 from crowdfl.schema import Expected, Settings, SettingsTable
 
 MILLION = 1_000_000
+LANGUAGE = re.compile("[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?")
+MOST_LANGUAGES = 20
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _FEWEST_PARTICIPANTS = 3  # with two, each one's own share of the result gives the other's away
 LOSSES = ("squared", "absolute", "huber")  # of values
@@ -605,16 +607,13 @@ class TextsSettings(Settings):
     words: _Wordings = Field(default={}, description='Labels, by the task\'s own, as in walking = "Gehen".')
 
 
-LANGUAGE = re.compile("[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?")
-MOST_LANGUAGES = 20
-
-
 class TaskFile(Settings):
     """A task file, as `crowdfl task new` prints it."""
 
     purpose: str = Field(description="What the model is for; whoever is invited reads it before joining.")
     terms: str = Field(description="On which terms people take part.")
     readers: str = Field(description="Who reads the averages and the final model.")
+    language: str = Field(default="en", description="The language of these texts, as in de, zh-Hans or pt-BR.")
     claim_window: _Number = Field(
         ge=0, le=10**12, description="Seconds after the end to claim rewards in; then the rest is returned."
     )

@@ -119,8 +119,8 @@ def test_a_task_without_a_text_takes_no_consent(tmp_path):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"texts": {"german": TextsSettings()}}, "expected a language"),
-        ({"texts": {"de_DE": TextsSettings()}}, "expected a language"),
+        ({"texts": {"german": TextsSettings()}}, "is no language"),
+        ({"texts": {"de_DE": TextsSettings()}}, "is no language"),
         ({"texts": {"de": TextsSettings(words={"jumping": "Springen"})}}, "`jumping` is no label"),
         ({"texts": {"de": TextsSettings(consent="Wir messen.")}}, "translates a text"),
         ({"texts": {f"{a}{b}": TextsSettings() for a in "abcde" for b in "abcde"}}, "at most 20"),
@@ -146,7 +146,7 @@ def test_a_consent_is_plain_text_of_a_bounded_length(text):
 def test_a_definition_without_these_tables_is_refused():
     definition = small_definition(TaskSettings())
     body = definition.body() | {"requester": "00" * 32}
-    for name in ("consent", "texts"):
+    for name in ("language", "consent", "texts"):
         with pytest.raises(DocumentError, match=name):
             Definition.from_body({key: value for key, value in body.items() if key != name})
     with pytest.raises(DocumentError, match="does not say"):

@@ -53,6 +53,7 @@ class Definition:
     requester: bytes = b""
     plan: PlanSettings = field(default_factory=PlanSettings)
     who: AskerSettings = field(default_factory=AskerSettings)
+    language: str = "en"  # of what it says
     consent: ConsentSettings = field(default_factory=ConsentSettings)
     texts: Mapping[str, TextsSettings] = field(default_factory=dict)  # by language
     task: str = field(default="", init=False)  # its id, of what was signed
@@ -60,9 +61,10 @@ class Definition:
     def __post_init__(self) -> None:
         """Translations are of what the task has."""
         known = set(self.training.get("labels", ()))
-        for language, texts in self.texts.items():
+        for language in (self.language, *self.texts):
             if not LANGUAGE.fullmatch(language):
-                raise SettingsError(f"[texts.{language[:40]}]: expected a language such as de, zh-Hans or pt-BR")
+                raise SettingsError(f"{language[:40]!r} is no language; expected one such as de, zh-Hans or pt-BR")
+        for language, texts in self.texts.items():
             if unknown := sorted(texts.words.keys() - known):
                 raise SettingsError(f"[texts.{language}.words]: `{unknown[0]}` is no label of this task")
             if texts.consent and not self.consent.version:
@@ -97,6 +99,7 @@ class Definition:
             "settings": self.settings.model_dump(mode="json"),
             "plan": self.plan.model_dump(mode="json"),
             "who": self.who.model_dump(mode="json"),
+            "language": self.language,
             "consent": self.consent.model_dump(mode="json"),
             "texts": {language: texts.model_dump(mode="json") for language, texts in self.texts.items()},
             "claim_window": self.claim_window,
@@ -160,6 +163,7 @@ class _DefinitionBody(BaseModel):
     settings: dict[str, Any]
     plan: dict[str, Any]
     who: dict[str, Any]
+    language: str
     consent: dict[str, Any]
     texts: dict[str, dict[str, Any]]
     claim_window: _Seconds

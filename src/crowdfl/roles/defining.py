@@ -91,7 +91,7 @@ def defined(
         for language, found in task.texts.items()
     }
     words = task.purpose, task.terms, task.readers
-    more: dict[str, Any] = {"plan": plan, "who": who, "consent": consent, "texts": texts}
+    more: dict[str, Any] = {"plan": plan, "who": who, "language": task.language, "consent": consent, "texts": texts}
     return Definition(*words, shape, settings, float(task.claim_window), task.training, **more), weights
 
 

@@ -191,8 +191,9 @@ class SpClient:
         return self.average(task, number)
 
     def consents(self, task: str) -> list[dict[str, Any]]:
-        found: dict[str, list[dict[str, Any]]] = self.service.call("GET", f"/v1/tasks/{task}/consents").json()
-        return found["consents"]
+        found: dict[str, Any] = self.service.call("GET", f"/v1/tasks/{task}/consents").json()
+        consents: list[dict[str, Any]] = found["consents"]
+        return consents
 
     # For whoever sees the platform's bank account.
 
