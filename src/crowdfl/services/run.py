@@ -11,7 +11,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -41,11 +40,11 @@ from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.background.checker import Checker
-from crowdfl.services.background.workers import FailureBackoff, PayoutCommand, Payouts, Ticker
+from crowdfl.services.background.workers import FailureBackoff, PayoutCommand, Payouts, StepThreads, Ticker
 from crowdfl.services.client.breaker import Breaker
 from crowdfl.services.client.peer_link import PeerAccess, PeerCalls, PeerLink, calls_to, tell_doubt
 from crowdfl.services.client.peers import CspClient, KgcClient
-from crowdfl.services.client.transport import Link, SystemClock
+from crowdfl.services.client.transport import Link, Service, SystemClock
 from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
@@ -231,11 +230,12 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     keys, store, log = open_keys(settings), _store(settings), logs.get("sp")
     watch = ClockWatch(SystemClock(), time.monotonic, store, settings.max_clock_jump, partial(tell_doubt, log))
     reloads, peers = Reloads(log, settings), PeerCalls(log, watch.heard)
-    kgc = peers.guard(_link(settings, reloads, "KGC", lambda known: known.kgc).service, "KGC")
-    csp = peers.guard(_link(settings, reloads, "CSP", lambda known: known.csp).service, "CSP")
+    steps = StepThreads(settings.tick_seconds)
+    kgc = _outside(steps, peers.guard(_link(settings, reloads, "KGC", lambda known: known.kgc).service, "KGC"))
+    csp = _outside(steps, peers.guard(_link(settings, reloads, "CSP", lambda known: known.csp).service, "CSP"))
     watch.ask_peers = peers.ask_time
     backend, close = _backend(settings, "sp")
-    ahead, checker = ThreadPoolExecutor(1, "sp-asks-csp"), Checker(Threads(1))
+    checker = Checker(Threads(1))
     ports = SpPorts(
         store, FileBlobs(folder / "blobs"), keys, SystemClock(), KgcClient(kgc), CspClient(csp), settings.kgc_key
     )
@@ -244,7 +244,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         checker=checker,
         on_paid=PayoutCommand(settings.on_paid, settings.on_paid_seconds) if settings.on_paid else None,
         failures=FailureBackoff(log, settings.tick_seconds),
-        ahead=ahead,
+        steps=steps,
         lease_seconds=settings.lease_seconds,
         csp_patience=settings.csp_patience,
         min_claim_window=float(settings.min_claim_window),
@@ -274,7 +274,6 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     )
     background = (
         _Resources(
-            partial(ahead.shutdown, wait=False, cancel_futures=True),
             checker.close,
             store.close,
             kgc.close,
@@ -283,6 +282,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
             starting=checker.start,
         ),
         reloads,
+        steps,
         Payouts(log, sp.payments.run_one, settings.tick_seconds, sp.payments.abandon),
         Ticker(log, sp.tick, settings.tick_seconds),
         _sweeping("sp", retention.sweep, retention.tick, 10 * settings.tick_seconds),
@@ -303,6 +303,17 @@ def around_step(task: str) -> Iterator[None]:
     """One step of a task: its lines and its calls to peers carry an id of its own."""
     with logs.working_under(), tracing.span("step", task=task):
         yield
+
+
+def _outside(steps: StepThreads, service: Service) -> Service:
+    """A step that waits for an answer gives its place to another task's."""
+
+    @contextlib.contextmanager
+    def watch(method: str, target: str) -> Iterator[None]:
+        with steps.waiting(), service.watch(method, target):
+            yield
+
+    return replace(service, watch=watch)
 
 
 def _let_pages_in(app: FastAPI, settings: BrowserSettings) -> None:

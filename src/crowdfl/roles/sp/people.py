@@ -17,7 +17,7 @@ from crowdfl.errors import ConsentMissing, DocumentError, EnrolmentOver, Unknown
 from crowdfl.roles.ports import Blobs, SpStore
 from crowdfl.roles.records import NOT_OPEN, Round, RoundState, StoredParticipant, replaced
 from crowdfl.roles.sp.core import ENDED, SpCore, require_running
-from crowdfl.roles.sp.uploads import RoundAggregators, upload_name
+from crowdfl.roles.sp.uploads import upload_name
 
 CONSENT_COLUMNS = ("who", "state", "version", "language", "agreed", "received", "withdrawn", "document")
 
@@ -25,8 +25,8 @@ CONSENT_COLUMNS = ("who", "state", "version", "language", "agreed", "received", 
 class People:
     """SP's reception."""
 
-    def __init__(self, core: SpCore, aggregators: RoundAggregators) -> None:
-        self._core, self._ports, self._aggregators = core, core.ports, aggregators
+    def __init__(self, core: SpCore) -> None:
+        self._core, self._ports = core, core.ports
 
     def enrol(self, task: str, certificate: str, consent: str | None = None) -> str:
         """A certified participant joins; the worker tells CSP, so that its rewards can be sealed. Idempotent."""
@@ -104,7 +104,6 @@ class People:
             upload = None if round_.asked else store.upload(task, round_.number, who)
             if upload is not None:
                 store.drop_uploads(task, round_.number, [upload])
-                self._aggregators.forget(task, round_.number)
 
     def _erase(self, task: str, who: str) -> None:
         """The bytes, once the books say so; and those of rounds that are over, where no step will read them again."""
