@@ -313,8 +313,8 @@ SLOW = {
 
 
 @pytest.mark.parametrize("slow", [False, True])
-def test_little_is_loaded_before_somebody_can_join(platform, requester, task, phone_context, slow, capsys):
-    """Bytes on the wire and requests, as the DevTools count them; the seconds on a slow phone are printed, and depend on this one."""
+def test_little_is_loaded_before_somebody_can_join(platform, requester, task, phone_context, slow, record_property):
+    """Bytes on the wire and requests, as the DevTools count them; the seconds are noted, and depend on this machine."""
     page = phone_context.new_page()
     tools = phone_context.new_cdp_session(page)
     tools.send("Network.enable")
@@ -336,6 +336,10 @@ def test_little_is_loaded_before_somebody_can_join(platform, requester, task, ph
     assert len(asked) <= MOST_REQUESTS, asked
     assert sum(sizes) <= MOST_BYTES, sizes
     painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
-    seconds = [f"{when / 1000:.1f} s" for when in (painted, page.evaluate("canJoin"))]
-    with capsys.disabled():
-        print(f"\n{len(asked)} requests, {sum(sizes) / 1000:.0f} kB; first paint and Join after {seconds}")
+    for name, value in (
+        ("requests", len(asked)),
+        ("bytes", sum(sizes)),
+        ("paint", painted),
+        ("join", page.evaluate("canJoin")),
+    ):
+        record_property(name, value)

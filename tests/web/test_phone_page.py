@@ -190,7 +190,7 @@ def test_someone_joins_and_is_led_to_recording_by_keyboard_alone(show):
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Record", exact=True)).to_be_focused()
-    assert page.evaluate("asked") == [["join", TASK, 5]]
+    assert page.evaluate("asked") == [["join", TASK, 5, None]]
     page.get_by_role("radio", name="walking").focus()
     page.keyboard.press("ArrowDown")
     expect(page.get_by_role("radio", name="sitting")).to_be_checked()
@@ -217,6 +217,36 @@ def test_the_skip_link_leads_to_the_content(show):
     expect(page.get_by_role("heading", level=1)).to_have_text("Earnings")
 
 
+GERMAN = {
+    "purpose": "Schulterübungen",
+    "terms": "",
+    "readers": "",
+    "consent": "Ich willige ein.",
+    "words": {"walking": "Gehen"},
+}
+
+
+@pytest.mark.parametrize(
+    ("locale", "purpose", "read"), [("de-AT", "Schulterübungen", "de"), ("zh-CN", "Tell seven", "")]
+)
+def test_who_asks_is_heard_in_the_readers_language_and_consent_comes_before_joining(show, locale, purpose, read):
+    """Only then; what is agreed to is the text that was read, and its language goes along."""
+    consent = {"version": "2", "text": "I consent.\n\nI may withdraw."}
+    given = phone_states.DEFINITION | {"consent": consent, "texts": {"de": GERMAN}}
+    page = show([campaign(definition=given)], f"#/about/{TASK}", locale=locale)
+    expect(page.locator(".headline")).to_contain_text(purpose)
+    page.locator(".joining button.main").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.locator(".paper")).to_contain_text("Ich willige ein." if read else "I may withdraw.")
+    browsers.assert_usable_by_all(page)
+    page.keyboard.press("Escape")
+    assert page.evaluate("asked") == []
+    page.locator(".joining button.main").click()
+    dialog.locator("button.main").click()
+    until(page, "asked.length")
+    assert page.evaluate("asked") == [["join", TASK, 5, read]]
+
+
 def test_a_small_crowd_must_be_accepted_first(show):
     page = shown(show, "small-crowd")
     join = page.get_by_role("button", name="Join")
@@ -224,7 +254,7 @@ def test_a_small_crowd_must_be_accepted_first(show):
     page.get_by_label("I accept averages of as few as 3 people.").check()
     join.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Record")
-    assert page.evaluate("asked") == [["join", TASK, 3]]
+    assert page.evaluate("asked") == [["join", TASK, 3, None]]
 
 
 def test_a_task_that_this_page_cannot_take_part_in_can_only_be_deleted(show):

@@ -104,7 +104,7 @@ class PhoneModel {
     try {
       const { definition } = await part.agent.look();
       requireBearable(parseRecipe(definition.body.training));
-      part.closed = await part.agent.participant.closed();
+      part.closed = await part.agent.closed();
       part.problem = null;
     } catch (wrong) {
       if (wrong instanceof UnsupportedTask || isUnsupported(wrong)) part.refusal = explain(wrong);
@@ -113,10 +113,11 @@ class PhoneModel {
     await this.refresh();
   }
 
-  /** @param {string} task @param {number} least */
-  async join(task, least) {
+  /** @param {string} task @param {number} least @param {string | null} agreed The language of the consent text that was read. */
+  async join(task, least, agreed) {
     const { agent } = await this.part(task);
     await agent.accept(least);
+    if (agreed !== null) await agent.agree({ language: agreed });
     await agent.join();
     await this.refresh();
     void this.run(task);

@@ -103,6 +103,13 @@ export default {
     noLink: "Das ist kein Einladungslink: Er enthält kein #.",
     otherPage: "Dieser Link führt zu {place}, und diese Seite gehört zu {here}: Öffnen Sie ihn in Ihrem Browser.",
   },
+  consent: {
+    title: "Ihre Einwilligung",
+    text: "Text der Einwilligung",
+    read: "Wer fragt, braucht Ihre Einwilligung. Lesen Sie sie bis zum Ende.",
+    signed: "Das ist Version {version}. Ihr Telefon unterschreibt, dass Sie einwilligen, und behält eine Kopie für Sie: „{place}“ im Menü speichert sie als Datei.",
+    agree: "Ich willige ein und nehme teil",
+  },
   enrolment: {
     full: "Alle Plätze dieser Kampagne sind vergeben.",
     over: "Die Zeit zum Beitreten ist vorbei.",

@@ -103,6 +103,13 @@ export default {
     noLink: "This is not an invitation link: it has no #.",
     otherPage: "This link leads to {place}, and this page is of {here}: open it in your browser.",
   },
+  consent: {
+    title: "Your consent",
+    text: "Text of the consent",
+    read: "Whoever asks needs your consent. Read it to its end.",
+    signed: "This is version {version}. Your phone signs that you agree, and keeps a copy for you: “{place}” in the menu saves it as a file.",
+    agree: "I agree, and join",
+  },
   enrolment: {
     full: "All places of this campaign are taken.",
     over: "The time to join this campaign is over.",

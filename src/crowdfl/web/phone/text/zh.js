@@ -103,6 +103,13 @@ export default {
     noLink: "这不是邀请链接：其中没有 #。",
     otherPage: "此链接指向 {place}，而本页面属于 {here}：请在浏览器中打开它。",
   },
+  consent: {
+    title: "您的同意",
+    text: "同意书正文",
+    read: "邀请人需要您的同意。请完整阅读。",
+    signed: "这是第 {version} 版。您的手机会签名确认您同意，并为您保留一份副本：可在菜单的“{place}”中保存为文件。",
+    agree: "我同意并参加",
+  },
   enrolment: {
     full: "此活动名额已满。",
     over: "报名时间已过。",
