@@ -61,6 +61,7 @@ def campaign(**changes: Any) -> Campaign:
         "ended": None,
         "next": None,
         "recorded": 0,
+        "contributed": None,
     } | changes
 
 
@@ -92,16 +93,12 @@ RECEIPTS = [{"round": number, "text": f'crowdfl receipt S {{"round": {number}}}'
 JOINED = campaign(phase="joined", who="5ab0c1d2e3f405162738", rounds=UNDER_WAY, rewards="3500000n")
 TRAINING = JOINED | {"now": {"kind": "training", "round": 3, "done": 7, "of": 20, "why": None}}
 OVER = JOINED | {"phase": "ended", "rounds": ENDED, "rewards": "8750000n", "receipts": RECEIPTS}
-RECORDINGS = [
-    {"id": "a", "label": "walking", "seconds": 61.5, "samples": 3691, "channels": 6, "at": 1763280000000},
-    {"id": "b", "label": "sitting", "seconds": 4.2, "samples": 253, "channels": 6, "at": 1763280900000},
-    {"id": "c", "label": "climbing stairs", "seconds": 300.0, "samples": 15001, "channels": 6, "at": None},
+RECORDINGS: list[Campaign] = [
+    {"id": "a", "label": "walking", "seconds": 61.5, "answers": {}, "at": 1763280000000, "said": False},
+    {"id": "b", "label": "sitting", "seconds": 4.2, "answers": {}, "at": 1763280900000, "said": False},
+    {"id": "c", "label": "climbing stairs", "seconds": 300.0, "answers": {}, "at": None, "said": False},
 ]
-WINDOWS = {
-    "train": 260,
-    "labels": [{"label": "walking", "train": 82}, {"label": "sitting", "train": 0}],
-    "enough": True,
-}
+WINDOWS = {"train": 260}
 
 STATES: dict[str, tuple[str, list[Campaign]]] = {
     "empty": ("#/campaigns", []),
