@@ -241,10 +241,10 @@ def play(made: PhoneCampaign) -> None:
     made.do("confirm", "sp", "deposit", "confirm", sp, made.task, "all", "108.00")
     wait_until(made, lambda: bool(held), killed.page)
     browsers.kill_profile(killed.folder)
-    offline.says("Round 1 of 3: your update arrived.")
+    offline.says("Your contribution to round 1 of 3 has arrived.")
     offline.context.set_offline(True)
     killed.offsets.clear()
-    killed.open(killed.site + f"#/rounds/{made.task}")
+    killed.open(killed.site + f"#/home/{made.task}")
     wait_until(made, lambda: states(made).get(2) == "open", killed.page)
     wait_until(made, lambda: states(made).get(3) == "open", killed.page)
     offline.context.set_offline(False)
@@ -278,8 +278,8 @@ def test_everyone_is_paid_and_the_books_balance(campaign: PhoneCampaign):
     """Three phones and three Python participants; never more than was paid in."""
     paid = []
     for phone in campaign.phones:
-        phone.page.get_by_role("link", name="See your rewards").click()
-        expect(phone.page.get_by_text("You were paid")).to_be_visible(timeout=LATER)
+        phone.page.get_by_role("link", name="See my earnings").click()
+        expect(phone.page.get_by_text("is booked for you")).to_be_visible(timeout=LATER)
         paid.append(int(phone.kept("paid")))
     for person in range(PHONES, PEOPLE):
         lines = (campaign.folder / f"person-{person}.log").read_text().splitlines()

@@ -109,7 +109,7 @@ test("who is not drawn waits for the next round, reads the average, and asks aga
   assert.deepEqual(phone.trainer.trained, []);
   assert.equal(platform.calls.filter((name) => name === "isDrawn").length, 1);
   assert.equal(names(phone).filter((name) => name === "not drawn").length, 1);
-  assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "not drawn");
+  assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "undrawn");
   platform.epoch = "second"; // the restored platform has drawn this one
   delete platform.instead.isDrawn;
   await step();
@@ -121,7 +121,7 @@ test("who is not drawn waits for the next round, reads the average, and asks aga
   await step();
   const [first, second] = /** @type {any} */ (await view(phone.store, TASK)).rounds;
   assert.equal(first.mine, "arrived");
-  assert.equal(second.mine, "not drawn");
+  assert.equal(second.mine, "undrawn");
   assert.equal(await phone.store.has(TASK, "rounds/2/average"), true);
   assert.deepEqual(phone.trainer.trained, [1]);
 });
@@ -162,6 +162,11 @@ test("without samples no upload leaves the phone, and what its owner says next i
   phone.trainer.failure = null;
   assert.equal(await step(), false, "the recordings are the same");
   await phone.store.put(TASK, CONTRIBUTION, { ids: ["a"], at: 1 });
+  platform.instead.send = () => { throw new ServiceUnavailable("away"); };
+  await assert.rejects(step(), ServiceUnavailable);
+  const [sending] = (await view(phone.store, TASK))?.rounds ?? [];
+  assert.deepEqual([sending.mine, sending.why], ["sending", null], "that there was nothing to send is over");
+  delete platform.instead.send;
   assert.equal(await step(), true);
   assert.ok(platform.held.has(1));
   assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "arrived");

@@ -136,7 +136,7 @@ class RecordPage {
     const question = { title: t("record.sendWithout", { activities }), text: [t("record.sentOnce")], action: t("record.send"), danger: false };
     if (missing.length && !(await ask(question))) return;
     await this.model.contribute(this.task);
-    go("rounds", this.task);
+    go("home", this.task);
   }
 
   /** @param {RecordingView[]} found */
