@@ -35,9 +35,12 @@ export const NOT_OPEN = {
 /** @type {Record<string, new (words: string) => Error>} */
 const NO_ROOM = { full: TaskFull, over: EnrolmentOver, ended: TaskNotRunning };
 
-/** Before the invitation is used up: a task that takes nobody says so. @param {Status} status */
-export function requireRoom({ enrolment = "" }) {
-  if (Object.hasOwn(NOT_OPEN, enrolment)) throw new NO_ROOM[enrolment](`${NOT_OPEN[enrolment]}; your invitation is not used up`);
+/**
+ * Before the invitation is used up: a task that takes nobody says so.
+ * @param {Status} status @param {boolean} takesPlace Whose person has a place already, with another phone.
+ */
+export function requireRoom({ enrolment = "" }, takesPlace) {
+  if (Object.hasOwn(NOT_OPEN, enrolment) && !(takesPlace && enrolment !== "ended")) throw new NO_ROOM[enrolment](`${NOT_OPEN[enrolment]}; your invitation is not used up`);
 }
 
 /** @param {any} entry @returns {any} */
