@@ -7,7 +7,7 @@ import { ConsentMissing, DocumentError, UploadRejected, Withdrawn } from "../pro
 import { ParticipantContext } from "./participant_context.js";
 import { ClaimTime, Claiming } from "./claiming.js";
 import { named } from "./holdings.js";
-import { NOT_OPEN, requireRoom } from "./status.js";
+import { closedBy, requireRoom } from "./status.js";
 import { KeptModel } from "./model.js";
 import { Rewards } from "./rewards.js";
 import { Uploads } from "./uploads.js";
@@ -47,10 +47,9 @@ export class Participant {
     return { definition, shares };
   }
 
-  /** Why nobody can join now, as the platform says; null if somebody can. @param {boolean} [takesPlace] As `requireRoom`'s. */
+  /** Why nobody can join now, by the platform's word for it; null if somebody can. @param {boolean} [takesPlace] As `closedBy`'s. */
   async closed(takesPlace = false) {
-    const { enrolment = "" } = await this.context.status();
-    return takesPlace && enrolment !== "ended" ? null : (NOT_OPEN[enrolment] ?? null);
+    return closedBy(await this.context.status(), takesPlace);
   }
 
   async _papers() {
