@@ -26,6 +26,9 @@ DEFINITION: Campaign = {
         "pay": "equal",
         "max_samples": 200,
     },
+    "language": "en",
+    "consent": {"version": "", "text": ""},
+    "texts": {},
     "who": {
         "name": "Dr. Ada Okafor",
         "institution": "University hospital, department of sports medicine",

@@ -79,7 +79,7 @@
  *   get(task: string): Campaign | undefined,
  *   accept(fragment: string): Promise<string>,
  *   look(task: string): Promise<void>,
- *   join(task: string, leastParticipants: number): Promise<void>,
+ *   join(task: string, leastParticipants: number, consentLanguage?: string): Promise<void>,
  *   leave(task: string): Promise<void>,
  *   forget(task: string): Promise<void>,
  *   forgetAll(): Promise<void>,

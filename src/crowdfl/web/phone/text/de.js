@@ -86,6 +86,8 @@ export default {
     more: "Mehr erfahren",
     join: "Teilnehmen",
     joinAgain: "Wieder teilnehmen",
+    consent: "Einwilligung lesen",
+    agree: "Ich habe den Einwilligungstext, Version {version}, gelesen und willige ein.",
     few: { one: "Ich akzeptiere Durchschnitte von nur {count} Person.", other: "Ich akzeptiere Durchschnitte von nur {count} Personen." },
     again: "Die Seite versucht es von selbst wieder.",
     unknown: "Dieses Telefon kennt die Kampagne nicht. Öffnen Sie den Einladungslink noch einmal.",

@@ -86,6 +86,8 @@ export default {
     more: "Learn more",
     join: "Join",
     joinAgain: "Join again",
+    consent: "Read the consent text",
+    agree: "I have read the consent text, version {version}, and I agree.",
     few: { one: "I accept averages of as few as {count} person.", other: "I accept averages of as few as {count} people." },
     again: "The page tries again by itself.",
     unknown: "This phone does not know the campaign. Open the invitation link again.",

@@ -86,6 +86,8 @@ export default {
     more: "了解更多",
     join: "参加",
     joinAgain: "重新参加",
+    consent: "阅读知情同意书",
+    agree: "我已阅读知情同意书（版本 {version}），并表示同意。",
     few: { other: "我接受少至 {count} 人的平均值。" },
     again: "本页面会自动重试。",
     unknown: "这部手机没有此活动。请重新打开邀请链接。",
