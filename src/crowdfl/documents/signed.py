@@ -45,6 +45,7 @@ class Definition:
     requester: bytes = b""
     plan: PlanSettings = field(default_factory=PlanSettings)
     who: AskerSettings = field(default_factory=AskerSettings)
+    payer: bytes = b""  # whom people tell where to be paid; nobody, if it is empty
     task: str = field(default="", init=False)  # its id, of what was signed
 
     @property
@@ -69,6 +70,7 @@ class Definition:
             "who": self.who.model_dump(mode="json"),
             "claim_window": self.claim_window,
             "requester": self.requester.hex(),
+            "payer": self.payer.hex(),
             "training": dict(self.training),
         }
 
@@ -96,9 +98,9 @@ class Definition:
             shape = ModelShape(tuple(name for name, _ in arrays), tuple(tuple(sides) for _, sides in arrays))
             settings = _whole(TaskSettings, found["settings"])
             plan = _whole(PlanSettings, found["plan"]).require(settings)
-            who, requester = _whole(AskerSettings, found["who"]), bytes.fromhex(found["requester"])
-            read = {"shape": shape, "settings": settings, "plan": plan, "who": who, "requester": requester}
-            return cls(**found | read)
+            keys = {name: bytes.fromhex(found[name]) for name in ("requester", "payer")}
+            who = _whole(AskerSettings, found["who"])
+            return cls(**found | {"shape": shape, "settings": settings, "plan": plan, "who": who} | keys)
         except ValidationError as wrong:
             raise refusal("definition", wrong) from None
         except CrowdFLError as wrong:
@@ -128,6 +130,7 @@ class _DefinitionBody(BaseModel):
     who: dict[str, Any]
     claim_window: _Seconds
     requester: Annotated[str, Field(pattern="^([0-9a-f]{2})*$")]
+    payer: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
     training: dict[str, Any]
 
 

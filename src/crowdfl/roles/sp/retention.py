@@ -2,7 +2,8 @@
 
 Not needed after a task's end: the key share, what was dealt for rounds, what a round left to the next, mask seeds, uploads,
 CSP's replies, parts of uploads. What a round made for its readers (averages and rewards, sealed to them) and the initial
-weights are results: they stay until the operator purges them. Names, books and payments always stay.
+weights are results: they stay until the operator purges them, as does, sealed, where people not paid yet are to be paid. Names,
+books and payments always stay.
 
 Settling (`settlement`) makes a task's end durable. From then on `tick` erases, and tells until both peers have acknowledged,
 across restarts; `sweep` finds what a crash left.
@@ -83,6 +84,7 @@ class SpRetention(Retention[SpStore]):
         """Results too."""
         self.erase(task)
         self.blobs.clear(task)
+        self.store.erase_destinations(task)
 
     def forget_unknown(self, task: str) -> None:
         self.bundles.delete(f"{task}.sp")
