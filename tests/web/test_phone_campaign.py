@@ -186,7 +186,7 @@ def join(page, link, number):
     page.get_by_text("No sensors? Import a CSV file").click()
     content = {"name": "mine.csv", "mimeType": "text/csv", "buffer": csv(number).encode()}
     page.get_by_label("CSV files").set_input_files(content)
-    expect(page.get_by_text("mine.csv: 42 s of walking, sitting, climbing stairs.")).to_be_visible()
+    expect(page.get_by_text("mine.csv: 42 sec of walking, sitting, climbing stairs.")).to_be_visible()
     page.get_by_role("link", name="Rounds", exact=True).click()
 
 

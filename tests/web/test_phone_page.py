@@ -137,7 +137,7 @@ FACTS = (
     "walking, sitting, climbing stairs",
     "The accelerometer and the gyroscope",
     "There are 5 rounds. They begin at 18:00 Europe/Berlin",
-    "A round is open for up to 1 h.",
+    "A round is open for up to 1 hr.",
     "The platform and the second server together: everything.",
     "36.00 for each round",
     "within 14 days",
@@ -324,9 +324,9 @@ def give_csv(page, name, content):
 
 def test_recordings_are_deleted_and_imported_and_one_may_be_missing(show):
     page = show([JOINED], f"#/record/{TASK}", recordings=RECORDINGS, windows=WINDOWS | {"enough": False})
-    page.get_by_role("button", name="Delete sitting, 4.2 s").click()
+    page.get_by_role("button", name="Delete sitting, 4.2 sec").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    expect(page.get_by_role("button", name="Delete sitting, 4.2 s")).to_have_count(0)
+    expect(page.get_by_role("button", name="Delete sitting, 4.2 sec")).to_have_count(0)
     page.get_by_text("No sensors? Import a CSV file").click()
     give_csv(page, "walking.csv", b"time,x,y,z\n")
     expect(page.get_by_text("walking.csv: 1 recording.")).to_be_visible()

@@ -144,8 +144,9 @@ def test_a_page_can_load_and_call_nothing_but_itself_and_kgc(sp):
     assert headers["referrer-policy"] == "no-referrer"
     assert headers["cross-origin-opener-policy"] == "same-origin"
     assert headers["cross-origin-resource-policy"] == "same-origin"
-    assert "accelerometer=(self), gyroscope=(self), camera=()" in headers["permissions-policy"]
-    assert "accelerometer=(), gyroscope=()" in page_headers()["Permissions-Policy"]  # a console has no use for them
+    sensors = ("accelerometer", "gyroscope", "geolocation", "microphone")
+    assert f"{', '.join(f'{one}=(self)' for one in sensors)}, camera=()" in headers["permissions-policy"]
+    assert ", ".join(f"{one}=()" for one in sensors) in page_headers()["Permissions-Policy"]  # a console needs none
 
 
 @pytest.mark.parametrize("path", ["/join", "/join/", "/join/nothing.js", "/join/app", "/web/common/nothing.js"])

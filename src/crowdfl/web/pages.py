@@ -128,13 +128,13 @@ def page_headers(connect: Iterable[str] = (), *, sensors: bool = False) -> dict[
         "form-action": "'none'",
         "frame-ancestors": "'none'",
     }
-    motion = "(self)" if sensors else "()"
+    own = "(self)" if sensors else "()"
     return {
         "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Resource-Policy": "same-origin",
-        "Permissions-Policy": f"accelerometer={motion}, gyroscope={motion}, camera=(), geolocation=(), magnetometer=(), "
-        "microphone=(), payment=(), usb=()",
+        "Permissions-Policy": f"accelerometer={own}, gyroscope={own}, geolocation={own}, microphone={own}, camera=(), "
+        "magnetometer=(), payment=(), usb=()",
         "Referrer-Policy": "no-referrer",
         "X-Content-Type-Options": "nosniff",
     }

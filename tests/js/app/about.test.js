@@ -36,14 +36,14 @@ test("a recording of the least seconds gives a window to train on and one to tes
 test("the plan is told in the order in which things happen", () => {
   const words = (/** @type {Record<string, unknown>} */ plan, settings = {}) => about.durationWords(definition(settings, {}, plan)).slice(0, -1);
   assert.deepEqual(words({}), ["The first round begins once 6 people have joined.", "There are 5 rounds.",
-    "A round is open for up to 1 h, and closes early once everyone has sent."]);
+    "A round is open for up to 1 hr, and closes early once everyone has sent."]);
   assert.equal(words({}, { rounds: 1 })[1], "There is one round.");
   const study = { enrol_until: "2026-12-01T12:00:00Z", start_with: 50, daily: "18:00 Europe/Berlin", closes: "deadline", goal: 40 };
   const [join, first, rounds, open] = words(study);
   assert.match(join, /^You can join until .*2026/);
   assert.equal(first, "The first round begins once 50 people have joined.");
   assert.equal(rounds, "There are 5 rounds. They begin at 18:00 Europe/Berlin, one a day at most.");
-  assert.equal(open, "A round is open for up to 1 h, and closes early with 40 updates.");
+  assert.equal(open, "A round is open for up to 1 hr, and closes early with 40 updates.");
 });
 
 test("pay is told by rule, with its deadline; or that there is none", () => {

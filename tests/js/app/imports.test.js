@@ -15,7 +15,7 @@ test("labels of the task are taken, whatever their case; others are counted and 
   const text = csv("time,x,y,z,label", (at) => `0,0,1,${at < 50 ? "walking" : "jogging"}`);
   const { recordings, words } = importable("mine.csv", text, recipe());
   assert.deepEqual(recordings.map(({ label, channels, times }) => [label, channels, times.length]), [["walking", 3, 50]]);
-  assert.match(words, /^mine\.csv: 1 s of walking\. 1 stretches of other activities were left out\.$/);
+  assert.match(words, /^mine\.csv: 1 sec of walking\. 1 stretches of other activities were left out\.$/);
   assert.ok(recordings.every(({ id }) => Number.isNaN(Date.parse(id.split(" ")[0]))), "a file has no time of day");
 });
 

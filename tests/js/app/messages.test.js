@@ -5,7 +5,12 @@ import { test } from "node:test";
 import { fragmentOf } from "#web/phone/app/link.js";
 import { hashOf, placeOf } from "#web/phone/app/router.js";
 import { explain, explainLink, grouped, plainly, sentence } from "#web/phone/app/messages.js";
-import { BadSignature, FormatError, ServiceUnavailable } from "#web/phone/protocol/errors.js";
+import { BadSignature, ClockInDoubt, FormatError, RolledBack, ServiceUnavailable, Truncated } from "#web/phone/protocol/errors.js";
+import * as errors from "#web/phone/protocol/errors.js";
+import { isSaid } from "#web/common/text.js";
+import { speakAs } from "../speak.js";
+
+await speakAs();
 
 /** @param {boolean} online @param {() => void} act */
 function whileOnline(online, act) {
@@ -18,16 +23,33 @@ function whileOnline(online, act) {
   }
 }
 
-test("an error is a sentence with what to do", () => {
+test("an error is a sentence with what to do, and behind it what the program says", () => {
   whileOnline(true, () => {
-    assert.equal(explain(new BadSignature("the receipt is not signed")), "The receipt is not signed. Do not go on. Tell whoever invited you.");
+    const words = "A signature is wrong. Do not go on. Tell whoever invited you.\nIn detail: The receipt is not signed.";
+    assert.equal(explain(new BadSignature("the receipt is not signed")), words);
     assert.equal(explain(new Error("come back later!")), "Come back later!");
     assert.equal(explain("text"), "Text.");
-    assert.match(explain(new ServiceUnavailable("SP is away")), /^SP is away\. Try again in a minute\.$/);
-    assert.match(explainLink(new FormatError("this link is damaged")), /^This link is damaged\. Open it again/);
-    assert.match(explainLink(new FormatError("these bytes are not a CrowdFL message")), /^The link is damaged, perhaps a part of it is missing\. Open it/);
+    assert.match(explain(new ServiceUnavailable("SP is away")), /Try again in a minute\.\nIn detail: SP is away\.$/);
+    for (const damaged of [new FormatError("x"), new Truncated("x")]) assert.match(explainLink(damaged), /^The link is damaged.* Open it again from/);
+    assert.match(explainLink(new Error("no such task")), /^No such task\. Open it again/);
   });
 });
+
+test("an error without a sentence of its own has that of its kind", () => {
+  whileOnline(true, () => {
+    assert.match(explain(new RolledBack("x")), /^The records of the servers do not fit together/);
+    assert.match(explain(new ClockInDoubt("x")), /^The platform does not answer/);
+    assert.match(explain(Object.assign(new Error("x"), { name: "TaskFull" })), /^All places/); // of the learning code, or a worker
+  });
+  for (const [name, kind] of Object.entries(errors)) {
+    const kinds = [];
+    for (let one = kind; /^[A-Z]/.test(name) && one?.name; one = Object.getPrototypeOf(one)) kinds.push(one.name);
+    assert.ok(!kinds.length || kinds.some((one) => one !== "CrowdFLError" && isSaid(`errors.${one}`)) || OURS.includes(name), name);
+  }
+});
+
+/** Mistakes of a program, not of a person's: one sentence is enough for all. */
+const OURS = ["CrowdFLError", "InvalidKey", "KeyMismatch", "NotFinite", "WidthError", "SlotOverflow", "LengthMismatch"];
 
 test("only what the network keeps from happening is blamed on it", () => {
   whileOnline(false, () => {

@@ -2,7 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { speakAs } from "../speak.js";
 import { blockedWords, onBlocked } from "#web/common/blocked.js";
+
+await speakAs();
 
 /** @param {string} effectiveDirective @param {string} blockedURI */
 const violation = (effectiveDirective, blockedURI) =>

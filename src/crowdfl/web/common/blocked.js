@@ -1,4 +1,5 @@
 // Tells when a page's own policy has stopped a call: to the code that made it, it looks like a network that is down.
+import { t } from "./text.js";
 
 /**
  * @param {(place: string) => void} tell Called once for each origin that the page wanted to call and may not.
@@ -18,8 +19,7 @@ export function onBlocked(tell, where = document) {
 
 /** @param {string} place */
 export function blockedWords(place) {
-  return `This page may not call ${place}, so that your phone cannot go on here. It is not your network. ` +
-    "Tell whoever invited you: the platform's operator must add that address to `phone_connect` in SP's settings.";
+  return t("common.blocked", { place });
 }
 
 /** @param {string} text */

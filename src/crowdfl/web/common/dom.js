@@ -1,4 +1,5 @@
 // Elements without markup in strings: what anyone has typed is text, never HTML.
+import { t } from "./text.js";
 
 /**
  * @param {string} tag A tag, with classes after dots: `p.soft`.
@@ -32,7 +33,7 @@ export function h(tag, properties, ...children) {
  * @param {readonly (readonly (Node | string | number)[])[]} rows
  * @param {{ numbers?: readonly number[], empty?: string }} [options]
  */
-export function table(caption, columns, rows, { numbers = [], empty = "nothing yet" } = {}) {
+export function table(caption, columns, rows, { numbers = [], empty = t("common.nothing") } = {}) {
   const cell = (/** @type {Node | string | number} */ value, /** @type {number} */ place) =>
     h(numbers.includes(place) ? "td.number" : "td", null, value);
   const body = rows.length

@@ -1,4 +1,5 @@
-// Numbers as people read them. Nothing here computes: amounts stay integers.
+// Numbers as people read them, in their language. Nothing here computes: amounts stay integers.
+import { language } from "./text.js";
 
 const MILLION = 1_000_000n;
 const NONE = "–"; // what is not known
@@ -19,34 +20,49 @@ export function money(millionths) {
   return `${amount < 0n ? "-" : ""}${size / MILLION}.${decimals}`;
 }
 
-// English as the pages are, in the reader's own time zone.
-const MOMENTS = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
-const SECONDS = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+/** @type {Record<string, string>} English with the day before the month. */
+const LOCALES = { en: "en-GB" };
+const locale = () => LOCALES[language()] ?? language();
+
+/** @type {Map<string, Intl.DateTimeFormat>} Making one is slow. */
+const MOMENTS = new Map();
+
+/** @param {"short" | "medium"} timeStyle In the reader's own time zone. */
+function momentFormat(timeStyle) {
+  const name = `${locale()} ${timeStyle}`;
+  const made = MOMENTS.get(name) ?? new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle });
+  MOMENTS.set(name, made);
+  return made;
+}
+
 const FIRST_MILLISECONDS = 1e11; // as seconds this would be the year 5138
 
-/** A point in time, from seconds or milliseconds since 1970. @param {Maybe} when */
-export function formatTime(when, format = MOMENTS) {
+/** A point in time, from seconds or milliseconds since 1970. @param {Maybe} when @param {"short" | "medium"} [timeStyle] */
+export function formatTime(when, timeStyle = "short") {
   if (!known(when)) return NONE;
   const date = new Date(Math.abs(when) < FIRST_MILLISECONDS ? when * 1000 : when);
-  return Number.isNaN(date.getTime()) ? NONE : format.format(date); // a stranger's number may be no moment
+  return Number.isNaN(date.getTime()) ? NONE : momentFormat(timeStyle).format(date); // a stranger's number may be no moment
 }
 
 /** The same to the second, for what happens one after the other. @param {Maybe} when */
-export const formatSeconds = (when) => formatTime(when, SECONDS);
+export const formatSeconds = (when) => formatTime(when, "medium");
 
-/** @type {readonly [number, string, string][]} How many seconds, one of them, several. */
-const UNITS = [[86_400, "day", "days"], [3_600, "h", "h"], [60, "min", "min"], [1, "s", "s"]];
+/** @type {readonly [number, string][]} */
+const UNITS = [[86_400, "day"], [3_600, "hour"], [60, "minute"], [1, "second"]];
 
-/** A length of time by its two largest units: 7500 is "2 h 5 min". @param {Maybe} seconds @returns {string} */
+/** @param {number} count @param {string} unit @param {Intl.NumberFormatOptions} [options] */
+const withUnit = (count, unit, options) => new Intl.NumberFormat(language(), { style: "unit", unit, ...options }).format(count);
+
+/** A length of time by its two largest units: 7500 is "2 hr 5 min". @param {Maybe} seconds @returns {string} */
 export function duration(seconds) {
   if (!known(seconds)) return NONE;
   if (seconds < 0) return `-${duration(-seconds)}`;
-  if (seconds < 10) return `${trimmed(seconds, 1)} s`;
+  if (seconds < 10) return withUnit(seconds, "second", { maximumFractionDigits: 1 });
   const whole = rounded(Math.round(seconds));
   const first = UNITS.findIndex(([size]) => whole >= size);
-  return UNITS.slice(first, first + 2).map(([size, one, many], place) => {
+  return UNITS.slice(first, first + 2).map(([size, unit], place) => {
     const count = Math.floor((place ? whole % UNITS[first][0] : whole) / size);
-    return count || !place ? `${count} ${count === 1 ? one : many}` : "";
+    return count || !place ? withUnit(count, unit, { unitDisplay: unit === "day" ? "long" : "short" }) : "";
   }).filter(Boolean).join(" ");
 }
 
@@ -57,31 +73,27 @@ function rounded(seconds) {
   return Math.round(seconds / unit) * unit;
 }
 
-const SIZES = ["kB", "MB", "GB", "TB"];
+const SIZES = ["kilobyte", "megabyte", "gigabyte", "terabyte"];
 
 /** 1,536 bytes are "1.5 kB": a thousand each. @param {Maybe} count */
 export function bytes(count) {
   if (!known(count)) return NONE;
-  if (count < 1000) return count === 1 ? "1 byte" : `${count} bytes`;
+  if (count < 1000) return withUnit(count, "byte", { unitDisplay: "long" });
   const power = Math.min(Math.floor(Math.log10(count) / 3), SIZES.length);
   const value = count / 1000 ** power;
-  if (value >= 999.5 && power < SIZES.length) return `1 ${SIZES[power]}`;
-  return `${trimmed(value, value < 10 ? 1 : 0)} ${SIZES[power - 1]}`;
+  if (value >= 999.5 && power < SIZES.length) return withUnit(1, SIZES[power]);
+  return withUnit(value, SIZES[power - 1], { maximumFractionDigits: value < 10 ? 1 : 0 });
 }
 
 /** A share between 0 and 1: 0.875 is "87.5%". @param {Maybe} share */
 export function percent(share) {
-  return known(share) ? `${(100 * share).toFixed(1)}%` : NONE;
+  if (!known(share)) return NONE;
+  return new Intl.NumberFormat(language(), { style: "percent", minimumFractionDigits: 1, maximumFractionDigits: 1 }).format(share);
 }
 
 /** @param {Maybe} value @returns {value is number} */
 function known(value) {
   return typeof value === "number" && Number.isFinite(value);
-}
-
-/** @param {number} value @param {number} decimals */
-function trimmed(value, decimals) {
-  return String(Number(value.toFixed(decimals)));
 }
 
 /** @param {number} count @param {string} word */

@@ -1,5 +1,6 @@
 // Pieces that the pages share: buttons, notices, questions, and parts that are drawn again.
 import { h } from "./dom.js";
+import { t } from "./text.js";
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 /** @typedef {{ kind?: "main" | "danger" | "", label?: string, id?: string, small?: boolean, type?: "button" | "submit" }} ButtonOptions */
@@ -96,7 +97,7 @@ async function attempt(pressed, place, act) {
  * Ask before something is done, and do it. The dialog stays open with the words of a refusal; the focus goes back to where it was.
  * @param {Question} question @param {(values: Values) => Promise<unknown>} [act] @returns {Promise<boolean>} Whether it was done.
  */
-export function ask({ title: heading, text, action, back = "Not now", danger = true, fields = [] }, act = async () => {}) {
+export function ask({ title: heading, text, action, back = t("common.notNow"), danger = true, fields = [] }, act = async () => {}) {
   const opener = document.activeElement;
   const [inputs, wrong] = [fields.map(inputOf), h("div")];
   const send = button(action, null, { kind: danger ? "danger" : "main", type: "submit" });

@@ -2,6 +2,7 @@
 import { Refusal } from "../web/common/api.js";
 import { h } from "../web/common/dom.js";
 import { button, form, labelled, markView, messageOf, redraw, showBar } from "../web/common/parts.js";
+import { speakReaders } from "../web/common/text.js";
 import { BY_PAGE, get, logOut, post, session } from "./api.js";
 import { Live } from "./live.js";
 import { Announcer } from "./messages.js";
@@ -135,4 +136,4 @@ async function start() {
   else login("For the operator of SP.");
 }
 
-start().catch((failure) => login(messageOf(failure)));
+speakReaders((code) => import(`./text/${code}.js`)).then(start).catch((failure) => login(messageOf(failure)));

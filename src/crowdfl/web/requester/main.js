@@ -1,6 +1,7 @@
 // The requester's page: opens the session, then shows the view that the address names. No address holds a secret.
 import { h } from "../web/common/dom.js";
 import { markView, messageOf, notice, showBar } from "../web/common/parts.js";
+import { speakReaders } from "../web/common/text.js";
 import { get, openSession } from "./api.js";
 import { createView } from "./create.js";
 import { sheetView } from "./invite.js";
@@ -61,6 +62,7 @@ async function show() {
 
 async function start() {
   try {
+    await speakReaders((code) => import(`./text/${code}.js`));
     await openPage();
     const { name, sp } = await get("overview");
     showBar(/** @type {HTMLElement} */ (document.querySelector("header")), "CrowdFL requester", { "#/": "Tasks", "#/new": "New task" }, h("span.soft", null, `${name} at ${sp}`));

@@ -151,7 +151,7 @@ export class Agent {
       return true;
     } catch (error) {
       if (error instanceof Forgotten) throw error;
-      this._onEvent("waiting", { why: wordsOf(error), seconds: 0 });
+      this._onEvent("waiting", { why: wordsOf(error), wrong: error, seconds: 0 });
       return false;
     } finally {
       this._attach();
@@ -273,7 +273,7 @@ export class Agent {
 
   /** @param {unknown} why @param {number} seconds */
   _tellAway = (why, seconds) => {
-    this._onEvent("waiting", { why: wordsOf(why), seconds: Math.round(seconds * 10) / 10 });
+    this._onEvent("waiting", { why: wordsOf(why), wrong: why, seconds: Math.round(seconds * 10) / 10 });
   };
 
   /** @param {AbortSignal} [signal] What ends calls to the platform that are under way. */

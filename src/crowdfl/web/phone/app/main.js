@@ -6,6 +6,7 @@ import { takeInvitation } from "./link.js";
 import { openModel } from "./model.js";
 import { keepForOffline, requireBrowser } from "./browser.js";
 import { explainBy, notice, title } from "../../web/common/parts.js";
+import { speakReaders } from "../../web/common/text.js";
 import { CAMPAIGN_VIEWS, go, hashOf, placeOf } from "./router.js";
 import { aboutView } from "./views/about.js";
 import { campaignsView } from "./views/campaigns.js";
@@ -104,6 +105,7 @@ function keepSkipLinkLocal() {
 }
 
 async function start() {
+  await speakReaders((code) => import(`../text/${code}.js`));
   explainBy(explain);
   keepSkipLinkLocal();
   onBlocked((place) => notices.append(notice("bad", blockedWords(place))));

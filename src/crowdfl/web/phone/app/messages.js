@@ -1,70 +1,49 @@
 // What states and errors are called when a person reads them.
 
+import { isSaid, t } from "../../web/common/text.js";
+
 /** @typedef {import("./types.js").RoundView} RoundView */
 /** @typedef {import("./types.js").Campaign} Campaign */
 
-/** @type {Record<string, string>} */
-const ROUNDS = {
-  open: "open",
-  closed: "being added up",
-  weighed: "being added up",
-  rewarded: "finished",
-  aborted: "given up",
-  unknown: "not known",
-};
-
-/** @type {Record<RoundView["mine"], string>} */
-const MINE = {
-  none: "not sent",
-  training: "training",
-  sending: "sending",
-  arrived: "arrived",
-  late: "arrived late",
-  refused: "refused",
-  nothing: "nothing to send",
-  "not drawn": "not this time",
-};
-
-/** @type {Record<Campaign["phase"], string>} */
-const PHASES = { invited: "invited", joined: "taking part", left: "left", ended: "ended" };
+/** A word for what another program calls so; its own where no catalogue has one. @param {string} key @param {string} state */
+const wordOf = (key, state) => (isSaid(key) ? t(key) : plainly(state));
 
 /** @param {string} state */
-export const roundWord = (state) => ROUNDS[state] ?? state;
+export const roundWord = (state) => wordOf(`round.${state}`, state);
 /** @param {RoundView["mine"]} mine */
-export const mineWord = (mine) => MINE[mine] ?? mine;
+export const mineWord = (mine) => wordOf(`mine.${mine}`, mine);
 /** @param {Campaign["phase"]} phase */
-export const phaseWord = (phase) => PHASES[phase] ?? phase;
-
-/** What to do about an error whose message does not say it, by its name. @type {Record<string, string>} */
-const ADVICE = {
-  InvitationRefused: "If you have joined before, go on in the browser that you joined with.",
-  BadSignature: "Do not go on. Tell whoever invited you.",
-  DocumentError: "Do not go on. Tell whoever invited you.",
-  UnknownTask: "Ask whoever invited you whether the campaign is over.",
-  TaskFull: "All places are taken.",
-};
+export const phaseWord = (phase) => wordOf(`phase.${phase}`, phase);
 
 /** Whether the same may succeed in a while. @param {unknown} wrong */
 function isAway(wrong) {
   return wrong instanceof Error && /** @type {{ passes?: boolean }} */ (wrong).passes === true;
 }
 
-/** What happened, and what to do. @param {unknown} wrong */
+/** What catalogues call an error: by its name, else by the kind that it belongs to. @param {unknown} error */
+function known(error) {
+  if (!(error instanceof Error)) return undefined;
+  const names = [error.name];
+  for (let kind = error.constructor; kind?.name; kind = Object.getPrototypeOf(kind)) names.push(kind.name);
+  return names.find((name) => isSaid(`errors.${name}`));
+}
+
+/**
+ * What happened, and what to do; behind it, in English, what the program says of it. An error that no catalogue knows was made for
+ * people: its message is all.
+ * @param {unknown} wrong
+ */
 export function explain(wrong) {
-  if (isAway(wrong) && !navigator.onLine) return "Your phone is offline. Connect it, then try again.";
-  const error = wrong instanceof Error ? wrong : new Error(String(wrong));
-  const advice = ADVICE[error.name] ?? (isAway(wrong) ? "Try again in a minute." : "");
-  return [sentence(error.message), advice].filter(Boolean).join(" ");
+  if (isAway(wrong) && !navigator.onLine) return t("errors.offline");
+  const [name, words] = [known(wrong), sentence(wrong instanceof Error ? wrong.message : String(wrong))];
+  if (!name) return words;
+  return [t(`errors.${name}`), t("errors.detail", { words })].join("\n");
 }
 
-/** The same of a link that cannot be read: only what is said about a link is for people. @param {unknown} wrong */
+/** The same of a link that cannot be read. @param {unknown} wrong */
 export function explainLink(wrong) {
-  const isBytes = wrong instanceof Error && BYTES.includes(wrong.name) && !wrong.message.startsWith("this link");
-  const text = isBytes ? "The link is damaged, perhaps a part of it is missing." : explain(wrong);
-  return `${text} Open it again from the message that you got, or scan the code once more.`;
+  return `${known(wrong) === "FormatError" ? t("errors.linkDamaged") : explain(wrong)} ${t("errors.linkAgain")}`;
 }
-
-const BYTES = ["FormatError", "Truncated", "TrailingBytes", "LimitExceeded"]; // errors about them
 
 const TURNING = /[\u202a-\u202e\u2066-\u2069]|(?!\n)\p{Cc}/gu;
 
@@ -76,7 +55,7 @@ export function sentence(text) {
   const plain = plainly(text).trim();
   if (!plain) return "";
   const whole = plain[0].toUpperCase() + plain.slice(1);
-  return /[.!?]$/.test(whole) ? whole : `${whole}.`;
+  return /[.!?。！？]$/.test(whole) ? whole : `${whole}.`;
 }
 
 /** A long key in groups, as people compare it. @param {string} key */

@@ -332,10 +332,10 @@ class PhoneModel {
 
   /** @param {string} task @param {string} what @param {Record<string, any>} details */
   hear(task, what, details) {
-    const { round = null, why = null } = details;
+    const { round = null } = details;
     if (what === "training") this.happens(task, { kind: "training", round, done: 0, of: 1, why: null });
     else if (what === "sending") this.happens(task, { kind: "sending", round, done: details.sent, of: details.of, why: null });
-    else if (what === "waiting") this.happens(task, { kind: "waiting", round, done: 0, of: 0, why });
+    else if (what === "waiting") this.happens(task, { kind: "waiting", round, done: 0, of: 0, why: explain(details.wrong) });
     else if (what === "elsewhere") this.happens(task, { ...IDLE, kind: "elsewhere" });
     else this.happens(task, IDLE);
     void this.refresh();

@@ -1,0 +1,99 @@
+// What a page says, in its reader's language: code holds keys, catalogues hold sentences.
+//
+// A catalogue is a module `text/LANGUAGE.js` whose default export has sections of sentences. A sentence is text with {places}, or an
+// object of such texts by the plural category of {count}. What all pages say is in common/text, a page's own in its folder `text`.
+
+/** @typedef {string | Partial<Record<Intl.LDMLPluralRule, string>>} Sentence */
+/** @typedef {Record<string, Record<string, Sentence>>} Catalogue */
+
+/** Each language by its own name. @type {Readonly<Record<string, string>>} */
+export const LANGUAGES = { en: "English", de: "Deutsch", zh: "中文" };
+const RIGHT_TO_LEFT = ["ar", "fa", "he", "ur"];
+const KEPT = "crowdfl language"; // in localStorage: the reader's own choice
+
+let spoken = "en";
+/** @type {Catalogue} */
+let sentences = {};
+
+/** The language that the page speaks now. */
+export const language = () => spoken;
+
+/** The first of the reader's languages that the pages speak. @param {readonly string[]} wanted BCP 47 tags. */
+export function bestLanguage(wanted) {
+  const known = wanted.map((tag) => tag.toLowerCase().split("-")[0]).find((tag) => Object.hasOwn(LANGUAGES, tag));
+  return known ?? "en";
+}
+
+/** Make the page speak; nothing may be said before. @param {string} code @param {...Catalogue} catalogues */
+export function speak(code, ...catalogues) {
+  spoken = code;
+  sentences = Object.assign({}, ...catalogues);
+  if (!globalThis.document) return;
+  document.documentElement.lang = code;
+  document.documentElement.dir = RIGHT_TO_LEFT.includes(code) ? "rtl" : "ltr";
+}
+
+/** Speak the reader's language. @param {(code: string) => Promise<{ default: Catalogue }>} load The page's own catalogue. */
+export async function speakReaders(load) {
+  const code = bestLanguage([kept() ?? "", ...navigator.languages]);
+  const [shared, own] = await Promise.all([import(`./text/${code}.js`), load(code)]);
+  speak(code, shared.default, own.default);
+}
+
+/** Speak another language from now on, also when the page is opened again. @param {string} code */
+export function chooseLanguage(code) {
+  localStorage.setItem(KEPT, code);
+  location.reload();
+}
+
+function kept() {
+  try {
+    return localStorage.getItem(KEPT);
+  } catch {
+    return null; // a browser may refuse it
+  }
+}
+
+/**
+ * A sentence. Numbers are written as its reader writes them.
+ * @param {string} key Section and name, such as `invite.join`. @param {Record<string, string | number | bigint>} [values]
+ */
+export function t(key, values = {}) {
+  return sentence(key, values).replace(/\{(\w+)\}/g, (_, name) => written(values[name], key, name));
+}
+
+/**
+ * The same with elements in its places. @param {string} key @param {Record<string, Node | string | number>} values
+ * @returns {(Node | string)[]}
+ */
+export function withNodes(key, values) {
+  return sentence(key, values).split(/(\{\w+\})/).filter(Boolean).map((piece) => {
+    const name = /^\{(\w+)\}$/.exec(piece)?.[1];
+    const value = name === undefined ? piece : values[name];
+    return typeof value === "object" ? value : name === undefined ? piece : written(value, key, name);
+  });
+}
+
+/** Whether there is such a sentence: for names that come from elsewhere. @param {string} key */
+export function isSaid(key) {
+  const [section, name] = key.split(".");
+  return Object.hasOwn(sentences, section) && Object.hasOwn(sentences[section], name);
+}
+
+/** Several things, joined as one writes them. @param {readonly string[]} items @param {"conjunction" | "disjunction"} [type] */
+export const listOf = (items, type = "conjunction") => new Intl.ListFormat(spoken, { type }).format(items);
+
+/** @param {string} key @param {Record<string, unknown>} values */
+function sentence(key, values) {
+  if (!isSaid(key)) throw new Error(`no catalogue has ${key}`);
+  const [section, name] = key.split(".");
+  const found = sentences[section][name];
+  if (typeof found === "string") return found;
+  return found[new Intl.PluralRules(spoken).select(Number(values.count))] ?? found.other ?? key;
+}
+
+/** @param {unknown} value @param {string} key @param {string} name */
+function written(value, key, name) {
+  if (value === undefined) throw new Error(`${key} needs ${name}`);
+  return typeof value === "number" || typeof value === "bigint" ? new Intl.NumberFormat(spoken).format(value) : String(value);
+}

@@ -1,0 +1,11 @@
+// What all pages say, in English.
+
+export default {
+  common: {
+    blocked: "This page may not call {place}, so that your phone cannot go on here. It is not your network. Tell whoever invited you: the platform's operator must add that address to `phone_connect` in SP's settings.",
+    language: "Language",
+    notKnown: "–",
+    notNow: "Not now",
+    nothing: "nothing yet",
+  },
+};

@@ -1,0 +1,3 @@
+// What the operator's console says, in German.
+
+export default {};

@@ -1,0 +1,3 @@
+// What the requester's console says, in English.
+
+export default {};

@@ -1,0 +1,136 @@
+// Catalogues: complete in every language, and nothing that a person reads outside of them.
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { test } from "node:test";
+
+import { bestLanguage, isSaid, LANGUAGES, listOf, speak, t, withNodes } from "#web/common/text.js";
+
+const WEB = new URL("../../../src/crowdfl/web/", import.meta.url);
+const PAGES = ["phone", "console", "requester"];
+/** Files whose sentences are not in a catalogue yet: this list only gets shorter. */
+const NOT_YET = new Set([
+  "common/api.js",
+  "common/parts.js",
+  "common/plot.js",
+  "common/text.js",
+  "console/api.js",
+  "console/main.js",
+  "console/messages.js",
+  "console/money.js",
+  "console/task.js",
+  "console/tasks.js",
+  "phone/app/about.js",
+  "phone/app/browser.js",
+  "phone/app/disclosures.js",
+  "phone/app/enough.js",
+  "phone/app/imports.js",
+  "phone/app/main.js",
+  "phone/app/picture.js",
+  "phone/app/router.js",
+  "phone/app/sensors.js",
+  "phone/app/session.js",
+  "phone/app/trace.js",
+  "phone/app/views/about.js",
+  "phone/app/views/campaigns.js",
+  "phone/app/views/device.js",
+  "phone/app/views/record.js",
+  "phone/app/views/rewards.js",
+  "phone/app/views/rounds.js",
+  "phone/app/views/settings.js",
+  "requester/api.js",
+  "requester/create.js",
+  "requester/evaluation.js",
+  "requester/invite.js",
+  "requester/list.js",
+  "requester/main.js",
+  "requester/money.js",
+  "requester/task.js",
+]);
+
+/** @param {string} folder */
+const scripts = (folder) => readdirSync(new URL(folder, WEB), { recursive: true, encoding: "utf8" })
+  .filter((file) => file.endsWith(".js") && !file.startsWith("text/")).map((file) => `${folder}/${file}`);
+
+/** @param {string} folder @param {string} code */
+const catalogue = async (folder, code) => (await import(new URL(`${folder}/text/${code}.js`, WEB).href)).default;
+
+/** Every sentence by its key. @param {any} sections @returns {Map<string, any>} */
+const flat = (sections) => new Map(Object.entries(sections).flatMap(([section, sentences]) =>
+  Object.entries(sentences).map(([name, text]) => [`${section}.${name}`, text])));
+
+/** @param {any} text */
+const placesOf = (text) => [...new Set(JSON.stringify(text).match(/\{\w+\}/g) ?? [])].sort();
+
+for (const folder of ["common", ...PAGES]) {
+  test(`${folder}: every language says the same things, with the same places`, async () => {
+    const english = flat(await catalogue(folder, "en"));
+    for (const code of Object.keys(LANGUAGES)) {
+      const own = flat(await catalogue(folder, code));
+      assert.deepEqual([...own.keys()].sort(), [...english.keys()].sort(), code);
+      for (const [key, text] of own) {
+        const needed = new Set(Object.values(typeof text === "string" ? { other: text } : text).map((one) => one.trim()));
+        assert.ok(!needed.has(""), `${code}: ${key} is empty`);
+        assert.deepEqual(placesOf(text), placesOf(english.get(key)), `${code}: ${key}`);
+        if (typeof text !== "string") {
+          const wanted = new Intl.PluralRules(code).resolvedOptions().pluralCategories;
+          assert.deepEqual(Object.keys(text).sort(), [...wanted].sort(), `${code}: ${key} must have these plurals`);
+        }
+      }
+    }
+  });
+}
+
+for (const page of PAGES) {
+  test(`${page}: each key that code names is in the catalogue, and each sentence is named`, async () => {
+    const files = [...scripts(page), ...scripts("common")];
+    const code = files.map((file) => readFileSync(new URL(file, WEB), "utf8")).join("\n");
+    const own = flat(await catalogue(page, "en"));
+    const known = new Set([...own.keys(), ...flat(await catalogue("common", "en")).keys()]);
+    const named = [...code.matchAll(/\b(?:t|withNodes)\(\s*"([\w.]+)"/g)].map(([, key]) => key);
+    for (const key of named) assert.ok(known.has(key), `no catalogue has ${key}`);
+    // A key that is put together, as in t(`round.${state}`), names its whole section.
+    const whole = new Set([...code.matchAll(/`(\w+)\.\$\{/g)].map(([, section]) => section));
+    const unused = [...own.keys()].filter((key) => !code.includes(`"${key}"`) && !whole.has(key.split(".")[0]));
+    assert.deepEqual(unused, [], "no code says these");
+  });
+}
+
+/** Text literals of a script, without its comments, errors and keys. @param {string} code */
+function literals(code) {
+  const bare = code.replace(/\/\*[\s\S]*?\*\//g, "").replace(/(^|[^:"'`\\])\/\/.*$/gm, "$1");
+  return [...bare.matchAll(/"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`/g)].map(([whole, plain, made]) => ({ whole, text: plain ?? made.replace(/\$\{[^}]*\}/g, " "), before: bare.slice(0, bare.indexOf(whole)).trimEnd().slice(-40) }));
+}
+
+/** Whether a person would read it: words with a space between, or a word as a label has it. @param {{ text: string, before: string }} literal */
+const isProse = ({ text, before }) => (/\p{L}{2,}[,.:;]? \p{L}{2,}/u.test(text) || /^\p{Lu}\p{Ll}{2,}[.!?]?$/u.test(text)) &&
+  !/(Error|Refused|Conflict|Task|import|from|case)\($|from$|import$/.test(before);
+
+test("no sentence stands outside of the catalogues", () => {
+  const files = [...PAGES.filter((page) => page !== "phone").flatMap(scripts), ...scripts("phone/app"), ...scripts("common")];
+  const found = files.filter((file) => !NOT_YET.has(file)).flatMap((file) =>
+    literals(readFileSync(new URL(file, WEB), "utf8")).filter(isProse).map(({ whole }) => `${file}: ${whole}`));
+  assert.deepEqual(found, []);
+});
+
+test("prose is told from code", () => {
+  const code = 'h("p.soft", null, "Try again"); const a = `Round ${n} of it`; // "not this one"\nt("a.b"); button("Join");';
+  assert.deepEqual(literals(code).filter(isProse).map(({ whole }) => whole), ['"Try again"', "`Round ${n} of it`", '"Join"']);
+});
+
+test("a sentence has its places filled and its number in the right form", () => {
+  speak("en", { a: { people: { one: "{count} person in {place}", other: "{count} people in {place}" }, plain: "Hello" } });
+  assert.equal(t("a.people", { count: 1, place: "Bern" }), "1 person in Bern");
+  assert.equal(t("a.people", { count: 1200, place: "Bern" }), "1,200 people in Bern");
+  assert.deepEqual(withNodes("a.people", { count: 2, place: "X" }), ["2", " people in ", "X"]);
+  assert.ok(isSaid("a.plain") && !isSaid("a.toString") && !isSaid("constructor.name"));
+  assert.throws(() => t("a.people", { count: 1 }), /needs place/);
+  assert.throws(() => t("a.nothing"), /no catalogue/);
+  assert.equal(listOf(["a", "b", "c"], "disjunction"), "a, b or c".replace(" or", ", or"));
+});
+
+test("the reader's first language that is spoken is chosen", () => {
+  assert.equal(bestLanguage(["fr-CH", "de-CH", "en"]), "de");
+  assert.equal(bestLanguage(["zh-Hant-TW"]), "zh");
+  assert.equal(bestLanguage(["", "tlh"]), "en");
+  assert.equal(bestLanguage(["constructor"]), "en");
+});
