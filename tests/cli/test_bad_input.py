@@ -242,7 +242,8 @@ def books(workspace):
     url = f"sqlite:///{workspace / 'sp/state.db'}"
     migrations.upgrade(url)
     with contextlib.closing(SqlStore(url)) as store:
-        store.add_task(StoredTask("0" * 64, "d", "a", "settled"))
+        papers = json.loads((Path(__file__).parents[2] / "vectors/phone_documents.json").read_text("utf-8"))
+        store.add_task(StoredTask("0" * 64, papers["definitions"][0]["text"], "a", "settled"))
         lost = StoredPayment("0" * 64, "somebody", 1_250_000, "c", "{}", PaymentState.RUNNING, 0.0, 1.0, "p", 1)
         store.add_payment(lost)
         store.add_deposit(StoredDeposit("0" * 64, "a", 2_000_000, DepositState.PENDING, 0.0))

@@ -65,7 +65,7 @@ def checked(kind: str, to: str) -> tuple[PayKind, str]:
     way = next((one for one in _KINDS if one == kind), None)
     if way is None:
         raise SettingsError(f"people are paid by {', '.join(_KINDS)}, not by {kind!r}")
-    found = "".join(to.split()).upper() if way == "iban" else to.strip()
+    found = "".join(to.split()).upper() if way == "iban" else " ".join(to.split())
     if not found or len(found) > _LONGEST or not found.isprintable():
         raise SettingsError(f"where to be paid is a line of 1 to {_LONGEST} characters")
     if way == "email" and not _EMAIL.fullmatch(found):

@@ -161,8 +161,6 @@ class SpStore(CrowdStore, Protocol):
     def change_payment(self, known: StoredPayment, changed: StoredPayment) -> bool:
         """Compare and set: False, and nothing is changed, unless the payment is still as it is known."""
 
-    def erase_destinations(self, task: str) -> None: ...  # of all its payments
-
     def put_subscription(self, subscription: StoredSubscription) -> None: ...  # in place of this participant's other
     def delete_subscription(self, task: str, who: str | None = None) -> None: ...  # one, or all of a task; idempotent
 

@@ -285,6 +285,10 @@ class PaymentState(StrEnum):
     UNKNOWN = "unknown"
 
 
+ASKED = b""
+"""The destination of a payment whose participant has not said yet where to be paid."""
+
+
 @dataclass(frozen=True)
 class StoredPayment:
     """What a participant is owed for its claim: one for each task and participant."""
@@ -300,7 +304,7 @@ class StoredPayment:
     owner: str | None = None  # the process that runs it, or ran it last
     attempts: int = 0
     error: str | None = None  # why the last attempt did not end well
-    destination: bytes | None = field(default=None, repr=False)  # sealed to the payer; erased once it is paid
+    destination: bytes | None = field(default=None, repr=False)  # sealed to the payer; None: nobody asks, or it is paid
 
     def state_at(self, now: float) -> PaymentState:
         """As everyone sees it: of a running one whose process no longer renews its lease, nobody knows."""

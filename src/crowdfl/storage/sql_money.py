@@ -83,10 +83,6 @@ class MoneyTables(Database):
                 self._tell(f"payment {changed.state}", task=changed.task, who=changed.who, **why)
             return True
 
-    def erase_destinations(self, task: str) -> None:
-        with self._write() as c:
-            change(c, t.payments, {"destination": None}, task=task)
-
     def put_subscription(self, subscription: StoredSubscription) -> None:
         with self._write() as c:
             put(c, t.subscriptions, [vars(subscription)])

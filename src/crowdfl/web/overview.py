@@ -147,13 +147,12 @@ class Overview:
         return {"task": one.task, "name": one.name, **money, "state": str(one.state), **times}
 
     def _payment(self, one: StoredPayment, now: float) -> Row:
-        asked, said = self._sp.definition(one.task).payer, one.destination is not None
         return {
             "task": one.task,
             "who": one.who,
             "amount": str(one.amount),
             "currency": self._currency(one.task),
-            "destination": "sealed" if said else "missing" if asked else "none",
+            "destination": "sealed" if one.destination else "none" if one.destination is None else "missing",
             "state": str(one.state_at(now)),
             "since": one.since,
             "attempts": one.attempts,

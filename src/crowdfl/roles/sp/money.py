@@ -26,7 +26,7 @@ from crowdfl.errors import (
     UnknownPayment,
 )
 from crowdfl.retry import Backoff, no_jitter, retry
-from crowdfl.roles.records import DepositState, PaymentState, StoredDeposit, StoredPayment, TaskState
+from crowdfl.roles.records import ASKED, DepositState, PaymentState, StoredDeposit, StoredPayment, TaskState
 from crowdfl.roles.sp.core import MoneyPorts, SpOptions, require_running
 from crowdfl.roles.sp.ledger import Ledger
 
@@ -157,8 +157,7 @@ class Payments:
     def _is_due(self, payment: StoredPayment, now: float) -> bool:
         """Of a task that asks people where to be paid, once they have said so."""
         rests = payment.until is not None and payment.until > now
-        said = payment.destination is not None or not self._ports.store.task(payment.task).opened.payer
-        return payment.state is PaymentState.PENDING and not rests and said
+        return payment.state is PaymentState.PENDING and not rests and payment.destination != ASKED
 
     def _now(self) -> float:
         """A clock that is wrong for a while must not date a lease or a rest years ahead."""

@@ -10,7 +10,7 @@ across restarts; `sweep` finds what a crash left.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from crowdfl.crypto.sealing import SigningKey
@@ -19,7 +19,7 @@ from crowdfl.errors import CrowdFLError, NotReady, ServiceError, UnknownTask
 from crowdfl.retry import Attempts, Backoff
 from crowdfl.roles.dealt import DealtFiles, is_dealt_file
 from crowdfl.roles.ports import Blobs, EndPeer, SpStore
-from crowdfl.roles.records import StoredTask, TaskState, Tombstone
+from crowdfl.roles.records import ASKED, StoredTask, TaskState, Tombstone
 from crowdfl.roles.retention import RESULTS, Held, Retention, key_shares
 from crowdfl.roles.sp.csp_link import forget_replies
 from crowdfl.roles.sp.tasks import cancel_task
@@ -84,7 +84,9 @@ class SpRetention(Retention[SpStore]):
         """Results too."""
         self.erase(task)
         self.blobs.clear(task)
-        self.store.erase_destinations(task)
+        for payment in self.store.payments(task):
+            if payment.destination:  # its owner may say so again
+                self.store.change_payment(payment, replace(payment, destination=ASKED))
 
     def forget_unknown(self, task: str) -> None:
         self.bundles.delete(f"{task}.sp")

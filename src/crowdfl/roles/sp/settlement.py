@@ -21,6 +21,7 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.records import (
+    ASKED,
     PaidClaim,
     PaymentState,
     Round,
@@ -105,14 +106,15 @@ class Claims:
         state = PaymentState.PENDING if outcome.amount else PaymentState.PAID  # there is nothing to hand over
         payment = StoredPayment(task, who, outcome.amount, digest, json.dumps(outcome.claimed), state, now)
         if outcome.amount:
-            payment = self._as_the_bank_knows(payment, stored)
+            asked = ASKED if self._core.definition(task).payer else None
+            payment = self._as_the_bank_knows(replace(payment, destination=asked), stored)
         store.add_payment(payment)
         return outcome
 
     def _as_the_bank_knows(self, payment: StoredPayment, stored: StoredTask) -> StoredPayment:
         """A new payment of an SP that was restored: made before, perhaps made before, or to be made."""
         if payment.key in self._ports.store.paid_before(stored.task):
-            return replace(payment, state=PaymentState.PAID, error=PAID_BEFORE)
+            return replace(payment, state=PaymentState.PAID, error=PAID_BEFORE, destination=None)
         if stored.unreconciled:
             return replace(payment, state=PaymentState.UNKNOWN, error=RESTORED)
         return payment

@@ -137,7 +137,7 @@ function uploads(about, rows) {
 /** @param {Row} about */
 function ledger(about) {
   const books = about.ledger;
-  const kinds = ["funded", "returned", "earned", "claimed", "expired", "unclaimed"];
+  const kinds = ["funded", "returned", "offered", "earned", "expired", "unclaimed"];
   return [
     h("h2", null, "Ledger"),
     h("p", null, `Paid in and not refunded: ${money(books.paid_in)}. Not promised to a round: ${money(books.escrow)}.`),

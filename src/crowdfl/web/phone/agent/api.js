@@ -125,9 +125,31 @@ export class Platform {
     return { paid: reply.amounts("paid"), claimed: reply.amounts("claimed") };
   }
 
+  /** Where a claim is to be paid, for the payer alone. @param {string} task @param {Bytes} sealed @param {Keys} keys */
+  async payTo(task, sealed, keys) {
+    await this._sp.call({ method: "PUT", target: `${own(task, keys)}/destination`, body: sealed, mediaType: OCTETS, keys });
+  }
+
+  /** How the platform pays people, and the key that its reminders come from; "": it sends none. */
+  async offers() {
+    const reply = await this._sp.call({ method: "GET", target: "/v1/key" });
+    const { pay_kinds: kinds } = reply.json();
+    return { payKinds: /** @type {string[]} */ (Array.isArray(kinds) ? kinds.filter((kind) => typeof kind === "string") : []), push: reply.text("push") };
+  }
+
+  /** @param {string} task @param {import("./reminders.js").Subscription} subscription @param {Keys} keys */
+  async remind(task, subscription, keys) {
+    await this._sp.sendJson("PUT", `${own(task, keys)}/push`, { ...subscription }, keys);
+  }
+
+  /** @param {string} task @param {Keys} keys */
+  async stopReminding(task, keys) {
+    await this._sp.call({ method: "DELETE", target: `${own(task, keys)}/push`, keys });
+  }
+
   /** @param {string} task @param {Keys} keys */
   async quit(task, keys) {
-    const reply = await this._sp.call({ method: "DELETE", target: `/v1/tasks/${task}/participants/${keys.who}`, keys });
+    const reply = await this._sp.call({ method: "DELETE", target: own(task, keys), keys });
     if (reply.status !== 204) throw notTheService();
   }
 
@@ -187,6 +209,11 @@ export class Platform {
 
 function losing() {
   return unusable("SP keeps losing this upload: try again later");
+}
+
+/** @param {string} task @param {Keys} keys */
+function own(task, keys) {
+  return `/v1/tasks/${task}/participants/${keys.who}`;
 }
 
 /** @param {string} task @param {number} number @param {Keys} keys */

@@ -8,6 +8,7 @@ import { ParticipantContext } from "./participant_context.js";
 import { ClaimTime, Claiming } from "./claiming.js";
 import { NOT_OPEN, requireRoom } from "./status.js";
 import { KeptModel } from "./model.js";
+import { PayTo } from "./pay.js";
 import { Rewards } from "./rewards.js";
 import { Uploads } from "./uploads.js";
 
@@ -29,6 +30,7 @@ export class Participant {
     this.model = new KeptModel(this.context);
     this.uploads = new Uploads(this.context, this.model);
     this.rewards = new Rewards(this.context);
+    this.payTo = new PayTo(this.context);
     this.claimTime = new ClaimTime(this.context.now);
     this.state = "running"; // the task's, when this participant last looked
     this._platform = this.context.platform;
