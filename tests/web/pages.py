@@ -15,7 +15,7 @@ POLICY = (
     "manifest-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css"}
-_FOLDERS = {"/web/common/": WEB / "common", "/web/vendor/": WEB / "vendor"}
+_FOLDERS = {"/web/common/": WEB / "common", "/web/common/text/": WEB / "common/text", "/web/vendor/": WEB / "vendor"}
 
 
 def _content(path: str, files: Mapping[str, str]) -> bytes | None:

@@ -10,6 +10,9 @@ PAGE = """<!doctype html><html lang="en"><head><title>Plot</title><meta name="vi
 <script type="module" src="/join/test.js"></script></head><body><main><h1>Plot</h1></main></body></html>"""
 DRAW = """import { plot } from "../web/common/plot.js";
 import { percent } from "../web/common/format.js";
+import { speak } from "../web/common/text.js";
+import english from "../web/common/text/en.js";
+speak("en", english);
 const series = [{name: "yours", values: [0.5, 0.7, null, 0.9]}, {name: "<b>all</b>", values: [0.4, 0.6, 0.8, 0.95]}];
 window.figure = plot("Accuracy by round", [0, 1, 2, 3], series, {xLabel: "round", yRange: [0, 1], yFormat: percent});
 document.querySelector("main").append(figure, plot("Nothing", [], []), plot("One", [1], [{name: "one", values: [3]}]));

@@ -11,7 +11,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -44,11 +43,11 @@ from crowdfl.services.apps import sp as sp_app
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.background.checker import Checker
 from crowdfl.services.background.push import Push, Sender
-from crowdfl.services.background.workers import FailureBackoff, PayoutCommand, Payouts, Ticker
+from crowdfl.services.background.workers import FailureBackoff, PayoutCommand, Payouts, StepThreads, Ticker
 from crowdfl.services.client.breaker import Breaker
 from crowdfl.services.client.peer_link import PeerAccess, PeerCalls, PeerLink, calls_to, tell_doubt
 from crowdfl.services.client.peers import CspClient, KgcClient
-from crowdfl.services.client.transport import Link, SystemClock
+from crowdfl.services.client.transport import Link, Service, SystemClock
 from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
@@ -234,11 +233,12 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     keys, store, log = open_keys(settings), _store(settings), logs.get("sp")
     watch = ClockWatch(SystemClock(), time.monotonic, store, settings.max_clock_jump, partial(tell_doubt, log))
     reloads, peers = Reloads(log, settings), PeerCalls(log, watch.heard)
-    kgc = peers.guard(_link(settings, reloads, "KGC", lambda known: known.kgc).service, "KGC")
-    csp = peers.guard(_link(settings, reloads, "CSP", lambda known: known.csp).service, "CSP")
+    steps = StepThreads(settings.tick_seconds)
+    kgc = _outside(steps, peers.guard(_link(settings, reloads, "KGC", lambda known: known.kgc).service, "KGC"))
+    csp = _outside(steps, peers.guard(_link(settings, reloads, "CSP", lambda known: known.csp).service, "CSP"))
     watch.ask_peers = peers.ask_time
     backend, close = _backend(settings, "sp")
-    ahead, checker = ThreadPoolExecutor(1, "sp-asks-csp"), Checker(Threads(1))
+    checker = Checker(Threads(1))
     ports = SpPorts(
         store, FileBlobs(folder / "blobs"), keys, SystemClock(), KgcClient(kgc), CspClient(csp), settings.kgc_key
     )
@@ -251,7 +251,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         payer=settings.payer_key or b"",
         push_hosts=settings.push_hosts,
         failures=FailureBackoff(log, settings.tick_seconds),
-        ahead=ahead,
+        steps=steps,
         lease_seconds=settings.lease_seconds,
         csp_patience=settings.csp_patience,
         min_claim_window=float(settings.min_claim_window),
@@ -282,7 +282,6 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     )
     background = (
         _Resources(
-            partial(ahead.shutdown, wait=False, cancel_futures=True),
             sender.close,
             checker.close,
             store.close,
@@ -292,6 +291,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
             starting=checker.start,
         ),
         reloads,
+        steps,
         Payouts(log, sp.payments.run_one, settings.tick_seconds, sp.payments.abandon),
         Ticker(log, sp.tick, settings.tick_seconds),
         Push(log, sender.send_due, settings.tick_seconds),
@@ -321,6 +321,17 @@ def around_step(task: str) -> Iterator[None]:
     """One step of a task: its lines and its calls to peers carry an id of its own."""
     with logs.working_under(), tracing.span("step", task=task):
         yield
+
+
+def _outside(steps: StepThreads, service: Service) -> Service:
+    """A step that waits for an answer gives its place to another task's."""
+
+    @contextlib.contextmanager
+    def watch(method: str, target: str) -> Iterator[None]:
+        with steps.waiting(), service.watch(method, target):
+            yield
+
+    return replace(service, watch=watch)
 
 
 def _let_pages_in(app: FastAPI, settings: BrowserSettings) -> None:

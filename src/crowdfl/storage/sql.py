@@ -318,6 +318,10 @@ class SqlStore(MoneyTables):
         with self._write() as c:
             remove(c, t.leases, task=task, owner=owner)
 
+    def seize(self, task: str, owner: str, now: float, seconds: float) -> None:
+        with self._write() as c:
+            put(c, t.leases, [{"task": task, "owner": owner, "until": now + seconds}])
+
     def clock_notes(self) -> ClockNotes:
         with self._read() as c:
             row = find(c, [t.clock.c[field.name] for field in fields(ClockNotes)]).first()

@@ -1,4 +1,5 @@
 // A console's calls to its own service. No token is kept here: the session is a cookie that scripts cannot read.
+import { t } from "./text.js";
 
 const HEADER = "X-CrowdFL-Console"; // no form of another page can send it
 const PROBLEM = "urn:crowdfl:problem:";
@@ -10,7 +11,7 @@ export class Refusal extends Error {
   /** @param {number} status 0: nobody answered. @param {Problem | null} problem */
   constructor(status, problem) {
     const wrong = (problem?.errors ?? []).map(({ at, what }) => `${at}: ${what}`).join("; ");
-    super(problem?.detail || [problem?.title, wrong].filter(Boolean).join(" ") || `the service answered with status ${status}`);
+    super(problem?.detail || [problem?.title, wrong].filter(Boolean).join(" ") || t("shell.status", { status }));
     this.status = status;
     this.kind = (problem?.type ?? "").replace(PROBLEM, "");
     this.faults = problem?.faults ?? {};
@@ -20,7 +21,7 @@ export class Refusal extends Error {
 /** @typedef {{ body?: unknown, mark?: string, signal?: AbortSignal }} Options `mark`: what the page's header says. */
 
 export class Api {
-  /** @param {string} base What paths are below. @param {() => string} mark @param {string} away What to say when nobody answers. */
+  /** @param {string} base What paths are below. @param {() => string} mark @param {() => string} away What to say when nobody answers. */
   constructor(base, mark, away) {
     this.base = base;
     this.mark = mark;
@@ -33,7 +34,7 @@ export class Api {
     const sent = { method, headers, credentials: /** @type {const} */ ("same-origin"), body: JSON.stringify(body), signal };
     const answer = await fetch(this.base + path, sent).catch((failure) => {
       if (signal?.aborted) throw failure;
-      throw new Refusal(0, { detail: this.away });
+      throw new Refusal(0, { detail: this.away() });
     });
     if (!answer.ok) throw new Refusal(answer.status, await answer.json().catch(() => null));
     return answer;

@@ -34,13 +34,14 @@ export function h(tag, properties, ...children) {
  * @param {{ numbers?: readonly number[], empty?: string }} [options]
  */
 export function table(caption, columns, rows, { numbers = [], empty = t("common.nothing") } = {}) {
+  // Roles are named since a narrow window shows each row as a card, which takes them away.
   const cell = (/** @type {Node | string | number} */ value, /** @type {number} */ place) =>
-    h(numbers.includes(place) ? "td.number" : "td", null, value);
+    h(numbers.includes(place) ? "td.number" : "td", { role: "cell", "data-column": columns[place] }, value);
   const body = rows.length
-    ? rows.map((row) => h("tr", null, ...row.map(cell)))
-    : [h("tr", null, h("td.soft", { colspan: columns.length }, empty))];
-  const head = h("tr", null, ...columns.map((name, place) =>
-    h(numbers.includes(place) ? "th.number" : "th", { scope: "col" }, name)));
-  return h("div.scroll", { tabindex: 0, role: "region", "aria-label": caption },
-    h("table", null, h("caption", null, caption), h("thead", null, head), h("tbody", null, ...body)));
+    ? rows.map((row) => h("tr", { role: "row" }, ...row.map(cell)))
+    : [h("tr", { role: "row" }, h("td.soft", { role: "cell", colspan: columns.length }, empty))];
+  const head = h("tr", { role: "row" }, ...columns.map((name, place) =>
+    h(numbers.includes(place) ? "th.number" : "th", { role: "columnheader", scope: "col" }, name)));
+  return h("div.scroll", { tabindex: 0, role: "region", "aria-label": caption }, h("table", { role: "table" },
+    h("caption", null, caption), h("thead", { role: "rowgroup" }, head), h("tbody", { role: "rowgroup" }, ...body)));
 }

@@ -1,6 +1,6 @@
 // Pieces that the pages share: buttons, notices, questions, and parts that are drawn again.
 import { h } from "./dom.js";
-import { t } from "./text.js";
+import { chooseLanguage, isSaid, language, LANGUAGES, t } from "./text.js";
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 /** @typedef {{ kind?: "main" | "danger" | "", label?: string, id?: string, small?: boolean, type?: "button" | "submit" }} ButtonOptions */
@@ -57,8 +57,9 @@ export const notice = (kind, ...text) => h(`div.notice.${kind}`, { role: kind ==
 /** @type {Record<string, string>} Classes for a state. */
 const LOOKS = { running: "good", paused: "warn", cancelled: "bad", aborted: "bad", unknown: "bad", rejected: "bad", confirmed: "good", paid: "good", pending: "warn" };
 
-/** @param {string} state */
-export const stateTag = (state) => h(["span", "state", LOOKS[state]].filter(Boolean).join("."), null, state);
+/** @param {string} state As the services call it. */
+export const stateTag = (state) =>
+  h(["span", "state", LOOKS[state]].filter(Boolean).join("."), null, isSaid(`state.${state}`) ? t(`state.${state}`) : state);
 
 let explain = (/** @type {unknown} */ failure) => (failure instanceof Error ? failure.message || failure.name : String(failure));
 
@@ -171,8 +172,16 @@ export function part(tag, properties, render) {
 
 /** The bar above a console. @param {HTMLElement} place @param {string} name @param {Record<string, string>} links @param {...Child} more */
 export function showBar(place, name, links, ...more) {
+  /** @type {HTMLElement} */ (document.querySelector(".skip")).textContent = t("shell.skip");
   const views = Object.entries(links).map(([to, text]) => h("a", { href: to }, text));
-  place.replaceChildren(h("div.page.row", null, h("strong", null, name), h("nav", { "aria-label": "Views" }, ...views), h("span.row", null, ...more)));
+  place.replaceChildren(h("div.page.row", null, h("strong", null, name), h("nav", { "aria-label": t("shell.views") }, ...views), h("span.row", null, ...more, languageChoice())));
+}
+
+/** The page in another language: it is loaded again. */
+export function languageChoice() {
+  const options = Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, lang: code, selected: code === language() }, name));
+  const choose = (/** @type {Event} */ event) => chooseLanguage(/** @type {HTMLSelectElement} */ (event.target).value);
+  return h("select.language", { "aria-label": t("common.language"), onchange: choose }, ...options);
 }
 
 /** Mark the link to the view that is open. @param {string} hash */

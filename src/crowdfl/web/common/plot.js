@@ -3,6 +3,7 @@
 
 import uPlot from "../vendor/uplot.js";
 import { h, table } from "./dom.js";
+import { language, t } from "./text.js";
 
 /** @typedef {{ name: string, values: readonly (number | null)[] }} Series null: nothing was measured there. */
 /**
@@ -16,7 +17,7 @@ import { h, table } from "./dom.js";
 
 const COLOURS = ["--brand", "--warn", "--good", "--bad", "--soft"];
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [4, 8]]; // lines that differ without colour too: as in plot.css
-const PLAIN = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
+const plain = (/** @type {number} */ value) => new Intl.NumberFormat(language(), { maximumSignificantDigits: 6 }).format(value);
 const FONT = "13px system-ui, sans-serif";
 const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000, 1_000_000];
 
@@ -29,11 +30,11 @@ export function plot(title, x, series, options = {}) {
   const picture = h("div.plot", { "aria-hidden": "true" });
   const figure = h("figure", null, h("figcaption", null, h("strong", null, title)));
   if (x.length) {
-    const words = h("details", null, h("summary", null, "The same as a table"), numbers(title, x, series, options));
+    const words = h("details", null, h("summary", null, t("shell.table")), numbers(title, x, series, options));
     figure.append(...legend(series), picture, words);
     keepDrawn(picture, x, series, options);
   } else {
-    figure.append(h("p.soft", null, "nothing yet"));
+    figure.append(h("p.soft", null, t("common.nothing")));
   }
   return figure;
 }
@@ -54,7 +55,7 @@ function numbers(title, x, series, options) {
  * @param {readonly number[]} x @param {readonly Series[]} series @param {PlotOptions} [options]
  * @returns {string[][]} What the table says, row by row.
  */
-export function tableRows(x, series, { xFormat = PLAIN.format, yFormat = PLAIN.format } = {}) {
+export function tableRows(x, series, { xFormat = plain, yFormat = plain } = {}) {
   const shown = (/** @type {number | null | undefined} */ value) => isNumber(value) ? yFormat(value) : "–";
   return x.map((one, place) => [xFormat(one), ...series.map(({ values }) => shown(values[place]))]);
 }
@@ -109,7 +110,7 @@ const widest = (_, values) => 20 + 8 * Math.max(2, ...(values ?? []).map((text) 
  * @param {HTMLElement} picture @param {readonly number[]} x @param {readonly Series[]} series @param {PlotOptions} options
  * @returns {Omit<uPlot.Options, "width" | "height">}
  */
-function optionsOf(picture, x, series, { xLabel, yLabel, yRange, xFormat = PLAIN.format, yFormat = PLAIN.format }) {
+function optionsOf(picture, x, series, { xLabel, yLabel, yRange, xFormat = plain, yFormat = plain }) {
   const colour = (/** @type {string} */ name) => () => getComputedStyle(picture).getPropertyValue(name).trim();
   const line = (/** @type {Series} */ { name }, /** @type {number} */ place) => ({
     label: name,

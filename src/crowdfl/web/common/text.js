@@ -80,7 +80,7 @@ export function isSaid(key) {
   return Object.hasOwn(sentences, section) && Object.hasOwn(sentences[section], name);
 }
 
-/** Several things, joined as one writes them. @param {readonly string[]} items @param {"conjunction" | "disjunction"} [type] */
+/** Several things, joined as one writes them. @param {readonly string[]} items @param {Intl.ListFormatType} [type] */
 export const listOf = (items, type = "conjunction") => new Intl.ListFormat(spoken, { type }).format(items);
 
 /** @param {string} key @param {Record<string, unknown>} values */

@@ -1,8 +1,9 @@
 // Calls to SP. A session lasts while the operator does something, not while a page is open: the header says who made the page call.
 import { Api, Refusal } from "../web/common/api.js";
+import { t } from "../web/common/text.js";
 
 export const BY_PAGE = "page";
-const api = new Api("", () => "operator", "SP cannot be reached: look whether it runs, and try again");
+const api = new Api("", () => "operator", () => t("login.away"));
 
 /** @param {string} path Below /console/. @param {string} [mark] @returns {Promise<any>} */
 export const get = (path, mark) => api.call("GET", path, { mark });

@@ -1,8 +1,9 @@
 // SP's console: log in, then views that follow what happens.
 import { Refusal } from "../web/common/api.js";
 import { h } from "../web/common/dom.js";
-import { button, form, labelled, markView, messageOf, redraw, showBar } from "../web/common/parts.js";
-import { speakReaders } from "../web/common/text.js";
+import { formatTime } from "../web/common/format.js";
+import { button, form, labelled, languageChoice, markView, messageOf, notice, redraw, showBar } from "../web/common/parts.js";
+import { speakReaders, t } from "../web/common/text.js";
 import { BY_PAGE, get, logOut, post, session } from "./api.js";
 import { Live } from "./live.js";
 import { Announcer } from "./messages.js";
@@ -14,8 +15,6 @@ import { tasksPanels } from "./tasks.js";
 
 const PAUSE = 1000; // milliseconds at least between two looks at the same task
 const TASK = /^#\/tasks\/([0-9a-f]{64})$/;
-const LINKS = { connecting: "connecting …", live: "live", trouble: "SP cannot read its store", ended: "ended" };
-const TOKEN_HINT = "Made by: crowdfl sp token add SETTINGS NAME operator. It is sent once, over this connection, and is not kept in the browser.";
 
 /** @param {string} id */
 const place = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
@@ -29,11 +28,12 @@ class Console {
     this.data = null;
     this.timer = 0;
     this.announcer = new Announcer(place("news"));
-    this.status = h("span.state", { title: "The connection to SP" }, LINKS.connecting);
+    this.status = h("span.state", { title: t("bar.link") }, t("link.connecting"));
+    this.heard = Date.now();
     this.follow = () => this.show();
     window.addEventListener("hashchange", this.follow);
-    showBar(place("top"), `CrowdFL · SP ${who.host}`, { "#/": "Tasks", "#/money": "Money" },
-      this.status, h("span.soft", null, who.name), button("Log out", () => void this.leave(), { id: "log-out" }));
+    showBar(place("top"), t("bar.name", { host: who.host }), { "#/": t("bar.tasks"), "#/money": t("bar.money") },
+      this.status, h("span.soft", null, who.name), button(t("bar.logOut"), () => void this.leave(), { id: "log-out" }));
     this.live = new Live((names, change) => this.changed(names, change), (link) => this.linked(link), async () => (await session()) !== null);
     this.show();
   }
@@ -47,7 +47,7 @@ class Console {
     this.panels = this.data ? taskPanels(this.data, this.live, () => void this.load())
       : hash === "#/money" ? moneyPanels(this.live) : tasksPanels(this.live);
     markView(hash);
-    const title = task ? [] : [h("h1", null, hash === "#/money" ? "Money" : "Tasks")];
+    const title = task ? [] : [h("h1", null, t(hash === "#/money" ? "money.title" : "tasks.heading"))];
     place("content").replaceChildren(...title, ...this.panels.map((panel) => h("section", { id: panel.id })));
     for (const panel of this.panels) redraw(place(panel.id), panel.draw());
     place("content").focus();
@@ -82,20 +82,24 @@ class Console {
   /** @param {unknown} refusal */
   failed(refusal) {
     if (refusal instanceof Refusal && refusal.status === 401) this.live.end();
-    else if (this.data && !this.data.about) place("content").replaceChildren(h("h1", null, "This task cannot be shown"), h("p", null, messageOf(refusal)));
+    else if (this.data && !this.data.about) place("content").replaceChildren(h("h1", null, t("task.cannot")), h("p", null, messageOf(refusal)));
   }
 
   /** @param {import("./live.js").Link} link */
   linked(link) {
-    this.status.textContent = LINKS[link];
-    this.status.className = link === "live" ? "state good" : "state warn";
-    if (link === "ended") this.end("Your session has ended. Log in again.");
+    const gone = link === "connecting" && this.live?.sections.size > 0; // it was there, and is not any more
+    if (link === "live") this.heard = Date.now();
+    this.status.textContent = t(`link.${gone ? "gone" : link}`);
+    this.status.className = `state ${link === "live" ? "good" : gone ? "bad" : "warn"}`;
+    document.body.classList.toggle("gone", gone);
+    place("stale").replaceChildren(...(gone ? [notice("bad", t("link.stale", { when: formatTime(this.heard) }))] : []));
+    if (link === "ended") this.end(t("login.ended"));
   }
 
   async leave() {
     await logOut().catch(() => null);
     this.live.close();
-    this.end("You are logged out.");
+    this.end(t("login.out"));
   }
 
   /** @param {string} text */
@@ -105,6 +109,7 @@ class Console {
     for (const dialog of document.querySelectorAll("dialog")) dialog.close();
     [this.panels, this.data] = [[], null];
     place("top").replaceChildren();
+    place("stale").replaceChildren();
     login(text);
   }
 }
@@ -119,21 +124,21 @@ function concerns(change, task) {
 /** @param {string} text */
 function login(text) {
   const token = /** @type {HTMLInputElement} */ (h("input", { type: "password", autocomplete: "off", spellcheck: "false", required: true }));
-  const [wrong, send] = [h("div"), button("Log in", null, { kind: "main", type: "submit" })];
+  const [wrong, send] = [h("div"), button(t("login.logIn"), null, { kind: "main", type: "submit" })];
   const submit = async () => {
     await post("session", { token: token.value });
     token.value = "";
     await start();
   };
-  place("content").replaceChildren(h("section.card.login", null, h("h1", null, "CrowdFL console"), h("p", { role: "status" }, text),
-    form(send, wrong, submit, labelled("token", "Operator token", token, TOKEN_HINT), wrong, h("p", null, send))));
+  place("content").replaceChildren(h("section.card.login", null, h("h1", null, t("login.title")), h("p", { role: "status" }, text),
+    form(send, wrong, submit, labelled("token", t("login.token"), token, t("login.hint")), wrong, h("div.buttons", null, send, languageChoice()))));
   token.focus();
 }
 
 async function start() {
   const who = await session();
   if (who) new Console(who);
-  else login("For the operator of SP.");
+  else login(t("login.for"));
 }
 
 speakReaders((code) => import(`./text/${code}.js`)).then(start).catch((failure) => login(messageOf(failure)));

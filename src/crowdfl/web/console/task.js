@@ -1,7 +1,8 @@
 // One task: its rounds as a timeline, uploads, rejections, books; cancel and purge.
 import { h, table } from "../web/common/dom.js";
-import { duration, formatTime, formatSeconds, money, plural } from "../web/common/format.js";
+import { duration, formatTime, formatSeconds, localTimes, money } from "../web/common/format.js";
 import { ask, button, facts, stateTag } from "../web/common/parts.js";
+import { listOf, t } from "../web/common/text.js";
 import { BY_PAGE, get, post, taskPath } from "./api.js";
 import { depositTable, paymentTable } from "./money.js";
 import { refusals, short } from "./tasks.js";
@@ -36,7 +37,7 @@ export class TaskData {
 
 /** @param {TaskData} data @param {Live} live @param {() => void} reload @returns {Panel[]} */
 export function taskPanels(data, live, reload) {
-  const drawn = (/** @type {(about: Row) => Node[]} */ draw) => () => (data.about ? draw(data.about) : [h("p.soft", null, "Loading …")]);
+  const drawn = (/** @type {(about: Row) => Node[]} */ draw) => () => (data.about ? draw(data.about) : [h("p.soft", null, t("task.loading"))]);
   const needs = ["task"];
   return [
     { id: "about", needs, draw: drawn(aboutTask) },
@@ -44,57 +45,57 @@ export function taskPanels(data, live, reload) {
     { id: "uploads", needs, draw: drawn((about) => [uploads(about, data.uploads), refusals(about.refusals, live)]) },
     { id: "ledger", needs, draw: drawn(ledger) },
     { id: "task-money", needs, draw: drawn((about) => [
-      depositTable("Deposits", about.deposits, live, "none"), paymentTable("Payments that wait", about.payments, live)]) },
+      depositTable(t("money.deposits"), about.deposits, live, t("money.none")), paymentTable(t("money.waiting"), about.payments, live)]) },
   ];
 }
 
 /** @param {Row} about */
 function aboutTask(about) {
   return [h("h1", null, about.purpose || short(about.task)), facts([
-    ["State", stateTag(about.state)],
-    ["Waits for", about.waits_for],
-    ["Participants", `${about.enrolled} enrolled, at least ${about.least} in a round`],
-    ["Rounds", `${about.rounds}, each open for ${duration(about.window)}`],
-    ["Profile", about.profile],
-    ["This SP learns", about.learns],
-    ["It does not learn", about.hidden],
-    about.ended && ["Ended", `${about.ended}, on ${formatTime(about.ended_at)}`],
-    about.claims_until && ["Claims until", formatTime(about.claims_until)],
-    about.state === "settled" && about.not_told.length && ["Have not heard of its end", about.not_told.join(", ")],
-    ["Task", h("code", null, about.task)],
-    ["Requester's key", h("code", null, about.requester)],
+    [t("task.state"), stateTag(about.state)],
+    [t("task.waits"), localTimes(about.waits_for)],
+    [t("task.people"), t("task.peopleText", { enrolled: about.enrolled, least: about.least })],
+    [t("task.roundsName"), t("task.roundsText", { rounds: about.rounds, time: duration(about.window) })],
+    [t("task.profile"), about.profile],
+    [t("task.learns"), about.learns],
+    [t("task.hidden"), about.hidden],
+    about.ended && [t("task.ended"), t("task.endedText", { words: about.ended, when: formatTime(about.ended_at) })],
+    about.claims_until && [t("task.claims"), formatTime(about.claims_until)],
+    about.state === "settled" && about.not_told.length && [t("task.notTold"), listOf(about.not_told)],
+    [t("task.id"), h("code", null, about.task)],
+    [t("task.key"), h("code", null, about.requester)],
   ]), actions(about)];
 }
 
 /** @param {Row} about */
 function actions(about) {
-  if (UNDER_WAY.includes(about.state)) return button("Cancel this task …", () => cancel(about), { id: "cancel-task", kind: "danger" });
-  if (about.state === "settled") return button("Purge what is held …", () => purge(about), { id: "purge-task", kind: "danger" });
-  return h("p.soft", null, "It can be purged when claims have ended.");
+  if (UNDER_WAY.includes(about.state)) return button(t("task.cancel"), () => cancel(about), { id: "cancel-task", kind: "danger" });
+  if (about.state === "settled") return button(t("task.purge"), () => purge(about), { id: "purge-task", kind: "danger" });
+  return h("p.soft", null, t("task.purgeLater"));
 }
 
 /** @param {Row} about */
-const typed = (about) => ({ name: "begins", label: `Type the first ${TYPED} characters of the task's id: ${about.task.slice(0, TYPED)}` });
+const typed = (about) => ({ name: "begins", label: t("task.typed", { count: TYPED, begins: about.task.slice(0, TYPED) }) });
 
 /** @param {Row} about */
 const cancel = (about) => ask({
-  title: "Cancel this task",
-  text: ["No further round opens. An open round is aborted, and its money returns to escrow. What people have earned stays claimable. This is final."],
-  fields: [{ name: "reason", label: "Reason", hint: "In a sentence. Everyone in the task can read it." }, typed(about)],
-  action: "Cancel the task",
+  title: t("task.cancelTitle"),
+  text: [t("task.cancelText")],
+  fields: [{ name: "reason", label: t("task.reason"), hint: t("task.reasonHint") }, typed(about)],
+  action: t("task.cancelNow"),
 }, (values) => post(`${taskPath(about.task)}/cancellation`, values));
 
 /** @param {Row} about */
 async function purge(about) {
   const held = await get(`${taskPath(about.task)}/held`).catch(() => null);
-  const list = held && Object.entries(held).map(([kind, count]) => `${count} ${kind}`).join(", ");
+  const list = listOf(Object.entries(held ?? {}).map(([kind, count]) => `${count} ${kind}`));
   return ask({
-    title: "Purge what is held of this task",
-    text: [`Held now: ${list || "nothing"}. What is erased cannot be had again. Names, books and payments stay.`],
+    title: t("task.purgeTitle"),
+    text: [t("task.purgeText", { list: list || t("task.purgeNothing") })],
     fields: [
-      { name: "results", label: "Averages, rewards and initial weights too", kind: "checkbox", hint: "Participants and the requester can read them no more." },
+      { name: "results", label: t("task.results"), kind: "checkbox", hint: t("task.resultsHint") },
       typed(about)],
-    action: "Purge",
+    action: t("task.purgeNow"),
   }, (values) => post(`${taskPath(about.task)}/purge`, values));
 }
 
@@ -103,10 +104,10 @@ function timeline(about, data, reload) {
   const hidden = about.round - about.timeline.length;
   const more = () => { data.rounds = ALL_ROUNDS; reload(); };
   return [
-    h("h2", null, "Rounds"),
-    h("p.soft", null, `Times of steps are known since ${formatTime(about.watched_since)}, when this process of SP began. When a round opened is always known.`),
-    about.timeline.length ? h("ol.rounds", null, ...about.timeline.map(roundCard)) : h("p", null, `None yet: the task waits for ${about.waits_for}.`),
-    ...(hidden > 0 ? [button(`Show ${plural(hidden, "earlier round")}`, more, { id: "more-rounds" })] : []),
+    h("h2", null, t("task.roundsName")),
+    h("p.soft", null, t("task.times", { when: formatTime(about.watched_since) })),
+    about.timeline.length ? h("ol.rounds", null, ...about.timeline.map(roundCard)) : h("p", null, t("task.noRound", { words: localTimes(about.waits_for) })),
+    ...(hidden > 0 ? [button(t("task.more", { count: hidden }), more, { id: "more-rounds" })] : []),
   ];
 }
 
@@ -114,24 +115,24 @@ function timeline(about, data, reload) {
 function roundCard(round) {
   const next = round.steps.findIndex((/** @type {Row} */ step) => !step.done);
   return h("li.card", null,
-    h("h3", null, `Round ${round.number} `, stateTag(round.state)),
+    h("h3", null, t("task.round", { number: round.number }), " ", stateTag(round.state)),
     h("ol.steps", null, ...round.steps.map((/** @type {Row} */ step, /** @type {number} */ place) => stepItem(step, place === next))),
-    h("p", null, `${plural(round.uploads, "upload")}, ${round.rejected} left out${round.extended ? "; extended once" : ""}`),
-    round.rejected > 0 && h("details", { id: `left-out-${round.number}` }, h("summary", null, "Who was left out, and why"),
-      table(`Left out of round ${round.number}`, ["participant", "why"], round.rejections.map((/** @type {Row} */ one) => [h("code", null, one.who), one.why]))));
+    h("p", null, listOf([t("task.uploads", { count: round.uploads }), t("task.leftOut", { count: round.rejected }), ...(round.extended ? [t("task.extended")] : [])], "unit")),
+    round.rejected > 0 && h("details", { id: `left-out-${round.number}` }, h("summary", null, t("task.who")),
+      table(t("task.leftOutOf", { number: round.number }), [t("task.participant"), t("task.why")], round.rejections.map((/** @type {Row} */ one) => [h("code", null, one.who), one.why]))));
 }
 
 /** @param {Row} step @param {boolean} next */
 function stepItem(step, next) {
   const look = step.name === "aborted" ? "li.done.aborted" : step.done ? "li.done" : next ? "li.now" : "li";
-  const when = step.done ? (step.at ? formatSeconds(step.at) : "done, time not kept") : next ? "next" : "not yet";
-  return h(look, next ? { "aria-current": "step" } : null, h("strong", null, step.name), h("small", null, when));
+  const when = step.done ? (step.at ? formatSeconds(step.at) : t("task.timeLost")) : t(next ? "task.next" : "task.notYet");
+  return h(look, next ? { "aria-current": "step" } : null, h("strong", null, t(`step.${step.name}`)), h("small", null, when));
 }
 
 /** @param {Row} about @param {Row[]} rows */
 function uploads(about, rows) {
-  return table(about.round ? `Uploads to round ${about.round}, the newest first` : "Uploads", ["when", "participant", "in time"],
-    rows.map((row) => [row.at ? formatSeconds(row.at) : "before this process began", h("code", null, row.who), row.late ? "late" : "yes"]));
+  return table(about.round ? t("task.uploadsOf", { number: about.round }) : t("task.uploadsNone"), [t("task.when"), t("task.participant"), t("task.inTime")],
+    rows.map((row) => [row.at ? formatSeconds(row.at) : t("task.before"), h("code", null, row.who), t(row.late ? "task.late" : "task.yes")]));
 }
 
 /** @param {Row} about */
@@ -139,9 +140,9 @@ function ledger(about) {
   const books = about.ledger;
   const kinds = ["funded", "returned", "offered", "earned", "expired", "unclaimed"];
   return [
-    h("h2", null, "Ledger"),
-    h("p", null, `Paid in and not refunded: ${money(books.paid_in)}. Not promised to a round: ${money(books.escrow)}.`),
-    table("By round", ["round", ...kinds], books.rounds.map((/** @type {Row} */ row) => [row.number, ...kinds.map((kind) => money(row[kind]))]),
-      { numbers: [0, 1, 2, 3, 4, 5, 6], empty: "no money has moved for a round" }),
+    h("h2", null, t("task.ledger")),
+    h("p", null, t("task.ledgerText", { in: money(books.paid_in), free: money(books.escrow) })),
+    table(t("task.byRound"), [t("task.roundColumn"), ...kinds.map((kind) => t(`books.${kind}`))], books.rounds.map((/** @type {Row} */ row) => [row.number, ...kinds.map((kind) => money(row[kind]))]),
+      { numbers: [0, 1, 2, 3, 4, 5, 6], empty: t("task.noMoney") }),
   ];
 }

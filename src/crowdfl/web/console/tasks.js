@@ -1,7 +1,8 @@
 // The first view: how SP and its peers are, every task, and what has just happened.
 import { h, table } from "../web/common/dom.js";
-import { formatTime, formatSeconds, plural } from "../web/common/format.js";
+import { formatTime, formatSeconds, localTimes } from "../web/common/format.js";
 import { stateTag } from "../web/common/parts.js";
+import { t } from "../web/common/text.js";
 import { eventText } from "./messages.js";
 
 /** @typedef {import("./live.js").Row} Row */
@@ -13,11 +14,10 @@ export const short = (id) => id.slice(0, 8);
 
 /** @param {Live} live @returns {Panel[]} */
 export function tasksPanels(live) {
-  const since = "Times are those that this process of SP has seen since it began.";
   return [
     { id: "health", needs: ["health"], draw: () => health(live.rows("health")) },
     { id: "tasks", needs: ["tasks"], draw: () => tasks(live.rows("tasks")) },
-    { id: "arrivals", needs: ["arrivals", "tasks"], draw: () => [arrivals(live), h("p.soft", null, since)] },
+    { id: "arrivals", needs: ["arrivals", "tasks"], draw: () => [arrivals(live), h("p.soft", null, t("tasks.seen"))] },
     { id: "refusals", needs: ["refusals", "tasks"], draw: () => [refusals(live.rows("refusals"), live)] },
     { id: "happened", needs: ["news", "tasks"], draw: () => [news(live)] },
   ];
@@ -25,9 +25,10 @@ export function tasksPanels(live) {
 
 /** @param {Row[]} rows */
 function health(rows) {
-  const word = (/** @type {Row} */ row) => `${row.name}: ${row.words}${row.since ? `, since ${formatTime(row.since)}` : ""}`;
+  const word = (/** @type {Row} */ { name, words, since }) =>
+    since ? t("tasks.since", { name, words, when: formatTime(since) }) : t("tasks.well", { name, words });
   return [
-    h("h2.for-readers", null, "Health"),
+    h("h2.for-readers", null, t("tasks.health")),
     h("ul.health", null, ...rows.map((row) => h(row.well ? "li" : "li.ill", null, row.well ? "" : "⚠ ", word(row)))),
   ];
 }
@@ -36,8 +37,8 @@ function health(rows) {
 function tasks(rows) {
   const order = ["running", "paused", "finished", "cancelled", "settled"];
   const sorted = [...rows].sort((one, other) => order.indexOf(one.state) - order.indexOf(other.state));
-  if (!rows.length) return [h("h2", null, "Tasks"), h("p.soft", null, "No requester has created a task yet.")];
-  return [h("h2", null, `${plural(rows.length, "task")}`), h("ul.tasks.columns", null, ...sorted.map(taskCard))];
+  if (!rows.length) return [h("h2", null, t("tasks.heading")), h("p.soft", null, t("tasks.none"))];
+  return [h("h2", null, t("tasks.count", { count: rows.length })), h("ul.tasks.columns", null, ...sorted.map(taskCard))];
 }
 
 /** @param {Row} row */
@@ -46,10 +47,10 @@ function taskCard(row) {
   const all = Math.max(row.enrolled, row.uploads, 1);
   return h("li", null, h("article.card", null,
     h("h3", null, taskLink(row.task, row)),
-    h("p.row", null, stateTag(row.state), h("code", null, short(row.task)), h("span.soft", null, `round ${row.round} of ${row.rounds}`)),
-    open && h("p", null, `${row.uploads} of ${row.enrolled} have uploaded, until ${formatTime(row.until)}`),
-    open && h("progress", { max: all, value: row.uploads, "aria-label": `Uploads to round ${row.round}` }),
-    h("p.soft", null, `waits for ${row.waits_for}`)));
+    h("p.row", null, stateTag(row.state), h("code", null, short(row.task)), h("span.soft", null, t("tasks.round", { number: row.round, rounds: row.rounds }))),
+    open && h("p", null, t("tasks.progress", { come: row.uploads, all: row.enrolled, when: formatTime(row.until) })),
+    open && h("progress", { max: all, value: row.uploads, "aria-label": t("tasks.bar", { number: row.round }) }),
+    !open && h("p.soft", null, t("tasks.waits", { words: localTimes(row.waits_for) }))));
 }
 
 /** @param {string} task @param {Row | undefined} row */
@@ -62,26 +63,29 @@ export function taskName(task, live) {
   return task ? h("a", { href: `#/tasks/${task}` }, live.row("tasks", task)?.purpose || short(task)) : "";
 }
 
+/** @param {...string} names */
+const columns = (...names) => names.map((name) => t(`tasks.${name}`));
+
 /** @param {Live} live */
 function arrivals(live) {
   const rows = newestFirst(live.rows("arrivals"));
-  return table("Uploads as they come", ["when", "task", "round", "participant"],
+  return table(t("tasks.arrivals"), columns("when", "task", "number", "who"),
     rows.map((row) => [formatSeconds(row.at), taskName(row.task, live), row.number, h("code", null, row.who)]),
-    { numbers: [2], empty: "none since this process began" });
+    { numbers: [2], empty: t("tasks.noneSince") });
 }
 
 /** @param {Row[]} rows @param {Live} live */
 export function refusals(rows, live) {
-  return table("Uploads refused at the door", ["last time", "task", "round", "participant", "why", "times"],
+  return table(t("tasks.refusals"), columns("last", "task", "number", "who", "why", "times"),
     newestFirst(rows).map((row) => [formatSeconds(row.at), taskName(row.task, live), row.number, h("code", null, row.who), row.reason ?? row.error, row.times]),
-    { numbers: [2, 5], empty: "none since this process began" });
+    { numbers: [2, 5], empty: t("tasks.noneSince") });
 }
 
 /** @param {Live} live */
 function news(live) {
-  return table("What happened", ["when", "what", "task"],
+  return table(t("tasks.news"), columns("when", "what", "task"),
     newestFirst(live.rows("news")).map((row) => [formatSeconds(row.at), eventText(row), taskName(row.task, live)]),
-    { empty: "nothing since this process began" });
+    { empty: t("tasks.noneSince") });
 }
 
 /** @param {Row[]} rows */

@@ -4,7 +4,7 @@ import { h } from "../web/common/dom.js";
 
 const HALF = "crowdfl-console-half";
 const POLL_MS = 400;
-const api = new Api("api/", () => localStorage.getItem(HALF) ?? "-", "The console does not answer. Does `crowdfl task console` still run?");
+const api = new Api("api/", () => localStorage.getItem(HALF) ?? "-", () => "The console does not answer. Does `crowdfl task console` still run?");
 
 /** @typedef {{ job: string, state: "running" | "done" | "failed", done: number, of: number, words: string, result: any, error: import("../web/common/api.js").Problem | null }} Job */
 

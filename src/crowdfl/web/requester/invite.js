@@ -1,6 +1,5 @@
 // Invitations: each is for one person, and as secret as a key.
 import { h } from "../web/common/dom.js";
-import { plural } from "../web/common/format.js";
 import { actionButton, button, card, form, labelled, notice } from "../web/common/parts.js";
 import { get, post } from "./api.js";
 import { isOver } from "./list.js";
@@ -17,7 +16,7 @@ export function inviteCard(task, signal) {
   const send = button("Make invitations", null, { kind: "main", type: "submit" });
   const make = async () => {
     const made = await post(path, { count: Number(count.value), days: Number(days.value) }, signal);
-    place.replaceChildren(notice("good", `${plural(made.invitations.length, "invitation")} made.`));
+    place.replaceChildren(notice("good", `${made.invitations.length} invitations made.`));
     list.replaceChildren(...codes(task, made));
   };
   const older = actionButton("Show those made before", place, async () => {
