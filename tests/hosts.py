@@ -116,10 +116,13 @@ class Desk(LocalHost):
 
     clock: ManualClock
 
-    def __init__(self, folder: Path, plan: Mapping[str, Any] | None = None, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, plan: Mapping[str, Any] | None = None, payer: bytes = b"", **settings: Any
+    ) -> None:
         self.folder, self.settings = folder, TaskSettings.of(**(SMALL_TASK | settings))
         super().__init__(test_tools(), disk=FileDisk(folder, durable=False), clock=ManualClock(1000.0))
         self.initial = INITIAL_MODEL
+        self.options.payer = self.requester.payer = payer
         definition = small_definition(self.settings)
         self.task = self.create(replace(definition, plan=PlanSettings(**plan or {})), self.initial)
 
