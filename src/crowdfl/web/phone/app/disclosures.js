@@ -11,6 +11,8 @@ export const LEARNT = [
   "The key centre: everything, while it deals.",
   "Whoever knows a task's id: its definition and initial weights, how many enrolled, how many uploaded in each round.",
   "Anyone on the wire: sizes and times.",
+  "Push service: of a phone whose owner wants reminders: that it uses this platform, and when it is reminded; the platform learns an address by which it knows the same browser in other tasks.",
+  "Payer: where each pseudonym wants to be paid, and how much.",
   "All participants but one: what the last one contributed.",
   "The platform and the second server together: everything.",
 ];
