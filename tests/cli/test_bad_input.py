@@ -139,7 +139,7 @@ def test_sp_is_as_patient_as_it_is_told(workspace, monkeypatch):
     told = []
     with_line(workspace / "sp/settings.toml", "", "csp_patience = 60.5")
     idle = SimpleNamespace(run_one=None, abandon=None)
-    made = SimpleNamespace(tick=None, payments=idle, aggregators=SimpleNamespace(drop=None))
+    made = SimpleNamespace(tick=None, payments=idle, reminders=None, aggregators=SimpleNamespace(drop=None))
     monkeypatch.setattr(services, "Sp", lambda _ports, options: told.append(options) or made)
     app = SimpleNamespace(state=SimpleNamespace(web_origins=set()))
     monkeypatch.setattr(services.sp_app, "create_app", lambda *_args, **_options: app)
