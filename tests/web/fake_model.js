@@ -1,5 +1,7 @@
 // In place of join/app/model.js: campaigns that a test has put into `window.given`, and a note of what the page asked for.
 
+import { checkDestination } from "../agent/pay.js";
+
 /** @type {any} */
 const page = globalThis;
 
@@ -49,6 +51,29 @@ export async function openModel() {
     leave: async (task) => {
       await note("leave")(task);
       page.change(task, { phase: "left" });
+    },
+    withdraw: async (task) => {
+      await note("withdraw")(task);
+      page.change(task, { phase: "left", withdrawn: { at: 0, deleted: [3], standing: [1, 2] } });
+      return { told: true };
+    },
+    consentCopy: async () => ({ name: "consent-0123.json", text: "{}" }),
+    payKinds: note("payKinds"),
+    payTo: async (task, kind, to) => {
+      checkDestination(kind, to);
+      await note("payTo")(task, kind, to);
+      page.change(task, { payTo: { ...find(task).payTo, kind, to, state: "sent" } });
+    },
+    reminderState: async () => given.reminders ?? "unsupported",
+    remind: async (task, words) => {
+      await note("remind")(task, words.opened.title);
+      given.reminders = "on";
+      page.change(task, { reminders: true });
+      return "on";
+    },
+    stopReminding: async (task) => {
+      await note("stopReminding")(task);
+      page.change(task, { reminders: false });
     },
     forget: async (task) => {
       await note("forget")(task);

@@ -11,13 +11,17 @@
  *   accuracyAfter: number | null,
  *   reward: bigint | null,
  *   why: string | null,
+ *   reason?: string | null,
  *   digest: string | null,
- * }} RoundView
+ * }} RoundView `reason` is a code: why it pays nothing.
  */
 
 /**
- * @typedef {{ state: "none" | "later" | "due" | "sent" | "paid" | "refused" | "expired", amount: bigint, until: number | null, why: string | null }} ClaimView
+ * @typedef {{ state: "none" | "later" | "due" | "sent" | "paid" | "refused" | "expired", amount: bigint, until: number | null, why: string | null, short?: number[] }} ClaimView
+ *   `short`: rounds for which less was paid than was earned
  */
+
+/** @typedef {{ asked: boolean, kinds: string[], kind: string | null, to: string | null, state: "none" | "waiting" | "sent" | "closed", fingerprint: string }} PayToView */
 
 /**
  * What happens right now.
@@ -46,6 +50,11 @@
  *   rounds: RoundView[],
  *   rewards: bigint,
  *   claim: ClaimView,
+ *   payTo: PayToView,
+ *   reminders: boolean,
+ *   consent: { version: string, language: string, at: number } | null,
+ *   withdrawn: { at: number, deleted: number[], standing: number[] } | null,
+ *   replaced: boolean,
  *   receipts: { round: number, text: string }[],
  *   now: NowView,
  *   problem: string | null,
@@ -71,6 +80,8 @@
  * @typedef {{ times: Float64Array, signal: Float64Array, channels: number }} Samples
  */
 
+/** @typedef {import("../agent/reminders.js").ReminderState} ReminderState */
+
 /**
  * @typedef {{
  *   campaigns(): Campaign[],
@@ -81,6 +92,13 @@
  *   look(task: string): Promise<void>,
  *   join(task: string, leastParticipants: number): Promise<void>,
  *   leave(task: string): Promise<void>,
+ *   withdraw(task: string): Promise<{ told: boolean }>,
+ *   consentCopy(task: string): Promise<{ name: string, text: string } | null>,
+ *   payKinds(task: string): Promise<unknown>,
+ *   payTo(task: string, kind: string, to: string): Promise<void>,
+ *   reminderState(): Promise<ReminderState>,
+ *   remind(task: string, words: import("../agent/reminders.js").Words): Promise<ReminderState>,
+ *   stopReminding(task: string): Promise<void>,
  *   forget(task: string): Promise<void>,
  *   forgetAll(): Promise<void>,
  *   claim(task: string, withoutMissing: boolean): Promise<void>,

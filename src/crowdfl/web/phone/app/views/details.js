@@ -1,10 +1,11 @@
 // Below a campaign's page: round by round, receipts, digits to compare, names and addresses.
 
 import { h, table } from "../../../web/common/dom.js";
-import { money, percent } from "../../../web/common/format.js";
+import { formatTime, money, percent } from "../../../web/common/format.js";
 import { plot } from "../../../web/common/plot.js";
-import { facts, part, title } from "../../../web/common/parts.js";
+import { actionButton, card, facts, part, title } from "../../../web/common/parts.js";
 import { t } from "../../../web/common/text.js";
+import { download } from "../download.js";
 import { grouped, mineWord, roundWord, sentence } from "../messages.js";
 
 /** @typedef {import("../types.js").Model} Model */
@@ -15,14 +16,16 @@ const SHOWN = 16; // digits of a digest, as the Python program shows them
 
 /** @param {Model} model @param {string} task */
 export function detailsView(model, task) {
-  const results = part("div", null, (/** @type {RoundView[]} */ rounds) => outcome(rounds));
+  const results = part("div", null, (/** @type {{ rounds: RoundView[], currency: string | undefined }} */ { rounds, currency }) => outcome(rounds, currency));
+  const agreed = part("div", null, (/** @type {Campaign["consent"]} */ consent) => consent ? [consented(model, task, consent)] : []);
   const receipts = part("div", null, (/** @type {Campaign["receipts"]} */ found) => found.length ? [proofs(found)] : []);
   const papers = part("div", null, (/** @type {Names} */ known) => [names(known)]);
-  const element = h("div", null, title(t("details.title")), results.element, receipts.element, papers.element);
+  const element = h("div", null, title(t("details.title")), results.element, agreed.element, receipts.element, papers.element);
   const update = () => {
     const campaign = model.get(task);
     if (!campaign) return;
-    results.show(campaign.rounds);
+    results.show({ rounds: campaign.rounds, currency: campaign.definition?.settings.currency });
+    agreed.show(campaign.consent);
     receipts.show(campaign.receipts);
     const { who, sp, kgc, definition, ended } = campaign;
     papers.show({ task, who, sp, kgc, requester: definition?.requester ?? null, ended });
@@ -31,10 +34,10 @@ export function detailsView(model, task) {
   return { element, update };
 }
 
-/** @param {RoundView[]} rounds */
-function outcome(rounds) {
+/** @param {RoundView[]} rounds @param {string} [currency] */
+function outcome(rounds, currency) {
   const row = (/** @type {RoundView} */ one) => [one.number, mine(one), percent(one.accuracyBefore), percent(one.accuracyAfter),
-    one.reward === null ? t("common.notKnown") : money(one.reward)];
+    one.reward === null ? t("common.notKnown") : money(one.reward, currency)];
   const columns = [t("details.round"), t("details.yours"), t("details.before"), t("details.after"), t("details.earned")];
   const measured = rounds.filter(({ accuracyBefore, accuracyAfter }) => accuracyBefore !== null || accuracyAfter !== null);
   const reasons = rounds.filter(({ why }) => why).map(({ number, why }) => h("li", null, t("details.why", { round: number, words: sentence(why ?? "") })));
@@ -69,6 +72,16 @@ function proofs(receipts) {
   return h("section.card", { "aria-labelledby": "receipts" }, h("h2", { id: "receipts" }, t("details.receipts")), h("p", null, t("details.receiptsWhy")),
     ...receipts.map(({ round, text }) => h("details", { id: `receipt-${round}` }, h("summary", null, t("details.receipt", { round })),
       h("pre", { tabindex: 0, "aria-label": t("details.receipt", { round }) }, text))));
+}
+
+/** @param {Model} model @param {string} task @param {NonNullable<Campaign["consent"]>} consent */
+function consented(model, task, { version, at }) {
+  const trouble = h("div");
+  const save = actionButton(t("details.copy"), trouble, async () => {
+    const copy = await model.consentCopy(task);
+    if (copy) download(copy.name, copy.text, "application/json");
+  });
+  return card(t("details.consent"), h("p", null, t("details.agreed", { version, when: formatTime(at) })), save, trouble);
 }
 
 /** @typedef {{ task: string, who: string | null, sp: string, kgc: string, requester: string | null, ended: string | null }} Names */
