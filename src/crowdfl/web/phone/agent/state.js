@@ -125,10 +125,10 @@ function isPaid(definition) {
  * @returns {Promise<ClaimView>}
  */
 async function claimOf(kept, status, rounds) {
-  const [paid, /** @type {[number, string][] | undefined} */ short, notPaid] = [await kept.get("paid"), await kept.get("short"), await kept.get("not-paid")];
+  const [paid, short, notPaid] = [await kept.get("paid"), await kept.get("short"), await kept.get("not-paid")];
   const until = status?.claimUntil ?? null;
   const amount = total(rounds.map(({ reward }) => reward ?? 0n));
-  if (paid !== undefined) return { state: "paid", amount: BigInt(paid), until, why: null, short: (short ?? []).map(([round]) => round) };
+  if (paid !== undefined) return { state: "paid", amount: BigInt(paid), until, why: null, short: (short ?? []).map((/** @type {[number, string]} */ [round]) => round) };
   if (notPaid) return { state: notPaid.late ? "expired" : "refused", amount, until, why: notPaid.why };
   if (amount === 0n && !(await kept.owed()).length) return { state: "none", amount, until, why: null };
   const isOver = status !== undefined && status.state !== "running" && status.state !== "paused";

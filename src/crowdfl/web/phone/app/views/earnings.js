@@ -87,7 +87,7 @@ function destination(model, task, payTo) {
   const place = h("div", null);
   const { to, kind, state } = payTo;
   const given = () => place.replaceChildren(h("p", null, t("payTo.given", { kind: t(`payKind.${kind}`), to: to ?? "" })), h("p.soft", null, t(`payTo.${state}`)),
-    state === "closed" ? "" : button(t("payTo.correct"), () => place.replaceChildren(asking(model, task, payTo)), { id: "correct" }));
+    state === "closed" ? "" : h("div.buttons", null, button(t("payTo.correct"), () => place.replaceChildren(asking(model, task, payTo)), { id: "correct" })));
   if (to === null) place.append(asking(model, task, payTo));
   else given();
   return h("section.card", { "aria-labelledby": "pay-to" }, h("h2", { id: "pay-to" }, t("payTo.title")), place,
