@@ -272,9 +272,9 @@ def test_home_says_what_stopped_it_and_the_details_what_each_round_was(show):
     change(page, **phone_states.OVER)
     page.get_by_role("link", name="Round by round, with receipts").click()
     cells = page.get_by_role("table", name="Rounds").get_by_role("row").nth(1).get_by_role("cell")
-    expect(cells.nth(4)).to_have_text("€1.25")
-    assert [text.split("\n")[0] for text in cells.all_inner_texts()] == ["1", "arrived", "42.0%", "54.0%", "€1.25"]
-    expect(page.get_by_text("Round 3: The round was closed before the upload arrived.")).to_be_visible()
+    expect(cells.nth(1)).to_contain_text("arrived")
+    assert [text.split("\n")[0] for text in cells.all_inner_texts()] == ["1", "arrived", "42.0%", "54.0%"]
+    expect(page.get_by_text("Round 3: The contribution came after the round had closed.")).to_be_visible()
 
 
 def test_a_phone_with_one_campaign_opens_at_it_and_says_at_once_that_there_is_no_network(show):

@@ -318,6 +318,7 @@ export default {
     small: "Er zählte mit. Sein Anteil ist kleiner als ein Cent.",
     unverified: "Der angezeigte Betrag ließ sich nicht prüfen. Er wird als Beweis aufbewahrt.",
     not_shown: "Die Plattform hat den Betrag noch nicht gezeigt.",
+    withdrawn: "Sie haben diesen Beitrag widerrufen.",
   },
   remind: {
     title: "Erinnerungen",

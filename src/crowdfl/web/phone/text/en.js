@@ -318,6 +318,7 @@ export default {
     small: "It counted. Its share is less than a cent.",
     unverified: "The amount that was shown could not be verified. It is kept as proof.",
     not_shown: "The platform has not shown the amount yet.",
+    withdrawn: "You have withdrawn this contribution.",
   },
   remind: {
     title: "Reminders",

@@ -318,6 +318,7 @@ export default {
     small: "已计入，但其份额不足一分。",
     unverified: "显示的金额无法核实，已作为证据保留。",
     not_shown: "平台尚未显示金额。",
+    withdrawn: "您已撤回此贡献。",
   },
   remind: {
     title: "提醒",

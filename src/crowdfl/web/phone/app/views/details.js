@@ -1,10 +1,10 @@
 // Below a campaign's page: round by round, receipts, digits to compare, names and addresses.
 
 import { h, table } from "../../../web/common/dom.js";
-import { formatTime, money, percent } from "../../../web/common/format.js";
+import { formatTime, percent } from "../../../web/common/format.js";
 import { plot } from "../../../web/common/plot.js";
 import { actionButton, card, facts, part, title } from "../../../web/common/parts.js";
-import { t } from "../../../web/common/text.js";
+import { isSaid, t } from "../../../web/common/text.js";
 import { download } from "../download.js";
 import { grouped, mineWord, roundWord, sentence } from "../messages.js";
 
@@ -16,7 +16,7 @@ const SHOWN = 16; // digits of a digest, as the Python program shows them
 
 /** @param {Model} model @param {string} task */
 export function detailsView(model, task) {
-  const results = part("div", null, (/** @type {{ rounds: RoundView[], currency: string | undefined }} */ { rounds, currency }) => outcome(rounds, currency));
+  const results = part("div", null, (/** @type {RoundView[]} */ rounds) => outcome(rounds));
   const agreed = part("div", null, (/** @type {Campaign["consent"]} */ consent) => consent ? [consented(model, task, consent)] : []);
   const receipts = part("div", null, (/** @type {Campaign["receipts"]} */ found) => found.length ? [proofs(found)] : []);
   const papers = part("div", null, (/** @type {Names} */ known) => [names(known)]);
@@ -24,7 +24,7 @@ export function detailsView(model, task) {
   const update = () => {
     const campaign = model.get(task);
     if (!campaign) return;
-    results.show({ rounds: campaign.rounds, currency: campaign.definition?.settings.currency });
+    results.show(campaign.rounds);
     agreed.show(campaign.consent);
     receipts.show(campaign.receipts);
     const { who, sp, kgc, definition, ended } = campaign;
@@ -34,15 +34,14 @@ export function detailsView(model, task) {
   return { element, update };
 }
 
-/** @param {RoundView[]} rounds @param {string} [currency] */
-function outcome(rounds, currency) {
-  const row = (/** @type {RoundView} */ one) => [one.number, mine(one), percent(one.accuracyBefore), percent(one.accuracyAfter),
-    one.reward === null ? t("common.notKnown") : money(one.reward, currency)];
-  const columns = [t("details.round"), t("details.yours"), t("details.before"), t("details.after"), t("details.earned")];
+/** @param {RoundView[]} rounds */
+function outcome(rounds) {
+  const row = (/** @type {RoundView} */ one) => [one.number, mine(one), percent(one.accuracyBefore), percent(one.accuracyAfter)];
+  const columns = [t("details.round"), t("details.yours"), t("details.before"), t("details.after")];
   const measured = rounds.filter(({ accuracyBefore, accuracyAfter }) => accuracyBefore !== null || accuracyAfter !== null);
-  const reasons = rounds.filter(({ why }) => why).map(({ number, why }) => h("li", null, t("details.why", { round: number, words: sentence(why ?? "") })));
+  const reasons = rounds.filter(({ why }) => why).map((one) => h("li", null, t("details.why", { round: one.number, words: whyOf(one) })));
   return [
-    table(t("details.table"), columns, rounds.map(row), { numbers: [0, 2, 3, 4], empty: t("details.none") }),
+    table(t("details.table"), columns, rounds.map(row), { numbers: [0, 2, 3], empty: t("details.none") }),
     reasons.length > 0 && h("ul", null, ...reasons),
     h("p.soft", null, t("details.accuracy")),
     measured.length > 1 && plot(t("details.plot"), measured.map(({ number }) => number), [
@@ -52,6 +51,9 @@ function outcome(rounds, currency) {
     digests(rounds),
   ];
 }
+
+/** In the reader's words where there are some. @param {RoundView} round */
+const whyOf = ({ why, reason }) => reason && reason !== "no_pay" && isSaid(`reason.${reason}`) ? t(`reason.${reason}`) : t("errors.detail", { words: sentence(why ?? "") });
 
 /** @param {RoundView} round */
 function mine({ mine: update, state }) {
