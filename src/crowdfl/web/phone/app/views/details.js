@@ -20,7 +20,8 @@ export function detailsView(model, task) {
   const agreed = part("div", null, (/** @type {Campaign["consent"]} */ consent) => consent ? [consented(model, task, consent)] : []);
   const receipts = part("div", null, (/** @type {Campaign["receipts"]} */ found) => found.length ? [proofs(found)] : []);
   const papers = part("div", null, (/** @type {Names} */ known) => [names(known)]);
-  const element = h("div", null, title(t("details.title")), results.element, agreed.element, receipts.element, papers.element);
+  const look = h("link", { rel: "stylesheet", href: "../web/common/plot.css" });
+  const element = h("div", null, look, title(t("details.title")), results.element, agreed.element, receipts.element, papers.element);
   const update = () => {
     const campaign = model.get(task);
     if (!campaign) return;
