@@ -215,7 +215,6 @@ export default {
     device: "Dieses Telefon",
     offline: "Keine Verbindung. Aufnehmen geht; alles andere geht von selbst weiter, sobald die Verbindung wieder da ist.",
     badLink: "Diese Einladung lässt sich nicht öffnen.",
-    cannotStart: "Diese Seite kann nicht starten",
   },
   standing: {
     invited: "Sie nehmen noch nicht teil.",

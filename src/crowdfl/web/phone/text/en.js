@@ -215,7 +215,6 @@ export default {
     device: "This phone",
     offline: "No connection. You can record; the rest goes on by itself when the connection is back.",
     badLink: "This invitation cannot be opened.",
-    cannotStart: "This page cannot start",
   },
   standing: {
     invited: "You have not joined yet.",

@@ -215,7 +215,6 @@ export default {
     device: "这部手机",
     offline: "没有网络连接。您可以录制；恢复连接后，其余步骤会自动继续。",
     badLink: "无法打开此邀请。",
-    cannotStart: "本页面无法启动",
   },
   standing: {
     invited: "您还没有参加。",
