@@ -103,9 +103,7 @@ class Loopback:
 
 
 @contextlib.contextmanager
-def serving(
-    folder: Path, observer: Observer | None = None, *, plain: bool = False, **more: Any
-) -> Iterator[Loopback]:
+def serving(folder: Path, observer: Observer | None = None, *, plain: bool = False, **more: Any) -> Iterator[Loopback]:
     """KGC, CSP and SP, each with its folder, certificate and tokens; `observer` watches both servers.
 
     `plain`: without TLS, as trials do; `more` is of SP's settings.
@@ -131,7 +129,10 @@ def serving(
 
     with contextlib.ExitStack() as stack:
         (folder / "sp").mkdir(mode=0o700)
-        sp_key, known = signing_key(folder / "sp" / "signing.key").public, {} if plain else {"sp": pins["sp"], "csp": pins["csp"]}
+        sp_key, known = (
+            signing_key(folder / "sp" / "signing.key").public,
+            {} if plain else {"sp": pins["sp"], "csp": pins["csp"]},
+        )
         own = prepare("kgc", "requester", "sp", "csp", "operator")
         kgc_settings = KgcSettings(**own, pins=known, sp_key=sp_key)
         kgc_app = open_kgc(kgc_settings)
