@@ -15,6 +15,7 @@ from crowdfl.roles.records import (
     StoredDeposit,
     StoredParticipant,
     StoredPayment,
+    StoredSubscription,
     StoredTask,
     TaskChanges,
     TaskStatus,
@@ -97,8 +98,8 @@ class CrowdStore(TaskStore, Protocol):
     def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
         """Or `TaskFull`. Whom it replaces has left from then on, and takes no place; `Conflict` if another did so before."""
 
-    def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
-        """In the order they joined, those who left included, but for the first `since`."""
+    def participants(self, task: str, since: int = 0, most: int = ...) -> list[StoredParticipant]:
+        """In the order they joined, those who left included: so many, from after the position `since` on."""
 
 
 class SpStore(CrowdStore, Protocol):
@@ -110,7 +111,6 @@ class SpStore(CrowdStore, Protocol):
     def replacement(self, task: str, who: str) -> str | None: ...  # who has taken this one's place
     def mark_refused(self, task: str, who: str, *, refused: bool) -> None: ...  # by CSP
     def refused(self, task: str) -> frozenset[str]: ...
-    def signing_keys(self, task: str, since: int) -> dict[str, bytes]: ...  # by name, as they joined, from `since` on
 
     def status(self, task: str) -> TaskStatus: ...  # or UnknownTask
     def put_round(self, task: str, round_: Round) -> None: ...  # insert or update; `asked` stays as it is
@@ -119,6 +119,7 @@ class SpStore(CrowdStore, Protocol):
     def round(self, task: str, number: int) -> Round: ...  # or NotReady
     def draw(self, task: str, number: int, people: Sequence[str]) -> None: ...  # these are in the round; once each
     def drawn(self, task: str, number: int) -> frozenset[str]: ...  # empty: everyone is
+    def places_drawn(self, task: str, number: int) -> int: ...  # how many those are
     def upload(self, task: str, number: int, who: str) -> Upload | None: ...
     def uploads(self, task: str, number: int) -> list[Upload]: ...  # in the order they came
     def last_uploads(self, task: str, number: int, most: int) -> list[Upload]: ...  # the newest first
@@ -164,6 +165,12 @@ class SpStore(CrowdStore, Protocol):
 
     def change_payment(self, known: StoredPayment, changed: StoredPayment) -> bool:
         """Compare and set: False, and nothing is changed, unless the payment is still as it is known."""
+
+    def put_subscription(self, subscription: StoredSubscription) -> None: ...  # in place of this participant's other
+    def delete_subscription(self, task: str, who: str | None = None) -> None: ...  # one, or all of a task; idempotent
+
+    def take_subscriptions(self, task: str, number: int, message: str, most: int) -> list[StoredSubscription]:
+        """Those that were not told `opened` or `closing` of this round, and are from now on: no two callers get one."""
 
     def mark_paid_before(self, task: str, keys: Sequence[str]) -> None:
         """Payments that the bank has made, and that SP forgot when it was restored from a backup. Idempotent."""

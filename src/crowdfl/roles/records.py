@@ -67,7 +67,7 @@ class StoredTask:
     epoch: str = ""  # another after each restore from a backup: phones then look whether their uploads are still here
     unreconciled: bool = False  # restored from a backup: some may have been paid or returned before
     dropped: int = 0  # uploads that were damaged here: phones look then too
-    csp_told: int = 0  # of how many participants
+    csp_told: int = 0  # the position of the last participant that it was told of
     csp_away_since: float | None = None
     kgc_told_end: float | None = None  # when it acknowledged the end
     csp_told_end: float | None = None
@@ -134,6 +134,7 @@ class StoredParticipant:
     withdrawn_at: float | None = None
     replaces: str | None = None  # another of this task: the same person's, with another device
     replaced_by: str | None = None
+    position: int = field(default=0, compare=False)  # grows with each who joins
 
     @property
     def state(self) -> str:
@@ -312,6 +313,10 @@ class PaymentState(StrEnum):
     UNKNOWN = "unknown"
 
 
+ASKED = b""
+"""The destination of a payment whose participant has not said yet where to be paid."""
+
+
 @dataclass(frozen=True)
 class StoredPayment:
     """What a participant is owed for its claim: one for each task and participant."""
@@ -327,6 +332,7 @@ class StoredPayment:
     owner: str | None = None  # the process that runs it, or ran it last
     attempts: int = 0
     error: str | None = None  # why the last attempt did not end well
+    destination: bytes | None = field(default=None, repr=False)  # sealed to the payer; None: nobody asks, or it is paid
 
     def state_at(self, now: float) -> PaymentState:
         """As everyone sees it: of a running one whose process no longer renews its lease, nobody knows."""
@@ -337,6 +343,19 @@ class StoredPayment:
     def key(self) -> str:
         """Names this payment to the bank, whoever asks and however often: the same task and participant, the same key."""
         return payment_key(self.task, self.who)
+
+
+@dataclass(frozen=True)
+class StoredSubscription:
+    """Where a participant's browser takes reminders."""
+
+    task: str
+    who: str
+    endpoint: str = field(repr=False)
+    key: bytes = field(repr=False)
+    auth: bytes = field(repr=False)
+    opened: int = 0  # the last round that it was told to be open
+    closing: int = 0  # and to be about to close
 
 
 def payment_key(task: str, who: str) -> str:

@@ -125,6 +125,8 @@ class SpOptions:
     steps: Steps = field(default_factory=Steps, repr=False)
     lease_seconds: float = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
     csp_patience: float = 86400.0  # seconds after a round's end until a CSP that stays away costs the round
+    payer: bytes = b""  # whom participants tell where to be paid
+    push_hosts: Sequence[str] = ()  # that reminders may go to
     min_claim_window: float = 86400.0  # seconds: the least time to claim in that a task with rewards must give
     events: Events = ignore_event
     around_step: Callable[[str], AbstractContextManager[object]] = lambda _task: nullcontext()  # a step of a task
@@ -140,12 +142,20 @@ class SpCore:
     def __init__(self, ports: SpPorts, options: SpOptions) -> None:
         self.ports, self.options = ports, options
         self._definitions: dict[str, Definition] = {}
+        self._papers: dict[str, tuple[str, str]] = {}
 
     def definition(self, task: str) -> Definition:
         """What the task is; it never changes, so that it is read once."""
         if task not in self._definitions:
             self._definitions[task] = self.ports.store.task(task).opened
         return self._definitions[task]
+
+    def papers(self, task: str) -> tuple[str, str]:
+        """Definition and appointment, as they were signed."""
+        if task not in self._papers:
+            stored = self.ports.store.task(task)
+            self._papers[task] = stored.definition, stored.appointment
+        return self._papers[task]
 
     def clock_is_sure(self) -> bool:
         return self.options.watch is None or self.options.watch.is_sure()

@@ -52,7 +52,8 @@ class People:
             if opened.replaces:
                 self._take_back(task, opened.replaces)
             self._let_in(task, who, opened.replaces)
-        self._erase(task, opened.replaces)
+        if opened.replaces:
+            self._erase(task, opened.replaces)
         return who
 
     def _require_in(self, task: str, who: str) -> None:
@@ -69,9 +70,10 @@ class People:
         last, most = self._core.last_round(task), self._core.definition(task).settings.per_round
         if most is None or last is None or last.state is not RoundState.OPEN:
             return
-        drawn = self._ports.store.drawn(task, last.number)
-        if len(drawn) < most or replaces in drawn:
-            self._ports.store.draw(task, last.number, [who])
+        store = self._ports.store
+        in_place = bool(store.upload_context(task, last.number, [replaces] if replaces else []).drawn)
+        if in_place or store.places_drawn(task, last.number) < most:
+            store.draw(task, last.number, [who])
 
     def _require_known(self, task: str, who: str) -> None:
         """Whoever joined before enrolment ended may come back."""
@@ -84,6 +86,7 @@ class People:
         """A participant leaves: rounds neither wait for it nor take its uploads; what it earned stays claimable."""
         self._ports.store.participant(task, who)
         self._ports.store.leave(task, who)
+        self._ports.store.delete_subscription(task, who)
 
     def withdraw(self, task: str, who: str) -> dict[str, list[int]]:
         """For good. In which rounds its upload was deleted, and in which one stands that nobody can take out. Idempotent."""
@@ -108,6 +111,7 @@ class People:
     def _erase(self, task: str, who: str) -> None:
         """The bytes, once the books say so; and those of rounds that are over, where no step will read them again."""
         erase_gone(self._ports.store, self._ports.blobs, task)
+        self._ports.store.delete_subscription(task, who)
         for round_ in self._ports.store.rounds(task):
             upload = self._ports.store.upload(task, round_.number, who)
             if upload is not None and self._is_read_no_more(task, round_):

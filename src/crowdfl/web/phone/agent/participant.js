@@ -9,6 +9,7 @@ import { ClaimTime, Claiming } from "./claiming.js";
 import { named } from "./holdings.js";
 import { closedBy, requireRoom } from "./status.js";
 import { KeptModel } from "./model.js";
+import { PayTo } from "./pay.js";
 import { Rewards } from "./rewards.js";
 import { Uploads } from "./uploads.js";
 
@@ -19,6 +20,7 @@ import { Uploads } from "./uploads.js";
 /** @typedef {import("./holdings.js").KeptStatus} KeptStatus */
 
 export const UNDER_WAY = ["running", "paused"];
+const LONGEST_REST = 3600; // seconds: a platform that asks for more is looked at all the same
 const SAME_TIME = 60; // seconds: a smaller change of the time to claim is not written down
 
 export class Participant {
@@ -30,8 +32,10 @@ export class Participant {
     this.model = new KeptModel(this.context);
     this.uploads = new Uploads(this.context, this.model);
     this.rewards = new Rewards(this.context);
+    this.payTo = new PayTo(this.context);
     this.claimTime = new ClaimTime(this.context.now);
     this.state = "running"; // the task's, when this participant last looked
+    this.comeBack = 0; // seconds after that look until the platform wants the next one, if there is nothing to do
     this._platform = this.context.platform;
     this._hasQuit = false;
   }
@@ -173,6 +177,7 @@ export class Participant {
     if (UNDER_WAY.includes(status.state)) this.claimTime.sawRunning(claimWindow);
     await this._keepStatus(status, before);
     this.state = status.state;
+    this.comeBack = Math.min(status.come_back ?? 0, LONGEST_REST);
     return status;
   }
 

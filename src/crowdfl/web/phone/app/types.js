@@ -11,12 +11,14 @@
  *   accuracyAfter: number | null,
  *   reward: bigint | null,
  *   why: string | null,
+ *   reason?: string | null,
  *   digest: string | null,
- * }} RoundView
+ * }} RoundView `reason` is a code: why it pays nothing.
  */
 
 /**
- * @typedef {{ state: "none" | "later" | "due" | "sent" | "paid" | "refused" | "expired", amount: bigint, until: number | null, why: string | null }} ClaimView
+ * @typedef {{ state: "none" | "later" | "due" | "sent" | "paid" | "refused" | "expired", amount: bigint, until: number | null, why: string | null, short?: number[] }} ClaimView
+ *   `short`: rounds for which less was paid than was earned
  */
 
 /**
@@ -29,6 +31,7 @@
  * @typedef {{
  *   purpose: string, terms: string, readers: string, requester: string, claim_window: number,
  *   settings: Record<string, any>, plan: Record<string, any>, who: Record<string, string>, training: Record<string, any>, arrays: [string, number[]][],
+ *   texts?: Record<string, any>,
  * }} DefinitionBody
  */
 
@@ -46,6 +49,9 @@
  *   rounds: RoundView[],
  *   rewards: bigint,
  *   claim: ClaimView,
+ *   consent: { version: string, language: string, at: number } | null,
+ *   withdrawn: { at: number, deleted: number[], standing: number[] } | null,
+ *   replaced: boolean,
  *   receipts: { round: number, text: string }[],
  *   now: NowView,
  *   problem: string | null,
@@ -56,20 +62,26 @@
  *   stopped?: string | null,
  *   recordings: number,
  *   recorded: number,
+ *   contributed: number | null,
  * }} Campaign `state` is the task's, when the phone last looked; `ended` says why it ended, `next` when the
  *   next round opens, `enrolled` how many take part, `closed` why nobody can join, `stopped` why this phone takes no
- *   further part; `recordings` is their number, `recorded` changes with them.
+ *   further part; `recordings` is their number, `recorded` changes with them; `contributed` is
+ *   how many of them the owner has said to send, null before the first word.
  */
 
+/** One of a task's own questions. @typedef {{ id: string, text: string, choices: string[], use: "label" | "feature" }} Question */
+/** What a recording was, and the answers to questions by their ids. @typedef {{ label: string, answers: Record<string, string> }} About */
+
 /**
- * A recording as the list shows it.
- * @typedef {{ id: string, label: string, seconds: number, samples: number, channels: number, at: number | null }} RecordingView
+ * A recording as the list shows it; `said`: its owner wants it to be sent.
+ * @typedef {About & { id: string, seconds: number, at: number | null, said: boolean }} RecordingView
  */
 
 /**
  * What a sensor or a file gave: seconds, and samples one after the other in g and 2 rad/s.
  * @typedef {{ times: Float64Array, signal: Float64Array, channels: number }} Samples
  */
+/** @typedef {About & Samples & { id: string }} KeptRecording */
 
 /**
  * @typedef {{
@@ -81,14 +93,17 @@
  *   look(task: string): Promise<void>,
  *   join(task: string, leastParticipants: number, consentLanguage?: string): Promise<void>,
  *   leave(task: string): Promise<void>,
+ *   withdraw(task: string): Promise<{ told: boolean }>,
+ *   consentCopy(task: string): Promise<{ name: string, text: string } | null>,
  *   forget(task: string): Promise<void>,
  *   forgetAll(): Promise<void>,
  *   claim(task: string, withoutMissing: boolean): Promise<void>,
  *   retry(task: string): Promise<void>,
  *   recordings(task: string): Promise<RecordingView[]>,
- *   windows(task: string): Promise<{ train: number, labels: { label: string, train: number }[], enough: boolean } | null>,
- *   enough(task: string): Promise<void>,
- *   keep(task: string, id: string, label: string, samples: Samples, whole: boolean): Promise<void>,
+ *   windows(task: string): Promise<{ train: number } | null>,
+ *   contribute(task: string): Promise<void>,
+ *   keep(task: string, recording: KeptRecording, whole: boolean): Promise<void>,
+ *   changeRecording(task: string, id: string, about: About): Promise<void>,
  *   importCsv(task: string, name: string, text: string): Promise<string>,
  *   deleteRecording(task: string, id: string): Promise<void>,
  *   persisted(): Promise<boolean>,
