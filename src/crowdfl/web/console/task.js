@@ -138,7 +138,7 @@ function uploads(about, rows) {
 /** @param {Row} about */
 function ledger(about) {
   const books = about.ledger;
-  const kinds = ["funded", "returned", "earned", "claimed", "expired", "unclaimed"];
+  const kinds = ["funded", "returned", "offered", "earned", "expired", "unclaimed"];
   return [
     h("h2", null, t("task.ledger")),
     h("p", null, t("task.ledgerText", { in: money(books.paid_in), free: money(books.escrow) })),

@@ -22,8 +22,8 @@ export function moneyCard(task, signal) {
 }
 
 /** @param {Report} report */
-function booksOf({ pending, paid_in, rewards, returned, deposits, movements }) {
-  const sums = { "waits for confirmation": pending, "paid in": paid_in, "earned by participants": rewards, returned };
+function booksOf({ pending, paid_in, offered, earned, returned, deposits, movements }) {
+  const sums = { "waits for confirmation": pending, "paid in": paid_in, "offered by rounds": offered, ...(earned === null ? {} : { "earned by participants": earned }), returned };
   const waiting = deposits.map(({ name, amount, state }) => [name, money(amount), stateTag(state)]);
   const moved = movements.map(({ name, source, target, amount }) => [name, source, target, money(amount)]);
   return [

@@ -1,17 +1,13 @@
 // A task's definition in the words of someone who is asked to take part: plain text, no markup.
 
 import { duration, formatTime } from "../../web/common/format.js";
-import { language, t } from "../../web/common/text.js";
-import { textsIn } from "../protocol/texts.js";
+import { t } from "../../web/common/text.js";
 
 /** @typedef {import("./types.js").DefinitionBody} DefinitionBody */
 
 /** In a smaller crowd an average says too much about one person; the Python participant has the same number. */
 export const LEAST_PARTICIPANTS = 5;
 const BETWEEN = 20; // seconds from one activity to the next
-
-/** What the requester wrote, in the language that the page speaks if the task has it. @param {DefinitionBody} definition */
-export const wordsOf = (definition) => textsIn(definition, [language(), ...navigator.languages]);
 
 /** @param {DefinitionBody} definition */
 export function sensorsOf({ training }) {

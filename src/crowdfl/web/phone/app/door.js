@@ -60,9 +60,9 @@ class Doorstep {
     open?.view.update();
   }
 
-  /** @param {string} task @param {number} least @param {string | null} agreed */
-  async join(task, least, agreed) {
-    return (await this.whole()).join(task, least, agreed);
+  /** @param {string} task @param {number} least @param {string} [language] */
+  async join(task, least, language) {
+    return (await this.whole()).join(task, least, language);
   }
 
   /** @param {string} task */

@@ -2,9 +2,10 @@
 
 import { h } from "../../../web/common/dom.js";
 import { formatTime } from "../../../web/common/format.js";
-import { isSaid, listOf, t } from "../../../web/common/text.js";
+import { isSaid, language, listOf, t } from "../../../web/common/text.js";
 import * as about from "../about.js";
 import { actionButton, ask, button, facts, notice, part, title } from "../../../web/common/parts.js";
+import { textsIn } from "../../protocol/texts.js";
 import { picture } from "../picture.js";
 import { go } from "../router.js";
 import { grouped, plainly, sentence } from "../messages.js";
@@ -42,15 +43,19 @@ export function aboutView(model, task) {
 const pick = ({ task, phase, definition, refusal, closed, problem, expires, sp }) =>
   ({ task, phase, definition, refusal, closed, problem, expires, sp });
 
-/** @typedef {{ task: string, fewest: number, small: boolean, back: boolean, consent: Consent | null } | null} Answer */
-/** @typedef {{ version: string, text: string, language: string }} Consent */
+/** The requester's words as this reader reads them. @param {DefinitionBody} definition */
+const textsOf = (definition) => textsIn(definition, [language(), ...navigator.languages]);
+
+/** @typedef {{ task: string, fewest: number, small: boolean, back: boolean, consent: import("../../protocol/texts.js").Texts["consent"] } | null} Answer */
 
 /** @param {Campaign | undefined} campaign @returns {Answer} */
 function canAnswer(campaign) {
   if (!campaign?.definition || campaign.refusal || campaign.stopped || (campaign.closed && campaign.phase === "invited")) return null;
   if (!["invited", "left"].includes(campaign.phase)) return null;
   const fewest = campaign.definition.settings.min_participants;
-  return { task: campaign.task, fewest, small: about.isSmallCrowd(campaign.definition), back: campaign.phase === "left", consent: about.wordsOf(campaign.definition).consent };
+  const back = campaign.phase === "left"; // who has agreed before
+  const consent = back ? null : textsOf(campaign.definition).consent;
+  return { task: campaign.task, fewest, small: about.isSmallCrowd(campaign.definition), back, consent };
 }
 
 /** @param {Model} model @param {Shown | undefined} campaign */
@@ -81,23 +86,18 @@ function waiting(model, { task, problem, sp }) {
 
 /** What fits a screen. @param {DefinitionBody} definition */
 function brief(definition) {
-  const { who } = definition;
-  const { language, purpose } = about.wordsOf(definition);
+  const { who, training } = definition;
+  const texts = textsOf(definition);
+  const names = listOf((training.labels ?? []).map(texts.word).map(plainly));
   return h("section.brief", null,
     h("div.asker", null, logo(who), h("div", null,
       h("strong", null, plainly(who.name) || t("invite.nobody")), h("div.soft", null, plainly(who.institution)))),
-    h("p.headline", { lang: language }, plainly(purpose)),
+    h("p.headline", null, plainly(texts.purpose)),
     h("ul.points", null,
-      h("li", null, h("strong", null, about.effortWords(definition)), h("div.soft", null, labelsOf(definition))),
+      h("li", null, h("strong", null, about.effortWords(definition)), h("div.soft", null, names)),
       h("li", null, h("strong", null, about.payLine(definition))),
       h("li", null, about.roundsLine(definition)),
       h("li", null, t("invite.stays"))));
-}
-
-/** @param {DefinitionBody} definition */
-function labelsOf(definition) {
-  const { word } = about.wordsOf(definition);
-  return listOf((definition.training.labels ?? []).map((/** @type {string} */ label) => plainly(word(label))));
 }
 
 /** @param {Record<string, string>} who */
@@ -108,18 +108,19 @@ const lines = (words) => words.map((text) => h("p", null, text));
 
 /** Everything else. @param {Shown} campaign @param {DefinitionBody} definition */
 function more(campaign, definition) {
-  const { readers, terms } = about.wordsOf(definition);
+  const texts = textsOf(definition);
+  const labels = listOf((definition.training.labels ?? []).map(texts.word).map(plainly));
   return [
     h("div.card", null, facts([
       [t("about.who"), ...asker(definition)],
-      [t("about.readers"), sentence(readers)],
-      [t("about.doing"), t("about.doingWords", { labels: labelsOf(definition), count: about.leastSeconds(definition) })],
+      [t("about.readers"), sentence(texts.readers)],
+      [t("about.doing"), t("about.doingWords", { labels, count: about.leastSeconds(definition) })],
       [t("about.sensors"), about.sensorsOf(definition)],
       [t("about.howLong"), ...lines(about.durationWords(definition))],
       [t("about.people"), ...lines(about.crowdWords(definition))],
       [t("about.counting"), about.countingWords(definition)],
       [t("about.pay"), ...lines(about.paymentWords(definition))],
-      [t("about.terms"), sentence(terms)],
+      [t("about.terms"), sentence(texts.terms)],
       campaign.expires !== null && campaign.phase === "invited" && [t("about.invitation"), invitationWords(campaign.expires)],
     ])),
     leaving(definition),
@@ -156,23 +157,24 @@ function learntRows() {
 
 /** @param {Model} model @param {NonNullable<Answer>} answer @param {HTMLElement} trouble */
 function answering(model, { task, fewest, small, back, consent }, trouble) {
-  const accepted = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", id: "accept-few" }));
-  const joining = async () => {
-    await model.join(task, small ? fewest : about.LEAST_PARTICIPANTS, consent && consent.language);
+  const few = small ? choice("accept-few", t("invite.few", { count: fewest })) : null;
+  const agrees = consent ? choice("agree", t("invite.agree", { version: plainly(consent.version) })) : null;
+  const choices = [few, agrees].filter((one) => one !== null);
+  const join = actionButton(t(back ? "invite.joinAgain" : "invite.join"), trouble, async () => {
+    await model.join(task, small ? fewest : about.LEAST_PARTICIPANTS, consent?.language);
     go("record", task);
-  };
-  const join = actionButton(t(back ? "invite.joinAgain" : "invite.join"), trouble, () => consent ? agreeing(consent, joining) : joining(), { kind: "main" });
-  join.disabled = small;
-  accepted.addEventListener("change", () => (join.disabled = !accepted.checked));
-  const few = small && h("label.choice", null, accepted, t("invite.few", { count: fewest }));
-  return h("div.joining", null, trouble, few, h("div.buttons", null, button(t("common.notNow"), () => go("campaigns")), join));
+  }, { kind: "main" });
+  const decide = () => (join.disabled = choices.some(({ input }) => !input.checked));
+  choices.forEach(({ input }) => input.addEventListener("change", decide));
+  decide();
+  const text = consent && h("details", { id: "consent" }, h("summary", null, t("invite.consent")), h("p.said", null, plainly(consent.text)));
+  return h("div.joining", null, trouble, few?.element, text, agrees?.element, h("div.buttons", null, button(t("common.notNow"), () => go("campaigns")), join));
 }
 
-/** The requester's text, to be read and agreed to; nothing is joined before. @param {Consent} consent @param {() => Promise<void>} act */
-function agreeing({ version, text }, act) {
-  const paper = h("span.paper", { tabindex: 0, role: "region", "aria-label": t("consent.text") }, plainly(text));
-  return ask({ title: t("consent.title"), text: [t("consent.read"), paper, t("consent.signed", { version: plainly(version), place: t("menu.details") })],
-    action: t("consent.agree"), danger: false }, act);
+/** Something to agree to. @param {string} id @param {string} words */
+function choice(id, words) {
+  const input = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", id }));
+  return { input, element: h("label.choice", null, input, words) };
 }
 
 /** @param {Model} model @param {string} task */
