@@ -20,10 +20,10 @@ from fastapi import FastAPI
 from structlog.types import FilteringBoundLogger
 
 from crowdfl.crypto.compute import Backend, Threads, backend_named, default_backend
-from crowdfl.errors import CrowdFLError
+from crowdfl.errors import CrowdFLError, StoreUnavailable
 from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.profile import Tools
-from crowdfl.retry import Backoff
+from crowdfl.retry import Backoff, retry
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.limits import SpQuotas, TaskBounds
@@ -63,6 +63,7 @@ from crowdfl.settings import (
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import read_secret, signing_key
 from crowdfl.storage.blobs import FileBlobs, SealedBlobs, require_open
+from crowdfl.storage.database import open_engine
 from crowdfl.storage.settings_file import role_of
 from crowdfl.storage.sql import SqlStore
 
@@ -127,9 +128,21 @@ class Reloads(Background):
 
 
 _LOOK_SECONDS = 10.0  # between looks whether a sweep is due
+_DATABASE = Backoff(first=1.0, longest=10.0)
 _ONCE = Backoff(deadline=0.0)  # whoever is away now is told later
 
 _Settings = TypeVar("_Settings", bound=ServiceSettings)
+
+
+class _Folder(Background):
+    """The folder of a role's blobs, which must be the one of its store."""
+
+    def __init__(self, store: SqlStore, folder: Path) -> None:
+        self.blobs = FileBlobs(folder)
+        self.blobs.bind(store.identity(self.blobs.name))
+
+    def check(self) -> None:
+        self.blobs.require_own()
 
 
 class _Resources(Background):
@@ -192,9 +205,10 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
     peers = PeerCalls(logs.get("csp"))
     kgc_service = peers.guard(kgc.service, "KGC")
     backend, close = _backend(settings, "csp")
+    files = _Folder(store, folder / "blobs")
     csp = Csp(
         store,
-        FileBlobs(folder / "blobs"),
+        files.blobs,
         keys,
         KgcClient(kgc_service),
         settings.kgc_key,
@@ -209,7 +223,8 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
         margin=settings.lifetime_margin,
         forget=csp.drop,
     )
-    background = (_Resources(store.close, kgc.service.close, close), reloads, _sweeping("csp", retention.sweep), peers)
+    closing = _Resources(store.close, kgc.service.close, close)
+    background = (closing, files, reloads, _sweeping("csp", retention.sweep), peers)
     pins = _pins(settings, reloads)
     app = csp_app.create_app(
         csp,
@@ -235,10 +250,8 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     csp = _outside(steps, peers.guard(_link(settings, reloads, "CSP", lambda known: known.csp).service, "CSP"))
     watch.ask_peers = peers.ask_time
     backend, close = _backend(settings, "sp")
-    checker = Checker(Threads(1))
-    ports = SpPorts(
-        store, FileBlobs(folder / "blobs"), keys, SystemClock(), KgcClient(kgc), CspClient(csp), settings.kgc_key
-    )
+    checker, files = Checker(Threads(1)), _Folder(store, folder / "blobs")
+    ports = SpPorts(store, files.blobs, keys, SystemClock(), KgcClient(kgc), CspClient(csp), settings.kgc_key)
     options = SpOptions(
         _tools(settings, backend, observer),
         checker=checker,
@@ -281,6 +294,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
             close,
             starting=checker.start,
         ),
+        files,
         reloads,
         steps,
         Payouts(log, sp.payments.run_one, settings.tick_seconds, sp.payments.abandon),
@@ -389,8 +403,19 @@ def read_ledger(settings: SpSettings, task: str) -> Ledger:
 
 
 def _store(settings: ServiceSettings) -> SqlStore:
-    """A service's, which logs what becomes of its tasks; an operator's command says so itself."""
-    return SqlStore(_database(settings), logs.events(role_of(settings)))
+    """A service's, which logs what becomes of its tasks; an operator's command says so itself.
+
+    A service waits for a database that has a server of its own: after a power cut that one may take longer to start.
+    """
+    role, url = role_of(settings), settings.database_url
+    open_engine(url).dispose()  # what waiting does not mend is raised
+    has_server = not url.startswith("sqlite")
+
+    def tell(failure: StoreUnavailable, seconds: float) -> None:
+        logs.get(role).warning("waiting for the database", seconds=round(seconds, 1), **logs.described(failure))
+
+    retry(partial(migrations.upgrade, url), _DATABASE, StoreUnavailable, passing=lambda _: has_server, tell=tell)
+    return SqlStore(url, logs.events(role))
 
 
 def _database(settings: ServiceSettings, *, upgrade: bool = True) -> str:
