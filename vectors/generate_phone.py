@@ -50,6 +50,7 @@ SETTINGS: Body = {
     "server_squares": 0.99,
     "server_floor": 0.001,
 }
+NOISE: Body = {"weighting": "equal", "decimals": 3, "epsilon": 8.0, "noisy": True, "sigma": 5546}
 TRAINING: Body = {"learner": "network", "hidden": [32], "labels": ["sitting", "walking"], "rate": 0.005, "epochs": 20}
 
 
@@ -149,6 +150,7 @@ def definitions() -> list[Json]:
         good("characters as they are", json.dumps(definition(purpose=CHARACTERS), ensure_ascii=False)),
         good("characters escaped", json.dumps(definition(purpose=CHARACTERS, training=ODD_NAMES))),
         good("everyone counts once", json.dumps(definition(settings=SETTINGS | {"weighting": "equal"}))),
+        good("noise", json.dumps(definition(settings=SETTINGS | NOISE))),
         good("no budget", json.dumps(definition(settings=SETTINGS | {"budget": None, "max_norm": None}))),
         good(
             "whole numbers where fractions may be",
