@@ -1,8 +1,8 @@
 // A participant's uploads: at most one for a round, durable before it is sent, sent again with the same bytes.
 
 import {
-  AlreadyCounted, Forbidden, NotAuthenticated, NotDrawn, NothingToContribute, RoundNotOpen, TaskNotRunning, TooLate, UnknownParticipant,
-  WrongBase, wordsOf,
+  AlreadyCounted, Forbidden, NotAuthenticated, NotDrawn, NothingToContribute, Replaced, RoundNotOpen, TaskNotRunning, TooLate,
+  UnknownParticipant, WrongBase, wordsOf,
 } from "../protocol/errors.js";
 import { named, stopping } from "./holdings.js";
 
@@ -10,6 +10,9 @@ import { named, stopping } from "./holdings.js";
 /** @typedef {import("./participant_context.js").Trainer} Trainer */
 /** @typedef {import("./api.js").Status} Status */
 /** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
+
+/** Kept under this name: `{ ids, at }`, which recordings the owner has said to send, and when they or their labels last changed. */
+export const CONTRIBUTION = "contribution";
 
 const FINAL = [TooLate, RoundNotOpen, NotDrawn, AlreadyCounted, TaskNotRunning, WrongBase];
 
@@ -34,12 +37,12 @@ export class Uploads {
     await this._context.requireCompany(); // before the work; the owner may have raised it since joining
     if (!(await this._kept.hasAny(number, "upload"))) {
       if (!(await this._isDrawn(number)) || (await this._hadNothing(number)) || !(await this._model.hasCaughtUp(number, status))) return false;
-      const recordings = await this._recordings(); // now: one that comes while this trains must be tried next
+      const said = await this._said(); // now: what is said while this trains must be tried next
       try {
         await this._train(number, trainer);
       } catch (nothing) {
         if (!(nothing instanceof NothingToContribute)) throw nothing;
-        await this._noteNothing(number, nothing, recordings);
+        await this._noteNothing(number, nothing, said);
         return true;
       }
     }
@@ -57,25 +60,22 @@ export class Uploads {
     return drawn;
   }
 
-  /**
-   * Nobody is asked twice about the same recordings: with new ones, an open round may still be reached.
-   * @param {number} number
-   */
+  /** Nothing is tried twice with the same recordings: with others, an open round may still be reached. @param {number} number */
   async _hadNothing(number) {
     const before = await this._kept.of(number, "nothing");
-    return before !== undefined && before.recordings === (await this._recordings());
+    return before !== undefined && before.said === (await this._said());
   }
 
-  /** @param {number} number @param {Error} nothing @param {string} recordings Those that it was made of. */
-  async _noteNothing(number, nothing, recordings) {
-    const found = { why: nothing.message, recordings };
+  /** @param {number} number @param {Error} nothing @param {number | null} said What it was made of. */
+  async _noteNothing(number, nothing, said) {
+    const found = { why: nothing.message, said };
     await this._kept.change({ [named(number, "nothing")]: found }, [named(number, "before"), named(number, "started")]); // of other recordings
     this._context.tell("nothing to contribute", { round: number, why: nothing.message });
   }
 
-  async _recordings() {
-    const enough = (await this._kept.has("enough")) ? ["enough"] : []; // an owner's word that there will be no more
-    return [...(await this._kept.store.recordingIds(this._context.task)), ...enough].join(" ");
+  /** @returns {Promise<number | null>} */
+  async _said() {
+    return (await this._kept.get(CONTRIBUTION))?.at ?? null;
   }
 
   /** @param {number} number @param {Trainer} trainer */
@@ -124,6 +124,10 @@ export class Uploads {
 
   /** @param {number} number @param {unknown} refusal */
   async _noteRefusal(number, refusal) {
+    if (refusal instanceof Replaced) {
+      await this._context.giveWay(refusal);
+      return true;
+    }
     if (refusal instanceof Forbidden && (await this._kept.has("left"))) return false; // meanwhile: who joins again may send it
     if (!FINAL.some((kind) => refusal instanceof kind)) throw refusal;
     await this._kept.put(named(number, "refused"), { why: wordsOf(refusal) });
@@ -173,7 +177,7 @@ export class Uploads {
     const epoch = String(status.epoch ?? "");
     if (this._epoch !== null && this._epoch !== epoch) {
       this._context.tell("restored", {});
-      await this._context.platform.enrol(this._context.task, await this._kept.get("certificate"));
+      await this._context.enrol();
     }
     for (const entry of status.rounds) {
       const lost = entry.state === "open" && (await this._isLost(entry, `${epoch} ${status.dropped ?? 0}`));
