@@ -9,7 +9,7 @@ import math
 
 SHARE = 0.9  # of delta, that noise may use: the rest is for honest uploads that a check rejects, and for the tails of the noise
 TOLERANCE = 1e-9
-_ORDERS = tuple(2.0 ** (step / 16) for step in range(-160, 241))  # less 1
+_ORDERS: tuple[float, ...] = tuple(math.pow(2.0, step / 16) for step in range(-160, 241))  # less 1
 
 
 def log_delta(rho: float, epsilon: float) -> float:

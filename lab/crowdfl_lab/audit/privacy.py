@@ -136,7 +136,7 @@ def audit_privacy(tries: int, say: Callable[[str], None], command: str) -> Resul
         f"{settings.rounds} rounds. reached: a lower bound, wrong with a chance of {2 * _CONFIDENCE:g}."
     )
     title = "Differential privacy: one person's updates, told from zeros"
-    table = ResultTable(title, ("", "mu allowed", "mu reached", ""), rows, about)
+    table = ResultTable(title, ("", "mu allowed", "mu reached", ""), tuple(rows), about)
     data = {"findings": [vars(one) for one in findings], "surprises": len(surprises)}
     notes = (f"unexpected: {', '.join(surprises) or 'nothing'}",)
     return Result(

@@ -84,4 +84,6 @@ class _Coins:
         size = low + high * np.uint64(scale)
         kept = (high < _FURTHEST) & ~(negative & (size == 0))  # zero once, not as +0 and -0
         signed = size.astype(np.int64)
-        return np.where(negative, -signed, signed)[kept]
+        signed[negative] *= -1
+        found: npt.NDArray[np.int64] = signed[kept]
+        return found
