@@ -206,6 +206,7 @@ class KgcStore(TaskStore, Protocol):
     """KGC's durable state."""
 
     def use_invitation(self, task: str, number: str, who: str) -> None: ...  # idempotent for one holder, else refused
+    def used_invitations(self, task: str) -> dict[str, str]: ...  # by number, who used it
 
 
 class KgcPeer(Protocol):

@@ -340,6 +340,11 @@ class SqlStore(MoneyTables):
                 raise InvitationRefused("this invitation was used by someone else; ask the requester for another")
             self._tell("participant certified", task=task, who=who)
 
+    def used_invitations(self, task: str) -> dict[str, str]:
+        with self._read() as c:
+            rows = find(c, [t.invitations.c.number, t.invitations.c.who], task=task)
+            return {str(row[0]): str(row[1]) for row in rows}
+
     # CSP's.
 
     def answer_context(self, task: str, request: str) -> tuple[StoredTask | None, int, str | None]:

@@ -27,14 +27,6 @@ const NOT_YET = new Set([
   "phone/app/views/rewards.js",
   "phone/app/views/rounds.js",
   "phone/app/views/settings.js",
-  "requester/api.js",
-  "requester/create.js",
-  "requester/evaluation.js",
-  "requester/invite.js",
-  "requester/list.js",
-  "requester/main.js",
-  "requester/money.js",
-  "requester/task.js",
 ]);
 
 /** What looks like a sentence and is none: fonts, conditions, names of languages. */

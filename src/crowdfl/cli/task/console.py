@@ -63,7 +63,7 @@ def _wait_for_signal() -> None:
 
 
 def requester_actions(own: RequesterFile, requester: Requester) -> RequesterActions:
-    def invite(task: str, folder: Path, count: int, days: float) -> list[Path]:
+    def invite(task: str, folder: Path, count: int, days: float, _replaces: str) -> list[Path]:
         return write_invitations(own, requester, task, folder, count, days, _PATIENCE)
 
     return RequesterActions(requester, own.settings, own.folder, invite)

@@ -18,6 +18,7 @@ from pydantic import Field
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import Forbidden
 from crowdfl.roles.records import StoredDeposit, StoredPayment
+from crowdfl.roles.sp.compliance import compliance
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.services.apps.sp_uploads import add_upload_routes
@@ -176,6 +177,12 @@ def _add_requester_routes(
         books = sp.statement(task)
         movements = [asdict(movement) for movement in books.movements]
         return {"movements": movements, "balances": books.balances(), "deposits": sp.deposits(task)}
+
+    @app.get("/v1/tasks/{task}/compliance", dependencies=owner)
+    def people(task: TaskId) -> dict[str, Any]:
+        """Who, by the name in the task, has sent in which rounds."""
+        sp.store.task(task)
+        return compliance(sp.store, task)
 
 
 def _add_bank_routes(app: FastAPI, sp: Sp, tokens: Tokens) -> None:

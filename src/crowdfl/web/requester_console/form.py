@@ -32,25 +32,6 @@ SECTIONS: Mapping[str, type[Settings]] = MappingProxyType(
         "training": TrainingSettings,
     }
 )
-_USUAL = {
-    "task": ("purpose", "terms", "readers", "claim_window"),
-    "who": ("name", "institution", "contact", "approval"),
-    "plan": ("enrol_until", "start_with", "start_at", "daily", "closes"),
-    "settings": (
-        "profile",
-        "rounds",
-        "window",
-        "min_participants",
-        "max_participants",
-        "per_round",
-        "weighting",
-        "max_norm",
-        "max_samples",
-        "budget",
-        "server_step",
-    ),
-    "training": ("labels", "channels", "learner", "hidden", "features", "scale_inputs", "epochs", "proximal"),
-}
 _LONG = ("purpose", "terms", "readers")
 _SECONDS = ("claim_window", "window", "grace", "every")  # of the task, not the window of samples
 _LISTS = {"hidden": "numbers", "layers": "lines", "labels": "lines"}
@@ -85,7 +66,7 @@ _STARTS = {
 
 def form() -> dict[str, Any]:
     """Every setting, and values to start from."""
-    fields = [_field(section, name) for section, model in SECTIONS.items() for name in _names(section, model)]
+    fields = [_field(section, name) for section, model in SECTIONS.items() for name in _settable(model)]
     starts = [{"name": name, "title": title, "values": start_values(own)} for name, (title, own) in _STARTS.items()]
     return {"fields": fields, "starts": starts}
 
@@ -121,6 +102,7 @@ class Answer:
     named: list[str] = field(default_factory=list)  # the fields that the problem speaks about
     explanation: Any = None
     cost: str = ""  # of all rounds
+    body: Any = None  # of the definition, as a phone shows it
 
 
 def answer(values: Values, min_claim_window: float) -> Answer:
@@ -132,7 +114,7 @@ def answer(values: Values, min_claim_window: float) -> Answer:
         definition, _ = defined("the form", contents(values), None, min_claim_window)
         settings = definition.settings
         cost = amount_words(settings.rounds * to_millionths(settings.budget)) if settings.budget else ""
-        return Answer(explanation=_with_phones(explained(definition), definition), cost=cost)
+        return Answer(explanation=_with_phones(explained(definition), definition), cost=cost, body=definition.body())
     except CrowdFLError as wrong:
         words = str(wrong)
         return Answer(problem=words, named=_named(words))
@@ -224,11 +206,6 @@ def _default(found: FieldInfo) -> object:
     return None if found.is_required() else found.default
 
 
-def _names(section: str, model: type[Settings]) -> list[str]:
-    """The usual ones first."""
-    return [*_USUAL[section], *(name for name in _settable(model) if name not in _USUAL[section])]
-
-
 def _field(section: str, name: str) -> dict[str, Any]:
     found = _settable(SECTIONS[section])[name]
     kind, example = _kind(name, found), (found.examples or [None])[0]
@@ -239,7 +216,6 @@ def _field(section: str, name: str) -> dict[str, Any]:
         "choices": _choices(name, found),
         "optional": not found.is_required() and found.default is None,
         "required": found.is_required(),
-        "usual": name in _USUAL[section],
         "seconds": section != "training" and name in _SECONDS,
         "help": found.description,
         "expected": expected(name, found),
