@@ -251,7 +251,9 @@ def _pump(here: socket.socket, there: socket.socket) -> None:
 class Site:
     """Three services on loopback: KGC and CSP in this process, CSP behind a gate, SP as a process of its own."""
 
-    def __init__(self, folder: Path, closing: contextlib.ExitStack) -> None:
+    def __init__(
+        self, folder: Path, closing: contextlib.ExitStack, gate: "Callable[[str], Gate]" = Gate, **sp_settings: Any
+    ) -> None:
         self._folder, self._closing = folder, closing
         self._tokens: dict[str, str] = {}
         kgc_settings = KgcSettings(**self._prepare("kgc", "requester", "sp", "csp"))
@@ -259,11 +261,12 @@ class Site:
         self.kgc_key = signing_key(folder / "kgc" / "signing.key").public
         own = self._prepare("csp", "sp") | {"kgc": PeerSettings(**self._peer(self.kgc, "kgc", "csp"))}
         csp_settings = CspSettings(**own, kgc_key=self.kgc_key)
-        self.gate = Gate(closing.enter_context(running(open_csp(csp_settings), csp_settings)))
+        self.gate = gate(closing.enter_context(running(open_csp(csp_settings), csp_settings)))
         closing.callback(self.gate.close)
         self._sp = self._prepare("sp", "requester", "bank", "operator")
         self._sp |= {"kgc": self._peer(self.kgc, "kgc", "sp"), "csp": self._peer(self.gate.url, "csp", "sp")}
         self._sp |= {"kgc_key": self.kgc_key.hex(), "tick_seconds": 0.05, "min_claim_window": 0.0, "lease_seconds": 3.0}
+        self._sp |= sp_settings
         self._blobs, self._posted = MemoryBlobs(), 0
         self.process: subprocess.Popen[str] | None = None
         self._closing.callback(self._end)
@@ -342,9 +345,11 @@ class Site:
         person.join(*self.requester().invite(task, 1, 600.0))
         return person
 
+    def rounds(self, task: str) -> list[str]:
+        return [str(found["state"]) for found in SpClient(self.service()).status(task)["rounds"]]
+
     def state(self, task: str) -> str:
-        rounds = SpClient(self.service()).status(task)["rounds"]
-        return str(rounds[-1]["state"]) if rounds else "none"
+        return (self.rounds(task) or ["none"])[-1]
 
     def _prepare(self, name: str, *roles: str) -> dict[str, Any]:
         folder = self._folder / name
@@ -360,9 +365,9 @@ class Site:
 
 
 @contextlib.contextmanager
-def site(folder: Path) -> Iterator[Site]:
+def site(folder: Path, gate: Callable[[str], Gate] = Gate, **sp_settings: Any) -> Iterator[Site]:
     with contextlib.ExitStack() as closing:
-        yield Site(folder, closing)
+        yield Site(folder, closing, gate, **sp_settings)
 
 
 _SERVE = """

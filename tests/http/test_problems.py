@@ -6,6 +6,8 @@ import pytest
 
 from crowdfl import errors
 from crowdfl.errors import KeyFileMissing, StorageFull
+from crowdfl.roles.ports import ManualClock
+from crowdfl.services.http.logs import Ration
 from crowdfl.services.http.problems import MEDIA_TYPE, problem_for
 from crowdfl.services.http.wire import error_from
 
@@ -153,3 +155,23 @@ def test_a_round_that_no_database_can_count_is_refused(campaign, number):
     headers = campaign.world.owner("sp").headers("GET", target, b"", campaign.world.clock.now())
     answer = campaign.world.http("sp").get(target, headers=headers)
     assert (answer.status_code, answer.headers["content-type"]) == (422, MEDIA_TYPE)
+
+
+def test_refusals_are_logged_at_a_limited_rate(world, logged):
+    """Each kind by itself; the metrics count them all, and the next minute's first line says how many were left out."""
+    http, path = world.http("sp"), f"/v1/tasks/{'0' * 64}"
+    for _ in range(100):
+        http.get(path)
+    http.get("/nowhere")
+    lines = [entry for entry in logged if entry["event"] == "refused"]
+    assert [entry["error"] for entry in lines].count("UnknownTask") == 60
+    assert len(lines) == 61
+
+
+def test_a_ration_says_how_many_lines_were_left_out():
+    clock = ManualClock(0.0)
+    ration = Ration(2, clock.now)
+    assert [ration.take("a") for _ in range(5)] == [0, 0, None, None, None]
+    assert ration.take("b") == 0
+    clock.time = 61.0
+    assert [ration.take("a") for _ in range(3)] == [3, 0, None]

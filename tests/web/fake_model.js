@@ -31,6 +31,11 @@ export async function openModel() {
   page.kept = given.recordings;
   return {
     campaigns: () => given.campaigns,
+    lost: () => given.lost ?? [],
+    forgetLost: () => {
+      given.lost = [];
+      tell();
+    },
     get: find,
     accept: async (fragment) => {
       await note("accept")(fragment);

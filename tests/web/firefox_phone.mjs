@@ -31,12 +31,14 @@ const found = await withFirefox(async (page, said) => {
   const input = await page.waitForSelector("#csv", PATIENT);
   await /** @type {import("puppeteer-core").ElementHandle<HTMLInputElement>} */ (input).uploadFile(file);
   await sees(page, "42 s of walking, sitting, climbing stairs.");
-  await press(page, "nav a", "Rounds");
+  await press(page, "nav a", "Back");
   await page.reload(); // keys, recordings and where it stands are kept
   await sees(page, "The campaign has ended.");
+  await press(page, "a", "Round by round, with receipts");
   const rounds = await page.$$eval("table tbody tr", (rows) => rows.map((row) => row.textContent ?? ""));
-  await press(page, "a", "See your rewards");
-  await sees(page, "You were paid");
+  await press(page, "nav a", "Back");
+  await press(page, "a", "See my earnings");
+  await sees(page, "is booked for you");
   const headline = await page.$eval(".headline", (element) => element.textContent ?? "");
   return { address, rounds, headline, said };
 });

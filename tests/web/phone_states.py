@@ -60,6 +60,8 @@ def campaign(**changes: Any) -> Campaign:
         "state": "running",
         "ended": None,
         "next": None,
+        "enrolled": None,
+        "recordings": 0,
         "recorded": 0,
     } | changes
 
@@ -90,8 +92,10 @@ ENDED = [
 ]
 RECEIPTS = [{"round": number, "text": f'crowdfl receipt S {{"round": {number}}}'} for number in (1, 2)]
 JOINED = campaign(phase="joined", who="5ab0c1d2e3f405162738", rounds=UNDER_WAY, rewards="3500000n")
+JOINED |= {"enrolled": 143, "recordings": 3}
 TRAINING = JOINED | {"now": {"kind": "training", "round": 3, "done": 7, "of": 20, "why": None}}
 OVER = JOINED | {"phase": "ended", "rounds": ENDED, "rewards": "8750000n", "receipts": RECEIPTS}
+DUE = {"state": "due", "amount": "8750000n", "until": 1795000000, "why": None}
 RECORDINGS = [
     {"id": "a", "label": "walking", "seconds": 61.5, "samples": 3691, "channels": 6, "at": 1763280000000},
     {"id": "b", "label": "sitting", "seconds": 4.2, "samples": 253, "channels": 6, "at": 1763280900000},
@@ -110,17 +114,15 @@ STATES: dict[str, tuple[str, list[Campaign]]] = {
     "small-crowd": (f"#/about/{TASK}", [campaign(definition=definition({"min_participants": 3, "budget": None}))]),
     "refused": (f"#/about/{TASK}", [campaign(refusal="Its profile is “hardened”. This page knows “shares” only.")]),
     "record": (f"#/record/{TASK}", [JOINED]),
-    "training": (f"#/rounds/{TASK}", [TRAINING]),
-    "arrived": (f"#/rounds/{TASK}", [JOINED | {"rounds": ARRIVED, "receipts": RECEIPTS}]),
-    "ended": (f"#/rounds/{TASK}", [OVER]),
-    "rewards": (
-        f"#/rewards/{TASK}",
-        [OVER | {"claim": {"state": "due", "amount": "8750000n", "until": 1795000000, "why": None}}],
-    ),
-    "paid": (
-        f"#/rewards/{TASK}",
-        [OVER | {"claim": {"state": "paid", "amount": "8750000n", "until": None, "why": None}}],
-    ),
-    "leave": (f"#/settings/{TASK}", [JOINED]),
+    "waiting": (f"#/home/{TASK}", [JOINED | {"rounds": [], "rewards": "0n", "next": 1_795_000_000, "recordings": 0}]),
+    "training": (f"#/home/{TASK}", [TRAINING]),
+    "arrived": (f"#/home/{TASK}", [JOINED | {"rounds": ARRIVED}]),
+    "between": (f"#/home/{TASK}", [JOINED | {"rounds": UNDER_WAY[:2], "next": 1_795_000_000}]),
+    "ended": (f"#/home/{TASK}", [OVER | {"claim": DUE}]),
+    "details": (f"#/details/{TASK}", [OVER]),
+    "earnings": (f"#/earnings/{TASK}", [OVER | {"claim": DUE}]),
+    "paid": (f"#/earnings/{TASK}", [OVER | {"claim": DUE | {"state": "paid", "until": None}}]),
+    "leave": (f"#/leave/{TASK}", [JOINED]),
+    "lost": (f"#/home/{OTHER}", [JOINED]),
     "device": ("#/device", [JOINED]),
 }

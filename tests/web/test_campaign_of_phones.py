@@ -158,9 +158,9 @@ class Phone:
         self.page.route("**/uploads/**", decide)
         return held
 
-    def look_at_rounds(self) -> None:
-        """Where one sees what became of the own update."""
-        self.page.get_by_role("link", name="Rounds", exact=True).click()
+    def go_home(self) -> None:
+        """Where one sees what became of the own contribution."""
+        self.page.get_by_role("link", name="Back", exact=True).click()
 
     def says(self, words: str) -> None:
         expect(self.page.locator(".headline")).to_have_text(words, timeout=LATER)
@@ -234,17 +234,17 @@ def play(made: PhoneCampaign) -> None:
     killed, offline = made.phones[KILLED], made.phones[OFFLINE]
     held = killed.hold_second_piece()
     for phone in made.phones:
-        phone.look_at_rounds()
+        phone.go_home()
     wait_until(made, lambda: made.status()["enrolled"] == PEOPLE)
     made.do("fund", "task", "fund", made.task, "108.00", "--name", "all", *made.settings)
     sp = made.folder / "roles/sp/settings.toml"
     made.do("confirm", "sp", "deposit", "confirm", sp, made.task, "all", "108.00")
     wait_until(made, lambda: bool(held), killed.page)
     browsers.kill_profile(killed.folder)
-    offline.says("Round 1 of 3: your update arrived.")
+    offline.says("Your contribution to round 1 of 3 has arrived.")
     offline.context.set_offline(True)
     killed.offsets.clear()
-    killed.open(killed.site + f"#/rounds/{made.task}")
+    killed.open(killed.site + f"#/home/{made.task}")
     wait_until(made, lambda: states(made).get(2) == "open", killed.page)
     wait_until(made, lambda: states(made).get(3) == "open", killed.page)
     offline.context.set_offline(False)
@@ -278,8 +278,8 @@ def test_everyone_is_paid_and_the_books_balance(campaign: PhoneCampaign):
     """Three phones and three Python participants; never more than was paid in."""
     paid = []
     for phone in campaign.phones:
-        phone.page.get_by_role("link", name="See your rewards").click()
-        expect(phone.page.get_by_text("You were paid")).to_be_visible(timeout=LATER)
+        phone.page.get_by_role("link", name="See my earnings").click()
+        expect(phone.page.get_by_text("is booked for you")).to_be_visible(timeout=LATER)
         paid.append(int(phone.kept("paid")))
     for person in range(PHONES, PEOPLE):
         lines = (campaign.folder / f"person-{person}.log").read_text().splitlines()

@@ -187,7 +187,7 @@ def join(page, link, number):
     content = {"name": "mine.csv", "mimeType": "text/csv", "buffer": csv(number).encode()}
     page.get_by_label("CSV files").set_input_files(content)
     expect(page.get_by_text("mine.csv: 42 sec of walking, sitting, climbing stairs.")).to_be_visible()
-    page.get_by_role("link", name="Rounds", exact=True).click()
+    page.get_by_role("link", name="Back", exact=True).click()
 
 
 def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, requester, stepped, phone_context, tmp_path):
@@ -202,27 +202,28 @@ def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, request
     page.on("request", lambda request: asked.add("/".join(request.url.split("/")[:3])))
     secret = link(platform, requester, task)
     join(page, secret, 0)
-    expect(page.locator(".headline")).to_have_text("Round 1 of 2: your update arrived.", timeout=LATER)
+    expect(page.locator(".headline")).to_have_text("Your contribution to round 1 of 2 has arrived.", timeout=LATER)
     browsers.assert_usable_by_all(page)
     assert complaints == []
     assert asked == {platform.urls["sp"], platform.urls["kgc"]}
 
     phone_context.set_offline(True)
     page.reload()
-    expect(page.locator(".headline")).to_have_text("Round 1 of 2: your update arrived.")
-    expect(page.get_by_text("Offline. Recording works")).to_be_visible()
+    expect(page.locator(".headline")).to_have_text("Your contribution to round 1 of 2 has arrived.")
+    expect(page.get_by_text("No connection. You can record")).to_be_visible()
     page.close()
     for person, trainer in others:
         take_part(person, trainer, 1)
 
     phone_context.set_offline(False)
     page = phone_context.new_page()
-    page.goto(f"{platform.urls['sp']}/join/#/rounds/{task}")
-    expect(page.locator(".headline")).to_have_text("Round 2 of 2: your update arrived.", timeout=LATER)
+    page.goto(f"{platform.urls['sp']}/join/#/home/{task}")
+    expect(page.locator(".headline")).to_have_text("Your contribution to round 2 of 2 has arrived.", timeout=LATER)
     for person, trainer in others:
         take_part(person, trainer, 2)
     expect(page.locator(".headline")).to_have_text("The campaign has ended.", timeout=LATER)
-    rows = page.get_by_role("table", name="Round by round").get_by_role("row")
+    page.get_by_role("link", name="Round by round, with receipts").click()
+    rows = page.get_by_role("table", name="Rounds").get_by_role("row")
     expect(rows).to_have_count(ROUNDS + 1)
     assert "arrived" in rows.nth(1).inner_text()
     assert "%" in rows.nth(1).inner_text()
@@ -233,8 +234,9 @@ def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, request
     states = page.get_by_role("table", name="State of the model").get_by_role("row")
     expect(states).to_have_count(2)  # the last average is for the requester
     assert states.nth(1).inner_text().split()[1:] == re.findall("....", state[:16])
-    page.get_by_role("link", name="See your rewards").click()
-    expect(page.get_by_text("You were paid")).to_be_visible()
+    page.get_by_role("link", name="Back", exact=True).click()
+    page.get_by_role("link", name="See my earnings").click()
+    expect(page.get_by_text("is booked for you")).to_be_visible()
     mine = page.locator(".headline").inner_text().removeprefix("You have earned ").rstrip(".")
     earned = round(float(mine) * 1_000_000)
     kept = page.evaluate(
@@ -273,7 +275,8 @@ def test_a_phone_leaves_and_forgets_everything(platform, requester, task, phone_
     """SP is told, and nothing of the campaign is left in the browser."""
     page = phone_context.new_page()
     join(page, link(platform, requester, task), 0)
-    page.get_by_role("link", name="Leave", exact=True).click()
+    page.get_by_role("button", name="Menu").click()
+    page.get_by_role("link", name="Leave or forget").click()
     page.get_by_role("button", name="Forget this campaign").click()
     page.get_by_role("dialog").get_by_role("button", name="Forget it").click()
     expect(page.get_by_text("No invitation yet")).to_be_visible()
@@ -286,7 +289,9 @@ def test_a_phone_leaves_and_forgets_everything(platform, requester, task, phone_
         db.close(); }
       return found; }"""
     assert page.evaluate(left) == []
+    assert page.evaluate("localStorage.length") == 0
     page.evaluate("async () => { await navigator.serviceWorker.ready; }")
+    page.get_by_role("button", name="Menu").click()
     page.get_by_role("link", name="This phone").click()
     page.get_by_role("button", name="Forget everything").click()
     page.get_by_role("dialog").get_by_role("button", name="Forget everything").click()

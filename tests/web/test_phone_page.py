@@ -34,7 +34,7 @@ def show(browser, site):
     """`show(campaigns, hash)`: a phone with a page whose campaigns are these, and what it complains about."""
     contexts = []
 
-    def show_one(campaigns, place="", *, recordings=(), windows=None, fails=None, **look):
+    def show_one(campaigns, place="", *, recordings=(), windows=None, fails=None, lost=(), **look):
         context = browsers.patient(browser.new_context(**(browsers.PHONE | {"service_workers": "block"} | look)))
         contexts.append(context)
         page = context.new_page()
@@ -42,6 +42,7 @@ def show(browser, site):
         page.requests = []
         page.on("request", lambda request: page.requests.append(request.url))
         given = {"campaigns": campaigns, "recordings": list(recordings), "windows": windows, "fails": fails or {}}
+        given["lost"] = list(lost)
         page.add_init_script(f"globalThis.given = {json.dumps(given)};")
         page.route("**/join/app/model.js", lambda route: route.fulfill(body=FAKE, content_type="text/javascript"))
         page.goto(f"{site}/join/{place}")
@@ -87,7 +88,7 @@ def test_the_state_of_a_stepped_model_can_be_compared_with_others(show):
     """Only in a campaign that has one, and in groups that fit a small screen."""
     digests = {number: f"{number}123456789abcdef" * 4 for number in (1, 2)}
     rounds = [*(task_round(number, digest=digest) for number, digest in digests.items()), task_round(3, digest=None)]
-    page = show([JOINED | {"rounds": rounds}], f"#/rounds/{TASK}")
+    page = show([JOINED | {"rounds": rounds}], f"#/details/{TASK}")
     page.get_by_text("Does everyone have the same model?").click()
     rows = page.get_by_role("table", name="State of the model").get_by_role("row")
     assert [row.split("\t")[-1] for row in rows.all_inner_texts()[1:]] == ["1123 4567 89ab cdef", "2123 4567 89ab cdef"]
@@ -173,13 +174,14 @@ def test_someone_joins_and_is_led_to_recording_by_keyboard_alone(show):
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Record", exact=True)).to_be_focused()
     assert page.evaluate("asked") == [["join", TASK, 5]]
-    expect(page.get_by_role("navigation").get_by_role("link", name="Record")).to_have_attribute("aria-current", "page")
     page.get_by_role("radio", name="walking").focus()
     page.keyboard.press("ArrowDown")
     expect(page.get_by_role("radio", name="sitting")).to_be_checked()
-    page.get_by_role("link", name="Leave").focus()
+    page.get_by_role("button", name="Menu").focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Leave this campaign")).to_be_focused()
+    page.get_by_role("link", name="Leave or forget").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Leave or forget")).to_be_focused()
     leave = page.get_by_role("button", name="Leave", exact=True)
     leave.focus()
     page.keyboard.press("Enter")
@@ -190,12 +192,12 @@ def test_someone_joins_and_is_led_to_recording_by_keyboard_alone(show):
 
 
 def test_the_skip_link_leads_to_the_content(show):
-    page = shown(show, "rewards")
+    page = shown(show, "earnings")
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_role("main")).to_be_focused()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Rewards")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Earnings")
 
 
 def test_a_small_crowd_must_be_accepted_first(show):
@@ -232,8 +234,8 @@ def test_the_invitation_says_who_asks_and_the_rounds_when_the_next_one_is(show):
     page = show([campaign(phase="joined", next=1_795_000_000)], f"#/about/{TASK}")
     expect(page.get_by_text("study@hospital.example")).to_be_visible()
     expect(page.get_by_text("They begin at 18:00 Europe/Berlin, one a day at most.")).to_be_visible()
-    page.goto(page.url.replace("about", "rounds"))
-    expect(page.get_by_text("The first round begins on ")).to_be_visible()
+    page.goto(page.url.replace("about", "home"))
+    expect(page.get_by_text("The first round begins on 18 Nov 2026")).to_be_visible()
 
 
 def test_a_refusal_to_join_is_shown_where_it_was_asked(show):
@@ -243,57 +245,94 @@ def test_a_refusal_to_join_is_shown_where_it_was_asked(show):
     expect(page.get_by_role("button", name="Join")).to_be_enabled()
 
 
-def test_training_shows_its_progress_and_then_that_the_update_arrived(show):
+def test_training_shows_its_progress_and_then_that_the_contribution_arrived(show):
     """A link that has the focus keeps it while training goes on."""
     page = shown(show, "training")
-    expect(page.get_by_role("progressbar", name="Training")).to_have_attribute("value", "7")
-    live = page.locator("[aria-live=polite]").filter(has_text="Training for round 3 of 5.")
+    expect(page.get_by_role("progressbar", name="Learning")).to_have_attribute("value", "7")
+    live = page.locator("[aria-live=polite]").filter(has_text="learns from your recordings for round 3 of 5.")
     expect(live).to_have_count(1)
     page.get_by_role("link", name="Record more").focus()
     change(page, now=phone_states.TRAINING["now"] | {"done": 9})
-    expect(page.get_by_role("progressbar", name="Training")).to_have_attribute("value", "9")
+    expect(page.get_by_role("progressbar", name="Learning")).to_have_attribute("value", "9")
     expect(page.get_by_role("link", name="Record more")).to_be_focused()
     change(page, now=phone_states.IDLE, rounds=phone_states.ARRIVED, receipts=phone_states.RECEIPTS)
-    expect(page.locator("[aria-live=polite].headline")).to_have_text("Round 3 of 5: your update arrived.")
+    expect(page.locator("[aria-live=polite] .headline")).to_have_text("Your contribution to round 3 of 5 has arrived.")
+    page.get_by_role("link", name="Round by round, with receipts").click()
     page.get_by_text("Receipt of round 2").click()
     expect(page.get_by_label("Receipt of round 2")).to_contain_text("crowdfl receipt")
 
 
-HEADLINES = {
-    "The campaign is paused.": {"state": "paused"},
-    "The campaign has ended: cancelled by requester.": {"phase": "ended", "ended": "cancelled by requester"},
-    "You have left this campaign.": {"phase": "left"},
-    "Waiting for the first round.": {"rounds": []},
-    "Another tab of this page is at work.": {"now": {"kind": "elsewhere"}},
-    "there is nothing to send. Record first.": {"rounds": [task_round(1, "nothing", state="open")]},
-}
-
-
-def test_the_rounds_say_where_the_campaign_stands_and_what_stopped_it(show):
-    page = show([JOINED], f"#/rounds/{TASK}")
-    words = "Round 3 takes updates until 18 Nov 2026, 14:06."
-    expect(page.get_by_text(words)).to_be_visible()
-    for headline, changes in HEADLINES.items():
-        change(page, **(JOINED | changes))
-        expect(page.locator(".headline")).to_contain_text(headline)
-    change(page, **(JOINED | {"problem": "The platform does not know you."}))
+def test_home_says_what_stopped_it_and_the_details_what_each_round_was(show):
+    page = show([JOINED], f"#/home/{TASK}")
+    expect(page.get_by_text("The round takes contributions until 18 Nov 2026, 14:06.")).to_be_visible()
+    change(page, problem="The platform does not know you.")
     expect(page.get_by_role("alert")).to_have_text("The platform does not know you.")
     page.get_by_role("button", name="Try again").click()
     assert page.evaluate("asked") == [["retry", TASK]]
     change(page, **phone_states.OVER)
-    cells = page.get_by_role("table", name="Round by round").get_by_role("row").nth(1).get_by_role("cell")
+    page.get_by_role("link", name="Round by round, with receipts").click()
+    cells = page.get_by_role("table", name="Rounds").get_by_role("row").nth(1).get_by_role("cell")
     expect(cells.nth(4)).to_have_text("1.25")
     assert [text.split("\n")[0] for text in cells.all_inner_texts()] == ["1", "arrived", "42.0%", "54.0%", "1.25"]
     expect(page.get_by_text("Round 3: The round was closed before the upload arrived.")).to_be_visible()
 
 
+def test_a_phone_with_one_campaign_opens_at_it_and_says_at_once_that_there_is_no_network(show):
+    page = show([JOINED])
+    expect(page.get_by_role("heading", level=1)).to_have_text(phone_states.DEFINITION["purpose"])
+    page.context.set_offline(True)
+    expect(page.get_by_text("No connection. You can record")).to_be_visible()
+    change(page, now=phone_states.IDLE | {"kind": "sending", "round": 3})
+    change(page, rounds=[*phone_states.UNDER_WAY[:2], task_round(3, "sending", state="open")])
+    expect(page.locator(".headline")).to_contain_text("is sent when the connection is back.")
+    page.context.set_offline(False)
+    expect(page.locator(".headline")).to_have_text("Your contribution to round 3 of 5 is being sent.")
+    expect(page.get_by_text("No connection.")).to_have_count(0)
+
+
+def test_a_campaign_that_the_browser_has_deleted_has_a_page_that_says_so(show):
+    """By its address, and by what was noted outside of the database."""
+    page = show([], f"#/home/{TASK}")
+    expect(page.get_by_role("heading", level=1)).to_have_text("This phone no longer has this campaign")
+    expect(page.get_by_text("ask whoever invited you for a new invitation")).to_be_visible()
+    page = show([], lost=[TASK])
+    expect(page.get_by_role("heading", level=2)).to_have_text("This phone no longer has this campaign")
+    page.get_by_role("button", name="I understand").click()
+    expect(page.get_by_text("No invitation yet")).to_be_visible()
+
+
+def test_the_menu_leads_everywhere_and_changes_the_language_for_good(show):
+    page = show([JOINED], f"#/home/{TASK}")
+    menu = page.get_by_role("button", name="Menu")
+    menu.click()
+    browsers.assert_usable_by_all(page)
+    for place in (
+        "About this campaign",
+        "Earnings",
+        "Round by round",
+        "Leave or forget",
+        "All campaigns",
+        "This phone",
+    ):
+        expect(page.get_by_role("link", name=place, exact=True)).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("link", name="This phone")).to_be_hidden()
+    menu.click()
+    with page.expect_navigation():
+        page.get_by_label("Language").select_option("Deutsch")
+    expect(page.get_by_role("button", name="Menü")).to_be_visible()
+    assert page.evaluate("document.documentElement.lang") == "de"
+    page.reload()
+    expect(page.locator(".headline")).to_have_text("Runde 3 von 5 ist offen: Ihr Telefon nimmt von selbst teil.")
+
+
 def test_a_claim_can_be_sent_and_sent_again_after_the_platform_has_said_no(show):
-    place, campaigns = STATES["rewards"]
+    place, campaigns = STATES["earnings"]
     page = show(campaigns, place, fails={"claim": "come back later"})
     expect(page.get_by_text("You can claim 8.75 now.")).to_be_visible()
     page.get_by_role("button", name="Claim now").click()
     expect(page.get_by_role("alert")).to_have_text("Come back later.")
-    for state in ("refused", "too late"):
+    for state in ("refused", "expired"):
         change(page, claim={"state": state, "amount": "8750000n", "until": None, "why": f"it is {state}"})
         expect(page.get_by_text(f"It is {state}.")).to_be_visible()
         page.get_by_role("button", name="Claim now").click()
@@ -311,11 +350,16 @@ def test_leaving_and_forgetting_are_asked_twice(show):
     expect(page.get_by_role("dialog")).to_contain_text("You have not been paid 3.50 yet.")
     page.get_by_role("dialog").get_by_role("button", name="Forget it").click()
     expect(page.get_by_role("heading", name="Your campaigns")).to_be_focused()
-    page.get_by_role("link", name="This phone").click()
+    open_menu(page, "This phone")
     page.get_by_role("button", name="Forget everything").click()
     page.get_by_role("dialog").get_by_role("button", name="Forget everything").click()
     expect(page.get_by_text("No invitation yet")).to_be_visible()
     assert page.evaluate("asked") == [["leave", TASK], ["forget", TASK], ["forgetAll"]]
+
+
+def open_menu(page, place):
+    page.get_by_role("button", name="Menu").click()
+    page.get_by_role("link", name=place, exact=True).click()
 
 
 def give_csv(page, name, content):
@@ -424,8 +468,8 @@ def test_a_page_in_the_background_warns_that_time_is_missing(show):
 def test_sensors_that_wake_after_the_view_was_left_record_nothing(show):
     page = show([JOINED], f"#/record/{TASK}")
     page.get_by_role("button", name="Start recording").click()
-    page.get_by_role("link", name="Rounds", exact=True).click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Rounds")
+    page.get_by_role("link", name="Back", exact=True).click()
+    expect(page.get_by_role("link", name="Record more")).to_be_visible()
     page.evaluate("""() => { for (let turn = 0; turn < 500; turn++) dispatchEvent(new DeviceMotionEvent("devicemotion", {
       accelerationIncludingGravity: {x: 0, y: 0, z: 9.8}, rotationRate: {alpha: 0, beta: 0, gamma: 0}})); }""")
     page.wait_for_timeout(200)
@@ -438,6 +482,6 @@ def test_leaving_the_view_ends_and_keeps_the_recording(show):
     sensors.show([0.0, 0.0, 1.0, 0.0, 0.0, 0.0])
     page.get_by_role("button", name="Start recording").click()
     expect(page.get_by_role("button", name="Stop")).to_be_visible()
-    page.get_by_role("link", name="Rounds", exact=True).click()
+    page.get_by_role("link", name="Back", exact=True).click()
     until(page, "kept.length === 1 && kept[0].whole")
     assert page.evaluate("kept[0].label") == "walking"

@@ -116,7 +116,7 @@ def test_the_page_opens_without_a_network_after_its_first_visit(phone_context, s
     complaints = browsers.complaints(page)
     answer = page.goto(f"{address}#/device")
     expect(page.get_by_role("heading", level=1)).to_have_text("This phone")
-    expect(page.get_by_text("Offline. Recording works; rounds go on")).to_be_visible()
+    expect(page.get_by_text("No connection. You can record")).to_be_visible()
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert [one for one in complaints if "ERR_INTERNET_DISCONNECTED" not in one] == []
 

@@ -35,6 +35,7 @@ from crowdfl.roles.sp.operator import (
     held_of,
     payment_row,
     require_reason,
+    retry_round,
 )
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.time import OperatorClock, confirm_clock
@@ -266,6 +267,29 @@ def _text(rows: Sequence[Mapping[str, str | int]], *, as_json: bool) -> str:
     return text.getvalue()
 
 
+round_app = typer.Typer(help="One round that is stuck, while its task goes on.", no_args_is_help=True)
+_Number = Annotated[int, typer.Argument(help="The round's number: the last one, as `task show` shows it.")]
+
+
+@round_app.command("retry")
+def retry(settings: SettingsPath, task: _PaidTask, number: _Number) -> None:
+    """Stop waiting for CSP's answer and ask again, with the same bytes."""
+    _retry(settings, task, number, void=False)
+
+
+@round_app.command("void")
+def void(settings: SettingsPath, task: _PaidTask, number: _Number) -> None:
+    """Give the round up: its budget returns, and the next one opens. Try `retry` first: if CSP has opened the sum of a
+    `shares` round, the next one ends the task."""
+    _retry(settings, task, number, void=True)
+
+
+def _retry(path: Path, task: str, number: int, *, void: bool) -> None:
+    settings = read_service(SpSettings, path)
+    with open_books(settings, task) as books:
+        retry_round(TrustedLedgerPorts(books.store, SystemClock()), task, number, settings.lease_seconds, void=void)
+
+
 clock_app = typer.Typer(help="The machine's clock, when SP does not believe it.", no_args_is_help=True)
 
 
@@ -369,6 +393,7 @@ csp_app = _role_app("The computation server: answers SP with the other half of t
 for _app, _model in ((kgc_app, KgcSettings), (sp_app, SpSettings), (csp_app, CspSettings)):
     _app.add_typer(task_app(_model), name="task")
 sp_app.add_typer(deposit_app, name="deposit")
+sp_app.add_typer(round_app, name="round")
 sp_app.add_typer(clock_app, name="clock")
 sp_app.command("payouts")(payouts)
 sp_app.command("resolve")(resolve)

@@ -169,6 +169,7 @@ class SpStore(CrowdStore, Protocol):
         """Take or renew the right to work on a task; False while another owner's holds."""
 
     def release(self, task: str, owner: str) -> None: ...
+    def seize(self, task: str, owner: str, now: float, seconds: float) -> None: ...  # whoever holds it loses it
     def clock_notes(self) -> ClockNotes: ...
 
     def note_clock(

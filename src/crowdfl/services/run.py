@@ -11,7 +11,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,10 +20,10 @@ from fastapi import FastAPI
 from structlog.types import FilteringBoundLogger
 
 from crowdfl.crypto.compute import Backend, Threads, backend_named, default_backend
-from crowdfl.errors import CrowdFLError
+from crowdfl.errors import CrowdFLError, StoreUnavailable
 from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.profile import Tools
-from crowdfl.retry import Backoff
+from crowdfl.retry import Backoff, retry
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.limits import SpQuotas, TaskBounds
@@ -41,11 +40,11 @@ from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.background.checker import Checker
-from crowdfl.services.background.workers import FailureBackoff, PayoutCommand, Payouts, Ticker
+from crowdfl.services.background.workers import FailureBackoff, PayoutCommand, Payouts, StepThreads, Ticker
 from crowdfl.services.client.breaker import Breaker
 from crowdfl.services.client.peer_link import PeerAccess, PeerCalls, PeerLink, calls_to, tell_doubt
 from crowdfl.services.client.peers import CspClient, KgcClient
-from crowdfl.services.client.transport import Link, SystemClock
+from crowdfl.services.client.transport import Link, Service, SystemClock
 from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
@@ -64,6 +63,7 @@ from crowdfl.settings import (
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import read_secret, signing_key
 from crowdfl.storage.blobs import FileBlobs, SealedBlobs, require_open
+from crowdfl.storage.database import open_engine
 from crowdfl.storage.settings_file import role_of
 from crowdfl.storage.sql import SqlStore
 
@@ -128,9 +128,21 @@ class Reloads(Background):
 
 
 _LOOK_SECONDS = 10.0  # between looks whether a sweep is due
+_DATABASE = Backoff(first=1.0, longest=10.0)
 _ONCE = Backoff(deadline=0.0)  # whoever is away now is told later
 
 _Settings = TypeVar("_Settings", bound=ServiceSettings)
+
+
+class _Folder(Background):
+    """The folder of a role's blobs, which must be the one of its store."""
+
+    def __init__(self, store: SqlStore, folder: Path) -> None:
+        self.blobs = FileBlobs(folder)
+        self.blobs.bind(store.identity(self.blobs.name))
+
+    def check(self) -> None:
+        self.blobs.require_own()
 
 
 class _Resources(Background):
@@ -193,9 +205,10 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
     peers = PeerCalls(logs.get("csp"))
     kgc_service = peers.guard(kgc.service, "KGC")
     backend, close = _backend(settings, "csp")
+    files = _Folder(store, folder / "blobs")
     csp = Csp(
         store,
-        FileBlobs(folder / "blobs"),
+        files.blobs,
         keys,
         KgcClient(kgc_service),
         settings.kgc_key,
@@ -210,7 +223,8 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
         margin=settings.lifetime_margin,
         forget=csp.drop,
     )
-    background = (_Resources(store.close, kgc.service.close, close), reloads, _sweeping("csp", retention.sweep), peers)
+    closing = _Resources(store.close, kgc.service.close, close)
+    background = (closing, files, reloads, _sweeping("csp", retention.sweep), peers)
     pins = _pins(settings, reloads)
     app = csp_app.create_app(
         csp,
@@ -231,20 +245,19 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     keys, store, log = open_keys(settings), _store(settings), logs.get("sp")
     watch = ClockWatch(SystemClock(), time.monotonic, store, settings.max_clock_jump, partial(tell_doubt, log))
     reloads, peers = Reloads(log, settings), PeerCalls(log, watch.heard)
-    kgc = peers.guard(_link(settings, reloads, "KGC", lambda known: known.kgc).service, "KGC")
-    csp = peers.guard(_link(settings, reloads, "CSP", lambda known: known.csp).service, "CSP")
+    steps = StepThreads(settings.tick_seconds)
+    kgc = _outside(steps, peers.guard(_link(settings, reloads, "KGC", lambda known: known.kgc).service, "KGC"))
+    csp = _outside(steps, peers.guard(_link(settings, reloads, "CSP", lambda known: known.csp).service, "CSP"))
     watch.ask_peers = peers.ask_time
     backend, close = _backend(settings, "sp")
-    ahead, checker = ThreadPoolExecutor(1, "sp-asks-csp"), Checker(Threads(1))
-    ports = SpPorts(
-        store, FileBlobs(folder / "blobs"), keys, SystemClock(), KgcClient(kgc), CspClient(csp), settings.kgc_key
-    )
+    checker, files = Checker(Threads(1)), _Folder(store, folder / "blobs")
+    ports = SpPorts(store, files.blobs, keys, SystemClock(), KgcClient(kgc), CspClient(csp), settings.kgc_key)
     options = SpOptions(
         _tools(settings, backend, observer),
         checker=checker,
         on_paid=PayoutCommand(settings.on_paid, settings.on_paid_seconds) if settings.on_paid else None,
         failures=FailureBackoff(log, settings.tick_seconds),
-        ahead=ahead,
+        steps=steps,
         lease_seconds=settings.lease_seconds,
         csp_patience=settings.csp_patience,
         min_claim_window=float(settings.min_claim_window),
@@ -274,7 +287,6 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     )
     background = (
         _Resources(
-            partial(ahead.shutdown, wait=False, cancel_futures=True),
             checker.close,
             store.close,
             kgc.close,
@@ -282,7 +294,9 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
             close,
             starting=checker.start,
         ),
+        files,
         reloads,
+        steps,
         Payouts(log, sp.payments.run_one, settings.tick_seconds, sp.payments.abandon),
         Ticker(log, sp.tick, settings.tick_seconds),
         _sweeping("sp", retention.sweep, retention.tick, 10 * settings.tick_seconds),
@@ -303,6 +317,17 @@ def around_step(task: str) -> Iterator[None]:
     """One step of a task: its lines and its calls to peers carry an id of its own."""
     with logs.working_under(), tracing.span("step", task=task):
         yield
+
+
+def _outside(steps: StepThreads, service: Service) -> Service:
+    """A step that waits for an answer gives its place to another task's."""
+
+    @contextlib.contextmanager
+    def watch(method: str, target: str) -> Iterator[None]:
+        with steps.waiting(), service.watch(method, target):
+            yield
+
+    return replace(service, watch=watch)
 
 
 def _let_pages_in(app: FastAPI, settings: BrowserSettings) -> None:
@@ -378,8 +403,19 @@ def read_ledger(settings: SpSettings, task: str) -> Ledger:
 
 
 def _store(settings: ServiceSettings) -> SqlStore:
-    """A service's, which logs what becomes of its tasks; an operator's command says so itself."""
-    return SqlStore(_database(settings), logs.events(role_of(settings)))
+    """A service's, which logs what becomes of its tasks; an operator's command says so itself.
+
+    A service waits for a database that has a server of its own: after a power cut that one may take longer to start.
+    """
+    role, url = role_of(settings), settings.database_url
+    open_engine(url).dispose()  # what waiting does not mend is raised
+    has_server = not url.startswith("sqlite")
+
+    def tell(failure: StoreUnavailable, seconds: float) -> None:
+        logs.get(role).warning("waiting for the database", seconds=round(seconds, 1), **logs.described(failure))
+
+    retry(partial(migrations.upgrade, url), _DATABASE, StoreUnavailable, passing=lambda _: has_server, tell=tell)
+    return SqlStore(url, logs.events(role))
 
 
 def _database(settings: ServiceSettings, *, upgrade: bool = True) -> str:

@@ -80,12 +80,12 @@ def _serve(
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # before it is listened for, nothing is outdated yet
     stop_tracing = tracing.start(settings.tracing, name)
+    logs.configure()
     app = open_app(settings)
     app.state.reloads.read_settings = read_settings or app.state.reloads.read_settings
     extend(app, settings)
-    logs.configure()
-    rate_limit_library_logs()
     server, listener, url = make_server(app, settings)
+    rate_limit_library_logs(lambda: server.should_exit)
     # A signal that comes before uvicorn listens for signals counts too; and uvicorn raises the one that stopped it again at its
     # end: the process must not look killed.
     for number in (signal.SIGTERM, signal.SIGINT):

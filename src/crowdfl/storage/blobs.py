@@ -22,11 +22,12 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from crowdfl.errors import Conflict, FormatError, KeyFileDamaged, NotReady, PassphraseError
+from crowdfl.errors import Conflict, FormatError, KeyFileDamaged, NotReady, PassphraseError, StoreUnavailable
 from crowdfl.storage.atomic import sync_directory, write_private
 
 _LONGEST_SEGMENT = 200  # file systems take 255, less what a temporary name may add
 _LONGEST_NAME = 1000
+_OF_STORE = "store-id"  # of a folder that belongs to a store, beside its blobs
 
 
 class FileBlobs:
@@ -37,14 +38,39 @@ class FileBlobs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._store: str | None = None
         self._durable = {folder} if folder.is_dir() else set()  # folders known to survive a power cut
         self._make_folder(folder)
+
+    def name(self) -> str:
+        """That the folder carries, and a new one for a folder that carries none."""
+        with contextlib.suppress(FileExistsError):
+            write_private(self.folder / _OF_STORE, secrets.token_hex(16).encode())
+        return (self.folder / _OF_STORE).read_text("ascii", "replace")
+
+    def bind(self, store: str) -> None:
+        """The folder of the store of this name from now on: if it is another's, or not there, nothing is read or written."""
+        self._store = store
+        self.require_own()
+
+    def require_own(self) -> None:
+        """Else files that are elsewhere would look lost, and new ones would be written beside them."""
+        if self._store is None:
+            return
+        try:
+            found = (self.folder / _OF_STORE).read_text("ascii", "replace")
+        except OSError:
+            found = ""
+        if found != self._store:
+            whose = "belongs to another database" if found else f"is empty, or not there: it has no file {_OF_STORE}"
+            raise StoreUnavailable(f"{self.folder} {whose}. Mount the folder of this database, or restore both")
 
     def put(self, name: str, data: bytes) -> None:
         self.put_all({name: data})
 
     def put_all(self, blobs: Mapping[str, bytes]) -> None:
         """A folder is made durable once for all that went into it."""
+        self.require_own()
         paths = {name: self._path(name) for name in blobs}
         folders = {path.parent: name for name, path in paths.items()}
         for folder, name in folders.items():
@@ -62,15 +88,14 @@ class FileBlobs:
             sync_directory(folder)
 
     def get(self, name: str) -> bytes:
-        try:
-            return self._path(name).read_bytes()
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            raise NotReady(f"{name} does not exist (yet)") from None
+        with self.open(name) as file:
+            return file.read()
 
     def open(self, name: str) -> BinaryIO:
         try:
             return self._path(name).open("rb")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            self.require_own()
             raise NotReady(f"{name} does not exist (yet)") from None
 
     def has(self, name: str) -> bool:
@@ -92,8 +117,9 @@ class FileBlobs:
 
     def names(self) -> Iterator[str]:
         for path in sorted(self.folder.rglob("*")):
-            if path.is_file() and not path.name.startswith("."):  # hidden: an unfinished write
-                yield str(path.relative_to(self.folder))
+            name = str(path.relative_to(self.folder))
+            if path.is_file() and not path.name.startswith(".") and name != _OF_STORE:  # hidden: an unfinished write
+                yield name
 
     def listing(self) -> dict[str, float]:
         found: dict[str, float] = {}

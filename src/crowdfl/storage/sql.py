@@ -1,7 +1,7 @@
 """The roles' stores in SQL. One class serves every role; `roles.ports` says what each method promises."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Unpack
 
@@ -305,7 +305,16 @@ class SqlStore(MoneyTables):
         with self._write() as c:
             remove(c, t.replies, task=task, number=number)
 
-    # Leases and the clock.
+    # The store itself, leases and the clock.
+
+    def identity(self, new: Callable[[], str]) -> str:
+        """A name that no other store has; `new` makes one for a store that has none."""
+        with self._read() as c:
+            known = find(c, [t.identity.c.name], position=1).scalar()
+        if known is not None:
+            return str(known)
+        with self._write() as c:
+            return str(put_once(c, t.identity, "name", new(), position=1))
 
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
         """A lease that reaches much further than any was made before the clock was set back: it keeps nobody waiting."""
@@ -317,6 +326,10 @@ class SqlStore(MoneyTables):
     def release(self, task: str, owner: str) -> None:
         with self._write() as c:
             remove(c, t.leases, task=task, owner=owner)
+
+    def seize(self, task: str, owner: str, now: float, seconds: float) -> None:
+        with self._write() as c:
+            put(c, t.leases, [{"task": task, "owner": owner, "until": now + seconds}])
 
     def clock_notes(self) -> ClockNotes:
         with self._read() as c:

@@ -259,6 +259,13 @@ memories = Table(
     Column("value", LargeBinary, nullable=False),
 )
 
+identity = Table(  # one row: what the store's folder of blobs carries too
+    "identity",
+    metadata,
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("name", _Name, nullable=False),
+)
+
 clock = Table(
     "clock",
     metadata,

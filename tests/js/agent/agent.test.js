@@ -169,7 +169,7 @@ test("a claim is not made twice, and the same one is sent again when its answer 
 });
 
 test("a refused claim is told and not repeated", async () => {
-  for (const [refusal, state] of /** @type {const} */ ([[new ClaimRefused("no"), "refused"], [new TooLate("over"), "too late"]])) {
+  for (const [refusal, state] of /** @type {const} */ ([[new ClaimRefused("no"), "refused"], [new TooLate("over"), "expired"]])) {
     const { phone, agent, platform } = await invited();
     platform.instead.claim = () => { throw refusal; };
     assert.equal(await agent.run(), "ended");

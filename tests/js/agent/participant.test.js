@@ -108,7 +108,7 @@ test("who is not drawn waits for the next round, reads the average, and asks aga
   assert.deepEqual(phone.trainer.trained, []);
   assert.equal(platform.calls.filter((name) => name === "isDrawn").length, 1);
   assert.equal(names(phone).filter((name) => name === "not drawn").length, 1);
-  assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "not drawn");
+  assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "undrawn");
   platform.epoch = "second"; // the restored platform has drawn this one
   delete platform.instead.isDrawn;
   await step();
@@ -120,7 +120,7 @@ test("who is not drawn waits for the next round, reads the average, and asks aga
   await step();
   const [first, second] = /** @type {any} */ (await view(phone.store, TASK)).rounds;
   assert.equal(first.mine, "arrived");
-  assert.equal(second.mine, "not drawn");
+  assert.equal(second.mine, "undrawn");
   assert.equal(await phone.store.has(TASK, "rounds/2/average"), true);
   assert.deepEqual(phone.trainer.trained, [1]);
 });
@@ -161,6 +161,11 @@ test("without samples no upload leaves the phone, and new recordings are tried i
   phone.trainer.failure = null;
   assert.equal(await step(), false, "the recordings are the same");
   await phone.store.addRecording(TASK, { id: "a", label: "w", times: new Float64Array(), signal: new Float64Array(), channels: 3 });
+  platform.instead.send = () => { throw new ServiceUnavailable("away"); };
+  await assert.rejects(step(), ServiceUnavailable);
+  const [sending] = (await view(phone.store, TASK))?.rounds ?? [];
+  assert.deepEqual([sending.mine, sending.why], ["sending", null], "that there was nothing to send is over");
+  delete platform.instead.send;
   assert.equal(await step(), true);
   assert.ok(platform.held.has(1));
   assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "arrived");

@@ -58,11 +58,12 @@ test("only what the network keeps from happening is blamed on it", () => {
   });
 });
 
-test("places are words; anything else is the list of campaigns", () => {
+test("places are words; anything else is where the page starts", () => {
   assert.deepEqual(placeOf(hashOf("record", "0a")), { name: "record", task: "0a" });
   assert.deepEqual(placeOf("#/device"), { name: "device", task: "" });
-  for (const hash of ["", "#", "#/", "#/campaigns", "#/record/", "#/record/../x", "#/toString/0a", "#/__proto__/0a", "#record/0a"]) {
-    assert.deepEqual(placeOf(hash), { name: "campaigns", task: "" }, hash);
+  assert.deepEqual(placeOf("#/campaigns"), { name: "campaigns", task: "" });
+  for (const hash of ["", "#", "#/", "#/campaigns/0a", "#/record/", "#/record/../x", "#/toString/0a", "#/__proto__/0a", "#record/0a"]) {
+    assert.deepEqual(placeOf(hash), { name: "start", task: "" }, hash);
   }
 });
 

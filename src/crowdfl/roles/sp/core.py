@@ -2,10 +2,10 @@
 
 import secrets
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.documents.signed import Definition
@@ -31,6 +31,37 @@ Draw = Callable[[int, Sequence[str], int], Sequence[str]]
 def draw_at_random(_number: int, people: Sequence[str], count: int) -> list[str]:
     """By the operating system's randomness: nobody can tell beforehand who is in a round."""
     return secrets.SystemRandom().sample(people, count)
+
+
+_Result = TypeVar("_Result")
+
+
+class Steps:
+    """Who takes the tasks' steps. Here: whoever looks for them, one after the other. A service has threads."""
+
+    patience = 0.0  # seconds that a look waits for a step's end
+
+    def begin(self, work: Callable[[], _Result]) -> "Future[_Result]":
+        """A task's step; a few are computed at a time."""
+        return done(work)
+
+    def beside(self, work: Callable[[], _Result]) -> "Future[_Result]":
+        """A wait for a peer, while its step goes on."""
+        return done(work)
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Where a step waits for a peer: another task's is computed meanwhile."""
+        return nullcontext()
+
+
+def done(work: Callable[[], _Result], future: "Future[_Result] | None" = None) -> "Future[_Result]":
+    """What came of it, here and now."""
+    future = future or Future()
+    try:
+        future.set_result(work())
+    except BaseException as failure:  # noqa: BLE001 -- raised for whoever asks for the result
+        future.set_exception(failure)
+    return future
 
 
 class Failures:
@@ -91,7 +122,7 @@ class SpOptions:
     owner: str = field(default_factory=lambda: secrets.token_hex(8))
     on_paid: Callable[[StoredPayment], None] | None = None  # pays; raises `PaymentFailed` if it surely did not
     failures: Failures = field(default_factory=Failures, repr=False)
-    ahead: Executor | None = None  # where CSP is asked, so that SP computes meanwhile; else one waits for the other
+    steps: Steps = field(default_factory=Steps, repr=False)
     lease_seconds: float = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
     csp_patience: float = 86400.0  # seconds after a round's end until a CSP that stays away costs the round
     min_claim_window: float = 86400.0  # seconds: the least time to claim in that a task with rewards must give

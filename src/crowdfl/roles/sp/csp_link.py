@@ -16,7 +16,6 @@ nothing at CSP. Before a round is computed, whoever is in it and was not told of
 import hashlib
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 
@@ -59,6 +58,7 @@ class CspLink:
     def ask(self, task: str, number: int, form_of: Callable[[bytes], ReplyForm]) -> Ask:
         self._require_destroyed(task)
         used = self._core.ports.store.replies(task, number)  # what is recorded meanwhile, `_use` sees
+        line = _Line(self._core)
 
         def ask(request: bytes) -> Reply:
             self._core.renew_lease(task)
@@ -66,7 +66,7 @@ class CspLink:
             before = used.get(place.request)
             if before is not None:
                 return partial(bytes, self._used_before(place, before))
-            return self._reply(place, request, form_of(request))
+            return self._reply(place, request, form_of(request), line)
 
         return ask
 
@@ -81,19 +81,19 @@ class CspLink:
             raise NotReady("KGC still has what it dealt for this task: no step is taken before CSP has acknowledged it")
         ports.store.change_task(task, sole_holder=True)
 
-    def _reply(self, place: "_Place", request: bytes, form: ReplyForm) -> Reply:
-        ports, ahead = self._core.ports, self._core.options.ahead
+    def _reply(self, place: "_Place", request: bytes, form: ReplyForm, line: "_Line") -> Reply:
+        ports = self._core.ports
         if ports.blobs.has(place.file):  # a crash came before it was used
             return lambda: self._use(place, ports.blobs.get(place.file))
-        if ahead is None:
-            return partial(bytes, self._keep(place, ports.csp.answer(place.task, request, form.longest), form))
-        asked = ahead.submit(copy_context().run, ports.csp.answer, place.task, request, form.longest)
-        return self._waiting(place, asked, form)
+        return self._waiting(place, line.ask(place.task, request, form.longest), form)
 
     def _waiting(self, place: "_Place", future: "Future[bytes]", form: ReplyForm) -> Callable[[], bytes]:
+        options = self._core.options
+
         def reply() -> bytes:
-            while not wait([future], self._core.options.lease_seconds / 3).done:
-                self._core.renew_lease(place.task)
+            with options.steps.waiting():
+                while not wait([future], options.lease_seconds / 3).done:
+                    self._core.renew_lease(place.task)
             return self._keep(place, future.result(), form)
 
         return reply
@@ -128,6 +128,24 @@ class CspLink:
         if hashlib.sha256(reply).digest() != digest:
             raise place.lost()
         return reply
+
+
+class _Line:
+    """The requests of one step, which reach CSP one after the other while SP computes. After a failure none is sent."""
+
+    def __init__(self, core: SpCore) -> None:
+        self._core, self._last = core, Future[bytes]()
+        self._last.set_result(b"")
+
+    def ask(self, task: str, request: bytes, longest: int) -> "Future[bytes]":
+        before = self._last
+
+        def work() -> bytes:
+            before.result()
+            return self._core.ports.csp.answer(task, request, longest)
+
+        self._last = self._core.options.steps.beside(work)
+        return self._last
 
 
 @dataclass(frozen=True)

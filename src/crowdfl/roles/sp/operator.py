@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crowdfl.errors import SettingsError, TaskNotEnded
+from crowdfl.errors import RoundNotOpen, SettingsError, TaskNotEnded
 from crowdfl.roles.ports import Clock, SpStore
 from crowdfl.roles.records import LONGEST_REASON, PaymentState, StoredPayment, StoredTask, TaskState, Tombstone
 from crowdfl.roles.retention import Held
-from crowdfl.roles.sp.core import ENDED, TrustedLedgerPorts
+from crowdfl.roles.sp.core import ENDED, MoneyPorts, TrustedLedgerPorts
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.settlement import PAID_BEFORE
-from crowdfl.roles.sp.tasks import Abort, cancel_task
+from crowdfl.roles.sp.tasks import Abort, cancel_task, give_up_round
 from crowdfl.roles.waiting import PEERS, format_time, operator_waits_for
 from crowdfl.settings import from_millionths
 
@@ -26,6 +26,23 @@ def require_reason(reason: str) -> str:
     if not reason.strip() or not reason.isprintable() or len(reason) > LONGEST_REASON:
         raise SettingsError(f"give a reason of 1 to {LONGEST_REASON} printable characters")
     return reason.strip()
+
+
+def retry_round(ports: MoneyPorts, task: str, number: int, seconds: float, *, void: bool = False) -> None:
+    """Whatever process works on a round stops within a lease of so many seconds. Then its step is taken afresh.
+
+    It sends CSP the same bytes as before, and takes the replies that were used before. A `void` round is given up instead: its
+    money returns, what was dealt for it serves no other, and CSP answers no more about it once the next round has begun.
+    """
+    store = ports.store
+    with store.transaction():
+        last = next(iter(reversed(store.rounds(task))), None)
+        if last is None or last.number != number or last.is_over:
+            stands = "has no round" if last is None else f"is at round {last.number}, which is {last.state}"
+            raise RoundNotOpen(f"round {number} is not under way: the task {stands}")
+        store.seize(task, "the operator", ports.clock.now(), seconds)
+        if void:
+            give_up_round(store, task, last)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,10 @@ Payments are made beside that, by `payments.run_one`.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO
 
 from crowdfl.errors import Cancelled, NotReady, UnknownParticipant, UploadRejected
@@ -37,6 +39,9 @@ class Sp:
             _Chore("", self._due, self._step),
             _Chore(" enrolments", introductions.due, introductions.step),
         )
+        self._under_way: dict[str, Future[bool]] = {}  # by task
+        self._due_since: dict[str, float] = {}  # by task and chore
+        self._trouble: list[Exception] = []  # to be raised once every task had its turn
         # What others call, by the concern that does it.
         self.create_task, self.order = tasks.create, self._order
         self.deposit = deposits.announce
@@ -109,25 +114,43 @@ class Sp:
         return found
 
     def tick(self) -> bool:
-        """One step of every task that has one to take and that nobody else works on; True if any was taken.
+        """One step of every task that has one to take and that nobody else works on; True if any was taken, or goes on.
 
-        A task with nothing to do costs a few reads. While the clock is in doubt, nothing moves; nor does a task of a restored
-        SP whose money was not compared with the bank.
+        A task has one step at a time; those of several tasks wait for nobody but a place to compute (`Steps`). A task with
+        nothing to do costs a few reads. While the clock is in doubt, nothing moves; nor does a task of a restored SP whose
+        money was not compared with the bank.
         """
         if not self._can_tell_time():
             return False
         moved = False
-        trouble: Exception | None = None
         for stored in self.store.tasks():
-            if stored.state not in (TaskState.PAUSED, TaskState.SETTLED) and not stored.unreconciled:
+            if not _can_move(stored):
                 for chore in self._chores:
-                    took, failure = self._attempt(stored, chore)
-                    moved, trouble = moved or took, trouble or failure
+                    self._well(f"{stored.task}{chore.name}")
+            elif stored.task not in self._under_way:
+                chores = [chore for chore in self._chores if self._is_due(stored, chore)]
+                if chores:
+                    self._under_way[stored.task] = self.options.steps.begin(partial(self._take, stored.task, chores))
+                    moved = self._ended() or moved
+        if not moved and self._under_way:
+            wait(self._under_way.values(), self.options.steps.patience, FIRST_COMPLETED)
+        moved = self._ended() or moved
         if self.options.watch is not None and self.options.watch.is_sure():
             self.options.watch.note()
-        if trouble is not None and not moved:  # while others move, the caller comes back at once
-            raise trouble
-        return moved
+        trouble, self._trouble = self._trouble, []
+        if trouble and not moved:  # while others move, the caller comes back at once
+            raise trouble[0]
+        return moved or bool(self._under_way)
+
+    def oldest_step(self) -> float:
+        """For how many seconds a step has been due that nobody has ended, however often it was tried."""
+        return self.clock.now() - min(list(self._due_since.values()), default=self.clock.now())
+
+    def _ended(self) -> bool:
+        """Whether a step was taken that ended since the last look."""
+        ended = [task for task, future in self._under_way.items() if future.done()]
+        took = [self._under_way.pop(task).result() for task in ended]
+        return any(took)
 
     def _can_tell_time(self) -> bool:
         watch = self.options.watch
@@ -139,27 +162,51 @@ class Sp:
             return False
         return True
 
-    def _attempt(self, stored: StoredTask, chore: "_Chore") -> tuple[bool, Exception | None]:
-        """Whether a step was taken, and what is to be raised once the other tasks had theirs."""
-        failures, options, name = self.options.failures, self.options, f"{stored.task}{chore.name}"
-        if failures.is_backing_off(name):
-            return False, None
+    def _is_due(self, stored: StoredTask, chore: "_Chore") -> bool:
+        """Whether there is something to do, by reading alone, and the task does not rest after a failure."""
+        name = f"{stored.task}{chore.name}"
+        if self.options.failures.is_backing_off(name):
+            return False
+        return self._guarded(name, partial(self._look, stored, chore))
+
+    def _look(self, stored: StoredTask, chore: "_Chore") -> bool:
+        due, name = chore.due(stored), f"{stored.task}{chore.name}"
+        if due:
+            self._due_since.setdefault(name, self.clock.now())
+        else:
+            self._well(name)
+        return due
+
+    def _well(self, name: str) -> None:
+        self.options.failures.record_success(name)
+        self._due_since.pop(name, None)
+
+    def _take(self, task: str, chores: "Sequence[_Chore]") -> bool:
+        """Every chore's step; whether any had one to take."""
+        took = [self._guarded(f"{task}{chore.name}", partial(self._step_of, task, chore)) for chore in chores]
+        return any(took)
+
+    def _guarded(self, name: str, work: Callable[[], bool]) -> bool:
+        """Whatever fails of one task does not keep the others waiting."""
         try:
-            took = False
-            if chore.due(stored) and self.store.lease(
-                stored.task, options.owner, self.clock.now(), options.lease_seconds
-            ):
-                try:
-                    with options.around_step(stored.task):
-                        took = chore.step(stored.task)
-                finally:
-                    self.store.release(stored.task, options.owner)
-            failures.record_success(name)
+            return work()
         except Cancelled:  # this process is being stopped
             raise
-        except Exception as failure:  # noqa: BLE001 -- whatever it is, it does not keep the other tasks waiting
-            return False, failures.record_failure(name, failure)
-        return took, None
+        except Exception as failure:  # noqa: BLE001
+            told = self.options.failures.record_failure(name, failure)
+            self._trouble += [] if told is None else [told]
+            return False
+
+    def _step_of(self, task: str, chore: "_Chore") -> bool:
+        options, now, took = self.options, self.clock.now(), False
+        if _can_move(self.store.task(task)) and self.store.lease(task, options.owner, now, options.lease_seconds):
+            try:
+                with options.around_step(task):
+                    took = chore.step(task)
+            finally:
+                self.store.release(task, options.owner)
+        self._well(f"{task}{chore.name}")
+        return took
 
     def _due(self, stored: StoredTask) -> bool:
         """Whether `_step` has something to do, by reading alone."""
@@ -190,6 +237,10 @@ class Sp:
         """An order counts from the moment it is given: that moment must be known."""
         self._core.now()
         self._tasks.order(task, order)
+
+
+def _can_move(stored: StoredTask) -> bool:
+    return stored.state not in (TaskState.PAUSED, TaskState.SETTLED) and not stored.unreconciled
 
 
 @dataclass(frozen=True)

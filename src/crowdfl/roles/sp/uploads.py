@@ -9,6 +9,7 @@ together. What a process has added up is lost with it, and added up again by the
 """
 
 import hashlib
+import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,6 +51,7 @@ class RoundAggregators:
         self._core = core
         self._checking: dict[str, _Aggregator] = {}
         self._rounds: OrderedDict[tuple[str, int], _Aggregator] = OrderedDict()
+        self._lock = threading.Lock()  # of `_rounds`: tasks move at the same time
 
     def checking(self, task: str, number: int | None = None, people: Collection[str] = ()) -> SpProtocol:
         """To check uploads of these with, those to this round; nothing is put into it, so that threads may share it."""
@@ -71,6 +73,9 @@ class RoundAggregators:
 
     def add_new(self, task: str, number: int, most: int | None = None) -> int:
         """Add up the uploads that came since the last time, at most `most` of them; how many there were."""
+        return self._add_new(task, number, most)[1]
+
+    def _add_new(self, task: str, number: int, most: int | None) -> tuple[_Aggregator, int]:
         uploads = self._core.ports.store.uploads(task, number)
         aggregator = self._current(task, number, {upload.who: upload.digest for upload in uploads})
         fresh = [upload for upload in uploads if upload.who not in aggregator.added][:most]
@@ -82,7 +87,7 @@ class RoundAggregators:
             read = {one.who: self._read(task, number, one.digest) for one in group}
             aggregator.sp.add_all(read, validated=True)  # when they were received
             aggregator.added.update({one.who: one.digest for one in group})
-        return len(fresh)
+        return aggregator, len(fresh)
 
     def is_behind(self, task: str, number: int, uploads: int) -> bool:
         """Whether some of so many uploads are not added up yet, and there is room to do it ahead of time."""
@@ -106,8 +111,7 @@ class RoundAggregators:
 
     def complete(self, task: str, number: int) -> SpProtocol:
         """A closed round's: every upload in, and the mask seeds as they were made durable."""
-        self.add_new(task, number)
-        aggregator, store = self._aggregator(task, number), self._core.ports.store
+        (aggregator, _), store = self._add_new(task, number, None), self._core.ports.store
         self._introduce(task, aggregator)
         sp = aggregator.sp
         sp.keep_seeds(store.seeds(task, _WHOLE_TASK) | store.seeds(task, number), partial(self._keep, task, number))
@@ -118,13 +122,15 @@ class RoundAggregators:
         self._core.ports.store.put_seed(task, _WHOLE_TASK if purpose.startswith("base ") else number, purpose, state)
 
     def forget(self, task: str, number: int) -> None:
-        self._rounds.pop((task, number), None)
+        with self._lock:
+            self._rounds.pop((task, number), None)
 
     def drop(self, task: str) -> None:
         """All of a task that has ended: each instance holds the key share."""
         self._checking.pop(task, None)
-        for place in [place for place in self._rounds if place[0] == task]:
-            self._rounds.pop(place, None)
+        with self._lock:
+            for place in [place for place in self._rounds if place[0] == task]:
+                self._rounds.pop(place, None)
 
     def _current(self, task: str, number: int, uploads: Mapping[str, str]) -> _Aggregator:
         """One that holds nothing but these: another process may have dropped what this one has added up."""
@@ -135,14 +141,24 @@ class RoundAggregators:
         return self._aggregator(task, number)
 
     def _aggregator(self, task: str, number: int) -> _Aggregator:
-        if (task, number) not in self._rounds:
-            sp = self._new(task, number)
-            sp.set_upload_loader(partial(self._upload_of, task, number))
-            self._rounds[task, number] = _Aggregator(sp, number)
-        self._rounds.move_to_end((task, number))
-        while len(self._rounds) > _MOST_KEPT:
-            self._rounds.popitem(last=False)
-        return self._rounds[task, number]
+        """One that is pushed out by others' serves the step that holds it to its end."""
+        known = self._rounds.get((task, number)) or self._new_aggregator(task, number)
+        with self._lock:
+            self._rounds[task, number] = known
+            self._rounds.move_to_end((task, number))
+            while len(self._rounds) > _MOST_KEPT:
+                self._rounds.popitem(last=False)
+        return known
+
+    def _new_aggregator(self, task: str, number: int) -> _Aggregator:
+        made = _Aggregator(self._new(task, number), number)
+
+        def load(who: str) -> bytes:
+            digest = made.added.get(who)
+            return self._read(task, number, digest) if digest is not None else b""
+
+        made.sp.set_upload_loader(load)
+        return made
 
     def _introduce(self, task: str, aggregator: _Aggregator) -> None:
         """Everyone who has joined since: signed uploads are checked by their keys. Two threads at once do it twice."""
@@ -150,10 +166,6 @@ class RoundAggregators:
             for newcomer in self._core.ports.store.participants(task, len(aggregator.known)):
                 aggregator.sp.enrol(newcomer.identity)
                 aggregator.known.add(newcomer.identity.who)
-
-    def _upload_of(self, task: str, number: int, who: str) -> bytes:
-        digest = self._aggregator(task, number).added.get(who)
-        return self._read(task, number, digest) if digest is not None else b""
 
     def _read(self, task: str, number: int, digest: str) -> bytes:
         """An upload as it was acknowledged: it is validated once, so that a file altered since must not pass."""

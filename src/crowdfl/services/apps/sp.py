@@ -110,6 +110,7 @@ def create_app(
     metrics = ServiceMetrics()
     app = make_app("sp", tokens, metrics, sp.store.task, folder, background)
     metrics.number("crowdfl_tasks_backing_off", "Tasks whose last step failed", sp.options.failures.count)
+    metrics.number("crowdfl_oldest_step_seconds", "For how long a step has been due and not done", sp.oldest_step)
     metrics.gauge("crowdfl_rounds", "Rounds by state", "state", lambda: _rounds(sp))
     metrics.gauge("crowdfl_deposits", "Deposits by state", "state", lambda: _states(sp.store.deposits()))
     metrics.gauge("crowdfl_payments", "Payments by state", "state", lambda: _states(sp.store.payments()))

@@ -1,18 +1,22 @@
 """Threads that work as long as a service does, and how they and their waits end."""
 
+import contextlib
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar, TypeVar
 
 from structlog.types import FilteringBoundLogger
 
 from crowdfl.errors import Cancelled, CrowdFLError, PaymentFailed, PaymentUnknown, ServiceUnavailable
 from crowdfl.retry import Attempts, Backoff, no_jitter
 from crowdfl.roles.records import StoredPayment
-from crowdfl.roles.sp.core import Failures
+from crowdfl.roles.sp.core import Failures, Steps, done
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
 
@@ -91,6 +95,61 @@ class Waits:
 
 
 LONGEST_PAUSE = 30.0
+_AT_ONCE = 4  # steps that are computed
+_Result = TypeVar("_Result")
+
+
+class StepThreads(Steps, Background):
+    """A thread for each task that has a step to take. A few compute; the others wait for their turn, or for a peer.
+
+    They end with the process: what is not done is done again after the next start.
+    """
+
+    def __init__(self, patience: float, longest_stop: float = 2.0) -> None:
+        self.patience, self._longest_stop = patience, longest_stop
+        self._places, self._own = threading.Semaphore(_AT_ONCE), threading.local()
+        self._over, self._running = threading.Event(), set[Future[Any]]()
+
+    def begin(self, work: Callable[[], _Result]) -> "Future[_Result]":
+        return self._start("sp-step", partial(self._placed, work))
+
+    def beside(self, work: Callable[[], _Result]) -> "Future[_Result]":
+        return self._start("sp-asks-csp", partial(copy_context().run, work))
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Without a place; threads that have none wait as they are."""
+        if self._over.is_set():
+            raise Cancelled("this service is being stopped")
+        if not getattr(self._own, "placed", False):
+            yield
+            return
+        self._own.placed = False
+        self._places.release()
+        try:
+            yield
+        finally:
+            self._places.acquire()
+            self._own.placed = True
+
+    def start(self) -> None:
+        self._over.clear()
+
+    def stop(self) -> None:
+        self._over.set()
+        wait(list(self._running), self._longest_stop)
+
+    def _placed(self, work: Callable[[], _Result]) -> _Result:
+        with self._places:
+            self._own.placed = True
+            return work()
+
+    def _start(self, name: str, work: Callable[[], _Result]) -> "Future[_Result]":
+        future: Future[_Result] = Future()
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        threading.Thread(target=done, args=(work, future), name=name, daemon=True).start()
+        return future
 
 
 @dataclass

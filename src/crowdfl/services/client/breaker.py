@@ -16,6 +16,7 @@ from enum import StrEnum
 from crowdfl.errors import ServiceUnavailable
 from crowdfl.retry import Attempts, Backoff, no_jitter
 
+_TRIAL_SECONDS = 5.0  # for which one call decides alone: one that hangs must not speak for all
 _RESTS = Backoff(first=1.0, longest=15.0, jitter=no_jitter)
 _DEADLINE: ContextVar[float | None] = ContextVar("deadline", default=None)  # of the request that this thread answers
 
@@ -41,7 +42,7 @@ class Breaker:
     _failed: int = field(default=0, init=False)
     _since: float = field(default=0.0, init=False)
     _open: Attempts | None = field(default=None, init=False)  # None: closed
-    _trial: bool = field(default=False, init=False)  # somebody's call is deciding
+    _trial: float | None = field(default=None, init=False)  # since when somebody's call is deciding
 
     @property
     def state(self) -> BreakerState:
@@ -65,17 +66,18 @@ class Breaker:
         with self._lock:
             if self._open is None:
                 return
-            if self._trial or self._open.is_resting:
+            deciding = self._trial is not None and self.now() - self._trial < _TRIAL_SECONDS
+            if deciding or self._open.is_resting:
                 since = datetime.datetime.fromtimestamp(self._since, datetime.UTC)
                 raise ServiceUnavailable(
                     f"{self.peer} has not answered since {since:%Y-%m-%d %H:%M:%S} UTC: try again later"
                 )
-            self._trial = True
+            self._trial = self.now()
 
     def record(self, *, answered: bool) -> None:
         """After a call that was admitted."""
         with self._lock:
-            was_up, self._trial = self._open is None, False
+            was_up, self._trial = self._open is None, None
             if answered:
                 self._failed, self._open = 0, None
             else:

@@ -25,6 +25,7 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import CrowdFLError, NotAuthenticated, ReplyUnreadable, ServiceUnavailable
 from crowdfl.retry import Backoff
 from crowdfl.services.client.breaker import Breaker, seconds_left
+from crowdfl.services.client.pace import PacedTransport, paced
 from crowdfl.services.http import tls
 from crowdfl.services.http.wire import (
     DIGEST_HEADER,
@@ -199,6 +200,7 @@ class Service:
     heard: Heard = lambda _headers: None  # of every answer
     on_wait: Callable[[Exception, float], object] = lambda _failure, _seconds: None  # hears of each miss at once
     read_seconds: float | None = None  # to wait for an answer, where that is more than usual
+    pace: float | None = None  # seconds that an exchange may take, besides what its bytes take at the least rate
     longest: int = RESPONSE_LIMIT  # bytes that are read of an answer
     server_time: ServerTime = field(default_factory=ServerTime, repr=False)  # shared by copies of this service
 
@@ -230,7 +232,8 @@ class Service:
     def as_peer(self, breaker: Breaker, sleep: Sleep, heard: Heard) -> "Service":
         """The same for a server that calls another: short waits, which `sleep` may end, and the peer's circuit breaker."""
         self.http.timeout = httpx.Timeout(_PEER_SECONDS, connect=5.0)
-        return replace(self, retries=replace(_PEER_RETRIES, sleep=sleep), breaker=breaker, heard=heard)
+        retries = replace(_PEER_RETRIES, sleep=sleep)
+        return replace(self, retries=retries, breaker=breaker, heard=heard, pace=_PEER_SECONDS)
 
     def close(self) -> None:
         self.http.close()
@@ -277,9 +280,13 @@ class Service:
         headers |= {"Content-Type": media_type} if media_type else {}
         if self.credential is not None:
             headers |= self.credential.headers(method, target, body, self.now() + self.server_time.ahead)
-        with self.http.stream(
-            method, target, content=body or None, headers=headers, timeout=self._timeout()
-        ) as response:
+        slow = self.pace is not None and self.read_seconds is not None  # a peer that was given more time
+        with (
+            paced(self.read_seconds if slow else self.pace),
+            self.http.stream(
+                method, target, content=body or None, headers=headers, timeout=self._timeout()
+            ) as response,
+        ):
             self.heard(response.headers)
             require_answer_in(response.headers.get(PROTOCOL_HEADER), str(self.http.base_url))
             return Reply(response.status_code, _read(response, self.longest), dict(response.headers))
@@ -326,8 +333,7 @@ class Link:
         parts = urlsplit(self.url)
         if parts.scheme != "https":
             tls.require_plain_http_allowed(parts.hostname or "", asked=self.plain_http)
-        verify = tls.client_context(self.ca, self.own) if parts.scheme == "https" else False
-        return httpx.HTTPTransport(verify=verify, trust_env=False)
+        return PacedTransport(tls.client_context(self.ca, self.own) if parts.scheme == "https" else None)
 
     def as_requester(self, token: str, signing: SigningKey) -> Service:
         return self.open(Owner(token, signing))

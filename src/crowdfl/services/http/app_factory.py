@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -146,6 +146,7 @@ class RequestMiddleware:
     app: ASGIApp
     log: FilteringBoundLogger
     metrics: ServiceMetrics
+    ration: logs.Ration = field(default_factory=logs.Ration)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -197,10 +198,21 @@ class RequestMiddleware:
             fields |= logs.described(error)
         if error is not None and status in (0, 500):
             self.log.error("failed", where=logs.where(error), **fields)
-        elif error is not None and status > 500:
-            self.log.warning("unavailable", **fields)
+        elif error is None:
+            self.log.info(_event(method, route, refused=False), **fields)
         else:
-            self.log.info(_event(method, route, refused=error is not None), **fields)
+            self._tell_refusal(_event(method, route, refused=True), fields)
+
+    def _tell_refusal(self, event: str, fields: dict[str, object]) -> None:
+        """At a limited rate: strangers cause these. The metrics count them all."""
+        unlogged = self.ration.take(f"{event} {fields['error']}")
+        if unlogged is None:
+            return
+        fields |= {"unlogged": unlogged} if unlogged else {}
+        if fields["status"] in range(500):
+            self.log.info(event, **fields)
+        else:
+            self.log.warning("unavailable", **fields)
 
 
 class BrowserAccess(CORSMiddleware):
@@ -212,11 +224,12 @@ class BrowserAccess(CORSMiddleware):
 
     def __init__(self, app: ASGIApp, log: FilteringBoundLogger, origins: Collection[str]) -> None:
         super().__init__(app, origins, sorted(_METHODS), _PAGES_SEND, expose_headers=_PAGES_READ, max_age=_REMEMBERED)
-        self._log = log
+        self._log, self._ration = log, logs.Ration()
 
     def preflight_response(self, request_headers: Headers) -> Response:
         answer = super().preflight_response(request_headers)
-        if not self.is_allowed_origin(request_headers["origin"]):
+        refused = not self.is_allowed_origin(request_headers["origin"])
+        if refused and self._ration.take("") is not None:
             page = printable(request_headers["origin"], _LONGEST_ORIGIN)
             why = f"pages of {page} may not call this service: its operator can add it to `web_origins`"
             self._log.info("refused", route="preflight", status=answer.status_code, reason=why)

@@ -157,25 +157,39 @@ _LIBRARIES = ("asyncio", "uvicorn.error")
 
 
 @dataclass
-class Seldom:
-    """A filter for a logger: a line like one that was let through less than a minute ago is dropped."""
+class Ration:
+    """So many lines of a kind in a minute: who can cause them must not fill the disk."""
 
+    most: int = 60
     now: Callable[[], float] = time.monotonic
-    _let_through: dict[str, float] = field(default_factory=dict)
+    _kinds: dict[str, tuple[float, int]] = field(default_factory=dict)  # when its minute began, and lines since
+
+    def take(self, kind: str) -> int | None:
+        """None: this line is left out. Else how many were, in the last minute of this kind."""
+        now = self.now()
+        began, lines = self._kinds.get(kind, (-_SECONDS, 0))
+        if now - began < _SECONDS:
+            self._kinds[kind] = began, lines + 1
+            return 0 if lines < self.most else None
+        if len(self._kinds) >= _MOST_KINDS:
+            self._kinds.clear()
+        self._kinds[kind] = now, 1
+        return max(0, lines - self.most)
+
+
+class Seldom:
+    """A filter for a logger: one line of a kind in a minute, and none once the service is being stopped."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic, stopping: Callable[[], bool] = lambda: False) -> None:
+        self._ration, self._stopping = Ration(1, now), stopping
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Lines are alike if they begin alike: what follows names the connection."""
-        lines, now = str(record.msg).splitlines(), self.now()
-        kind = lines[0][:80] if lines else ""
-        last = self._let_through.get(kind)
-        if last is not None and now - last < _SECONDS:
-            return False
-        if len(self._let_through) >= _MOST_KINDS:
-            self._let_through.clear()
-        self._let_through[kind] = now
-        return True
+        kind = (str(record.msg).splitlines() or [""])[0][:80]
+        return not self._stopping() and self._ration.take(kind) is not None
 
 
-def rate_limit_library_logs() -> None:
+def rate_limit_library_logs(stopping: Callable[[], bool]) -> None:
+    """A library calls what is cut off at the end an error; what of it matters is done again."""
     for name in _LIBRARIES:
-        logging.getLogger(name).addFilter(Seldom())
+        logging.getLogger(name).addFilter(Seldom(stopping=stopping))

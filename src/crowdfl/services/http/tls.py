@@ -32,7 +32,7 @@ from crowdfl.storage.atomic import require_owner_only, write_private
 
 _CA_DAYS = 3650
 _SERVER_DAYS = 397  # what strict clients accept of a server
-_SKEW = datetime.timedelta(hours=1)
+_SKEW = datetime.timedelta(days=1)
 _ALWAYS = ("localhost", "127.0.0.1")
 _NOT_A_CA = x509.BasicConstraints(ca=False, path_length=None)
 _BOTH_WAYS = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])

@@ -4,7 +4,7 @@ import { keptBody } from "../protocol/documents.js";
 import { total } from "./claiming.js";
 import { Holdings } from "./holdings.js";
 
-/** @typedef {"none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing" | "not drawn"} Mine */
+/** @typedef {"none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing" | "undrawn"} Mine */
 
 /**
  * @typedef {object} RoundView
@@ -23,7 +23,7 @@ import { Holdings } from "./holdings.js";
 
 /**
  * @typedef {object} ClaimView
- * @property {"none" | "later" | "due" | "sent" | "paid" | "refused" | "too late"} state none: there is nothing to claim.
+ * @property {"none" | "later" | "due" | "sent" | "paid" | "refused" | "expired"} state none: there is nothing to claim.
  * @property {bigint} amount Millionths: paid, or to be.
  * @property {number | null} until Seconds since 1970.
  * @property {string | null} why
@@ -39,6 +39,7 @@ import { Holdings } from "./holdings.js";
  * @property {string | null} ended Why the task has ended.
  * @property {string | null} stopped Why this phone takes no further part.
  * @property {number | null} next When the next round opens, if the plan says; seconds since 1970.
+ * @property {number | null} enrolled How many take part.
  * @property {number | null} seen When this device last saw a change; seconds.
  * @property {RoundView[]} rounds
  * @property {bigint} total Rewards so far, millionths.
@@ -66,6 +67,7 @@ export async function view(store, task) {
     ended: status?.ended ?? null,
     stopped: stopped ?? null,
     next: status?.next ?? null,
+    enrolled: status?.enrolled ?? null,
     seen: status?.at ?? null,
     rounds,
     total: total(rounds.map(({ reward }) => reward ?? 0n)),
@@ -94,7 +96,9 @@ async function roundOf(kept, number, known) {
   const state = known?.state ?? "unknown";
   const sending = (await kept.hasAny(number, "upload")) ? "sending" : "none";
   const training = started !== undefined && state === "open" ? "training" : "none";
-  const without = refused ? "refused" : undrawn ? "not drawn" : nothing ? "nothing" : sending === "none" ? training : sending;
+  // What was noted before ("nothing", "undrawn") stays until a receipt is there: what happens now comes first.
+  const underWay = sending === "none" ? training : sending;
+  const without = refused ? "refused" : underWay !== "none" ? underWay : undrawn ? "undrawn" : nothing ? "nothing" : "none";
   return {
     number,
     state,
@@ -103,7 +107,7 @@ async function roundOf(kept, number, known) {
     accuracyBefore: before?.accuracy ?? null,
     accuracyAfter: average?.accuracy ?? null,
     reward: reward === undefined ? null : BigInt(reward.amount),
-    why: refused?.why ?? nothing?.why ?? noReward ?? (givenUp ? "the round was given up: nobody is paid for it" : null),
+    why: refused?.why ?? (without === "nothing" ? nothing?.why : undefined) ?? noReward ?? (givenUp ? "the round was given up: nobody is paid for it" : null),
     samples: trained?.samples ?? null,
     receipt: receipt ?? lost ?? null,
     digest: average?.state ?? null,
@@ -131,7 +135,7 @@ async function claimOf(kept, status, rounds) {
   const until = status?.claimUntil ?? null;
   const amount = total(rounds.map(({ reward }) => reward ?? 0n));
   if (paid !== undefined) return { state: "paid", amount: BigInt(paid), until, why: shortWords(short) };
-  if (notPaid) return { state: notPaid.late ? "too late" : "refused", amount, until, why: notPaid.why };
+  if (notPaid) return { state: notPaid.late ? "expired" : "refused", amount, until, why: notPaid.why };
   if (amount === 0n && !(await kept.owed()).length) return { state: "none", amount, until, why: null };
   const isOver = status !== undefined && status.state !== "running" && status.state !== "paused";
   return { state: (await kept.has("claim")) ? "sent" : isOver ? "due" : "later", amount, until, why: null };

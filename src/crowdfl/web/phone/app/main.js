@@ -6,29 +6,26 @@ import { takeInvitation } from "./link.js";
 import { openModel } from "./model.js";
 import { keepForOffline, requireBrowser } from "./browser.js";
 import { explainBy, notice, title } from "../../web/common/parts.js";
-import { speakReaders } from "../../web/common/text.js";
-import { CAMPAIGN_VIEWS, go, hashOf, placeOf } from "./router.js";
-import { aboutView } from "./views/about.js";
-import { campaignsView } from "./views/campaigns.js";
-import { deviceView } from "./views/device.js";
-import { recordView } from "./views/record.js";
-import { rewardsView } from "./views/rewards.js";
-import { roundsView } from "./views/rounds.js";
-import { settingsView } from "./views/settings.js";
+import { speakReaders, t } from "../../web/common/text.js";
 import { explain, explainLink } from "./messages.js";
+import { showMenu } from "./menu.js";
+import { isReached, watchReach } from "./reach.js";
+import { go, placeOf } from "./router.js";
 
 /** @typedef {import("./types.js").Model} Model */
 /** @typedef {{ element: HTMLElement, update(): unknown, close?(): unknown }} View */
 
-/** @type {Record<string, (model: Model, task: string) => View>} */
+/** Each is fetched when it is first shown. @type {Record<string, (model: Model, task: string) => Promise<View>>} */
 const VIEWS = {
-  campaigns: campaignsView,
-  device: deviceView,
-  about: aboutView,
-  record: recordView,
-  rounds: roundsView,
-  rewards: rewardsView,
-  settings: settingsView,
+  campaigns: async (model) => (await import("./views/campaigns.js")).campaignsView(model),
+  lost: async (model) => (await import("./views/campaigns.js")).lostView(model),
+  device: async (model) => (await import("./views/device.js")).deviceView(model),
+  about: async (model, task) => (await import("./views/about.js")).aboutView(model, task),
+  home: async (model, task) => (await import("./views/home.js")).homeView(model, task),
+  record: async (model, task) => (await import("./views/record.js")).recordView(model, task),
+  earnings: async (model, task) => (await import("./views/earnings.js")).earningsView(model, task),
+  details: async (model, task) => (await import("./views/details.js")).detailsView(model, task),
+  leave: async (model, task) => (await import("./views/leave.js")).leaveView(model, task),
 };
 
 const root = /** @type {HTMLElement} */ (document.getElementById("view"));
@@ -42,25 +39,50 @@ class Page {
     this.model = model;
     /** @type {View | null} */
     this.view = null;
+    this.shown = 0; // views so far
+    this.headed = "";
   }
 
   /** @param {boolean} [focus] Not when the page opens: whoever opens a page starts at its top. */
-  show(focus = true) {
-    const { name, task } = placeOf(location.hash);
-    this.view?.close?.();
-    this.view = VIEWS[name](this.model, task);
-    root.replaceChildren(this.view.element);
-    navigation(name, task, this.model.get(task)?.phase ?? "invited");
+  async show(focus = true) {
+    const { name, task } = this.place();
+    const [opening, made] = [++this.shown, await VIEWS[name](this.model, task)];
+    const last = opening === this.shown; // else another was asked for meanwhile
+    (last ? this.view : made)?.close?.();
+    if (!last) return;
+    this.view = made;
+    root.replaceChildren(made.element);
+    this.header();
     const heading = root.querySelector("h1");
     document.title = `${heading?.textContent ?? "CrowdFL"} – CrowdFL`;
     scrollTo(0, 0);
     if (focus) heading?.focus();
   }
 
+  /** Where the address leads to: a phone with one campaign opens at that one. @returns {import("./router.js").Place} */
+  place() {
+    const { name, task } = placeOf(location.hash);
+    const [only, ...others] = this.model.campaigns();
+    if (task) return this.model.get(task) ? { name: name === "home" && !this.isIn(task) ? "about" : name, task } : { name: "lost", task };
+    if (name === "start" && only && !others.length) return { name: this.isIn(only.task) ? "home" : "about", task: only.task };
+    return { name: name === "start" ? "campaigns" : name, task: "" };
+  }
+
+  /** @param {string} task */
+  isIn(task) {
+    return (this.model.get(task)?.phase ?? "invited") !== "invited";
+  }
+
+  header() {
+    const place = this.place();
+    const now = `${place.name} ${place.task} ${this.isIn(place.task)}`;
+    if (now !== this.headed) showMenu(places, place, this.isIn(place.task));
+    this.headed = now;
+  }
+
   update() {
     this.view?.update();
-    const { name, task } = placeOf(location.hash);
-    navigation(name, task, this.model.get(task)?.phase ?? "invited");
+    this.header();
   }
 
   /** A link that was opened: with the page, or in a page that was open already. */
@@ -73,28 +95,13 @@ class Page {
       go("about", task);
       void this.model.look(task);
     } catch (wrong) {
-      notices.replaceChildren(notice("bad", "This invitation cannot be opened. ", explainLink(wrong)));
+      notices.replaceChildren(notice("bad", h("strong", null, t("menu.badLink")), " ", explainLink(wrong)));
     }
   }
 }
 
-/** @type {string} */
-let shown = "";
-
-/** @param {string} name @param {string} task @param {string} phase */
-function navigation(name, task, phase) {
-  const joined = task !== "" && phase !== "invited";
-  const now = `${name} ${task} ${joined}`;
-  if (now === shown) return;
-  shown = now;
-  places.hidden = !joined;
-  const items = Object.entries(CAMPAIGN_VIEWS).map(([view, words]) =>
-    h("li", null, h("a", { href: hashOf(view, task), "aria-current": view === name && "page" }, words)));
-  places.replaceChildren(...(joined ? [h("ul", null, ...items)] : []));
-}
-
 function tellStanding() {
-  standing.textContent = navigator.onLine ? "" : "Offline. Recording works; rounds go on when the network is back.";
+  standing.textContent = isReached() ? "" : t("menu.offline");
 }
 
 function keepSkipLinkLocal() {
@@ -109,20 +116,21 @@ async function start() {
   explainBy(explain);
   keepSkipLinkLocal();
   onBlocked((place) => notices.append(notice("bad", blockedWords(place))));
-  tellStanding();
-  addEventListener("online", tellStanding);
-  addEventListener("offline", tellStanding);
   await requireBrowser();
   const model = await openModel();
   const page = new Page(model);
   model.onChange(() => page.update());
+  watchReach(() => {
+    tellStanding();
+    page.update();
+  });
   addEventListener("hashchange", () => {
-    page.show();
+    void page.show();
     void page.invite();
   });
-  page.show(false);
+  await page.show(false);
   await page.invite();
   void keepForOffline(notices);
 }
 
-start().catch((wrong) => root.replaceChildren(title("This page cannot start"), notice("bad", explain(wrong))));
+start().catch((wrong) => root.replaceChildren(title(t("menu.cannotStart")), notice("bad", explain(wrong))));

@@ -11,6 +11,8 @@ import { keepInvitation } from "./accepting.js";
 import { ENOUGH } from "./enough.js";
 import { importable } from "./imports.js";
 import { forgetOffline } from "./browser.js";
+import { mark, marked } from "./marks.js";
+import { noteReach, probe } from "./reach.js";
 import { PhoneTrainer } from "./trainer.js";
 import { explain } from "./messages.js";
 
@@ -35,6 +37,8 @@ class PhoneModel {
     this.parts = new Map();
     /** @type {Campaign[]} */
     this.found = [];
+    /** @type {string[]} Campaigns that were joined, and of which the database has nothing any more. */
+    this.gone = [];
     /** @type {Set<() => void>} */
     this.listeners = new Set();
     /** @type {Promise<void> | null} */
@@ -52,7 +56,9 @@ class PhoneModel {
 
   /** What was going on when the page was closed goes on. */
   async resume() {
-    for (const { task, phase } of await this.store.tasks()) {
+    const tasks = await this.store.tasks();
+    this.gone = marked().filter((name) => !tasks.some(({ task }) => task === name));
+    for (const { task, phase } of tasks) {
       await this.tidy(task);
       if (phase === "joined" || phase === "left") void this.run(task);
       else if (phase === "invited") void this.look(task);
@@ -62,6 +68,15 @@ class PhoneModel {
 
   campaigns() {
     return this.found;
+  }
+
+  lost() {
+    return this.gone;
+  }
+
+  forgetLost() {
+    this.gone = [];
+    void this.refresh();
   }
 
   /** @param {string} task */
@@ -145,6 +160,7 @@ class PhoneModel {
   async forgetAll() {
     const tasks = await this.store.tasks();
     await Promise.all(tasks.map(({ task }) => this.forget(task)));
+    this.forgetLost();
     await forgetOffline();
   }
 
@@ -273,19 +289,22 @@ class PhoneModel {
       const tasks = await this.store.tasks();
       const found = await Promise.all(tasks.map(({ task }) => this.campaign(task)));
       this.found = /** @type {Campaign[]} */ (found.filter((one) => one !== null));
+      mark([...this.gone, ...this.found.filter(({ phase }) => phase !== "invited").map(({ task }) => task)]);
       for (const listener of this.listeners) listener();
     } while (this.again);
   }
 
   /** @param {string} task @returns {Promise<Campaign | null>} */
   async campaign(task) {
-    const [shown, invitation] = await Promise.all([view(this.store, task), this.store.get(task, "invitation")]);
+    const [shown, invitation, recordings] = await Promise.all([
+      view(this.store, task), this.store.get(task, "invitation"), this.store.recordingIds(task)]);
     if (!shown || !invitation) return null;
     const part = this.parts.get(task);
     const { total, ...rest } = shown;
     return {
       ...rest,
       rewards: total,
+      recordings: recordings.length,
       recorded: this.recordedTimes,
       refusal: part?.refusal ?? refusalOf(shown.definition),
       closed: part?.closed ?? null,
@@ -327,12 +346,14 @@ class PhoneModel {
 
   /** The platform answers again. @param {string} task */
   reached(task) {
+    noteReach(true);
     if (this.parts.get(task)?.now.kind === "waiting") this.happens(task, IDLE);
   }
 
   /** @param {string} task @param {string} what @param {Record<string, any>} details */
   hear(task, what, details) {
     const { round = null } = details;
+    if (what === "waiting") void probe(); // is it the platform, or the network?
     if (what === "training") this.happens(task, { kind: "training", round, done: 0, of: 1, why: null });
     else if (what === "sending") this.happens(task, { kind: "sending", round, done: details.sent, of: details.of, why: null });
     else if (what === "waiting") this.happens(task, { kind: "waiting", round, done: 0, of: 0, why: explain(details.wrong) });

@@ -2,21 +2,14 @@
 
 /** @typedef {{ name: string, task: string }} Place */
 
-/** Views of one campaign, in the order of the navigation, and what they are called there. */
-export const CAMPAIGN_VIEWS = /** @type {const} */ ({
-  about: "About",
-  record: "Record",
-  rounds: "Rounds",
-  rewards: "Rewards",
-  settings: "Leave",
-});
+const OF_A_CAMPAIGN = ["home", "about", "record", "earnings", "details", "leave"];
+const OF_THE_PHONE = ["campaigns", "device"];
 
-/** @param {string} hash @returns {Place} The list of campaigns where the words say nothing else. */
+/** @param {string} hash @returns {Place} `start` where the words say nothing. */
 export function placeOf(hash) {
   const [mark, name = "", task = ""] = hash.split("/");
-  const known = mark === "#" && Object.hasOwn(CAMPAIGN_VIEWS, name) && /^[0-9a-f]{1,64}$/.test(task);
-  if (known) return { name, task };
-  return { name: hash === "#/device" ? "device" : "campaigns", task: "" };
+  if (mark === "#" && OF_A_CAMPAIGN.includes(name) && /^[0-9a-f]{1,64}$/.test(task)) return { name, task };
+  return { name: mark === "#" && OF_THE_PHONE.includes(name) && !task ? name : "start", task: "" };
 }
 
 /** @param {string} name @param {string} [task] */

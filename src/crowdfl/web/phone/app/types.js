@@ -6,7 +6,7 @@
  *   number: number,
  *   state: string,
  *   deadline: number | null,
- *   mine: "none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing" | "not drawn",
+ *   mine: "none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing" | "undrawn",
  *   accuracyBefore: number | null,
  *   accuracyAfter: number | null,
  *   reward: bigint | null,
@@ -16,7 +16,7 @@
  */
 
 /**
- * @typedef {{ state: "none" | "later" | "due" | "sent" | "paid" | "refused" | "too late", amount: bigint, until: number | null, why: string | null }} ClaimView
+ * @typedef {{ state: "none" | "later" | "due" | "sent" | "paid" | "refused" | "expired", amount: bigint, until: number | null, why: string | null }} ClaimView
  */
 
 /**
@@ -52,11 +52,13 @@
  *   state: string | null,
  *   ended: string | null,
  *   next: number | null,
+ *   enrolled: number | null,
  *   stopped?: string | null,
+ *   recordings: number,
  *   recorded: number,
  * }} Campaign `state` is the task's, when the phone last looked; `ended` says why it ended, `next` when the
- *   next round opens, `closed` why nobody can join, `stopped` why this phone takes no
- *   further part; `recorded` changes with the recordings.
+ *   next round opens, `enrolled` how many take part, `closed` why nobody can join, `stopped` why this phone takes no
+ *   further part; `recordings` is their number, `recorded` changes with them.
  */
 
 /**
@@ -72,6 +74,8 @@
 /**
  * @typedef {{
  *   campaigns(): Campaign[],
+ *   lost(): string[],
+ *   forgetLost(): void,
  *   get(task: string): Campaign | undefined,
  *   accept(fragment: string): Promise<string>,
  *   look(task: string): Promise<void>,

@@ -34,7 +34,7 @@ export function recordView(model, task) {
     h("section.card", { "aria-labelledby": "kept" }, h("h2", { id: "kept" }, "Your recordings"),
       h("p.soft", null, "They are stored on this phone only."), list.element, usable.element, lacking.element),
     importing(model, task, refresh),
-    h("p", null, h("a", { href: hashOf("rounds", task) }, "Go on to the rounds")));
+    h("p", null, h("a", { href: hashOf("home", task) }, "Done: back to the campaign")));
   /** @type {number | undefined} */
   let last;
   const update = () => {

@@ -1,0 +1,82 @@
+// Where a campaign stands, in a sentence or two: what happens now, and what its participant can do. No network is asked.
+
+import { formatTime } from "../../web/common/format.js";
+import { t } from "../../web/common/text.js";
+
+/** @typedef {import("./types.js").Campaign} Campaign */
+/** @typedef {import("./types.js").RoundView} RoundView */
+/** @typedef {"record" | "earnings" | null} Act What to do about it. */
+/** @typedef {{ text: string, more: string, act: Act }} Standing */
+
+const FINISHED = ["rewarded", "aborted"];
+
+/** @param {string} text @param {string} [more] @param {Act} [act] @returns {Standing} */
+const said = (text, more = "", act = null) => ({ text, more, act });
+
+/** @param {Campaign} campaign @param {boolean} reached Whether the platform answers. @returns {Standing} */
+export function standingOf(campaign, reached) {
+  return outside(campaign) ?? atWork(campaign, reached) ?? inRound(campaign, reached) ?? between(campaign);
+}
+
+/** Of somebody who does not take part, or not now. @param {Campaign} campaign */
+function outside(campaign) {
+  const { phase, state, stopped, now } = campaign;
+  const act = isPayable(campaign) ? "earnings" : null;
+  if (phase === "invited") return said(t("standing.invited"));
+  if (stopped) return said(t("standing.stopped"), t("standing.stoppedWhy"), act);
+  if (phase === "left") return said(t("standing.left"), act ? t("standing.stillPaid") : "", act);
+  if (phase === "ended") return said(t("standing.ended"), act ? t("standing.stillPaid") : t("standing.thanks"), act);
+  if (state === "paused") return said(t("standing.paused"), t("standing.pausedUntil"));
+  if (now.kind === "elsewhere") return said(t("standing.elsewhere"), t("standing.elsewhereOpen"));
+  return null;
+}
+
+/** @param {Campaign} campaign */
+export const isPayable = ({ claim }) => ["due", "sent", "paid", "refused", "expired"].includes(claim.state);
+
+/** @param {Campaign} campaign @param {boolean} reached */
+function atWork({ now, definition, rounds }, reached) {
+  const values = { round: now.round ?? 0, of: roundsOf({ definition, rounds }) };
+  if (now.kind === "training") return said(t("standing.training", values), t("standing.keepOpen"));
+  if (now.kind === "sending" && reached) return said(t("standing.sending", values), t("standing.keepOpen"));
+  return null;
+}
+
+/** @param {Pick<Campaign, "definition" | "rounds">} campaign */
+export const roundsOf = ({ definition, rounds }) => definition?.settings.rounds ?? rounds.length;
+
+/** While a round is open, or being added up. @param {Campaign} campaign @param {boolean} reached */
+function inRound(campaign, reached) {
+  const last = campaign.rounds.at(-1);
+  if (!last || FINISHED.includes(last.state)) return null;
+  const values = { round: last.number, of: roundsOf(campaign) };
+  const until = last.state === "open" && last.deadline !== null ? t("standing.until", { when: formatTime(last.deadline) }) : "";
+  if (last.mine === "arrived") return said(t("standing.arrived", values), last.state === "open" ? t("standing.nothingToDo") : t("standing.addedUp"));
+  if (last.mine === "late") return said(t("standing.late", values), t("standing.nothingToDo"));
+  if (last.mine === "refused") return said(t("standing.refused", values), t("standing.waitsForNext"));
+  if (last.mine === "undrawn") return said(t("standing.notDrawn", values), t("standing.waitsForNext"));
+  if (last.state !== "open") return said(t("standing.without", values), t("standing.waitsForNext"));
+  if (last.mine === "sending") return said(t(reached ? "standing.sending" : "standing.kept", values), until);
+  if (last.mine === "nothing" || !campaign.recordings) return said(t("standing.recordFirst", values), until, "record");
+  return said(t("standing.open", values), [until, t("standing.keepOpen")].filter(Boolean).join(" "));
+}
+
+/** Before the first round, between two, and after the last. @param {Campaign} campaign */
+function between(campaign) {
+  const { rounds, next, recordings } = campaign;
+  const last = rounds.at(-1);
+  const act = recordings ? null : "record";
+  if (last && last.number >= roundsOf(campaign)) return said(t("standing.lastDone"), t("standing.lastDoneMore"));
+  const before = last ? t("standing.ready") : company(campaign);
+  const more = [act ? t("standing.recordNow") : before, act && !last && before].filter(Boolean).join(" ");
+  if (next) return said(t(last ? "standing.nextAt" : "standing.firstAt", { when: formatTime(next) }), more, act);
+  return said(t(last ? "standing.waitsNext" : "standing.waitsFirst"), more, act);
+}
+
+/** How many have joined, and how many the first round needs. @param {Campaign} campaign */
+function company({ enrolled, definition }) {
+  if (enrolled === null || !definition) return "";
+  const needed = definition.plan.start_with ?? definition.settings.min_participants;
+  if (enrolled < needed) return t("standing.gathering", { count: enrolled, needed });
+  return t("standing.gathered", { count: enrolled });
+}

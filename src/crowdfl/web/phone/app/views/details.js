@@ -1,0 +1,87 @@
+// Below a campaign's page: round by round, receipts, digits to compare, names and addresses.
+
+import { h, table } from "../../../web/common/dom.js";
+import { money, percent } from "../../../web/common/format.js";
+import { plot } from "../../../web/common/plot.js";
+import { facts, part, title } from "../../../web/common/parts.js";
+import { t } from "../../../web/common/text.js";
+import { grouped, mineWord, roundWord, sentence } from "../messages.js";
+
+/** @typedef {import("../types.js").Model} Model */
+/** @typedef {import("../types.js").Campaign} Campaign */
+/** @typedef {import("../types.js").RoundView} RoundView */
+
+const SHOWN = 16; // digits of a digest, as the Python program shows them
+
+/** @param {Model} model @param {string} task */
+export function detailsView(model, task) {
+  const results = part("div", null, (/** @type {RoundView[]} */ rounds) => outcome(rounds));
+  const receipts = part("div", null, (/** @type {Campaign["receipts"]} */ found) => found.length ? [proofs(found)] : []);
+  const papers = part("div", null, (/** @type {Names} */ known) => [names(known)]);
+  const element = h("div", null, title(t("details.title")), results.element, receipts.element, papers.element);
+  const update = () => {
+    const campaign = model.get(task);
+    if (!campaign) return;
+    results.show(campaign.rounds);
+    receipts.show(campaign.receipts);
+    const { who, sp, kgc, definition, ended } = campaign;
+    papers.show({ task, who, sp, kgc, requester: definition?.requester ?? null, ended });
+  };
+  update();
+  return { element, update };
+}
+
+/** @param {RoundView[]} rounds */
+function outcome(rounds) {
+  const row = (/** @type {RoundView} */ one) => [one.number, mine(one), percent(one.accuracyBefore), percent(one.accuracyAfter),
+    one.reward === null ? t("common.notKnown") : money(one.reward)];
+  const columns = [t("details.round"), t("details.yours"), t("details.before"), t("details.after"), t("details.earned")];
+  const measured = rounds.filter(({ accuracyBefore, accuracyAfter }) => accuracyBefore !== null || accuracyAfter !== null);
+  const reasons = rounds.filter(({ why }) => why).map(({ number, why }) => h("li", null, t("details.why", { round: number, words: sentence(why ?? "") })));
+  return [
+    table(t("details.table"), columns, rounds.map(row), { numbers: [0, 2, 3, 4], empty: t("details.none") }),
+    reasons.length > 0 && h("ul", null, ...reasons),
+    h("p.soft", null, t("details.accuracy")),
+    measured.length > 1 && plot(t("details.plot"), measured.map(({ number }) => number), [
+      { name: t("details.plotBefore"), values: measured.map(({ accuracyBefore }) => accuracyBefore) },
+      { name: t("details.plotAfter"), values: measured.map(({ accuracyAfter }) => accuracyAfter) },
+    ], { xLabel: t("details.round"), yLabel: t("details.right"), yRange: [0, 1], yFormat: percent }),
+    digests(rounds),
+  ];
+}
+
+/** @param {RoundView} round */
+function mine({ mine: update, state }) {
+  return h("span", null, mineWord(update), state !== "rewarded" && h("span.soft", null, ` (${roundWord(state)})`));
+}
+
+/** Of a task with a server step. @param {RoundView[]} rounds */
+function digests(rounds) {
+  const known = rounds.filter(({ digest }) => digest);
+  if (!known.length) return null;
+  const rows = known.map(({ number, digest }) => [number, h("span.id", null, grouped((digest ?? "").slice(0, SHOWN)))]);
+  return h("details.card", { id: "states" }, h("summary", null, t("details.same")), h("p", null, t("details.sameWhy")),
+    table(t("details.state"), [t("details.afterRound"), t("details.digits")], rows, { numbers: [0] }));
+}
+
+/** @param {Campaign["receipts"]} receipts */
+function proofs(receipts) {
+  return h("section.card", { "aria-labelledby": "receipts" }, h("h2", { id: "receipts" }, t("details.receipts")), h("p", null, t("details.receiptsWhy")),
+    ...receipts.map(({ round, text }) => h("details", { id: `receipt-${round}` }, h("summary", null, t("details.receipt", { round })),
+      h("pre", { tabindex: 0, "aria-label": t("details.receipt", { round }) }, text))));
+}
+
+/** @typedef {{ task: string, who: string | null, sp: string, kgc: string, requester: string | null, ended: string | null }} Names */
+
+/** @param {Names} known */
+function names({ task, who, sp, kgc, requester, ended }) {
+  const code = (/** @type {string} */ text) => h("code.wrap", null, text);
+  return h("details.card", { id: "names" }, h("summary", null, t("details.names")), facts([
+    ended !== null && [t("details.ended"), sentence(ended)],
+    [t("details.campaign"), code(task)],
+    who !== null && [t("details.pseudonym"), code(who)],
+    requester !== null && [t("details.asker"), code(requester)],
+    [t("details.platform"), code(sp)],
+    [t("details.keyCentre"), code(kgc)],
+  ]));
+}

@@ -1,0 +1,49 @@
+// Leave a campaign, and forget it.
+
+import { h } from "../../../web/common/dom.js";
+import { money } from "../../../web/common/format.js";
+import { ask, button, notice, part, title } from "../../../web/common/parts.js";
+import { t } from "../../../web/common/text.js";
+import { go } from "../router.js";
+
+/** @typedef {import("../types.js").Model} Model */
+/** @typedef {import("../types.js").Campaign} Campaign */
+
+/** @param {Model} model @param {string} task */
+export function leaveView(model, task) {
+  const shown = part("div", null, (/** @type {Shown} */ campaign) => campaign ? [leaving(model, campaign), forgetting(model, campaign)] : []);
+  const element = h("div", null, title(t("leave.title")), shown.element);
+  const update = () => shown.show(pick(model.get(task)));
+  update();
+  return { element, update };
+}
+
+/** @typedef {ReturnType<typeof pick>} Shown */
+
+/** @param {Campaign | undefined} campaign */
+function pick(campaign) {
+  if (!campaign) return null;
+  const { task, phase, rewards, claim } = campaign;
+  return { task, phase, rewards, claim: claim.state };
+}
+
+/** @param {Model} model @param {NonNullable<Shown>} campaign */
+function leaving(model, { task, phase }) {
+  if (phase !== "joined") return h("p", null, t(phase === "left" ? "leave.hasLeft" : "leave.notIn"));
+  const question = { title: t("leave.stopAsk"), text: [t("leave.stopWhat"), t("leave.stopKept")], action: t("leave.stop") };
+  const leave = button(t("leave.stop"), () => ask(question, () => model.leave(task)), { kind: "danger", id: "leave" });
+  return h("section.card", { "aria-labelledby": "stop" }, h("h2", { id: "stop" }, t("leave.stopTitle")), h("p", null, t("leave.stopSoft")), leave);
+}
+
+/** @param {Model} model @param {NonNullable<Shown>} campaign */
+function forgetting(model, { task, phase, rewards, claim }) {
+  const owed = rewards > 0n && !["paid", "expired", "refused", "none"].includes(claim);
+  const text = [t("leave.forgetWhat"), owed && t("leave.forgetOwed", { amount: money(rewards) }), phase === "joined" && t("leave.forgetLeaves")];
+  const question = { title: t("leave.forgetAsk"), text: text.filter(Boolean), action: t("leave.forgetDo") };
+  const forget = button(t("leave.forget"), () => ask(question, async () => {
+    await model.forget(task);
+    go("campaigns");
+  }), { kind: "danger", id: "forget" });
+  return h("section.card", { "aria-labelledby": "gone" }, h("h2", { id: "gone" }, t("leave.forgetTitle")),
+    owed && notice("warn", t("leave.claimFirst", { amount: money(rewards) })), h("p", null, t("leave.forgetSoft")), forget);
+}
