@@ -254,7 +254,7 @@ def test_each_invitation_says_what_became_of_it(browser, office, monkeypatch):
     monkeypatch.setattr(office.world.requester, "invite", lambda *_, **__: [used])
     person = office.world.join(task, "by the first")
     first, second = browser.get(place).json()["invitations"]
-    assert (first["who"], first["state"], first["sent"]) == (person.who, "in", [])
+    assert (first["who"], first["state"], first["sent"]) == (person.keys.who, "in", [])
     assert (second["who"], second["state"]) == (None, "unused")
     person.leave()
     assert browser.get(place).json()["invitations"][0]["state"] == "left"
