@@ -3,9 +3,7 @@
 It loads nothing that a server is made of.
 """
 
-import fcntl
 import json
-import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -25,7 +23,7 @@ from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link, Service, SystemClock
 from crowdfl.settings import ParticipantSettings, RequesterSettings
-from crowdfl.storage.atomic import read_secret, write_private
+from crowdfl.storage.atomic import alone_in, read_secret, write_private
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.pools import RandomizerPool
 from crowdfl.storage.settings_file import read_file
@@ -169,7 +167,8 @@ def invited(
         raise SettingsError(f"nobody has joined with the home folder {home}: name the folder you joined with by --home")
     blobs = FileBlobs(home)
     _require_own(blobs, invitation)
-    with tempfile.TemporaryDirectory() as scratch, nullcontext() if reads else _alone(home):
+    # Two programs with one home would train twice, and could send different updates.
+    with tempfile.TemporaryDirectory() as scratch, nullcontext() if reads else alone_in(home, "home folder"):
         ca = Path(scratch) / "ca.pem" if invitation.ca else None
         if ca is not None:
             ca.write_text(invitation.ca or "")
@@ -204,21 +203,6 @@ def _require_own(blobs: FileBlobs, invitation: ParticipantSettings) -> None:
         raise SettingsError(f"the folder {home} is the home of another task: {other}")
     if blobs.get(INVITATION).decode() != digest_of(invitation.invitation):
         raise SettingsError(f"the folder {home} is the home of another invitation, and so of another person: {other}")
-
-
-@contextmanager
-def _alone(home: Path) -> Iterator[None]:
-    """Two programs with one home would train twice, and could send different updates."""
-    descriptor = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            words = f"another program is using the home folder {home}: wait until it has ended, or end it"
-            raise SettingsError(words) from None
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _least(blobs: FileBlobs, chosen: int | None) -> int:

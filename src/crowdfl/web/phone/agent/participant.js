@@ -6,7 +6,7 @@
 import { DocumentError, UploadRejected } from "../protocol/errors.js";
 import { ParticipantContext } from "./participant_context.js";
 import { ClaimTime, Claiming } from "./claiming.js";
-import { NOT_OPEN, requireRoom } from "./status.js";
+import { closedBy, requireRoom } from "./status.js";
 import { KeptModel } from "./model.js";
 import { Rewards } from "./rewards.js";
 import { Uploads } from "./uploads.js";
@@ -44,9 +44,9 @@ export class Participant {
     return { definition, shares };
   }
 
-  /** Why nobody can join now, as the platform says; null if somebody can. */
+  /** Why nobody can join now, by the platform's word for it; null if somebody can. */
   async closed() {
-    return NOT_OPEN[(await this.context.status()).enrolment ?? ""] ?? null;
+    return closedBy(await this.context.status());
   }
 
   async _papers() {

@@ -27,7 +27,7 @@ export function requireStatus(status, rounds) {
 }
 
 /** Why nobody can join, by what the platform says. @type {Record<string, string>} */
-export const NOT_OPEN = {
+const NOT_OPEN = {
   full: "all places of this campaign are taken",
   over: "the time to join this campaign is over",
   ended: "this campaign has ended",
@@ -35,9 +35,13 @@ export const NOT_OPEN = {
 /** @type {Record<string, new (words: string) => Error>} */
 const NO_ROOM = { full: TaskFull, over: EnrolmentOver, ended: TaskNotRunning };
 
+/** The platform's word for why nobody can join; null if somebody can. @param {Status} status */
+export const closedBy = ({ enrolment = "" }) => (Object.hasOwn(NOT_OPEN, enrolment) ? enrolment : null);
+
 /** Before the invitation is used up: a task that takes nobody says so. @param {Status} status */
-export function requireRoom({ enrolment = "" }) {
-  if (Object.hasOwn(NOT_OPEN, enrolment)) throw new NO_ROOM[enrolment](`${NOT_OPEN[enrolment]}; your invitation is not used up`);
+export function requireRoom(status) {
+  const closed = closedBy(status);
+  if (closed) throw new NO_ROOM[closed](`${NOT_OPEN[closed]}; your invitation is not used up`);
 }
 
 /** @param {any} entry @returns {any} */
