@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -128,6 +128,7 @@ class AcceptedInvitation:
     invitation: ParticipantSettings = field(repr=False)
     home: Path
     least_participants: int | None = None
+    agree: str | None = None
 
     def run(
         self,
@@ -166,6 +167,7 @@ class AcceptedInvitation:
         require_functions(train, evaluate)
         try:
             with _opened(self) as person:
+                person.agree = self.agree
                 form = partial(_form, model=model, personalize=personalize)
                 taking = _Taking(person, _teller(shown=progress))
                 return taking.part(self, train, evaluate, data, model, form, claim=claim)
@@ -185,6 +187,7 @@ def join(
     home: str | os.PathLike[str] | None = None,
     yes: bool = False,
     least_participants: int | None = None,
+    agree: str | None = None,
 ) -> AcceptedInvitation:
     """Accept an invitation to a real campaign: shows what the task is, and asks whether to take part.
 
@@ -196,6 +199,7 @@ def join(
             invitation, with the ending `.home`.
         yes: You have read what the task is, and agree: nothing is asked. Needed where nobody can be asked, as in notebooks.
         least_participants: Take part only if every average is of at least so many people; 5 by default.
+        agree: The version of the task's consent text, if it has one, that you have read and agree to; it is signed.
 
     Returns:
         What `run` is called on.
@@ -203,29 +207,40 @@ def join(
     Raises:
         SettingsError: There is no such invitation, or nobody can be asked, or the answer was no.
         TooFewParticipants: The task's averages may be of fewer people than you accept.
+        ConsentMissing: The task has a consent text, and you have not agreed to it.
         PackageMissing: httpx is not installed.
     """
     path = Path(invitation)
     opening = _invited()
     own = opening.home_of(path) if home is None else Path(home)
-    joining = AcceptedInvitation(opening.read_invitation(path), own, least_participants)
+    joining = AcceptedInvitation(opening.read_invitation(path), own, least_participants, agree)
     with _opened(joining, reads=True) as person:
+        person.agree = agree
         if not Agent(person, time.sleep).has_joined:
             _ask(person, path, yes=yes)
-    return joining
+    return replace(joining, agree=person.agree)
 
 
 def _ask(person: Participant, path: Path, *, yes: bool) -> None:
     definition = person.look()
     person.require_company(definition)  # no question about what is then refused
     if yes:
+        person.require_agreement(definition)
         return
-    words = printable_lines(task_summary(definition, person.least_participants))
+    words, version = printable_lines(task_summary(definition, person.least_participants)), definition.consent.version
     if in_notebook() or sys.stdin is None or not sys.stdin.isatty():
-        raise SettingsError(f'{words}\nIf you agree, write crowdfl.join("{path}", yes=True)')
+        agree = f", agree={version!r}" if version else ""
+        raise SettingsError(f'{words}\nIf you agree, write crowdfl.join("{path}", yes=True{agree})')
     sys.stdout.write(f"{words}\n")
+    if version and person.agree != version:
+        _require_yes("Do you agree to the consent text, by your signature?")
+        person.agree = version
+    _require_yes("Join?")
+
+
+def _require_yes(question: str) -> None:
     try:
-        answer = input("Join? [y/N]: ").strip().lower()
+        answer = input(f"{question} [y/N]: ").strip().lower()
     except EOFError:  # Ctrl-D
         answer = ""
     if answer not in ("y", "yes"):

@@ -29,8 +29,8 @@ _WHO = participant_name(KEY.public)
 HONEST = {
     "definition": definition_of(KEY).sign(KEY),
     "appointment": Appointment("0" * 64, "f" * 64).sign(KEY),
-    "invitation": Invitation("0" * 64, "7", 1000.0).sign(KEY),
-    "certificate": Certificate("0" * 64, _WHO, KEY.public, bytes(32)).sign(KEY),
+    "invitation": Invitation("0" * 64, "7", 1000.0, "").sign(KEY),
+    "certificate": Certificate("0" * 64, _WHO, KEY.public, bytes(32), "").sign(KEY),
     "enrolment-request": EnrolmentRequest("0" * 64, "f" * 64, KEY.public, bytes(32)).sign(KEY),
     "order": Order("0" * 64, "pause", 1.0).sign(KEY),
     "receipt": Receipt("0" * 64, 1, _WHO, "f" * 64, late=False).sign(KEY),

@@ -226,7 +226,7 @@ def test_a_home_is_of_one_task_and_one_person(tmp_path, task, of):
     mine, home = made_up_invitation(tmp_path, "mine", key), tmp_path / "me"
     home.mkdir()
     (home / "certificate").write_text(
-        Certificate(task * 64, participant_name(key.public), key.public, bytes(32)).sign(key)
+        Certificate(task * 64, participant_name(key.public), key.public, bytes(32), "").sign(key)
     )
     (home / "invitation").write_text(hashlib.sha256(b"another").hexdigest())
     with pytest.raises(SettingsError, match=f"me is the home of another {of}: name another folder"):

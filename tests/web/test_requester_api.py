@@ -63,7 +63,7 @@ def test_the_form_has_every_setting_with_its_help():
     found = form()["fields"]
     for section, model in SECTIONS.items():
         own = [one for one in found if one["section"] == section]
-        assert {one["name"] for one in own} == set(settable(model)) - SECTIONS.keys()
+        assert {one["name"] for one in own} == set(settable(model)) - SECTIONS.keys() - {"texts"}
         assert all(one["help"] and one["expected"] for one in own)
     kinds = {f"{one['section']}.{one['name']}": one["kind"] for one in found}
     assert kinds["settings.window"] == "number"
@@ -258,6 +258,34 @@ def test_each_invitation_says_what_became_of_it(browser, office, monkeypatch):
     assert (second["who"], second["state"]) == (None, "unused")
     person.leave()
     assert browser.get(place).json()["invitations"][0]["state"] == "left"
+
+
+def test_a_lost_phone_is_replaced_from_the_list(browser, office, task):
+    """By one invitation that names whose place it takes, and by nothing that is no name in the task."""
+    place, who = f"tasks/{task}/invitations", office.world.join(task, "with a phone that gets lost").keys.who
+    (number,) = browser.post(place, {"count": 1, "days": 3, "replaces": who}).json()["made"]
+    path = office.folder / "invitations" / task / f"invitation-{number}.json"
+    assert who in path.read_text()
+    assert browser.post(place, {"count": 1, "days": 3, "replaces": "../somebody"}).status_code == 422
+
+
+def test_a_form_holds_the_consent_and_what_people_read_in_other_languages(browser, office):
+    german = {
+        "purpose": "Übungen erkennen",
+        "terms": "",
+        "readers": "",
+        "consent": "Ich stimme zu.",
+        "words": "PEN = Pendel",
+    }
+    values = small_values(consent={"version": "2", "text": "I agree."}) | {"texts.de": german}
+    task = browser.create(values)
+    definition = office.world.requester.definition(task)
+    assert (definition.consent.version, definition.texts["de"].words) == ("2", {"PEN": "Pendel"})
+    again = browser.get(f"tasks/{task}").json()["values"]
+    assert again["texts.de"] == german
+    assert again["consent"] == {"version": "2", "text": "I agree."}
+    wrong = browser.post("explain", {"values": values | {"texts.de": german | {"words": "RUN = Lauf"}}}).json()
+    assert "no label of this task" in wrong["problem"]
 
 
 def test_an_invitation_to_what_phones_cannot_compute_is_a_file_alone(browser):

@@ -101,7 +101,7 @@ class Csp:
         opened = Certificate.open(certificate, self.kgc_key)
         if opened.task != task:
             raise DocumentError("this certificate is for another task")
-        participant = StoredParticipant(opened.identity, certificate)
+        participant = StoredParticipant(opened.identity, certificate, replaces=opened.replaces or None)
         self.store.add_participant(task, participant, stored.opened.settings.max_participants)
 
     def answer(self, task: str, request: bytes, _longest: int = 0) -> bytes:

@@ -1,7 +1,7 @@
 """The roles' stores in SQL. One class serves every role; `roles.ports` says what each method promises."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Unpack
 
@@ -12,6 +12,7 @@ from crowdfl.errors import (
     AlreadyCounted,
     Conflict,
     CrowdFLError,
+    Forbidden,
     InvitationRefused,
     NotReady,
     RoundNotOpen,
@@ -39,6 +40,7 @@ from crowdfl.storage.statements import (
     ADD_UPLOADS,
     ALL_TASKS,
     ANSWER_CONTEXT,
+    GONE_UPLOADS,
     MEMORIES,
     NEWCOMERS,
     PEOPLE,
@@ -107,9 +109,11 @@ class SqlStore(MoneyTables):
 
     def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
         identity = participant.identity
-        row = {"task": task, **vars(identity), "certificate": participant.certificate, "left": participant.left}
+        row = {"task": task, **vars(participant), **vars(identity), "limit": limit}
+        del row["identity"]
         with self._write() as c:
-            if c.execute(joining(c.dialect.name), {**row, "refused": False, "limit": limit}).rowcount == 1:
+            self._replace(c, task, participant)
+            if c.execute(joining(c.dialect.name), row).rowcount == 1:
                 self._tell("participant joined", task=task, who=identity.who)
                 return
             known = self._person(c, task, identity.who)
@@ -120,6 +124,20 @@ class SqlStore(MoneyTables):
             if known.left and not participant.left:  # who has left may come back
                 self._set_person(c, task, identity.who, left=False)
                 self._tell("participant joined", task=task, who=identity.who)
+
+    def _replace(self, c: sa.Connection, task: str, participant: StoredParticipant) -> None:
+        old, who = participant.replaces, participant.identity.who
+        if old is None:
+            return
+        if self.replacement(task, old) not in (None, who):
+            raise Conflict(f"another device has taken the place of {old} already")
+        if change(c, t.participants, {"left": True, "replaced_by": who}, task=task, who=old):
+            self._tell("participant replaced", task=task, who=old)
+
+    def replacement(self, task: str, who: str) -> str | None:
+        with self._read() as c:
+            found: str | None = find(c, [t.participants.c.who], task=task, replaces=who).scalar()
+            return found
 
     def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
         with self._read() as c:
@@ -145,6 +163,13 @@ class SqlStore(MoneyTables):
             self._set_person(c, task, who, left=True)
             self._tell("participant left", task=task, who=who)
 
+    def withdraw(self, task: str, who: str, now: float) -> None:
+        with self._write() as c:
+            person = self._person(c, task, who)
+            if person is not None and person.withdrawn_at is None:
+                self._set_person(c, task, who, left=True, withdrawn_at=now)
+                self._tell("participant withdrew", task=task, who=who)
+
     def mark_refused(self, task: str, who: str, *, refused: bool) -> None:
         with self._write() as c:
             self._set_person(c, task, who, refused=refused)
@@ -157,7 +182,7 @@ class SqlStore(MoneyTables):
         row = find(c, PEOPLE, task=task, who=who).first()
         return None if row is None else _participant(row)
 
-    def _set_person(self, c: sa.Connection, task: str, who: str, **values: bool) -> None:
+    def _set_person(self, c: sa.Connection, task: str, who: str, **values: bool | float) -> None:
         if not change(c, t.participants, values, task=task, who=who):
             raise _unknown(who)
 
@@ -227,7 +252,8 @@ class SqlStore(MoneyTables):
             state = find(c, [t.rounds.c.state], task=task, number=number).scalar()
             known = c.execute(alike(len(uploads)), asked).all()
             own = {who: digest for in_round, who, digest in known if in_round == number}
-            outcomes = _judged(number, state, uploads, own, (digest for *_, digest in known))
+            left = {who for in_round, who, _ in known if in_round == 0}
+            outcomes = _judged(number, state, uploads, own, {digest for *_, digest in known}, left)
             pairs = zip(uploads, outcomes, strict=True)
             new = [{"task": task, "number": number, **vars(upload)} for upload, outcome in pairs if outcome is True]
             if new:
@@ -270,6 +296,10 @@ class SqlStore(MoneyTables):
             for number, who in find(c, [t.dropped_uploads.c.number, t.dropped_uploads.c.who], task=task):
                 found[number].append(who)
         return dict(found)
+
+    def gone_uploads(self, task: str) -> list[tuple[int, str, str]]:
+        with self._read() as c:
+            return [(number, who, digest) for number, who, digest in c.execute(GONE_UPLOADS, {"this_task": task})]
 
     def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
         """A second process with a seed of its own is refused before it masks anything."""
@@ -347,16 +377,32 @@ class SqlStore(MoneyTables):
 
     # KGC's.
 
-    def use_invitation(self, task: str, number: str, who: str) -> None:
+    def use_invitation(self, task: str, number: str, who: str, replaces: str | None = None) -> None:
         with self._write() as c:
-            if put_once(c, t.invitations, "who", who, task=task, number=number) != who:
+            add_new(c, t.invitations, task=task, number=number, who=who, replaced_by=None)
+            used = [t.invitations.c.who, t.invitations.c.replaced_by]
+            holder, by = find(c, used, task=task, number=number).one()
+            if holder != who:
                 raise InvitationRefused("this invitation was used by someone else; ask the requester for another")
+            if by is not None:
+                raise InvitationRefused("another device has taken this one's place in the task")
+            if replaces is not None:
+                before = find(c, [t.invitations.c.replaced_by], task=task, who=replaces).scalar()
+                if before not in (None, who) or replaces == who:
+                    raise InvitationRefused("that place was taken over already: name the newer invitation instead")
+                change(c, t.invitations, {"replaced_by": who}, task=task, who=replaces)
             self._tell("participant certified", task=task, who=who)
 
     def used_invitations(self, task: str) -> dict[str, str]:
         with self._read() as c:
             rows = find(c, [t.invitations.c.number, t.invitations.c.who], task=task)
             return {str(row[0]): str(row[1]) for row in rows}
+
+    def certified(self, task: str, name: str) -> str | None:
+        with self._read() as c:
+            found = find(c, [t.invitations.c.who], task=task, number=name).scalar()
+            found = found or find(c, [t.invitations.c.who], task=task, who=name).scalar()
+            return None if found is None else str(found)
 
     # CSP's.
 
@@ -437,8 +483,7 @@ def _end_columns(end: Tombstone | None) -> dict[str, str | None]:
 
 
 def _participant(row: Sequence[Any]) -> StoredParticipant:
-    *identity, certificate, left, refused = row
-    return StoredParticipant(Identity(*identity), certificate, left, refused)
+    return StoredParticipant(Identity(*row[:3]), *row[3:])
 
 
 def _round(row: Sequence[Any]) -> Round:
@@ -451,16 +496,27 @@ def _unknown(who: str) -> UnknownParticipant:
 
 
 def _judged(
-    number: int, state: str | None, uploads: Sequence[Upload], own: Mapping[str, str], digests: Iterable[str]
+    number: int,
+    state: str | None,
+    uploads: Sequence[Upload],
+    own: Mapping[str, str],
+    digests: Iterable[str],
+    left: Collection[str],
 ) -> list[bool | CrowdFLError]:
     """For each upload to a round: True if it is new, False if it is in already, or why it is refused.
 
-    `own` has the digests in this round by participant, `digests` those of the whole task, as far as `uploads` names them.
+    `own` has the digests in this round by participant, `digests` those of the whole task, as far as `uploads` names them;
+    `left` who has left meanwhile.
     """
     if state != RoundState.OPEN:
         return [RoundNotOpen(f"round {number} has closed: come back for the next round") for _ in uploads]
     mine, seen = dict(own), set(digests)
-    return [_judge(number, upload, mine, seen) for upload in uploads]
+    return [
+        Forbidden(f"{upload.who} has left this task")
+        if upload.who in left and upload.digest not in seen
+        else _judge(number, upload, mine, seen)
+        for upload in uploads
+    ]
 
 
 def _judge(number: int, upload: Upload, mine: dict[str, str], seen: set[str]) -> bool | CrowdFLError:

@@ -118,13 +118,19 @@ def standing(count: int) -> sa.Select[*tuple[Any, ...]]:
 
 @cache
 def alike(count: int) -> sa.CompoundSelect[*tuple[Any, ...]]:
-    """What uploads could be confused with: their participants' in the round, or their bytes anywhere in the task."""
-    u = t.uploads.c
+    """What uploads could be confused with: their participants' in the round, or their bytes anywhere in the task.
+
+    Under round 0, which has no uploads: their participants who have left.
+    """
+    u, p = t.uploads.c, t.participants.c
     found = select(u.number, u.who, u.digest).where(u.task == _THIS_TASK)
     own = found.where(u.number == _THIS_ROUND)
     # Two queries in one: joined by an "or", SQLite would look through all uploads of the task.
+    left = select(sa.literal(0), p.who, sa.literal("")).where(p.task == _THIS_TASK, p.left.is_(True))
     return sa.union_all(
-        own.where(u.who.in_(_several("who", count))), found.where(u.digest.in_(_several("digest", count)))
+        own.where(u.who.in_(_several("who", count))),
+        found.where(u.digest.in_(_several("digest", count))),
+        left.where(p.who.in_(_several("who", count))),
     )
 
 
@@ -154,10 +160,17 @@ def _status() -> sa.Select[*tuple[Any, ...]]:
     uploads = select(func.count()).where(u.task == r.task, u.number == r.number).scalar_subquery()
     drawn = select(func.count()).where(d.task == r.task, d.number == r.number).scalar_subquery()
     joined = t.tasks.outerjoin(t.rounds, r.task == t.tasks.c.task)
-    taken = select(func.count()).where(p.task == _THIS_TASK).scalar_subquery()
+    taken = select(func.count()).where(p.task == _THIS_TASK, p.replaced_by.is_(None)).scalar_subquery()
     about = (t.tasks.c[name] for name in ("state", "ended_at", "epoch", "dropped", "ready_at"))
     columns = (*about, active, taken, *END, uploads, drawn, *ROUND)
     return select(*columns).select_from(joined).where(t.tasks.c.task == _THIS_TASK).order_by(r.number)
+
+
+def _gone_uploads() -> sa.Select[*tuple[Any, ...]]:
+    """Those dropped of whoever has withdrawn or was replaced: they never come again."""
+    p, d = t.participants.c, t.dropped_uploads.c
+    gone = select(p.who).where(p.task == _THIS_TASK, p.withdrawn_at.is_not(None) | p.replaced_by.is_not(None))
+    return select(d.number, d.who, d.digest).where(d.task == _THIS_TASK, d.who.in_(gone)).order_by(d.number)
 
 
 def _uploads_by_round() -> sa.Select[*tuple[Any, ...]]:
@@ -167,10 +180,12 @@ def _uploads_by_round() -> sa.Select[*tuple[Any, ...]]:
 
 @cache
 def joining(dialect: str) -> Any:  # noqa: ANN401
-    """A place for somebody new, if there is one."""
+    """A place for somebody new, if there is one; as often as a task has places, a new device may take an old one's."""
     columns = [column for column in t.participants.c if column.name != "position"]
-    taken = select(func.count()).where(t.participants.c.task == bindparam("task", type_=t.tasks.c.task.type))
-    free = taken.scalar_subquery() < bindparam("limit", type_=sa.Integer)
+    limit = bindparam("limit", type_=sa.Integer)
+    ever = select(func.count()).where(t.participants.c.task == bindparam("task", type_=t.tasks.c.task.type))
+    taken = ever.where(t.participants.c.replaced_by.is_(None))
+    free = (taken.scalar_subquery() < limit) & (ever.scalar_subquery() < limit * 2)
     row = select(*(bindparam(column.name, type_=column.type) for column in columns)).where(free)
     new = upsert(t.participants, dialect).from_select([column.name for column in columns], row)
     return new.on_conflict_do_nothing()
@@ -201,9 +216,9 @@ def _answer_context() -> sa.Select[*tuple[Any, ...]]:
 
 # Made once, as those of `tables` are.
 ANSWER_CONTEXT, STATUS = _answer_context(), _status()
-TURNOUT, UPLOADS_BY_ROUND = _turnout(), _uploads_by_round()
+TURNOUT, UPLOADS_BY_ROUND, GONE_UPLOADS = _turnout(), _uploads_by_round(), _gone_uploads()
 MEMORIES, ADD_UPLOADS, ALL_TASKS = _memories(), sa.insert(t.uploads), select(*TASK).order_by(t.tasks.c.task)
-PEOPLE = [t.participants.c[name] for name in ("who", "signing", "reading", "certificate", "left", "refused")]
+PEOPLE = [column for column in t.participants.c if column.name not in ("position", "task")]
 NEWCOMERS = (
     select(*PEOPLE)
     .where(t.participants.c.task == _THIS_TASK)

@@ -111,7 +111,13 @@ participants = Table(
     Column("certificate", _Words, nullable=False),
     Column("left", Boolean, nullable=False, quote=True),  # a word of PostgreSQL's own
     Column("refused", Boolean, nullable=False),
+    Column("consent", _Words),
+    Column("consented_at", Float(53)),
+    Column("withdrawn_at", Float(53)),
+    Column("replaces", _Name),
+    Column("replaced_by", _Name),
     UniqueConstraint("task", "who", name="one_place_each"),
+    UniqueConstraint("task", "replaces", name="replaced_once"),
 )
 
 rounds = Table(
@@ -239,6 +245,7 @@ invitations = Table(
     Column("task", _Name, primary_key=True),
     Column("number", _Name, primary_key=True),
     Column("who", _Name, nullable=False),
+    Column("replaced_by", _Name),
 )
 
 answers = Table(

@@ -23,7 +23,7 @@ def compliance(store: SpStore, task: str) -> dict[str, Any]:
     drawn = {one.number: store.drawn(task, one.number) for one in rounds}
     rows = [
         {"who": who, "state": state, "sent": _of(who, sent), "drawn": _of(who, drawn)}
-        for who, state in ((one.identity.who, "left" if one.left else "in") for one in people)
+        for who, state in ((one.identity.who, one.state) for one in people)
     ]
     return {"rounds": [{"number": one.number, "opened": one.opened_at} for one in rounds], "people": rows}
 

@@ -1,4 +1,4 @@
-"""A task's life as its requester and its participants see it: create, fund, pause, resume, cancel, join, leave, look.
+"""A task's life as its requester and its participants see it: create, fund, pause, resume, cancel, look.
 
 It may end before its last round: by its requester, SP's operator, CSP, or because it took too long.
 """
@@ -9,15 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from crowdfl.documents.signed import Appointment, Certificate, Definition, Order
-from crowdfl.errors import DocumentError, EnrolmentOver, UnknownParticipant, UnknownTask
+from crowdfl.documents.signed import Appointment, Definition, Order
+from crowdfl.errors import DocumentError, UnknownTask
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import (
-    NOT_OPEN,
     Round,
     RoundState,
-    StoredParticipant,
     StoredTask,
     TaskState,
     TaskStatus,
@@ -156,45 +154,6 @@ class Tasks:
 
     def _cancel(self, task: str) -> None:
         cancel_task(self._core.sure_books, task, Tombstone("cancelled", "the requester"), self._abort)
-
-    def enrol(self, task: str, certificate: str) -> str:
-        """A certified participant joins; the worker tells CSP, so that its rewards can be sealed. Idempotent."""
-        definition, store = self._core.definition(task), self._ports.store
-        opened = Certificate.open(certificate, self._ports.kgc_key)
-        if opened.task != task:
-            raise DocumentError("this certificate is for another task")
-        state = store.task(task).state
-        if state in ENDED:
-            with contextlib.suppress(UnknownParticipant):  # back after the end, for what it earned
-                return store.participant(task, opened.identity.who).identity.who
-        require_running(state)
-        if self._core.probably_now() > definition.plan.enrolment_end:
-            self._require_known(task, opened.identity.who)
-        participant = StoredParticipant(opened.identity, certificate)
-        with store.transaction():
-            store.add_participant(task, participant, definition.settings.max_participants)
-            self._let_in(task, opened.identity.who)
-        return opened.identity.who
-
-    def _let_in(self, task: str, who: str) -> None:
-        """An open round that was drawn of fewer people than it takes has room for who comes later."""
-        last, most = self._core.last_round(task), self._core.definition(task).settings.per_round
-        if most is None or last is None or last.state is not RoundState.OPEN:
-            return
-        if len(self._ports.store.drawn(task, last.number)) < most:
-            self._ports.store.draw(task, last.number, [who])
-
-    def _require_known(self, task: str, who: str) -> None:
-        """Whoever joined before enrolment ended may come back."""
-        try:
-            self._ports.store.participant(task, who)
-        except UnknownParticipant:
-            raise EnrolmentOver(NOT_OPEN["over"]) from None
-
-    def leave(self, task: str, who: str) -> None:
-        """A participant leaves: rounds neither wait for it nor take its uploads; what it earned stays claimable."""
-        self._ports.store.participant(task, who)
-        self._ports.store.leave(task, who)
 
     def statement(self, task: str) -> Ledger:
         settled = self._ports.store.task(task).state == TaskState.SETTLED

@@ -240,7 +240,11 @@ class Uploads:
         judged = self._written(task, number, arrivals, judged)
         welcome = [entry for entry in judged if isinstance(entry, Upload)]
         # The store looks once more: the round may have closed while the bytes were checked.
-        outcomes = iter(self._ports.store.acknowledge(task, number, welcome) if welcome else [])
+        known = self._ports.store.acknowledge(task, number, welcome) if welcome else []
+        for upload, outcome in zip(welcome, known, strict=True):
+            if isinstance(outcome, Forbidden):  # its owner has withdrawn meanwhile: no byte of it stays
+                self._ports.blobs.delete(upload_name(task, number, upload.digest))
+        outcomes = iter(known)
         return [_outcome(entry, next(outcomes)) if isinstance(entry, Upload) else entry for entry in judged]
 
     def _judge(self, task: str, number: int, arrival: PendingUpload, standing: UploadContext) -> Upload | UploadOutcome:
@@ -264,7 +268,7 @@ class Uploads:
         require_running(standing.state)
         current.require_upload_welcome(settings, now)
         if arrival.who in standing.left:
-            raise Forbidden(f"{arrival.who} has left this task: join again to take part")
+            raise self._ports.store.participant(task, arrival.who).refusal()
         if settings.per_round is not None and arrival.who not in standing.drawn:
             raise NotDrawn(f"others were drawn for round {number}: come back for the next round")
         return Upload(arrival.who, arrival.digest, current.is_late(settings, now))

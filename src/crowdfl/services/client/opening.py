@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.links import invitation_link
-from crowdfl.documents.signed import Certificate, digest_of
+from crowdfl.documents.signed import Certificate, Invitation, digest_of
 from crowdfl.errors import KeyMismatch, SettingsError
 from crowdfl.protocols.profile import Tools
 from crowdfl.retry import Backoff
@@ -70,6 +70,8 @@ def write_invitations(
     count: int,
     days: float,
     patience: Backoff | None = None,
+    *,
+    replaces: str = "",
 ) -> list[Path]:
     """One file per invitation, each with all that its holder needs to find and check the task and its receipts.
 
@@ -96,7 +98,7 @@ def write_invitations(
     }
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     first, paths = _first_free(folder), []
-    for number, invitation in enumerate(requester.invite(task, count, days * 86400), start=first):
+    for number, invitation in enumerate(requester.invite(task, count, days * 86400, replaces), start=first):
         paths.append(folder / f"invitation-{number}.json")
         write_private(paths[-1], json.dumps({**contents, "invitation": invitation}).encode())
     return paths
@@ -137,6 +139,13 @@ def read_invitation(path: Path) -> ParticipantSettings:
     if not isinstance(found, dict):
         raise SettingsError(f"{path} is not an invitation: expected a JSON object, as `crowdfl task invite` writes it")
     return ParticipantSettings.parse(found, path)
+
+
+def replaced_number(old: str) -> str:
+    """What names the device that is replaced: of an invitation file, its number; else as it was typed."""
+    if not old.endswith(".json"):
+        return old
+    return Invitation.read(Envelope.parse(read_invitation(Path(old)).invitation, Invitation.kind)).number
 
 
 def link_of(path: Path, page: str) -> str:

@@ -19,7 +19,15 @@ from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.roles.recipe_check import phone_obstacle
 from crowdfl.roles.waiting import amount_words
 from crowdfl.schema import Settings, expected, settable, types_of
-from crowdfl.settings import AskerSettings, PlanSettings, TaskFile, TaskSettings, TrainingSettings, to_millionths
+from crowdfl.settings import (
+    AskerSettings,
+    ConsentSettings,
+    PlanSettings,
+    TaskFile,
+    TaskSettings,
+    TrainingSettings,
+    to_millionths,
+)
 
 Values = Mapping[str, Mapping[str, Any]]
 """What is typed or chosen, by section and setting."""
@@ -28,11 +36,13 @@ SECTIONS: Mapping[str, type[Settings]] = MappingProxyType(
         "task": TaskFile,
         "who": AskerSettings,
         "plan": PlanSettings,
+        "consent": ConsentSettings,
         "settings": TaskSettings,
         "training": TrainingSettings,
     }
 )
-_LONG = ("purpose", "terms", "readers")
+_TEXTS = "texts."  # before the language, of a section with translations
+_LONG = ("purpose", "terms", "readers", "text")
 _SECONDS = ("claim_window", "window", "grace", "every")  # of the task, not the window of samples
 _LISTS = {"hidden": "numbers", "layers": "lines", "labels": "lines"}
 
@@ -87,10 +97,18 @@ def values_of(definition: Definition) -> dict[str, dict[str, Any]]:
     tables = {
         "who": dict(definition.who),
         "plan": dict(definition.plan),
+        "consent": dict(definition.consent),
         "settings": dict(definition.settings),
         "training": dict(definition.training),
     }
-    return start_values({"task": task, **tables})
+    texts = {
+        f"{_TEXTS}{language}": {
+            **dict(one),
+            "words": "\n".join(f"{label} = {word}" for label, word in one.words.items()),
+        }
+        for language, one in definition.texts.items()
+    }
+    return start_values({"task": task, **tables}) | texts
 
 
 @dataclass
@@ -141,7 +159,17 @@ def faults(values: Values) -> dict[str, str]:
 def contents(values: Values) -> dict[str, Any]:
     """As a task file holds them."""
     inner = {section: _given(section, values) for section in SECTIONS if section != "task"}
-    return {**_given("task", values), **inner}
+    texts = {
+        section.removeprefix(_TEXTS): _translated(one) for section, one in values.items() if section.startswith(_TEXTS)
+    }
+    return {**_given("task", values), **inner, "texts": texts}
+
+
+def _translated(typed: Mapping[str, Any]) -> dict[str, Any]:
+    """What is filled in of one language; words one a line, as in walking = Gehen."""
+    pairs = [line.partition("=") for line in str(typed.get("words", "")).splitlines() if line.strip()]
+    given = {name: value for name, value in typed.items() if name != "words" and str(value).strip()}
+    return given | {"words": {label.strip(): word.strip() for label, _, word in pairs}}
 
 
 def _no_sections(section: str) -> dict[str, Any]:

@@ -35,12 +35,17 @@ const NOT_OPEN = {
 /** @type {Record<string, new (words: string) => Error>} */
 const NO_ROOM = { full: TaskFull, over: EnrolmentOver, ended: TaskNotRunning };
 
-/** The platform's word for why nobody can join; null if somebody can. @param {Status} status */
-export const closedBy = ({ enrolment = "" }) => (Object.hasOwn(NOT_OPEN, enrolment) ? enrolment : null);
+/**
+ * The platform's word for why nobody can join; null if somebody can.
+ * @param {Status} status @param {boolean} takesPlace Of somebody who has a place already, with another phone: until the end.
+ */
+export function closedBy({ enrolment = "" }, takesPlace) {
+  return Object.hasOwn(NOT_OPEN, enrolment) && (enrolment === "ended" || !takesPlace) ? enrolment : null;
+}
 
-/** Before the invitation is used up: a task that takes nobody says so. @param {Status} status */
-export function requireRoom(status) {
-  const closed = closedBy(status);
+/** Before the invitation is used up: a task that takes nobody says so. @param {Status} status @param {boolean} takesPlace */
+export function requireRoom(status, takesPlace) {
+  const closed = closedBy(status, takesPlace);
   if (closed) throw new NO_ROOM[closed](`${NOT_OPEN[closed]}; your invitation is not used up`);
 }
 

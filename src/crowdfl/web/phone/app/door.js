@@ -20,7 +20,8 @@ import { aboutView } from "./views/about.js";
 /** In the place of a model until that is there: it can show one invitation, and nothing is kept or sent. */
 class Doorstep {
   /** @param {Invitation} invitation */
-  constructor({ task, sp, kgc, expires }) {
+  constructor({ task, sp, kgc, expires, replaces }) {
+    this.takesPlace = replaces;
     /** @type {Model | null} */
     this.model = null;
     /** @type {(model: Model) => void} */
@@ -50,7 +51,7 @@ class Doorstep {
       const [papers, status] = await Promise.all([this.platform.papers(task), this.platform.status(task)]);
       const { task: named, body } = await openDefinition(papers.definition);
       if (named !== task) throw new DocumentError("the platform showed the papers of another task");
-      const closed = closedBy(requireStatus(status, body.settings.rounds));
+      const closed = closedBy(requireStatus(status, body.settings.rounds), this.takesPlace);
       Object.assign(this.campaign, { definition: body, closed, problem: null });
     } catch (wrong) {
       await speaking;
