@@ -63,12 +63,20 @@ export async function openModel() {
     claim: note("claim"),
     retry: note("retry"),
     windows: async () => given.windows ?? null,
-    enough: note("enough"),
+    contribute: async (task) => {
+      await note("contribute")(task);
+      page.kept = page.kept.map((/** @type {any} */ one) => ({ ...one, said: true }));
+      page.change(task, { contributed: page.kept.length });
+    },
     recordings: async () => page.kept.map((/** @type {any} */ { signal: _, times: __, ...shown }) => shown),
-    keep: async (task, id, label, { times, signal, channels }, whole) => {
+    keep: async (task, { times, signal, ...rest }, whole) => {
       const seconds = times[times.length - 1] - times[0];
-      const made = { id, label, seconds, samples: times.length, channels, at: Date.parse(id.split(" ")[0]), times: [...times], signal: [...signal], whole };
-      page.kept = [...page.kept.filter((/** @type {any} */ one) => one.id !== id), made];
+      const made = { ...rest, seconds, samples: times.length, at: Date.parse(rest.id.split(" ")[0]), said: false, times: [...times], signal: [...signal], whole };
+      page.kept = [...page.kept.filter((/** @type {any} */ one) => one.id !== rest.id), made];
+    },
+    changeRecording: async (task, id, about) => {
+      await note("changeRecording")(task, id, about);
+      page.kept = page.kept.map((/** @type {any} */ one) => (one.id === id ? { ...one, ...about } : one));
     },
     importCsv: async (task, name, text) => {
       await note("importCsv")(task, name, text);

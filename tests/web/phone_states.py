@@ -63,6 +63,7 @@ def campaign(**changes: Any) -> Campaign:
         "enrolled": None,
         "recordings": 0,
         "recorded": 0,
+        "contributed": None,
     } | changes
 
 
@@ -92,20 +93,17 @@ ENDED = [
 ]
 RECEIPTS = [{"round": number, "text": f'crowdfl receipt S {{"round": {number}}}'} for number in (1, 2)]
 JOINED = campaign(phase="joined", who="5ab0c1d2e3f405162738", rounds=UNDER_WAY, rewards="3500000n")
-JOINED |= {"enrolled": 143, "recordings": 3}
+JOINED |= {"enrolled": 143, "recordings": 3, "contributed": 3}
+UNSAID = JOINED | {"contributed": None}
 TRAINING = JOINED | {"now": {"kind": "training", "round": 3, "done": 7, "of": 20, "why": None}}
 OVER = JOINED | {"phase": "ended", "rounds": ENDED, "rewards": "8750000n", "receipts": RECEIPTS}
 DUE = {"state": "due", "amount": "8750000n", "until": 1795000000, "why": None}
-RECORDINGS = [
-    {"id": "a", "label": "walking", "seconds": 61.5, "samples": 3691, "channels": 6, "at": 1763280000000},
-    {"id": "b", "label": "sitting", "seconds": 4.2, "samples": 253, "channels": 6, "at": 1763280900000},
-    {"id": "c", "label": "climbing stairs", "seconds": 300.0, "samples": 15001, "channels": 6, "at": None},
+RECORDINGS: list[Campaign] = [
+    {"id": "a", "label": "walking", "seconds": 61.5, "answers": {}, "at": 1763280000000, "said": False},
+    {"id": "b", "label": "sitting", "seconds": 4.2, "answers": {}, "at": 1763280900000, "said": False},
+    {"id": "c", "label": "climbing stairs", "seconds": 300.0, "answers": {}, "at": None, "said": False},
 ]
-WINDOWS = {
-    "train": 260,
-    "labels": [{"label": "walking", "train": 82}, {"label": "sitting", "train": 0}],
-    "enough": True,
-}
+WINDOWS = {"train": 260}
 
 STATES: dict[str, tuple[str, list[Campaign]]] = {
     "empty": ("#/campaigns", []),
@@ -113,7 +111,7 @@ STATES: dict[str, tuple[str, list[Campaign]]] = {
     "invitation": (f"#/about/{TASK}", [campaign()]),
     "small-crowd": (f"#/about/{TASK}", [campaign(definition=definition({"min_participants": 3, "budget": None}))]),
     "refused": (f"#/about/{TASK}", [campaign(refusal="Its profile is “hardened”. This page knows “shares” only.")]),
-    "record": (f"#/record/{TASK}", [JOINED]),
+    "record": (f"#/record/{TASK}", [UNSAID]),
     "waiting": (f"#/home/{TASK}", [JOINED | {"rounds": [], "rewards": "0n", "next": 1_795_000_000, "recordings": 0}]),
     "training": (f"#/home/{TASK}", [TRAINING]),
     "arrived": (f"#/home/{TASK}", [JOINED | {"rounds": ARRIVED}]),

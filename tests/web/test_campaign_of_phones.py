@@ -137,13 +137,13 @@ class Phone:
         self.motion.show([0.0, 0.0, 1.0])  # it lies on a table
 
     def start(self, label: str) -> None:
-        self.page.get_by_label(label, exact=True).check()
-        self.page.get_by_role("button", name="Start recording").click()
-        expect(self.page.get_by_role("button", name="Stop")).to_be_visible()
+        self.page.get_by_role("button", name=f"Record {label}").click()
+        self.page.get_by_role("button", name="Start now").click()
+        expect(self.page.get_by_role("button", name="Hold to stop")).to_be_visible()
 
-    def stop(self) -> None:
-        self.page.get_by_role("button", name="Stop").click()
-        expect(self.page.get_by_role("button", name="Start recording")).to_be_visible()
+    def has_stopped(self) -> None:
+        """By itself: there is enough."""
+        expect(self.page.get_by_role("dialog")).to_have_count(0)
 
     def hold_second_piece(self) -> list[str]:
         """The first piece of an upload passes, the next never gets an answer; the list fills when that has happened."""
@@ -158,9 +158,9 @@ class Phone:
         self.page.route("**/uploads/**", decide)
         return held
 
-    def go_home(self) -> None:
-        """Where one sees what became of the own contribution."""
-        self.page.get_by_role("link", name="Back", exact=True).click()
+    def send(self) -> None:
+        """The owner's word; then one sees what becomes of the own update."""
+        self.page.get_by_role("button", name="Send my contribution").click()
 
     def says(self, words: str) -> None:
         expect(self.page.locator(".headline")).to_have_text(words, timeout=LATER)
@@ -227,14 +227,14 @@ def make_phones(made: PhoneCampaign, playwright: Playwright) -> None:
         }
         replay({motion: its for motion, its in samples.items() if motion is not None}, SHOWN_HERTZ)
         for phone in made.phones:
-            phone.stop()
+            phone.has_stopped()
 
 
 def play(made: PhoneCampaign) -> None:
     killed, offline = made.phones[KILLED], made.phones[OFFLINE]
     held = killed.hold_second_piece()
     for phone in made.phones:
-        phone.go_home()
+        phone.send()
     wait_until(made, lambda: made.status()["enrolled"] == PEOPLE)
     made.do("fund", "task", "fund", made.task, "108.00", "--name", "all", *made.settings)
     sp = made.folder / "roles/sp/settings.toml"

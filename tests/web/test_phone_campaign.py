@@ -186,8 +186,9 @@ def join(page, link, number):
     page.get_by_text("No sensors? Import a CSV file").click()
     content = {"name": "mine.csv", "mimeType": "text/csv", "buffer": csv(number).encode()}
     page.get_by_label("CSV files").set_input_files(content)
-    expect(page.get_by_text("mine.csv: 42 sec of walking, sitting, climbing stairs.")).to_be_visible()
-    page.get_by_role("link", name="Back", exact=True).click()
+    expect(page.get_by_text("mine.csv: 42 sec of walking, sitting, and climbing stairs.")).to_be_visible()
+    expect(page.get_by_text("Nothing has been sent.")).to_be_visible()
+    page.get_by_role("button", name="Send my contribution").click()
 
 
 def test_a_phone_takes_part_is_closed_goes_offline_and_is_paid(platform, requester, stepped, phone_context, tmp_path):

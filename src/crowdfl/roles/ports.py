@@ -97,8 +97,8 @@ class CrowdStore(TaskStore, Protocol):
     def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
         """Or `TaskFull`. Whom it replaces has left from then on, and takes no place; `Conflict` if another did so before."""
 
-    def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
-        """In the order they joined, those who left included, but for the first `since`."""
+    def participants(self, task: str, since: int = 0, most: int = ...) -> list[StoredParticipant]:
+        """In the order they joined, those who left included: so many, from after the position `since` on."""
 
 
 class SpStore(CrowdStore, Protocol):
@@ -110,7 +110,6 @@ class SpStore(CrowdStore, Protocol):
     def replacement(self, task: str, who: str) -> str | None: ...  # who has taken this one's place
     def mark_refused(self, task: str, who: str, *, refused: bool) -> None: ...  # by CSP
     def refused(self, task: str) -> frozenset[str]: ...
-    def signing_keys(self, task: str, since: int) -> dict[str, bytes]: ...  # by name, as they joined, from `since` on
 
     def status(self, task: str) -> TaskStatus: ...  # or UnknownTask
     def put_round(self, task: str, round_: Round) -> None: ...  # insert or update; `asked` stays as it is
@@ -119,6 +118,7 @@ class SpStore(CrowdStore, Protocol):
     def round(self, task: str, number: int) -> Round: ...  # or NotReady
     def draw(self, task: str, number: int, people: Sequence[str]) -> None: ...  # these are in the round; once each
     def drawn(self, task: str, number: int) -> frozenset[str]: ...  # empty: everyone is
+    def places_drawn(self, task: str, number: int) -> int: ...  # how many those are
     def upload(self, task: str, number: int, who: str) -> Upload | None: ...
     def uploads(self, task: str, number: int) -> list[Upload]: ...  # in the order they came
     def last_uploads(self, task: str, number: int, most: int) -> list[Upload]: ...  # the newest first

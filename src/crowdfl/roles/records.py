@@ -67,7 +67,7 @@ class StoredTask:
     epoch: str = ""  # another after each restore from a backup: phones then look whether their uploads are still here
     unreconciled: bool = False  # restored from a backup: some may have been paid or returned before
     dropped: int = 0  # uploads that were damaged here: phones look then too
-    csp_told: int = 0  # of how many participants
+    csp_told: int = 0  # the position of the last participant that it was told of
     csp_away_since: float | None = None
     kgc_told_end: float | None = None  # when it acknowledged the end
     csp_told_end: float | None = None
@@ -134,6 +134,7 @@ class StoredParticipant:
     withdrawn_at: float | None = None
     replaces: str | None = None  # another of this task: the same person's, with another device
     replaced_by: str | None = None
+    position: int = field(default=0, compare=False)  # grows with each who joins
 
     @property
     def state(self) -> str:

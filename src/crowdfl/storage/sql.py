@@ -1,7 +1,8 @@
 """The roles' stores in SQL. One class serves every role; `roles.ports` says what each method promises."""
 
+import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Unpack
 
@@ -43,6 +44,7 @@ from crowdfl.storage.statements import (
     GONE_UPLOADS,
     MEMORIES,
     NEWCOMERS,
+    PARTS,
     PEOPLE,
     ROUND,
     STATUS,
@@ -54,6 +56,7 @@ from crowdfl.storage.statements import (
     add_new,
     alike,
     change,
+    counting,
     find,
     joining,
     leasing,
@@ -65,6 +68,7 @@ from crowdfl.storage.statements import (
 )
 
 _LONGEST_LEASE = 3600.0  # seconds
+_ALL = 2**31 - 1
 
 
 class SqlStore(MoneyTables):
@@ -110,10 +114,11 @@ class SqlStore(MoneyTables):
     def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
         identity = participant.identity
         row = {"task": task, **vars(participant), **vars(identity), "limit": limit}
-        del row["identity"]
+        del row["identity"], row["position"]
         with self._write() as c:
             self._replace(c, task, participant)
             if c.execute(joining(c.dialect.name), row).rowcount == 1:
+                self._count(c, t.tasks, {"active": not participant.left, "taken": 1, "joined": 1}, task=task)
                 self._tell("participant joined", task=task, who=identity.who)
                 return
             known = self._person(c, task, identity.who)
@@ -131,7 +136,9 @@ class SqlStore(MoneyTables):
             return
         if self.replacement(task, old) not in (None, who):
             raise Conflict(f"another device has taken the place of {old} already")
-        if change(c, t.participants, {"left": True, "replaced_by": who}, task=task, who=old):
+        with self._recounted(c, task, old):
+            known = change(c, t.participants, {"left": True, "replaced_by": who}, task=task, who=old)
+        if known:
             self._tell("participant replaced", task=task, who=old)
 
     def replacement(self, task: str, who: str) -> str | None:
@@ -139,9 +146,10 @@ class SqlStore(MoneyTables):
             found: str | None = find(c, [t.participants.c.who], task=task, replaces=who).scalar()
             return found
 
-    def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
+    def participants(self, task: str, since: int = 0, most: int = _ALL) -> list[StoredParticipant]:
         with self._read() as c:
-            return [_participant(row) for row in c.execute(NEWCOMERS, {"this_task": task, "since": since})]
+            asked = {"this_task": task, "since": since, "most": most}
+            return [_participant(row) for row in c.execute(NEWCOMERS, asked)]
 
     def participant(self, task: str, who: str) -> StoredParticipant:
         with self._read() as c:
@@ -150,13 +158,10 @@ class SqlStore(MoneyTables):
             raise _unknown(who)
         return found
 
-    def signing_keys(self, task: str, since: int) -> dict[str, bytes]:
-        return {one.identity.who: one.identity.signing for one in self.participants(task, since)}
-
     def turnout(self, task: str, number: int) -> tuple[int, int]:
         with self._read() as c:
-            uploaded, missing = c.execute(TURNOUT, {"this_task": task, "this_round": number}).one()
-        return uploaded, missing
+            found = c.execute(TURNOUT, {"this_task": task, "this_round": number}).first()
+        return (0, 0) if found is None else (found[0], found[1])
 
     def leave(self, task: str, who: str) -> None:
         with self._write() as c:
@@ -183,8 +188,35 @@ class SqlStore(MoneyTables):
         return None if row is None else _participant(row)
 
     def _set_person(self, c: sa.Connection, task: str, who: str, **values: bool | float) -> None:
-        if not change(c, t.participants, values, task=task, who=who):
-            raise _unknown(who)
+        with self._recounted(c, task, who):
+            if not change(c, t.participants, values, task=task, who=who):
+                raise _unknown(who)
+
+    @contextlib.contextmanager
+    def _recounted(self, c: sa.Connection, task: str, who: str) -> Iterator[None]:
+        """Whatever is changed about somebody, the counts of the task and its rounds follow."""
+        before = self._counts_of(c, task, who)
+        yield
+        after = self._counts_of(c, task, who)
+        for place, counts in after.items():
+            more = {name: count - before[place][name] for name, count in counts.items()}
+            if any(more.values()):
+                of_round = {"number": place} if place else {}
+                self._count(c, t.rounds if place else t.tasks, more, task=task, **of_round)
+
+    def _counts_of(self, c: sa.Connection, task: str, who: str) -> dict[int, dict[str, int]]:
+        """What somebody adds to the counts of the task (0) and of each round."""
+        person = find(c, [t.participants.c.left, t.participants.c.replaced_by], task=task, who=who).first()
+        here = person is not None and not person.left
+        found = {0: {"active": int(here), "taken": int(person is not None and person.replaced_by is None)}}
+        for number, sent, drawn in c.execute(PARTS, {"this_task": task, "who": who}):
+            counts = {"uploads": sent, "present": sent and here, "drawn": drawn, "members": drawn and here}
+            found[number] = {name: int(bool(one)) for name, one in counts.items()}
+        return found
+
+    def _count(self, c: sa.Connection, table: sa.Table, more: Mapping[str, int], **key: object) -> None:
+        named = {f"more_{name}": int(count) for name, count in more.items()}
+        c.execute(counting(table, tuple(more), tuple(key)), named | {f"key_{name}": one for name, one in key.items()})
 
     # Rounds, uploads, seeds, replies.
 
@@ -256,8 +288,9 @@ class SqlStore(MoneyTables):
             outcomes = _judged(number, state, uploads, own, {digest for *_, digest in known}, left)
             pairs = zip(uploads, outcomes, strict=True)
             new = [{"task": task, "number": number, **vars(upload)} for upload, outcome in pairs if outcome is True]
-            if new:
+            if new:  # of people who have not left
                 c.execute(ADD_UPLOADS, new)
+                self._count(c, t.rounds, {"uploads": len(new), "present": len(new)}, task=task, number=number)
             return outcomes
 
     def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
@@ -274,9 +307,14 @@ class SqlStore(MoneyTables):
         return UploadContext(state, round_, enrolled, left, uploads, drawn)
 
     def draw(self, task: str, number: int, people: Sequence[str]) -> None:
+        """Of people who have not left."""
         with self._write() as c:
-            for who in people:
-                add_new(c, t.drawn, task=task, number=number, who=who)
+            new = sum(add_new(c, t.drawn, task=task, number=number, who=who) for who in people)
+            self._count(c, t.rounds, {"drawn": new, "members": new}, task=task, number=number)
+
+    def places_drawn(self, task: str, number: int) -> int:
+        with self._read() as c:
+            return int(find(c, [t.rounds.c.drawn], task=task, number=number).scalar() or 0)
 
     def drawn(self, task: str, number: int) -> frozenset[str]:
         with self._read() as c:
@@ -285,7 +323,9 @@ class SqlStore(MoneyTables):
     def drop_uploads(self, task: str, number: int, uploads: Sequence[Upload]) -> None:
         with self._write() as c:
             for upload in uploads:
-                if remove(c, t.uploads, task=task, number=number, who=upload.who, digest=upload.digest):
+                with self._recounted(c, task, upload.who):
+                    dropped = remove(c, t.uploads, task=task, number=number, who=upload.who, digest=upload.digest)
+                if dropped:
                     add(c, t.dropped_uploads, task=task, number=number, who=upload.who, digest=upload.digest)
                     more = sa.update(t.tasks).where(t.tasks.c.task == task)
                     c.execute(more.values(dropped=t.tasks.c.dropped + 1))

@@ -98,6 +98,8 @@ tasks = Table(
     Column("without_model", Boolean, nullable=False),
     Column("sole_holder", Boolean, nullable=False),
     Column("restored", Boolean, nullable=False),
+    # How many, so that nobody has to count a crowd: who has not left, who was not replaced, all.
+    *(Column(name, _Whole, nullable=False, default=0) for name in ("active", "taken", "joined")),
 )
 
 participants = Table(
@@ -118,6 +120,7 @@ participants = Table(
     Column("replaced_by", _Name),
     UniqueConstraint("task", "who", name="one_place_each"),
     UniqueConstraint("task", "replaces", name="replaced_once"),
+    sa.Index("by_arrival", "task", "position"),
 )
 
 rounds = Table(
@@ -130,6 +133,8 @@ rounds = Table(
     Column("extended", Boolean, nullable=False),
     Column("final", Boolean, nullable=False),
     Column("asked", Boolean, nullable=False),
+    # How many: uploads, those of people who have not left, people drawn, those of them who have not left.
+    *(Column(name, _Whole, nullable=False, default=0) for name in ("uploads", "present", "drawn", "members")),
 )
 
 drawn = Table(  # who is in a round, of a task that draws them; nobody, of one that takes everyone

@@ -119,6 +119,7 @@ export class FakePlatform {
     this.certified = null;
     this.enrolled = new Set();
     this.enrolment = "open";
+    /** @type {number | undefined} */ this.comeBack = undefined;
     this.epoch = "first";
     this.dropped = 0;
     this.state = "running";
@@ -186,7 +187,7 @@ export class FakePlatform {
       initial: () => bytes([0, 0]),
       status: () => ({
         state: this.state, epoch: this.epoch, dropped: this.dropped, rounds: structuredClone(this.rounds), enrolled: 5,
-        enrolment: this.enrolment,
+        enrolment: this.enrolment, come_back: this.comeBack,
         claim_seconds_left: this.state === "running" ? null : this.left, ended: null,
       }),
       enrol: (_task, /** @type {string} */ certificate, /** @type {string | null} */ consent) => {

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { CONTRIBUTION } from "#web/phone/agent/uploads.js";
 import { view } from "#web/phone/agent/state.js";
 import {
   RolledBack,
@@ -151,7 +152,7 @@ test("a refusal that may pass is not noted: the same bytes are sent again", asyn
   assert.deepEqual(phone.trainer.trained, [1]);
 });
 
-test("without samples no upload leaves the phone, and new recordings are tried in the same round", async () => {
+test("without samples no upload leaves the phone, and what its owner says next is tried in the same round", async () => {
   const { phone, step, platform } = await joined();
   phone.trainer.failure = new NothingToContribute("record at least a minute");
   assert.equal(await step(), true);
@@ -160,7 +161,7 @@ test("without samples no upload leaves the phone, and new recordings are tried i
   assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "nothing");
   phone.trainer.failure = null;
   assert.equal(await step(), false, "the recordings are the same");
-  await phone.store.addRecording(TASK, { id: "a", label: "w", times: new Float64Array(), signal: new Float64Array(), channels: 3 });
+  await phone.store.put(TASK, CONTRIBUTION, { ids: ["a"], at: 1 });
   platform.instead.send = () => { throw new ServiceUnavailable("away"); };
   await assert.rejects(step(), ServiceUnavailable);
   const [sending] = (await view(phone.store, TASK))?.rounds ?? [];
@@ -171,13 +172,13 @@ test("without samples no upload leaves the phone, and new recordings are tried i
   assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "arrived");
 });
 
-test("repro: a recording that comes while the others are found too few is tried in the same round", async () => {
+test("repro: what an owner says while the rest is found too little is tried in the same round", async () => {
   const { phone, step, platform } = await joined();
   const { trainer } = phone;
   const train = trainer.train.bind(trainer);
   trainer.train = async () => {
-    await phone.store.addRecording(TASK, { id: "b", label: "w", times: new Float64Array(), signal: new Float64Array(), channels: 3 });
-    throw new NothingToContribute("an activity is missing");
+    await phone.store.put(TASK, CONTRIBUTION, { ids: ["b"], at: 2 });
+    throw new NothingToContribute("too little is recorded");
   };
   await step();
   trainer.train = train;
@@ -185,14 +186,16 @@ test("repro: a recording that comes while the others are found too few is tried 
   assert.ok(platform.held.has(1));
 });
 
-test("an owner's word that there will be no more recordings is heard in the same round", async () => {
+test("an owner's word to send is heard in the same round, and recordings alone are not", async () => {
   const { phone, step, platform } = await joined();
-  phone.trainer.failure = new NothingToContribute("an activity is missing");
+  phone.trainer.failure = new NothingToContribute("its owner has not said so");
   await step();
   assert.equal(await phone.store.has(TASK, "rounds/1/before"), false, "it would be about other recordings than what is trained on");
   phone.trainer.failure = null;
   assert.equal(await step(), false);
-  await phone.store.put(TASK, "enough", true);
+  await phone.store.addRecording(TASK, { id: "b", label: "w", times: new Float64Array(), signal: new Float64Array(), channels: 3 });
+  assert.equal(await step(), false);
+  await phone.store.put(TASK, CONTRIBUTION, { ids: ["b"], at: 1 });
   assert.equal(await step(), true);
   assert.ok(platform.held.has(1));
 });

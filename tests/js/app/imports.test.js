@@ -2,9 +2,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { importable } from "#web/phone/app/imports.js";
+import { importable, NotUsable } from "#web/phone/app/imports.js";
 import { parseRecipe } from "#web/phone/learning/recipe.js";
-import { DataMalformed } from "#web/phone/protocol/errors.js";
+import { speakAs } from "../speak.js";
+
+await speakAs();
 
 const recipe = (channels = 3) => parseRecipe({ learner: "softmax", labels: ["Walking", "sitting"], channels });
 
@@ -15,7 +17,7 @@ test("labels of the task are taken, whatever their case; others are counted and 
   const text = csv("time,x,y,z,label", (at) => `0,0,1,${at < 50 ? "walking" : "jogging"}`);
   const { recordings, words } = importable("mine.csv", text, recipe());
   assert.deepEqual(recordings.map(({ label, channels, times }) => [label, channels, times.length]), [["walking", 3, 50]]);
-  assert.match(words, /^mine\.csv: 1 sec of walking\. 1 stretches of other activities were left out\.$/);
+  assert.match(words, /^mine\.csv: 1 sec of walking\. 1 stretch of another activity was left out\.$/);
   assert.ok(recordings.every(({ id }) => Number.isNaN(Date.parse(id.split(" ")[0]))), "a file has no time of day");
 });
 
@@ -32,9 +34,9 @@ test("rotation that nobody asked for is left out", () => {
 
 test("what is missing is said, with what to do", () => {
   assert.throws(() => importable("sitting.csv", csv("time,x,y,z", () => "0,0,1"), recipe(6)),
-    (wrong) => wrong instanceof DataMalformed && /3 channels, this campaign needs 6: export rotation/.test(wrong.message));
-  assert.throws(() => importable("jogging.csv", csv("time,x,y,z", () => "0,0,1"), recipe()), /it holds jogging; this campaign is about Walking, sitting/);
+    (wrong) => wrong instanceof NotUsable && /no column for gyroscope, which this campaign needs/.test(wrong.message));
+  assert.throws(() => importable("jogging.csv", csv("time,x,y,z", () => "0,0,1"), recipe()), /it holds jogging; this campaign is about Walking and sitting/);
   assert.throws(() => importable("sitting.csv", "", recipe()), /it holds no samples/);
-  assert.throws(() => importable("sitting.csv", csv("time,x,y,z", () => "a,b,c"), recipe()), /no samples\. 100 rows were left out: not a number\. It needs a time/);
+  assert.throws(() => importable("sitting.csv", csv("time,x,y,z", () => "a,b,c"), recipe()), /It needs a time, x, y and z in each row\. 100 rows were left out: not a number/);
   assert.throws(() => importable("sitting.csv", csv("time,x,y,z", () => "0,0,1", 1), recipe()), /too few samples of sitting/);
 });

@@ -12,7 +12,7 @@ const DEFINITION = { settings: { rounds: 5, min_participants: 6 }, plan: { start
 
 /** @param {object} changes @param {boolean} [reached] */
 const standing = (changes, reached = true) => standingOf(/** @type {any} */ ({
-  phase: "joined", state: "running", now: IDLE, rounds: [], definition: DEFINITION, enrolled: null, next: null, recordings: 3,
+  phase: "joined", state: "running", now: IDLE, rounds: [], definition: DEFINITION, enrolled: null, next: null, recordings: 3, contributed: 3,
   claim: { state: "later" }, ...changes,
 }), reached);
 
@@ -22,8 +22,9 @@ const round = (mine, state = "open", number = 2) => ({ number, state, mine, dead
 for (const [name, words, changes, act] of /** @type {[string, RegExp, object, (string | null)?][]} */ ([
   ["the first round is waited for with a count and a time", /^The first round begins on 14 Nov 2026.*12 people of at least 20/s, { next: 1_794_636_000, enrolled: 12 }],
   ["without a time, the count is said", /^Waiting for the first round\. 20 people have joined: enough/, { enrolled: 20 }],
-  ["whoever has recorded nothing is asked to, before a round", /Record now/, { recordings: 0, enrolled: 20 }, "record"],
-  ["and in one", /^Round 2 of 5 is open: record to take part/, { rounds: [round("none")], recordings: 0 }, "record"],
+  ["whoever has recorded nothing is asked to, before a round", /Record now/, { recordings: 0, contributed: null, enrolled: 20 }, "record"],
+  ["and in one", /^Round 2 of 5 is open: record to take part/, { rounds: [round("none")], recordings: 0, contributed: null }, "record"],
+  ["what was recorded waits for a word", /Nothing has been sent/, { contributed: null }, "record"],
   ["too little data asks for more", /record to take part/, { rounds: [round("nothing")] }, "record"],
   ["what is sent is said, whatever was noted before", /^Your contribution to round 2 of 5 is being sent/, { rounds: [round("sending")] }],
   ["what happens now comes before the round", /learns from your recordings for round 2/, { rounds: [round("none")], now: { ...IDLE, kind: "training", round: 2 } }],

@@ -183,7 +183,7 @@ class Agent:
             if (yield from self._patiently(lambda: self._step(trainer))):
                 looks.succeed()
             elif self.person.state in _UNDER_WAY:
-                yield looks.fail()
+                yield looks.fail(self.person.come_back)
             else:
                 return
 

@@ -73,6 +73,7 @@ from crowdfl.roles.records import NOT_OPEN, PaidClaim
 LEAST_PARTICIPANTS = 5
 INVITATION, LEAST = "invitation", "least-participants"  # what a home folder keeps of joining
 CONSENT_COPY = "consent.json"
+_LONGEST_REST = 3600.0  # seconds: a platform that asks for more is looked at all the same
 _NO_ROOM = {"full": TaskFull, "over": EnrolmentOver, "ended": TaskNotRunning}
 Train = Callable[[Weights, Mapping[str, Any], int], tuple[Weights, int]]
 """From a model, the task's training settings and the round's number to a trained model and how many samples it saw."""
@@ -96,6 +97,10 @@ class ParticipantSp(Protocol):
     def leave(self, task: str, keys: ParticipantKeys, *, withdraw: bool) -> dict[str, list[int]]: ...  # `Sp.withdraw`'s
 
 
+def _seconds(told: object) -> float:
+    return min(float(told), _LONGEST_REST) if isinstance(told, int | float) and told >= 0 else 0.0
+
+
 def least_words(number: int | str) -> str:
     """How somebody accepts so many people, in Python and on the command line."""
     return f"least_participants={number} (--least-participants {number})"
@@ -115,6 +120,7 @@ class Participant:
     sp_key: bytes | None = None  # what receipts are checked with, where it is known
     open_stock: Callable[[PublicKey], Stock] | None = None  # randomizers made while idle; else made when needed
     state: str = "running"  # the task's, when this participant last looked
+    come_back: float = 0.0  # seconds after that look until the platform wants the next one, if there is nothing to do
     least_participants: int = LEAST_PARTICIPANTS  # in a smaller crowd an average says too much about this one
     agree: str | None = None  # the version of the consent text that its owner has read and agrees to
     claim_time: ClaimTime = field(default_factory=ClaimTime, repr=False)
@@ -234,7 +240,7 @@ class Participant:
     def step(self, train: Train, evaluate: Evaluate | None = None) -> bool:
         """Do what is due: read new averages and rewards, and take part in an open round. True if anything was done."""
         status = self.sp.status(self.task)
-        self.state = status["state"]
+        self.state, self.come_back = status["state"], _seconds(status.get("come_back"))
         if self.has_left and self.state in ("running", "paused"):
             self.state = "left"
             self._send_leave()

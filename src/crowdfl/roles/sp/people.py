@@ -52,7 +52,8 @@ class People:
             if opened.replaces:
                 self._take_back(task, opened.replaces)
             self._let_in(task, who, opened.replaces)
-        self._erase(task, opened.replaces)
+        if opened.replaces:
+            self._erase(task, opened.replaces)
         return who
 
     def _require_in(self, task: str, who: str) -> None:
@@ -69,9 +70,10 @@ class People:
         last, most = self._core.last_round(task), self._core.definition(task).settings.per_round
         if most is None or last is None or last.state is not RoundState.OPEN:
             return
-        drawn = self._ports.store.drawn(task, last.number)
-        if len(drawn) < most or replaces in drawn:
-            self._ports.store.draw(task, last.number, [who])
+        store = self._ports.store
+        in_place = bool(store.upload_context(task, last.number, [replaces] if replaces else []).drawn)
+        if in_place or store.places_drawn(task, last.number) < most:
+            store.draw(task, last.number, [who])
 
     def _require_known(self, task: str, who: str) -> None:
         """Whoever joined before enrolment ended may come back."""

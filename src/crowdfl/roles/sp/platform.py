@@ -58,7 +58,7 @@ class Sp:
         self.upload, self.receive_all, self.upload_limit = self.uploads.one, self.uploads.receive, self.uploads.limit
         self.is_drawn = self.uploads.is_drawn
         self.claim, self.claim_limit = self.claims.pay, self.claims.limit
-        self.definition, self.ledger = core.definition, core.ledger
+        self.definition, self.papers, self.ledger = core.definition, core.papers, core.ledger
         self.clock_is_sure, self.is_about_now = core.clock_is_sure, core.is_about_now
 
     @property

@@ -177,7 +177,9 @@ class SpRetention(Retention[SpStore]):
         if not places:
             return
         tasks = [stored.task for stored in self.store.tasks()]
-        owners = {self.parts.key(task, who): task for task in tasks for who in self.store.signing_keys(task, 0)}
+        owners = {
+            self.parts.key(task, one.identity.who): task for task in tasks for one in self.store.participants(task)
+        }
         yield from ((owners[key], key, number) for key, number in places if key in owners)
 
     def _is_over(self, task: str, number: int) -> bool:

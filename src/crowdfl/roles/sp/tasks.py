@@ -5,6 +5,7 @@ It may end before its last round: by its requester, SP's operator, CSP, or becau
 
 import contextlib
 import hashlib
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,8 @@ from crowdfl.roles.sp.core import ENDED, UNDER_WAY, MoneyPorts, SpCore, require_
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.settings import require_claim_window
 
+_LOOKS_A_SECOND = 50.0
+_LONGEST_REST = 1800.0  # seconds: the plan may change, and a phone ends with its battery
 Abort = Callable[[str, Round], None]
 """Give an open round up, in a transaction that its caller holds."""
 
@@ -177,6 +180,7 @@ class Tasks:
             "enrolled": found.active,
             "enrolment": self._enrolment(task, found),
             "next_round": self._next_round(task, found),
+            "come_back": self._come_back(task, found),
             "rounds": [
                 {
                     "number": r.number,
@@ -211,6 +215,14 @@ class Tasks:
             return None
         opening = self._core.opening(task, found.ready_at, last)
         return opening if opening > self._core.now() else None
+
+    def _come_back(self, task: str, found: TaskStatus) -> float:
+        """In how many seconds a phone with nothing to do looks again: each is told another moment, as many a second as SP
+        answers with ease, and all of them within half a round's window."""
+        opening = self._next_round(task, found)
+        wait = 0.0 if opening is None else min(opening - self._core.now(), _LONGEST_REST)
+        spread = min(found.active / _LOOKS_A_SECOND, self._core.definition(task).settings.window / 2)
+        return round(wait + random.uniform(spread / 2, spread), 1)  # noqa: S311 -- no secret
 
     def _time_to_claim(self, task: str, ended_at: float | None) -> float | None:
         """Seconds until the unclaimed is returned; None before the end, and while the clock is in doubt.

@@ -42,6 +42,7 @@ class _Aggregator:
     number: int
     added: dict[str, str] = field(default_factory=dict)  # by participant, its upload's digest
     known: set[str] = field(default_factory=set)  # participants, where uploads are signed
+    seen: int = 0  # the position of the last of them, where all are needed
 
 
 class RoundAggregators:
@@ -60,8 +61,9 @@ class RoundAggregators:
         if known is None or other:
             tools = replace(options.tools, backend=options.checker)
             known = self._checking[task] = _Aggregator(self._new(task, number or 1, tools), number or 1)
-        if not known.known.issuperset(people):
-            self._introduce(task, known)
+        for who in (known.sp.signed_uploads and set(people) - known.known) or ():
+            known.sp.enrol(self._core.ports.store.participant(task, who).identity)
+            known.known.add(who)
         return known.sp
 
     def claiming(self, task: str, claim: bytes) -> SpProtocol:
@@ -161,11 +163,11 @@ class RoundAggregators:
         return made
 
     def _introduce(self, task: str, aggregator: _Aggregator) -> None:
-        """Everyone who has joined since: signed uploads are checked by their keys. Two threads at once do it twice."""
+        """Everyone who has joined since: signed uploads are checked by their keys."""
         if aggregator.sp.signed_uploads:
-            for newcomer in self._core.ports.store.participants(task, len(aggregator.known)):
+            for newcomer in self._core.ports.store.participants(task, aggregator.seen):
                 aggregator.sp.enrol(newcomer.identity)
-                aggregator.known.add(newcomer.identity.who)
+                aggregator.seen = newcomer.position
 
     def _read(self, task: str, number: int, digest: str) -> bytes:
         """An upload as it was acknowledged: it is validated once, so that a file altered since must not pass."""

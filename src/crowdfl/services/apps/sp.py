@@ -224,8 +224,8 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
     @app.get("/v1/tasks/{task}")
     def about(task: TaskId) -> dict[str, Any]:
         """What the task is and where it stands, for everyone; the books are the requester's."""
-        stored = sp.store.task(task)
-        return {"definition": stored.definition, "appointment": stored.appointment, "status": sp.status(task)}
+        definition, appointment = sp.papers(task)
+        return {"definition": definition, "appointment": appointment, "status": sp.status(task)}
 
     @app.get("/v1/tasks/{task}/initial", response_class=Response)
     def initial(task: TaskId) -> Response:

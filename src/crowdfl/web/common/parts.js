@@ -108,7 +108,7 @@ export function ask({ title: heading, text, action, back = t("common.notNow"), d
     done = true;
     dialog.close();
   };
-  const inside = form(send, wrong, submit, h("h2", { id: "question" }, heading), ...text.map((one) => h("p", null, one)),
+  const inside = form(send, wrong, submit, h("h2", { id: "question" }, heading), ...text.map((one) => (one instanceof HTMLFieldSetElement ? one : h("p", null, one))),
     ...inputs.map(({ element }) => element), wrong, h("div.buttons", null, button(back, () => dialog.close()), send));
   const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { "aria-labelledby": "question" }, inside));
   document.body.append(dialog);

@@ -235,7 +235,7 @@ export class Agent {
     for (;;) {
       stop.throwIfAborted();
       if (await this._patiently(() => this.participant.step(this._trainer), stop)) looks.succeed();
-      else if (UNDER_WAY.includes(this.participant.state)) await looks.wait();
+      else if (UNDER_WAY.includes(this.participant.state)) await looks.wait(this.participant.comeBack);
       else return;
     }
   }

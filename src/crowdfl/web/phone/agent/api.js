@@ -19,6 +19,7 @@ const RESTARTS = 5;
  * @property {number} [enrolled]
  * @property {string} [enrolment] Whether somebody can join: open, full, over, ended.
  * @property {number | null} [next_round] When it opens, if its plan says; seconds since 1970.
+ * @property {number} [come_back] In how many seconds a phone with nothing to do looks again.
  * @property {string | null} [ended]
  * @property {{number: number, state: string, deadline: number, uploads?: number, unused?: boolean}[]} rounds
  */

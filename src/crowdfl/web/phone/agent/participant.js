@@ -19,6 +19,7 @@ import { Uploads } from "./uploads.js";
 /** @typedef {import("./holdings.js").KeptStatus} KeptStatus */
 
 export const UNDER_WAY = ["running", "paused"];
+const LONGEST_REST = 3600; // seconds: a platform that asks for more is looked at all the same
 const SAME_TIME = 60; // seconds: a smaller change of the time to claim is not written down
 
 export class Participant {
@@ -32,6 +33,7 @@ export class Participant {
     this.rewards = new Rewards(this.context);
     this.claimTime = new ClaimTime(this.context.now);
     this.state = "running"; // the task's, when this participant last looked
+    this.comeBack = 0; // seconds after that look until the platform wants the next one, if there is nothing to do
     this._platform = this.context.platform;
     this._hasQuit = false;
   }
@@ -173,6 +175,7 @@ export class Participant {
     if (UNDER_WAY.includes(status.state)) this.claimTime.sawRunning(claimWindow);
     await this._keepStatus(status, before);
     this.state = status.state;
+    this.comeBack = Math.min(status.come_back ?? 0, LONGEST_REST);
     return status;
   }
 

@@ -15,6 +15,7 @@ export function requireStatus(status, rounds) {
   if (!isShort(status.state) || !isOptional(status.ended, isShort)) throw impossible("its state");
   if (!isOptional(status.claim_seconds_left, isCount)) throw impossible("the time to claim");
   if (!isOptional(status.next_round, isCount) || !isOptional(status.enrolment, isShort)) throw impossible("its next round");
+  if (!isOptional(status.come_back, isCount)) throw impossible("when to look again");
   if (!isOptional(status.enrolled, isCount)) throw impossible("how many have joined");
   const known = new Set();
   for (const { number, state, deadline, uploads } of status.rounds.map(tableOf)) {

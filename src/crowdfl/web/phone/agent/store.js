@@ -13,6 +13,7 @@ import { IndexedDbTables } from "./tables.js";
  * @typedef {object} Recording
  * @property {string} id
  * @property {string} label
+ * @property {Record<string, string>} [answers] To the task's questions, by their ids.
  * @property {Float64Array} times Seconds.
  * @property {Float64Array} signal Samples times channels.
  * @property {number} channels

@@ -11,6 +11,9 @@ import { named, stopping } from "./holdings.js";
 /** @typedef {import("./api.js").Status} Status */
 /** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
 
+/** Kept under this name: `{ ids, at }`, which recordings the owner has said to send, and when they or their labels last changed. */
+export const CONTRIBUTION = "contribution";
+
 const FINAL = [TooLate, RoundNotOpen, NotDrawn, AlreadyCounted, TaskNotRunning, WrongBase];
 
 export class Uploads {
@@ -34,12 +37,12 @@ export class Uploads {
     await this._context.requireCompany(); // before the work; the owner may have raised it since joining
     if (!(await this._kept.hasAny(number, "upload"))) {
       if (!(await this._isDrawn(number)) || (await this._hadNothing(number)) || !(await this._model.hasCaughtUp(number, status))) return false;
-      const recordings = await this._recordings(); // now: one that comes while this trains must be tried next
+      const said = await this._said(); // now: what is said while this trains must be tried next
       try {
         await this._train(number, trainer);
       } catch (nothing) {
         if (!(nothing instanceof NothingToContribute)) throw nothing;
-        await this._noteNothing(number, nothing, recordings);
+        await this._noteNothing(number, nothing, said);
         return true;
       }
     }
@@ -57,25 +60,22 @@ export class Uploads {
     return drawn;
   }
 
-  /**
-   * Nobody is asked twice about the same recordings: with new ones, an open round may still be reached.
-   * @param {number} number
-   */
+  /** Nothing is tried twice with the same recordings: with others, an open round may still be reached. @param {number} number */
   async _hadNothing(number) {
     const before = await this._kept.of(number, "nothing");
-    return before !== undefined && before.recordings === (await this._recordings());
+    return before !== undefined && before.said === (await this._said());
   }
 
-  /** @param {number} number @param {Error} nothing @param {string} recordings Those that it was made of. */
-  async _noteNothing(number, nothing, recordings) {
-    const found = { why: nothing.message, recordings };
+  /** @param {number} number @param {Error} nothing @param {number | null} said What it was made of. */
+  async _noteNothing(number, nothing, said) {
+    const found = { why: nothing.message, said };
     await this._kept.change({ [named(number, "nothing")]: found }, [named(number, "before"), named(number, "started")]); // of other recordings
     this._context.tell("nothing to contribute", { round: number, why: nothing.message });
   }
 
-  async _recordings() {
-    const enough = (await this._kept.has("enough")) ? ["enough"] : []; // an owner's word that there will be no more
-    return [...(await this._kept.store.recordingIds(this._context.task)), ...enough].join(" ");
+  /** @returns {Promise<number | null>} */
+  async _said() {
+    return (await this._kept.get(CONTRIBUTION))?.at ?? null;
   }
 
   /** @param {number} number @param {Trainer} trainer */

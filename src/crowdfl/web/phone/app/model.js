@@ -4,15 +4,16 @@ import { Agent } from "../agent/agent.js";
 import { Platform } from "../agent/api.js";
 import { view } from "../agent/state.js";
 import { openStore } from "../agent/store.js";
+import { CONTRIBUTION } from "../agent/uploads.js";
 import { parseRecipe, requireBearable } from "../learning/recipe.js";
 import { UnsupportedTask } from "../protocol/errors.js";
 import { parseLink } from "../protocol/invitation.js";
 import { keepInvitation } from "./accepting.js";
-import { ENOUGH } from "./enough.js";
 import { importable } from "./imports.js";
 import { forgetOffline } from "./browser.js";
 import { mark, marked } from "./marks.js";
 import { noteReach, probe } from "./reach.js";
+import { stayAwake } from "./signals.js";
 import { PhoneTrainer } from "./trainer.js";
 import { explain } from "./messages.js";
 
@@ -191,39 +192,46 @@ class PhoneModel {
 
   /** @param {string} task */
   async windows(task) {
-    const found = await (await this.part(task)).trainer.windows();
-    return found && { ...found, enough: await this.store.has(task, ENOUGH) };
+    return (await this.part(task)).trainer.windows();
   }
 
-  /** Take part without the activities that are missing. @param {string} task */
-  async enough(task) {
-    await this.store.put(task, ENOUGH, true);
+  /** The owner's word: what is recorded now is used in this round and in those that follow. @param {string} task */
+  async contribute(task) {
+    await this.store.put(task, CONTRIBUTION, { ids: await this.store.recordingIds(task), at: Date.now() });
     await this.recorded(task);
   }
 
   /** @param {string} task @returns {Promise<RecordingView[]>} The newest first. */
   async recordings(task) {
-    const found = await this.store.listRecordings(task);
-    return found.reverse().map(({ id, label, times, channels }) => ({
+    const [found, said] = [await this.store.listRecordings(task), await this.store.get(task, CONTRIBUTION)];
+    return found.reverse().map(({ id, label, answers = {}, times }) => ({
       id,
       label,
+      answers,
       seconds: times.length ? times[times.length - 1] - times[0] : 0,
-      samples: times.length,
-      channels,
       at: Number.isNaN(Date.parse(id.split(" ")[0])) ? null : Date.parse(id.split(" ")[0]),
+      said: said?.ids.includes(id) ?? false,
     }));
   }
 
   /**
-   * A recording under way has a name of its own: once it is whole, an agent that found too little looks again.
-   * @param {string} task @param {string} id @param {string} label @param {Samples} samples @param {boolean} whole
+   * A recording under way has a name of its own, which nobody has said to send.
+   * @param {string} task @param {import("./types.js").KeptRecording} recording @param {boolean} whole
    */
-  async keep(task, id, label, samples, whole) {
-    if (!whole) (await this.part(task)).trainer.underWay.add(id + UNFINISHED);
-    await this.store.addRecording(task, { id: whole ? id : id + UNFINISHED, label, ...samples });
+  async keep(task, recording, whole) {
+    const { id } = recording;
+    await this.store.addRecording(task, { ...recording, id: whole ? id : id + UNFINISHED });
     if (!whole) return;
     await this.store.deleteRecording(task, id + UNFINISHED);
     await this.recorded(task);
+  }
+
+  /** It was something else, or is answered otherwise. @param {string} task @param {string} id @param {import("./types.js").About} about */
+  async changeRecording(task, id, about) {
+    const found = (await this.store.listRecordings(task)).find((one) => one.id === id);
+    if (!found) return;
+    await this.store.addRecording(task, { ...found, ...about });
+    await this.renewContribution(task, (one) => one);
   }
 
   /** @param {string} task @param {string} name @param {string} text */
@@ -238,8 +246,14 @@ class PhoneModel {
   /** @param {string} task @param {string} id */
   async deleteRecording(task, id) {
     await this.store.deleteRecording(task, id);
-    this.recordedTimes += 1;
-    await this.refresh();
+    await this.renewContribution(task, (ids) => ids.filter((one) => one !== id));
+  }
+
+  /** What the owner said stands, of what the recordings are now. @param {string} task @param {(ids: string[]) => string[]} changed */
+  async renewContribution(task, changed) {
+    const said = await this.store.get(task, CONTRIBUTION);
+    if (said) await this.store.put(task, CONTRIBUTION, { ids: changed(said.ids), at: Date.now() });
+    await this.recorded(task);
   }
 
   async persisted() {
@@ -296,8 +310,8 @@ class PhoneModel {
 
   /** @param {string} task @returns {Promise<Campaign | null>} */
   async campaign(task) {
-    const [shown, invitation, recordings] = await Promise.all([
-      view(this.store, task), this.store.get(task, "invitation"), this.store.recordingIds(task)]);
+    const [shown, invitation, recordings, said] = await Promise.all([
+      view(this.store, task), this.store.get(task, "invitation"), this.store.recordingIds(task), this.store.get(task, CONTRIBUTION)]);
     if (!shown || !invitation) return null;
     const part = this.parts.get(task);
     const { total, ...rest } = shown;
@@ -306,6 +320,7 @@ class PhoneModel {
       rewards: total,
       recordings: recordings.length,
       recorded: this.recordedTimes,
+      contributed: said?.ids.length ?? null,
       refusal: part?.refusal ?? refusalOf(shown.definition),
       closed: part?.closed ?? null,
       problem: part?.problem ?? null,
@@ -339,6 +354,7 @@ class PhoneModel {
     const part = this.parts.get(task);
     if (!part) return;
     part.now = now;
+    stayAwake(task, now.kind === "training" || now.kind === "sending");
     const campaign = this.get(task);
     if (campaign) campaign.now = now;
     for (const listener of this.listeners) listener();

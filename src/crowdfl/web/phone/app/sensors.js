@@ -1,20 +1,46 @@
-// The phone's motion sensors, as samples in g and 2 rad/s (what training takes) with the times that the browser measured.
+// The phone's sensors, as samples with the times that the browser measured: motion in g and 2 rad/s, which is what training takes, and
+// beside it speed in 10 m/s and loudness in 50 dB, where a task asks for them. Of a place or a sound nothing is kept.
+
+import { listOf, t } from "../../web/common/text.js";
+import { stayAwake } from "./signals.js";
 
 /** @typedef {import("./types.js").Samples} Samples */
+/** @typedef {import("./types.js").DefinitionBody} DefinitionBody */
+/** @typedef {"speed" | "loudness"} SlowName */
+/** @typedef {{ read: () => number, close: () => void }} Slow A sensor that is asked for its newest number with each sample of motion. */
 
 const GRAVITY = 9.80665; // m/s^2 in a g
-const PATIENCE = 3000; // milliseconds until a device that says nothing has no sensors
 const TURN = Math.PI / 180 / 2; // 2 rad/s in a degree per second
+const FAST = 10; // m/s
+const LOUD = 50; // dB
+const SILENCE = -100; // dB: the level of a microphone that is off
+const PATIENCE = 3000; // milliseconds until a device that says nothing has no sensors
+const FIRST_PLACE = 30_000; // milliseconds until a device that finds no satellites has none
+export const TRIMMED = 2; // seconds at each end: the phone is on its way into the pocket, or out of it
 
 export class NoSensors extends Error {
   name = "NoSensors";
 }
 
-/** Where the browser asks before it shows motion. */
-function asking() {
-  const motion = /** @type {{ requestPermission?: () => Promise<string> } | undefined} */ (globalThis.DeviceMotionEvent);
-  return typeof motion?.requestPermission === "function" ? () => /** @type {any} */ (motion).requestPermission() : null;
-}
+/** Only the accelerometer, or the gyroscope too. @param {DefinitionBody} definition */
+const motionNames = ({ training }) => ((training.channels ?? 6) > 3 ? ["accelerometer", "gyroscope"] : ["accelerometer"]);
+
+/** @param {DefinitionBody} definition @returns {SlowName[]} */
+export const slowNames = ({ training }) => training.sensors ?? [];
+
+/** What the task records with. @param {DefinitionBody} definition */
+export const sensorNames = (definition) => [...motionNames(definition), ...slowNames(definition)];
+
+/** Those that this browser does not have at all; what a device lacks is seen when it records. @param {DefinitionBody} definition */
+export const missingSensors = (definition) => sensorNames(definition).filter((name) => !HAS[name]?.());
+
+/** @type {Record<string, () => boolean>} */
+const HAS = {
+  accelerometer: () => "DeviceMotionEvent" in globalThis,
+  gyroscope: () => "DeviceMotionEvent" in globalThis,
+  speed: () => Boolean(globalThis.navigator?.geolocation),
+  loudness: () => Boolean(globalThis.navigator?.mediaDevices) && "AudioContext" in globalThis,
+};
 
 /** Browsers on iOS count acceleration the other way round than the standard, Android and the task's data do. An iPad says that it is a Mac. */
 function sign() {
@@ -23,12 +49,57 @@ function sign() {
 }
 
 /** Must be called by a tap: iOS, for one, asks the person then. */
-export async function askForSensors() {
-  if (!("DeviceMotionEvent" in globalThis)) throw new NoSensors("This browser does not show motion sensors to pages.");
-  const ask = asking();
-  if (ask && (await ask()) !== "granted") {
-    throw new NoSensors("You did not allow motion sensors. Close this page, open it again, and allow them.");
-  }
+export async function askForMotion() {
+  const motion = /** @type {{ requestPermission?: () => Promise<string> } | undefined} */ (globalThis.DeviceMotionEvent);
+  if (!motion) throw new NoSensors(t("sensor.noBrowser"));
+  if (motion.requestPermission && (await motion.requestPermission()) !== "granted") throw new NoSensors(t("sensor.refused"));
+}
+
+/** @type {Record<SlowName, () => Promise<Slow>>} */
+export const OPEN = { speed: openSpeed, loudness: openLoudness };
+
+/** How fast the phone is. A browser that gives a place without a speed has seen no movement. @returns {Promise<Slow>} */
+function openSpeed() {
+  return new Promise((resolve, reject) => {
+    let speed = NaN;
+    const close = () => navigator.geolocation.clearWatch(watch);
+    const watch = navigator.geolocation.watchPosition(({ coords }) => {
+      speed = Math.max(coords.speed ?? 0, 0);
+      resolve({ read: () => speed / FAST, close });
+    }, ({ code }) => {
+      if (Number.isFinite(speed)) return; // a tunnel is no reason to stop
+      close();
+      reject(new NoSensors(t(code === 1 ? "sensor.noSpeedAllowed" : "sensor.noSpeed")));
+    }, { enableHighAccuracy: true, maximumAge: 0, timeout: FIRST_PLACE });
+  });
+}
+
+/** How loud it is around. Each level is computed from some hundredths of a second of sound, which are overwritten. @returns {Promise<Slow>} */
+async function openLoudness() {
+  const plain = { echoCancellation: false, noiseSuppression: false, autoGainControl: false }; // else a browser makes all equally loud
+  const stream = await navigator.mediaDevices.getUserMedia({ audio: plain }).catch(() => {
+    throw new NoSensors(t("sensor.noLoudness"));
+  });
+  const context = new AudioContext();
+  void context.resume();
+  const analyser = context.createAnalyser();
+  context.createMediaStreamSource(stream).connect(analyser);
+  const sound = new Float32Array(analyser.fftSize);
+  const read = () => {
+    analyser.getFloatTimeDomainData(sound);
+    return levelOf(sound) / LOUD;
+  };
+  const close = () => {
+    for (const track of stream.getTracks()) track.stop();
+    void context.close();
+  };
+  return { read, close };
+}
+
+/** In decibels below the loudest that the microphone can take. @param {Float32Array} sound */
+export function levelOf(sound) {
+  const power = sound.reduce((sum, value) => sum + value * value, 0) / sound.length;
+  return Math.max(10 * Math.log10(power), SILENCE);
 }
 
 /**
@@ -45,34 +116,34 @@ export function sampleOf(event, channels) {
   return values.every(Number.isFinite) ? values : null;
 }
 
-/** Collects samples from `start` to `stop`, and keeps the screen on meanwhile. */
+/** Listens from `start` to `stop`, and collects from the last `begin` on. The screen stays on meanwhile. */
 export class Recorder {
   /**
-   * @param {number} channels
+   * @param {DefinitionBody} definition @param {readonly Slow[]} slow
    * @param {{ onSample?: (sample: number[], seconds: number) => void, onHidden?: (hidden: boolean) => void }} [watch]
    */
-  constructor(channels, { onSample = () => {}, onHidden = () => {} } = {}) {
-    this.channels = channels;
-    /** @type {number[]} */
-    this.times = [];
-    /** @type {number[]} */
-    this.signal = [];
+  constructor(definition, slow, { onSample = () => {}, onHidden = () => {} } = {}) {
+    this.names = motionNames(definition);
+    this.motion = definition.training.channels ?? 6;
+    this.slow = slow;
     this.onSample = onSample;
     this.onHidden = onHidden;
     this.listen = this.listen.bind(this);
     this.watch = this.watch.bind(this);
-    /** @type {WakeLockSentinel | null} */
-    this.awake = null;
     this.running = false;
+    this.begin();
+  }
+
+  /** What was collected is dropped. */
+  begin() {
+    /** @type {number[]} */
+    this.times = [];
+    /** @type {number[]} */
+    this.signal = [];
   }
 
   get seconds() {
     return this.times.length ? this.times[this.times.length - 1] - this.times[0] : 0;
-  }
-
-  /** Samples per second so far. */
-  get rate() {
-    return this.seconds > 0 ? (this.times.length - 1) / this.seconds : 0;
   }
 
   /** Resolves with the first sample. */
@@ -81,9 +152,9 @@ export class Recorder {
     document.addEventListener("visibilitychange", this.watch);
     const first = new Promise((resolve) => (this.first = resolve));
     addEventListener("devicemotion", this.listen);
-    void this.stayAwake();
+    stayAwake("recording");
     let timer = 0;
-    const silence = new Promise((_, reject) => (timer = setTimeout(() => reject(new NoSensors(this.silent())), PATIENCE)));
+    const silence = new Promise((_, reject) => (timer = window.setTimeout(() => reject(new NoSensors(this.silent())), PATIENCE)));
     try {
       await Promise.race([first, silence]);
     } catch (wrong) {
@@ -95,52 +166,43 @@ export class Recorder {
   }
 
   silent() {
-    return this.channels > 3
-      ? "This device shows no accelerometer and gyroscope. Use a phone that has both, or import a CSV file."
-      : "This device shows no accelerometer. Use a phone that has one, or import a CSV file.";
+    return t("sensor.silent", { sensors: listOf(this.names.map((name) => t(`sensor.${name}`))) });
   }
 
   /** @param {DeviceMotionEvent} event */
   listen(event) {
-    const sample = sampleOf(event, this.channels);
+    const sample = sampleOf(event, this.motion);
     if (!sample || !this.running) return;
     this.first?.(undefined);
+    sample.push(...this.slow.map(({ read }) => read()));
     this.times.push(event.timeStamp / 1000);
     this.signal.push(...sample);
     this.onSample(sample, this.seconds);
   }
 
   watch() {
-    const hidden = document.visibilityState === "hidden";
-    this.onHidden(hidden);
-    if (!hidden) void this.stayAwake(); // the lock is gone once a page was hidden
-  }
-
-  async stayAwake() {
-    try {
-      const lock = (await navigator.wakeLock?.request("screen")) ?? null;
-      if (this.running) this.awake = lock;
-      else void lock?.release();
-    } catch {
-      this.awake = null; // low battery, for example: the recording goes on as long as the screen does
-    }
+    this.onHidden(document.visibilityState === "hidden");
   }
 
   stop() {
     this.running = false;
     removeEventListener("devicemotion", this.listen);
     document.removeEventListener("visibilitychange", this.watch);
-    void this.awake?.release();
-    this.awake = null;
+    stayAwake("recording", false);
   }
 
-  /** What was recorded so far. @returns {Samples} */
+  /** What was recorded so far, but for its first and last seconds. */
   samples() {
-    const begin = this.times[0] ?? 0;
-    return {
-      times: Float64Array.from(this.times, (time) => time - begin),
-      signal: Float64Array.from(this.signal),
-      channels: this.channels,
-    };
+    const channels = this.motion + this.slow.length;
+    return trimmed({ times: Float64Array.from(this.times), signal: Float64Array.from(this.signal), channels });
   }
+}
+
+/** Without the first and the last seconds, from second 0 on. @param {Samples} samples @param {number} [seconds] @returns {Samples} */
+export function trimmed({ times, signal, channels }, seconds = TRIMMED) {
+  const [begin, end] = [times[0] + seconds, times[times.length - 1] - seconds];
+  const first = times.findIndex((time) => time >= begin);
+  const last = times.findLastIndex((time) => time <= end) + 1;
+  const [from, to] = first < 0 || last <= first ? [0, 0] : [first, last];
+  return { times: times.slice(from, to).map((time) => time - times[from]), signal: signal.slice(from * channels, to * channels), channels };
 }

@@ -1,154 +1,231 @@
-// One recording from the tap on "start" to the tap on "stop": what is seen meanwhile, and saving it bit by bit.
+// Recording, full screen: get ready, record, answer the task's questions, and on to the next activity by itself. Cloth touches the
+// screen of a phone in a pocket: while it records, nothing but a long press stops it.
 
 import { h } from "../../web/common/dom.js";
 import { duration } from "../../web/common/format.js";
-import { leastSeconds } from "./about.js";
-import { notice } from "../../web/common/parts.js";
-import { askForSensors, Recorder } from "./sensors.js";
-import { Trace } from "./trace.js";
+import { ask, button, notice } from "../../web/common/parts.js";
+import { t } from "../../web/common/text.js";
+import { aboutFields, questionsOf, wordsIn } from "./answers.js";
 import { explain } from "./messages.js";
+import { fill, ring } from "./ring.js";
+import { askForMotion, OPEN, Recorder, slowNames, TRIMMED } from "./sensors.js";
+import { Signals } from "./signals.js";
+import { Trace } from "./trace.js";
 
 /** @typedef {import("./types.js").DefinitionBody} DefinitionBody */
-/** @typedef {import("./types.js").Samples} Samples */
+/** @typedef {import("./types.js").KeptRecording} KeptRecording */
 
+const READY = 5; // seconds before the first activity
+const PAUSE = 10; // seconds before each further one
+const TICKS = 3; // of these, the last are heard
+const HOLD = 1500; // milliseconds of a press that stops
 const SAVED_EVERY = 5; // seconds: a closed tab loses no more
 const SAID_EVERY = 10; // seconds between two words to a screen reader
 
 export class RecordingSession {
   /**
    * @param {DefinitionBody} definition
-   * @param {(id: string, label: string, samples: Samples, whole: boolean) => Promise<void>} keep The same id again replaces what was kept.
-   * @param {() => void} onChange When recording begins or ends.
+   * @param {(recording: KeptRecording, whole: boolean) => Promise<void>} keep The same id again replaces what was kept.
    */
-  constructor(definition, keep, onChange) {
+  constructor(definition, keep) {
     this.definition = definition;
     this.keep = keep;
-    this.onChange = onChange;
-    /** @type {Recorder | null} */
-    this.recorder = null;
-    this.label = "";
-    this.id = "";
-    this.saved = 0;
-    this.spokenAt = 0;
-    this.busy = false;
-    this.closed = false;
+    this.word = wordsIn(definition);
+    /** @type {import("./sensors.js").Slow[]} */
+    this.slow = [];
+    /** @type {Set<string>} Slow sensors whose use was explained. */
+    this.explained = new Set();
     this.saving = Promise.resolve();
-    this.trace = new Trace();
-    this.counter = h("p.counter", null, "0 s");
-    this.spoken = h("p.for-readers", { role: "status" });
-    this.trouble = h("div");
-    this.element = h("div", null, this.counter, this.trace.canvas,
-      h("p.soft", null, "Acceleration in three directions, the last seconds."), this.spoken, this.trouble);
+    this.busy = this.closed = this.collecting = false;
+    this.over = (/** @type {boolean} */ _whole) => {};
+    this.trouble = h("div"); // for the page behind
+    this.stage = /** @type {HTMLDialogElement} */ (h("dialog.stage", { "aria-labelledby": "stage-title", oncancel: (/** @type {Event} */ event) => event.preventDefault() }));
   }
 
-  get isRunning() {
-    return this.recorder !== null;
-  }
-
-  /** @param {string | undefined} label */
-  async toggle(label) {
+  /**
+   * One activity after the other; null is one that is asked for afterwards.
+   * @param {readonly (string | null)[]} labels @param {number} target Seconds of each; Infinity: until it is stopped.
+   */
+  async run(labels, target) {
     if (this.busy) return;
     this.busy = true;
+    this.trouble.replaceChildren();
     try {
-      if (this.isRunning) await this.stop();
-      else await this.start(label ?? "");
+      await this.open();
+      for (const [place, label] of labels.entries()) {
+        if (this.closed || !(await this.getReady(label, place ? PAUSE : READY, labels.length - place - 1))) break;
+        if (!(await this.record(label, target))) break;
+      }
     } catch (wrong) {
-      this.recorder = null;
-      this.onChange();
-      this.trouble.replaceChildren(notice("bad", explain(wrong)));
+      this.trouble.append(notice("bad", explain(wrong)));
     } finally {
-      this.busy = false;
+      await this.shut();
     }
   }
 
-  /** @param {string} label */
-  async start(label) {
-    this.trouble.replaceChildren();
-    this.trace.clear();
-    await askForSensors();
-    const recorder = new Recorder(this.definition.training.channels ?? 6, {
-      onSample: (sample, seconds) => this.show(sample, seconds),
+  /** By a tap, as browsers want it: sound, permissions, sensors, the whole screen. */
+  async open() {
+    this.signals = new Signals();
+    await askForMotion();
+    for (const name of slowNames(this.definition)) if (!(await this.openSlow(name))) throw new Error(t("sensor.notNow", { sensor: t(`sensor.${name}`) }));
+    this.recorder = new Recorder(this.definition, this.slow, {
+      onSample: (sample, seconds) => this.collecting && this.show(sample, seconds),
       onHidden: (hidden) => this.warn(hidden),
     });
-    this.label = label;
-    this.id = `${new Date().toISOString()} ${crypto.randomUUID().slice(0, 8)}`;
+    await this.recorder.start();
+    await document.documentElement.requestFullscreen?.({ navigationUI: "hide" }).catch(() => {}); // not on an iPhone
+    if (this.closed) return;
+    document.body.append(this.stage);
+    this.stage.showModal();
+  }
+
+  /** Its own words come before the browser's question. @param {import("./sensors.js").SlowName} name */
+  async openSlow(name) {
+    const open = async () => { this.slow.push(await OPEN[name]()); };
+    if (this.explained.has(name)) return open().then(() => true);
+    const allowed = await ask({ title: t(`sensorTitle.${name}`), text: [t(`sensorWhy.${name}`)], action: t("sensor.allow"), danger: false }, open);
+    if (allowed) this.explained.add(name);
+    return allowed;
+  }
+
+  /** Show something until it is over. @param {...(Node | string)} children @returns {Promise<boolean>} */
+  step(...children) {
+    this.stage.replaceChildren(...children);
+    /** @type {HTMLElement | null} */ (this.stage.querySelector("h2"))?.focus();
+    return new Promise((resolve) => { this.over = resolve; });
+  }
+
+  /** @param {string | null} label */
+  heading(label) {
+    return h("h2", { id: "stage-title", tabindex: -1 }, label === null ? t("record.anything") : this.word(label));
+  }
+
+  /** @param {string | null} label @param {number} seconds @param {number} further Activities after this one. */
+  async getReady(label, seconds, further) {
+    let left = seconds;
+    const number = h("p.big", null, String(left));
+    const circle = ring(0, number);
+    const timer = setInterval(() => {
+      left -= 1;
+      number.textContent = String(Math.max(left, 0));
+      fill(circle, 1 - left / seconds);
+      if (left <= 0) this.over(true);
+      else if (left <= TICKS) this.signals?.give("tick");
+    }, 1000);
+    const isReady = await this.step(h("p.soft", null, t("record.getReady")), this.heading(label), circle,
+      h("p", { role: "status" }, t("record.pocket")), further > 0 && h("p.soft", null, t("record.further", { count: further })) || "",
+      h("div.buttons", null, button(t("record.stopHere"), () => this.over(false)), button(t("record.startNow"), () => this.over(true), { kind: "main" })));
+    clearInterval(timer);
+    return isReady;
+  }
+
+  /** @param {string | null} label @param {number} target @returns {Promise<boolean>} Whether it ended by itself. */
+  async record(label, target) {
+    const recorder = /** @type {Recorder} */ (this.recorder);
+    this.recording = { id: `${new Date().toISOString()} ${crypto.randomUUID().slice(0, 8)}`, label: label ?? "", answers: {} };
+    this.target = target;
     this.saved = this.spokenAt = 0;
-    await recorder.start();
-    if (this.closed) return recorder.stop(); // while the sensors woke up
-    this.recorder = recorder;
-    this.say(`Recording ${label}.`);
-    this.onChange();
+    this.trace = new Trace();
+    this.number = h("p.big", null, "0");
+    this.circle = ring(0, this.number);
+    this.spoken = h("p.for-readers", { role: "status" }, t("record.recording", { activity: label === null ? "" : this.word(label) }));
+    recorder.begin();
+    this.collecting = true;
+    this.signals?.give("begin");
+    const byItself = await this.step(h("p.soft", null, t("record.isRecording")), this.heading(label), this.circle, this.trace.canvas, this.spoken,
+      h("p.soft", null, t("record.locked")), holdButton(t("record.hold"), () => this.over(false)));
+    this.collecting = false;
+    this.signals?.give("end");
+    await this.finish(recorder.samples());
+    return byItself && !this.closed;
   }
 
-  async stop() {
-    const recorder = this.recorder;
-    if (!recorder) return;
-    this.recorder = null;
-    recorder.stop();
-    await this.save(recorder, true);
-    this.end(recorder);
-    this.onChange();
+  /** @param {import("./types.js").Samples} samples */
+  async finish(samples) {
+    const recording = /** @type {NonNullable<typeof this.recording>} */ (this.recording);
+    if (samples.times.length < 2) {
+      this.trouble.replaceChildren(notice("warn", t("record.tooShort", { trimmed: duration(TRIMMED) })));
+      return;
+    }
+    await this.save({ ...recording, ...samples }, true);
+    if (!questionsOf(this.definition).length || this.closed) return;
+    const fields = aboutFields(this.definition, recording, false);
+    await this.step(h("h2", { id: "stage-title", tabindex: -1 }, t("record.shortQuestion")), h("p.soft", null, t("record.answersStay")), ...fields.elements,
+      h("div.buttons", null, button(t("record.save"), () => this.over(true), { kind: "main" })));
+    await this.save({ ...recording, ...fields.value(), ...samples }, true);
   }
 
-  /** The view goes away: what was recorded is kept. */
-  close() {
-    this.closed = true;
-    return this.stop();
-  }
-
-  /** @param {Recorder} recorder @param {boolean} [whole] */
-  save(recorder, whole = false) {
-    const { id, label } = this;
-    const samples = recorder.samples();
-    this.saving = this.saving.catch(() => {}).then(() => this.keep(id, label, samples, whole));
+  /** @param {KeptRecording} recording @param {boolean} whole */
+  save(recording, whole) {
+    this.saving = this.saving.catch(() => {}).then(() => this.keep(recording, whole));
     return this.saving;
+  }
+
+  /** What there is so far; if the page is closed, it is kept. */
+  saveSome() {
+    const samples = this.recorder?.samples();
+    if (!this.recording || !samples?.times.length) return;
+    this.save({ ...this.recording, ...samples }, false).catch((wrong) => this.trouble.replaceChildren(notice("bad", explain(wrong))));
   }
 
   /** @param {number[]} sample @param {number} seconds */
   show(sample, seconds) {
-    this.trace.add(sample);
-    this.counter.textContent = `${Math.floor(seconds)} s`;
-    if (!this.recorder) return;
-    if (seconds - this.saved >= SAVED_EVERY) {
+    const usable = Math.max(0, Math.floor(seconds - 2 * TRIMMED));
+    const target = this.target ?? Infinity;
+    this.trace?.add(sample);
+    if (this.number) this.number.textContent = duration(usable);
+    if (this.circle) fill(this.circle, target === Infinity ? 1 : seconds / (target + 2 * TRIMMED));
+    if (seconds - (this.saved ?? 0) >= SAVED_EVERY) {
       this.saved = seconds;
-      this.save(this.recorder).catch((wrong) => this.trouble.replaceChildren(notice("bad", explain(wrong))));
+      this.saveSome();
     }
-    if (seconds - this.spokenAt >= SAID_EVERY) {
+    if (seconds - (this.spokenAt ?? 0) >= SAID_EVERY && this.spoken) {
       this.spokenAt = seconds;
-      this.say(this.words(this.recorder));
+      this.spoken.textContent = duration(usable);
     }
+    if (seconds >= target + 2 * TRIMMED && (this.recorder?.samples().times.at(-1) ?? 0) >= target) this.over(true);
   }
 
   /** @param {boolean} hidden */
   warn(hidden) {
-    if (!hidden) {
-      this.trouble.replaceChildren(notice("warn", "This page was in the background. A phone stops its sensors then, and that time is missing. Keep the page in front and the screen on."));
-    } else if (this.recorder) {
-      void this.save(this.recorder); // it may never come back
-    }
+    if (!this.collecting) return;
+    if (hidden) this.saveSome(); // it may never come back
+    else this.trouble.replaceChildren(notice("warn", t("record.background")));
   }
 
-  /** @param {Recorder} recorder */
-  end(recorder) {
-    const least = leastSeconds(this.definition);
-    const words = `Saved: ${this.words(recorder)}`;
-    this.say(words);
-    this.counter.textContent = `${Math.floor(recorder.seconds)} s`;
-    if (recorder.seconds < least) {
-      this.trouble.append(notice("warn", `This recording is short: ${duration(recorder.seconds)}. Record at least ${least} s, so that some can be held back to test the model.`));
-    } else {
-      this.trouble.append(notice("good", words));
-    }
+  /** The view goes away: what was recorded is kept. */
+  async close() {
+    this.closed = true;
+    this.over(false);
+    await this.saving.catch(() => {});
   }
 
-  /** @param {Recorder} recorder */
-  words(recorder) {
-    return `${this.label}, ${duration(recorder.seconds)}, ${Math.round(recorder.rate)} samples a second.`;
+  async shut() {
+    this.recorder?.stop();
+    for (const one of this.slow) one.close();
+    this.slow = [];
+    this.signals?.close();
+    this.stage.close();
+    this.stage.remove();
+    if (document.fullscreenElement) await document.exitFullscreen().catch(() => {});
+    this.busy = false;
   }
+}
 
-  /** @param {string} words */
-  say(words) {
-    this.spoken.textContent = words;
-    this.trace.describe(`Acceleration. ${words}`);
-  }
+/** A tap does nothing, a long press acts; so does a keyboard or a screen reader, which no pocket has. @param {string} text @param {() => void} act */
+function holdButton(text, act) {
+  const made = button(text, (event) => /** @type {UIEvent} */ (event).detail === 0 && act(), { kind: "danger" });
+  made.classList.add("hold");
+  let timer = 0;
+  const release = () => {
+    clearTimeout(timer);
+    made.classList.remove("held");
+  };
+  made.addEventListener("pointerdown", () => {
+    made.classList.add("held");
+    timer = window.setTimeout(act, HOLD);
+  });
+  for (const name of ["pointerup", "pointerleave", "pointercancel"]) made.addEventListener(name, release);
+  made.addEventListener("contextmenu", (event) => event.preventDefault());
+  return made;
 }

@@ -57,18 +57,21 @@ function inRound(campaign, reached) {
   if (last.mine === "undrawn") return said(t("standing.notDrawn", values), t("standing.waitsForNext"));
   if (last.state !== "open") return said(t("standing.without", values), t("standing.waitsForNext"));
   if (last.mine === "sending") return said(t(reached ? "standing.sending" : "standing.kept", values), until);
-  if (last.mine === "nothing" || !campaign.recordings) return said(t("standing.recordFirst", values), until, "record");
+  if (last.mine === "nothing" || !campaign.contributed) return said(t("standing.recordFirst", values), [until, unsaid(campaign)].filter(Boolean).join(" "), "record");
   return said(t("standing.open", values), [until, t("standing.keepOpen")].filter(Boolean).join(" "));
 }
 
+/** What was recorded waits for its owner's word. @param {Campaign} campaign */
+const unsaid = ({ recordings, contributed }) => (recordings && !contributed ? t("record.notSent") : "");
+
 /** Before the first round, between two, and after the last. @param {Campaign} campaign */
 function between(campaign) {
-  const { rounds, next, recordings } = campaign;
+  const { rounds, next, contributed } = campaign;
   const last = rounds.at(-1);
-  const act = recordings ? null : "record";
+  const act = contributed ? null : "record";
   if (last && last.number >= roundsOf(campaign)) return said(t("standing.lastDone"), t("standing.lastDoneMore"));
   const before = last ? t("standing.ready") : company(campaign);
-  const more = [act ? t("standing.recordNow") : before, act && !last && before].filter(Boolean).join(" ");
+  const more = [act ? unsaid(campaign) || t("standing.recordNow") : before, act && !last && before].filter(Boolean).join(" ");
   if (next) return said(t(last ? "standing.nextAt" : "standing.firstAt", { when: formatTime(next) }), more, act);
   return said(t(last ? "standing.waitsNext" : "standing.waitsFirst"), more, act);
 }

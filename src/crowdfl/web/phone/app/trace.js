@@ -1,6 +1,7 @@
-// The last seconds of what the sensors say, as lines on a canvas. The text beside it says the same in numbers.
+// The last seconds of what the sensors say, as lines on a canvas: they are at work.
 
 import { h } from "../../web/common/dom.js";
+import { t } from "../../web/common/text.js";
 
 const SHOWN = 250; // samples
 const LINES = /** @type {const} */ (["--brand", "--warn", "--good"]);
@@ -10,11 +11,11 @@ const CALM = 1000; // milliseconds between two pictures for those who asked for 
 
 export class Trace {
   constructor() {
-    this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas.trace", { role: "img", "aria-label": "No recording yet." }));
+    this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas.trace", { role: "img", "aria-label": t("record.trace") }));
     /** @type {number[][]} */
     this.kept = [];
     this.waiting = false;
-    this.calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.calm = matchMedia("(prefers-reduced-motion)").matches;
   }
 
   /** @param {number[]} sample */
@@ -26,16 +27,6 @@ export class Trace {
     const draw = () => this.draw();
     if (this.calm) setTimeout(draw, CALM);
     else requestAnimationFrame(draw);
-  }
-
-  clear() {
-    this.kept = [];
-    this.draw();
-  }
-
-  /** @param {string} words */
-  describe(words) {
-    this.canvas.setAttribute("aria-label", words);
   }
 
   draw() {

@@ -2,16 +2,15 @@
 
 import { TrainingWorker } from "../learning/client.js";
 import { openDefinition } from "../protocol/documents.js";
+import { CONTRIBUTION } from "../agent/uploads.js";
 import { NothingToContribute } from "../protocol/errors.js";
 import { sharesTask } from "../protocol/settings.js";
-import { ENOUGH, notRecorded, waitingWords } from "./enough.js";
+import { t } from "../../web/common/text.js";
 
 /** @typedef {import("../agent/store.js").Store} Store */
 /** @typedef {import("../agent/participant.js").Trainer} Trainer */
 /** @typedef {import("../learning/client.js").Prepared} Prepared */
 /** @typedef {import("../protocol/settings.js").SharesTask} SharesTask */
-
-/** @typedef {Awaited<ReturnType<PhoneTrainer["data"]>>} Data */
 
 export class PhoneTrainer {
   /** @param {Store} store @param {string} task @param {(round: number, done: number, of: number) => void} onProgress */
@@ -22,8 +21,6 @@ export class PhoneTrainer {
     this.worker = new TrainingWorker();
     /** @type {{ training: unknown, shares: SharesTask } | null} */
     this.known = null;
-    /** @type {Set<string>} Recordings that are still being made in this tab: nobody trains on half of one. */
-    this.underWay = new Set();
   }
 
   /**
@@ -38,41 +35,40 @@ export class PhoneTrainer {
     }
   }
 
-  /** How much there is to train on; null: nothing. @returns {Promise<Prepared | null>} */
+  /** How much there would be to train on, said or not; null: nothing. @returns {Promise<Prepared | null>} */
   async windows() {
-    return this.orNothing(async () => this.worker.prepare(await this.data()));
+    return this.orNothing(async () => this.worker.prepare(await this.data(await this.store.listRecordings(this.task))));
   }
 
   /** @type {Trainer["train"]} */
   async train(weights, training, round) {
-    const [data, { shares }, keys] = [await this.data(), await this.definition(), await this.store.get(this.task, "keys")];
-    await this.requireEnough(data);
+    const [data, { shares }, keys] = [await this.data(await this.said()), await this.definition(), await this.store.get(this.task, "keys")];
+    if (!data.recordings.length) throw new NothingToContribute(t("record.waits"));
     const job = { ...data, training, weights, round, name: keys.who };
     const trained = await this.worker.train(job, { onProgress: ({ done, of }) => this.onProgress(round, done, of) });
     // The number of samples is a weight in the average. A task bounds it; whoever recorded more counts as much as the bound.
     return { weights: trained.weights, samples: Math.min(trained.samples, shares.maxSamples) };
   }
 
-  /** A round is sent once: not with the first activity alone, unless the owner says that there will be no more. @param {Data} data */
-  async requireEnough(data) {
-    if (await this.store.has(this.task, ENOUGH)) return;
-    const missing = notRecorded((await this.worker.prepare(data)).labels);
-    if (missing.length) throw new NothingToContribute(waitingWords(missing));
-  }
-
   /** @type {Trainer["evaluate"]} */
   async evaluate(weights) {
-    return this.orNothing(async () => this.worker.evaluate({ ...(await this.data()), weights }));
+    return this.orNothing(async () => this.worker.evaluate({ ...(await this.data(await this.said())), weights }));
   }
 
   close() {
     this.worker.close();
   }
 
-  async data() {
+  /** The recordings that the owner has said to send: a round is sent once. */
+  async said() {
+    const ids = (await this.store.get(this.task, CONTRIBUTION))?.ids ?? [];
+    return (await this.store.listRecordings(this.task)).filter(({ id }) => ids.includes(id));
+  }
+
+  /** @param {readonly import("../agent/store.js").Recording[]} recordings */
+  async data(recordings) {
     const { training, shares } = await this.definition();
-    const recordings = await this.store.listRecordings(this.task);
-    return { training, shape: shares.shape, recordings: recordings.filter(({ id }) => !this.underWay.has(id)) };
+    return { training, shape: shares.shape, recordings };
   }
 
   async definition() {

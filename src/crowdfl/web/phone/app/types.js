@@ -29,6 +29,7 @@
  * @typedef {{
  *   purpose: string, terms: string, readers: string, requester: string, claim_window: number,
  *   settings: Record<string, any>, plan: Record<string, any>, who: Record<string, string>, training: Record<string, any>, arrays: [string, number[]][],
+ *   texts?: Record<string, any>,
  * }} DefinitionBody
  */
 
@@ -56,20 +57,26 @@
  *   stopped?: string | null,
  *   recordings: number,
  *   recorded: number,
+ *   contributed: number | null,
  * }} Campaign `state` is the task's, when the phone last looked; `ended` says why it ended, `next` when the
  *   next round opens, `enrolled` how many take part, `closed` why nobody can join, `stopped` why this phone takes no
- *   further part; `recordings` is their number, `recorded` changes with them.
+ *   further part; `recordings` is their number, `recorded` changes with them; `contributed` is
+ *   how many of them the owner has said to send, null before the first word.
  */
 
+/** One of a task's own questions. @typedef {{ id: string, text: string, choices: string[], use: "label" | "feature" }} Question */
+/** What a recording was, and the answers to questions by their ids. @typedef {{ label: string, answers: Record<string, string> }} About */
+
 /**
- * A recording as the list shows it.
- * @typedef {{ id: string, label: string, seconds: number, samples: number, channels: number, at: number | null }} RecordingView
+ * A recording as the list shows it; `said`: its owner wants it to be sent.
+ * @typedef {About & { id: string, seconds: number, at: number | null, said: boolean }} RecordingView
  */
 
 /**
  * What a sensor or a file gave: seconds, and samples one after the other in g and 2 rad/s.
  * @typedef {{ times: Float64Array, signal: Float64Array, channels: number }} Samples
  */
+/** @typedef {About & Samples & { id: string }} KeptRecording */
 
 /**
  * @typedef {{
@@ -86,9 +93,10 @@
  *   claim(task: string, withoutMissing: boolean): Promise<void>,
  *   retry(task: string): Promise<void>,
  *   recordings(task: string): Promise<RecordingView[]>,
- *   windows(task: string): Promise<{ train: number, labels: { label: string, train: number }[], enough: boolean } | null>,
- *   enough(task: string): Promise<void>,
- *   keep(task: string, id: string, label: string, samples: Samples, whole: boolean): Promise<void>,
+ *   windows(task: string): Promise<{ train: number } | null>,
+ *   contribute(task: string): Promise<void>,
+ *   keep(task: string, recording: KeptRecording, whole: boolean): Promise<void>,
+ *   changeRecording(task: string, id: string, about: About): Promise<void>,
  *   importCsv(task: string, name: string, text: string): Promise<string>,
  *   deleteRecording(task: string, id: string): Promise<void>,
  *   persisted(): Promise<boolean>,

@@ -18,6 +18,8 @@ import { stretchesOf } from "./recordings.js";
 export const GRAVITY = 9.80665; // m/s^2 in a g
 export const UNITS = [1, 1, 1, 2, 2, 2]; // everyone scales alike: g, and 2 rad/s
 
+export const MISSING = "a missing field"; // why a row was left out; else a field was not a number
+
 const TIMES = /^(?:unix|epoch|elapsed|logging|sensor)?(?:timestamp|time|seconds|zeit|ts|t)(?:elapsed)?$/;
 const AXIS = /^(a|acc|gf|accel|acceleration|accelerometer|beschleunigung)?(?:axis|value)?([xyz])(?:axis|value)?$/;
 const TURN = /^(g|w|gyr|gyro|gyroscope|gyroskop|drehrate|rotation|rotationrate)(?:axis|value)?([xyz])(?:axis|value)?$/;
@@ -140,12 +142,12 @@ function tableOf(rows, columns, delimiter, file) {
 function sampleOf(row, { time, channels, label }, delimiter) {
   const values = [];
   for (const place of channels) {
-    if (place >= row.length) return "a missing field";
+    if (place >= row.length) return MISSING;
     const value = numberOf(row[place], delimiter);
     if (value === null) return "not a number";
     values.push(value);
   }
-  if (Math.max(time, label ?? 0) >= row.length) return "a missing field";
+  if (Math.max(time, label ?? 0) >= row.length) return MISSING;
   const number = numberOf(row[time], delimiter);
   const moment = number ?? secondsOfDate(row[time]);
   if (moment === null) return "not a number";

@@ -1,132 +1,179 @@
-// Recording: choose the activity, start, stop; see it, delete it; or import a CSV file.
+// Recording as a checklist: a ring for each activity, what was recorded and what it was; nothing is sent before the owner says so.
 
-import { h, table } from "../../../web/common/dom.js";
+import { h } from "../../../web/common/dom.js";
 import { duration, formatTime } from "../../../web/common/format.js";
-import { leastSeconds, recordsWithSensors, sensorsOf } from "../about.js";
-import { notRecorded } from "../enough.js";
-import { ask, button, notice, part, title } from "../../../web/common/parts.js";
-import { hashOf } from "../router.js";
-import { RecordingSession } from "../session.js";
+import { actionButton, ask, button, notice, part, title } from "../../../web/common/parts.js";
+import { listOf, t } from "../../../web/common/text.js";
+import { folded } from "../../learning/recordings.js";
+import { leastSeconds, recordsWithSensors } from "../about.js";
+import { aboutFields, labelQuestion, questionsOf, wordsIn } from "../answers.js";
 import { explain } from "../messages.js";
+import { fill, ring } from "../ring.js";
+import { go } from "../router.js";
+import { missingSensors, TRIMMED } from "../sensors.js";
+import { RecordingSession } from "../session.js";
 
 /** @typedef {import("../types.js").Model} Model */
-/** @typedef {import("../types.js").Campaign} Campaign */
 /** @typedef {import("../types.js").RecordingView} RecordingView */
 /** @typedef {import("../types.js").DefinitionBody} DefinitionBody */
+/** @typedef {Awaited<ReturnType<Model["windows"]>>} Windows */
 
 /** @param {Model} model @param {string} task */
 export function recordView(model, task) {
   const definition = model.get(task)?.definition;
-  if (!definition) return { element: h("div", null, title("Record"), notice("bad", "Open the campaign's page first.")), update() {} };
-  const list = part("div", null, (/** @type {RecordingView[]} */ found) => recordings(model, task, definition, found, () => refresh()));
-  const usable = part("p", { role: "status" }, (/** @type {Windows | string} */ windows) => [usableWords(windows, definition)]);
-  const lacking = part("div", { role: "status" }, (/** @type {string[]} */ missing) => missing.length ? [waitingFor(model, task, missing)] : []);
-  /** @returns {Promise<void>} */
-  const refresh = async () => {
-    list.show(await model.recordings(task));
-    const windows = await model.windows(task).catch(explain);
-    usable.show(windows);
-    lacking.show(windows && typeof windows !== "string" && !windows.enough ? notRecorded(windows.labels) : []);
-  };
-  const sensors = recordsWithSensors(definition) ? recording(model, task, definition, refresh) : null;
-  const element = h("div", null, title("Record"), introduction(definition),
-    sensors?.element ?? notice("warn", `This task needs ${sensorsOf(definition)}.`),
-    h("section.card", { "aria-labelledby": "kept" }, h("h2", { id: "kept" }, "Your recordings"),
-      h("p.soft", null, "They are stored on this phone only."), list.element, usable.element, lacking.element),
-    importing(model, task, refresh),
-    h("p", null, h("a", { href: hashOf("home", task) }, "Done: back to the campaign")));
-  /** @type {number | undefined} */
-  let last;
-  const update = () => {
-    const now = model.get(task)?.recorded;
-    if (now === last) return;
-    last = now;
-    void refresh();
-  };
-  update();
-  return { element, update, close: () => sensors?.close() };
+  if (!definition) return { element: h("div", null, title(t("record.title")), notice("bad", t("record.openFirst"))), update() {} };
+  return new RecordPage(model, task, definition);
 }
 
-/** @param {DefinitionBody} definition */
-function introduction(definition) {
-  const least = leastSeconds(definition);
-  return h("p", null, `Choose what you will do, start, put the phone where you usually carry it, and do it. At least ${least} seconds of each; some minutes are better. Keep this page open and in front.`);
-}
+class RecordPage {
+  /** @param {Model} model @param {string} task @param {DefinitionBody} definition */
+  constructor(model, task, definition) {
+    this.model = model;
+    this.task = task;
+    this.definition = definition;
+    this.word = wordsIn(definition);
+    /** @type {string[]} */
+    this.labels = definition.training.labels ?? [];
+    this.least = leastSeconds(definition);
+    this.session = new RecordingSession(definition, (recording, whole) => model.keep(task, recording, whole));
+    /** @type {RecordingView[]} */
+    this.found = [];
+    this.wrong = h("div");
+    this.list = part("ul.checklist", null, (/** @type {number[]} */ seconds) => this.labels.map((label, place) => this.row(label, seconds[place])));
+    this.standing = part("div", { role: "status" }, (/** @type {Standing} */ standing) => this.words(standing));
+    this.dock = part("div.dock", null, (/** @type {Standing} */ standing) => this.buttons(standing));
+    this.kept = part("div", null, (/** @type {RecordingView[]} */ found) => this.recordings(found));
+    this.element = h("div", null, title(t("record.title")), ...this.introduction(), this.list.element, this.session.trouble, this.standing.element,
+      this.wrong, this.dock.element, this.kept.element, importing(model, task, () => this.refresh()));
+    /** @type {number | undefined} */
+    this.last = undefined;
+    this.update();
+  }
 
-/** @param {Model} model @param {string} task @param {DefinitionBody} definition @param {() => Promise<void>} refresh */
-function recording(model, task, definition, refresh) {
-  const labels = /** @type {string[]} */ (definition.training.labels ?? []);
-  const choices = labels.map((label, place) => activity(label, place === 0));
-  const chosen = () => labels[choices.findIndex(({ input }) => input.checked)];
-  const fieldset = /** @type {HTMLFieldSetElement} */ (h("fieldset.choices", null,
-    h("legend", null, "What will you do?"), ...choices.map(({ element }) => element)));
-  const session = new RecordingSession(definition, (id, label, samples, whole) => model.keep(task, id, label, samples, whole), () => {
-    fieldset.disabled = session.isRunning;
-    toggle.textContent = session.isRunning ? "Stop" : "Start recording";
-    toggle.className = session.isRunning ? "danger" : "main";
-    if (!session.isRunning) void refresh();
-  });
-  const toggle = button("Start recording", () => session.toggle(chosen()), { kind: "main", id: "toggle" });
-  const element = h("section.card", { "aria-labelledby": "now" }, h("h2", { id: "now" }, "Record now"),
-    fieldset, h("div.buttons", null, toggle), session.element);
-  return { element, close: () => session.close() };
-}
+  get hasSensors() {
+    return recordsWithSensors(this.definition) && !missingSensors(this.definition).length;
+  }
 
-/** @param {string} label @param {boolean} first */
-function activity(label, first) {
-  const input = /** @type {HTMLInputElement} */ (h("input", { type: "radio", name: "activity", value: label, checked: first }));
-  return { input, element: h("label.choice", null, input, label) };
-}
+  introduction() {
+    if (!this.hasSensors) return [notice("warn", t("record.noSensors"))];
+    const values = { seconds: duration(this.least), trimmed: duration(TRIMMED) };
+    return [h("p", null, t(labelQuestion(this.definition) ? "record.introAsked" : "record.intro", values))];
+  }
 
-/**
- * @param {Model} model @param {string} task @param {DefinitionBody} definition @param {RecordingView[]} found
- * @param {() => Promise<void>} refresh
- */
-function recordings(model, task, definition, found, refresh) {
-  const short = leastSeconds(definition);
-  const remove = async (/** @type {RecordingView} */ { id, label, seconds }) => {
-    const text = [`${label}, ${duration(seconds)}. Rounds that you have sent already stay as they are.`];
-    if (!(await ask({ title: "Delete this recording?", text, action: "Delete" }))) return;
-    await model.deleteRecording(task, id);
-    await refresh();
-    document.getElementById("kept")?.closest("section")?.querySelector("button")?.focus();
-  };
-  const rows = found.map((one) => [
-    described(one, short),
-    button("Delete", () => remove(one), { kind: "danger", small: true, label: `Delete ${one.label}, ${duration(one.seconds)}` }),
-  ]);
-  return [table("On this phone", ["Recording", "Delete"], rows, { empty: "No recording yet." })];
-}
+  update() {
+    const now = this.model.get(this.task)?.recorded;
+    if (now === this.last) return;
+    this.last = now;
+    void this.refresh();
+  }
 
-/** @typedef {Awaited<ReturnType<Model["windows"]>>} Windows */
+  close() {
+    return this.session.close();
+  }
 
-/** @param {Windows | string} windows Or why there are none. @param {DefinitionBody} definition */
-function usableWords(windows, { settings, training }) {
-  if (typeof windows === "string") return windows;
-  if (!windows) return "There is nothing to train on yet.";
-  const seconds = (training.window ?? 100) / (training.hertz ?? 50);
-  const each = windows.labels.map(({ label, train }) => `${label} ${train}`).join(", ");
-  const isLimited = settings.weighting === "samples" && windows.train > settings.max_samples;
-  const most = isLimited ? ` All are trained on, and ${settings.max_samples} of them count.` : "";
-  return `Pieces of ${duration(seconds)} to train on: ${each}.${most}`;
-}
+  async refresh() {
+    const windows = await this.model.windows(this.task).catch(explain);
+    this.found = await this.model.recordings(this.task);
+    const seconds = this.labels.map((label) => this.found.filter((one) => folded(one.label) === folded(label)).reduce((sum, one) => sum + one.seconds, 0));
+    const standing = {
+      missing: this.labels.filter((_, place) => seconds[place] < this.least),
+      fresh: this.found.filter(({ said }) => !said).length,
+      said: this.model.get(this.task)?.contributed ?? null,
+      windows: typeof windows === "string" ? 0 : windows?.train ?? 0,
+      wrong: typeof windows === "string" ? windows : null,
+    };
+    this.list.show(seconds);
+    this.standing.show(standing);
+    this.dock.show(standing);
+    this.kept.show(this.found);
+  }
 
-/**
- * A round is sent once, so the phone waits for all activities, or for this word.
- * @param {Model} model @param {string} task @param {string[]} missing
- */
-function waitingFor(model, task, missing) {
-  const box = notice("warn", `Your phone sends nothing before you have recorded ${missing.join(", ")} too. If you cannot, take part without.`);
-  box.append(button(`Take part without ${missing.join(", ")}`, () => model.enough(task), { id: "enough" }));
-  return box;
-}
+  /** @param {readonly (string | null)[]} labels @param {number} target */
+  async record(labels, target) {
+    await this.session.run(labels, target);
+    await this.refresh();
+    /** @type {HTMLElement | null} */ (this.dock.element.querySelector("button.main"))?.focus();
+  }
 
-/** @param {RecordingView} recording @param {number} short */
-function described({ label, seconds, samples, at }, short) {
-  const rate = seconds > 0 ? `, ${Math.round((samples - 1) / seconds)} samples a second` : "";
-  return h("div", null, h("strong", null, label), ` ${duration(seconds)}${rate}`, h("br"),
-    h("span.soft", null, at === null ? "from a file" : formatTime(at)),
-    seconds < short && h("span.warn", null, " Too short to test the model with."));
+  /** @param {string} label @param {number} seconds */
+  row(label, seconds) {
+    const isFull = seconds >= this.least;
+    const circle = ring(0, isFull ? "✓" : "");
+    circle.setAttribute("aria-hidden", "true");
+    fill(circle, seconds / this.least);
+    const again = button(t(isFull ? "record.more" : "record.record"), () => this.record([label], isFull ? Infinity : this.least),
+      { small: true, label: t(isFull ? "record.moreOf" : "record.recordOf", { activity: this.word(label) }) });
+    return h("li", null, circle, h("span.grow", null, h("strong", null, this.word(label)), h("br"),
+      h("span.soft", null, t("record.ofSeconds", { done: Math.floor(seconds), least: this.least }))),
+    this.hasSensors && !labelQuestion(this.definition) && again);
+  }
+
+  /** @typedef {{ missing: string[], fresh: number, said: number | null, windows: number, wrong: string | null }} Standing */
+
+  /** @param {Standing} standing */
+  words({ fresh, said, wrong }) {
+    return [
+      wrong && notice("bad", wrong),
+      said === null && fresh > 0 && h("p", null, t("record.notSent")),
+      said !== null && h("p", null, t("record.said", { count: said })),
+      said !== null && fresh > 0 && notice("warn", t("record.fresh", { count: fresh })),
+    ];
+  }
+
+  /** @param {Standing} standing */
+  buttons({ missing, fresh, said, windows }) {
+    const isDone = !missing.length;
+    const labels = labelQuestion(this.definition) ? [null] : missing;
+    return [
+      this.hasSensors && !isDone && button(t("record.start", { count: labels.length }), () => this.record(labels, this.least), { kind: fresh ? "" : "main", id: "start" }),
+      fresh > 0 && windows > 0 && actionButton(t(said === null ? "record.send" : "record.sendFresh"), this.wrong, () => this.send(missing), { kind: "main", id: "send" }),
+    ];
+  }
+
+  /** @param {string[]} missing */
+  async send(missing) {
+    const activities = listOf(missing.map(this.word));
+    const question = { title: t("record.sendWithout", { activities }), text: [t("record.sentOnce")], action: t("record.send"), danger: false };
+    if (missing.length && !(await ask(question))) return;
+    await this.model.contribute(this.task);
+    go("home", this.task);
+  }
+
+  /** @param {RecordingView[]} found */
+  recordings(found) {
+    if (!found.length) return [];
+    return [h("details.card", { id: "recordings" }, h("summary", null, t("record.yours", { count: found.length })), h("p.soft", null, t("record.stay")),
+      h("ul.checklist", null, ...found.map((one) => this.recording(one))))];
+  }
+
+  /** @param {RecordingView} one */
+  recording(one) {
+    const name = one.label ? this.word(one.label) : t("record.noLabel");
+    const values = { activity: name, seconds: duration(one.seconds) };
+    const answers = questionsOf(this.definition).flatMap(({ id }) => (one.answers[id] ? [this.word(one.answers[id])] : []));
+    return h("li", null, h("span.grow", null, h("strong", null, name), ` ${[duration(one.seconds), ...answers].join(" · ")}`, h("br"),
+      h("span.soft", null, one.at === null ? t("record.fromFile") : formatTime(one.at)),
+      one.seconds < this.least && h("span.warn", null, ` ${t("record.short")}`)),
+    button(t("record.change"), () => this.change(one), { small: true, label: t("record.changeOf", values) }),
+    button(t("record.delete"), () => this.remove(one), { kind: "danger", small: true, label: t("record.deleteOf", values) }));
+  }
+
+  /** @param {RecordingView} one */
+  async change(one) {
+    const fields = aboutFields(this.definition, one, true);
+    const text = [...fields.elements, t("record.sentStays")];
+    await ask({ title: t("record.changeTitle"), text, action: t("record.save"), danger: false }, () => this.model.changeRecording(this.task, one.id, fields.value()));
+    await this.refresh();
+  }
+
+  /** @param {RecordingView} one */
+  async remove({ id, label, seconds }) {
+    const text = [`${this.word(label)}, ${duration(seconds)}. ${t("record.sentStays")}`];
+    if (!(await ask({ title: t("record.deleteTitle"), text, action: t("record.delete") }))) return;
+    await this.model.deleteRecording(this.task, id);
+    await this.refresh();
+    document.getElementById("recordings")?.querySelector("summary")?.focus();
+  }
 }
 
 /** @param {Model} model @param {string} task @param {() => Promise<void>} refresh */
@@ -139,9 +186,8 @@ function importing(model, task, refresh) {
     input.value = "";
     await refresh();
   });
-  return h("details.card", null, h("summary", null, "No sensors? Import a CSV file"),
-    h("p", null, "A sensor app can export what it recorded: a time and x, y, z in each row. The activity is in a column named label, or in the file's name: walking.csv."),
-    h("label", { for: "csv" }, "CSV files"), input, results);
+  return h("details.card", null, h("summary", null, t("record.import")), h("p", null, t("record.importHow")),
+    h("label", { for: "csv" }, t("record.files")), input, results);
 }
 
 /** @param {Model} model @param {string} task @param {File} file */
