@@ -154,7 +154,7 @@ def test_the_answer_changes_with_the_form(browser):
     values = [small_values(settings={"max_participants": most}) for most in ("4", "4000")]
     few, many = (browser.post("explain", {"values": one}).json() for one in values)
     assert few["explanation"]["widths"] != many["explanation"]["widths"]
-    assert few["cost"] == "72.00"
+    assert few["cost"] == "72.00 EUR"
     assert "people         count once" in few["explanation"]["widths"]
     bound = browser.post("explain", {"values": small_values(settings={"max_norm": ""})}).json()
     assert (bound["problem"][:14], bound["named"]) == ("the profile `s", ["settings.max_norm"])
@@ -196,13 +196,13 @@ def test_a_creation_that_was_cut_off_can_be_finished(browser, office, monkeypatc
 def test_a_task_says_what_it_waits_for(browser, office, task):
     found = browser.get(f"tasks/{task}/status").json()
     people = "3 more participants (0 of 3 have joined): invite people"
-    assert found["waits"] == [people, "money: 36.00 more for the next round; no payment is announced"]
+    assert found["waits"] == [people, "money: 36.00 EUR more for the next round; no payment is announced"]
     assert found["unpaid"] == 72_000_000
     made = browser.post(f"tasks/{task}/deposits", {"amount": "36", "name": "first"}).json()
     assert made == {"deposit": "first", "amount": 36_000_000, "state": "pending"}
     found = browser.get(f"tasks/{task}/status").json()
     assert found["report"]["deposits"] == [{"name": "first", "amount": 36_000_000, "state": "pending"}]
-    assert found["waits"][1] == "the platform's operator, who must confirm the deposit first of 36.00"
+    assert found["waits"][1] == "the platform's operator, who must confirm the deposit first of 36.00 EUR"
     assert found["unpaid"] == 36_000_000
     office.confirm(task, "first", 36_000_000)
     assert browser.get(f"tasks/{task}/status").json()["waits"] == [people]

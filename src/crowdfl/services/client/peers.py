@@ -271,6 +271,10 @@ class SpClient:
         reply = own.service.call("POST", place, claim, media_type=OCTETS, repeatable=False)
         return PaidClaim(*(reply.amounts(name) for name in ("paid", "claimed")))
 
+    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys | None = None) -> None:
+        own = self._as(keys)
+        own.service.call("PUT", f"/v1/tasks/{task}/participants/{own.who}/destination", sealed, media_type=OCTETS)
+
     def _as(self, keys: ParticipantKeys | None) -> "SpClient":
         if keys is None:
             return self

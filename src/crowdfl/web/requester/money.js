@@ -28,11 +28,11 @@ export function moneyCard(task, signal) {
 /** @param {Report} report @param {string} [currency] */
 function booksOf(report, currency) {
   const { deposits, movements } = report;
-  const sums = SUMS.filter((name) => report[name] !== undefined).map((name) => /** @type {const} */ ([t(`sum.${name}`), report[name]]));
+  const sums = SUMS.map((name) => /** @type {const} */ ([t(`sum.${name}`), report[name]]));
   const waiting = deposits.map(({ name, amount, state }) => [name, money(amount, currency), stateTag(state)]);
   const moved = movements.map(({ name, source, target, amount }) => [name, source, target, money(amount, currency)]);
   return [
-    h("dl.sums", null, ...sums.map(([name, amount]) => h("div", null, h("dt", null, name), h("dd", null, amount === null ? t("money.later") : money(amount ?? 0, currency))))),
+    h("dl.sums", null, ...sums.map(([name, amount]) => h("div", null, h("dt", null, name), h("dd", null, amount === null ? t("money.later") : money(amount, currency))))),
     table(t("money.deposits"), [t("money.name"), t("money.amount"), t("money.state")], waiting, { numbers: [1], empty: t("money.noDeposit") }),
     h("details", null, h("summary", null, t("money.every", { count: movements.length })),
       table(t("money.movements"), [t("money.movement"), t("money.from"), t("money.to"), t("money.amount")], moved, { numbers: [3] })),

@@ -19,7 +19,7 @@ import { moneyCard } from "./money.js";
 /** @typedef {{ state: string, ended: string | null, enrolled: number, dropped: number, claim_seconds_left: number | null, rounds: Round[] }} Status */
 /** @typedef {{ name: string, amount: number, state: string }} Deposit */
 /** @typedef {{ name: string, source: string, target: string, amount: number }} Movement */
-/** @typedef {{ pending: number, paid_in: number, rewards?: number, offered?: number, earned?: number | null, returned: number, deposits: Deposit[], movements: Movement[] }} Report */
+/** @typedef {{ pending: number, paid_in: number, offered: number, earned: number | null, returned: number, deposits: Deposit[], movements: Movement[] }} Report */
 /** @typedef {{ status: Status, report: Report, waits: string[], unpaid: number, now: number }} Standing `unpaid`: what all rounds cost and nobody has announced. */
 /** @typedef {(standing: Standing) => void} Listener */
 

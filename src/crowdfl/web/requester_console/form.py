@@ -17,7 +17,6 @@ from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.defining import WATCH_TASK, Explanation, defined, explained
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.roles.recipe_check import phone_obstacle
-from crowdfl.roles.waiting import amount_words
 from crowdfl.schema import Settings, expected, settable, types_of
 from crowdfl.settings import (
     AskerSettings,
@@ -26,6 +25,7 @@ from crowdfl.settings import (
     TaskFile,
     TaskSettings,
     TrainingSettings,
+    money_words,
     to_millionths,
 )
 
@@ -131,7 +131,8 @@ def answer(values: Values, min_claim_window: float) -> Answer:
     try:
         definition, _ = defined("the form", contents(values), None, min_claim_window)
         settings = definition.settings
-        cost = amount_words(settings.rounds * to_millionths(settings.budget)) if settings.budget else ""
+        whole = settings.rounds * to_millionths(settings.budget or 0)
+        cost = money_words(whole, settings.currency) if whole else ""
         return Answer(explanation=_with_phones(explained(definition), definition), cost=cost, body=definition.body())
     except CrowdFLError as wrong:
         words = str(wrong)

@@ -267,6 +267,7 @@ def _summary(definition: Definition) -> dict[str, Any]:
         "rounds": settings.rounds,
         "parameters": definition.spec.parameters,
         "budget": to_millionths(settings.budget or 0),
+        "currency": settings.currency,
         "least": settings.min_participants,
         "most": settings.max_participants,
         "key": settings.key,

@@ -150,6 +150,21 @@ class PhoneModel {
   }
 
   /** @param {string} task */
+  async withdraw(task) {
+    const { agent, trainer } = await this.part(task);
+    const answer = await agent.withdraw();
+    trainer.close();
+    await this.refresh();
+    void this.run(task);
+    return answer;
+  }
+
+  /** @param {string} task */
+  async consentCopy(task) {
+    return (await this.part(task)).agent.consentCopy();
+  }
+
+  /** @param {string} task */
   async forget(task) {
     const { agent, trainer } = await this.part(task);
     await agent.forget({ loseRewards: true }).catch(() => {}); // whatever is wrong with what is kept, it goes
