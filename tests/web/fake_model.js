@@ -50,6 +50,12 @@ export async function openModel() {
       await note("leave")(task);
       page.change(task, { phase: "left" });
     },
+    withdraw: async (task) => {
+      await note("withdraw")(task);
+      page.change(task, { phase: "left", withdrawn: { at: 0, deleted: [3], standing: [1, 2] } });
+      return { told: true };
+    },
+    consentCopy: async () => ({ name: "consent-0123.json", text: "{}" }),
     forget: async (task) => {
       await note("forget")(task);
       given.campaigns = given.campaigns.filter((/** @type {any} */ one) => one.task !== task);

@@ -29,6 +29,7 @@ import { isPaid, reasonFor } from "./pay.js";
  * @property {bigint} amount Millionths: paid, or to be.
  * @property {number | null} until Seconds since 1970.
  * @property {string | null} why
+ * @property {number[]} [short] Rounds for which less was paid than was earned.
  */
 
 /**
@@ -148,13 +149,6 @@ async function payToOf(kept, body) {
   return { asked: isPaid(body) && fingerprint !== "", kinds, kind: given?.kind ?? null, to: given?.to ?? null, state, fingerprint };
 }
 
-/** @param {[number, string][]} [short] Rounds, and the millionths that were not paid. */
-function shortWords(short) {
-  if (!short?.length) return null;
-  const rounds = short.map(([round]) => round).join(", ");
-  return `less was paid than you earned in round ${rounds}: your claim and the signed rewards are kept on this phone, as proof`;
-}
-
 /**
  * @param {Holdings} kept @param {import("./holdings.js").KeptStatus | undefined} status @param {readonly RoundView[]} rounds
  * @returns {Promise<ClaimView>}
@@ -163,7 +157,7 @@ async function claimOf(kept, status, rounds) {
   const [paid, short, notPaid] = [await kept.get("paid"), await kept.get("short"), await kept.get("not-paid")];
   const until = status?.claimUntil ?? null;
   const amount = total(rounds.map(({ reward }) => reward ?? 0n));
-  if (paid !== undefined) return { state: "paid", amount: BigInt(paid), until, why: shortWords(short) };
+  if (paid !== undefined) return { state: "paid", amount: BigInt(paid), until, why: null, short: (short ?? []).map((/** @type {[number, string]} */ [round]) => round) };
   if (notPaid) return { state: notPaid.late ? "expired" : "refused", amount, until, why: notPaid.why };
   if (amount === 0n && !(await kept.owed()).length) return { state: "none", amount, until, why: null };
   const isOver = status !== undefined && status.state !== "running" && status.state !== "paused";

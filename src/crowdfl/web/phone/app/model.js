@@ -114,10 +114,11 @@ class PhoneModel {
     await this.refresh();
   }
 
-  /** @param {string} task @param {number} least */
-  async join(task, least) {
+  /** @param {string} task @param {number} least @param {string} [language] Of the consent text that its owner agrees to. */
+  async join(task, least, language) {
     const { agent } = await this.part(task);
     await agent.accept(least);
+    if (language !== undefined) await agent.agree({ language });
     await agent.join();
     await this.refresh();
     void this.run(task);
@@ -147,6 +148,21 @@ class PhoneModel {
     trainer.close(); // what it was training for is not sent any more
     await this.refresh();
     void this.run(task); // what was earned is claimed at the end
+  }
+
+  /** @param {string} task */
+  async withdraw(task) {
+    const { agent, trainer } = await this.part(task);
+    const answer = await agent.withdraw();
+    trainer.close();
+    await this.refresh();
+    void this.run(task);
+    return answer;
+  }
+
+  /** @param {string} task */
+  async consentCopy(task) {
+    return (await this.part(task)).agent.consentCopy();
   }
 
   /** @param {string} task */

@@ -11,12 +11,14 @@
  *   accuracyAfter: number | null,
  *   reward: bigint | null,
  *   why: string | null,
+ *   reason?: string | null,
  *   digest: string | null,
- * }} RoundView
+ * }} RoundView `reason` is a code: why it pays nothing.
  */
 
 /**
- * @typedef {{ state: "none" | "later" | "due" | "sent" | "paid" | "refused" | "expired", amount: bigint, until: number | null, why: string | null }} ClaimView
+ * @typedef {{ state: "none" | "later" | "due" | "sent" | "paid" | "refused" | "expired", amount: bigint, until: number | null, why: string | null, short?: number[] }} ClaimView
+ *   `short`: rounds for which less was paid than was earned
  */
 
 /**
@@ -47,6 +49,9 @@
  *   rounds: RoundView[],
  *   rewards: bigint,
  *   claim: ClaimView,
+ *   consent: { version: string, language: string, at: number } | null,
+ *   withdrawn: { at: number, deleted: number[], standing: number[] } | null,
+ *   replaced: boolean,
  *   receipts: { round: number, text: string }[],
  *   now: NowView,
  *   problem: string | null,
@@ -86,8 +91,10 @@
  *   get(task: string): Campaign | undefined,
  *   accept(fragment: string): Promise<string>,
  *   look(task: string): Promise<void>,
- *   join(task: string, leastParticipants: number): Promise<void>,
+ *   join(task: string, leastParticipants: number, consentLanguage?: string): Promise<void>,
  *   leave(task: string): Promise<void>,
+ *   withdraw(task: string): Promise<{ told: boolean }>,
+ *   consentCopy(task: string): Promise<{ name: string, text: string } | null>,
  *   forget(task: string): Promise<void>,
  *   forgetAll(): Promise<void>,
  *   claim(task: string, withoutMissing: boolean): Promise<void>,

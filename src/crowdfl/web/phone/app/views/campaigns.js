@@ -7,7 +7,7 @@ import { t } from "../../../web/common/text.js";
 import { fragmentOf } from "../link.js";
 import { explainLink, phaseWord } from "../messages.js";
 import { go, hashOf } from "../router.js";
-import { nameOf } from "./home.js";
+import { nameOf } from "../standing.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */

@@ -1,9 +1,9 @@
-// What was earned, round by round, the one claim at the end, and until when.
+// What was earned, round by round, the one claim at the end, and where it is to be paid.
 
 import { h, table } from "../../../web/common/dom.js";
 import { duration, formatTime, money } from "../../../web/common/format.js";
 import { actionButton, ask, button, notice, part, title } from "../../../web/common/parts.js";
-import { t } from "../../../web/common/text.js";
+import { isSaid, listOf, t } from "../../../web/common/text.js";
 import { sentence } from "../messages.js";
 
 /** @typedef {import("../types.js").Model} Model */
@@ -13,16 +13,16 @@ import { sentence } from "../messages.js";
 
 /** @param {Model} model @param {string} task */
 export function earningsView(model, task) {
-  const total = part("p.headline", null, (/** @type {bigint} */ earned) => [t("earnings.earned", { amount: money(earned) })]);
-  const claim = part("section.card", { "aria-label": t("earnings.claim") }, (/** @type {{ claim: ClaimView, window: number }} */ shown) =>
-    claiming(model, task, shown.claim, shown.window));
+  const total = part("p.headline", null, (/** @type {string} */ amount) => [t("earnings.earned", { amount })]);
+  const claim = part("section.card", { "aria-label": t("earnings.claim") }, (/** @type {Claimed} */ shown) => claiming(model, task, shown));
   const history = part("div", null, (/** @type {RoundView[]} */ rounds) => [byRound(rounds)]);
   const element = h("div", null, title(t("earnings.title")), total.element, claim.element, history.element);
   const update = () => {
     const campaign = model.get(task);
     if (!campaign) return;
-    total.show(campaign.rewards);
-    claim.show({ claim: campaign.claim, window: campaign.definition?.claim_window ?? 0 });
+    const { definition, rewards } = campaign;
+    total.show(money(rewards));
+    claim.show({ claim: campaign.claim, amount: money(campaign.claim.amount), window: definition?.claim_window ?? 0 });
     history.show(campaign.rounds);
   };
   update();
@@ -31,13 +31,18 @@ export function earningsView(model, task) {
 
 /** @param {RoundView[]} rounds */
 function byRound(rounds) {
-  const rows = rounds.map(({ number, reward, why }) => [number, reward === null ? t("common.notKnown") : money(reward), why ? sentence(why) : ""]);
+  const rows = rounds.map(({ number, reward, reason }) => {
+    const known = reward !== null || (reason && reason !== "not_shown");
+    return [number, known ? money(reward ?? 0n) : t("common.notKnown"), reason && isSaid(`reason.${reason}`) ? t(`reason.${reason}`) : ""];
+  });
   const columns = [t("details.round"), t("details.earned"), t("earnings.why")];
   return table(t("earnings.byRound"), columns, rows, { numbers: [0, 1], empty: t("details.none") });
 }
 
-/** @param {Model} model @param {string} task @param {ClaimView} claim @param {number} window */
-function claiming(model, task, claim, window) {
+/** @typedef {{ claim: ClaimView, amount: string, window: number }} Claimed */
+
+/** @param {Model} model @param {string} task @param {Claimed} shown */
+function claiming(model, task, { claim, amount, window }) {
   const trouble = h("div");
   const question = { title: t("earnings.restAsk"), text: [t("earnings.restWhat")], action: t("earnings.restDo") };
   const rest = button(t("earnings.rest"), () => ask(question, () => model.claim(task, true)));
@@ -47,23 +52,23 @@ function claiming(model, task, claim, window) {
     throw wrong;
   }), { kind: "main", id: "claim" });
   return [
-    h("p", { role: "status" }, words(claim, window)),
-    claim.why && notice(["refused", "paid"].includes(claim.state) ? "bad" : "warn", sentence(claim.why)),
+    h("p", { role: "status" }, words(claim, amount, window)),
+    claim.short?.length && notice("bad", t("earnings.short", { rounds: listOf(claim.short.map(String)) })),
+    claim.why && notice(claim.state === "refused" ? "bad" : "warn", t("errors.detail", { words: sentence(claim.why) })),
     ["due", "sent", "refused", "expired"].includes(claim.state) && h("div.buttons", null, send, rest), // the last two by the platform's word, which may change
     trouble,
   ];
 }
 
-/** @param {ClaimView} claim @param {number} window */
-function words({ state, amount, until }, window) {
+/** @param {ClaimView} claim @param {string} amount @param {number} window */
+function words({ state, until }, amount, window) {
   const end = until === null ? "" : ` ${t("earnings.until", { when: formatTime(until) })}`;
-  const values = { amount: money(amount) };
   switch (state) {
     case "none": return t("earnings.none");
     case "later": return t("earnings.later", { time: duration(window) });
-    case "due": return t("earnings.due", values) + end;
-    case "sent": return t("earnings.sent", values) + end;
-    case "paid": return t("earnings.paid", values);
+    case "due": return t("earnings.due", { amount }) + end;
+    case "sent": return t("earnings.sent", { amount }) + end;
+    case "paid": return t("earnings.paid", { amount });
     case "refused": return t("earnings.refused");
     default: return t("earnings.tooLate");
   }

@@ -4,10 +4,9 @@ import { h } from "../../../web/common/dom.js";
 import { formatTime, money } from "../../../web/common/format.js";
 import { button, notice, part, title } from "../../../web/common/parts.js";
 import { t } from "../../../web/common/text.js";
-import { plainly } from "../messages.js";
 import { isReached } from "../reach.js";
 import { hashOf } from "../router.js";
-import { roundsOf, standingOf } from "../standing.js";
+import { nameOf, roundsOf, standingOf } from "../standing.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -38,12 +37,6 @@ export function homeView(model, task) {
   };
   update();
   return { element, update };
-}
-
-/** What a campaign is called. @param {Campaign | undefined} campaign */
-export function nameOf(campaign) {
-  const purpose = plainly(campaign?.definition?.purpose ?? "").trim();
-  return purpose || t("home.unnamed", { name: campaign?.task.slice(0, 8) ?? "" });
 }
 
 /** @param {Campaign["now"]} now */
@@ -80,7 +73,7 @@ function figuresOf(campaign) {
   const { rounds, next, enrolled, rewards, claim, definition, phase } = campaign;
   const done = rounds.filter(({ state }) => state === "rewarded" || state === "aborted").length;
   return { of: roundsOf(campaign), begun: rounds.length, done, mine: rounds.map(({ mine }) => mine === "arrived"), next: phase === "joined" ? next : null,
-    enrolled, earned: definition?.settings.budget != null && definition.settings.pay !== "none" ? rewards : null, paid: claim.state === "paid" };
+    enrolled, earned: definition?.settings.budget != null && definition.settings.pay !== "none" ? money(rewards) : null, paid: claim.state === "paid" };
 }
 
 /** @param {string} task @param {Figures} figures */
@@ -90,7 +83,7 @@ function tilesOf(task, { of, begun, done, mine, next, enrolled, earned, paid }) 
       of <= MOST_STEPS && steps(of, done, mine)),
     next !== null && tile(t("home.next"), h("span.figure", null, formatTime(next))),
     enrolled !== null && tile(t("home.people"), h("span.figure", null, t("home.joined", { count: enrolled }))),
-    earned !== null && tile(t(paid ? "home.paid" : "home.earned"), h("span.figure", null, money(earned)), h("a", { href: hashOf("earnings", task), id: "earned" }, t("home.earnings"))),
+    earned !== null && tile(t(paid ? "home.paid" : "home.earned"), h("span.figure", null, earned), h("a", { href: hashOf("earnings", task), id: "earned" }, t("home.earnings"))),
   ];
 }
 
