@@ -224,6 +224,22 @@ def test_a_small_crowd_must_be_accepted_first(show):
     assert page.evaluate("asked") == [["join", TASK, 3]]
 
 
+def test_a_consent_is_read_in_the_readers_language_and_agreed_to_before_one_joins(show):
+    german = {"purpose": "Gehen erkennen", "terms": "", "readers": "", "consent": "Wir messen.\nSie dürfen gehen."}
+    texts = {"de": german | {"words": {"walking": "Gehen"}}}
+    asked = definition() | {"consent": {"version": "2", "text": "We measure."}, "texts": texts}
+    page = show([campaign(definition=asked)], f"#/about/{TASK}", locale="de-AT")
+    expect(page.locator(".headline")).to_have_text("Gehen erkennen")
+    expect(page.locator(".points")).to_contain_text("Gehen, sitting")
+    join = page.get_by_role("button", name="Teilnehmen")
+    expect(join).to_be_disabled()
+    page.locator("#consent summary").click()
+    expect(page.locator("#consent")).to_contain_text("Sie dürfen gehen.")
+    page.get_by_label("Ich habe den Einwilligungstext, Version 2, gelesen").check()
+    expect(join).to_be_enabled()
+    assert not page.complaints
+
+
 def test_a_task_that_this_page_cannot_take_part_in_can_only_be_deleted(show):
     """Nothing of a definition that is nonsense is shown: no view may break over what a stranger wrote."""
     page = shown(show, "refused")

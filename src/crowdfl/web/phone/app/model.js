@@ -115,10 +115,11 @@ class PhoneModel {
     await this.refresh();
   }
 
-  /** @param {string} task @param {number} least */
-  async join(task, least) {
+  /** @param {string} task @param {number} least @param {string} [language] Of the consent text that its owner agrees to. */
+  async join(task, least, language) {
     const { agent } = await this.part(task);
     await agent.accept(least);
+    if (language !== undefined) await agent.agree({ language });
     await agent.join();
     await this.refresh();
     void this.run(task);

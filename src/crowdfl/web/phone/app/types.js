@@ -97,7 +97,7 @@
  *   get(task: string): Campaign | undefined,
  *   accept(fragment: string): Promise<string>,
  *   look(task: string): Promise<void>,
- *   join(task: string, leastParticipants: number): Promise<void>,
+ *   join(task: string, leastParticipants: number, consentLanguage?: string): Promise<void>,
  *   leave(task: string): Promise<void>,
  *   withdraw(task: string): Promise<{ told: boolean }>,
  *   consentCopy(task: string): Promise<{ name: string, text: string } | null>,

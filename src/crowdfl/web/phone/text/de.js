@@ -86,6 +86,8 @@ export default {
     more: "Mehr erfahren",
     join: "Teilnehmen",
     joinAgain: "Wieder teilnehmen",
+    consent: "Einwilligung lesen",
+    agree: "Ich habe den Einwilligungstext, Version {version}, gelesen und willige ein.",
     few: { one: "Ich akzeptiere Durchschnitte von nur {count} Person.", other: "Ich akzeptiere Durchschnitte von nur {count} Personen." },
     again: "Die Seite versucht es von selbst wieder.",
     unknown: "Dieses Telefon kennt die Kampagne nicht. Öffnen Sie den Einladungslink noch einmal.",
@@ -175,7 +177,7 @@ export default {
   },
   learnt: {
     row1: "Teilnehmende: den Durchschnitt jeder Runde außer der letzten, die eigene Vergütung, welche Pseudonyme in einer Runde waren, welche ausgelassen wurden und warum. Bei Gewichtung nach Stichproben deren Gesamtzahl und damit die Zahl von jedem, der kommt oder geht; bei Vergütung nach Stichproben auch die letzte Gesamtzahl. Bei gleicher Vergütung folgt die Vergütung aller daraus, wer dabei war.",
-    row2: "Der Auftraggeber: jeden Durchschnitt, welche Pseudonyme in einer Runde waren, was alle zusammen angefordert haben, sobald die Frist vorbei ist (wenn nur eine Person anfordert, oder alle bis auf eine, deren Vergütung). Bei Gewichtung nach Stichproben jede Gesamtzahl und damit die Zahl von jedem, der kommt oder geht. Bei gleicher Vergütung folgt die Vergütung aller daraus, wer dabei war.",
+    row2: "Der Auftraggeber: jeden Durchschnitt, welche Pseudonyme in einer Runde waren, welche wann in einen Text eingewilligt und welche sich zurückgezogen haben, was alle zusammen angefordert haben, sobald die Frist vorbei ist (wenn nur eine Person anfordert, oder alle bis auf eine, deren Vergütung). Bei Gewichtung nach Stichproben jede Gesamtzahl und damit die Zahl von jedem, der kommt oder geht. Bei gleicher Vergütung folgt die Vergütung aller daraus, wer dabei war.",
     row3: "Die Plattform: wer wann gesendet hat (ein Pseudonym, von einer Adresse), wer ausgelassen wurde; Vergütungen, Runde für Runde, sobald sie angefordert werden, was bei Vergütung nach Stichproben deren Zahlen zeigt (wenn alle bis auf eine Person anfordern, auch deren). Bei gleicher Vergütung folgt die Vergütung aller daraus, wer dabei war.",
     row4: "Der zweite Server: wer angemeldet ist, wer in einer Runde war, und damit jede gleiche Vergütung; andere Vergütungen, sobald sie angefordert werden, bei Vergütung nach Stichproben deren Zahlen und die Gesamtzahl (wenn alle bis auf eine Person anfordern, auch deren). Bei Vergütung nach Abstand fast nichts über Teiler, 1 % über eine Kampagne.",
     row5: "Die Plattform oder der zweite Server zusammen mit Lesenden: was diese Lesenden lesen.",

@@ -86,6 +86,8 @@ export default {
     more: "Learn more",
     join: "Join",
     joinAgain: "Join again",
+    consent: "Read the consent text",
+    agree: "I have read the consent text, version {version}, and I agree.",
     few: { one: "I accept averages of as few as {count} person.", other: "I accept averages of as few as {count} people." },
     again: "The page tries again by itself.",
     unknown: "This phone does not know the campaign. Open the invitation link again.",
@@ -175,7 +177,7 @@ export default {
   },
   learnt: {
     row1: "Participant: the average of every round but the last, its own rewards, which pseudonyms were in a round, which were left out and why. With weighting samples the total of samples, and so the number of whoever comes or goes; with pay samples the last total too. With pay equal everyone's reward follows from who was in.",
-    row2: "Requester: every average, which pseudonyms were in a round, what all together claimed once claims have ended (if one alone claims, or all but one, that one's reward). With weighting samples every total, and so the number of whoever comes or goes. With pay equal everyone's reward follows from who was in.",
+    row2: "Requester: every average, which pseudonyms were in a round, which agreed to a consent text and when, and which withdrew, what all together claimed once claims have ended (if one alone claims, or all but one, that one's reward). With weighting samples every total, and so the number of whoever comes or goes. With pay equal everyone's reward follows from who was in.",
     row3: "The platform: who uploaded when (a pseudonym, from an address), who was left out; rewards, round by round, once they are claimed, which with pay samples show numbers of samples (if all but one claim, that one's too). With pay equal everyone's reward follows from who was in.",
     row4: "The second server: who is enrolled, who was in a round, and so every reward of pay equal; other rewards once they are claimed, with pay samples the claimants' numbers of samples and the total (if all but one claim, that one's too). With pay distance next to nothing about divisors, 1% over a task.",
     row5: "The platform or the second server with readers: what those readers read.",
