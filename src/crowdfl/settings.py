@@ -472,6 +472,10 @@ class PlanSettings(Settings):
                 )
         return self
 
+    def needed(self, settings: TaskSettings, *, first: bool, over: bool = False) -> int:
+        """How many must have joined before a round opens; `over`: nobody joins any more."""
+        return (None if over or not first else self.start_with) or settings.min_participants
+
     @property
     def enrolment_end(self) -> float:
         """Seconds since 1970."""

@@ -27,6 +27,9 @@ DEFINITION: Campaign = {
         "currency": "EUR",
         "max_samples": 200,
     },
+    "language": "en",
+    "consent": {"version": "", "text": ""},
+    "texts": {},
     "who": {
         "name": "Dr. Ada Okafor",
         "institution": "University hospital, department of sports medicine",
@@ -36,9 +39,6 @@ DEFINITION: Campaign = {
     },
     "plan": dict(PlanSettings(daily="18:00 Europe/Berlin", closes="deadline")),
     "payer": "9c1e4f0a2b3d5c6e" * 4,
-    "language": "en",
-    "consent": {"version": "", "text": ""},
-    "texts": {},
     "training": {"labels": ["walking", "sitting", "climbing stairs"], "channels": 6, "window": 100, "hertz": 50.0},
 }
 PAY_TO = {"asked": True, "kinds": ["email", "iban", "text"], "kind": None, "to": None, "state": "none"}
@@ -134,6 +134,7 @@ STATES: dict[str, tuple[str, list[Campaign]]] = {
     "details": (f"#/details/{TASK}", [OVER]),
     "earnings": (f"#/earnings/{TASK}", [OVER | {"claim": DUE}]),
     "paid": (f"#/earnings/{TASK}", [OVER | {"claim": DUE | {"state": "paid", "until": None}}]),
+    "pay-to": (f"#/earnings/{TASK}", [OVER | {"claim": DUE | {"state": "paid"}, "payTo": PAY_TO | GIVEN}]),
     "leave": (f"#/leave/{TASK}", [JOINED]),
     "withdrawn": (f"#/leave/{TASK}", [JOINED | {"phase": "left", "withdrawn": WITHDRAWN}]),
     "lost": (f"#/home/{OTHER}", [JOINED]),
