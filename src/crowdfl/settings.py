@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
+from crowdfl import accounting
 from crowdfl.errors import SettingsError
 from crowdfl.schema import Expected, Settings, SettingsTable
 
@@ -29,6 +30,9 @@ _FEWEST_PARTICIPANTS = 3  # with two, each one's own share of the result gives t
 LOSSES = ("squared", "absolute", "huber")  # of values
 _LARGEST_AMOUNT = 10**15
 _LARGEST_NUMBER = 10**15  # of any setting: far beyond all use, and exact as a float
+_LONGEST_UPDATE = 2**16  # whole units, where noise is added: more would only make numbers longer
+_LARGEST_SIGMA = 2**24
+DELTA = 1e-5  # where a task with noise sets none
 _LARGEST_SCALED = 2**53  # beyond this a double no longer counts in ones
 _LONGEST_KEY = 16384
 _SHORTEST_SECURE = 2048
@@ -336,6 +340,16 @@ class TaskSettings(Settings):
     max_norm: _Positive | None = _optional(
         5.0, 'Of "shares": the largest norm of an update; a device scales a larger one down. None: no norm bound.'
     )
+    epsilon: Annotated[_Number, Field(gt=0, le=1000)] | None = _optional(
+        8.0,
+        'Of "shares" where everyone counts once: differential privacy of each person, over all rounds, by noise that each '
+        "server adds. None: no noise.",
+    )
+    delta: Annotated[_Number, Field(ge=1e-12, le=0.01)] | None = _optional(
+        0.00001, "Of `epsilon`: the chance that it does not hold, 0.00001 by default."
+    )
+    noisy: bool | None = _optional(True, "Of `epsilon`: take a task whose noise is longer than an update.")
+    sigma: Annotated[int, Field(ge=1, le=_LARGEST_SIGMA)] | None = None  # of each server's noise, in units
     strategy: Literal["discard", "retransmit"] = Field(
         default="discard", description='What happens to uploads after the window; "retransmit" takes them in `grace`.'
     )
@@ -385,6 +399,23 @@ class TaskSettings(Settings):
         return f"{self.key_bits} bits" + ("" if self.key_bits >= _SHORTEST_SECURE else ", INSECURE TEST KEY")
 
     @property
+    def length_units(self) -> int:
+        """Where everyone counts once, the largest length of an update in whole units: every device computes the same one."""
+        return math.ceil(float(self.max_norm or 0) * float(10**self.decimals))
+
+    @property
+    def noise_ratio(self) -> float:
+        """Of a server's noise in one entry to the longest update: the z of differential privacy."""
+        return (self.sigma or 0) / max(1, self.length_units)
+
+    def epsilon_spent(self, opened: int) -> float:
+        """What so many opened rounds have cost each person, of `epsilon`."""
+        if self.sigma is None:
+            return 0.0
+        rho = accounting.rho_of(self.length_units, self.sigma, opened)
+        return accounting.epsilon_of(rho, float(self.delta or DELTA))
+
+    @property
     def most_in_round(self) -> int:
         """How many people an average can be of."""
         return self.max_participants if self.per_round is None else self.per_round
@@ -414,6 +445,44 @@ class TaskSettings(Settings):
             )
         if self.floor_units < 1:
             raise ValueError(f"`distance_floor` is {self.distance_floor}; expected at least 10^-{2 * self.decimals}")
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _decimals_for_noise(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Where noise is added and nobody has set `decimals`, the most that it leaves room for."""
+        norm = given.get("max_norm")
+        if given.get("epsilon") is None or "decimals" in given or not isinstance(norm, int | float) or not norm > 0:
+            return given
+        fitting = (decimals for decimals in range(12, 0, -1) if norm * 10.0**decimals <= _LONGEST_UPDATE)
+        return {**given, "decimals": next(fitting, 0)}
+
+    @model_validator(mode="after")
+    def _noise_is_enough(self) -> Self:
+        """Every party computes it again: less noise than `epsilon` needs is refused by each."""
+        if self.epsilon is None:
+            if any(value is not None for value in (self.sigma, self.noisy, self.delta)):
+                raise ValueError("`delta` and `noisy` have no effect without `epsilon`; leave them out")
+            return self
+        if self.weighting != "equal" or self.max_norm is None:
+            raise ValueError('`epsilon` needs weighting = "equal" and `max_norm`, which bound what one person changes')
+        if self.length_units > _LONGEST_UPDATE:
+            raise ValueError(
+                f"with `epsilon`, `max_norm` in units of 10^-decimals is at most {_LONGEST_UPDATE}, and it is "
+                f"{self.length_units}: leave `decimals` out, or lower it"
+            )
+        asked = self.length_units, self.rounds, float(self.epsilon), float(self.delta or DELTA)
+        needed = accounting.least_sigma(*asked, _LARGEST_SIGMA) if self.sigma is None else self.sigma
+        if needed is None:
+            raise ValueError(
+                f"`epsilon` is {self.epsilon}: over {self.rounds} rounds that takes more noise than numbers here hold. "
+                "Raise it, or have fewer rounds"
+            )
+        if not accounting.is_enough(needed, *asked):
+            raise ValueError(
+                f"noise of {needed} units is too little for epsilon = {self.epsilon} over {self.rounds} rounds"
+            )
+        self.__dict__["sigma"] = needed  # frozen for everyone else
         return self
 
     @model_validator(mode="after")
@@ -472,6 +541,10 @@ class PlanSettings(Settings):
                 )
         return self
 
+    def needed(self, settings: TaskSettings, *, first: bool, over: bool = False) -> int:
+        """How many must have joined before a round opens; `over`: nobody joins any more."""
+        return (None if over or not first else self.start_with) or settings.min_participants
+
     @property
     def enrolment_end(self) -> float:
         """Seconds since 1970."""
@@ -511,6 +584,9 @@ class TaskOptions(TypedDict, total=False):
     weighting: Literal["samples", "equal"]
     check: Literal["bounds", "none"]
     max_norm: float | None
+    epsilon: float | None
+    delta: float | None
+    noisy: bool | None
     strategy: Literal["discard", "retransmit"]
     window: float
     grace: float

@@ -47,7 +47,7 @@ _Found = TypeVar("_Found")
 @dataclass
 class Loopback:
     urls: dict[str, str]
-    ca: Path | None  # None: without TLS
+    ca: Path
     kgc_key: bytes
     tokens: dict[str, str]
     closing: contextlib.ExitStack
@@ -95,7 +95,7 @@ class Loopback:
         return operator.call("GET", "/metrics").body.decode()
 
     def _link(self, name: str) -> Link:
-        return Link(self.urls[name], self.ca, plain_http=self.ca is None)
+        return Link(self.urls[name], self.ca)
 
     def _kept(self, service: Service) -> Service:
         self.closing.callback(service.close)
@@ -103,11 +103,8 @@ class Loopback:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, observer: Observer | None = None, *, plain: bool = False, **more: Any) -> Iterator[Loopback]:
-    """KGC, CSP and SP, each with its folder, certificate and tokens; `observer` watches both servers.
-
-    `plain`: without TLS, as trials do; `more` is of SP's settings.
-    """
+def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback]:
+    """KGC, CSP and SP, each with its folder, certificate and tokens; `observer` watches both servers."""
     ca = tls.make_ca(folder)
     tokens: dict[str, str] = {}
 
@@ -119,8 +116,7 @@ def serving(folder: Path, observer: Observer | None = None, *, plain: bool = Fal
         for role in roles:
             tokens[f"{name} for {role}"] = Tokens(folder / name / "tokens.json").add(role, role)
         where = {"data": folder / name, "host": "127.0.0.1", "port": 0}
-        trust = {"plain_http": True} if plain else {**vars(made[name]), "ca": ca.certificate}
-        return where | trust | {"insecure_test_key": True}
+        return where | {**vars(made[name]), "ca": ca.certificate, "insecure_test_key": True}
 
     def peer(url: str, given: str, role: str) -> PeerSettings:
         path = folder / role / f"{given}.token"
@@ -129,30 +125,26 @@ def serving(folder: Path, observer: Observer | None = None, *, plain: bool = Fal
 
     with contextlib.ExitStack() as stack:
         (folder / "sp").mkdir(mode=0o700)
-        sp_key, known = (
-            signing_key(folder / "sp" / "signing.key").public,
-            {} if plain else {"sp": pins["sp"], "csp": pins["csp"]},
-        )
+        sp_key, known = signing_key(folder / "sp" / "signing.key").public, {"sp": pins["sp"], "csp": pins["csp"]}
         own = prepare("kgc", "requester", "sp", "csp", "operator")
         kgc_settings = KgcSettings(**own, pins=known, sp_key=sp_key)
         kgc_app = open_kgc(kgc_settings)
         kgc = stack.enter_context(running(kgc_app, kgc_settings))
         key = signing_key(folder / "kgc" / "signing.key").public
         own = prepare("csp", "sp", "operator") | {"kgc": peer(kgc, "kgc", "csp"), "kgc_key": key}
-        csp_settings = CspSettings(**own, pins={} if plain else {"sp": pins["sp"]}, sp_key=sp_key)
+        csp_settings = CspSettings(**own, pins={"sp": pins["sp"]}, sp_key=sp_key)
         csp = stack.enter_context(running(open_csp(csp_settings, observer), csp_settings))
         own = prepare("sp", "requester", "bank", "operator") | {
             "kgc": peer(kgc, "kgc", "sp"),
             "csp": peer(csp, "csp", "sp"),
         }
-        sp_settings = SpSettings(**own, kgc_key=key, tick_seconds=0.05, min_claim_window=0.0, **more)
+        sp_settings = SpSettings(**own, kgc_key=key, tick_seconds=0.05, min_claim_window=0.0)
         sp_app = open_sp(sp_settings, observer)
         add_pages(sp_app, sp_settings)  # as the command line does
         sp = stack.enter_context(running(sp_app, sp_settings))
         kgc_app.state.web_origins.add(origin_of(sp))
         with contextlib.ExitStack() as closing:
-            trusted = None if plain else ca.certificate
-            yield Loopback({"kgc": kgc, "csp": csp, "sp": sp}, trusted, key, tokens, closing)
+            yield Loopback({"kgc": kgc, "csp": csp, "sp": sp}, ca.certificate, key, tokens, closing)
 
 
 def wait_for(read: Callable[[], _Found]) -> _Found:

@@ -134,6 +134,7 @@ STATES: dict[str, tuple[str, list[Campaign]]] = {
     "details": (f"#/details/{TASK}", [OVER]),
     "earnings": (f"#/earnings/{TASK}", [OVER | {"claim": DUE}]),
     "paid": (f"#/earnings/{TASK}", [OVER | {"claim": DUE | {"state": "paid", "until": None}}]),
+    "pay-to": (f"#/earnings/{TASK}", [OVER | {"claim": DUE | {"state": "paid"}, "payTo": PAY_TO | GIVEN}]),
     "leave": (f"#/leave/{TASK}", [JOINED]),
     "withdrawn": (f"#/leave/{TASK}", [JOINED | {"phase": "left", "withdrawn": WITHDRAWN}]),
     "lost": (f"#/home/{OTHER}", [JOINED]),

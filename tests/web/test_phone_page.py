@@ -359,14 +359,14 @@ def test_the_menu_leads_everywhere_and_changes_the_language_for_good(show):
 def test_a_claim_can_be_sent_and_sent_again_after_the_platform_has_said_no(show):
     place, campaigns = STATES["earnings"]
     page = show(campaigns, place, fails={"claim": "come back later"})
-    expect(page.get_by_text("You can claim 8.75 now.")).to_be_visible()
+    expect(page.get_by_text("You can claim €8.75 now.")).to_be_visible()
     page.get_by_role("button", name="Claim now").click()
     expect(page.get_by_role("alert")).to_have_text("Come back later.")
     for state in ("refused", "expired"):
         change(page, claim={"state": state, "amount": "8750000n", "until": None, "why": f"it is {state}"})
         expect(page.get_by_text(f"It is {state}.")).to_be_visible()
         page.get_by_role("button", name="Claim now").click()
-    assert page.evaluate("asked") == [["claim", TASK, False]] * 3
+    assert page.evaluate("asked") == [["payKinds", TASK], *[["claim", TASK, False]] * 3]
 
 
 def test_leaving_and_forgetting_are_asked_twice(show):
@@ -377,7 +377,7 @@ def test_leaving_and_forgetting_are_asked_twice(show):
     dialog.get_by_role("button", name="Leave").click()
     expect(page.get_by_text("You have left. You can still claim what you earned.")).to_be_visible()
     page.get_by_role("button", name="Forget this campaign").click()
-    expect(page.get_by_role("dialog")).to_contain_text("You have not been paid 3.50 yet.")
+    expect(page.get_by_role("dialog")).to_contain_text("You have not been paid €3.50 yet.")
     page.get_by_role("dialog").get_by_role("button", name="Forget it").click()
     expect(page.get_by_role("heading", name="Your campaigns")).to_be_focused()
     open_menu(page, "This phone")
@@ -385,6 +385,32 @@ def test_leaving_and_forgetting_are_asked_twice(show):
     page.get_by_role("dialog").get_by_role("button", name="Forget everything").click()
     expect(page.get_by_text("No invitation yet")).to_be_visible()
     assert page.evaluate("asked") == [["leave", TASK], ["forget", TASK], ["forgetAll"]]
+
+
+def test_where_to_be_paid_is_asked_at_the_claim_and_can_be_corrected(show):
+    """With who can read it; what was typed wrongly is said in words; a round that pays nothing says why, and blames nobody."""
+    place, campaigns = STATES["earnings"]
+    page = show(campaigns, place)
+    expect(
+        page.get_by_text("only it can read it. The platform, the second server and whoever asked cannot.")
+    ).to_be_visible()
+    page.get_by_label("How").select_option("Bank account (IBAN)")
+    page.get_by_label("Where to", exact=True).fill("DE02 1203 0000 0000 2020 52")
+    page.get_by_role("button", name="Save and send").click()
+    expect(page.get_by_role("alert")).to_have_text("This is no IBAN: a digit may be wrong or missing.")
+    page.get_by_label("Where to", exact=True).fill("DE02 1203 0000 0000 2020 51")
+    page.get_by_role("button", name="Save and send").click()
+    expect(page.get_by_text("Sent. You can correct it until you are paid.")).to_be_visible()
+    page.get_by_role("button", name="Correct it").click()
+    page.get_by_label("How").select_option("Voucher by e-mail")
+    page.get_by_label("Where to", exact=True).fill("ada@example.org")
+    page.get_by_role("button", name="Save and send").click()
+    expect(page.get_by_text("Voucher by e-mail: ada@example.org")).to_be_visible()
+    assert [one[2] for one in page.evaluate("asked") if one[0] == "payTo"] == ["iban", "email"]
+    rows = page.get_by_role("table", name="Round by round").get_by_role("row").all_inner_texts()
+    assert rows[3].split("\t")[1:] == ["€0.00", "The contribution came after the round had closed."]
+    change(page, claim=phone_states.DUE | {"state": "later"})
+    expect(page.get_by_role("heading", name="Where to be paid")).to_have_count(0)
 
 
 def test_withdrawing_says_first_what_is_deleted_and_what_cannot_be_undone(show):
@@ -398,6 +424,25 @@ def test_withdrawing_says_first_what_is_deleted_and_what_cannot_be_undone(show):
     expect(page.get_by_text("Rounds whose average holds it for good: 1 and 2.")).to_be_visible()
     page.get_by_role("link", name="Back", exact=True).click()
     expect(page.locator(".headline")).to_have_text("You have withdrawn from this campaign.")
+
+
+def test_rounds_go_into_a_calendar_and_reminders_are_asked_for_by_a_tap(show):
+    """What the browser's maker learns is said before; a phone that must install the page first is told so."""
+    place, campaigns = STATES["between"]
+    page = show(campaigns, place, reminders="off")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Add to calendar").click()
+    text = saved.value.path().read_text()
+    assert saved.value.suggested_filename == "crowdfl.ics"
+    assert text.count("BEGIN:VEVENT") == 3  # rounds 3, 4 and 5
+    assert "SUMMARY:Tell seven shoulder exercises apart" in text
+    expect(page.get_by_text("your browser's maker learns that this phone uses this platform")).to_be_visible()
+    page.get_by_role("button", name="Remind me").click()
+    until(page, "asked.length === 1")
+    assert page.evaluate("asked") == [["remind", TASK, "A round has begun"]]
+    page = show(campaigns, place, reminders="needs-install")
+    expect(page.get_by_text("On an iPhone, messages need the page on the home screen")).to_be_visible()
+    expect(page.get_by_role("button", name="Remind me")).to_have_count(0)
 
 
 def test_a_consent_can_be_saved_by_its_owner(show):

@@ -218,6 +218,7 @@ class CspStore(CrowdStore, Protocol):
 class KgcStore(TaskStore, Protocol):
     """KGC's durable state."""
 
+    def used_invitations(self, task: str) -> dict[str, str]: ...  # by number, who used it
     def use_invitation(self, task: str, number: str, who: str, replaces: str | None = None) -> None:
         """Idempotent for one holder, else `InvitationRefused`; so it is from then on for whom this one replaces."""
 

@@ -40,6 +40,7 @@ class RequesterKgc(Protocol):
     def create_task(self, definition: str) -> Created: ...
     def done(self, task: str) -> None: ...  # the requester's bundle is durable here
     def close_enrolment(self, task: str, order: str) -> None: ...
+    def invitations(self, task: str) -> dict[str, str]: ...  # those used, by number, and by whom
 
 
 class RequesterSp(Protocol):
@@ -53,6 +54,7 @@ class RequesterSp(Protocol):
     def final(self, task: str, number: int) -> bytes: ...  # the requester's publication of a round
     def movements(self, task: str) -> list[dict[str, Any]]: ...
     def deposits(self, task: str) -> list[dict[str, Any]]: ...  # name, amount, and pending, confirmed or rejected
+    def compliance(self, task: str) -> dict[str, Any]: ...  # who has sent in which round
     def consents(self, task: str) -> list[dict[str, Any]]: ...
 
 

@@ -42,8 +42,8 @@ def waits_for(definition: Definition, status: Mapping[str, Any], report: Mapping
 
 def _for_next_round(definition: Definition, status: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
     settings, found = definition.settings, []
-    first = not status["rounds"] and status.get("enrolment") != "over"
-    needed = (first and definition.plan.start_with) or settings.min_participants
+    over = status.get("enrolment") == "over"
+    needed = definition.plan.needed(settings, first=not status["rounds"], over=over)
     people = needed - status["enrolled"]
     if people > 0:
         joined = f"{status['enrolled']} of {needed} have joined"
@@ -147,7 +147,7 @@ def _next_round(store: SpStore, stored: StoredTask, definition: Definition, last
     if stored.ready_at is not None:
         at = plan.opening(stored.ready_at, None if last is None else last.opened_at)
         return f"the time of round {number}, {format_time(at)}"
-    people = ((number == 1 and plan.start_with) or settings.min_participants) - store.turnout(task, 0)[1]
+    people = plan.needed(settings, first=number == 1) - store.turnout(task, 0)[1]
     if people > 0:
         needed.append(f"{people} more participant{'s' if people > 1 else ''}")
     money = to_millionths(settings.budget or 0) - Ledger(store.movements(task)).balance(ESCROW)

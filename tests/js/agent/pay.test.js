@@ -2,12 +2,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { checkDestination, estimateOf, reasonFor, WrongDestination } from "#web/phone/agent/pay.js";
+import { Holdings } from "#web/phone/agent/holdings.js";
+import { checkDestination, estimateOf, PayTo, reasonFor, WrongDestination } from "#web/phone/agent/pay.js";
+import { Store } from "#web/phone/agent/store.js";
 import { fromHex, text, utf8 } from "#web/phone/protocol/bytes.js";
 import { sealDestination } from "#web/phone/protocol/destination.js";
+import { Conflict, ServiceUnavailable } from "#web/phone/protocol/errors.js";
 import { keysOf } from "#web/phone/protocol/keys.js";
 import { openSealed } from "#web/phone/protocol/seal.js";
 import { pairOf, vectors } from "../protocol/support.js";
+import { MemoryTables, TASK } from "./fakes.js";
 
 const { pay, keys } = vectors("phone_documents");
 
@@ -61,4 +65,37 @@ test("why a round pays nothing is a code that accuses nobody", () => {
     [{ ...paid, state: "closed", receipt: "r" }, null],
   ];
   for (const [known, reason] of cases) assert.equal(reasonFor(known), reason, JSON.stringify(known));
+});
+
+test("where to be paid waits for the claim, is sent once, corrected, and closed when it was paid", async () => {
+  const store = new Store(new MemoryTables());
+  await store.open(TASK, { task: TASK });
+  const kept = new Holdings(store, TASK);
+  /** @type {any[]} */
+  const sent = [];
+  /** @type {Error | null} */
+  let refusal = null;
+  const platform = { payTo: async (/** @type {any[]} */ ...[, sealed]) => { if (refusal) throw refusal; sent.push(sealed); } };
+  const protocol = { checkDestination, sealDestination: async (/** @type {any[]} */ ...given) => given.slice(3) };
+  const context = /** @type {any} */ ({
+    kept, platform, protocol, task: TASK, tell: () => {}, keys: async () => ({ who: "w" }), papers: async () => ({ definition: { body: { payer: "ab" } } }),
+  });
+  const where = new PayTo(context);
+  await assert.rejects(where.put("email", "ann"), WrongDestination);
+  await where.put("email", "ann@example.org");
+  assert.deepEqual([sent.length, (await kept.get("pay-to")).sent], [0, false]);
+  const reward = (/** @type {string} */ amount) => ({ envelope: new Uint8Array(), amount });
+  await kept.change({ paid: "5", "claimed-rounds": [1], "rounds/1/reward": reward("5"), "rounds/2/reward": reward("7") });
+  refusal = new ServiceUnavailable("away");
+  await assert.rejects(where.send(), ServiceUnavailable);
+  refusal = null;
+  assert.equal(await where.send(), true);
+  assert.equal(await where.send(), false);
+  assert.deepEqual(sent, [[5n, "email", "ann@example.org"]], "of the rounds that the claim has");
+  await where.put("text", "at the desk");
+  assert.deepEqual(sent[1], [5n, "text", "at the desk"]);
+  refusal = new Conflict("this claim is paid, or being paid");
+  await assert.rejects(where.put("text", "too late"), Conflict);
+  assert.equal((await kept.get("pay-to")).closed, true);
+  assert.equal(await where.send(), false);
 });

@@ -214,8 +214,8 @@ class SpCore:
     def needed(self, task: str, last: Round | None) -> int:
         """How many must have joined before the next round opens."""
         definition = self.definition(task)
-        first = definition.plan.start_with if last is None and self.now() <= definition.plan.enrolment_end else None
-        return first or definition.settings.min_participants
+        over = self.now() > definition.plan.enrolment_end
+        return definition.plan.needed(definition.settings, first=last is None, over=over)
 
     def opening(self, task: str, ready_at: float | None, last: Round | None) -> float:
         """When the next round opens, as far as it is known now."""

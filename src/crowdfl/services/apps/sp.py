@@ -21,6 +21,7 @@ from crowdfl.documents.envelope import from_base64url
 from crowdfl.documents.signed import ConsentReceipt, digest_of
 from crowdfl.errors import Forbidden
 from crowdfl.roles.records import StoredDeposit, StoredPayment
+from crowdfl.roles.sp.compliance import compliance
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads, add_upload_routes
@@ -193,6 +194,12 @@ def _add_requester_routes(
         books = sp.statement(task)
         movements = [asdict(movement) for movement in books.movements]
         return {"movements": movements, "balances": books.balances(), "deposits": sp.deposits(task)}
+
+    @app.get("/v1/tasks/{task}/compliance", dependencies=owner)
+    def people(task: TaskId) -> dict[str, Any]:
+        """Who, by the name in the task, has sent in which rounds."""
+        sp.store.task(task)
+        return compliance(sp.store, task)
 
     @app.get("/v1/tasks/{task}/consents", dependencies=owner)
     def consents(task: TaskId) -> dict[str, Any]:

@@ -52,6 +52,10 @@ class KgcClient:
     def close_enrolment(self, task: str, order: str) -> None:
         self.service.send_json("POST", f"/v1/tasks/{task}/close", {"order": order})
 
+    def invitations(self, task: str) -> dict[str, str]:
+        """The requester: who, by the name in the task, has used which invitation."""
+        return dict(self.service.call("GET", f"/v1/tasks/{task}/invitations").table("used"))
+
     def bundle(self, task: str) -> tuple[str, str, bytes]:
         """SP or CSP: definition, appointment and the caller's own bundle."""
         reply = _as_peer("KGC", lambda: self.service.call("GET", f"/v1/tasks/{task}/bundle"))
@@ -189,6 +193,9 @@ class SpClient:
 
     def final(self, task: str, number: int) -> bytes:
         return self.average(task, number)
+
+    def compliance(self, task: str) -> dict[str, Any]:
+        return self.service.call("GET", f"/v1/tasks/{task}/compliance").json()
 
     def consents(self, task: str) -> list[dict[str, Any]]:
         found: dict[str, Any] = self.service.call("GET", f"/v1/tasks/{task}/consents").json()

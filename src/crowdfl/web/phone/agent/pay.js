@@ -11,6 +11,7 @@ export { PAY_KINDS, WrongDestination, checkDestination } from "../protocol/desti
 /** @typedef {import("./participant_context.js").ParticipantContext} ParticipantContext */
 /** @typedef {{kind: string, to: string, sent: boolean, closed?: boolean}} KeptDestination */
 
+export const WITHDRAWN = "you have withdrawn it"; // kept for a round in place of a reward
 const CENT = 10_000n; // millionths
 const OVER = ["rewarded", "closed", "weighed"];
 const TOO_LATE = ["TooLate", "RoundNotOpen", "TaskNotRunning", "TaskEnded"];
@@ -40,13 +41,14 @@ export function isPaid(definition) {
  * Why a round pays this person nothing that can be paid out; null where it pays, or where nothing is known yet.
  * @param {{paid: boolean, state: string, reward?: {amount: string}, receipt?: string, refused?: {kind?: string}, nothing?: unknown,
  *   noReward?: string, givenUp?: unknown, undrawn?: unknown}} known What is kept of it.
- * @returns {"no_pay" | "not_drawn" | "not_sent" | "too_little" | "late" | "refused" | "void" | "not_averaged" | "out_of_bounds" | "small"
+ * @returns {"no_pay" | "not_drawn" | "not_sent" | "too_little" | "late" | "refused" | "void" | "withdrawn" | "not_averaged" | "out_of_bounds" | "small"
  *   | "unverified" | "not_shown" | null}
  */
 export function reasonFor({ paid, state, reward, receipt, refused, nothing, noReward, givenUp, undrawn }) {
   if (!paid) return "no_pay";
   if (reward) return BigInt(reward.amount) < CENT ? "small" : null;
   if (state === "aborted" || givenUp) return "void";
+  if (noReward === WITHDRAWN) return "withdrawn";
   if (noReward !== undefined) return noReward === NOT_PASSED_ON ? "not_averaged" : noReward === OUT_OF_RANGE ? "unverified" : "out_of_bounds";
   if (receipt) return state === "rewarded" ? "not_shown" : null;
   if (refused) return TOO_LATE.includes(refused.kind ?? "") ? "late" : refused.kind === "NotDrawn" ? "not_drawn" : "refused";

@@ -21,6 +21,8 @@
  *   `short`: rounds for which less was paid than was earned
  */
 
+/** @typedef {{ asked: boolean, kinds: string[], kind: string | null, to: string | null, state: "none" | "waiting" | "sent" | "closed", fingerprint: string }} PayToView */
+
 /**
  * What happens right now.
  * @typedef {{ kind: "idle" | "training" | "sending" | "waiting" | "elsewhere", round: number | null, done: number, of: number, why: string | null }} NowView
@@ -49,6 +51,8 @@
  *   rounds: RoundView[],
  *   rewards: bigint,
  *   claim: ClaimView,
+ *   payTo: PayToView,
+ *   reminders: boolean,
  *   consent: { version: string, language: string, at: number } | null,
  *   withdrawn: { at: number, deleted: number[], standing: number[] } | null,
  *   replaced: boolean,
@@ -83,6 +87,8 @@
  */
 /** @typedef {About & Samples & { id: string }} KeptRecording */
 
+/** @typedef {import("../agent/reminders.js").ReminderState} ReminderState */
+
 /**
  * @typedef {{
  *   campaigns(): Campaign[],
@@ -95,6 +101,11 @@
  *   leave(task: string): Promise<void>,
  *   withdraw(task: string): Promise<{ told: boolean }>,
  *   consentCopy(task: string): Promise<{ name: string, text: string } | null>,
+ *   payKinds(task: string): Promise<unknown>,
+ *   payTo(task: string, kind: string, to: string): Promise<void>,
+ *   reminderState(): Promise<ReminderState>,
+ *   remind(task: string, words: import("../agent/reminders.js").Words): Promise<ReminderState>,
+ *   stopReminding(task: string): Promise<void>,
  *   forget(task: string): Promise<void>,
  *   forgetAll(): Promise<void>,
  *   claim(task: string, withoutMissing: boolean): Promise<void>,

@@ -52,10 +52,10 @@ function pasting(model) {
 
 /** @param {Campaign} campaign */
 function card(campaign) {
-  const { task, phase, rewards, problem } = campaign;
+  const { task, phase, rewards, problem, definition } = campaign;
   return h("article.card.campaign", null,
     h("p", null, h("a", { href: hashOf(phase === "invited" ? "about" : "home", task) }, nameOf(campaign))),
-    h("p", null, h("span.state", null, phaseWord(phase)), rewards ? ` ${t("earnings.earned", { amount: money(rewards) })}` : ""),
+    h("p", null, h("span.state", null, phaseWord(phase)), rewards ? ` ${t("earnings.earned", { amount: money(rewards, definition?.settings.currency) })}` : ""),
     problem && h("p.warn", null, problem));
 }
 

@@ -24,8 +24,8 @@ export function leaveView(model, task) {
 /** @param {Campaign | undefined} campaign */
 function pick(campaign) {
   if (!campaign) return null;
-  const { task, phase, rewards, claim, withdrawn } = campaign;
-  return { task, phase, amount: rewards > 0n ? money(rewards) : null, claim: claim.state, withdrawn };
+  const { task, phase, rewards, claim, withdrawn, definition } = campaign;
+  return { task, phase, amount: rewards > 0n ? money(rewards, definition?.settings.currency) : null, claim: claim.state, withdrawn };
 }
 
 /** @param {Model} model @param {NonNullable<Shown>} campaign */
