@@ -22,6 +22,7 @@ DEFINITION: Campaign = {
         "grace": 600.0,
         "strategy": "discard",
         "min_participants": 6,
+        "max_participants": 12,
         "budget": "36.00",
         "pay": "equal",
         "currency": "EUR",

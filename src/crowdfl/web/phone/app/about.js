@@ -1,6 +1,7 @@
 // A task's definition in the words of someone who is asked to take part: plain text, no markup.
 
-import { duration, formatTime } from "../../web/common/format.js";
+import { estimateOf } from "../agent/pay.js";
+import { duration, formatTime, moneyRange } from "../../web/common/format.js";
 import { t } from "../../web/common/text.js";
 
 /** @typedef {import("./types.js").DefinitionBody} DefinitionBody */
@@ -67,7 +68,10 @@ const momentOf = (text) => formatTime(Date.parse(text) / 1000);
 export const isPaid = ({ settings }) => settings.budget !== null && settings.budget !== undefined && settings.pay !== "none";
 
 /** About how much, in a line. @param {DefinitionBody} definition */
-export const payLine = (definition) => t(isPaid(definition) ? "invite.paid" : "about.unpaid");
+export function payLine(definition) {
+  const estimate = estimateOf(definition);
+  return estimate ? t("invite.paid", { range: moneyRange(estimate.low, estimate.high, definition.settings.currency ?? "EUR") }) : t("about.unpaid");
+}
 
 /** @param {DefinitionBody} definition */
 export function paymentWords(definition) {

@@ -82,7 +82,7 @@ export default {
     activities: { one: "{count} Aktivität", other: "{count} Aktivitäten" },
     effort: "{activities}, {minutes}",
     minutes: { one: "etwa {count} Minute", other: "etwa {count} Minuten" },
-    paid: "Sie werden dafür bezahlt.",
+    paid: "Insgesamt etwa {range}",
     stays: "Ihre Aufnahmen bleiben auf Ihrem Telefon.",
     more: "Mehr erfahren",
     join: "Teilnehmen",

@@ -82,7 +82,7 @@ export default {
     activities: { one: "{count} activity", other: "{count} activities" },
     effort: "{activities}, {minutes}",
     minutes: { one: "about {count} minute", other: "about {count} minutes" },
-    paid: "You are paid for it.",
+    paid: "About {range} in all",
     stays: "What you record stays on your phone.",
     more: "Learn more",
     join: "Join",

@@ -82,7 +82,7 @@ export default {
     activities: { other: "{count} 项活动" },
     effort: "{activities}，{minutes}",
     minutes: { other: "约 {count} 分钟" },
-    paid: "参加有报酬。",
+    paid: "总共约 {range}",
     stays: "录制的内容只留在您的手机上。",
     more: "了解更多",
     join: "参加",
