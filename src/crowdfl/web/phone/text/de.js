@@ -188,8 +188,9 @@ export default {
     row10: "Wer die Leitung abhört: Größen und Zeiten.",
     row11: "Push-Dienst: von einem Telefon, dessen Besitzer erinnert werden möchte: dass es diese Plattform nutzt und wann es erinnert wird; die Plattform erfährt eine Adresse, an der sie denselben Browser in anderen Aufgaben wiedererkennt.",
     row12: "Auszahlende Stelle: wohin jedes Pseudonym bezahlt werden möchte und wie viel.",
-    row13: "Alle Teilnehmenden bis auf eine Person: was diese beigetragen hat.",
-    row14: "Die Plattform und der zweite Server zusammen: alles.",
+    row13: "Der Auftraggeber: welche seiner Einladungen benutzt wurden, von welchem Pseudonym, und in welchen Runden jedes Pseudonym gesendet hat.",
+    row14: "Alle Teilnehmenden bis auf eine Person: was diese beigetragen hat.",
+    row15: "Die Plattform und der zweite Server zusammen: alles.",
   },
   browser: {
     cannotStart: "Diese Seite kann nicht starten",
