@@ -67,7 +67,7 @@ screenshots: $(VENV)/.ready node_modules/.package-lock.json
 test-slow: $(VENV)/.ready
 	$(BIN)/pytest -n auto $(PATIENT) -m slow
 
-# Fifty times as many examples as `make test`, other ones each time: more than 100,000 of decoders and routes alone.
+# Eighty times as many examples as `make test`, other ones each time: more than 100,000 of decoders and routes alone.
 fuzz: $(VENV)/.ready
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto $(PATIENT) -vv tests/fuzz tests/crypto/test_{pctd,packing,integers}.py tests/simulation
 

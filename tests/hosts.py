@@ -116,12 +116,19 @@ class Desk(LocalHost):
 
     clock: ManualClock
 
-    def __init__(self, folder: Path, plan: Mapping[str, Any] | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        plan: Mapping[str, Any] | None = None,
+        study: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        """`study`: what the definition says besides, such as a consent."""
         self.folder, self.settings = folder, TaskSettings.of(**(SMALL_TASK | settings))
         super().__init__(test_tools(), disk=FileDisk(folder, durable=False), clock=ManualClock(1000.0))
         self.initial = INITIAL_MODEL
         definition = small_definition(self.settings)
-        self.task = self.create(replace(definition, plan=PlanSettings(**plan or {})), self.initial)
+        self.task = self.create(replace(definition, plan=PlanSettings(**plan or {}), **study or {}), self.initial)
 
     @classmethod
     def funded(cls, folder: Path, people: int = 4, **settings: Any) -> Self:

@@ -52,7 +52,7 @@ def test_every_setting_says_what_it_is(model):
         assert expected(name, field)
 
 
-TABLES = {"settings", "training", "plan", "who"}  # of a task file
+TABLES = {"settings", "training", "plan", "who", "consent", "texts", "words"}  # of a task file
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)

@@ -13,8 +13,9 @@ from crowdfl.disclosures import PROFILES, Disclosure, disclosures, learnt_in
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "SECURITY.md"
-PHONE = ROOT / "src/crowdfl/web/phone/app/disclosures.js"
+PHONE = ROOT / "src/crowdfl/web/phone/text/en.js"  # its other languages are written by hand
 _TABLES = re.compile(r"(<!-- disclosures: .*? -->\n).*?(<!-- end of disclosures -->)", re.DOTALL)
+_LEARNT = re.compile(r"(  learnt: \{\n).*?(  \},\n)", re.DOTALL)
 _TITLES = {"every": "In every profile", "shares": "Profile `shares` (the default)"}
 _ON_A_PHONE = {"CSP": "the second server", "SP": "the platform", "KGC": "the key centre", "`": ""}
 _PHONES_PROFILE = "shares"
@@ -55,14 +56,11 @@ def page(text: str) -> str:
     return _TABLES.sub(lambda found: f"{found[1]}{tables()}\n{found[2]}", text)
 
 
-def phone() -> str:
-    """The rows that a person reads before joining: of parties that follow the protocol."""
-    learnt = [f"{row.party}: {row.learns}." for row in learnt_in(_PHONES_PROFILE)]
-    return (
-        "// Who learns what in a campaign of this page: tools/disclosures.py writes it.\n\nexport const LEARNT = [\n"
-        + "".join(f"  {json.dumps(_plainly(sentence))},\n" for sentence in learnt)
-        + "];\n"
-    )
+def phone(text: str) -> str:
+    """The phone's catalogue, with the rows that a person reads before joining: of parties that follow the protocol."""
+    learnt = [_plainly(f"{row.party}: {row.learns}.") for row in learnt_in(_PHONES_PROFILE)]
+    rows = "".join(f"    row{number}: {json.dumps(sentence)},\n" for number, sentence in enumerate(learnt, 1))
+    return _LEARNT.sub(lambda found: found[1] + rows + found[2], text)
 
 
 def _plainly(sentence: str) -> str:
@@ -74,7 +72,7 @@ def _plainly(sentence: str) -> str:
 
 def main() -> int:
     """Write both, or with `--check` compare them."""
-    wanted = {PAGE: page(PAGE.read_text(encoding="utf-8")), PHONE: phone()}
+    wanted = {path: write(path.read_text(encoding="utf-8")) for path, write in ((PAGE, page), (PHONE, phone))}
     if "--check" in sys.argv[1:]:
         return int(any(path.read_text(encoding="utf-8") != text for path, text in wanted.items()))
     for path, text in wanted.items():

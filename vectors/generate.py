@@ -409,7 +409,7 @@ def _order(seed: bytes, purpose: str, count: int) -> list[int]:
     return sorted(range(count), key=lambda position: (keys[position], position))
 
 
-TASK, INVITATION = "0123456789abcdef" * 4, "an invitation: any text, here not even JSON"
+TASK, INVITATION = "0123456789abcdef" * 4, 'an invitation: any text, and its JSON {"replaces": ""}'
 
 
 def _raw_keys(label: str) -> tuple[Ed25519PrivateKey, X25519PrivateKey]:
@@ -440,7 +440,7 @@ def enrolment() -> Json:
     signing, reading = (key.public_key().public_bytes_raw().hex() for key in mine)
     who = hashlib.sha256(b"crowdfl participant 1" + bytes.fromhex(signing)).hexdigest()[:20]
     digest, bundle = hashlib.sha256(INVITATION.encode()).hexdigest(), stream("bundle", 9)
-    keys = {"task": TASK, "who": who, "signing": signing, "reading": reading}
+    keys = {"task": TASK, "who": who, "signing": signing, "reading": reading, "replaces": ""}
     certificate = _document("certificate", keys, "kgc")
     opened = b"CFLM\2\x47"  # version 2, kind 71
     for field in (certificate.encode(), bundle):

@@ -53,7 +53,7 @@ def sign(payload: str) -> bytes:
 
 
 def payload_of(**changes: Json) -> str:
-    return json.dumps({"task": TASK, "number": NUMBER, "expires": 2000000000.25} | changes)
+    return json.dumps({"task": TASK, "number": NUMBER, "expires": 2000000000.25, "replaces": ""} | changes)
 
 
 def good(name: str, page: str, sp: str, payload: str) -> Json:

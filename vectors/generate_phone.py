@@ -98,6 +98,16 @@ PLAN: Body = {
 }
 
 
+CONSENT: Body = {"version": "2026-11", "text": "We measure how you move.\nYou may stop at any time."}
+GERMAN: Body = {
+    "purpose": "Sitzen von Gehen unterscheiden",
+    "terms": "",
+    "readers": "",
+    "consent": "Wir messen, wie Sie sich bewegen.",
+    "words": {"walking": "Gehen"},
+}
+
+
 def definition(**changes: Json) -> Body:
     body: Body = {
         "purpose": "Tell sitting from walking",
@@ -108,6 +118,9 @@ def definition(**changes: Json) -> Body:
         "settings": SETTINGS,
         "plan": PLAN,
         "who": WHO,
+        "language": "en",
+        "consent": {"version": "", "text": ""},
+        "texts": {},
         "claim_window": 604800.0,
         "requester": public("requester"),
         "training": TRAINING,
@@ -145,6 +158,7 @@ def definitions() -> list[Json]:
         good("characters as they are", json.dumps(definition(purpose=CHARACTERS), ensure_ascii=False)),
         good("characters escaped", json.dumps(definition(purpose=CHARACTERS, training=ODD_NAMES))),
         good("everyone counts once", json.dumps(definition(settings=SETTINGS | {"weighting": "equal"}))),
+        good("in several languages, with a consent", json.dumps(definition(consent=CONSENT, texts={"de": GERMAN}))),
         good("no budget", json.dumps(definition(settings=SETTINGS | {"budget": None, "max_norm": None}))),
         good(
             "whole numbers where fractions may be",
@@ -197,6 +211,9 @@ def bad_definitions() -> list[Json]:
         ("settings", []),
         ("training", "none"),
         ("plan", []),
+        ("consent", "yes"),
+        ("texts", ["de"]),
+        ("language", None),
         ("claim_window", -1.0),
         ("claim_window", 2e12),
         ("claim_window", "604800"),
@@ -219,7 +236,7 @@ def bad_definitions() -> list[Json]:
 def others() -> Body:
     task, who = "0123456789abcdef" * 4, name_of("participant")
     keys = {"signing": public("participant"), "reading": stream("reading", 32).hex()}
-    certificate: Body = {"task": task, "who": who, **keys}
+    certificate: Body = {"task": task, "who": who, **keys, "replaces": ""}
     receipt: Body = {
         "task": task,
         "round": 2,
@@ -237,7 +254,7 @@ def others() -> Body:
             "certificate",
             certificate,
             "kgc",
-            [("who", name_of("somebody")), ("signing", public("somebody")), ("reading", "x")],
+            [("who", name_of("somebody")), ("signing", public("somebody")), ("reading", "x"), ("replaces", None)],
         ),
         "receipt": cases(
             "receipt",

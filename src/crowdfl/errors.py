@@ -66,6 +66,7 @@
     │   ├── QuotaExceeded           more than this service grants one task or one requester
     │   ├── UnknownParticipant      nobody of that name is enrolled
     │   ├── InvitationRefused       used, expired, or for another task
+    │   ├── ConsentMissing          the task asks for a signed consent
     │   ├── TaskFull                every place is taken
     │   ├── EnrolmentOver           the task's plan lets nobody join any more
     │   ├── TaskNotRunning          paused, cancelled or over
@@ -74,6 +75,8 @@
     │   ├── Conflict                the same name with other contents
     │   │   └── LedgerConflict      a movement of that name was made with other contents
     │   ├── Forbidden               not for this caller
+    │   │   ├── Replaced            another device has taken this one's place
+    │   │   └── Withdrawn           this participant has withdrawn, for good
     │   ├── RoundNotOpen            this round takes no uploads any more
     │   ├── TooLate                 the upload missed its round
     │   ├── NotDrawn                others were drawn for this round
@@ -392,6 +395,10 @@ class InvitationRefused(CampaignError):
     """The invitation is used, expired, or for another task."""
 
 
+class ConsentMissing(CampaignError):
+    """The task asks for a signed consent, and there is none."""
+
+
 class TaskFull(CampaignError):
     """Every place of the task is taken."""
 
@@ -414,6 +421,14 @@ class Conflict(CampaignError):
 
 class Forbidden(CampaignError):
     """This is not for this caller."""
+
+
+class Replaced(Forbidden):
+    """Another device has taken this one's place in the task."""
+
+
+class Withdrawn(Forbidden):
+    """This participant has withdrawn from the task, for good."""
 
 
 class RoundNotOpen(CampaignError):

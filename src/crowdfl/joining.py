@@ -6,9 +6,10 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,10 +24,18 @@ from crowdfl.learning.functions import (
     TrainFunction,
     require_functions,
 )
-from crowdfl.learning.models.forms import ModelForm, dictionary_form
+from crowdfl.learning.models.forms import (
+    ModelForm,
+    dictionary_form,
+    entry_array,
+    safetensors_arrays,
+    write_safetensors,
+)
+from crowdfl.learning.models.shape import Weights
 from crowdfl.results import RunResult
 from crowdfl.roles.participant.agent import Agent, event_words
 from crowdfl.roles.participant.participant import Participant
+from crowdfl.roles.ports import Blobs
 from crowdfl.settings import ParticipantSettings, from_millionths
 from crowdfl.text import html_table, in_notebook, printable_lines, text_table
 
@@ -69,7 +78,7 @@ class JoinResult(RunResult):
         who: The name that this participant went by.
         state: The task's state at the end: "finished", "cancelled", "settled", or "left".
         history: The rounds that it had to do with, in order.
-        model: The newest average that it has read, in the form that its functions know.
+        model: The newest average that it has read, in the form that its functions know, with what stays here (`personalize`).
         paid: What was claimed and accepted; None without rewards, or before the claim.
     """
 
@@ -119,6 +128,7 @@ class AcceptedInvitation:
     invitation: ParticipantSettings = field(repr=False)
     home: Path
     least_participants: int | None = None
+    agree: str | None = None
 
     def run(
         self,
@@ -127,6 +137,7 @@ class AcceptedInvitation:
         data: Any = None,  # noqa: ANN401 -- handed on as it is
         *,
         model: Any = None,  # noqa: ANN401 -- any form that a model has
+        personalize: Sequence[str] = (),
         claim: bool = True,
         progress: bool = True,
     ) -> JoinResult:
@@ -143,6 +154,8 @@ class AcceptedInvitation:
                 but for integers, which are not averaged. Without it the task's own names decide: a list of float64 arrays
                 where the arrays have none, else a dictionary of them; with `form = "torch"` in the task's [training]
                 section, tensors of float32.
+            personalize: Layers of `model` that stay on this machine (FedPer): names, or patterns such as `head.*`. The task's
+                model is without them. They are kept in the home, from round to round and after an interruption.
             claim: Claim the rewards once the task has ended; False leaves that to `crowdfl participant claim`.
             progress: Show what happens, line by line.
 
@@ -154,7 +167,10 @@ class AcceptedInvitation:
         require_functions(train, evaluate)
         try:
             with _opened(self) as person:
-                return _Taking(person, _teller(shown=progress)).part(self, train, evaluate, data, model, claim=claim)
+                person.agree = self.agree
+                form = partial(_form, model=model, personalize=personalize)
+                taking = _Taking(person, _teller(shown=progress))
+                return taking.part(self, train, evaluate, data, model, form, claim=claim)
         except FunctionRaised as raised:
             error = raised.error
         raise error
@@ -171,6 +187,7 @@ def join(
     home: str | os.PathLike[str] | None = None,
     yes: bool = False,
     least_participants: int | None = None,
+    agree: str | None = None,
 ) -> AcceptedInvitation:
     """Accept an invitation to a real campaign: shows what the task is, and asks whether to take part.
 
@@ -182,6 +199,7 @@ def join(
             invitation, with the ending `.home`.
         yes: You have read what the task is, and agree: nothing is asked. Needed where nobody can be asked, as in notebooks.
         least_participants: Take part only if every average is of at least so many people; 5 by default.
+        agree: The version of the task's consent text, if it has one, that you have read and agree to; it is signed.
 
     Returns:
         What `run` is called on.
@@ -189,29 +207,40 @@ def join(
     Raises:
         SettingsError: There is no such invitation, or nobody can be asked, or the answer was no.
         TooFewParticipants: The task's averages may be of fewer people than you accept.
+        ConsentMissing: The task has a consent text, and you have not agreed to it.
         PackageMissing: httpx is not installed.
     """
     path = Path(invitation)
     opening = _invited()
     own = opening.home_of(path) if home is None else Path(home)
-    joining = AcceptedInvitation(opening.read_invitation(path), own, least_participants)
+    joining = AcceptedInvitation(opening.read_invitation(path), own, least_participants, agree)
     with _opened(joining, reads=True) as person:
+        person.agree = agree
         if not Agent(person, time.sleep).has_joined:
             _ask(person, path, yes=yes)
-    return joining
+    return replace(joining, agree=person.agree)
 
 
 def _ask(person: Participant, path: Path, *, yes: bool) -> None:
     definition = person.look()
     person.require_company(definition)  # no question about what is then refused
     if yes:
+        person.require_agreement(definition)
         return
-    words = printable_lines(task_summary(definition, person.least_participants))
+    words, version = printable_lines(task_summary(definition, person.least_participants)), definition.consent.version
     if in_notebook() or sys.stdin is None or not sys.stdin.isatty():
-        raise SettingsError(f'{words}\nIf you agree, write crowdfl.join("{path}", yes=True)')
+        agree = f", agree={version!r}" if version else ""
+        raise SettingsError(f'{words}\nIf you agree, write crowdfl.join("{path}", yes=True{agree})')
     sys.stdout.write(f"{words}\n")
+    if version and person.agree != version:
+        _require_yes("Do you agree to the consent text, by your signature?")
+        person.agree = version
+    _require_yes("Join?")
+
+
+def _require_yes(question: str) -> None:
     try:
-        answer = input("Join? [y/N]: ").strip().lower()
+        answer = input(f"{question} [y/N]: ").strip().lower()
     except EOFError:  # Ctrl-D
         answer = ""
     if answer not in ("y", "yes"):
@@ -232,16 +261,17 @@ class _Taking:
         evaluate: EvaluateFunction | None,
         data: Any,  # noqa: ANN401
         model: Any,  # noqa: ANN401
+        form_of: Callable[[Definition], ModelForm],
         *,
         claim: bool,
     ) -> JoinResult:
         agent = Agent(self.person, time.sleep)
         self.person.on_event = self._note
         definition = agent.look()
-        form = _form(definition, model)
+        form = form_of(definition)
         seed = definition.training.get("seed", 0)
-        trainer = FunctionTrainer(train, evaluate, data, form, "you", definition.settings.rounds, seed)
-        trainer.keep(model)
+        trainer = _KeepingTrainer(train, evaluate, data, form, "you", definition.settings.rounds, seed)
+        trainer.begin(model, self.person.blobs)
 
         def note(what: str, details: Mapping[str, Any]) -> None:
             if what == "joined":
@@ -250,7 +280,7 @@ class _Taking:
 
         self.person.on_event = note
         agent.take_part(definition, trainer, joining.invitation.invitation, claim=claim)
-        return self._result(definition, form)
+        return self._result(definition, trainer)
 
     def _note(self, what: str, details: Mapping[str, Any]) -> None:
         if what not in _QUIET and "round" in details:
@@ -259,12 +289,12 @@ class _Taking:
             self.person.blobs.put(name, json.dumps(dict(details)).encode())
         self.tell(event_words(what, details))
 
-    def _result(self, definition: Definition, form: ModelForm) -> JoinResult:
+    def _result(self, definition: Definition, trainer: FunctionTrainer) -> JoinResult:
         earned = self.person.rewards() if definition.settings.budget is not None else {}
         blobs, seen = self.person.blobs, self._seen()
         numbers = sorted({number for _, number in seen} | set(earned))
         rounds = tuple(self._round(seen, number, earned.get(number)) for number in numbers)
-        model, who = form.model(self.person.model()), self.person.keys.who
+        model, who = trainer.form.model(self.person.model(), trainer.own), self.person.keys.who
         paid = from_millionths(int(blobs.get("paid"))) if blobs.has("paid") else None
         return JoinResult(definition.task, who, self.person.state, rounds, model, paid)
 
@@ -286,10 +316,41 @@ class _Taking:
         )
 
 
-def _form(definition: Definition, model: Any) -> ModelForm:  # noqa: ANN401
+class _KeepingTrainer(FunctionTrainer):
+    """Keeps what is not averaged in the home, by round: a round that is trained again starts as it did the first time."""
+
+    def begin(self, model: object, blobs: Blobs) -> None:
+        """With what the last round left, or the example has."""
+        self.keep(model)
+        self.blobs, self.start = blobs, self.own
+        self.recall(self.rounds)
+
+    def train(self, arrays: Weights, settings: Mapping[str, Any], number: int) -> tuple[Weights, int]:
+        self.recall(number - 1)
+        trained = super().train(arrays, settings, number)
+        if self.own:
+            self.blobs.delete(_own(number))
+            kept = {name: entry_array(entry) for name, entry in self.own.items()}
+            self.blobs.put(_own(number), write_safetensors(kept))
+        return trained
+
+    def recall(self, number: int) -> None:
+        """As it was after this round, or the last one before it that was trained."""
+        last = next((earlier for earlier in range(number, 0, -1) if self.blobs.has(_own(earlier))), None)
+        kept = None if last is None else self.form.counts_like(safetensors_arrays(self.blobs.get(_own(last))))
+        self.restore(self.samples, self.start if kept is None else kept)
+
+
+def _own(number: int) -> str:
+    return f"rounds/{number}/own"
+
+
+def _form(definition: Definition, model: Any, personalize: Sequence[str]) -> ModelForm:  # noqa: ANN401
     """The form that the functions want, in the order of the task's model."""
     if model is not None:
-        return ModelForm.of(model).ordered_as(definition.shape)
+        return ModelForm.of(model, personalize).ordered_as(definition.shape)
+    if personalize:
+        raise SettingsError("`personalize` needs `model`: an example that has the layers which stay here")
     return dictionary_form(definition.shape, torch=definition.training.get("form") == "torch")
 
 

@@ -203,8 +203,9 @@ def _whole(data: Any) -> Any:  # noqa: ANN401
 def _length(data: Any) -> int:  # noqa: ANN401
     data = _whole(data)
     if isinstance(data, tuple | Mapping):
-        sizes = {_length(one) for one in (data.values() if isinstance(data, Mapping) else data)}
-        if len(sizes) != 1:
+        parts = list(data.values()) if isinstance(data, Mapping) else data
+        sizes = {_length(one) for one in parts}
+        if len(sizes) != 1 or any(hasattr(one, "column_names") for one in parts):  # splits of `datasets`
             raise SettingsError(
                 f"parts of {' and '.join(map(str, sorted(sizes)))} samples do not belong together; of several splits, give one"
             )

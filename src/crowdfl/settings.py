@@ -22,6 +22,8 @@ from crowdfl.errors import SettingsError
 from crowdfl.schema import Expected, Settings, SettingsTable
 
 MILLION = 1_000_000
+LANGUAGE = re.compile("[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?")
+MOST_LANGUAGES = 20
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _FEWEST_PARTICIPANTS = 3  # with two, each one's own share of the result gives the other's away
 LOSSES = ("squared", "absolute", "huber")  # of values
@@ -183,6 +185,11 @@ def _is_daily(value: str) -> bool:
         return False
 
 
+def _is_prose(value: str) -> bool:
+    """Plain text in lines; joiners, which some scripts need, are the only marks that cannot be seen."""
+    return all(letter.isprintable() or letter in "\n\u200c\u200d" for letter in value)
+
+
 _Number = int | float  # a task's id covers the form it is written in: 16 stays 16, and 16.0 stays 16.0
 _Text = Annotated[str, _fitting(_is_text), Expected("a string")]
 _Texts = Annotated[tuple[_Text, ...], Field(strict=False), Expected("a list of strings")]
@@ -240,6 +247,16 @@ _Sensors = Annotated[
     Expected('a list of "speed" and "loudness", each at most once'),
 ]
 _Logo = Annotated[str, _fitting(_is_logo), Expected("a PNG picture of at most 32 kB")]
+_Prose = Annotated[str, Field(max_length=2000), _fitting(_is_prose), Expected("plain text, at most 2,000 characters")]
+_LongProse = Annotated[
+    str, Field(max_length=20_000), _fitting(_is_prose), Expected("plain text, at most 20,000 characters")
+]
+_Version = Annotated[
+    str, Field(max_length=40), _fitting(str.isprintable), Expected("a line of at most 40 characters, as in 2026-12")
+]
+_Wordings = Annotated[
+    dict[_Line, _Line], Field(max_length=200), Expected('a table of at most 200 lines, as in walking = "Gehen"')
+]
 _Small = Annotated[_Whole, Field(ge=1, le=_LONGEST)]
 # Of server steps: bounds within which no device computes an infinity, whatever the averages are.
 _Rate = Annotated[_Number, Field(gt=0, le=1000)]
@@ -618,12 +635,38 @@ class AskerSettings(Settings):
     logo: _Logo = Field(default="", description="A picture: a PNG file of at most 32 kB, beside the task file.")
 
 
+class ConsentSettings(Settings):
+    """What people agree to before they join, each by a signature of their own; left empty, they are asked for none."""
+
+    version: _Version = Field(default="", description="The version of the text, as your records name it.")
+    text: _LongProse = Field(
+        default="", description="The text, whole: whoever joins has it on the device and signs it."
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if bool(self.version) != bool(self.text.strip()):
+            raise ValueError("a consent has a `version` and a `text`: give both, or neither")
+        return self
+
+
+class TextsSettings(Settings):
+    """What people read, in another language; what is left out they read as the task itself says it."""
+
+    purpose: _Prose = Field(default="", description="The purpose.")
+    terms: _Prose = Field(default="", description="The terms.")
+    readers: _Prose = Field(default="", description="Who reads the averages and the model.")
+    consent: _LongProse = Field(default="", description="The text of [consent], of the same version.")
+    words: _Wordings = Field(default={}, description='Labels, by the task\'s own, as in walking = "Gehen".')
+
+
 class TaskFile(Settings):
     """A task file, as `crowdfl task new` prints it."""
 
     purpose: str = Field(description="What the model is for; whoever is invited reads it before joining.")
     terms: str = Field(description="On which terms people take part.")
     readers: str = Field(description="Who reads the averages and the final model.")
+    language: str = Field(default="en", description="The language of these texts, as in de, zh-Hans or pt-BR.")
     claim_window: _Number = Field(
         ge=0, le=10**12, description="Seconds after the end to claim rewards in; then the rest is returned."
     )
@@ -631,6 +674,8 @@ class TaskFile(Settings):
     training: dict[str, Any] = Field(description="What every participant's device does.")
     who: dict[str, Any] = Field(default={}, description="Who asks.")
     plan: dict[str, Any] = Field(default={}, description="When people join and when rounds are.")
+    consent: dict[str, Any] = Field(default={}, description="What people agree to by a signature.")
+    texts: dict[str, Any] = Field(default={}, description="The same in other languages, as in [texts.de].")
 
 
 class PeerSettings(SettingsTable):

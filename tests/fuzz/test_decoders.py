@@ -3,12 +3,12 @@
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdfl.crypto import blocks
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector, Unchecked
-from tests.fuzz.trial import attempt, mutated, refused
+from tests.fuzz.trial import attempt, mutated, refused, scaled
 
 LIMIT = 5
 HEADER_FIELDS = [(0, 4), (4, 1), (5, 1), (6, 2), (8, 32), (40, 4), (44, 8)]  # offset and length of each
@@ -76,6 +76,7 @@ def test_mutated_forms(keys, name, data):
 
 @decoders
 @pytest.mark.parametrize("field", HEADER_FIELDS, ids=str)
+@settings(max_examples=scaled(10))
 @given(data=st.data())
 def test_any_other_header_field_is_refused(keys, name, field, data):
     start, length = field

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crowdfl.errors import CrowdFLError
 
-_USUAL = 50  # examples of a test in `make test`; `make fuzz` takes fifty times as many
+_USUAL = 50  # what the numbers below are in proportion to
 
 
 class Tally:
@@ -17,7 +17,7 @@ class Tally:
 
 
 def scaled(examples: int) -> int:
-    """So many examples in `make test`, and as many times more in `make fuzz` as every other test takes there."""
+    """So many examples for each 50 of every other test, which takes 30 in `make test` and 2,500 in `make fuzz`."""
     return examples * settings.default.max_examples // _USUAL  # type: ignore[union-attr]
 
 

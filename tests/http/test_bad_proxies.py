@@ -1,6 +1,7 @@
 """Something between SP and CSP answers in CSP's place, or cuts what it says: SP records nothing of it, and asks again."""
 
 from collections.abc import Callable
+from itertools import cycle
 
 import httpx
 import pytest
@@ -30,10 +31,10 @@ WRONG: dict[str, tuple[Wrong, type[Exception]]] = {
 
 
 class BadProxy(httpx.BaseTransport):
-    """Of every answer of CSP's, a wrong one comes first."""
+    """Of every answer of CSP's, a wrong one comes first, of each kind in turn."""
 
-    def __init__(self, inner: httpx.BaseTransport, wrong: Wrong) -> None:
-        self._inner, self._wrong, self.refused = inner, wrong, set[bytes]()
+    def __init__(self, inner: httpx.BaseTransport, kinds: list[str]) -> None:
+        self._inner, self._kinds, self.refused = inner, cycle(kinds), dict[bytes, type[Exception]]()
         self._last = httpx.Response(200, headers={"content-type": "application/octet-stream"}, content=PAGE)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -44,31 +45,34 @@ class BadProxy(httpx.BaseTransport):
         if body in self.refused:
             self._last = httpx.Response(200, headers=found.headers, content=found.content)
             return found
-        self.refused.add(body)
-        return self._wrong(found, self._last)
+        wrong, self.refused[body] = WRONG[next(self._kinds)]
+        return wrong(found, self._last)
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_a_bad_proxy_costs_retries_and_no_round(world: World, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    wrong, error = WRONG[what]
+@pytest.mark.parametrize("kinds", [list(WRONG)[:3], list(WRONG)[3:]], ids=["pages and parts", "others"])
+def test_a_bad_proxy_costs_retries_and_no_round(
+    world: World, monkeypatch: pytest.MonkeyPatch, kinds: list[str]
+) -> None:
     task, people = world.open_round(
         people=4, profile="shares", lanes=256, max_norm=2.0, mask_bits=None, min_participants=3
     )
     client = world.sp.ports.csp
     assert isinstance(client, CspClient)
-    proxy = BadProxy(client.service.http._transport, wrong)
+    proxy = BadProxy(client.service.http._transport, kinds)
     monkeypatch.setattr(client.service.http, "_transport", proxy)
     for person in people:
         person.participant.step(lambda arrays, _settings, _number: (INITIAL_MODEL, 5))
-    refusals = 0
+    refusals, raised = 0, list[type[Exception]]()
     for _ in range(50):
         recorded = world.sp.store.replies(task, 1)
         try:
             world.run()
-        except error:
+        except (ReplyUnreadable, ServiceUnavailable) as error:
             refusals += 1
+            raised.append(type(error))
             assert world.sp.store.replies(task, 1).keys() >= recorded.keys()
         else:
             break
     assert str(world.sp.store.round(task, 1).state) == "rewarded"
     assert refusals == len(proxy.refused) > 3
+    assert raised == list(proxy.refused.values())

@@ -128,7 +128,7 @@ def test_a_full_disk_stops_money_keys_and_enrolment_between_two_commits(disk, sm
     kgc_link, keys = KgcClient(small.service("kgc")), ParticipantKeys.fresh("")
     keys = replace(keys, who=participant_name(keys.signing.public))
     invited = [
-        Invitation(task, str(number), small.clock.now() + 9).sign(small.requester.signing) for number in range(3000)
+        Invitation(task, str(number), small.clock.now() + 9, "").sign(small.requester.signing) for number in range(3000)
     ]
     used = until_full(lambda number: enrol(kgc_link, task, invited[number], keys, small.signing.public))
     disk.free()

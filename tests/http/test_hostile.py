@@ -126,7 +126,7 @@ def test_papers_of_another_task_are_refused(campaign, person, other):
     certificate = Certificate.of(task, world.sp.participant(task, somebody.who).identity).sign(world.kgc.signing)
     body = json.dumps({"certificate": certificate}).encode()
     assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/participants", body, None) == (400, "document-error")
-    invitation = Invitation(task, "new", world.clock.now() + 10).sign(world.requester.signing)
+    invitation = Invitation(task, "new", world.clock.now() + 10, "").sign(world.requester.signing)
     request = EnrolmentRequest.of(campaign.task, invitation, person.keys.identity).sign(person.keys.signing)
     body = json.dumps({"invitation": invitation, "request": request}).encode()
     there = f"/v1/tasks/{campaign.task}/participants"

@@ -81,26 +81,20 @@ def test_a_signing_key_is_not_shown(signer):
     assert repr(signer.signing.private) not in repr(signer)
 
 
-def test_a_look_for_one_key_brings_all_who_joined_since(campaign, monkeypatch):
-    """Known people cost no look at the store; a stranger costs one, and is told what everyone is told."""
-    guard, store = ByParticipant(campaign.world.sp), campaign.world.sp.store
-    looks = []
-    whole = store.signing_keys
-    monkeypatch.setattr(store, "signing_keys", lambda *a: looks.append(a[1]) or whole(*a))
+def test_a_key_is_looked_up_once(campaign, monkeypatch):
+    """By the participant's name; a stranger costs one look, and is told what everyone is told."""
+    guard, store, looks = ByParticipant(campaign.world.sp), campaign.world.sp.store, []
+    look_up = store.participant
+    monkeypatch.setattr(store, "participant", lambda *place: looks.append(place[1]) or look_up(*place))
 
     def key(who: str) -> bytes:
         return campaign.world.portal.call(guard._key, campaign.task, who)
 
-    first, *others = campaign.people
-    assert key(first.who) == first.keys.signing.public
-    assert all(key(person.who) == person.keys.signing.public for person in others)
-    assert looks == [0]
-    late = campaign.world.add_person(campaign.task)
-    assert key(late.who) == late.keys.signing.public
+    for _ in range(2):
+        assert all(key(person.who) == person.keys.signing.public for person in campaign.people)
+    assert looks == [person.who for person in campaign.people]
     with pytest.raises(UnknownParticipant):
         key("0" * 20)
-    assert looks == [0, len(campaign.people)]
-    assert set(guard._keys) == {campaign.task}
 
 
 def test_strangers_leave_nothing_behind(campaign):
@@ -111,15 +105,10 @@ def test_strangers_leave_nothing_behind(campaign):
     assert guard._keys == {}
 
 
-def test_tasks_beyond_the_bound_are_looked_up_one_by_one(campaign, monkeypatch):
-    """Memory is bounded by what tasks could hold; one that nobody asked about for long makes room."""
-    guard, definition = ByParticipant(campaign.world.sp), campaign.world.sp.definition(campaign.task)
-    other = campaign.world.post(rounds=2)
-    people = {campaign.task: campaign.people[0], other: campaign.world.add_person(other)}
-    monkeypatch.setattr(signatures, "_MOST_KEYS", definition.settings.max_participants)
-    for task in (campaign.task, other, campaign.task, other):
-        assert campaign.world.portal.call(guard._key, task, people[task].who) == people[task].keys.signing.public
-        assert list(guard._keys) == [campaign.task]
-    monkeypatch.setattr(signatures, "_FORGET_SECONDS", -1.0)
-    assert campaign.world.portal.call(guard._key, other, people[other].who) == people[other].keys.signing.public
-    assert list(guard._keys) == [other]
+def test_keys_beyond_the_bound_make_room(campaign, monkeypatch):
+    guard = ByParticipant(campaign.world.sp)
+    monkeypatch.setattr(signatures, "_MOST_KEYS", 2)
+    for person in [*campaign.people, *campaign.people]:
+        found = campaign.world.portal.call(guard._key, campaign.task, person.who)
+        assert found == person.keys.signing.public
+        assert len(guard._keys) <= 2

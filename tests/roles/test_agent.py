@@ -51,6 +51,7 @@ class Person:
     joined: bool = True
     has_left: bool = False
     state: str = "running"
+    come_back: float = 0.0
     looks: list = field(default_factory=list)
     steps: list = field(default_factory=list)
     stocks: list = field(default_factory=list)

@@ -106,7 +106,7 @@ def test_a_closed_round_goes_on_without_it(tmp_path, how, added, settings):
         assert others[0].read(1).total == 15
     for other in others:
         assert desk.sp.envelope(desk.task, 1, other.keys.who)
-    with pytest.raises(UnknownParticipant, match="damaged here and dropped: there is no reward"):
+    with pytest.raises(UnknownParticipant, match="damaged here, or withdrawn: there is no reward"):
         desk.sp.envelope(desk.task, 1, owner.keys.who)
 
 

@@ -15,8 +15,9 @@ import pytest
 import crowdfl
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Certificate, participant_name
-from crowdfl.errors import PackageMissing, SettingsError, TooFewParticipants
-from crowdfl.joining import AcceptedInvitation, JoinedRound, JoinResult
+from crowdfl.errors import ModelMismatch, PackageMissing, SettingsError, TooFewParticipants
+from crowdfl.joining import AcceptedInvitation, JoinedRound, JoinResult, _form
+from crowdfl.learning.models.shape import ModelShape
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.services.client.opening import invited, read_invitation
 from crowdfl.settings import ParticipantSettings
@@ -72,6 +73,9 @@ def campaign(tmp_path_factory):
         made.stop()
 
 
+START_NAMED = {"w": START[0], "b": START[1]}
+
+
 def invitation(campaign, person):
     return campaign.folder / f"invitations/invitation-{person}.json"
 
@@ -98,22 +102,24 @@ class Interrupted(Exception):
 
 
 def take_part(campaign, person, data, results):
-    """One of them is interrupted in the first round, and goes on; another hands over an example of a model."""
+    """One is interrupted in the second round, and goes on with a layer of its own; another hands over an example."""
     calls = []
 
     def train_own(model, own, info):
         calls.append(info.round)
-        if person == 0 and calls == [1]:
+        if person == 0 and calls == [1, 2]:
             raise Interrupted
-        return fit_named(model, own, info)
+        kept = {"head": model["head"] + info.round} if person == 0 else {}
+        return fit_named(model, own, info) | kept
 
     given = {"yes": True, "least_participants": 3}
     example = {"b": np.float32(0), "w": np.zeros(3, dtype=np.float32), "steps": 3} if person == 1 else None
+    own = {"model": START_NAMED | {"head": np.zeros(2)}, "personalize": "head"} if person == 0 else {"model": example}
     loss = lambda model, own: evaluate([model["w"], model["b"]], own)  # noqa: E731
 
     def run():
         joining = crowdfl.join(invitation(campaign, person), **given)
-        return joining.run(train_own, loss, data, model=example, progress=person == 2)
+        return joining.run(train_own, loss, data, **own, progress=person == 2)
 
     try:
         results[person] = run()
@@ -136,8 +142,9 @@ def test_a_campaign_of_functions_is_averaged_as_in_the_clear_and_paid(campaign, 
     pay_when_everyone_is_there(campaign)
     for thread in threads:
         thread.join(PATIENCE)
-    assert [results[person, "calls"] for person in range(3)] == [[1, 1, 2], [1, 2], [1, 2]], campaign.logs()
-    assert "round 1" in results[0, "note"]
+    assert [results[person, "calls"] for person in range(3)] == [[1, 2, 2], [1, 2], [1, 2]], campaign.logs()
+    assert "round 2" in results[0, "note"]
+    assert results[0].model["head"].tolist() == [3.0, 3.0]  # from round to round, and never sent
     models = plain({str(place): own for place, own in enumerate(data)}, 2)
     for person in range(3):
         result = results[person]
@@ -219,7 +226,7 @@ def test_a_home_is_of_one_task_and_one_person(tmp_path, task, of):
     mine, home = made_up_invitation(tmp_path, "mine", key), tmp_path / "me"
     home.mkdir()
     (home / "certificate").write_text(
-        Certificate(task * 64, participant_name(key.public), key.public, bytes(32)).sign(key)
+        Certificate(task * 64, participant_name(key.public), key.public, bytes(32), "").sign(key)
     )
     (home / "invitation").write_text(hashlib.sha256(b"another").hexdigest())
     with pytest.raises(SettingsError, match=f"me is the home of another {of}: name another folder"):
@@ -271,3 +278,14 @@ def test_a_result_has_rows_a_picture_and_a_file_as_a_simulation_has(tmp_path):
     pytest.importorskip("matplotlib")
     assert [axes.get_ylabel() for axes in result.plot(tmp_path / "h.png").axes] == ["loss", "samples"]
     assert (tmp_path / "h.png").stat().st_size > 1000
+
+
+def test_layers_that_stay_here_are_of_an_example():
+    shape = ModelShape(("w",), ((3,),))
+    definition = SimpleNamespace(shape=shape, training={})
+    with pytest.raises(SettingsError, match="`personalize` needs `model`"):
+        _form(definition, None, ["head"])
+    form = _form(definition, {"head": np.ones(2), "w": np.zeros(3)}, ["head"])
+    assert (form.shape, form.personal) == (shape, ("head",))
+    with pytest.raises(ModelMismatch, match="head"):
+        form.counts_like({"head": np.zeros(5)})

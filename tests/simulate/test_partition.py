@@ -90,6 +90,8 @@ def test_people_get_what_the_whole_is():
     assert samples_of(rows["ada"]) == 2
     by_name = partition.by_column(Rows({"text": list("abcdef"), "who": list("xxyyyz")}), "who")
     assert {name: own["text"] for name, own in by_name.items()} == {"x": ["a", "b"], "y": ["c", "d", "e"], "z": ["f"]}
+    with pytest.raises(SettingsError, match="of several splits, give one"):
+        partition.iid({"train": Rows({"text": list("ab")}), "test": Rows({"text": list("ab")})}, 2)
     assert sorted(letter for own in partition.iid(list("abcdef"), 2).values() for letter in own) == list("abcdef")
 
 

@@ -40,18 +40,17 @@ def facts(result):
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("how", ["result", "folder"])
-def test_three_rounds_and_three_are_six_to_the_last_bit(step, how, tmp_path):
+def test_three_rounds_and_three_are_six_to_the_last_bit(step, tmp_path):
     """The model, the metrics, the people of each round; from the result itself, and from what it has saved."""
     whole = run(**STEPS[step])
     first = run(rounds=3, dropouts={"p1": 2}, **STEPS[step])
-    resumed = first if how == "result" else first.save(tmp_path / "campaign")
-    second = run(resume=resumed, initial=None, **dict.fromkeys(UNCHECKED))
-    assert facts(second) == facts(whole)
-    assert second.model["w"].dtype == np.float32
-    assert second.model["calls"] == 5
-    assert second.notes == first.notes[:1], "no step has lost its memory"
-    assert second.costs["SP"].messages > first.costs["SP"].messages
+    for resumed in (first, first.save(tmp_path / "campaign")):
+        second = run(resume=resumed, initial=None, **dict.fromkeys(UNCHECKED))
+        assert facts(second) == facts(whole)
+        assert second.model["w"].dtype == np.float32
+        assert second.model["calls"] == 5
+        assert second.notes == first.notes[:1], "no step has lost its memory"
+        assert second.costs["SP"].messages > first.costs["SP"].messages
 
 
 def test_whom_a_round_draws_goes_on_too():
@@ -62,13 +61,27 @@ def test_whom_a_round_draws_goes_on_too():
     assert facts(second) == facts(whole)
 
 
-def test_an_initial_model_alone_says_that_a_step_starts_at_zero():
+def test_the_model_of_an_earlier_campaign_says_that_a_step_starts_at_zero(tmp_path):
+    """A result's, or a file's; a first start says nothing."""
     first = run(rounds=1, dropouts=0.0, **STEPS["fedavgm"])
-    again = run(rounds=1, dropouts=0.0, initial=first.model, **STEPS["fedavgm"])
-    assert "starts without memory of earlier rounds: `resume=`" in again.notes[-1]
+    assert "memory" not in str(first)
+    drifts = lambda model, own: {"w": model["w"] + 0.1, "b": model["b"]}  # noqa: E731
+    for model in (first.model, first.save(tmp_path / "model.npz")):
+        again = run(drifts, rounds=1, dropouts=0.0, initial=model, **STEPS["fedavgm"])
+        assert "starts without memory of earlier rounds: `resume=`" in again.notes[-1]
     other = run(rounds=2, dropouts=0.0, initial=None, resume=first, **STEPS["fedadam"])
     assert "starts without memory" in other.notes[-1]
-    assert "memory" not in str(run(rounds=1, dropouts=0.0))
+
+
+def test_a_folder_is_used_by_one_campaign_at_a_time(tmp_path):
+    """Two would overwrite each other's rounds."""
+    given = {"rounds": 1, "dropouts": 0.0, "folder": tmp_path}
+
+    def meanwhile(_done):
+        with pytest.raises(SettingsError, match="another program is using the folder"):
+            run(**given)
+
+    assert run(on_round=meanwhile, **given).model["w"].tolist() == run(**given).model["w"].tolist()
 
 
 CHILD = """

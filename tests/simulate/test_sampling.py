@@ -40,7 +40,7 @@ def test_a_round_is_the_average_of_those_who_were_drawn():
 
 
 def test_a_fraction_says_how_many_and_the_seed_says_who():
-    first, again, other = run(fraction=0.3), run(fraction=0.3), run(fraction=0.3, seed=1)
+    first, again, other = (run(fraction=0.3, rounds=2, seed=seed) for seed in (0, 0, 1))
     drawn = [[one.sampled for one in result.history] for result in (first, again, other)]
     assert first.settings.per_round == 4
     assert drawn[0] == drawn[1] != drawn[2]

@@ -109,6 +109,16 @@ def test_any_positive_number_is_a_weight(weights):
     assert {who: float(one) / 6 for who, one in result.rewards.items()} == pytest.approx(shares, abs=1e-3)
 
 
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+def test_weights_of_ones_own_count_in_the_papers_cryptosystem_too(profile):
+    values, weights = {"a": 1.0, "b": 2.0, "c": 6.0}, {"a": 0.5, "b": 2.25, "c": 1 / 3}
+    weighted = lambda _model, own, info: ([np.full(2, own)], weights[info.person])  # noqa: E731
+    given = {"profile": profile, "key_bits": 512, "insecure_test_key": True}
+    result = run(weighted, None, values, initial=[np.zeros(2)], rounds=1, **given)
+    wanted = np.average(list(values.values()), weights=list(weights.values()))
+    assert result.model[0] == pytest.approx([wanted] * 2, abs=1e-3)
+
+
 def test_a_fraction_that_comes_after_whole_numbers_is_named():
     later = lambda model, own, info: (train(model, own), 3 if info.round == 1 else 2.5)  # noqa: E731
     with pytest.raises(LearningError, match=r"p0, round 2: samples are counted in whole numbers here, not 2\.5"):

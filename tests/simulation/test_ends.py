@@ -106,7 +106,7 @@ def _plant(world: World, folder: Path) -> None:
         keys.delete(f"{task}.{role}")
         keys.put(f"{task}.{role}", b"SECRET bundle")
     parts = UnfinishedUploads(folder / "sp/incoming")
-    (parts.folder / f"{parts.key(task, next(iter(world.truth.signing_keys(task, 0))))}.1.part").write_bytes(b"SECRET")
+    (parts.folder / f"{parts.key(task, world.truth.participants(task)[0].identity.who)}.1.part").write_bytes(b"SECRET")
 
 
 @pytest.fixture(scope="module")

@@ -130,7 +130,7 @@ class World:
 
     def join(self, number: int, which: int = 0) -> None:
         keys = _keys(number)
-        invitation = Invitation(self.task, str(number), 1e9).sign(_signing("requester"))
+        invitation = Invitation(self.task, str(number), 1e9, "").sign(_signing("requester"))
         enrolled = enrol(self.kgc, self.task, invitation, keys, self.host.signing.public)
         participant = PROFILES[self.settings.profile].participant(self.about, enrolled.bundle, keys, test_tools())
         if PROFILES[self.settings.profile].chained:

@@ -97,6 +97,8 @@ def test_an_unknown_task_is_named(store: SqlStore):
 
 def test_participants_come_in_the_order_they_joined(store: SqlStore):
     """Not in that of their names, with every byte of their keys, apart from other tasks'."""
+    store.add_task(TASK)
+    store.add_task(replace(TASK, task="other"))
     people = [person(3), person(1), person(2)]
     for one in people:
         store.add_participant("t", one, 3)
@@ -106,6 +108,7 @@ def test_participants_come_in_the_order_they_joined(store: SqlStore):
 
 def test_a_participant_joins_once(store: SqlStore):
     """Again is fine even when the task is full; with other keys it is a conflict."""
+    store.add_task(TASK)
     store.add_participant("t", person(1), 1)
     store.add_participant("t", person(1), 1)
     with pytest.raises(Conflict):
@@ -115,6 +118,7 @@ def test_a_participant_joins_once(store: SqlStore):
 
 def test_a_full_task_refuses_the_next(store: SqlStore):
     """Someone who left still holds a place: the width budget counted on it."""
+    store.add_task(TASK)
     store.add_participant("t", person(1), 2)
     store.add_participant("t", person(2), 2)
     store.leave("t", "p1")
@@ -123,6 +127,7 @@ def test_a_full_task_refuses_the_next(store: SqlStore):
 
 
 def test_who_leaves_is_marked(store: SqlStore):
+    store.add_task(TASK)
     store.add_participant("t", person(1), 2)
     store.leave("t", "p1")
     store.leave("t", "p1")
@@ -267,6 +272,7 @@ def test_a_reply_is_used_once(store: SqlStore):
 
 
 def test_whom_csp_refused_is_known(store: SqlStore):
+    store.add_task(TASK)
     store.add_participant("t", person(1), 2)
     store.mark_refused("t", "p1", refused=True)
     assert store.refused("t") == {"p1"}

@@ -13,7 +13,7 @@ import pytest
 from tests import subprocesses
 
 from crowdfl.errors import Conflict
-from crowdfl.roles.records import Movement, Round, Upload
+from crowdfl.roles.records import Movement, Round, StoredTask, Upload
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER
 from crowdfl.storage.sql import SqlStore
 
@@ -82,6 +82,7 @@ def test_one_of_several_owners_gets_a_lease(sql_store: SqlStore):
 
 def test_two_processes_on_one_database_keep_every_promise(sql_store: SqlStore, url: str):
     """They upload the same bytes, drain the same account and race for the same places."""
+    sql_store.add_task(StoredTask("t", "d", "a", "running"))
     sql_store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 25))
     for number in range(1, 21):
         sql_store.put_round("t", Round(number, 0.0))

@@ -44,7 +44,7 @@ def show(browser, site):
         given = {"campaigns": campaigns, "recordings": list(recordings), "windows": windows, "fails": fails or {}}
         given["lost"] = list(lost)
         page.add_init_script(f"globalThis.given = {json.dumps(given)};")
-        page.route("**/join/app/model.js", lambda route: route.fulfill(body=FAKE, content_type="text/javascript"))
+        page.route("**/join/model.js", lambda route: route.fulfill(body=FAKE, content_type="text/javascript"))
         page.goto(f"{site}/join/{place}")
         page.wait_for_selector("h1")
         return page
@@ -133,13 +133,15 @@ def test_a_damaged_link_says_what_to_do(show):
 
 
 FACTS = (
+    "3 activities, about 2 minutes",
     "begins with 3fa2 c1d4 e5f6 0718",  # who asks
     "The study group of the university hospital.",
-    "walking, sitting, climbing stairs",
+    "walking, sitting, and climbing stairs",
     "The accelerometer and the gyroscope",
     "There are 5 rounds. They begin at 18:00 Europe/Berlin",
     "A round is open for up to 1 hr.",
     "The platform and the second server together: everything.",
+    "The key centre (KGC) deals the keys",
     "36.00 for each round",
     "within 14 days",
     "at least 6 people's updates",
@@ -151,7 +153,8 @@ FACTS = (
 def test_an_invitation_says_everything_before_one_joins(show):
     """What a stranger wrote stays text; an invitation whose time is over says so."""
     page = shown(show, "invitation")
-    page.get_by_text("Can I trust this page?").click()
+    page.get_by_text("Learn more").click()
+    page.get_by_text("Who learns what").click()
     text = page.inner_text("main").replace("\n", " ")
     assert [fact for fact in FACTS if fact not in text] == []
     picture = page.get_by_role("img", name="What leaves your phone")
@@ -161,6 +164,20 @@ def test_an_invitation_says_everything_before_one_joins(show):
     expect(page.locator(".headline")).to_have_text(evil)
     assert page.locator("main b, main img").count() == 0
     expect(page.get_by_text("It could be used until 14 Nov 2023")).to_be_visible()
+
+
+def test_an_invitation_fits_one_screen_in_every_language(show):
+    """Join is in reach of a thumb: at the lower edge, whatever is open above it."""
+    for locale in ("en", "de", "zh"):
+        page = shown(show, "invitation", locale=locale)
+        join = page.locator(".joining button.main")
+        page.locator("#more > summary").wait_for()
+        assert page.evaluate("document.documentElement.scrollHeight <= innerHeight"), locale
+        for _ in range(2):
+            box = join.bounding_box()
+            assert 740 - 120 < box["y"] < 740 - box["height"], (locale, box)
+            page.locator("#more > summary").click()
+            page.evaluate("scrollTo(0, 0)")
 
 
 def test_someone_joins_and_is_led_to_recording_by_keyboard_alone(show):
@@ -221,7 +238,7 @@ def test_a_task_that_this_page_cannot_take_part_in_can_only_be_deleted(show):
 
 
 def test_a_campaign_that_nobody_can_join_says_so_in_the_place_of_join(show):
-    page = show([campaign(closed="the time to join this campaign is over")], f"#/about/{TASK}")
+    page = show([campaign(closed="over")], f"#/about/{TASK}")
     expect(page.get_by_text("You cannot join any more. The time to join this campaign is over.")).to_be_visible()
     expect(page.get_by_role("button", name="Join")).to_have_count(0)
     expect(page.get_by_role("button", name="Delete this invitation")).to_be_visible()
@@ -230,7 +247,7 @@ def test_a_campaign_that_nobody_can_join_says_so_in_the_place_of_join(show):
 def test_the_invitation_says_who_asks_and_the_rounds_when_the_next_one_is(show):
     page = show([campaign(phase="joined", next=1_795_000_000)], f"#/about/{TASK}")
     expect(page.get_by_text("study@hospital.example")).to_be_visible()
-    expect(page.get_by_text("They begin at 18:00 Europe/Berlin, one a day at most.")).to_be_visible()
+    expect(page.get_by_text("They begin at 18:00 Europe/Berlin, one a day at most.").first).to_be_visible()
     page.goto(page.url.replace("about", "home"))
     expect(page.get_by_text("The first round begins on 18 Nov 2026")).to_be_visible()
 

@@ -59,7 +59,8 @@ def sp(tmp_path_factory):
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_is_served_with_its_type(site, name):
-    answer, head = site.get(f"/join/{name}"), site.head(f"/join/{name}")
+    plain = {"Accept-Encoding": "identity"}
+    answer, head = site.get(f"/join/{name}", headers=plain), site.head(f"/join/{name}", headers=plain)
     assert (answer.status_code, answer.text) == (200, FILES[name])
     assert (head.status_code, head.content) == (200, b"")
     for found in (answer, head):
@@ -114,15 +115,34 @@ def test_the_place_without_a_slash_leads_to_the_page(site):
 
 
 def test_a_browser_that_has_the_file_is_told_so(site):
-    first = site.get("/join/app/main.js")
+    plain = {"Accept-Encoding": "identity"}
+    first = site.get("/join/app/main.js", headers=plain)
     etag = first.headers["etag"]
     assert etag.strip('"') == hashlib.sha256(first.content).hexdigest()[:32]
     for known in (etag, f"W/{etag}", f'"x", {etag}', "*"):
-        again = site.get("/join/app/main.js", headers={"If-None-Match": known})
+        again = site.get("/join/app/main.js", headers={"If-None-Match": known} | plain)
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
         assert "content-security-policy" in again.headers
     for other in ('"x"', etag.strip('"'), ""):
-        assert site.get("/join/app/main.js", headers={"If-None-Match": other}).status_code == 200
+        assert site.get("/join/app/main.js", headers={"If-None-Match": other} | plain).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("accepted", "packed"), [("gzip, br", True), ("br;q=1.0, GZIP;q=0.5", True), ("gzip;q=0", False), ("br", False)]
+)
+def test_a_browser_that_takes_gzip_gets_it_under_an_etag_of_its_own(sp, accepted, packed):
+    """A cache in between must not give one for the other; and what is smaller without stays as it is."""
+    plain = sp.get("/web/common/style.css", headers={"Accept-Encoding": "identity"})
+    answer = sp.get("/web/common/style.css", headers={"Accept-Encoding": accepted})
+    assert (answer.content, "Accept-Encoding" in answer.headers["vary"]) == (plain.content, True)
+    assert (answer.headers.get("content-encoding") == "gzip") == packed
+    assert (answer.headers["etag"] != plain.headers["etag"]) == packed
+    assert (int(answer.headers["content-length"]) < len(plain.content) / 2) == packed
+    again = sp.get(
+        "/web/common/style.css", headers={"Accept-Encoding": accepted, "If-None-Match": answer.headers["etag"]}
+    )
+    assert again.status_code == 304
+    assert "content-encoding" not in sp.get("/join/icons/icon-192.png", headers={"Accept-Encoding": "gzip"}).headers
 
 
 def test_a_page_can_load_and_call_nothing_but_itself_and_kgc(sp):

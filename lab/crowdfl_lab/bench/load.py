@@ -45,6 +45,7 @@ from crowdfl.services.client.opening import RequesterFile, open_requester
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Signer
 from crowdfl.settings import TaskSettings
+from crowdfl_lab.bench.crowds import CROWDS, crowd_rows
 from crowdfl_lab.bench.workload import BenchSettings, Say, full_uploads, made_up_weights
 from crowdfl_lab.parties import RoundRecorder
 from crowdfl_lab.report.results import Figure, Reference, Result, Row, Target
@@ -72,10 +73,11 @@ class LoadSettings(BenchSettings):
     lanes: int = 0
     connections: int = 32
     checked: int = 100  # uploads validated and counted off the clock, for the separate figures
+    crowds: tuple[int, ...] = CROWDS  # enrolled, of which some upload
 
     @classmethod
     def quick(cls) -> "LoadSettings":
-        return cls(participants=12, parameters=60, prime_bits=256, insecure_test_key=True, checked=5)
+        return cls(participants=12, parameters=60, prime_bits=256, insecure_test_key=True, checked=5, crowds=(10, 50))
 
     @property
     def judged(self) -> bool:
@@ -202,6 +204,7 @@ def bench_load(settings: LoadSettings, *, say: Say = lambda _: None) -> Result:
         error = float(np.abs(ready.requester.model(ready.task)[0] - ready.weights).max())
         say("validation and counting, one core")
         rows += _alone(settings)
+    rows += crowd_rows(settings.crowds, settings.checked, say)
     if error > 1e-4:
         raise ProtocolError(f"the average is off by {error}: an upload was lost or counted twice")
     note = f"every upload counted: the average is off by {error:.1e} at most"

@@ -1,5 +1,7 @@
 """What the commands share: the option --json and what it prints, and a moving line while something is waited for."""
 
+import csv
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crowdfl.learning.models.own_code import code_file
+from crowdfl.storage.atomic import write_private
 from crowdfl.text import printable_lines
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
@@ -33,6 +36,23 @@ def show(value: object, *parts: str | Text | Table, as_json: bool) -> None:
             typer.echo(clean(part))
         else:
             _console(part).print(_Clean(part), soft_wrap=isinstance(part, Text))
+
+
+def write_rows(
+    rows: Sequence[Mapping[str, object]], columns: Sequence[str], file: Path | None, *, as_json: bool
+) -> None:
+    """As CSV or JSON, into a file for its owner's eyes alone, or printed."""
+    text = io.StringIO()
+    if as_json:
+        text.write(json.dumps(rows) + "\n")
+    else:
+        writer = csv.DictWriter(text, columns)
+        writer.writeheader()
+        writer.writerows(rows)
+    if file is None:
+        typer.echo(text.getvalue(), nl=False)
+    else:
+        write_private(file, text.getvalue().encode(), overwrite=True)
 
 
 def _console(part: Text | Table) -> Console:

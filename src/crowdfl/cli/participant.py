@@ -36,6 +36,12 @@ _Least = Annotated[
     ),
 ]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Join without being asked.")]
+_Agree = Annotated[
+    str | None,
+    typer.Option(
+        metavar="VERSION", help="You have read this version of the task's consent text, and agree: it is signed."
+    ),
+]
 
 
 @app.command()
@@ -54,12 +60,13 @@ def join(
     invitation: _Invitation,
     home: _Home = None,
     yes: _Yes = False,
+    agree: _Agree = None,
     least_participants: _Least = None,
     as_json: JsonLines = False,
 ) -> None:
     """Make your keys, have them certified, and enrol. Safe to repeat."""
     with open_participant(invitation, home, as_json=as_json, least=least_participants) as person:
-        agent = Agent(person, time.sleep)
+        agent, person.agree = Agent(person, time.sleep), agree
         _ask(person, person.look(), agreed=yes or agent.has_joined, as_json=as_json)
         person.join(read_invitation(invitation).invitation)
 
@@ -73,6 +80,7 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
     ],
     home: _Home = None,
     yes: _Yes = False,
+    agree: _Agree = None,
     least_participants: _Least = None,
     as_json: JsonLines = False,
     module: Module = None,
@@ -86,7 +94,7 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
     """Join and take part until the task ends; after an interruption, continue where it stopped."""
     least, hold = least_participants, hold_upload
     with open_participant(invitation, home, as_json=as_json, least=least, hold=hold) as person:
-        agent = Agent(person, time.sleep)
+        agent, person.agree = Agent(person, time.sleep), agree
         definition = agent.look()
         _ask(person, definition, agreed=yes or agent.has_joined, as_json=as_json)
         tell_code(module, learner, loss)
@@ -122,10 +130,18 @@ def claim_now(
 
 
 @app.command()
-def leave(invitation: _Invitation, home: _Home = None, as_json: JsonLines = False) -> None:
-    """Leave the task; what you earned stays claimable."""
+def leave(
+    invitation: _Invitation,
+    home: _Home = None,
+    withdraw: Annotated[
+        bool,
+        typer.Option("--withdraw", help="Take back what was sent and no server has begun to average. Final."),
+    ] = False,
+    as_json: JsonLines = False,
+) -> None:
+    """Leave the task; what you sent counts, and what you earned stays claimable."""
     with open_participant(invitation, home, as_json=as_json, joined=True) as person:
-        person.leave()
+        person.leave(withdraw=withdraw)
 
 
 def _ask(person: Participant, definition: Definition, *, agreed: bool, as_json: bool) -> None:
@@ -136,6 +152,12 @@ def _ask(person: Participant, definition: Definition, *, agreed: bool, as_json: 
         raise SettingsError("--json asks no questions: read `crowdfl participant look`, then add --yes")
     typer.echo(clean(task_summary(definition, person.least_participants)))
     person.require_company(definition)  # no question about what is then refused
+    version = definition.consent.version
+    if version and person.agree != version:
+        typer.confirm(
+            f"Do you agree to the consent text above, version {clean(version)}, by your signature?", abort=True
+        )
+        person.agree = version
     typer.confirm("Join?", abort=True)
 
 

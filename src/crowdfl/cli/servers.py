@@ -3,12 +3,9 @@
 What an operator sees and does works on the role's own store and folder, whether the service runs or not.
 """
 
-import csv
 import datetime
-import io
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
@@ -17,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from crowdfl.cli.output import Json, SettingsPath, show
+from crowdfl.cli.output import Json, SettingsPath, show, write_rows
 from crowdfl.crypto.compute import BACKENDS
 from crowdfl.errors import SettingsError, TaskNotEnded
 from crowdfl.roles.csp import REFUSED, refuse_task
@@ -37,6 +34,7 @@ from crowdfl.roles.sp.operator import (
     require_reason,
     retry_round,
 )
+from crowdfl.roles.sp.people import CONSENT_COLUMNS, consent_rows
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.time import OperatorClock, confirm_clock
 from crowdfl.roles.waiting import format_time
@@ -53,7 +51,6 @@ from crowdfl.settings import (
     from_millionths,
     to_millionths,
 )
-from crowdfl.storage.atomic import write_private
 from crowdfl.storage.settings_file import read_service
 from crowdfl.web.console_app import add_pages
 
@@ -220,11 +217,19 @@ def payouts(
         forgotten = {one: forgotten_payments(books.store, one) for one in tasks}
     rows = [payment_row(payment, now) for payment in found]
     rows += [row for one, keys in forgotten.items() for row in forgotten_rows(one, keys)]
-    text = _text(rows, as_json=as_json)
-    if file is None:
-        typer.echo(text, nl=False)
-    else:
-        write_private(file, text.encode(), overwrite=True)
+    write_rows(rows, PAYMENT_COLUMNS, file, as_json=as_json)
+
+
+def consents(
+    settings: SettingsPath,
+    task: _Task,
+    file: Annotated[Path | None, typer.Argument(help="Where to write it; by default, it is printed.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show who agreed to which version of a task's consent text, with the signed proof: CSV, or JSON."""
+    with open_books(read_service(SpSettings, settings), task) as books:
+        rows = consent_rows(books.store, task)
+    write_rows(rows, CONSENT_COLUMNS, file, as_json=as_json)
 
 
 def resolve(
@@ -255,16 +260,6 @@ def reconcile(
     """After a restore: say that this task's money is compared with the bank. It goes on, and payments run again."""
     with open_books(read_service(SpSettings, settings), task) as books:
         reconcile_money(books, task, returned=to_millionths(returned), paid=paid or ())
-
-
-def _text(rows: Sequence[Mapping[str, str | int]], *, as_json: bool) -> str:
-    if as_json:
-        return json.dumps(rows) + "\n"
-    text = io.StringIO()
-    writer = csv.DictWriter(text, PAYMENT_COLUMNS)
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 round_app = typer.Typer(help="One round that is stuck, while its task goes on.", no_args_is_help=True)
@@ -396,5 +391,6 @@ sp_app.add_typer(deposit_app, name="deposit")
 sp_app.add_typer(round_app, name="round")
 sp_app.add_typer(clock_app, name="clock")
 sp_app.command("payouts")(payouts)
+sp_app.command("consents")(consents)
 sp_app.command("resolve")(resolve)
 sp_app.command("reconcile")(reconcile)

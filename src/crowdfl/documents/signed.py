@@ -1,5 +1,5 @@
-"""What people sign: a requester its task, invitations and orders; KGC keys and certificates; a participant its request to join;
-SP receipts and the end of a task."""
+"""What people sign: a requester its task, invitations and orders; KGC keys and certificates; a participant its request to join
+and its consent; SP receipts and the end of a task."""
 
 import hashlib
 import json
@@ -11,12 +11,20 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.envelope import Document, Envelope, refusal
-from crowdfl.errors import CrowdFLError, DocumentError, InvitationRefused, KeyMismatch
+from crowdfl.errors import CrowdFLError, DocumentError, InvitationRefused, KeyMismatch, SettingsError
 from crowdfl.learning.models.forms import from_safetensors
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.profile import Identity, TaskSpec
 from crowdfl.schema import Settings
-from crowdfl.settings import AskerSettings, PlanSettings, TaskSettings
+from crowdfl.settings import (
+    LANGUAGE,
+    MOST_LANGUAGES,
+    AskerSettings,
+    ConsentSettings,
+    PlanSettings,
+    TaskSettings,
+    TextsSettings,
+)
 
 _KEY_BYTES = 32
 _Seconds = Annotated[float, Field(ge=0, le=1e12)]
@@ -45,11 +53,35 @@ class Definition:
     requester: bytes = b""
     plan: PlanSettings = field(default_factory=PlanSettings)
     who: AskerSettings = field(default_factory=AskerSettings)
+    language: str = "en"  # of what it says
+    consent: ConsentSettings = field(default_factory=ConsentSettings)
+    texts: Mapping[str, TextsSettings] = field(default_factory=dict)  # by language
     task: str = field(default="", init=False)  # its id, of what was signed
+
+    def __post_init__(self) -> None:
+        """Translations are of what the task has."""
+        known = set(self.training.get("labels", ()))
+        for language in (self.language, *self.texts):
+            if not LANGUAGE.fullmatch(language):
+                raise SettingsError(f"{language[:40]!r} is no language; expected one such as de, zh-Hans or pt-BR")
+        for language, texts in self.texts.items():
+            if unknown := sorted(texts.words.keys() - known):
+                raise SettingsError(f"[texts.{language}.words]: `{unknown[0]}` is no label of this task")
+            if texts.consent and not self.consent.version:
+                raise SettingsError(f"[texts.{language}]: `consent` translates a text that [consent] does not have")
+        if len(self.texts) > MOST_LANGUAGES:
+            raise SettingsError(f"texts in {len(self.texts)} languages; at most {MOST_LANGUAGES} can be given")
 
     @property
     def spec(self) -> TaskSpec:
         return TaskSpec(self.task, self.settings, self.shape.parameters)
+
+    def consent_text(self, language: str = "") -> str:
+        """What whoever reads this language agrees to; "" is the task's own."""
+        texts = self.texts.get(language)
+        if language and not (texts and texts.consent):
+            raise DocumentError("the task has no consent text in this language")
+        return texts.consent if texts else self.consent.text
 
     def initial_weights(self, data: bytes) -> Weights:
         """What everyone starts from, if these are the bytes that the requester meant."""
@@ -67,6 +99,9 @@ class Definition:
             "settings": self.settings.model_dump(mode="json"),
             "plan": self.plan.model_dump(mode="json"),
             "who": self.who.model_dump(mode="json"),
+            "language": self.language,
+            "consent": self.consent.model_dump(mode="json"),
+            "texts": {language: texts.model_dump(mode="json") for language, texts in self.texts.items()},
             "claim_window": self.claim_window,
             "requester": self.requester.hex(),
             "training": dict(self.training),
@@ -97,8 +132,10 @@ class Definition:
             settings = _whole(TaskSettings, found["settings"])
             plan = _whole(PlanSettings, found["plan"]).require(settings)
             who, requester = _whole(AskerSettings, found["who"]), bytes.fromhex(found["requester"])
+            consent = _whole(ConsentSettings, found["consent"])
+            texts = {language: _whole(TextsSettings, one) for language, one in found["texts"].items()}
             read = {"shape": shape, "settings": settings, "plan": plan, "who": who, "requester": requester}
-            return cls(**found | read)
+            return cls(**found | read | {"consent": consent, "texts": texts})
         except ValidationError as wrong:
             raise refusal("definition", wrong) from None
         except CrowdFLError as wrong:
@@ -126,6 +163,9 @@ class _DefinitionBody(BaseModel):
     settings: dict[str, Any]
     plan: dict[str, Any]
     who: dict[str, Any]
+    language: str
+    consent: dict[str, Any]
+    texts: dict[str, dict[str, Any]]
     claim_window: _Seconds
     requester: Annotated[str, Field(pattern="^([0-9a-f]{2})*$")]
     training: dict[str, Any]
@@ -185,11 +225,12 @@ class Receipt(Document):
 
 @dataclass(frozen=True)
 class Invitation(Document):
-    """The requester lets one person join."""
+    """The requester lets one person join, or take the place that the same person had with another device."""
 
     kind = "invitation"
     number: str = field(repr=False)
     expires: _Seconds
+    replaces: str  # "", or the number of the invitation that the other device joined with, or its name in the task
 
 
 @dataclass(frozen=True)
@@ -219,6 +260,57 @@ class EnrolmentRequest(Document):
 
 
 @dataclass(frozen=True)
+class Consent(Document):
+    """A participant agrees to its task's consent text; signed by the key that it names. The task's id covers the text."""
+
+    kind = "consent"
+    version: str
+    language: str  # of the text that was read; "" for the task's own
+    text: str  # SHA-256 of that text, in hex: the copy that its owner keeps proves itself
+    signing: _Key
+    at: _Seconds  # by its owner's clock
+
+    @classmethod
+    def of(cls, definition: Definition, signing: bytes, at: float, language: str = "") -> "Consent":
+        text = digest_of(definition.consent_text(language))
+        return cls(definition.task, definition.consent.version, language, text, signing, at)
+
+    @classmethod
+    def open_own(cls, document: str, definition: Definition, signing: bytes) -> "Consent":
+        """One that the owner of this key has signed, of this very text."""
+        found = cls.open(document, signing)
+        if found != cls.of(definition, signing, found.at, found.language):
+            raise DocumentError("this consent is for another task, text, version or key: agree to this one")
+        return found
+
+
+@dataclass(frozen=True)
+class ConsentReceipt(Document):
+    """SP's word that it has a consent."""
+
+    kind = "consent-receipt"
+    who: str
+    digest: str  # SHA-256 of the consent, in hex
+    at: _Seconds  # by SP's clock
+
+
+def consent_copy(definition: Definition, consent: str, receipt: str | None) -> str:
+    """What its owner keeps, as JSON: the text that was agreed to, the signed consent, and SP's signed receipt."""
+    found = Consent.read(Envelope.parse(consent, Consent.kind))
+    copy = {
+        "task": found.task,
+        "purpose": definition.purpose,
+        "asked by": definition.who.model_dump(exclude={"logo"}),
+        "version": found.version,
+        "language": found.language,
+        "text": definition.consent_text(found.language),
+        "consent": consent,
+        "receipt": receipt,
+    }
+    return json.dumps(copy, ensure_ascii=False, indent=2) + "\n"
+
+
+@dataclass(frozen=True)
 class Certificate(Document):
     """KGC's word that these are a participant's keys, and that it was invited."""
 
@@ -226,10 +318,11 @@ class Certificate(Document):
     who: str
     signing: _Key
     reading: _Key
+    replaces: str  # "", or the participant whose place this one takes
 
     @classmethod
-    def of(cls, task: str, identity: Identity) -> "Certificate":
-        return cls(task, identity.who, identity.signing, identity.reading)
+    def of(cls, task: str, identity: Identity, replaces: str = "") -> "Certificate":
+        return cls(task, identity.who, identity.signing, identity.reading, replaces)
 
     @property
     def identity(self) -> Identity:

@@ -33,8 +33,27 @@ def task_summary(definition: Definition, yours: int) -> str:
             *plan_lines(definition),
             _rewards(definition),
             f"Every average is of at least {settings.min_participants} participants; you accept {yours} or more{few}",
+            *consent_lines(definition),
         ]
     )
+
+
+def consent_lines(definition: Definition) -> list[str]:
+    consent = definition.consent
+    return [f"Consent, version {consent.version}, which you sign:\n{consent.text}"] if consent.version else []
+
+
+def text_lines(definition: Definition) -> list[str]:
+    """In which languages people read what, for the requester."""
+    labels, consent = definition.training.get("labels", ()), definition.consent
+    lines = [f"consent        version {consent.version}, {len(consent.text):,} characters"] if consent.version else []
+    for language, texts in definition.texts.items():
+        parts = {"purpose": texts.purpose, "terms": texts.terms, "readers": texts.readers}
+        parts |= {"consent": texts.consent} if consent.version else {}
+        missing = [name for name, text in parts.items() if not text]
+        missing += [f"the label {label}" for label in labels if label not in texts.words]
+        lines.append(f"in {language:<12}" + (f"all but {', '.join(missing)}" if missing else "everything"))
+    return lines
 
 
 def asker_words(definition: Definition) -> str:

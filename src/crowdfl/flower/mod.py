@@ -89,10 +89,10 @@ class MessageSp:
         del task, number, keys
         return True
 
-    def enrol(self, task: str, certificate: str) -> str:
-        del task
+    def enrol(self, task: str, certificate: str, consent: str | None) -> str | None:
+        del task, consent
         self.certificate = certificate
-        return ""
+        return None
 
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
         """It leaves with the reply. Whether it was averaged, CSP's signed word in the round's publication says."""
@@ -121,8 +121,9 @@ class MessageSp:
         del task, claim, keys
         raise NotReady("rewards of a run with Flower are claimed once the run is over: docs/flower.md")
 
-    def leave(self, task: str, keys: ParticipantKeys) -> None:
-        del task, keys
+    def leave(self, task: str, keys: ParticipantKeys, *, withdraw: bool) -> dict[str, list[int]]:
+        del task, keys, withdraw
+        return {}
 
 
 def pruned(blobs: Blobs) -> int:

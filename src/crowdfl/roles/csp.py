@@ -45,6 +45,7 @@ class Csp:
     tools: Tools = field(default_factory=Tools.unwatched)
     _sides: dict[str, CspProtocol] = field(default_factory=dict, repr=False)
     _enrolled: Counter[str] = field(default_factory=Counter, repr=False)  # participants that a task's side knows
+    _last: Counter[str] = field(default_factory=Counter, repr=False)  # the position of the last of them
     _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)
 
     def prepare(self, task: str) -> None:
@@ -101,7 +102,7 @@ class Csp:
         opened = Certificate.open(certificate, self.kgc_key)
         if opened.task != task:
             raise DocumentError("this certificate is for another task")
-        participant = StoredParticipant(opened.identity, certificate)
+        participant = StoredParticipant(opened.identity, certificate, replaces=opened.replaces or None)
         self.store.add_participant(task, participant, stored.opened.settings.max_participants)
 
     def answer(self, task: str, request: bytes, _longest: int = 0) -> bytes:
@@ -161,11 +162,10 @@ class Csp:
             side.set_dealt_loader(partial(self.dealt.load, definition))
             self._sides[task] = side
         if enrolled > self._enrolled[task]:
-            for participant in self.store.participants(
-                task, self._enrolled[task]
-            ):  # whichever process was told of them
+            for participant in self.store.participants(task, self._last[task]):  # whichever process was told of them
                 self._sides[task].enrol(participant.identity)
                 self._enrolled[task] += 1
+                self._last[task] = participant.position
         return self._sides[task]
 
     def require_answering(self, task: str) -> None:
@@ -177,6 +177,7 @@ class Csp:
         """What this process has of a task in memory: the share among it."""
         self._sides.pop(task, None)
         self._enrolled.pop(task, None)
+        self._last.pop(task, None)
 
 
 def _require_answering(stored: StoredTask) -> None:

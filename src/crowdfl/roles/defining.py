@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.documents.signed import Definition
-from crowdfl.documents.task_summary import plan_lines
+from crowdfl.documents.task_summary import plan_lines, text_lines
 from crowdfl.errors import SettingsError
 from crowdfl.learning.datasets import supplied as watch
 from crowdfl.learning.models.learner import Learner
@@ -18,7 +18,15 @@ from crowdfl.learning.recipe import Recipe
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
-from crowdfl.settings import AskerSettings, PlanSettings, TaskFile, TaskSettings, require_claim_window
+from crowdfl.settings import (
+    AskerSettings,
+    ConsentSettings,
+    PlanSettings,
+    TaskFile,
+    TaskSettings,
+    TextsSettings,
+    require_claim_window,
+)
 
 _LARGE_RATE = 0.2  # of all steps but fedavgm: these are about as long as its rate
 
@@ -77,8 +85,20 @@ def defined(
         shape, weights = _made(recipe.make_learner(module, learner=learner, loss=loss), initial)
     plan = PlanSettings.parse(task.plan, f"{place}, [plan]").require(settings)
     who = AskerSettings.parse(task.who, f"{place}, [who]")
+    consent = ConsentSettings.parse(task.consent, f"{place}, [consent]")
+    texts = {
+        language: TextsSettings.parse(_table(found, language), f"{place}, [texts.{language}]")
+        for language, found in task.texts.items()
+    }
     words = task.purpose, task.terms, task.readers
-    return Definition(*words, shape, settings, float(task.claim_window), task.training, plan=plan, who=who), weights
+    more: dict[str, Any] = {"plan": plan, "who": who, "language": task.language, "consent": consent, "texts": texts}
+    return Definition(*words, shape, settings, float(task.claim_window), task.training, **more), weights
+
+
+def _table(found: object, name: str) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise SettingsError(f"`texts.{name}` is {found!r}; expected a table, [texts.{name}]")
+    return found
 
 
 def _made(model: Learner, initial: Mapping[str, npt.NDArray[np.float64]] | None) -> tuple[ModelShape, Weights]:
@@ -99,6 +119,7 @@ class Explanation:
     widths: str
     dealt: str
     plan: list[str]
+    texts: list[str]
     warnings: list[str]
 
 
@@ -108,8 +129,8 @@ def explained(definition: Definition) -> Explanation:
     profile = profile_named(settings.profile)
     profile.check(settings, parameters)
     widths = profile.explain(settings, parameters)
-    dealt, plan = dealt_words(definition), plan_lines(definition)
-    return Explanation(settings.profile, parameters, widths, dealt, plan, warnings(definition))
+    dealt, plan, texts = dealt_words(definition), plan_lines(definition), text_lines(definition)
+    return Explanation(settings.profile, parameters, widths, dealt, plan, texts, warnings(definition))
 
 
 def warnings(definition: Definition) -> list[str]:

@@ -134,18 +134,28 @@ class Kgc:
         require_not_ended(stored)
         if stored.state != "open":
             raise TaskNotRunning("enrolment is closed")
-        if self.clock.now() > definition.plan.enrolment_end:
+        if self.clock.now() > definition.plan.enrolment_end and not opened.replaces:
             raise EnrolmentOver(NOT_OPEN["over"])
         if self.clock.now() > opened.expires:
             raise InvitationRefused("this invitation has expired; ask the requester for another")
         asked = EnrolmentRequest.open_own(request)  # the signing key is the asker's own
         asked.require(task, invitation)
         who = participant_name(asked.signing)
-        certificate = Certificate(task, who, asked.signing, asked.reading).sign(self.signing)
+        replaces = self._replaced(task, opened.replaces)
+        certificate = Certificate(task, who, asked.signing, asked.reading, replaces or "").sign(self.signing)
         sealed = Enrolled(certificate, self.bundles.get(f"{task}.participant")).seal(asked)
         # Last: keys that cannot be used do not use an invitation up.
-        self.store.use_invitation(task, opened.number, who)
+        self.store.use_invitation(task, opened.number, who, replaces)
         return sealed
+
+    def _replaced(self, task: str, name: str) -> str | None:
+        """Whose place is taken: of whoever used an invitation, which is all that a requester knows of a person."""
+        found = self.store.certified(task, name) if name else None
+        if name and found is None:
+            raise InvitationRefused(
+                "nobody has joined with the invitation that this one replaces: join with that one, or ask for another"
+            )
+        return found
 
     def close_enrolment(self, task: str, order: str) -> None:
         """The requester closes enrolment by a signed order: the participants' bundle is destroyed."""

@@ -94,10 +94,11 @@ class TaskStore(Protocol):
 class CrowdStore(TaskStore, Protocol):
     """What SP and CSP keep besides: who takes part."""
 
-    def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None: ...  # or TaskFull
+    def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
+        """Or `TaskFull`. Whom it replaces has left from then on, and takes no place; `Conflict` if another did so before."""
 
-    def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
-        """In the order they joined, those who left included, but for the first `since`."""
+    def participants(self, task: str, since: int = 0, most: int = ...) -> list[StoredParticipant]:
+        """In the order they joined, those who left included: so many, from after the position `since` on."""
 
 
 class SpStore(CrowdStore, Protocol):
@@ -105,9 +106,10 @@ class SpStore(CrowdStore, Protocol):
 
     def participant(self, task: str, who: str) -> StoredParticipant: ...  # or UnknownParticipant
     def leave(self, task: str, who: str) -> None: ...
+    def withdraw(self, task: str, who: str, now: float) -> None: ...  # and leave; the first time counts
+    def replacement(self, task: str, who: str) -> str | None: ...  # who has taken this one's place
     def mark_refused(self, task: str, who: str, *, refused: bool) -> None: ...  # by CSP
     def refused(self, task: str) -> frozenset[str]: ...
-    def signing_keys(self, task: str, since: int) -> dict[str, bytes]: ...  # by name, as they joined, from `since` on
 
     def status(self, task: str) -> TaskStatus: ...  # or UnknownTask
     def put_round(self, task: str, round_: Round) -> None: ...  # insert or update; `asked` stays as it is
@@ -116,18 +118,21 @@ class SpStore(CrowdStore, Protocol):
     def round(self, task: str, number: int) -> Round: ...  # or NotReady
     def draw(self, task: str, number: int, people: Sequence[str]) -> None: ...  # these are in the round; once each
     def drawn(self, task: str, number: int) -> frozenset[str]: ...  # empty: everyone is
+    def places_drawn(self, task: str, number: int) -> int: ...  # how many those are
     def upload(self, task: str, number: int, who: str) -> Upload | None: ...
     def uploads(self, task: str, number: int) -> list[Upload]: ...  # in the order they came
     def last_uploads(self, task: str, number: int, most: int) -> list[Upload]: ...  # the newest first
     def upload_counts(self, task: str) -> dict[int, int]: ...  # by round, of those that have any
     def dropped_uploads(self, task: str) -> dict[int, list[str]]: ...  # whose, by round
+    def gone_uploads(self, task: str) -> list[tuple[int, str, str]]: ...  # round, whose, digest: withdrawn or replaced
 
     def turnout(self, task: str, number: int) -> tuple[int, int]:
         """How many have uploaded in a round, and how many more are in it, enrolled, and have not left."""
 
     def acknowledge(self, task: str, number: int, uploads: Sequence[Upload]) -> list[bool | CrowdFLError]:
         """Add each to a round that is open, else `RoundNotOpen`, in one commit. True if new; False if this very upload is in;
-        `AlreadyCounted` if another one of this participant's is, or if these very bytes were uploaded to this task before."""
+        `AlreadyCounted` if another one of this participant's is, or if these very bytes were uploaded to this task before;
+        `Forbidden` if the participant has left."""
 
     def drop_uploads(self, task: str, number: int, uploads: Sequence[Upload]) -> None:
         """As if they had never come: the same bytes may come again. That they were dropped stays known. Idempotent."""
@@ -206,7 +211,12 @@ class CspStore(CrowdStore, Protocol):
 class KgcStore(TaskStore, Protocol):
     """KGC's durable state."""
 
-    def use_invitation(self, task: str, number: str, who: str) -> None: ...  # idempotent for one holder, else refused
+    def use_invitation(self, task: str, number: str, who: str, replaces: str | None = None) -> None:
+        """Idempotent for one holder, else `InvitationRefused`; so it is from then on for whom this one replaces."""
+
+    def certified(
+        self, task: str, name: str
+    ) -> str | None: ...  # whoever used the invitation of this number, or is so called
 
 
 class KgcPeer(Protocol):

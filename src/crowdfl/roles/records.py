@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TypedDict
 
 from crowdfl.documents.signed import Definition, EndReason
-from crowdfl.errors import RoundNotOpen, SettingsError, TooLate
+from crowdfl.errors import Forbidden, Replaced, RoundNotOpen, SettingsError, TooLate, Withdrawn
 from crowdfl.protocols.profile import Identity
 from crowdfl.settings import PlanSettings, TaskSettings
 from crowdfl.text import printable
@@ -67,7 +67,7 @@ class StoredTask:
     epoch: str = ""  # another after each restore from a backup: phones then look whether their uploads are still here
     unreconciled: bool = False  # restored from a backup: some may have been paid or returned before
     dropped: int = 0  # uploads that were damaged here: phones look then too
-    csp_told: int = 0  # of how many participants
+    csp_told: int = 0  # the position of the last participant that it was told of
     csp_away_since: float | None = None
     kgc_told_end: float | None = None  # when it acknowledged the end
     csp_told_end: float | None = None
@@ -129,6 +129,34 @@ class StoredParticipant:
     certificate: str
     left: bool = False
     refused: bool = False  # by CSP, when SP told it of this one
+    consent: str | None = None  # as it was signed
+    consented_at: float | None = None  # when SP got it
+    withdrawn_at: float | None = None
+    replaces: str | None = None  # another of this task: the same person's, with another device
+    replaced_by: str | None = None
+    position: int = field(default=0, compare=False)  # grows with each who joins
+
+    @property
+    def state(self) -> str:
+        if self.replaced_by is not None:
+            return "replaced"
+        return "withdrawn" if self.withdrawn_at is not None else "left" if self.left else "in"
+
+    def refusal(self) -> Forbidden:
+        """Why nothing is taken of whoever has left."""
+        who = self.identity.who
+        if self.state == "withdrawn":
+            return Withdrawn(
+                f"{who} has withdrawn from this task, for good: to take part again, ask for a new invitation"
+            )
+        return replaced(who) if self.state == "replaced" else Forbidden(f"{who} has left this task: join again")
+
+
+def replaced(who: str) -> Replaced:
+    return Replaced(
+        f"another device has taken the place of {who}, by an invitation of the requester's. What this one has earned stays "
+        "claimable, by it alone. If you know of no other device, ask the requester"
+    )
 
 
 class RoundState(StrEnum):

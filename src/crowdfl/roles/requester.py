@@ -4,6 +4,7 @@
 """
 
 import hashlib
+import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,6 +53,7 @@ class RequesterSp(Protocol):
     def final(self, task: str, number: int) -> bytes: ...  # the requester's publication of a round
     def movements(self, task: str) -> list[dict[str, Any]]: ...
     def deposits(self, task: str) -> list[dict[str, Any]]: ...  # name, amount, and pending, confirmed or rejected
+    def consents(self, task: str) -> list[dict[str, Any]]: ...
 
 
 def _is_task(name: str) -> bool:
@@ -122,13 +124,24 @@ class Requester:
         self.sp.deposit(task, name, amount)
         return name
 
-    def invite(self, task: str, count: int, seconds: float) -> list[str]:
-        """Single-use invitations, good for so long, and not after enrolment; nobody is invited to a task that takes nobody."""
+    def invite(self, task: str, count: int, seconds: float, replaces: str = "") -> list[str]:
+        """Single-use invitations, good for so long, and not after enrolment; nobody is invited to a task that takes nobody.
+
+        `replaces`: the number of an invitation, or a participant's name. Its person goes on with another device, in the same
+        place, which may be after enrolment too.
+        """
+        if replaces and count != 1:
+            raise SettingsError("one invitation takes the place of one device: make them one at a time")
         state = self.sp.status(task).get("enrolment")
-        if state in NOT_OPEN:
+        if state in NOT_OPEN and (state == "ended" or not replaces):
             raise TaskNotRunning(f"{NOT_OPEN[state]}: nobody is invited")
-        expires = min(self.clock.now() + seconds, self.definition(task).plan.enrolment_end)
-        return [Invitation(task, secrets.token_hex(16), expires).sign(self.signing) for _ in range(count)]
+        until = math.inf if replaces else self.definition(task).plan.enrolment_end
+        expires = min(self.clock.now() + seconds, until)
+        return [Invitation(task, secrets.token_hex(16), expires, replaces).sign(self.signing) for _ in range(count)]
+
+    def consents(self, task: str) -> list[dict[str, Any]]:
+        """Who, by the name in the task, has agreed to which version of its consent text, with the signed proof."""
+        return self.sp.consents(task)
 
     def order(self, task: str, action: str) -> None:
         order = Order(task, action, self.clock.now())

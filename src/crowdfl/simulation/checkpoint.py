@@ -7,7 +7,8 @@ history. Each is written whole or not at all, the checkpoint last. Neither can h
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.party import Costs
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.result import SimulatedRound
-from crowdfl.storage.atomic import write_private
+from crowdfl.storage.atomic import alone_in, write_private
 
 _Floats = npt.NDArray[np.float64]
 _HISTORY = TypeAdapter(tuple[SimulatedRound, ...])
@@ -100,10 +101,7 @@ class Checkpoint:
         """None where there is none."""
         from safetensors import SafetensorError, safe_open
 
-        if folder.exists() and not folder.is_dir():
-            raise SettingsError(
-                f"{folder} is a file: a campaign is kept in a folder, and `initial` takes the file of a model"
-            )
+        _require_folder(folder)
         if not (folder / _REST).exists():
             return None
         try:
@@ -147,6 +145,28 @@ class Checkpoint:
                 refuse(f"its `{name}` is {before.get(name)!r}, not {now.get(name)!r}")
         if shape is not None and shape != self.form.shape:
             refuse(f"its model has the arrays {_arrays(self.form.shape)}, not {_arrays(shape)}")
+
+
+@contextmanager
+def own_folder(folder: Path | None) -> Iterator[None]:
+    """A campaign's folder, made if need be: two programs with one would overwrite each other's rounds."""
+    if folder is None:
+        yield
+        return
+    _require_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"{folder} cannot be written: {error.strerror}") from error
+    with alone_in(folder, "folder"):
+        yield
+
+
+def _require_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise SettingsError(
+            f"{folder} is a file: a campaign is kept in a folder, and `initial` takes the file of a model"
+        )
 
 
 def jsonable(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -245,8 +245,15 @@ class _SpLink(_LiveRole):
     def claim(self, task: str, claim: bytes, _keys: ParticipantKeys) -> PaidClaim:
         return self._host.sp.claim(task, claim)
 
-    def leave(self, task: str, keys: ParticipantKeys) -> None:
+    def enrol(self, task: str, certificate: str, consent: str | None = None) -> str | None:
+        self._host.sp.enrol(task, certificate, consent)
+        return None
+
+    def leave(self, task: str, keys: ParticipantKeys, *, withdraw: bool = False) -> dict[str, list[int]]:
+        if withdraw:
+            return self._host.sp.withdraw(task, keys.who)
         self._host.sp.leave(task, keys.who)
+        return {}
 
     def final(self, task: str, number: int) -> bytes:
         return bytes(self.publication(task, number, None))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Unpack
+from weakref import WeakSet
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.records import Round, RoundState
 from crowdfl.settings import TaskOptions, TaskSettings, from_millionths, option_words, to_millionths
 from crowdfl.simulation.bounds import require_enough, settings_for
-from crowdfl.simulation.checkpoint import Checkpoint, added_costs, jsonable
+from crowdfl.simulation.checkpoint import Checkpoint, added_costs, jsonable, own_folder
 from crowdfl.simulation.clear import ClearCampaign, ClearResult, Rule
 from crowdfl.simulation.crowd import Away, Dropouts, SimulatedCrowd, away_in, seeded_draw
 from crowdfl.simulation.parallel import ParallelTrainer, Workers
@@ -95,7 +96,7 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
         resume: A result, or a folder, whose campaign goes on: its model, what the server step carries, the numbers of rounds,
             the history, and its settings, unless you set others. With `initial` alone a server step starts at zero again.
         folder: Where a checkpoint is written after each round. The same call goes on where it stopped, also after a crash,
-            and returns at once when all is done; another campaign's folder is refused.
+            and returns at once when all is done; another campaign's folder is refused, and one that another program uses.
         dropouts: Who is away: a share of the people, drawn anew in each round; a dictionary of names and the rounds that they
             miss; or a function `(round, name)`. With `strategy="retransmit"` their updates come late and are taken.
         fraction: Client sampling: this share of the people, drawn anew, is in each round, in place of `per_round`, which says
@@ -148,14 +149,15 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     if isinstance(resume, ClearResult):
         raise SettingsError("`resume` is the result of a rule in the clear, which has no campaign to go on with")
     try:
-        if (done := simulation.find(resume, initial)) is not None:
-            return done
-        away = away_in(dropouts, list(people), simulation.asked["rounds"], seed)
-        told = shown(progress, len(people), simulation.asked["rounds"])
-        with told, Workers(workers, device) as simulation.workers:
-            if in_the_clear is not None:
-                return simulation.run_in_the_clear(in_the_clear, initial, away, told)
-            return simulation.run(initial, away, told)
+        with own_folder(place):
+            if (done := simulation.find(resume, initial)) is not None:
+                return done
+            away = away_in(dropouts, list(people), simulation.asked["rounds"], seed)
+            told = shown(progress, len(people), simulation.asked["rounds"])
+            with told, Workers(workers, device) as simulation.workers:
+                if in_the_clear is not None:
+                    return simulation.run_in_the_clear(in_the_clear, initial, away, told)
+                return simulation.run(initial, away, told)
     except FunctionRaised as raised:
         error = raised.error
     except KeyboardInterrupt as stopped:
@@ -277,7 +279,7 @@ class _Simulation:
         moments: Moments = ()
         if before is not None and before.settings.server_step == settings.server_step:
             moments = before.moments
-        if settings.server_step != "none" and not moments and (before is not None or initial is not None):
+        if settings.server_step != "none" and not moments and (before is not None or _is_earlier(initial, start)):
             self._notes.append(
                 f'server_step = "{settings.server_step}" starts without memory of earlier rounds: `resume=` goes on with it'
             )
@@ -478,7 +480,7 @@ class _Simulation:
         if not history[-1].is_averaged and done:
             notes.append(f"the last round was given up: the model is the average of round {done[-1]}")
         rewards = _earned(history) if paid is None else paid
-        return SimulationResult(
+        result = SimulationResult(
             model=state.model,
             history=history,
             rewards=rewards if state.settings.budget is not None else {},
@@ -492,6 +494,19 @@ class _Simulation:
                 if state.form.personal and own
             },
         )
+        _RESULTS.add(result)
+        return result
+
+
+_RESULTS = WeakSet[SimulationResult]()  # of this process
+
+
+def _is_earlier(initial: Any, start: Weights) -> bool:  # noqa: ANN401
+    """Whether the model may be of earlier rounds: it is a file's, or that of a result of this process."""
+    if isinstance(initial, str | os.PathLike):
+        return True
+    models = [one.checkpoint.form.arrays(one.model) for one in _RESULTS]  # in its types, as it was handed out
+    return any(len(one) == len(start) and all(map(np.array_equal, one, start)) for one in models)
 
 
 def _read(initial: Any) -> Any:  # noqa: ANN401

@@ -1,13 +1,15 @@
 """Files that only their owner can read, written completely or not at all."""
 
 import contextlib
+import fcntl
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import CrowdFLError, KeyFileDamaged, KeyFileMissing, KeyFilePermissions
+from crowdfl.errors import CrowdFLError, KeyFileDamaged, KeyFileMissing, KeyFilePermissions, SettingsError
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LONGEST_SECRET = 1000
@@ -37,6 +39,24 @@ def write_private(path: Path, data: bytes, *, overwrite: bool = False, sync_fold
             os.unlink(temporary)
     if sync_folder:
         sync_directory(path.parent)
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path, what: str) -> Iterator[None]:
+    """No other program that asks for it has this folder meanwhile; `SettingsError` if one has."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            words = f"another program is using the {what} {folder}: wait until it has ended, or end it"
+            raise SettingsError(words) from None
+        try:
+            yield
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough if the process forked meanwhile
+    finally:
+        os.close(descriptor)
 
 
 def read_secret(path: Path, what: str) -> str:

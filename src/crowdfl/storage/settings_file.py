@@ -16,6 +16,7 @@ from crowdfl.settings import (
     AskerSettings,
     BrowserSettings,
     ComputingSettings,
+    ConsentSettings,
     CspSettings,
     KgcSettings,
     PlanSettings,
@@ -25,6 +26,7 @@ from crowdfl.settings import (
     TaskFile,
     TaskLimits,
     TaskSettings,
+    TextsSettings,
     TrainingSettings,
 )
 from crowdfl.storage.atomic import write_private
@@ -35,6 +37,12 @@ _PAGES = (
     ("Task file, `[settings]`", "The same names are keywords of `LocalFederation` and `TaskSettings`.", TaskSettings),
     ("Task file, `[who]`", "Who asks, as people read it before they join.", AskerSettings),
     ("Task file, `[plan]`", "When people join and when rounds are.", PlanSettings),
+    ("Task file, `[consent]`", "What people sign before they join; without it, nothing.", ConsentSettings),
+    (
+        "Task file, `[texts.de]`",
+        "The same for another language; people read theirs, else the task's own.",
+        TextsSettings,
+    ),
     ("Task file, `[training]`", "What every participant's device does: docs/learning.md.", TrainingSettings),
     ("KGC, SP and CSP, `settings.toml`", "What all three have, as `crowdfl init` writes it.", ServiceSettings),
     ("KGC and SP", "What both accept of a new task; tasks that are there go on.", TaskLimits),

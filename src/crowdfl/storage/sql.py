@@ -1,7 +1,8 @@
 """The roles' stores in SQL. One class serves every role; `roles.ports` says what each method promises."""
 
+import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Unpack
 
@@ -12,6 +13,7 @@ from crowdfl.errors import (
     AlreadyCounted,
     Conflict,
     CrowdFLError,
+    Forbidden,
     InvitationRefused,
     NotReady,
     RoundNotOpen,
@@ -39,8 +41,10 @@ from crowdfl.storage.statements import (
     ADD_UPLOADS,
     ALL_TASKS,
     ANSWER_CONTEXT,
+    GONE_UPLOADS,
     MEMORIES,
     NEWCOMERS,
+    PARTS,
     PEOPLE,
     ROUND,
     STATUS,
@@ -52,6 +56,7 @@ from crowdfl.storage.statements import (
     add_new,
     alike,
     change,
+    counting,
     find,
     joining,
     leasing,
@@ -63,6 +68,7 @@ from crowdfl.storage.statements import (
 )
 
 _LONGEST_LEASE = 3600.0  # seconds
+_ALL = 2**31 - 1
 
 
 class SqlStore(MoneyTables):
@@ -107,9 +113,12 @@ class SqlStore(MoneyTables):
 
     def add_participant(self, task: str, participant: StoredParticipant, limit: int) -> None:
         identity = participant.identity
-        row = {"task": task, **vars(identity), "certificate": participant.certificate, "left": participant.left}
+        row = {"task": task, **vars(participant), **vars(identity), "limit": limit}
+        del row["identity"], row["position"]
         with self._write() as c:
-            if c.execute(joining(c.dialect.name), {**row, "refused": False, "limit": limit}).rowcount == 1:
+            self._replace(c, task, participant)
+            if c.execute(joining(c.dialect.name), row).rowcount == 1:
+                self._count(c, t.tasks, {"active": not participant.left, "taken": 1, "joined": 1}, task=task)
                 self._tell("participant joined", task=task, who=identity.who)
                 return
             known = self._person(c, task, identity.who)
@@ -121,9 +130,26 @@ class SqlStore(MoneyTables):
                 self._set_person(c, task, identity.who, left=False)
                 self._tell("participant joined", task=task, who=identity.who)
 
-    def participants(self, task: str, since: int = 0) -> list[StoredParticipant]:
+    def _replace(self, c: sa.Connection, task: str, participant: StoredParticipant) -> None:
+        old, who = participant.replaces, participant.identity.who
+        if old is None:
+            return
+        if self.replacement(task, old) not in (None, who):
+            raise Conflict(f"another device has taken the place of {old} already")
+        with self._recounted(c, task, old):
+            known = change(c, t.participants, {"left": True, "replaced_by": who}, task=task, who=old)
+        if known:
+            self._tell("participant replaced", task=task, who=old)
+
+    def replacement(self, task: str, who: str) -> str | None:
         with self._read() as c:
-            return [_participant(row) for row in c.execute(NEWCOMERS, {"this_task": task, "since": since})]
+            found: str | None = find(c, [t.participants.c.who], task=task, replaces=who).scalar()
+            return found
+
+    def participants(self, task: str, since: int = 0, most: int = _ALL) -> list[StoredParticipant]:
+        with self._read() as c:
+            asked = {"this_task": task, "since": since, "most": most}
+            return [_participant(row) for row in c.execute(NEWCOMERS, asked)]
 
     def participant(self, task: str, who: str) -> StoredParticipant:
         with self._read() as c:
@@ -132,18 +158,22 @@ class SqlStore(MoneyTables):
             raise _unknown(who)
         return found
 
-    def signing_keys(self, task: str, since: int) -> dict[str, bytes]:
-        return {one.identity.who: one.identity.signing for one in self.participants(task, since)}
-
     def turnout(self, task: str, number: int) -> tuple[int, int]:
         with self._read() as c:
-            uploaded, missing = c.execute(TURNOUT, {"this_task": task, "this_round": number}).one()
-        return uploaded, missing
+            found = c.execute(TURNOUT, {"this_task": task, "this_round": number}).first()
+        return (0, 0) if found is None else (found[0], found[1])
 
     def leave(self, task: str, who: str) -> None:
         with self._write() as c:
             self._set_person(c, task, who, left=True)
             self._tell("participant left", task=task, who=who)
+
+    def withdraw(self, task: str, who: str, now: float) -> None:
+        with self._write() as c:
+            person = self._person(c, task, who)
+            if person is not None and person.withdrawn_at is None:
+                self._set_person(c, task, who, left=True, withdrawn_at=now)
+                self._tell("participant withdrew", task=task, who=who)
 
     def mark_refused(self, task: str, who: str, *, refused: bool) -> None:
         with self._write() as c:
@@ -157,9 +187,36 @@ class SqlStore(MoneyTables):
         row = find(c, PEOPLE, task=task, who=who).first()
         return None if row is None else _participant(row)
 
-    def _set_person(self, c: sa.Connection, task: str, who: str, **values: bool) -> None:
-        if not change(c, t.participants, values, task=task, who=who):
-            raise _unknown(who)
+    def _set_person(self, c: sa.Connection, task: str, who: str, **values: bool | float) -> None:
+        with self._recounted(c, task, who):
+            if not change(c, t.participants, values, task=task, who=who):
+                raise _unknown(who)
+
+    @contextlib.contextmanager
+    def _recounted(self, c: sa.Connection, task: str, who: str) -> Iterator[None]:
+        """Whatever is changed about somebody, the counts of the task and its rounds follow."""
+        before = self._counts_of(c, task, who)
+        yield
+        after = self._counts_of(c, task, who)
+        for place, counts in after.items():
+            more = {name: count - before[place][name] for name, count in counts.items()}
+            if any(more.values()):
+                of_round = {"number": place} if place else {}
+                self._count(c, t.rounds if place else t.tasks, more, task=task, **of_round)
+
+    def _counts_of(self, c: sa.Connection, task: str, who: str) -> dict[int, dict[str, int]]:
+        """What somebody adds to the counts of the task (0) and of each round."""
+        person = find(c, [t.participants.c.left, t.participants.c.replaced_by], task=task, who=who).first()
+        here = person is not None and not person.left
+        found = {0: {"active": int(here), "taken": int(person is not None and person.replaced_by is None)}}
+        for number, sent, drawn in c.execute(PARTS, {"this_task": task, "who": who}):
+            counts = {"uploads": sent, "present": sent and here, "drawn": drawn, "members": drawn and here}
+            found[number] = {name: int(bool(one)) for name, one in counts.items()}
+        return found
+
+    def _count(self, c: sa.Connection, table: sa.Table, more: Mapping[str, int], **key: object) -> None:
+        named = {f"more_{name}": int(count) for name, count in more.items()}
+        c.execute(counting(table, tuple(more), tuple(key)), named | {f"key_{name}": one for name, one in key.items()})
 
     # Rounds, uploads, seeds, replies.
 
@@ -227,11 +284,13 @@ class SqlStore(MoneyTables):
             state = find(c, [t.rounds.c.state], task=task, number=number).scalar()
             known = c.execute(alike(len(uploads)), asked).all()
             own = {who: digest for in_round, who, digest in known if in_round == number}
-            outcomes = _judged(number, state, uploads, own, (digest for *_, digest in known))
+            left = {who for in_round, who, _ in known if in_round == 0}
+            outcomes = _judged(number, state, uploads, own, {digest for *_, digest in known}, left)
             pairs = zip(uploads, outcomes, strict=True)
             new = [{"task": task, "number": number, **vars(upload)} for upload, outcome in pairs if outcome is True]
-            if new:
+            if new:  # of people who have not left
                 c.execute(ADD_UPLOADS, new)
+                self._count(c, t.rounds, {"uploads": len(new), "present": len(new)}, task=task, number=number)
             return outcomes
 
     def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
@@ -248,9 +307,14 @@ class SqlStore(MoneyTables):
         return UploadContext(state, round_, enrolled, left, uploads, drawn)
 
     def draw(self, task: str, number: int, people: Sequence[str]) -> None:
+        """Of people who have not left."""
         with self._write() as c:
-            for who in people:
-                add_new(c, t.drawn, task=task, number=number, who=who)
+            new = sum(add_new(c, t.drawn, task=task, number=number, who=who) for who in people)
+            self._count(c, t.rounds, {"drawn": new, "members": new}, task=task, number=number)
+
+    def places_drawn(self, task: str, number: int) -> int:
+        with self._read() as c:
+            return int(find(c, [t.rounds.c.drawn], task=task, number=number).scalar() or 0)
 
     def drawn(self, task: str, number: int) -> frozenset[str]:
         with self._read() as c:
@@ -259,7 +323,9 @@ class SqlStore(MoneyTables):
     def drop_uploads(self, task: str, number: int, uploads: Sequence[Upload]) -> None:
         with self._write() as c:
             for upload in uploads:
-                if remove(c, t.uploads, task=task, number=number, who=upload.who, digest=upload.digest):
+                with self._recounted(c, task, upload.who):
+                    dropped = remove(c, t.uploads, task=task, number=number, who=upload.who, digest=upload.digest)
+                if dropped:
                     add(c, t.dropped_uploads, task=task, number=number, who=upload.who, digest=upload.digest)
                     more = sa.update(t.tasks).where(t.tasks.c.task == task)
                     c.execute(more.values(dropped=t.tasks.c.dropped + 1))
@@ -270,6 +336,10 @@ class SqlStore(MoneyTables):
             for number, who in find(c, [t.dropped_uploads.c.number, t.dropped_uploads.c.who], task=task):
                 found[number].append(who)
         return dict(found)
+
+    def gone_uploads(self, task: str) -> list[tuple[int, str, str]]:
+        with self._read() as c:
+            return [(number, who, digest) for number, who, digest in c.execute(GONE_UPLOADS, {"this_task": task})]
 
     def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
         """A second process with a seed of its own is refused before it masks anything."""
@@ -347,11 +417,27 @@ class SqlStore(MoneyTables):
 
     # KGC's.
 
-    def use_invitation(self, task: str, number: str, who: str) -> None:
+    def use_invitation(self, task: str, number: str, who: str, replaces: str | None = None) -> None:
         with self._write() as c:
-            if put_once(c, t.invitations, "who", who, task=task, number=number) != who:
+            add_new(c, t.invitations, task=task, number=number, who=who, replaced_by=None)
+            used = [t.invitations.c.who, t.invitations.c.replaced_by]
+            holder, by = find(c, used, task=task, number=number).one()
+            if holder != who:
                 raise InvitationRefused("this invitation was used by someone else; ask the requester for another")
+            if by is not None:
+                raise InvitationRefused("another device has taken this one's place in the task")
+            if replaces is not None:
+                before = find(c, [t.invitations.c.replaced_by], task=task, who=replaces).scalar()
+                if before not in (None, who) or replaces == who:
+                    raise InvitationRefused("that place was taken over already: name the newer invitation instead")
+                change(c, t.invitations, {"replaced_by": who}, task=task, who=replaces)
             self._tell("participant certified", task=task, who=who)
+
+    def certified(self, task: str, name: str) -> str | None:
+        with self._read() as c:
+            found = find(c, [t.invitations.c.who], task=task, number=name).scalar()
+            found = found or find(c, [t.invitations.c.who], task=task, who=name).scalar()
+            return None if found is None else str(found)
 
     # CSP's.
 
@@ -432,8 +518,7 @@ def _end_columns(end: Tombstone | None) -> dict[str, str | None]:
 
 
 def _participant(row: Sequence[Any]) -> StoredParticipant:
-    *identity, certificate, left, refused = row
-    return StoredParticipant(Identity(*identity), certificate, left, refused)
+    return StoredParticipant(Identity(*row[:3]), *row[3:])
 
 
 def _round(row: Sequence[Any]) -> Round:
@@ -446,16 +531,27 @@ def _unknown(who: str) -> UnknownParticipant:
 
 
 def _judged(
-    number: int, state: str | None, uploads: Sequence[Upload], own: Mapping[str, str], digests: Iterable[str]
+    number: int,
+    state: str | None,
+    uploads: Sequence[Upload],
+    own: Mapping[str, str],
+    digests: Iterable[str],
+    left: Collection[str],
 ) -> list[bool | CrowdFLError]:
     """For each upload to a round: True if it is new, False if it is in already, or why it is refused.
 
-    `own` has the digests in this round by participant, `digests` those of the whole task, as far as `uploads` names them.
+    `own` has the digests in this round by participant, `digests` those of the whole task, as far as `uploads` names them;
+    `left` who has left meanwhile.
     """
     if state != RoundState.OPEN:
         return [RoundNotOpen(f"round {number} has closed: come back for the next round") for _ in uploads]
     mine, seen = dict(own), set(digests)
-    return [_judge(number, upload, mine, seen) for upload in uploads]
+    return [
+        Forbidden(f"{upload.who} has left this task")
+        if upload.who in left and upload.digest not in seen
+        else _judge(number, upload, mine, seen)
+        for upload in uploads
+    ]
 
 
 def _judge(number: int, upload: Upload, mine: dict[str, str], seen: set[str]) -> bool | CrowdFLError:

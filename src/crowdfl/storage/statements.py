@@ -118,13 +118,19 @@ def standing(count: int) -> sa.Select[*tuple[Any, ...]]:
 
 @cache
 def alike(count: int) -> sa.CompoundSelect[*tuple[Any, ...]]:
-    """What uploads could be confused with: their participants' in the round, or their bytes anywhere in the task."""
-    u = t.uploads.c
+    """What uploads could be confused with: their participants' in the round, or their bytes anywhere in the task.
+
+    Under round 0, which has no uploads: their participants who have left.
+    """
+    u, p = t.uploads.c, t.participants.c
     found = select(u.number, u.who, u.digest).where(u.task == _THIS_TASK)
     own = found.where(u.number == _THIS_ROUND)
     # Two queries in one: joined by an "or", SQLite would look through all uploads of the task.
+    left = select(sa.literal(0), p.who, sa.literal("")).where(p.task == _THIS_TASK, p.left.is_(True))
     return sa.union_all(
-        own.where(u.who.in_(_several("who", count))), found.where(u.digest.in_(_several("digest", count)))
+        own.where(u.who.in_(_several("who", count))),
+        found.where(u.digest.in_(_several("digest", count))),
+        left.where(p.who.in_(_several("who", count))),
     )
 
 
@@ -138,26 +144,45 @@ def named(name: str, values: Sequence[str]) -> dict[str, Any]:
 
 
 def _turnout() -> sa.Select[*tuple[Any, ...]]:
-    p, u, d = t.participants.c, t.uploads.c, t.drawn.c
-    drawn = select(d.who).where(d.task == _THIS_TASK, d.number == _THIS_ROUND)
-    theirs = select(u.who).where(u.task == _THIS_TASK, u.number == _THIS_ROUND)
-    uploaded = select(func.count()).select_from(theirs.subquery()).scalar_subquery()
-    missing = select(func.count()).where(p.task == _THIS_TASK, p.left.is_(False), p.who.not_in(theirs))
-    missing = missing.where(~drawn.exists() | p.who.in_(drawn))
-    return select(uploaded, missing.scalar_subquery())
+    task, r = t.tasks.c, t.rounds.c
+    joined = t.tasks.outerjoin(t.rounds, (r.task == task.task) & (r.number == _THIS_ROUND))
+    members = sa.case((r.drawn > 0, r.members), else_=task.active)
+    missing = members - func.coalesce(r.present, 0)
+    return select(func.coalesce(r.uploads, 0), missing).select_from(joined).where(task.task == _THIS_TASK)
+
+
+_WHO = bindparam("who", type_=t.uploads.c.who.type)
+
+
+def _parts() -> sa.Select[*tuple[Any, ...]]:
+    """In which rounds somebody has an upload, or was drawn."""
+    r, u, d = t.rounds.c, t.uploads.c, t.drawn.c
+    joined = t.rounds.outerjoin(t.uploads, (u.task == r.task) & (u.number == r.number) & (u.who == _WHO)).outerjoin(
+        t.drawn, (d.task == r.task) & (d.number == r.number) & (d.who == _WHO)
+    )
+    return select(r.number, u.who.is_not(None), d.who.is_not(None)).select_from(joined).where(r.task == _THIS_TASK)
+
+
+@cache
+def counting(table: Table, names: tuple[str, ...], key: tuple[str, ...]) -> sa.Update:
+    """These numbers of a row changed by so many."""
+    more = {name: table.c[name] + bindparam(f"more_{name}", type_=sa.Integer) for name in names}
+    return sa.update(table).where(*_at(table, key)).values(more)
 
 
 def _status() -> sa.Select[*tuple[Any, ...]]:
     """A row for each round, or one without; each with the task."""
-    p, u, r, d = t.participants.c, t.uploads.c, t.rounds.c, t.drawn.c
-    active = select(func.count()).where(p.task == _THIS_TASK, p.left.is_(False)).scalar_subquery()
-    uploads = select(func.count()).where(u.task == r.task, u.number == r.number).scalar_subquery()
-    drawn = select(func.count()).where(d.task == r.task, d.number == r.number).scalar_subquery()
-    joined = t.tasks.outerjoin(t.rounds, r.task == t.tasks.c.task)
-    taken = select(func.count()).where(p.task == _THIS_TASK).scalar_subquery()
-    about = (t.tasks.c[name] for name in ("state", "ended_at", "epoch", "dropped", "ready_at"))
-    columns = (*about, active, taken, *END, uploads, drawn, *ROUND)
+    r, joined = t.rounds.c, t.tasks.outerjoin(t.rounds, t.rounds.c.task == t.tasks.c.task)
+    about = (t.tasks.c[name] for name in ("state", "ended_at", "epoch", "dropped", "ready_at", "active", "taken"))
+    columns = (*about, *END, r.uploads, r.drawn, *ROUND)
     return select(*columns).select_from(joined).where(t.tasks.c.task == _THIS_TASK).order_by(r.number)
+
+
+def _gone_uploads() -> sa.Select[*tuple[Any, ...]]:
+    """Those dropped of whoever has withdrawn or was replaced: they never come again."""
+    p, d = t.participants.c, t.dropped_uploads.c
+    gone = select(p.who).where(p.task == _THIS_TASK, p.withdrawn_at.is_not(None) | p.replaced_by.is_not(None))
+    return select(d.number, d.who, d.digest).where(d.task == _THIS_TASK, d.who.in_(gone)).order_by(d.number)
 
 
 def _uploads_by_round() -> sa.Select[*tuple[Any, ...]]:
@@ -167,11 +192,11 @@ def _uploads_by_round() -> sa.Select[*tuple[Any, ...]]:
 
 @cache
 def joining(dialect: str) -> Any:  # noqa: ANN401
-    """A place for somebody new, if there is one."""
+    """A place for somebody new, if there is one; as often as a task has places, a new device may take an old one's."""
     columns = [column for column in t.participants.c if column.name != "position"]
-    taken = select(func.count()).where(t.participants.c.task == bindparam("task", type_=t.tasks.c.task.type))
-    free = taken.scalar_subquery() < bindparam("limit", type_=sa.Integer)
-    row = select(*(bindparam(column.name, type_=column.type) for column in columns)).where(free)
+    limit, task = bindparam("limit", type_=sa.Integer), t.tasks.c
+    free = (task.task == bindparam("task", type_=task.task.type), task.taken < limit, task.joined < limit * 2)
+    row = select(*(bindparam(column.name, type_=column.type) for column in columns)).where(*free)
     new = upsert(t.participants, dialect).from_select([column.name for column in columns], row)
     return new.on_conflict_do_nothing()
 
@@ -194,20 +219,21 @@ def _memories() -> sa.Select[*tuple[Any, ...]]:
 
 def _answer_context() -> sa.Select[*tuple[Any, ...]]:
     task, a, request = t.tasks.c.task, t.answers.c, bindparam("request", type_=t.answers.c.request.type)
-    enrolled = select(func.count()).where(t.participants.c.task == task).scalar_subquery()
     joined = t.tasks.outerjoin(t.answers, (a.task == task) & (a.request == request))
-    return select(enrolled, a.blob, *TASK).select_from(joined).where(task == _THIS_TASK)
+    return select(t.tasks.c.joined, a.blob, *TASK).select_from(joined).where(task == _THIS_TASK)
 
 
 # Made once, as those of `tables` are.
 ANSWER_CONTEXT, STATUS = _answer_context(), _status()
-TURNOUT, UPLOADS_BY_ROUND = _turnout(), _uploads_by_round()
+TURNOUT, PARTS, UPLOADS_BY_ROUND, GONE_UPLOADS = _turnout(), _parts(), _uploads_by_round(), _gone_uploads()
 MEMORIES, ADD_UPLOADS, ALL_TASKS = _memories(), sa.insert(t.uploads), select(*TASK).order_by(t.tasks.c.task)
-PEOPLE = [t.participants.c[name] for name in ("who", "signing", "reading", "certificate", "left", "refused")]
+PEOPLE = [column for column in t.participants.c if column.name not in ("position", "task")] + [
+    t.participants.c.position
+]
 NEWCOMERS = (
     select(*PEOPLE)
-    .where(t.participants.c.task == _THIS_TASK)
+    .where(t.participants.c.task == _THIS_TASK, t.participants.c.position > bindparam("since", type_=sa.Integer))
     .order_by(t.participants.c.position)
-    .offset(bindparam("since", type_=sa.Integer))
+    .limit(bindparam("most", type_=sa.Integer))
 )
 UPLOAD = [t.uploads.c.who, t.uploads.c.digest, t.uploads.c.late]

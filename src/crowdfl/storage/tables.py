@@ -98,6 +98,8 @@ tasks = Table(
     Column("without_model", Boolean, nullable=False),
     Column("sole_holder", Boolean, nullable=False),
     Column("restored", Boolean, nullable=False),
+    # How many, so that nobody has to count a crowd: who has not left, who was not replaced, all.
+    *(Column(name, _Whole, nullable=False, default=0) for name in ("active", "taken", "joined")),
 )
 
 participants = Table(
@@ -111,7 +113,14 @@ participants = Table(
     Column("certificate", _Words, nullable=False),
     Column("left", Boolean, nullable=False, quote=True),  # a word of PostgreSQL's own
     Column("refused", Boolean, nullable=False),
+    Column("consent", _Words),
+    Column("consented_at", Float(53)),
+    Column("withdrawn_at", Float(53)),
+    Column("replaces", _Name),
+    Column("replaced_by", _Name),
     UniqueConstraint("task", "who", name="one_place_each"),
+    UniqueConstraint("task", "replaces", name="replaced_once"),
+    sa.Index("by_arrival", "task", "position"),
 )
 
 rounds = Table(
@@ -124,6 +133,8 @@ rounds = Table(
     Column("extended", Boolean, nullable=False),
     Column("final", Boolean, nullable=False),
     Column("asked", Boolean, nullable=False),
+    # How many: uploads, those of people who have not left, people drawn, those of them who have not left.
+    *(Column(name, _Whole, nullable=False, default=0) for name in ("uploads", "present", "drawn", "members")),
 )
 
 drawn = Table(  # who is in a round, of a task that draws them; nobody, of one that takes everyone
@@ -239,6 +250,7 @@ invitations = Table(
     Column("task", _Name, primary_key=True),
     Column("number", _Name, primary_key=True),
     Column("who", _Name, nullable=False),
+    Column("replaced_by", _Name),
 )
 
 answers = Table(

@@ -1,13 +1,16 @@
 """Files of the pages, read once: each is served under its exact name, so that no path can lead elsewhere.
 
 A browser asks each time whether it still has the newest version (ETag), and takes scripts and data from this service alone.
+What a phone loads is few files, made of the modules at the start (`bundle`), and travels compressed.
 """
 
+import gzip
 import hashlib
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
@@ -15,6 +18,7 @@ from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
 from crowdfl.settings import SpSettings, origin_of
+from crowdfl.web.bundle import bundles
 
 _HERE = Path(__file__).parent
 # Where the folders of the phone's page are served; modules import each other by these places, relative ones.
@@ -45,7 +49,17 @@ _LOST = """<!doctype html>
 </html>
 """
 _INDEX, _WORKER = "index.html", "service-worker.js"
-_KEPT = (".css", ".html", ".js", ".png", ".webmanifest")  # by the service worker
+_KEPT = (".css", ".html", ".png", ".webmanifest")  # by the service worker; of scripts, those that the page loads
+# What the page loads, and the module that each begins with: what shows an invitation, the views, the one with plots, what takes
+# part, what seals; and a worker.
+_BUNDLES = {
+    "/join/door.js": "/join/app/door.js",
+    "/join/page.js": "/join/app/main.js",
+    "/join/details.js": "/join/app/views/details.js",
+    "/join/model.js": "/join/app/model.js",
+    "/join/hpke.js": "/web/vendor/hpke.js",
+}
+_APART = {"/join/training.js": "/join/learning/worker.js"}
 
 
 @dataclass(frozen=True)
@@ -55,9 +69,15 @@ class Asset:
     body: bytes
     media_type: str
 
-    @property
+    @cached_property
     def digest(self) -> str:
         return hashlib.sha256(self.body).hexdigest()
+
+    @cached_property
+    def packed(self) -> bytes | None:
+        """With gzip, where that is smaller."""
+        small = gzip.compress(self.body, mtime=0)
+        return small if len(small) < len(self.body) else None
 
     @property
     def etag(self) -> str:
@@ -88,7 +108,18 @@ def page_assets(name: str, place: str) -> dict[str, Assets]:
 
 def phone_assets() -> dict[str, Assets]:
     """Every file of the phone's page."""
-    return with_list(page_assets("phone", _PHONE))
+    return with_list(with_bundles(page_assets("phone", _PHONE)))
+
+
+def with_bundles(places: Mapping[str, Assets]) -> dict[str, Assets]:
+    """The same files, and the modules of the phone once more in few."""
+    files = {f"{place}/{name}": asset for place, assets in places.items() for name, asset in assets.items()}
+    sources = {path: asset.body.decode() for path, asset in files.items() if path.endswith(".js")}
+    made = {
+        path.removeprefix(f"{_PHONE}/"): Asset(text.encode(), _TYPES[".js"])
+        for path, text in bundles(sources, _BUNDLES, _APART).items()
+    }
+    return {**places, _PHONE: {**places[_PHONE], **made}}
 
 
 def with_list(places: Mapping[str, Assets]) -> dict[str, Assets]:
@@ -96,10 +127,16 @@ def with_list(places: Mapping[str, Assets]) -> dict[str, Assets]:
     own = places[_PHONE]
     files = {"./": own[_INDEX]} | {name: asset for name, asset in own.items() if name != _WORKER}
     files |= {f"..{place}/{name}": asset for place in _SHARED for name, asset in places[place].items()}
-    hashes = [[name, _integrity(asset)] for name, asset in files.items() if name == "./" or name.endswith(_KEPT)]
+    hashes = [[name, _integrity(asset)] for name, asset in files.items() if _is_kept(name)]
     version = hashlib.sha256(json.dumps(hashes).encode()).hexdigest()[:16]
     worker = own[_WORKER].body.decode().replace('["", []]', json.dumps([version, hashes]), 1)
     return {**places, _PHONE: {**own, _WORKER: Asset(worker.encode(), own[_WORKER].media_type)}}
+
+
+def _is_kept(name: str) -> bool:
+    """Modules that stand in a bundle are served for who compares them, and a phone need not have them."""
+    catalogue = "text/" in name and name.endswith(".js")
+    return name == "./" or name.endswith(_KEPT) or catalogue or f"{_PHONE}/{name}" in (*_BUNDLES, *_APART)
 
 
 def _integrity(asset: Asset) -> str:
@@ -198,10 +235,19 @@ def add_static(app: FastAPI, prefix: str, assets: Assets, headers: Headers = pag
 
 
 def _answer(request: Request, asset: Asset, headers: Mapping[str, str]) -> Response:
-    always = {**headers, "ETag": asset.etag, "Cache-Control": "no-cache"}
-    if _has(request.headers.get("if-none-match", ""), asset.etag):
+    packed = asset.packed if _takes_gzip(request.headers.get("accept-encoding", "")) else None
+    etag = asset.etag if packed is None else f'{asset.etag[:-1]}-gzip"'
+    always = {**headers, "ETag": etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    if _has(request.headers.get("if-none-match", ""), etag):
         return Response(status_code=304, headers=always)
-    return Response(asset.body, media_type=asset.media_type, headers=always)
+    if packed is None:
+        return Response(asset.body, media_type=asset.media_type, headers=always)
+    return Response(packed, media_type=asset.media_type, headers={**always, "Content-Encoding": "gzip"})
+
+
+def _takes_gzip(accepted: str) -> bool:
+    names = [part.replace(" ", "").lower().split(";") for part in accepted.split(",")]
+    return any(name == "gzip" and not set(rest) & {"q=0", "q=0.0", "q=0.00", "q=0.000"} for name, *rest in names)
 
 
 def _has(asked: str, etag: str) -> bool:

@@ -86,6 +86,21 @@ test("it polls less often while nothing happens, and at once when it is woken", 
   assert.equal(await running, "stopped");
 });
 
+test("it looks again when the platform says, within an hour, and by itself if the platform does not", async () => {
+  for (const [told, waits] of [[40, 40], [1e9, 3600], [undefined, 1]]) {
+    const { phone, platform } = await invited();
+    Object.assign(platform, { rounds: [], autoFinish: false, comeBack: told });
+    const stopper = new AbortController();
+    const sleep = async (/** @type {number} */ seconds, /** @type {AbortSignal | undefined} */ signal) => {
+      phone.slept.push(seconds);
+      stopper.abort();
+      signal?.throwIfAborted();
+    };
+    await phone.open(undefined, { sleep }).run(stopper.signal);
+    assert.deepEqual(phone.slept, [waits]);
+  }
+});
+
 test("a stopped run ends in the middle of a wait, and the next one goes on", async () => {
   const { phone, platform } = await invited();
   platform.rounds = [];

@@ -233,7 +233,7 @@ test("an answer of somebody in between is not taken for the service's", async ()
   const { platform } = reach(page);
   /** @type {(() => Promise<unknown>)[]} */
   const calls = [() => platform.papers(TASK), () => platform.status(TASK), () => platform.initial(TASK), () => platform.average(TASK, 1, keys),
-    () => platform.reward(TASK, 1, keys), () => platform.quit(TASK, keys), () => platform.uploaded(TASK, 1, keys), () => platform.enrol(TASK, "c"),
+    () => platform.reward(TASK, 1, keys), () => platform.quit(TASK, keys, false), () => platform.uploaded(TASK, 1, keys), () => platform.enrol(TASK, "c", null),
     () => platform.enrolAtKgc(TASK, "i", "r"), () => platform.claim(TASK, UPLOAD, keys), () => platform.send(TASK, 1, keys, UPLOAD)];
   for (const call of calls) await assert.rejects(call, (error) => error instanceof ServiceUnavailable && error.passes);
 });
@@ -269,7 +269,7 @@ test("calls that are under way end with their signal", async () => {
 
 test("no error holds an invitation, a certificate or what was uploaded", async () => {
   const { platform } = reach(() => problem("forbidden", 403));
-  for (const call of [() => platform.enrolAtKgc(TASK, "SECRET", "SECRET"), () => platform.enrol(TASK, "SECRET")]) {
+  for (const call of [() => platform.enrolAtKgc(TASK, "SECRET", "SECRET"), () => platform.enrol(TASK, "SECRET", "SECRET")]) {
     const error = await call().catch((found) => found);
     assert.ok(error instanceof CrowdFLError && !error.message.includes("SECRET") && !String(error.stack).includes("SECRET"));
   }

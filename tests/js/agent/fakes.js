@@ -105,17 +105,21 @@ export function tabOf(tables, fuse) {
  * @property {number} [claimWindow]
  * @property {string} [step]
  * @property {boolean} [draws]
+ * @property {string} [consent] Its version.
  */
 
 /** SP and KGC for one phone. A round opens when the one before is over, and is over as soon as the phone's upload is in. */
 export class FakePlatform {
   /** @param {FakeOptions} [options] */
-  constructor({ rounds = 3, payment = 1000n, min = 5, claimWindow = 1000, step, draws = false } = {}) {
-    this.options = { rounds, payment, min, claimWindow, step, draws };
+  constructor({ rounds = 3, payment = 1000n, min = 5, claimWindow = 1000, step, draws = false, consent = "" } = {}) {
+    this.options = { rounds, payment, min, claimWindow, step, draws, consent };
+    /** @type {string | null} */
+    this.consented = null;
     /** @type {string | null} */
     this.certified = null;
     this.enrolled = new Set();
     this.enrolment = "open";
+    /** @type {number | undefined} */ this.comeBack = undefined;
     this.epoch = "first";
     this.dropped = 0;
     this.state = "running";
@@ -139,9 +143,11 @@ export class FakePlatform {
   }
 
   definition() {
-    const { rounds, payment, min, claimWindow, step, draws } = this.options;
+    const { rounds, payment, min, claimWindow, step, draws, consent } = this.options;
     const settings = { rounds, payment: payment.toString(), budget: payment ? "1.00" : null, min_participants: min, window: 30, server_step: step, draws };
-    return `crowdfl definition S ${JSON.stringify({ purpose: "walking", claim_window: claimWindow, settings, training: { epochs: 1 } })}`;
+    const texts = { consent: { version: consent, text: consent && "We measure." }, language: "en", texts: { de: { consent: "Wir messen." } } };
+    const body = { purpose: "walking", claim_window: claimWindow, settings, training: { epochs: 1 }, who: {}, ...texts };
+    return `crowdfl definition S ${JSON.stringify(body)}`;
   }
 
   /** @param {string} who */
@@ -181,12 +187,13 @@ export class FakePlatform {
       initial: () => bytes([0, 0]),
       status: () => ({
         state: this.state, epoch: this.epoch, dropped: this.dropped, rounds: structuredClone(this.rounds), enrolled: 5,
-        enrolment: this.enrolment,
+        enrolment: this.enrolment, come_back: this.comeBack,
         claim_seconds_left: this.state === "running" ? null : this.left, ended: null,
       }),
-      enrol: (_task, /** @type {string} */ certificate) => {
+      enrol: (_task, /** @type {string} */ certificate, /** @type {string | null} */ consent) => {
         this.enrolled.add(certificate.slice("cert ".length));
-        return certificate;
+        this.consented ??= consent;
+        return consent === null ? null : `receipt of ${consent}`;
       },
       enrolAtKgc: (_task, _invitation, /** @type {string} */ who) => {
         if (this.certified !== null && this.certified !== who) throw new InvitationRefused("the invitation is used");
@@ -206,8 +213,10 @@ export class FakePlatform {
         return bytes({ number, amount: 100 * number });
       },
       claim: (_task, /** @type {Uint8Array} */ claim) => this._claim(claim),
-      quit: () => {
+      quit: (_task, _keys, /** @type {boolean} */ withdraw) => {
         this.quits += 1;
+        const open = this.rounds.filter(({ number, state }) => withdraw && state === "open" && this.held.delete(number));
+        return { deleted: open.map(({ number }) => number), standing: [...this.held.keys()] };
       },
     };
   }
@@ -257,6 +266,13 @@ const SIMPLE = {
   requireCompany: (/** @type {any} */ task, least = 5) => {
     if (task.minParticipants < least) throw new TooFewParticipants(`as few as ${task.minParticipants}`);
   },
+  takesPlace: (/** @type {string} */ invitation) => invitation.includes("replaces"),
+  signConsent: async (/** @type {any} */ { task, body }, /** @type {any} */ keys, /** @type {number} */ at, language = "") =>
+    `crowdfl consent S ${JSON.stringify({ task, version: body.consent.version, language, at, who: keys.who })}`,
+  checkConsentReceipt: async (/** @type {string} */ receipt, /** @type {unknown} */ _key, /** @type {any} */ { consent }) => {
+    if (receipt !== `receipt of ${consent}`) throw new DocumentError("not for this consent");
+  },
+  consentCopy: (/** @type {any[]} */ ...given) => JSON.stringify(given.slice(1)),
   newKeys: async () => ({ who: `who ${++seeds}` }),
   enrolmentRequest: async (/** @type {string} */ _task, /** @type {string} */ _text, /** @type {any} */ keys) => ({ request: keys.who }),
   openEnrolled: async (/** @type {Uint8Array} */ sealed) => ({ certificate: `cert ${parse(sealed)}`, bundle: bytes("bundle") }),
@@ -343,7 +359,7 @@ export class FakePhone {
     return new Agent({
       store: new Store(tabOf(this.tables, fuse)),
       platform: this.platform.asked(fuse),
-      invitation: { task: TASK, invitation: "come", kgc: "", sp: "", kgcKey: new Uint8Array(), spKey: new Uint8Array(), expires: 0 },
+      invitation: { task: TASK, invitation: "come", kgc: "", sp: "", kgcKey: new Uint8Array(), spKey: new Uint8Array(), expires: 0, replaces: false },
       trainer: this.trainer,
       onEvent: (what, details) => this.told.push([what, details]),
       sleep: async (seconds, signal) => {

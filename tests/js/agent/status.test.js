@@ -26,7 +26,7 @@ test("a round that the task cannot have is refused", () => {
 
 test("a time to claim or a reason that cannot be is refused", () => {
   for (const more of [{ claim_seconds_left: 1e308 }, { claim_seconds_left: "soon" }, { claim_seconds_left: -1 }, { ended: {} }, { ended: "x".repeat(1e6) },
-    { next_round: 1e308 }, { next_round: "soon" }, { enrolment: {} }]) {
+    { next_round: 1e308 }, { next_round: "soon" }, { enrolment: {} }, { come_back: -1 }, { come_back: "soon" }]) {
     assert.throws(() => requireStatus(/** @type {any} */ ({ state: "finished", rounds: [], ...more }), 3), ServiceUnavailable, JSON.stringify(more).slice(0, 60));
   }
 });

@@ -3,6 +3,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import * as about from "#web/phone/app/about.js";
+import { speakAs } from "../speak.js";
+
+await speakAs();
 
 const TRIAL = { enrol_until: null, start_at: null, start_with: null, every: null, daily: null, closes: "everyone", goal: null };
 
@@ -18,7 +21,7 @@ function definition(settings = {}, training = {}, plan = {}) {
 }
 
 test("sensors follow from the channels, and others than a phone's are named", () => {
-  assert.match(about.sensorsOf(definition({}, { channels: 3 })), /^the accelerometer: /);
+  assert.match(about.sensorsOf(definition({}, { channels: 3 })), /^The accelerometer: /);
   assert.match(about.sensorsOf(definition()), /accelerometer and the gyroscope/);
   assert.match(about.sensorsOf(definition({}, { channels: 9 })), /only files can be used/);
   assert.deepEqual([3, 6, 9].map((channels) => about.recordsWithSensors(definition({}, { channels }))), [true, true, false]);
@@ -36,25 +39,31 @@ test("a recording of the least seconds gives a window to train on and one to tes
 test("the plan is told in the order in which things happen", () => {
   const words = (/** @type {Record<string, unknown>} */ plan, settings = {}) => about.durationWords(definition(settings, {}, plan)).slice(0, -1);
   assert.deepEqual(words({}), ["The first round begins once 6 people have joined.", "There are 5 rounds.",
-    "A round is open for up to 1 hr, and closes early once everyone has sent."]);
+    "A round is open for up to 1 hr.", "It closes early once everyone has sent."]);
   assert.equal(words({}, { rounds: 1 })[1], "There is one round.");
   const study = { enrol_until: "2026-12-01T12:00:00Z", start_with: 50, daily: "18:00 Europe/Berlin", closes: "deadline", goal: 40 };
-  const [join, first, rounds, open] = words(study);
+  const [join, first, rounds, open, early] = words(study);
   assert.match(join, /^You can join until .*2026/);
   assert.equal(first, "The first round begins once 50 people have joined.");
   assert.equal(rounds, "There are 5 rounds. They begin at 18:00 Europe/Berlin, one a day at most.");
-  assert.equal(open, "A round is open for up to 1 hr, and closes early with 40 updates.");
+  assert.deepEqual([open, early], ["A round is open for up to 1 hr.", "It closes early with 40 updates."]);
 });
 
 test("pay is told by rule, with its deadline; or that there is none", () => {
   assert.deepEqual(about.paymentWords(definition({ budget: null })), ["Nothing is paid for this campaign."]);
   assert.deepEqual(about.paymentWords(definition({ pay: "none" })), ["Nothing is paid for this campaign."]);
-  const [amount, deadline] = about.paymentWords(definition());
-  assert.match(amount, /^36\.00 for each round, .* gets the same/);
+  const [amount, share, deadline] = about.paymentWords(definition());
+  assert.match(amount, /^36\.00 for each round, /);
+  assert.match(share, /gets the same/);
   assert.match(deadline, /within 1 day\./);
-  assert.match(about.paymentWords(definition({ pay: null }))[0], /gets the same/);
-  assert.match(about.paymentWords(definition({ pay: "samples" }))[0], /how much you recorded\.$/);
-  assert.match(about.paymentWords(definition({ pay: "distance" }))[0], /close your update is to the average/);
+  assert.match(about.paymentWords(definition({ pay: null }))[1], /gets the same/);
+  assert.match(about.paymentWords(definition({ pay: "samples" }))[1], /how much you recorded\.$/);
+  assert.match(about.paymentWords(definition({ pay: "distance" }))[1], /close your update is to the average/);
+});
+
+test("what one is asked to do fits a line", () => {
+  assert.equal(about.effortWords(definition()), "2 activities, about 2 minutes");
+  assert.equal(about.effortWords(definition({}, { labels: ["a"] })), "1 activity, about 1 minute");
 });
 
 test("a crowd below five is called small", () => {

@@ -302,18 +302,19 @@ test("a seal opens for its reader, in its place, as it was made", async () => {
 test("KGC's answer is for this request alone", async () => {
   const kgc = await newKeys();
   const own = await newKeys();
-  const certificate = { task: id, who: own.who, signing: hex(own.signingPublic), reading: hex(own.readingPublic) };
-  const info = await enrolmentRequest(id, "an invitation", own);
+  const certificate = { task: id, who: own.who, signing: hex(own.signingPublic), reading: hex(own.readingPublic), replaces: "" };
+  const info = await enrolmentRequest(id, 'an invitation {"replaces": ""}', own);
   const answered = async (/** @type {Record<string, string>} */ body, { signer = kgc, context = info.context } = {}) => {
     const text = await signDocument("certificate", body, signer.signing);
     return sealTo(own.readingPublic, encode(71, [text, utf8("bundle")]), context);
   };
   const open = async (/** @type {Bytes} */ sealed) => openEnrolled(sealed, info, own, kgc.signingPublic);
   assert.deepEqual((await open(await answered(certificate))).bundle, utf8("bundle"));
-  const another = await enrolmentRequest(id, "another invitation", own);
+  const another = await enrolmentRequest(id, 'another invitation {"replaces": ""}', own);
   await refuses("SealBroken", async () => open(await answered(certificate, { context: another.context })));
   await refuses("BadSignature", async () => open(await answered(certificate, { signer: own })));
   await refuses("DocumentError", async () => open(await answered({ ...certificate, task: "f".repeat(64) })));
+  await refuses("DocumentError", async () => open(await answered({ ...certificate, replaces: "0".repeat(20) })));
   await refuses("DocumentError", async () => open(await answered({ ...certificate, reading: hex(kgc.readingPublic) })));
   const stranger = { ...certificate, who: kgc.who, signing: hex(kgc.signingPublic) };
   await refuses("DocumentError", async () => open(await answered(stranger)));

@@ -47,7 +47,7 @@ test("a link gives the invitation back to the letter", async () => {
     for (const fragment of [url.hash, url.hash.slice(1)]) {
       const { kgcKey, spKey, ...found } = parseLink(fragment, url.origin);
       const { task, invitation, kgc, sp, expires } = given;
-      assert.deepEqual(found, { task, invitation, kgc, sp, expires });
+      assert.deepEqual(found, { task, invitation, kgc, sp, expires, replaces: false });
       assert.deepEqual([hex(kgcKey), hex(spKey)], [given.kgc_key, given.sp_key]);
       assert.equal((await openDocument(found.invitation, "invitation", fromHex(links.requester))).task, task);
     }

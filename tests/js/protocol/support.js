@@ -70,7 +70,7 @@ export function definitionOf({ task, settings, parameters }) {
     server_floor: 0.001, ...settings,
   };
   const plan = { enrol_until: null, start_at: null, start_with: null, every: null, daily: null, closes: "everyone", goal: null };
-  const body = { arrays: [["w", [parameters]]], initial: "", settings: whole, plan, who: { name: "", institution: "", contact: "", approval: "", logo: "" }, claim_window: 604800 };
+  const body = { arrays: [["w", [parameters]]], initial: "", settings: whole, plan, who: { name: "", institution: "", contact: "", approval: "", logo: "" }, language: "en", consent: { version: "", text: "" }, texts: {}, claim_window: 604800 };
   return { task, body, requester: new Uint8Array(32) };
 }
 

@@ -20,6 +20,7 @@ from crowdfl.cli.output import (
     show_event,
     tell_code,
     waiting,
+    write_rows,
 )
 from crowdfl.cli.task.views import (
     SUMS,
@@ -50,7 +51,14 @@ from crowdfl.roles.defining import defined, explained, invitation_warning, warni
 from crowdfl.roles.participant.agent import short_state
 from crowdfl.roles.recipe_check import require_for_phones
 from crowdfl.roles.requester import Campaign
-from crowdfl.services.client.opening import RequesterFile, link_of, open_requester, write_invitations
+from crowdfl.roles.sp.people import CONSENT_COLUMNS
+from crowdfl.services.client.opening import (
+    RequesterFile,
+    link_of,
+    open_requester,
+    replaced_number,
+    write_invitations,
+)
 from crowdfl.settings import from_millionths, to_millionths
 from crowdfl.storage.model_files import FORMATS, read_initial, require_model_path, write_model
 from crowdfl.storage.settings_file import read_task
@@ -130,7 +138,7 @@ def explain(
     found, trials = explained(definition), tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
     lines = [f"profile        {found.profile}, {found.parameters} parameters", found.widths]
     lines += [f"dealt by KGC   {found.dealt}"] if found.dealt else []
-    lines += found.plan
+    lines += [*found.plan, *found.texts]
     lines += [f"warning: {words}" for words in found.warnings]
     told = asdict(found) | {"tried": [asdict(trial) for trial in trials]}
     show(told, "\n".join([*lines, *trial_lines(trials, definition)]), as_json=as_json)
@@ -171,6 +179,14 @@ def invite(
     folder: _Folder,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many.")] = 1,
     days: Annotated[float, typer.Option(min=0.001, help="How long they are good.")] = 30.0,
+    replaces: Annotated[
+        str,
+        typer.Option(
+            metavar="OLD",
+            help="One, for somebody whose device is lost or replaced: the old invitation's file or number, or the name in the "
+            "task. It takes that place: counted once; only the old device can claim what it has earned.",
+        ),
+    ] = "",
     links: Annotated[
         bool, typer.Option("--links", help="Write each as a link for a phone too, beside its file.")
     ] = False,
@@ -189,7 +205,7 @@ def invite(
         if links or codes:
             page = phone_page(own.settings)
             require_for_phones(requester.definition(task))
-        made = write_invitations(own, requester, task, folder, count, days)
+        made = write_invitations(own, requester, task, folder, count, days, replaces=replaced_number(replaces))
         hurry = invitation_warning(requester.definition(task), count)
     files = {"invitations": made, "links": write_links(made, page) if links else []}
     files["codes"] = write_codes(made, page) if codes else []
@@ -280,6 +296,19 @@ def report(task: _Task, settings: _Settings = _SETTINGS, as_json: Json = False) 
         amount = from_millionths(movement["amount"])
         lines.append(f"{amount:>27.6f}  {movement['name']}: {movement['source']} -> {movement['target']}")
     show(found, *lines, as_json=as_json)
+
+
+@app.command()
+def consents(
+    task: _Task,
+    file: Annotated[Path | None, typer.Argument(help="Where to write it; by default, it is printed.")] = None,
+    settings: _Settings = _SETTINGS,
+    as_json: Json = False,
+) -> None:
+    """Show who, by the name in the task, agreed to which version of its consent text, with the signed proof: CSV, or JSON."""
+    with open_requester(RequesterFile.read(settings)) as requester:
+        requester.definition(task)
+        write_rows(requester.consents(task), CONSENT_COLUMNS, file, as_json=as_json)
 
 
 @app.command()

@@ -20,7 +20,15 @@ from crowdfl.roles.requester import Requester
 from crowdfl.roles.waiting import amount_words, waits_for
 from crowdfl.schema import SettingsTable, settable
 from crowdfl.services.client.opening import link_of
-from crowdfl.settings import AskerSettings, PlanSettings, TaskFile, TaskSettings, TrainingSettings
+from crowdfl.settings import (
+    AskerSettings,
+    ConsentSettings,
+    PlanSettings,
+    TaskFile,
+    TaskSettings,
+    TextsSettings,
+    TrainingSettings,
+)
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.settings_file import template_text
 from crowdfl.text import span_words
@@ -213,6 +221,10 @@ _ABOUT_WHO = """\
 _ABOUT_PLAN = """\
 # As it stands this is a trial: rounds run as soon as `min_participants` have joined and all who have joined have sent.
 """
+_ABOUT_CONSENT = """\
+# With both, whoever joins signs that they agree; with neither, nobody is asked.
+"""
+_ABOUT_TEXTS = "For each language that people read besides; a table as this, without the #.\n"
 _ABOUT_DATA = """\
 # `labels`, `channels`, `window` and `hertz` say which data people need: these are the watch data's (watch:0 to watch:9).
 # `crowdfl data show DATA` prints them for your data; `crowdfl task create --try DATA` checks it before anyone is asked.
@@ -234,6 +246,8 @@ def task_text(profile: str = "shares") -> str:
         f"\n[settings]\n{template_text(TaskSettings, chosen)}"
         f"\n[who]\n{_ABOUT_WHO}{template_text(AskerSettings, {})}"
         f"\n[plan]\n{_ABOUT_PLAN}{template_text(PlanSettings, _start(PlanSettings))}"
+        f"\n[consent]\n{_ABOUT_CONSENT}{template_text(ConsentSettings, {})}"
+        f"\n# [texts.de]  {_ABOUT_TEXTS}{template_text(TextsSettings, {})}"
         f"\n[training]\n{_ABOUT_DATA}{template_text(TrainingSettings, training)}"
     )
 

@@ -92,7 +92,7 @@ def model_in(container: Mapping[str, Any], data: bytes) -> Any:  # noqa: ANN401
 
         found: dict[str, Any] = load_tensors(data)
     else:
-        found = dict(_safetensors_arrays(data))
+        found = dict(safetensors_arrays(data))
     held = {name: found[name] for name in container["entries"]}
     if container["kind"] == "dict":
         return held
@@ -174,8 +174,14 @@ class ModelForm:
         return found
 
     def counts_like(self, found: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
-        """Entries that are not averaged, read from a file, as this form has them."""
+        """Entries that are not averaged, read from a file, as this form has them; `ModelMismatch` if it has others."""
         entries = _entries(self._example)
+        for name, array in found.items():
+            differs = name in self.personal and array.shape != tuple(np.shape(entries[name]))
+            if differs or name not in (*self.kept, *self.personal):
+                raise ModelMismatch(
+                    f"{name}, of the shape {array.shape}, was kept of an earlier model; this one lacks it"
+                )
         return {
             name: _torch().from_numpy(np.array(array)).to(entries[name]) if _is_tensor(entries[name]) else array
             for name, array in found.items()
@@ -375,7 +381,7 @@ def from_npz(shape: ModelShape, data: bytes) -> Weights:
 
 def from_safetensors(shape: ModelShape, data: bytes) -> Weights:
     """The arrays in the model's order; the file keeps none."""
-    return _weights(shape, _safetensors_arrays(data))
+    return _weights(shape, safetensors_arrays(data))
 
 
 def _weights(shape: ModelShape, found: Mapping[str, npt.NDArray[Any]]) -> Weights:
@@ -396,7 +402,7 @@ def read_arrays(data: bytes, ending: str) -> dict[str, npt.NDArray[np.float64]]:
         EncodingError: An array does not hold real numbers.
         NotFinite: An array holds NaN or infinity.
     """
-    found = _npz_arrays(data) if ending == ".npz" else _safetensors_arrays(data)
+    found = _npz_arrays(data) if ending == ".npz" else safetensors_arrays(data)
     arrays = named_arrays({_own_name(name): array for name, array in found.items()})
     for name, array in arrays.items():
         if not np.isfinite(array).all():
@@ -420,7 +426,8 @@ def _own_name(stored: str) -> str:
     return f"array {number}" if number != stored and number.isdecimal() else stored
 
 
-def _safetensors_arrays(data: bytes) -> dict[str, npt.NDArray[np.generic]]:
+def safetensors_arrays(data: bytes) -> dict[str, npt.NDArray[np.generic]]:
+    """All arrays of a file by name, as they are."""
     import safetensors
 
     try:

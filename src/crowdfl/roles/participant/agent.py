@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -23,6 +23,10 @@ def event_words(what: str, details: Mapping[str, Any]) -> str:
 def short_state(digest: str) -> str:
     """Enough of a state's digest for two people to compare."""
     return digest[:16]
+
+
+def _rounds_words(numbers: Sequence[int]) -> str:
+    return f"your upload of round {', '.join(map(str, numbers))}" if numbers else "no upload"
 
 
 def _plain(what: str, details: Mapping[str, Any]) -> str:
@@ -86,6 +90,16 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
         "or it fails: ask the platform. What you earned stays claimable"
     ),
     "left": lambda _: "you have left the task; what you earned stays claimable",
+    "agreed": lambda e: (
+        f"you have agreed to version {e['version']} of the consent text; your copy, with the proof, is {e['copy']} in your "
+        "home folder"
+    ),
+    "replaced": lambda e: f"your device takes no further part in this task: {e['why']}",
+    "withdrawn": lambda e: (
+        f"you have withdrawn from the task. Deleted: {_rounds_words(e['deleted'])}. Not to be undone: "
+        f"{_rounds_words(e['standing'])}, which the servers average or have averaged, and payments. The platform keeps "
+        "your name in the task, your keys, your consent and this withdrawal, as evidence; what you earned stays claimable"
+    ),
 }
 
 
@@ -169,7 +183,7 @@ class Agent:
             if (yield from self._patiently(lambda: self._step(trainer))):
                 looks.succeed()
             elif self.person.state in _UNDER_WAY:
-                yield looks.fail()
+                yield looks.fail(self.person.come_back)
             else:
                 return
 

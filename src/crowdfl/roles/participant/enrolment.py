@@ -7,7 +7,8 @@ whoever cannot open it has no certificate. Both name the task, the invitation an
 from typing import Protocol
 
 from crowdfl.crypto.sealing import ReaderKey, seal_to
-from crowdfl.documents.signed import Certificate, EnrolmentRequest
+from crowdfl.documents.envelope import Envelope
+from crowdfl.documents.signed import Certificate, EnrolmentRequest, Invitation
 from crowdfl.errors import DocumentError
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import ParticipantKeys
@@ -37,9 +38,17 @@ def enrol(kgc: EnrollingKgc, task: str, invitation: str, keys: ParticipantKeys, 
     """Ask KGC to certify these keys; what it answers is checked. Safe to repeat with the same keys."""
     request = EnrolmentRequest.of(task, invitation, keys.identity)
     enrolled = Enrolled.open(kgc.enrol(task, invitation, request.sign(keys.signing)), request, keys.reader)
-    if Certificate.open(enrolled.certificate, kgc_key) != Certificate.of(task, keys.identity):
+    found = Certificate.open(enrolled.certificate, kgc_key)
+    if found != Certificate.of(task, keys.identity, found.replaces) or bool(found.replaces) != takes_a_place(
+        invitation
+    ):
         raise DocumentError("KGC certified another task or other keys than it was asked to: tell the requester")
     return enrolled
+
+
+def takes_a_place(invitation: str) -> bool:
+    """Whether it is for somebody who has a place in the task already, with another device."""
+    return bool(Invitation.read(Envelope.parse(invitation, Invitation.kind)).replaces)
 
 
 def enrolment_context(request: EnrolmentRequest) -> bytes:

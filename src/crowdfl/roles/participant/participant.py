@@ -7,7 +7,7 @@ bytes, so that it is the same upload.
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,9 +15,19 @@ from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Progress
 from crowdfl.crypto.paillier.pctd import FreshRandomizers, PublicKey, RandomizerSource
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
-from crowdfl.documents.signed import Appointment, Definition, Receipt, digest_of, participant_name
+from crowdfl.documents.signed import (
+    Appointment,
+    Consent,
+    ConsentReceipt,
+    Definition,
+    Receipt,
+    consent_copy,
+    digest_of,
+    participant_name,
+)
 from crowdfl.errors import (
     AlreadyCounted,
+    ConsentMissing,
     CrowdFLError,
     DocumentError,
     EnrolmentOver,
@@ -27,6 +37,7 @@ from crowdfl.errors import (
     NothingToContribute,
     NotReady,
     PoolExhausted,
+    Replaced,
     RewardOutOfRange,
     RolledBack,
     RoundNotOpen,
@@ -37,6 +48,7 @@ from crowdfl.errors import (
     TooLate,
     UnknownParticipant,
     UploadRejected,
+    Withdrawn,
     WrongBase,
 )
 from crowdfl.learning.models.forms import from_safetensors, to_safetensors
@@ -54,12 +66,14 @@ from crowdfl.protocols.profile import (
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.claims import Claiming, ClaimTime, holds_receipt
-from crowdfl.roles.participant.enrolment import EnrollingKgc, enrol
+from crowdfl.roles.participant.enrolment import EnrollingKgc, enrol, takes_a_place
 from crowdfl.roles.ports import Blobs, Stock
 from crowdfl.roles.records import NOT_OPEN, PaidClaim
 
 LEAST_PARTICIPANTS = 5
 INVITATION, LEAST = "invitation", "least-participants"  # what a home folder keeps of joining
+CONSENT_COPY = "consent.json"
+_LONGEST_REST = 3600.0  # seconds: a platform that asks for more is looked at all the same
 _NO_ROOM = {"full": TaskFull, "over": EnrolmentOver, "ended": TaskNotRunning}
 Train = Callable[[Weights, Mapping[str, Any], int], tuple[Weights, int]]
 """From a model, the task's training settings and the round's number to a trained model and how many samples it saw."""
@@ -73,14 +87,18 @@ class ParticipantSp(Protocol):
     def papers(self, task: str) -> tuple[str, str]: ...  # definition and appointment
     def initial_weights(self, task: str) -> bytes: ...
     def status(self, task: str) -> dict[str, Any]: ...
-    def enrol(self, task: str, certificate: str) -> str: ...
+    def enrol(self, task: str, certificate: str, consent: str | None) -> str | None: ...  # the receipt of a consent
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str: ...  # the signed receipt
     def uploaded(self, task: str, number: int, keys: ParticipantKeys) -> str | None: ...  # the digest that SP holds
     def is_drawn(self, task: str, number: int, keys: ParticipantKeys) -> bool: ...  # for this round
     def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
-    def leave(self, task: str, keys: ParticipantKeys) -> None: ...
+    def leave(self, task: str, keys: ParticipantKeys, *, withdraw: bool) -> dict[str, list[int]]: ...  # `Sp.withdraw`'s
+
+
+def _seconds(told: object) -> float:
+    return min(float(told), _LONGEST_REST) if isinstance(told, int | float) and told >= 0 else 0.0
 
 
 def least_words(number: int | str) -> str:
@@ -102,7 +120,9 @@ class Participant:
     sp_key: bytes | None = None  # what receipts are checked with, where it is known
     open_stock: Callable[[PublicKey], Stock] | None = None  # randomizers made while idle; else made when needed
     state: str = "running"  # the task's, when this participant last looked
+    come_back: float = 0.0  # seconds after that look until the platform wants the next one, if there is nothing to do
     least_participants: int = LEAST_PARTICIPANTS  # in a smaller crowd an average says too much about this one
+    agree: str | None = None  # the version of the consent text that its owner has read and agrees to
     claim_time: ClaimTime = field(default_factory=ClaimTime, repr=False)
     _stock: Stock | None = field(default=None, repr=False)
     _side: ParticipantProtocol | None = field(default=None, repr=False)
@@ -138,18 +158,33 @@ class Participant:
                 f"ask the requester to raise min_participants, or accept it with {least_words(fewest)}"
             )
 
+    def require_agreement(self, definition: Definition) -> None:
+        """Refuse to join a task whose consent text its owner has not agreed to."""
+        version = definition.consent.version
+        if version and self.agree != version and not self.blobs.has("consent"):
+            raise ConsentMissing(
+                f"this task asks for your consent to its text, version {version}: read it (`crowdfl participant look`); if "
+                f"you agree, say so with agree={version!r} (--agree {version})"
+            )
+
     def join(self, invitation: str) -> str:
         """Enrol with KGC and SP; safe to repeat. The name this participant goes by."""
         if self.blobs.has("stopped"):
             raise UploadRejected(f"this device takes no further part in the task: {self.blobs.get('stopped').decode()}")
+        if self.blobs.has("withdrawing"):
+            raise Withdrawn("you have withdrawn from this task, for good: to take part again, ask for a new invitation")
         text, definition, appointment = self._papers()
         self.require_company(definition)
+        self.require_agreement(definition)
         if not self.blobs.has("certificate"):
-            self._require_room()
+            self._require_room(takes_place=takes_a_place(invitation))
         if not self.blobs.has("keys"):
             keys = SigningKey.fresh(), ReaderKey.fresh()
             self.blobs.put("keys", json.dumps([keys[0].private.hex(), keys[1].private.hex()]).encode())
         keys_ = self.keys
+        if definition.consent.version and not self.blobs.has("consent"):
+            agreed = Consent.of(definition, keys_.signing.public, self.claim_time.now())
+            self.blobs.put("consent", agreed.sign(keys_.signing).encode())
         if not self.blobs.has("certificate"):
             enrolled = enrol(self.kgc, self.task, invitation, keys_, self.kgc_key)
             appointment.require_key(self._new_side(definition, enrolled.bundle).fingerprint)
@@ -158,17 +193,34 @@ class Participant:
                 self.blobs.delete(left)
             self.blobs.put_all({"bundle": enrolled.bundle, INVITATION: digest_of(invitation).encode()})
             self.blobs.put("certificate", enrolled.certificate.encode())
-        self.sp.enrol(self.task, self.blobs.get("certificate").decode())
-        self._keep_least()
-        self.blobs.delete("leave-sent")
-        self.blobs.delete("left")
-        self.on_event("joined", {"who": keys_.who})
+        if self._enrol():
+            self._keep_least()
+            self.blobs.delete("leave-sent")
+            self.blobs.delete("left")
+            self.on_event("joined", {"who": keys_.who})
         return keys_.who
 
-    def _require_room(self) -> None:
+    def _enrol(self) -> bool:
+        """With SP, with the consent that was given; False if another device has taken this one's place."""
+        consent = self.blobs.get("consent").decode() if self.blobs.has("consent") else None
+        try:
+            receipt = self.sp.enrol(self.task, self.blobs.get("certificate").decode(), consent)
+        except Replaced as why:
+            self._stop(str(why), "replaced")
+            return False
+        if consent is not None and not self.blobs.has(CONSENT_COPY):
+            if receipt is not None and self.sp_key is not None:
+                found = ConsentReceipt.open(receipt, self.sp_key)
+                if found != ConsentReceipt(self.task, self.keys.who, digest_of(consent), found.at):
+                    raise DocumentError("the platform's receipt is not for your consent: keep it and complain")
+            self.blobs.put(CONSENT_COPY, consent_copy(self._definition, consent, receipt).encode())
+            self.on_event("agreed", {"version": self._definition.consent.version, "copy": CONSENT_COPY})
+        return True
+
+    def _require_room(self, *, takes_place: bool) -> None:
         """Before the invitation is used up: a task that takes nobody says so."""
         state = self.sp.status(self.task).get("enrolment")
-        if state in NOT_OPEN:
+        if state in NOT_OPEN and (state == "ended" or not takes_place):
             raise _NO_ROOM[state](f"{NOT_OPEN[state]}; your invitation is not used up")
 
     def _keep_least(self) -> None:
@@ -188,7 +240,7 @@ class Participant:
     def step(self, train: Train, evaluate: Evaluate | None = None) -> bool:
         """Do what is due: read new averages and rewards, and take part in an open round. True if anything was done."""
         status = self.sp.status(self.task)
-        self.state = status["state"]
+        self.state, self.come_back = status["state"], _seconds(status.get("come_back"))
         if self.has_left and self.state in ("running", "paused"):
             self.state = "left"
             self._send_leave()
@@ -215,7 +267,7 @@ class Participant:
         epoch = str(status.get("epoch", ""))
         if self._epoch not in (None, epoch):
             self.on_event("restored", {})
-            self.sp.enrol(self.task, self.blobs.get("certificate").decode())
+            self._enrol()
         for entry in status["rounds"]:
             if entry["state"] == "open" and self._is_lost(entry, f"{epoch} {status.get('dropped', 0)}"):
                 self._forget_receipt(entry["number"])
@@ -264,11 +316,11 @@ class Participant:
             return self.blobs.get(given_up) != b"unused"
         return self.blobs.has(left_out) and self.blobs.get(left_out).decode() == NOT_PASSED_ON
 
-    def _stop(self, why: str) -> None:
+    def _stop(self, why: str, what: str = "stopped") -> None:
         """For good: a server that could ask about this participant's updates round after round learns no more."""
         if not self.blobs.has("stopped"):
             self.blobs.put("stopped", why.encode())
-            self.on_event("stopped", {"why": why})
+            self.on_event(what, {"why": why})
         if not self.has_left:  # the platform is told at the next look
             self.blobs.put("left", b"")
 
@@ -325,6 +377,9 @@ class Participant:
         upload = self.blobs.get(f"rounds/{number}/upload")
         try:
             receipt = self._send_as_enrolled(number, upload)
+        except Replaced as why:
+            self._stop(str(why), "replaced")
+            return True
         except Forbidden:
             if self.has_left:  # while this was under way; nothing is noted: who joins again may send it
                 return False
@@ -533,15 +588,30 @@ class Participant:
         """By round, the digest of what this participant held after it; of a task with a server step."""
         return self._chain.states()
 
-    def leave(self) -> None:
+    def leave(self, *, withdraw: bool = False) -> None:
+        """What was sent counts; to `withdraw`, which is final, takes back what no server has begun to average."""
         self.blobs.put("left", b"")  # first: a crash must not make someone stay who wants to go
+        if withdraw:
+            self.blobs.put("withdrawing", b"")
         self._send_leave()
-        self.on_event("left", {})
+        if not withdraw:
+            self.on_event("left", {})
 
     def _send_leave(self) -> None:
-        if not self.blobs.has("leave-sent"):
-            self.sp.leave(self.task, self.keys)
-            self.blobs.put("leave-sent", b"")
+        withdraws = self.blobs.has("withdrawing")
+        sent = "withdrawn" if withdraws else "leave-sent"
+        if not self.blobs.has(sent):
+            answer = self.sp.leave(self.task, self.keys, withdraw=withdraws)
+            if withdraws:
+                self._forget_uploads(answer["deleted"])
+                self.on_event("withdrawn", answer)
+            self.blobs.put(sent, json.dumps(answer).encode() if withdraws else b"")
+
+    def _forget_uploads(self, deleted: Collection[int]) -> None:
+        for number in range(1, self._definition.settings.rounds + 1):
+            self.blobs.delete(f"rounds/{number}/upload")
+            if number in deleted and not self.blobs.has(f"rounds/{number}/no-reward"):
+                self.blobs.put(f"rounds/{number}/no-reward", b"you have withdrawn it")
 
     def model(self) -> Weights:
         """The newest model this participant has: what the last average led to, or the initial weights."""

@@ -140,12 +140,20 @@ class SpCore:
     def __init__(self, ports: SpPorts, options: SpOptions) -> None:
         self.ports, self.options = ports, options
         self._definitions: dict[str, Definition] = {}
+        self._papers: dict[str, tuple[str, str]] = {}
 
     def definition(self, task: str) -> Definition:
         """What the task is; it never changes, so that it is read once."""
         if task not in self._definitions:
             self._definitions[task] = self.ports.store.task(task).opened
         return self._definitions[task]
+
+    def papers(self, task: str) -> tuple[str, str]:
+        """Definition and appointment, as they were signed."""
+        if task not in self._papers:
+            stored = self.ports.store.task(task)
+            self._papers[task] = stored.definition, stored.appointment
+        return self._papers[task]
 
     def clock_is_sure(self) -> bool:
         return self.options.watch is None or self.options.watch.is_sure()

@@ -176,7 +176,7 @@ class CspEnrolment:
 
     def due(self, stored: StoredTask) -> bool:
         running = stored.state == TaskState.RUNNING
-        return running and bool(self._ports.store.participants(stored.task, stored.csp_told))
+        return running and bool(self._ports.store.participants(stored.task, stored.csp_told, most=1))
 
     def step(self, task: str) -> bool:
         try:
@@ -206,13 +206,13 @@ class CspEnrolment:
             raise RoundEnded(said) from refusal
 
     def _tell_some(self, task: str) -> int:
-        """Of the next few that CSP was not told of; how many they were."""
+        """Of the next few that CSP was not told of; 0 if there was nobody."""
         store = self._ports.store
         before = told = store.task(task).csp_told  # another process may have told some
         try:
-            for participant in store.participants(task, told)[:_AT_ONCE]:
+            for participant in store.participants(task, told, most=_AT_ONCE):
                 self._tell(task, participant)
-                told += 1
+                told = participant.position
         finally:
             if told > before:
                 store.change_task(task, csp_told=told)

@@ -15,6 +15,7 @@ from crowdfl.roles.ports import Blobs, Clock, SpStore
 from crowdfl.roles.records import Round, RoundState, StoredParticipant, StoredTask, TaskState, UploadContext
 from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts, TrustedLedgerPorts
 from crowdfl.roles.sp.money import Deposits, Payments
+from crowdfl.roles.sp.people import People
 from crowdfl.roles.sp.rounds import RoundSteps, find_envelope, rejected_name, rewards_name
 from crowdfl.roles.sp.settlement import Claims, Settlement
 from crowdfl.roles.sp.tasks import Tasks
@@ -34,6 +35,7 @@ class Sp:
         self.settlement = Settlement(core, aggregators, self.steps)
         self.payments = Payments(ports, self.options)
         tasks, deposits = Tasks(core, self.steps.abort), Deposits(core.sure_books)
+        people = People(core)
         introductions, self._tasks = self.steps.introductions, tasks
         self._chores = (
             _Chore("", self._due, self._step),
@@ -46,12 +48,17 @@ class Sp:
         self.create_task, self.order = tasks.create, self._order
         self.deposit = deposits.announce
         self.confirm_deposit, self.reject_deposit = deposits.confirm, deposits.reject  # the operator's alone
-        self.enrol, self.leave = tasks.enrol, tasks.leave
+        self.enrol, self.leave, self.withdraw, self.consents = (
+            people.enrol,
+            people.leave,
+            people.withdraw,
+            people.consents,
+        )
         self.statement, self.status, self.deposits = tasks.statement, tasks.status, tasks.deposits
         self.upload, self.receive_all, self.upload_limit = self.uploads.one, self.uploads.receive, self.uploads.limit
         self.is_drawn = self.uploads.is_drawn
         self.claim, self.claim_limit = self.claims.pay, self.claims.limit
-        self.definition, self.ledger = core.definition, core.ledger
+        self.definition, self.papers, self.ledger = core.definition, core.papers, core.ledger
         self.clock_is_sure, self.is_about_now = core.clock_is_sure, core.is_about_now
 
     @property
@@ -87,7 +94,7 @@ class Sp:
         """A participant's reward of a round, for that participant alone."""
         if not self._require_rewarded(task, number, who).uploads:
             dropped = who in self.store.dropped_uploads(task).get(number, [])
-            why = "its upload was damaged here and dropped" if dropped else "no upload"
+            why = "its upload was damaged here, or withdrawn" if dropped else "no upload"
             raise UnknownParticipant(f"{who} was not averaged in round {number}, {why}: there is no reward")
         envelope = find_envelope(self.blobs.get(rewards_name(task, number)), who)
         if envelope is None:

@@ -21,6 +21,7 @@ from crowdfl.roles.ports import Blobs, EndPeer, SpStore
 from crowdfl.roles.records import StoredTask, TaskState, Tombstone
 from crowdfl.roles.retention import RESULTS, Held, Retention, key_shares
 from crowdfl.roles.sp.csp_link import forget_replies
+from crowdfl.roles.sp.people import erase_gone
 from crowdfl.roles.sp.tasks import cancel_task
 from crowdfl.roles.sp.uploads import left_name
 
@@ -93,6 +94,8 @@ class SpRetention(Retention[SpStore]):
         """Of rounds that are over too: parts, for no such upload will ever be taken, and what was dealt for them."""
         super().remove_unfinished(before)
         self.blobs.remove_unfinished(before)
+        for stored in self.store.tasks():
+            erase_gone(self.store, self.blobs, stored.task)
         self.parts.sweep()
         for task, key, number in self._parts():
             if self._is_over(task, number):
@@ -174,7 +177,9 @@ class SpRetention(Retention[SpStore]):
         if not places:
             return
         tasks = [stored.task for stored in self.store.tasks()]
-        owners = {self.parts.key(task, who): task for task in tasks for who in self.store.signing_keys(task, 0)}
+        owners = {
+            self.parts.key(task, one.identity.who): task for task in tasks for one in self.store.participants(task)
+        }
         yield from ((owners[key], key, number) for key, number in places if key in owners)
 
     def _is_over(self, task: str, number: int) -> bool:

@@ -262,7 +262,7 @@ class RoundSteps:
         well with a closed round, its uploads are settled from now on: CSP answers for one set of them only.
         """
         number, store = current.number, self._ports.store
-        damaged = self._aggregators.damaged(task, number)
+        damaged, given_up = self._aggregators.damaged(task, number), False
         for upload in damaged:  # first: while the upload stands in the books, nobody writes a new file under its name
             self._ports.blobs.delete(upload_name(task, number, upload.digest))
         with store.transaction():
@@ -272,20 +272,21 @@ class RoundSteps:
             if damaged:
                 store.drop_uploads(task, number, damaged)
             if current.state is not RoundState.OPEN:
-                self._settle_uploads(task, current, changed=bool(damaged))
+                given_up = self._settle_uploads(task, current)
         if damaged:
             self._aggregators.forget(task, number)
             self.dropped += len(damaged)
             self._core.options.events("uploads damaged", task=task, number=number, uploads=len(damaged))
-        return bool(damaged)
+        return bool(damaged) or given_up
 
-    def _settle_uploads(self, task: str, current: Round, *, changed: bool) -> None:
-        """The caller holds a transaction."""
+    def _settle_uploads(self, task: str, current: Round) -> bool:
+        """True if too few are left, of whom some were damaged or taken back. The caller holds a transaction."""
         store, least = self._ports.store, self._core.definition(task).settings.min_participants
-        if changed and store.turnout(task, current.number)[0] < least:
+        if store.turnout(task, current.number)[0] < least:
             self.abort(task, current)
-        else:
-            store.mark_asked(task, current.number)
+            return True
+        store.mark_asked(task, current.number)
+        return False
 
     def _weigh(self, task: str, current: Round, payment: int) -> bool:
         """Rewards first: of a round that cannot be rewarded nobody gets the average either."""

@@ -1,23 +1,22 @@
-"""A task's life as its requester and its participants see it: create, fund, pause, resume, cancel, join, leave, look.
+"""A task's life as its requester and its participants see it: create, fund, pause, resume, cancel, look.
 
 It may end before its last round: by its requester, SP's operator, CSP, or because it took too long.
 """
 
 import contextlib
 import hashlib
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from crowdfl.documents.signed import Appointment, Certificate, Definition, Order
-from crowdfl.errors import DocumentError, EnrolmentOver, UnknownParticipant, UnknownTask
+from crowdfl.documents.signed import Appointment, Definition, Order
+from crowdfl.errors import DocumentError, UnknownTask
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import (
-    NOT_OPEN,
     Round,
     RoundState,
-    StoredParticipant,
     StoredTask,
     TaskState,
     TaskStatus,
@@ -28,6 +27,8 @@ from crowdfl.roles.sp.core import ENDED, UNDER_WAY, MoneyPorts, SpCore, require_
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.settings import require_claim_window
 
+_LOOKS_A_SECOND = 50.0
+_LONGEST_REST = 1800.0  # seconds: the plan may change, and a phone ends with its battery
 Abort = Callable[[str, Round], None]
 """Give an open round up, in a transaction that its caller holds."""
 
@@ -157,45 +158,6 @@ class Tasks:
     def _cancel(self, task: str) -> None:
         cancel_task(self._core.sure_books, task, Tombstone("cancelled", "the requester"), self._abort)
 
-    def enrol(self, task: str, certificate: str) -> str:
-        """A certified participant joins; the worker tells CSP, so that its rewards can be sealed. Idempotent."""
-        definition, store = self._core.definition(task), self._ports.store
-        opened = Certificate.open(certificate, self._ports.kgc_key)
-        if opened.task != task:
-            raise DocumentError("this certificate is for another task")
-        state = store.task(task).state
-        if state in ENDED:
-            with contextlib.suppress(UnknownParticipant):  # back after the end, for what it earned
-                return store.participant(task, opened.identity.who).identity.who
-        require_running(state)
-        if self._core.probably_now() > definition.plan.enrolment_end:
-            self._require_known(task, opened.identity.who)
-        participant = StoredParticipant(opened.identity, certificate)
-        with store.transaction():
-            store.add_participant(task, participant, definition.settings.max_participants)
-            self._let_in(task, opened.identity.who)
-        return opened.identity.who
-
-    def _let_in(self, task: str, who: str) -> None:
-        """An open round that was drawn of fewer people than it takes has room for who comes later."""
-        last, most = self._core.last_round(task), self._core.definition(task).settings.per_round
-        if most is None or last is None or last.state is not RoundState.OPEN:
-            return
-        if len(self._ports.store.drawn(task, last.number)) < most:
-            self._ports.store.draw(task, last.number, [who])
-
-    def _require_known(self, task: str, who: str) -> None:
-        """Whoever joined before enrolment ended may come back."""
-        try:
-            self._ports.store.participant(task, who)
-        except UnknownParticipant:
-            raise EnrolmentOver(NOT_OPEN["over"]) from None
-
-    def leave(self, task: str, who: str) -> None:
-        """A participant leaves: rounds neither wait for it nor take its uploads; what it earned stays claimable."""
-        self._ports.store.participant(task, who)
-        self._ports.store.leave(task, who)
-
     def statement(self, task: str) -> Ledger:
         settled = self._ports.store.task(task).state == TaskState.SETTLED
         return self._core.ledger(task).for_requester(settled=settled)
@@ -218,6 +180,7 @@ class Tasks:
             "enrolled": found.active,
             "enrolment": self._enrolment(task, found),
             "next_round": self._next_round(task, found),
+            "come_back": self._come_back(task, found),
             "rounds": [
                 {
                     "number": r.number,
@@ -252,6 +215,14 @@ class Tasks:
             return None
         opening = self._core.opening(task, found.ready_at, last)
         return opening if opening > self._core.now() else None
+
+    def _come_back(self, task: str, found: TaskStatus) -> float:
+        """In how many seconds a phone with nothing to do looks again: each is told another moment, as many a second as SP
+        answers with ease, and all of them within half a round's window."""
+        opening = self._next_round(task, found)
+        wait = 0.0 if opening is None else min(opening - self._core.now(), _LONGEST_REST)
+        spread = min(found.active / _LOOKS_A_SECOND, self._core.definition(task).settings.window / 2)
+        return round(wait + random.uniform(spread / 2, spread), 1)  # noqa: S311 -- no secret
 
     def _time_to_claim(self, task: str, ended_at: float | None) -> float | None:
         """Seconds until the unclaimed is returned; None before the end, and while the clock is in doubt.

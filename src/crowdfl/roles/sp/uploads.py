@@ -42,6 +42,7 @@ class _Aggregator:
     number: int
     added: dict[str, str] = field(default_factory=dict)  # by participant, its upload's digest
     known: set[str] = field(default_factory=set)  # participants, where uploads are signed
+    seen: int = 0  # the position of the last of them, where all are needed
 
 
 class RoundAggregators:
@@ -60,8 +61,9 @@ class RoundAggregators:
         if known is None or other:
             tools = replace(options.tools, backend=options.checker)
             known = self._checking[task] = _Aggregator(self._new(task, number or 1, tools), number or 1)
-        if not known.known.issuperset(people):
-            self._introduce(task, known)
+        for who in (known.sp.signed_uploads and set(people) - known.known) or ():
+            known.sp.enrol(self._core.ports.store.participant(task, who).identity)
+            known.known.add(who)
         return known.sp
 
     def claiming(self, task: str, claim: bytes) -> SpProtocol:
@@ -161,11 +163,11 @@ class RoundAggregators:
         return made
 
     def _introduce(self, task: str, aggregator: _Aggregator) -> None:
-        """Everyone who has joined since: signed uploads are checked by their keys. Two threads at once do it twice."""
+        """Everyone who has joined since: signed uploads are checked by their keys."""
         if aggregator.sp.signed_uploads:
-            for newcomer in self._core.ports.store.participants(task, len(aggregator.known)):
+            for newcomer in self._core.ports.store.participants(task, aggregator.seen):
                 aggregator.sp.enrol(newcomer.identity)
-                aggregator.known.add(newcomer.identity.who)
+                aggregator.seen = newcomer.position
 
     def _read(self, task: str, number: int, digest: str) -> bytes:
         """An upload as it was acknowledged: it is validated once, so that a file altered since must not pass."""
@@ -240,7 +242,11 @@ class Uploads:
         judged = self._written(task, number, arrivals, judged)
         welcome = [entry for entry in judged if isinstance(entry, Upload)]
         # The store looks once more: the round may have closed while the bytes were checked.
-        outcomes = iter(self._ports.store.acknowledge(task, number, welcome) if welcome else [])
+        known = self._ports.store.acknowledge(task, number, welcome) if welcome else []
+        for upload, outcome in zip(welcome, known, strict=True):
+            if isinstance(outcome, Forbidden):  # its owner has withdrawn meanwhile: no byte of it stays
+                self._ports.blobs.delete(upload_name(task, number, upload.digest))
+        outcomes = iter(known)
         return [_outcome(entry, next(outcomes)) if isinstance(entry, Upload) else entry for entry in judged]
 
     def _judge(self, task: str, number: int, arrival: PendingUpload, standing: UploadContext) -> Upload | UploadOutcome:
@@ -264,7 +270,7 @@ class Uploads:
         require_running(standing.state)
         current.require_upload_welcome(settings, now)
         if arrival.who in standing.left:
-            raise Forbidden(f"{arrival.who} has left this task: join again to take part")
+            raise self._ports.store.participant(task, arrival.who).refusal()
         if settings.per_round is not None and arrival.who not in standing.drawn:
             raise NotDrawn(f"others were drawn for round {number}: come back for the next round")
         return Upload(arrival.who, arrival.digest, current.is_late(settings, now))

@@ -16,11 +16,12 @@ from fastapi import Path as InPath
 from pydantic import Field
 
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.signed import ConsentReceipt, digest_of
 from crowdfl.errors import Forbidden
 from crowdfl.roles.records import StoredDeposit, StoredPayment
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.retention import SpRetention
-from crowdfl.services.apps.sp_uploads import add_upload_routes
+from crowdfl.services.apps.sp_uploads import UnfinishedUploads, add_upload_routes
 from crowdfl.services.client.breaker import Breaker, PeerPatience
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background, ServiceMetrics, add_peer_gauge, make_app
@@ -29,7 +30,7 @@ from crowdfl.services.http.bodies import (
     JSON_LIMIT,
     SMALL_LIMIT,
     Body,
-    CertificateForm,
+    EnrolmentForm,
     Form,
     Number,
     SignedOrder,
@@ -129,7 +130,7 @@ def create_app(
 
     by_participant = ByParticipant(sp)
     # Before the others: routes are tried in order, and most requests are uploads.
-    add_upload_routes(app, sp, metrics, folder, signing, by_participant)
+    incoming = add_upload_routes(app, sp, metrics, folder, signing, by_participant)
     by_owner = ByOwner(
         ByRequester(tokens.require("requester"), sp.is_about_now), lambda task: sp.definition(task).requester
     )
@@ -137,6 +138,7 @@ def create_app(
     _add_requester_routes(app, sp, tokens, by_owner, folder, patience)
     _add_bank_routes(app, sp, tokens)
     _add_participant_routes(app, sp, by_participant, by_owner)
+    _add_people_routes(app, sp, by_participant, signing, incoming)
     add_claim_route(app, sp, folder, by_participant, patience)
     return app
 
@@ -178,6 +180,11 @@ def _add_requester_routes(
         movements = [asdict(movement) for movement in books.movements]
         return {"movements": movements, "balances": books.balances(), "deposits": sp.deposits(task)}
 
+    @app.get("/v1/tasks/{task}/consents", dependencies=owner)
+    def consents(task: TaskId) -> dict[str, Any]:
+        """Who, by the name in the task, agreed to which version of its consent text, when, with the signed proof."""
+        return {"consents": sp.consents(task)}
+
 
 def _add_bank_routes(app: FastAPI, sp: Sp, tokens: Tokens) -> None:
     """For the operator's own bank software; no requester's token opens these."""
@@ -210,29 +217,14 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
     @app.get("/v1/tasks/{task}")
     def about(task: TaskId) -> dict[str, Any]:
         """What the task is and where it stands, for everyone; the books are the requester's."""
-        stored = sp.store.task(task)
-        return {"definition": stored.definition, "appointment": stored.appointment, "status": sp.status(task)}
+        definition, appointment = sp.papers(task)
+        return {"definition": definition, "appointment": appointment, "status": sp.status(task)}
 
     @app.get("/v1/tasks/{task}/initial", response_class=Response)
     def initial(task: TaskId) -> Response:
         """The weights that everyone starts from."""
         sp.store.task(task)
         return download(sp.blobs.open(f"{task}/initial"))
-
-    # No token: the certificate is the right to join.
-    known, certificate = [Depends(known_task(sp.definition))], json_body(CertificateForm, SMALL_LIMIT)
-
-    @app.post("/v1/tasks/{task}/participants", dependencies=known, openapi_extra=takes_json(CertificateForm))
-    def enrol(task: TaskId, body: Annotated[CertificateForm, Depends(certificate)]) -> dict[str, str]:
-        """A certified participant joins."""
-        return {"who": sp.enrol(task, body.certificate)}
-
-    @app.delete("/v1/tasks/{task}/participants/{who}", status_code=204)
-    def leave(task: TaskId, who: Who, caller: signer) -> None:
-        """The participant leaves."""
-        if caller.who != who:
-            raise Forbidden("a participant can leave for itself only")
-        sp.leave(task, who)
 
     @app.get("/v1/tasks/{task}/rounds/{number}/average", response_class=Response)
     def average(task: TaskId, number: Number, who: Annotated[str | None, Depends(reader)]) -> Response:
@@ -244,6 +236,39 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
     def reward(task: TaskId, number: Number, caller: signer) -> Response:
         """The caller's reward of a round, sealed to it."""
         return Response(sp.envelope(task, number, caller.who), media_type=OCTETS)
+
+
+def _add_people_routes(
+    app: FastAPI, sp: Sp, by_participant: ByParticipant, signing: SigningKey, incoming: UnfinishedUploads
+) -> None:
+    # No token: the certificate is the right to join.
+    known, enrolment = [Depends(known_task(sp.definition))], json_body(EnrolmentForm, SMALL_LIMIT)
+
+    @app.post("/v1/tasks/{task}/participants", dependencies=known, openapi_extra=takes_json(EnrolmentForm))
+    def enrol(task: TaskId, body: Annotated[EnrolmentForm, Depends(enrolment)]) -> dict[str, str | None]:
+        """A certified participant joins; the receipt is of its consent, where the task asks for one."""
+        who = sp.enrol(task, body.certificate, body.consent)
+        one = sp.participant(task, who)
+        if one.consent is None or one.consented_at is None:
+            return {"who": who, "receipt": None}
+        return {
+            "who": who,
+            "receipt": ConsentReceipt(task, who, digest_of(one.consent), one.consented_at).sign(signing),
+        }
+
+    @app.delete("/v1/tasks/{task}/participants/{who}")
+    def leave(
+        task: TaskId, who: Who, caller: Annotated[Signed, Depends(by_participant)], *, withdraw: bool = False
+    ) -> dict[str, list[int]]:
+        """The participant leaves, or withdraws: in which rounds its upload was deleted, and in which it stands for good."""
+        if caller.who != who:
+            raise Forbidden("a participant can leave for itself only")
+        if not withdraw:
+            sp.leave(task, who)
+            return {"deleted": [], "standing": []}
+        answer = sp.withdraw(task, who)
+        incoming.forget(task, who)
+        return answer
 
 
 def _states(stored: Sequence[StoredDeposit | StoredPayment]) -> Counter[str]:

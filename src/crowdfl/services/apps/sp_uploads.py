@@ -187,6 +187,11 @@ class UnfinishedUploads:
     def discard(self, task: str, number: int, who: str) -> None:
         self._path(task, number, who).unlink(missing_ok=True)
 
+    def forget(self, task: str, who: str) -> None:
+        """All of one who takes back what has arrived."""
+        for path in self.folder.glob(f"{self.key(task, who)}.*.part"):
+            path.unlink(missing_ok=True)
+
     def sweep(self) -> int:
         """Remove what nobody has continued for a week; returns how many."""
         stale = [path for path in self.folder.glob("*.part") if self.now() - path.stat().st_mtime > _STALE_SECONDS]
@@ -280,7 +285,7 @@ class _Reception:
 
 def add_upload_routes(
     app: FastAPI, sp: Sp, metrics: ServiceMetrics, folder: Path, signing: SigningKey, guard: ByParticipant
-) -> None:
+) -> UnfinishedUploads:
     incoming = UnfinishedUploads(folder / "incoming")
     incoming.sweep()
     acknowledged = metrics.counter("crowdfl_uploads_acknowledged", "Uploads with a receipt", "kind")
@@ -350,3 +355,5 @@ def add_upload_routes(
         raw = await read_bytes(request, _COMMIT_LIMIT)
         caller.require_body(hashlib.sha256(raw).hexdigest())
         return await heavy(partial(reception.finish, (task, number), who, parse(Finished, raw).digest))
+
+    return incoming

@@ -3,9 +3,7 @@
 It loads nothing that a server is made of.
 """
 
-import fcntl
 import json
-import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +14,7 @@ from typing import TypeVar
 
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.links import invitation_link
-from crowdfl.documents.signed import Certificate, digest_of
+from crowdfl.documents.signed import Certificate, Invitation, digest_of
 from crowdfl.errors import KeyMismatch, SettingsError
 from crowdfl.protocols.profile import Tools
 from crowdfl.retry import Backoff
@@ -25,7 +23,7 @@ from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link, Service, SystemClock
 from crowdfl.settings import ParticipantSettings, RequesterSettings
-from crowdfl.storage.atomic import read_secret, write_private
+from crowdfl.storage.atomic import alone_in, read_secret, write_private
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.pools import RandomizerPool
 from crowdfl.storage.settings_file import read_file
@@ -72,6 +70,8 @@ def write_invitations(
     count: int,
     days: float,
     patience: Backoff | None = None,
+    *,
+    replaces: str = "",
 ) -> list[Path]:
     """One file per invitation, each with all that its holder needs to find and check the task and its receipts.
 
@@ -98,7 +98,7 @@ def write_invitations(
     }
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     first, paths = _first_free(folder), []
-    for number, invitation in enumerate(requester.invite(task, count, days * 86400), start=first):
+    for number, invitation in enumerate(requester.invite(task, count, days * 86400, replaces), start=first):
         paths.append(folder / f"invitation-{number}.json")
         write_private(paths[-1], json.dumps({**contents, "invitation": invitation}).encode())
     return paths
@@ -141,6 +141,13 @@ def read_invitation(path: Path) -> ParticipantSettings:
     return ParticipantSettings.parse(found, path)
 
 
+def replaced_number(old: str) -> str:
+    """What names the device that is replaced: of an invitation file, its number; else as it was typed."""
+    if not old.endswith(".json"):
+        return old
+    return Invitation.read(Envelope.parse(read_invitation(Path(old)).invitation, Invitation.kind)).number
+
+
 def link_of(path: Path, page: str) -> str:
     """The link to a page with what an invitation file holds."""
     return invitation_link(page, read_invitation(path))
@@ -169,7 +176,8 @@ def invited(
         raise SettingsError(f"nobody has joined with the home folder {home}: name the folder you joined with by --home")
     blobs = FileBlobs(home)
     _require_own(blobs, invitation)
-    with tempfile.TemporaryDirectory() as scratch, nullcontext() if reads else _alone(home):
+    # Two programs with one home would train twice, and could send different updates.
+    with tempfile.TemporaryDirectory() as scratch, nullcontext() if reads else alone_in(home, "home folder"):
         ca = Path(scratch) / "ca.pem" if invitation.ca else None
         if ca is not None:
             ca.write_text(invitation.ca or "")
@@ -204,21 +212,6 @@ def _require_own(blobs: FileBlobs, invitation: ParticipantSettings) -> None:
         raise SettingsError(f"the folder {home} is the home of another task: {other}")
     if blobs.get(INVITATION).decode() != digest_of(invitation.invitation):
         raise SettingsError(f"the folder {home} is the home of another invitation, and so of another person: {other}")
-
-
-@contextmanager
-def _alone(home: Path) -> Iterator[None]:
-    """Two programs with one home would train twice, and could send different updates."""
-    descriptor = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            words = f"another program is using the home folder {home}: wait until it has ended, or end it"
-            raise SettingsError(words) from None
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _least(blobs: FileBlobs, chosen: int | None) -> int:

@@ -190,6 +190,11 @@ class SpClient:
     def final(self, task: str, number: int) -> bytes:
         return self.average(task, number)
 
+    def consents(self, task: str) -> list[dict[str, Any]]:
+        found: dict[str, Any] = self.service.call("GET", f"/v1/tasks/{task}/consents").json()
+        consents: list[dict[str, Any]] = found["consents"]
+        return consents
+
     # For whoever sees the platform's bank account.
 
     def confirm_deposit(self, task: str, name: str, amount: int) -> None:
@@ -200,14 +205,19 @@ class SpClient:
 
     # For participants.
 
-    def enrol(self, task: str, certificate: str) -> str:
-        place = f"/v1/tasks/{task}/participants"
-        return self.service.send_json("POST", place, {"certificate": certificate}).text("who")
+    def enrol(self, task: str, certificate: str, consent: str | None = None) -> str | None:
+        """SP's signed receipt of the consent, where there is one."""
+        body = {"certificate": certificate, "consent": consent}
+        reply = self.service.send_json("POST", f"/v1/tasks/{task}/participants", body)
+        reply.text("who")
+        return None if consent is None else reply.text("receipt")
 
-    def leave(self, task: str, keys: ParticipantKeys | None = None) -> None:
+    def leave(self, task: str, keys: ParticipantKeys | None = None, *, withdraw: bool = False) -> dict[str, list[int]]:
         own = self._as(keys)
-        if own.service.call("DELETE", f"/v1/tasks/{task}/participants/{own.who}").status != 204:
-            raise ServiceUnavailable("the answer is not from SP: something in between has answered")
+        reply = own.service.call(
+            "DELETE", f"/v1/tasks/{task}/participants/{own.who}{'?withdraw=true' if withdraw else ''}"
+        )
+        return {name: reply.wholes(name) for name in ("deleted", "standing")}
 
     def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
         own = self._as(keys)

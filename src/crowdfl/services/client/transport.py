@@ -169,6 +169,12 @@ class Reply:
     def whole(self, name: str) -> int:
         return self._field(name, int)
 
+    def wholes(self, name: str) -> list[int]:
+        found = self.json().get(name)
+        if not isinstance(found, list) or not all(type(one) is int for one in found):
+            raise ServiceUnavailable(f"the service's answer lacks {name}")
+        return found
+
     def amounts(self, name: str) -> dict[int, int]:
         """Millionths by round."""
         found = self.json().get(name)

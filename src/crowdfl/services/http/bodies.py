@@ -61,6 +61,12 @@ class CertificateForm(Form):
     certificate: str
 
 
+class EnrolmentForm(CertificateForm):
+    """The same, and its owner's consent where the task asks for one."""
+
+    consent: str | None = None
+
+
 _Form = TypeVar("_Form", bound=Form)
 
 

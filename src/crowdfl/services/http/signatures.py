@@ -2,8 +2,6 @@
 
 import hashlib
 import re
-import threading
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -22,7 +20,6 @@ REQUESTER = "requester"
 SIGNED = "crowdfl.signed"  # in a request's scope: a participant of the task has signed it
 SKEW_SECONDS = 300.0
 _MOST_KEYS = 100_000
-_FORGET_SECONDS = 600.0
 _PROOF = r'time="([0-9]{1,12})", signature="([0-9a-f]{128})"'
 _PARTICIPANT = re.compile(rf'CrowdFL who="([0-9a-f]{{20}})", {_PROOF}')
 _REQUESTER = re.compile(_PROOF)
@@ -42,21 +39,12 @@ class Signed:
             raise BadSignature("the body is not the one that was signed: it was cut off or altered")
 
 
-@dataclass
-class _Keys:
-    """Signing keys of one task's participants, by name; and when one of them was last asked for."""
-
-    of: dict[str, bytes] = field(default_factory=dict)
-    used: float = 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class ByParticipant:
     """A dependency: the request is signed by a participant of the task that its path names."""
 
     sp: Sp
-    _keys: dict[str, _Keys] = field(default_factory=dict, repr=False)  # by task
-    _loading: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _keys: dict[tuple[str, str], bytes] = field(default_factory=dict, repr=False)  # by task and name
 
     security: Security = ({PARTICIPANT: []},)
 
@@ -76,32 +64,14 @@ class ByParticipant:
         return Signed(who, digest)
 
     async def _key(self, task: str, who: str) -> bytes:
-        """Read once from the store, with all who joined since: a name never changes its key."""
-        known = self._keys.get(task)
-        key = None if known is None else known.of.get(who)
-        if known is None or key is None:
-            return await to_thread.run_sync(self._load, task, who)
-        known.used = time.monotonic()
-        return key
-
-    def _load(self, task: str, who: str) -> bytes:
-        # Found by its index first: a request of a stranger costs one query, and nothing is kept of it.
-        key = self.sp.participant(task, who).identity.signing
-        with self._loading:
-            if task not in self._keys and not self._has_room(task):
-                return key
-            known = self._keys.setdefault(task, _Keys())
-            if who not in known.of:  # another thread may have loaded it meanwhile
-                known.of |= self.sp.store.signing_keys(task, len(known.of))
-            known.used = time.monotonic()
-        return key
-
-    def _has_room(self, task: str) -> bool:
-        """Whether everyone of this task fits, beside the tasks that are in use."""
-        for name in [name for name, known in self._keys.items() if time.monotonic() - known.used > _FORGET_SECONDS]:
-            del self._keys[name]
-        places = sum(self.sp.definition(name).settings.max_participants for name in (*self._keys, task))
-        return places <= _MOST_KEYS
+        """Read once from the store: a name never changes its key. Of a stranger nothing is kept."""
+        known = self._keys.get((task, who))
+        if known is None:
+            known = (await to_thread.run_sync(self.sp.participant, task, who)).identity.signing
+            if len(self._keys) >= _MOST_KEYS:  # the one that was read first
+                self._keys.pop(next(iter(self._keys)), None)
+            self._keys[task, who] = known
+        return known
 
 
 Proof = Callable[[bytes], Signed]

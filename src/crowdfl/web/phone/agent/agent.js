@@ -61,9 +61,28 @@ export class Agent {
     return this.participant.look();
   }
 
+  /** Why nobody can join now with such an invitation; null if somebody can. */
+  closed() {
+    return this.participant.closed(this._invitation.replaces);
+  }
+
   /** The owner accepts averages of so few people. @param {number} least */
   accept(least) {
     return this.participant.accept(least);
+  }
+
+  /** The owner has read the consent text, in this language ("": the task's own), and agrees. @param {{language?: string}} [read] */
+  agree({ language } = {}) {
+    return this.participant.agree(language);
+  }
+
+  /** The owner's copy of what was agreed to, as a file; null if nothing was. */
+  async consentCopy() {
+    const [consent, receipt] = [await this._store.get(this.task, "consent"), await this._store.get(this.task, "consent-receipt")];
+    if (consent === undefined) return null;
+    const { definition } = await this.participant.context.papers();
+    const text = this.participant.context.protocol.consentCopy(definition.body, consent, receipt ?? null);
+    return { name: `consent-${this.task.slice(0, 8)}.json`, text };
   }
 
   /** Take a place in the task, also again after leaving. An error is told at once: an address may be wrong. */
@@ -119,6 +138,18 @@ export class Agent {
     await this.stop();
     await this._store.put(this.task, "left", Date.now() / 1000);
     return this._farewell();
+  }
+
+  /**
+   * Leave for good, and take back what was sent and no server has begun to average: the rounds whose upload was deleted, and
+   * those that it stands in. Both are null until the platform was told.
+   */
+  async withdraw() {
+    await this.stop();
+    await this._store.change(this.task, { left: Date.now() / 1000, withdrawing: true });
+    const told = await this._farewell();
+    const found = /** @type {{deleted: number[], standing: number[]} | undefined} */ (await this._store.get(this.task, "withdrawn"));
+    return { told, deleted: found?.deleted ?? null, standing: found?.standing ?? null };
   }
 
   /** What would be lost with the keys. @returns {Promise<Unclaimed>} */
@@ -204,7 +235,7 @@ export class Agent {
     for (;;) {
       stop.throwIfAborted();
       if (await this._patiently(() => this.participant.step(this._trainer), stop)) looks.succeed();
-      else if (UNDER_WAY.includes(this.participant.state)) await looks.wait();
+      else if (UNDER_WAY.includes(this.participant.state)) await looks.wait(this.participant.comeBack);
       else return;
     }
   }

@@ -2,7 +2,7 @@
 
 import { fromBase64, hex, sha256 } from "../protocol/bytes.js";
 import { Conflict, NotReady, Truncated } from "../protocol/errors.js";
-import { MODEL_LIMIT, OCTETS, Service, notTheService, unusable } from "./transport.js";
+import { MODEL_LIMIT, OCTETS, Service, unusable } from "./transport.js";
 
 /** @typedef {import("../protocol/bytes.js").Bytes} Bytes */
 /** @typedef {import("../protocol/keys.js").Keys} Keys */
@@ -19,6 +19,7 @@ const RESTARTS = 5;
  * @property {number} [enrolled]
  * @property {string} [enrolment] Whether somebody can join: open, full, over, ended.
  * @property {number | null} [next_round] When it opens, if its plan says; seconds since 1970.
+ * @property {number} [come_back] In how many seconds a phone with nothing to do looks again.
  * @property {string | null} [ended]
  * @property {{number: number, state: string, deadline: number, uploads?: number, unused?: boolean}[]} rounds
  */
@@ -78,9 +79,11 @@ export class Platform {
     return (await this._sp.call({ method: "GET", target: `/v1/tasks/${task}/initial`, limit: MODEL_LIMIT })).octets();
   }
 
-  /** @param {string} task @param {string} certificate */
-  async enrol(task, certificate) {
-    return (await this._sp.sendJson("POST", `/v1/tasks/${task}/participants`, { certificate })).text("who");
+  /** SP's signed receipt of a consent, if there is one. @param {string} task @param {string} certificate @param {string | null} consent */
+  async enrol(task, certificate, consent) {
+    const reply = await this._sp.sendJson("POST", `/v1/tasks/${task}/participants`, { certificate, consent });
+    reply.text("who");
+    return consent === null ? null : reply.text("receipt");
   }
 
   /**
@@ -125,10 +128,11 @@ export class Platform {
     return { paid: reply.amounts("paid"), claimed: reply.amounts("claimed") };
   }
 
-  /** @param {string} task @param {Keys} keys */
-  async quit(task, keys) {
-    const reply = await this._sp.call({ method: "DELETE", target: `/v1/tasks/${task}/participants/${keys.who}`, keys });
-    if (reply.status !== 204) throw notTheService();
+  /** In which rounds an upload was deleted, and in which one stands. @param {string} task @param {Keys} keys @param {boolean} withdraw */
+  async quit(task, keys, withdraw) {
+    const target = `/v1/tasks/${task}/participants/${keys.who}${withdraw ? "?withdraw=true" : ""}`;
+    const reply = await this._sp.call({ method: "DELETE", target, keys });
+    return { deleted: reply.wholes("deleted"), standing: reply.wholes("standing") };
   }
 
   /** @param {string} task */

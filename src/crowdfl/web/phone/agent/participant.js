@@ -3,10 +3,11 @@
 // The port of roles/participant/participant.py. What must survive is stored before it is sent: an upload that was interrupted is sent
 // again with the same bytes, so that it is the same upload.
 
-import { DocumentError, UploadRejected } from "../protocol/errors.js";
+import { ConsentMissing, DocumentError, UploadRejected, Withdrawn } from "../protocol/errors.js";
 import { ParticipantContext } from "./participant_context.js";
 import { ClaimTime, Claiming } from "./claiming.js";
-import { NOT_OPEN, requireRoom } from "./status.js";
+import { named } from "./holdings.js";
+import { closedBy, requireRoom } from "./status.js";
 import { KeptModel } from "./model.js";
 import { Rewards } from "./rewards.js";
 import { Uploads } from "./uploads.js";
@@ -18,6 +19,7 @@ import { Uploads } from "./uploads.js";
 /** @typedef {import("./holdings.js").KeptStatus} KeptStatus */
 
 export const UNDER_WAY = ["running", "paused"];
+const LONGEST_REST = 3600; // seconds: a platform that asks for more is looked at all the same
 const SAME_TIME = 60; // seconds: a smaller change of the time to claim is not written down
 
 export class Participant {
@@ -31,6 +33,7 @@ export class Participant {
     this.rewards = new Rewards(this.context);
     this.claimTime = new ClaimTime(this.context.now);
     this.state = "running"; // the task's, when this participant last looked
+    this.comeBack = 0; // seconds after that look until the platform wants the next one, if there is nothing to do
     this._platform = this.context.platform;
     this._hasQuit = false;
   }
@@ -44,9 +47,9 @@ export class Participant {
     return { definition, shares };
   }
 
-  /** Why nobody can join now, as the platform says; null if somebody can. */
-  async closed() {
-    return NOT_OPEN[(await this.context.status()).enrolment ?? ""] ?? null;
+  /** Why nobody can join now, by the platform's word for it; null if somebody can. @param {boolean} [takesPlace] As `closedBy`'s. */
+  async closed(takesPlace = false) {
+    return closedBy(await this.context.status(), takesPlace);
   }
 
   async _papers() {
@@ -69,10 +72,18 @@ export class Participant {
     return this.kept.put("least", least);
   }
 
+  /** The owner has read the consent text in this language, and agrees. @param {string} [language] "": the task's own. */
+  async agree(language) {
+    const { definition } = await this.context.papers();
+    if (!(await this.kept.has("keys"))) await this.kept.add("keys", await this.context.protocol.newKeys());
+    const consent = await this.context.protocol.signConsent(definition, await this.context.keys(), this.context.now(), language);
+    if (!(await this.hasJoined())) await this.kept.put("consent", consent);
+  }
+
   /** Take a place, also again after leaving; safe to repeat. @param {string} invitation */
   async join(invitation) {
     const who = await this.enrol(invitation);
-    if (await this.hasLeft()) await this.kept.change({}, ["left"]);
+    if ((await this.hasLeft()) && !(await this.kept.has("replaced"))) await this.kept.change({}, ["left"]);
     return who;
   }
 
@@ -84,16 +95,25 @@ export class Participant {
   async enrol(invitation) {
     const stopped = await this.kept.get("stopped");
     if (stopped !== undefined) throw new UploadRejected(`this phone takes no further part in the campaign: ${stopped}`);
-    const { appointment } = await this._papers();
+    if (await this.kept.has("withdrawing")) throw new Withdrawn("you have withdrawn, which is final: ask for a new invitation");
+    const { appointment, definition } = await this._papers();
     await this.context.requireCompany();
-    if (!(await this.hasJoined())) requireRoom(await this.context.status());
+    await this._requireConsent(definition);
+    if (!(await this.hasJoined())) requireRoom(await this.context.status(), this.context.protocol.takesPlace(invitation));
     if (!(await this.kept.has("keys"))) await this.kept.add("keys", await this.context.protocol.newKeys());
     if (!(await this.hasJoined())) await this._certify(invitation, appointment);
-    await this._platform.enrol(this.task, await this.kept.get("certificate"));
-    this._hasQuit = false;
     const { who } = await this.context.keys();
-    this.context.tell("joined", { who });
+    if (await this.context.enrol()) {
+      this._hasQuit = false;
+      this.context.tell("joined", { who });
+    }
     return who;
+  }
+
+  /** @param {Definition} definition */
+  async _requireConsent({ body }) {
+    if (!body.consent.version || (await this.kept.has("consent"))) return;
+    throw new ConsentMissing(`this task has a consent text, version ${body.consent.version}: read it, agree to it, then join`);
   }
 
   /** @param {string} invitation @param {import("../protocol/documents.js").Appointment} appointment */
@@ -155,6 +175,7 @@ export class Participant {
     if (UNDER_WAY.includes(status.state)) this.claimTime.sawRunning(claimWindow);
     await this._keepStatus(status, before);
     this.state = status.state;
+    this.comeBack = Math.min(status.come_back ?? 0, LONGEST_REST);
     return status;
   }
 
@@ -208,10 +229,21 @@ export class Participant {
     this.context.tell("left", {});
   }
 
-  /** Once by each page: nobody knows what another tab told the platform last. */
+  /** Once by each page: nobody knows what another tab told the platform last. A withdrawal is told until it is answered. */
   async _quit() {
-    if (this._hasQuit || !(await this.hasJoined())) return;
-    await this._platform.quit(this.task, await this.context.keys());
+    const withdraws = await this.kept.has("withdrawing");
+    const isDone = withdraws ? await this.kept.has("withdrawn") : this._hasQuit || (await this.kept.has("replaced"));
+    if (isDone || !(await this.hasJoined())) return;
+    const answer = await this._platform.quit(this.task, await this.context.keys(), withdraws);
+    if (withdraws) await this._noteWithdrawn(answer);
     this._hasQuit = true;
+  }
+
+  /** What was taken back earns nothing, and no upload stays here either. @param {{deleted: number[], standing: number[]}} answer */
+  async _noteWithdrawn(answer) {
+    const unpaid = answer.deleted.map((number) => [named(number, "no-reward"), "you have withdrawn it"]);
+    const uploads = (await this.kept.rounds("upload")).map((number) => named(number, "upload"));
+    await this.kept.change({ ...Object.fromEntries(unpaid), withdrawn: { ...answer, at: this.context.now() } }, uploads);
+    this.context.tell("withdrawn", answer);
   }
 }

@@ -1,6 +1,6 @@
 // What every part of a participant works with: its task, its keys, what it keeps, and whom it talks to.
 
-import { NotReady } from "../protocol/errors.js";
+import { NotReady, Replaced } from "../protocol/errors.js";
 import { Holdings } from "./holdings.js";
 import * as shares from "./protocol.js";
 import { requireStatus } from "./status.js";
@@ -76,6 +76,30 @@ export class ParticipantContext {
   async status() {
     const { rounds } = await this.shares();
     return requireStatus(await this.platform.status(this.task), rounds);
+  }
+
+  /** Enrol with SP, with the consent that was given; false if another phone has taken this one's place. */
+  async enrol() {
+    const consent = (await this.kept.get("consent")) ?? null;
+    let receipt;
+    try {
+      receipt = await this.platform.enrol(this.task, await this.kept.get("certificate"), consent);
+    } catch (refusal) {
+      if (!(refusal instanceof Replaced)) throw refusal;
+      await this.giveWay(refusal);
+      return false;
+    }
+    if (consent !== null && receipt !== null && !(await this.kept.has("consent-receipt"))) {
+      await this.protocol.checkConsentReceipt(receipt, this.spKey, { task: this.task, who: (await this.keys()).who, consent });
+      await this.kept.put("consent-receipt", receipt);
+    }
+    return true;
+  }
+
+  /** Another phone has taken this one's place: it sends nothing any more, and can claim what it earned. @param {Replaced} why */
+  async giveWay(why) {
+    await this.kept.change({ stopped: why.message, replaced: true, left: this.now() });
+    this.tell("replaced", { why: why.message });
   }
 
   async _open() {

@@ -4,7 +4,10 @@ export { NOT_PASSED_ON, readPublication, readRecord, standing } from "../protoco
 export { openBundle } from "../protocol/bundle.js";
 export { hex, sha256 } from "../protocol/bytes.js";
 export { chainFromBytes, chainToBytes, chainWeights, startChain, stateDigest } from "../protocol/chain.js";
-export { checkReceipt, enrolmentRequest, openAppointment, openDefinition, openEnrolled, requireKey } from "../protocol/documents.js";
+export {
+  checkConsentReceipt, checkReceipt, consentCopy, enrolmentRequest, openAppointment, openDefinition, openEnrolled, requireKey, signConsent,
+  takesPlace,
+} from "../protocol/documents.js";
 export { newKeys } from "../protocol/keys.js";
 export { makeClaim, openReward, recordIn } from "../protocol/rewards.js";
 export { readSafetensors } from "../protocol/safetensors.js";

@@ -38,6 +38,9 @@ import { Holdings } from "./holdings.js";
  * @property {string | null} state The task's, when this device last looked.
  * @property {string | null} ended Why the task has ended.
  * @property {string | null} stopped Why this phone takes no further part.
+ * @property {boolean} replaced Whether that is because another phone has taken its place.
+ * @property {{version: string, language: string, at: number} | null} consent What the owner has agreed to, and when.
+ * @property {{at: number, deleted: number[], standing: number[]} | null} withdrawn Once the platform knows it.
  * @property {number | null} next When the next round opens, if the plan says; seconds since 1970.
  * @property {number | null} enrolled How many take part.
  * @property {number | null} seen When this device last saw a change; seconds.
@@ -54,8 +57,8 @@ import { Holdings } from "./holdings.js";
 export async function view(store, task) {
   const kept = new Holdings(store, task);
   if (!(await kept.has("invitation"))) return null;
-  const [definition, keys, status, left, over, certificate, stopped] = await Promise.all(
-    ["definition", "keys", "status", "left", "over", "certificate", "stopped"].map((key) => kept.get(key)));
+  const [definition, keys, status, left, over, certificate, stopped, replaced, consent, withdrawn] = await Promise.all(
+    ["definition", "keys", "status", "left", "over", "certificate", "stopped", "replaced", "consent", "withdrawn"].map((key) => kept.get(key)));
   const rounds = await roundsOf(kept, status);
   const body = definition ? keptBody(definition) : null;
   return {
@@ -66,6 +69,9 @@ export async function view(store, task) {
     state: status?.state ?? null,
     ended: status?.ended ?? null,
     stopped: stopped ?? null,
+    replaced: replaced === true,
+    consent: consent ? agreed(keptBody(consent)) : null,
+    withdrawn: withdrawn ?? null,
     next: status?.next ?? null,
     enrolled: status?.enrolled ?? null,
     seen: status?.at ?? null,
@@ -75,6 +81,9 @@ export async function view(store, task) {
     receipts: rounds.flatMap(({ number, receipt }) => (receipt === null ? [] : [{ round: number, text: receipt }])),
   };
 }
+
+/** @param {Record<string, any>} consent */
+const agreed = ({ version, language, at }) => ({ version, language, at });
 
 /** @param {Holdings} kept @param {import("./holdings.js").KeptStatus | undefined} status */
 async function roundsOf(kept, status) {

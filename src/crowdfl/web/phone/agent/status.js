@@ -15,6 +15,7 @@ export function requireStatus(status, rounds) {
   if (!isShort(status.state) || !isOptional(status.ended, isShort)) throw impossible("its state");
   if (!isOptional(status.claim_seconds_left, isCount)) throw impossible("the time to claim");
   if (!isOptional(status.next_round, isCount) || !isOptional(status.enrolment, isShort)) throw impossible("its next round");
+  if (!isOptional(status.come_back, isCount)) throw impossible("when to look again");
   if (!isOptional(status.enrolled, isCount)) throw impossible("how many have joined");
   const known = new Set();
   for (const { number, state, deadline, uploads } of status.rounds.map(tableOf)) {
@@ -27,7 +28,7 @@ export function requireStatus(status, rounds) {
 }
 
 /** Why nobody can join, by what the platform says. @type {Record<string, string>} */
-export const NOT_OPEN = {
+const NOT_OPEN = {
   full: "all places of this campaign are taken",
   over: "the time to join this campaign is over",
   ended: "this campaign has ended",
@@ -35,9 +36,18 @@ export const NOT_OPEN = {
 /** @type {Record<string, new (words: string) => Error>} */
 const NO_ROOM = { full: TaskFull, over: EnrolmentOver, ended: TaskNotRunning };
 
-/** Before the invitation is used up: a task that takes nobody says so. @param {Status} status */
-export function requireRoom({ enrolment = "" }) {
-  if (Object.hasOwn(NOT_OPEN, enrolment)) throw new NO_ROOM[enrolment](`${NOT_OPEN[enrolment]}; your invitation is not used up`);
+/**
+ * The platform's word for why nobody can join; null if somebody can.
+ * @param {Status} status @param {boolean} takesPlace Of somebody who has a place already, with another phone: until the end.
+ */
+export function closedBy({ enrolment = "" }, takesPlace) {
+  return Object.hasOwn(NOT_OPEN, enrolment) && (enrolment === "ended" || !takesPlace) ? enrolment : null;
+}
+
+/** Before the invitation is used up: a task that takes nobody says so. @param {Status} status @param {boolean} takesPlace */
+export function requireRoom(status, takesPlace) {
+  const closed = closedBy(status, takesPlace);
+  if (closed) throw new NO_ROOM[closed](`${NOT_OPEN[closed]}; your invitation is not used up`);
 }
 
 /** @param {any} entry @returns {any} */

@@ -189,6 +189,13 @@ export class Reply {
     return found;
   }
 
+  /** @param {string} name @returns {number[]} */
+  wholes(name) {
+    const found = this.json()[name];
+    if (!Array.isArray(found) || !found.every(Number.isSafeInteger)) throw lacks(name);
+    return found;
+  }
+
   /** @param {string} name @returns {Record<string, any>} */
   table(name) {
     const found = this.json()[name];

@@ -1,8 +1,8 @@
 // A participant's uploads: at most one for a round, durable before it is sent, sent again with the same bytes.
 
 import {
-  AlreadyCounted, Forbidden, NotAuthenticated, NotDrawn, NothingToContribute, RoundNotOpen, TaskNotRunning, TooLate, UnknownParticipant,
-  WrongBase, wordsOf,
+  AlreadyCounted, Forbidden, NotAuthenticated, NotDrawn, NothingToContribute, Replaced, RoundNotOpen, TaskNotRunning, TooLate,
+  UnknownParticipant, WrongBase, wordsOf,
 } from "../protocol/errors.js";
 import { named, stopping } from "./holdings.js";
 
@@ -124,6 +124,10 @@ export class Uploads {
 
   /** @param {number} number @param {unknown} refusal */
   async _noteRefusal(number, refusal) {
+    if (refusal instanceof Replaced) {
+      await this._context.giveWay(refusal);
+      return true;
+    }
     if (refusal instanceof Forbidden && (await this._kept.has("left"))) return false; // meanwhile: who joins again may send it
     if (!FINAL.some((kind) => refusal instanceof kind)) throw refusal;
     await this._kept.put(named(number, "refused"), { why: wordsOf(refusal) });
@@ -173,7 +177,7 @@ export class Uploads {
     const epoch = String(status.epoch ?? "");
     if (this._epoch !== null && this._epoch !== epoch) {
       this._context.tell("restored", {});
-      await this._context.platform.enrol(this._context.task, await this._kept.get("certificate"));
+      await this._context.enrol();
     }
     for (const entry of status.rounds) {
       const lost = entry.state === "open" && (await this._isLost(entry, `${epoch} ${status.dropped ?? 0}`));

@@ -1,18 +1,20 @@
 // A task's definition in the words of someone who is asked to take part: plain text, no markup.
 
 import { duration, formatTime } from "../../web/common/format.js";
+import { t } from "../../web/common/text.js";
 
 /** @typedef {import("./types.js").DefinitionBody} DefinitionBody */
 
 /** In a smaller crowd an average says too much about one person; the Python participant has the same number. */
 export const LEAST_PARTICIPANTS = 5;
+const BETWEEN = 20; // seconds from one activity to the next
 
 /** @param {DefinitionBody} definition */
 export function sensorsOf({ training }) {
   const channels = training.channels ?? 6;
-  if (channels === 3) return "the accelerometer: how the phone is moved";
-  if (channels === 6) return "the accelerometer and the gyroscope: how the phone is moved and turned";
-  return `${channels} channels, which a phone's motion sensors do not give: only files can be used`;
+  if (channels === 3) return t("about.moved");
+  if (channels === 6) return t("about.movedAndTurned");
+  return t("about.otherSensors", { channels });
 }
 
 /** @param {DefinitionBody} definition */
@@ -25,20 +27,36 @@ export function leastSeconds({ training }) {
   return Math.ceil(Math.max(window / (1 - held), (window + gap) / held) / hertz) + 1;
 }
 
+/** "3 activities, about 2 minutes": each is recorded once. @param {DefinitionBody} definition */
+export function effortWords(definition) {
+  const count = (definition.training.labels ?? []).length;
+  const minutes = Math.ceil(count * (leastSeconds(definition) + BETWEEN) / 60);
+  return t("invite.effort", { activities: t("invite.activities", { count }), minutes: t("invite.minutes", { count: minutes }) });
+}
+
+/** How often, in a line. @param {DefinitionBody} definition */
+export function roundsLine({ settings, plan }) {
+  return [t("about.rounds", { count: settings.rounds }), paceWords(plan)].filter(Boolean).join(" ");
+}
+
+/** @param {DefinitionBody["plan"]} plan */
+function paceWords({ daily, every }) {
+  if (daily !== null) return t("about.daily", { at: daily });
+  return every === null ? "" : t("about.every", { gap: duration(every) });
+}
+
 /** @param {DefinitionBody} definition */
-export function durationWords({ settings, plan }) {
-  const { rounds, window, min_participants: least } = settings;
-  const early = [plan.goal !== null && `with ${plan.goal} updates`, plan.closes === "everyone" && "once everyone has sent"].filter(Boolean);
-  const pace = plan.daily !== null ? ` They begin at ${plan.daily}, one a day at most.` : plan.every !== null ? ` They begin ${duration(plan.every)} apart.` : "";
-  const first = [plan.start_at !== null && `on ${momentOf(plan.start_at)} or later`, `once ${plan.start_with ?? least} people have joined`].filter(Boolean);
+export function durationWords(definition) {
+  const { settings, plan } = definition;
+  const count = plan.start_with ?? settings.min_participants;
   return [
-    plan.enrol_until !== null && `You can join until ${momentOf(plan.enrol_until)}.`,
-    `The first round begins ${first.join(", ")}.`,
-    rounds === 1 ? "There is one round." : `There are ${rounds} rounds.${pace}`,
-    `A round is open for up to ${duration(window)}${early.length ? `, and closes early ${early.join(" or ")}` : ""}.`,
-    settings.per_round == null
-      ? "In each round the phone trains and sends once, while this page is open."
-      : `For each round ${settings.per_round} people are drawn. A phone that is drawn trains and sends once, while this page is open.`,
+    plan.enrol_until !== null && t("about.joinUntil", { when: momentOf(plan.enrol_until) }),
+    plan.start_at === null ? t("about.firstWith", { count }) : t("about.firstAt", { when: momentOf(plan.start_at), count }),
+    roundsLine(definition),
+    t("about.openFor", { long: duration(settings.window) }),
+    plan.goal !== null && t("about.earlyGoal", { count: plan.goal }),
+    plan.closes === "everyone" && t("about.earlyEveryone"),
+    settings.per_round == null ? t("about.everyRound") : t("about.drawn", { count: settings.per_round }),
   ].filter((words) => words !== false);
 }
 
@@ -46,46 +64,30 @@ export function durationWords({ settings, plan }) {
 const momentOf = (text) => formatTime(Date.parse(text) / 1000);
 
 /** @param {DefinitionBody} definition */
-export function paymentWords({ settings, claim_window: claimWindow }) {
-  if (settings.budget === null || settings.budget === undefined || settings.pay === "none") return ["Nothing is paid for this campaign."];
+export const isPaid = ({ settings }) => settings.budget !== null && settings.budget !== undefined && settings.pay !== "none";
+
+/** About how much, in a line. @param {DefinitionBody} definition */
+export const payLine = (definition) => t(isPaid(definition) ? "invite.paid" : "about.unpaid");
+
+/** @param {DefinitionBody} definition */
+export function paymentWords(definition) {
+  const { settings, claim_window: claimWindow } = definition;
+  if (!isPaid(definition)) return [t("about.unpaid")];
+  const amount = [settings.budget, settings.currency].filter(Boolean).join(" ");
   return [
-    `${settings.budget} for each round, for all who take part together. ${shareWords(settings.pay ?? "equal")}`,
-    `You claim it once, after the last round, within ${duration(claimWindow)}. After that it goes back to the requester.`,
-    "A claim shows both servers what you earned in each round.",
+    t("about.budget", { amount }), t(`share.${settings.pay ?? "equal"}`),
+    t("about.claim", { long: duration(claimWindow) }), t("about.claimShows"),
   ];
 }
 
-/** @param {string} pay */
-function shareWords(pay) {
-  if (pay === "equal") return "Everyone whose update is in the round's average gets the same.";
-  if (pay === "samples") return "Your share follows how much you recorded.";
-  if (pay === "distance") return "Your share follows how much you recorded, and how close your update is to the average.";
-  return "";
-}
-
 /** How people count in an average. @param {DefinitionBody} definition */
-export function countingWords({ settings }) {
-  if (settings.weighting === "equal") {
-    return "Everyone counts once, however much they recorded. How much you recorded stays on your phone.";
-  }
-  return "Whoever recorded more counts more. How much you recorded is shared between the two servers, and can be told from two rounds if you come or go.";
-}
+export const countingWords = ({ settings }) => t(settings.weighting === "equal" ? "about.countOnce" : "about.countMore");
 
 /** @param {DefinitionBody} definition */
-export function crowdWords({ settings }) {
-  const fewest = settings.min_participants;
-  const words = [`An average is made of at least ${fewest} people's updates, or not at all.`];
-  if (fewest < LEAST_PARTICIPANTS) words.push(`Fewer than ${LEAST_PARTICIPANTS} is little: an average of few people says more about each of them.`);
-  return words;
+export function crowdWords(definition) {
+  const count = definition.settings.min_participants;
+  return [t("about.crowd", { count }), isSmallCrowd(definition) && t("about.smallCrowd", { count: LEAST_PARTICIPANTS })].filter((words) => words !== false);
 }
 
 /** @param {DefinitionBody} definition */
 export const isSmallCrowd = ({ settings }) => settings.min_participants < LEAST_PARTICIPANTS;
-
-/** How an upload leaves the phone. Who learns what of it is in disclosures.js. */
-export const HALVES = "Two servers get one half each of what your phone sends. A half alone looks like noise.";
-
-export const SERVED_CODE = [
-  "This page comes from the platform. A dishonest platform could send you other code, and then none of this would hold.",
-  "The documentation says how anyone can compare the code that is served with the code that is published.",
-];

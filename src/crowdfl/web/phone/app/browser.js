@@ -1,5 +1,6 @@
 // What this page asks of a browser: keys and storage, to be installed, and to open without a network.
 import { button, notice } from "../../web/common/parts.js";
+import { t } from "../../web/common/text.js";
 
 class BrowserTooOld extends Error {
   name = "BrowserTooOld";
@@ -18,13 +19,31 @@ async function canMake(algorithm, usages) {
 /** Throws what is missing, with what to do. */
 export async function requireBrowser() {
   if (!globalThis.isSecureContext) {
-    throw new BrowserTooOld("This page was opened without encryption, and a browser then lets it make no keys. Open it by an address that begins with https.");
+    throw new BrowserTooOld(t("browser.plain"));
   }
-  if (!globalThis.indexedDB) throw new BrowserTooOld("This browser stores nothing for pages. Leave the private window, or use another browser.");
+  if (!globalThis.indexedDB) throw new BrowserTooOld(t("browser.noStorage"));
   const keys = await Promise.all([canMake("Ed25519", ["sign", "verify"]), canMake("X25519", ["deriveBits"])]);
   if (!keys.every(Boolean)) {
-    throw new BrowserTooOld("This browser is too old to make the keys that are needed. Update it: Chrome 137, Safari 18.4, Firefox 130 or newer.");
+    throw new BrowserTooOld(t("browser.old"));
   }
+}
+
+/** What apps call themselves whose own browsers keep nothing, or lack sensors. */
+const APPS = {
+  Facebook: /\bFBA[NV]\b|FB_IAB/, Instagram: /\bInstagram\b/, WhatsApp: /\bWhatsApp\b/, WeChat: /\bMicroMessenger\b/, TikTok: /musical_ly|BytedanceWebview|TikTok/,
+  LinkedIn: /\bLinkedInApp\b/, Snapchat: /\bSnapchat\b/, LINE: /\bLine\//, Google: /\bGSA\//, X: /\bTwitter\b/, Telegram: /\bTelegram\b/, "": /; wv\)/,
+};
+
+/** The app whose own browser shows this page, "" for one that does not say its name; null in a browser. @param {string} agent */
+export const appOf = (agent) => Object.entries(APPS).find(([, mark]) => mark.test(agent))?.[0] ?? null;
+
+/**
+ * A link by which Android opens another one in the phone's browser, with its fragment: what is behind the last # is for Android.
+ * @param {string} link @param {string} agent @returns {string | null} null elsewhere.
+ */
+export function wayOut(link, agent) {
+  const { protocol, host, pathname, hash } = new URL(link);
+  return /Android/.test(agent) ? `intent://${host}${pathname}${hash}#Intent;scheme=${protocol.slice(0, -1)};action=android.intent.action.VIEW;end` : null;
 }
 
 /** @typedef {Event & { prompt(): Promise<unknown> }} InstallEvent */
@@ -79,8 +98,8 @@ function watch(registration, place) {
 
 /** @param {ServiceWorker} worker @param {HTMLElement} place */
 function show(worker, place) {
-  const box = notice("good", "A new version of this page is here.");
-  box.append(button("Use it", () => {
+  const box = notice("good", t("browser.newVersion"));
+  box.append(button(t("browser.useIt"), () => {
     navigator.serviceWorker.addEventListener("controllerchange", () => location.reload(), { once: true });
     worker.postMessage("take over");
   }));

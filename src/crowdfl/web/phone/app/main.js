@@ -3,10 +3,10 @@
 import { blockedWords, onBlocked } from "../../web/common/blocked.js";
 import { h } from "../../web/common/dom.js";
 import { takeInvitation } from "./link.js";
-import { openModel } from "./model.js";
-import { keepForOffline, requireBrowser } from "./browser.js";
-import { explainBy, notice, title } from "../../web/common/parts.js";
-import { speakReaders, t } from "../../web/common/text.js";
+import { keepForOffline } from "./browser.js";
+import { refuseInvitation, shownInvitation } from "./door.js";
+import { notice, title } from "../../web/common/parts.js";
+import { t } from "../../web/common/text.js";
 import { explain, explainLink } from "./messages.js";
 import { showMenu } from "./menu.js";
 import { isReached, watchReach } from "./reach.js";
@@ -20,7 +20,7 @@ const VIEWS = {
   campaigns: async (model) => (await import("./views/campaigns.js")).campaignsView(model),
   lost: async (model) => (await import("./views/campaigns.js")).lostView(model),
   device: async (model) => (await import("./views/device.js")).deviceView(model),
-  about: async (model, task) => (await import("./views/about.js")).aboutView(model, task),
+  about: async (model, task) => shownInvitation(model, task) ?? (await import("./views/about.js")).aboutView(model, task),
   home: async (model, task) => (await import("./views/home.js")).homeView(model, task),
   record: async (model, task) => (await import("./views/record.js")).recordView(model, task),
   earnings: async (model, task) => (await import("./views/earnings.js")).earningsView(model, task),
@@ -51,10 +51,12 @@ class Page {
     (last ? this.view : made)?.close?.();
     if (!last) return;
     this.view = made;
-    root.replaceChildren(made.element);
-    this.header();
+    const isThere = made.element.isConnected; // an invitation that somebody is reading
+    if (!isThere) root.replaceChildren(made.element);
+    this.update();
     const heading = root.querySelector("h1");
     document.title = `${heading?.textContent ?? "CrowdFL"} – CrowdFL`;
+    if (isThere) return;
     scrollTo(0, 0);
     if (focus) heading?.focus();
   }
@@ -85,17 +87,20 @@ class Page {
     this.header();
   }
 
-  /** A link that was opened: with the page, or in a page that was open already. */
+  /** A link that was opened: with the page, or in a page that was open already. @returns {Promise<boolean>} Whether it leads somewhere. */
   async invite() {
     const fragment = takeInvitation();
-    if (fragment === null) return;
+    if (fragment === null) return false;
     try {
       const task = await this.model.accept(fragment);
       notices.replaceChildren();
-      go("about", task);
+      go(this.isIn(task) ? "home" : "about", task);
       void this.model.look(task);
+      return true;
     } catch (wrong) {
+      refuseInvitation(wrong);
       notices.replaceChildren(notice("bad", h("strong", null, t("menu.badLink")), " ", explainLink(wrong)));
+      return false;
     }
   }
 }
@@ -112,11 +117,9 @@ function keepSkipLinkLocal() {
 }
 
 async function start() {
-  await speakReaders((code) => import(`../text/${code}.js`));
-  explainBy(explain);
   keepSkipLinkLocal();
   onBlocked((place) => notices.append(notice("bad", blockedWords(place))));
-  await requireBrowser();
+  const { openModel } = await import("./model.js");
   const model = await openModel();
   const page = new Page(model);
   model.onChange(() => page.update());
@@ -128,9 +131,8 @@ async function start() {
     void page.show();
     void page.invite();
   });
-  await page.show(false);
-  await page.invite();
+  if (!(await page.invite())) await page.show(false);
   void keepForOffline(notices);
 }
 
-start().catch((wrong) => root.replaceChildren(title(t("menu.cannotStart")), notice("bad", explain(wrong))));
+start().catch((wrong) => root.replaceChildren(title(t("browser.cannotStart")), notice("bad", explain(wrong))));

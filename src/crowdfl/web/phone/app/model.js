@@ -105,7 +105,7 @@ class PhoneModel {
     try {
       const { definition } = await part.agent.look();
       requireBearable(parseRecipe(definition.body.training));
-      part.closed = await part.agent.participant.closed();
+      part.closed = await part.agent.closed();
       part.problem = null;
     } catch (wrong) {
       if (wrong instanceof UnsupportedTask || isUnsupported(wrong)) part.refusal = explain(wrong);

@@ -1,5 +1,7 @@
 // The picture of what leaves the phone, drawn as elements; its description says the same in words.
 
+import { t } from "../../web/common/text.js";
+
 const SPACE = "http://www.w3.org/2000/svg";
 
 /**
@@ -45,39 +47,32 @@ function noise(x, y) {
 
 /** @param {number} fewest The least number of people in an average. */
 export function picture(fewest) {
-  const described = draw("desc", { id: "picture-words" }, pictureWords(fewest));
-  const named = draw("title", { id: "picture-title" }, "What leaves your phone");
+  const described = draw("desc", { id: "picture-words" }, t("picture.words", { count: fewest }));
+  const named = draw("title", { id: "picture-title" }, t("picture.title"));
   return draw("svg",
     { viewBox: "0 0 320 440", class: "picture", role: "img", "aria-labelledby": "picture-title picture-words" },
     named, described, phone(), servers(), result(fewest));
 }
 
-/** @param {number} fewest */
-export function pictureWords(fewest) {
-  return "Your recordings stay on your phone. The phone trains the model with them. What training changed is split into two halves " +
-    "that each look like noise. One half goes to the first server, the other half, locked, to the second server. Each server adds up its halves " +
-    `of everyone. Only the sum over at least ${fewest} people is put together, and becomes the new shared model.`;
-}
-
 function phone() {
   return draw("g", {},
-    box(60, 6, 200, 128, "own"), write(160, 28, "Your phone", "name"),
-    wave(80, 58), write(206, 62, "recordings"),
-    write(160, 90, "They never leave it."),
-    write(160, 116, "training → changes"));
+    box(60, 6, 200, 128, "own"), write(160, 28, t("picture.phone"), "name"),
+    wave(80, 58), write(206, 62, t("picture.recordings")),
+    write(160, 90, t("picture.never")),
+    write(160, 116, t("picture.training")));
 }
 
 function servers() {
   return draw("g", {},
-    arrow(120, 136, 74, 186), arrow(200, 136, 246, 186), write(52, 160, "one half"), write(266, 160, "other half"),
-    box(6, 188, 144, 92, "box"), write(78, 208, "Server 1", "name"), noise(36, 220), write(78, 268, "sees only noise"),
-    box(170, 188, 144, 92, "box"), write(242, 208, "Server 2", "name"), noise(200, 220), write(242, 268, "sees only noise"));
+    arrow(120, 136, 74, 186), arrow(200, 136, 246, 186), write(52, 160, t("picture.oneHalf")), write(266, 160, t("picture.otherHalf")),
+    box(6, 188, 144, 92, "box"), write(78, 208, t("picture.server", { number: 1 }), "name"), noise(36, 220), write(78, 268, t("picture.noise")),
+    box(170, 188, 144, 92, "box"), write(242, 208, t("picture.server", { number: 2 }), "name"), noise(200, 220), write(242, 268, t("picture.noise")));
 }
 
 /** @param {number} fewest */
 function result(fewest) {
   return draw("g", {},
-    arrow(78, 282, 128, 332), arrow(242, 282, 192, 332), write(160, 306, "sums"),
-    box(50, 334, 220, 96, "own"), write(160, 358, "New shared model", "name"),
-    write(160, 384, `made of ${fewest} people or more`), write(160, 408, "Everyone's phone gets it."));
+    arrow(78, 282, 128, 332), arrow(242, 282, 192, 332), write(160, 306, t("picture.sums")),
+    box(50, 334, 220, 96, "own"), write(160, 358, t("picture.model"), "name"),
+    write(160, 384, t("picture.madeOf", { count: fewest })), write(160, 408, t("picture.everyone")));
 }

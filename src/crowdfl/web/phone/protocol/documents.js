@@ -11,10 +11,10 @@ import { openSealed, sign, verify } from "./seal.js";
 /** @typedef {Record<string, any>} Body */
 /** @typedef {{ task: string, body: Body, requester: Bytes }} Definition */
 /** @typedef {{ task: string, fingerprint: string }} Appointment */
-/** @typedef {{ task: string, who: string, signing: Bytes, reading: Bytes }} Certificate */
+/** @typedef {{ task: string, who: string, signing: Bytes, reading: Bytes, replaces: string }} Certificate */
 /** @typedef {{ task: string, round: number, who: string, digest: string, late: boolean }} Receipt */
 /** @typedef {import("./keys.js").Keys} Keys */
-/** @typedef {{ task: string, request: string, context: Bytes }} RequestInfo */
+/** @typedef {{ task: string, request: string, context: Bytes, takesPlace: boolean }} RequestInfo */
 /** @typedef {(value: any) => boolean} Fits */
 
 const LONGEST = 1_000_000; // characters
@@ -40,12 +40,13 @@ const isModel = (value) => Array.isArray(value) && value.every(isArray) && new S
 const FIELDS = {
   definition: {
     purpose: isText, terms: isText, readers: isText, arrays: isModel, initial: isText, settings: isTable, plan: isTable, who: isTable, claim_window: isSeconds,
-    requester: isKey, training: isTable,
+    requester: isKey, training: isTable, language: isText, consent: isTable, texts: isTable,
   },
   appointment: { task: isText, fingerprint: isText },
-  certificate: { task: isText, who: isText, signing: isKey, reading: isKey },
+  certificate: { task: isText, who: isText, signing: isKey, reading: isKey, replaces: isText },
   receipt: { task: isText, round: Number.isSafeInteger, who: isText, digest: isText, late: (value) => typeof value === "boolean" },
-  invitation: { task: isText, number: isText, expires: isSeconds },
+  "consent-receipt": { task: isText, who: isText, digest: isText, at: isSeconds },
+  invitation: { task: isText, number: isText, expires: isSeconds, replaces: isText },
 };
 
 /**
@@ -146,12 +147,12 @@ export function requireKey(appointment, fingerprint) {
  * @returns {Promise<Certificate>}
  */
 export async function openCertificate(document, kgcKey) {
-  const { task, who, ...keys } = await openDocument(document, "certificate", kgcKey);
+  const { task, who, replaces, ...keys } = await openDocument(document, "certificate", kgcKey);
   const [signing, reading] = [fromHex(keys.signing), fromHex(keys.reading)];
   if (who !== (await nameOf(signing))) {
     throw new DocumentError("this certificate names somebody else than the owner of its signing key");
   }
-  return { task, who, signing, reading };
+  return { task, who, signing, reading, replaces };
 }
 
 /**
@@ -165,7 +166,48 @@ export async function enrolmentRequest(task, invitation, keys) {
   const [signing, reading] = [hex(keys.signingPublic), hex(keys.readingPublic)];
   const digest = hex(await sha256(utf8(invitation)));
   const request = await signDocument("enrolment-request", { task, invitation: digest, signing, reading }, keys.signing);
-  return { task, request, context: utf8(`crowdfl enrolment 2 ${task} ${digest} ${signing} ${reading}`) };
+  const context = utf8(`crowdfl enrolment 2 ${task} ${digest} ${signing} ${reading}`);
+  return { task, request, context, takesPlace: takesPlace(invitation) };
+}
+
+/** Whether an invitation is for somebody who has a place in the task already, with another phone. @param {string} invitation */
+export function takesPlace(invitation) {
+  return keptBody(invitation).replaces !== "";
+}
+
+/**
+ * The owner agrees to the consent text, as read in this language ("": the task's own); signed with the phone's key.
+ * @param {Definition} definition @param {Keys} keys @param {number} at Seconds since 1970. @param {string} [language]
+ */
+export async function signConsent({ task, body }, keys, at, language = "") {
+  const read = hex(await sha256(utf8(consentText(body, language))));
+  const said = { task, version: body.consent.version, language, text: read, signing: hex(keys.signingPublic), at };
+  return signDocument("consent", said, keys.signing);
+}
+
+/** @param {Body} body A definition's. @param {string} language */
+const consentText = (body, language) => (language ? body.texts[language].consent : body.consent.text);
+
+/**
+ * Refuse a receipt of another consent than this one.
+ * @param {string} document @param {Bytes} spKey @param {{ task: string, who: string, consent: string }} sent
+ */
+export async function checkConsentReceipt(document, spKey, { task, who, consent }) {
+  const receipt = await openDocument(document, "consent-receipt", spKey);
+  if (receipt.task !== task || receipt.who !== who || receipt.digest !== hex(await sha256(utf8(consent)))) {
+    throw new DocumentError("the platform's receipt is not for your consent: keep it and complain");
+  }
+}
+
+/**
+ * What the owner keeps, as JSON: the text that was agreed to, the signed consent, and SP's signed receipt.
+ * @param {Body} body The definition's. @param {string} consent @param {string | null} receipt
+ */
+export function consentCopy(body, consent, receipt) {
+  const { task, version, language } = keptBody(consent);
+  const { logo: _logo, ...asker } = body.who;
+  const copy = { task, purpose: body.purpose, "asked by": asker, version, language, text: consentText(body, language), consent, receipt };
+  return `${JSON.stringify(copy, null, 2)}\n`;
 }
 
 /**
@@ -178,8 +220,8 @@ export async function enrolmentRequest(task, invitation, keys) {
  */
 export async function openEnrolled(sealed, info, keys, kgcKey) {
   const [certificate, bundle] = decode(ENROLLED, ["text", "bytes"], await openSealed(keys.reading, sealed, info.context));
-  const { task, signing, reading } = await openCertificate(certificate, kgcKey);
-  if (task !== info.task || !equal(signing, keys.signingPublic) || !equal(reading, keys.readingPublic)) {
+  const { task, signing, reading, replaces } = await openCertificate(certificate, kgcKey);
+  if (task !== info.task || Boolean(replaces) !== info.takesPlace || !equal(signing, keys.signingPublic) || !equal(reading, keys.readingPublic)) {
     throw new DocumentError("KGC certified another task or other keys than it was asked to: tell the requester");
   }
   return { certificate, bundle };

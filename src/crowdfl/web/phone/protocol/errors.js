@@ -123,6 +123,9 @@ export class UnknownParticipant extends CampaignError {}
 /** The invitation is used, expired, or for another task. */
 export class InvitationRefused extends CampaignError {}
 
+/** The task asks for a signed consent, and there is none. */
+export class ConsentMissing extends CampaignError {}
+
 /** Every place of the task is taken. */
 export class TaskFull extends CampaignError {}
 
@@ -143,6 +146,12 @@ export class Conflict extends CampaignError {}
 
 /** This is not for this caller. */
 export class Forbidden extends CampaignError {}
+
+/** Another device has taken this one's place in the task. */
+export class Replaced extends Forbidden {}
+
+/** This participant has withdrawn from the task, for good. */
+export class Withdrawn extends Forbidden {}
 
 /** This round takes no uploads any more. */
 export class RoundNotOpen extends CampaignError {}

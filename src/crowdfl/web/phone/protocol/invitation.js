@@ -16,6 +16,7 @@ import { decode } from "./messages.js";
  * @property {Bytes} kgcKey
  * @property {Bytes} spKey
  * @property {number} expires Seconds since 1970.
+ * @property {boolean} replaces Whether it takes the place of another phone of the same person.
  */
 
 const KIND = 70;
@@ -38,10 +39,10 @@ export function parseLink(fragment, pageOrigin) {
   if (signature.length !== 64 || kgcKey.length !== 32 || spKey.length !== 32) {
     throw new FormatError("this link is damaged: a key or a signature in it has another length");
   }
-  const { task, expires } = readPayload("invitation", utf8(payload));
+  const { task, expires, replaces } = readPayload("invitation", utf8(payload));
   if (!TASK.test(task)) throw new FormatError("this link is damaged: it does not name a task");
   const invitation = documentText("invitation", payload, signature);
-  return { task, invitation, kgc: address(kgc), sp: address(sp || pageOrigin), kgcKey, spKey, expires };
+  return { task, invitation, kgc: address(kgc), sp: address(sp || pageOrigin), kgcKey, spKey, expires, replaces: replaces !== "" };
 }
 
 /** @param {string} text */

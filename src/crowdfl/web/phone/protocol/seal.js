@@ -1,6 +1,5 @@
 // Sealing and signatures, as crypto/sealing.py: HPKE for whoever reads, Ed25519.
 
-import { Chacha20Poly1305, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from "../../web/vendor/hpke.js";
 import { concat } from "./bytes.js";
 import { BadSignature, InvalidKey, SealBroken } from "./errors.js";
 
@@ -9,11 +8,12 @@ import { BadSignature, InvalidKey, SealBroken } from "./errors.js";
 
 const KEY_BYTES = 32;
 const SIGNING = { name: "Ed25519" };
-const suite = new CipherSuite({
-  kem: new DhkemX25519HkdfSha256(),
-  kdf: new HkdfSha256(),
-  aead: new Chacha20Poly1305(),
-});
+
+/** Fetched with the first seal: whoever reads an invitation needs none. */
+async function loadedSuite() {
+  const { Chacha20Poly1305, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } = await import("../../web/vendor/hpke.js");
+  return new CipherSuite({ kem: new DhkemX25519HkdfSha256(), kdf: new HkdfSha256(), aead: new Chacha20Poly1305() });
+}
 
 /**
  * HPKE to whoever owns this X25519 public key: 32 bytes of encapsulated key, then the ciphertext.
@@ -27,6 +27,7 @@ export async function sealTo(reader, plaintext, context, ephemeral) {
 
 /** @param {Bytes} reader @param {Bytes} info @param {CryptoKeyPair} [ekm] */
 async function senderTo(reader, info, ekm) {
+  const suite = await loadedSuite();
   try {
     const recipientPublicKey = await suite.kem.deserializePublicKey(reader);
     return await suite.createSenderContext({ recipientPublicKey, info, ekm });
@@ -40,6 +41,7 @@ async function senderTo(reader, info, ekm) {
  * @returns {Promise<Bytes>}
  */
 export async function openSealed(reading, sealed, context) {
+  const suite = await loadedSuite();
   try {
     const enc = sealed.slice(0, KEY_BYTES);
     const recipient = await suite.createRecipientContext({ recipientKey: reading, enc, info: context });
@@ -54,6 +56,7 @@ export async function openSealed(reading, sealed, context) {
  * @param {Bytes} secret @param {Bytes} publicHalf @returns {Promise<CryptoKeyPair>}
  */
 export async function readingPair(secret, publicHalf) {
+  const suite = await loadedSuite();
   try {
     const privateKey = await suite.kem.deserializePrivateKey(secret);
     return { privateKey, publicKey: await suite.kem.deserializePublicKey(publicHalf) };

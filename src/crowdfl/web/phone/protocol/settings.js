@@ -109,6 +109,27 @@ const WHO_FITS = {
   logo: (value) => typeof value === "string" && value.length <= 44_000 && /^(iVBORw0KGgo[A-Za-z0-9+/]*={0,2})?$/.test(value),
 };
 
+/** @param {number} most @returns {(value: unknown) => boolean} */
+const isProse = (most) => (value) => typeof value === "string" && value.length <= 2 * most;
+
+/** What people sign. @type {Record<string, (value: unknown) => boolean>} */
+const CONSENT_FITS = { version: isLine, text: isProse(20_000) };
+
+const isWords = (/** @type {any} */ value) =>
+  typeof value === "object" && value !== null && Object.entries(value).every(([own, word]) => isLine(own) && isLine(word));
+
+/** The requester's texts in another language. @type {Record<string, (value: unknown) => boolean>} */
+const TEXTS_FIT = { purpose: isProse(2000), terms: isProse(2000), readers: isProse(2000), consent: isProse(20_000), words: isWords };
+const LANGUAGE = /^[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?$/;
+
+/** @param {Record<string, any>} texts @param {string} own */
+function requireTexts(texts, own) {
+  for (const [language, found] of Object.entries({ ...texts, [own]: null })) {
+    if (!LANGUAGE.test(language)) throw refused("a language of its texts is none");
+    if (found !== null) requireEach(found, TEXTS_FIT);
+  }
+}
+
 /**
  * @param {number} least
  * @param {number} most
@@ -142,6 +163,8 @@ export function sharesTask({ task, body }) {
   requireSettings(settings);
   requireEach(body.plan, PLAN_FITS);
   requireEach(body.who, WHO_FITS);
+  requireEach(body.consent, CONSENT_FITS);
+  requireTexts(body.texts, body.language);
   const step = serverStep(settings);
   requireMoving(settings, step);
   const shape = /** @type {ArrayShape[]} */ (body.arrays);

@@ -1,9 +1,9 @@
-// The invitation: who asks, for what, what leaves the phone, what is paid. Join, or not.
+// The invitation on one screen: who asks, for what, how long, for how much. Join, or learn more, or not.
 
 import { h } from "../../../web/common/dom.js";
 import { formatTime } from "../../../web/common/format.js";
+import { isSaid, listOf, t } from "../../../web/common/text.js";
 import * as about from "../about.js";
-import { LEARNT } from "../disclosures.js";
 import { actionButton, ask, button, facts, notice, part, title } from "../../../web/common/parts.js";
 import { picture } from "../picture.js";
 import { go } from "../router.js";
@@ -13,17 +13,21 @@ import { grouped, plainly, sentence } from "../messages.js";
 /** @typedef {import("../types.js").Campaign} Campaign */
 /** @typedef {import("../types.js").DefinitionBody} DefinitionBody */
 
+const MOST_ROWS = 40; // of who learns what
+
 /** @param {Model} model @param {string} task */
 export function aboutView(model, task) {
   const trouble = h("div");
-  const answer = part("div", null, (/** @type {Answer} */ shown) => shown ? [answering(model, shown, trouble)] : []);
+  const answer = part("div.answer", null, (/** @type {Answer} */ shown) => shown ? [answering(model, shown, trouble)] : []);
   const paper = part("div", null, (/** @type {Shown | undefined} */ campaign) => papers(model, campaign));
-  const waits = part("div", null, (/** @type {string | null} */ why) => why ? [notice("warn", `${sentence(why)} The page tries again by itself.`)] : []);
-  const heading = title("You are invited");
-  const element = h("div", null, heading, paper.element, answer.element, waits.element, trouble);
+  const waits = part("div", null, (/** @type {string | null} */ why) => why ? [notice("warn", why, "\n", t("invite.again"))] : []);
+  const heading = title(t("invite.title"));
+  const element = h("div.invitation", null, heading, paper.element, waits.element, answer.element);
   const update = () => {
     const campaign = model.get(task);
-    heading.textContent = campaign?.phase === "invited" ? "You are invited" : "About this campaign";
+    const invited = !campaign || campaign.phase === "invited";
+    heading.textContent = t(invited ? "invite.title" : "about.title");
+    heading.className = invited ? "kicker" : "";
     paper.show(campaign && pick(campaign));
     answer.show(canAnswer(campaign));
     waits.show(campaign?.now.kind === "waiting" ? campaign.now.why : null);
@@ -50,113 +54,117 @@ function canAnswer(campaign) {
 
 /** @param {Model} model @param {Shown | undefined} campaign */
 function papers(model, campaign) {
-  if (!campaign) return [notice("bad", "This phone does not know the campaign. Open the invitation link again.")];
-  const refused = campaign.refusal && notice("bad", h("strong", null, "This page cannot take part. "), campaign.refusal);
-  if (refused) return [refused, campaign.phase === "invited" && deleting(model, campaign.task)];
-  if (!campaign.definition) return [waiting(model, campaign), campaign.problem && deleting(model, campaign.task)];
-  const closed = campaign.phase === "invited" && campaign.closed;
+  if (!campaign) return [notice("bad", t("invite.unknown"))];
+  const { task, phase, definition, refusal, problem } = campaign;
+  const invited = phase === "invited";
+  if (refusal) return [notice("bad", h("strong", null, t("invite.refused")), "\n", refusal), invited && deleting(model, task)];
+  if (!definition) return [waiting(model, campaign), problem && deleting(model, task)];
+  const closed = invited && campaign.closed;
   return [
-    closed && notice("warn", h("strong", null, "You cannot join any more. "), `${sentence(closed)} Nothing of yours was sent.`),
-    closed && deleting(model, campaign.task),
-    h("div.card", null, h("p.headline", null, plainly(campaign.definition.purpose)), factsOf(campaign, campaign.definition)),
-    leaving(campaign.definition),
-    h("div.card", null, h("h2", null, "Pay and terms"), paid(campaign.definition)),
-    served(),
+    closed && notice("warn", h("strong", null, t("invite.closed")), " ", t(`enrolment.${closed}`), " ", t("invite.nothingSent")),
+    closed && deleting(model, task),
+    brief(definition),
+    invited ? h("details", { id: "more" }, h("summary", null, t("invite.more")), ...more(campaign, definition), !closed && deleting(model, task))
+      : h("div", null, ...more(campaign, definition)),
   ];
 }
 
 /** @param {Model} model @param {Shown} campaign */
 function waiting(model, { task, problem, sp }) {
   const place = h("div");
-  const again = actionButton("Try again", place, () => model.look(task));
+  const again = actionButton(t("invite.tryAgain"), place, () => model.look(task));
   return h("div.card", null,
-    h("p", { role: "status" }, problem ? `The campaign could not be loaded. ${problem}` : `Asking ${hostOf(sp)} about the campaign.`),
+    h("p.said", { role: "status" }, problem ? `${t("invite.notLoaded")}\n${problem}` : t("invite.asking", { place: new URL(sp).host })),
     problem && again, place);
 }
 
-/** @param {string[]} words */
+/** What fits a screen. @param {DefinitionBody} definition */
+function brief(definition) {
+  const { who, training } = definition;
+  const names = listOf((training.labels ?? []).map(plainly));
+  return h("section.brief", null,
+    h("div.asker", null, logo(who), h("div", null,
+      h("strong", null, plainly(who.name) || t("invite.nobody")), h("div.soft", null, plainly(who.institution)))),
+    h("p.headline", null, plainly(definition.purpose)),
+    h("ul.points", null,
+      h("li", null, h("strong", null, about.effortWords(definition)), h("div.soft", null, names)),
+      h("li", null, h("strong", null, about.payLine(definition))),
+      h("li", null, about.roundsLine(definition)),
+      h("li", null, t("invite.stays"))));
+}
+
+/** @param {Record<string, string>} who */
+const logo = (who) => who.logo && h("img.logo", { src: `data:image/png;base64,${who.logo}`, alt: "", width: 56, height: 56 });
+
+/** @param {readonly string[]} words */
 const lines = (words) => words.map((text) => h("p", null, text));
 
-/** @param {Shown} campaign @param {DefinitionBody} definition */
-function factsOf(campaign, definition) {
-  const labels = (definition.training.labels ?? []).join(", ");
-  const least = about.leastSeconds(definition);
-  return facts([
-    ["Who asks", ...asker(definition)],
-    ["Who reads the result", sentence(definition.readers)],
-    ["What you do", h("p", null, `You record yourself during these activities: ${labels}. At least ${least} seconds each; some minutes are better.`)],
-    ["Which sensors", h("p", null, `${sentence(about.sensorsOf(definition))} Only while you record.`)],
-    ["How long", ...lines(about.durationWords(definition))],
-    ["How many people", ...lines(about.crowdWords(definition))],
-    ["How people count", about.countingWords(definition)],
-    campaign.expires !== null && campaign.phase === "invited" && ["Invitation", invitationWords(campaign.expires)],
-  ]);
+/** Everything else. @param {Shown} campaign @param {DefinitionBody} definition */
+function more(campaign, definition) {
+  const labels = listOf((definition.training.labels ?? []).map(plainly));
+  return [
+    h("div.card", null, facts([
+      [t("about.who"), ...asker(definition)],
+      [t("about.readers"), sentence(definition.readers)],
+      [t("about.doing"), t("about.doingWords", { labels, count: about.leastSeconds(definition) })],
+      [t("about.sensors"), about.sensorsOf(definition)],
+      [t("about.howLong"), ...lines(about.durationWords(definition))],
+      [t("about.people"), ...lines(about.crowdWords(definition))],
+      [t("about.counting"), about.countingWords(definition)],
+      [t("about.pay"), ...lines(about.paymentWords(definition))],
+      [t("about.terms"), sentence(definition.terms)],
+      campaign.expires !== null && campaign.phase === "invited" && [t("about.invitation"), invitationWords(campaign.expires)],
+    ])),
+    leaving(definition),
+    h("div.card", null, h("h2", null, t("about.trust")), ...lines([t("about.served"), t("about.compare")])),
+  ];
 }
 
 /** @param {DefinitionBody} definition */
 function asker({ who, requester }) {
   const said = [who.name, who.institution, who.contact, who.approval].filter(Boolean);
-  const key = `the key that begins with ${grouped(requester.slice(0, 16))}`;
-  return [
-    who.logo && h("img.logo", { src: `data:image/png;base64,${who.logo}`, alt: "", width: 96 }),
-    ...said.map((text) => h("p", null, plainly(text))),
-    h("p", null, said.length ? `So they say. Nothing on this page proves it, but that they hold ${key}: ask them.`
-      : `Whoever holds ${key}. Nothing on this page proves who that is: ask them.`),
-  ].filter(Boolean);
+  const key = grouped(requester.slice(0, 16));
+  return [...said.map((text) => h("p", null, plainly(text))), h("p.soft", null, t(said.length ? "about.soTheySay" : "about.keyOnly", { key }))];
 }
 
 /** @param {number} expires Seconds. */
-function invitationWords(expires) {
-  const when = formatTime(expires);
-  return expires * 1000 > Date.now() ? `It can be used until ${when}.` : `It could be used until ${when}. Ask for a new one.`;
-}
+const invitationWords = (expires) => t(expires * 1000 > Date.now() ? "about.usable" : "about.expired", { when: formatTime(expires) });
 
 /** @param {DefinitionBody} definition */
 function leaving(definition) {
+  const rows = learntRows();
   return h("section.card", { "aria-labelledby": "leaves" },
-    h("h2", { id: "leaves" }, "What leaves your phone"),
+    h("h2", { id: "leaves" }, t("picture.title")),
     picture(definition.settings.min_participants),
-    h("p", null, about.HALVES),
-    h("h3", null, "Who learns what"),
-    h("ul", null, ...LEARNT.map((sentence) => h("li", null, sentence))));
+    h("p", null, t("about.halves")),
+    h("p", null, t("common.kgc")),
+    h("details", { id: "learnt" }, h("summary", null, t("about.learnt")), h("ul", null, ...rows.map((words) => h("li", null, words)))));
 }
 
-/** @param {DefinitionBody} definition */
-const paid = (definition) =>
-  facts([["What is paid", ...lines(about.paymentWords(definition))], ["Terms", sentence(definition.terms)]]);
-
-function served() {
-  return h("details.card", null, h("summary", null, "Can I trust this page?"), ...lines(about.SERVED_CODE));
+/** As many as the table of disclosures has. @returns {string[]} */
+function learntRows() {
+  const rows = Array.from({ length: MOST_ROWS }, (_, place) => `learnt.row${place + 1}`);
+  return rows.filter(isSaid).map((row) => t(row));
 }
 
 /** @param {Model} model @param {NonNullable<Answer>} answer @param {HTMLElement} trouble */
 function answering(model, { task, fewest, small, back }, trouble) {
   const accepted = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", id: "accept-few" }));
-  const join = actionButton(back ? "Join again" : "Join", trouble, async () => {
+  const join = actionButton(t(back ? "invite.joinAgain" : "invite.join"), trouble, async () => {
     await model.join(task, small ? fewest : about.LEAST_PARTICIPANTS);
     go("record", task);
   }, { kind: "main" });
   join.disabled = small;
   accepted.addEventListener("change", () => (join.disabled = !accepted.checked));
-  const few = small && h("label.choice", null, accepted, `I accept averages of as few as ${fewest} people.`);
-  const later = button("Not now", () => go("campaigns"));
-  return h("div", null, few, h("div.buttons", null, join, later, !back && deleting(model, task)));
+  const few = small && h("label.choice", null, accepted, t("invite.few", { count: fewest }));
+  return h("div.joining", null, trouble, few, h("div.buttons", null, button(t("common.notNow"), () => go("campaigns")), join));
 }
 
 /** @param {Model} model @param {string} task */
 function deleting(model, task) {
-  const question = { title: "Delete this invitation?", text: ["To see it again you need the link."], action: "Delete" };
-  return button("Delete this invitation", () => ask(question, async () => {
+  const question = { title: t("invite.deleteAsk"), text: [t("invite.deleteText")], action: t("invite.deleteDo") };
+  return button(t("invite.delete"), () => ask(question, async () => {
     await model.forget(task);
     go("campaigns");
   }), { kind: "danger" });
-}
-
-/** @param {string} url */
-function hostOf(url) {
-  try {
-    return new URL(url).host;
-  } catch {
-    return "the platform";
-  }
 }

@@ -18,7 +18,7 @@ export function detailsView(model, task) {
   const results = part("div", null, (/** @type {RoundView[]} */ rounds) => outcome(rounds));
   const receipts = part("div", null, (/** @type {Campaign["receipts"]} */ found) => found.length ? [proofs(found)] : []);
   const papers = part("div", null, (/** @type {Names} */ known) => [names(known)]);
-  const element = h("div", null, title(t("details.title")), results.element, receipts.element, papers.element);
+  const element = h("div", null, h("link", { rel: "stylesheet", href: "../web/common/plot.css" }), title(t("details.title")), results.element, receipts.element, papers.element);
   const update = () => {
     const campaign = model.get(task);
     if (!campaign) return;

@@ -1,7 +1,6 @@
 // This phone: install the page, how safe its storage is, which version of the code runs, forget everything.
 
 import { h } from "../../../web/common/dom.js";
-import { SERVED_CODE } from "../about.js";
 import { canInstall, install, isInstalled } from "../browser.js";
 import { ask, button, card, part, title } from "../../../web/common/parts.js";
 import { t } from "../../../web/common/text.js";
@@ -15,7 +14,7 @@ export function deviceView(model) {
   const element = h("div", null, title(t("device.title")),
     card(t("device.storage"), h("p", null, t("device.here")), stored.element),
     installing(),
-    card(t("device.code"), ...SERVED_CODE.map((text) => h("p", null, text))),
+    card(t("device.code"), ...[t("about.served"), t("about.compare")].map((text) => h("p", null, text))),
     forgetting(model));
   const update = () => void model.persisted().then(stored.show);
   update();

@@ -1,0 +1,152 @@
+"""Who takes part: joining, with a signed consent where the task asks for one; leaving; withdrawing; replacing a lost device.
+
+Whoever leaves is waited for no more, and what it has sent counts. Whoever withdraws takes back what it has sent, as far as CSP
+has not heard of it: from then on an upload is a part of its round's sum, and nobody can take it out. The name, the keys, the
+consent and the withdrawal itself stay as evidence, and what was earned stays claimable.
+
+A device that takes another's place is the same person: counted once, and in each round one of the two. What the old one has
+earned is sealed to its keys, and no word of a requester's moves it: else a requester could have others' pay.
+"""
+
+import contextlib
+from typing import Any
+
+from crowdfl.documents.envelope import Envelope
+from crowdfl.documents.signed import Certificate, Consent, Definition
+from crowdfl.errors import ConsentMissing, DocumentError, EnrolmentOver, UnknownParticipant
+from crowdfl.roles.ports import Blobs, SpStore
+from crowdfl.roles.records import NOT_OPEN, Round, RoundState, StoredParticipant, replaced
+from crowdfl.roles.sp.core import ENDED, SpCore, require_running
+from crowdfl.roles.sp.uploads import upload_name
+
+CONSENT_COLUMNS = ("who", "state", "version", "language", "agreed", "received", "withdrawn", "document")
+
+
+class People:
+    """SP's reception."""
+
+    def __init__(self, core: SpCore) -> None:
+        self._core, self._ports = core, core.ports
+
+    def enrol(self, task: str, certificate: str, consent: str | None = None) -> str:
+        """A certified participant joins; the worker tells CSP, so that its rewards can be sealed. Idempotent."""
+        definition, store = self._core.definition(task), self._ports.store
+        opened = Certificate.open(certificate, self._ports.kgc_key)
+        if opened.task != task:
+            raise DocumentError("this certificate is for another task")
+        who, state = opened.identity.who, store.task(task).state
+        if state in ENDED:
+            with contextlib.suppress(UnknownParticipant):  # back after the end, for what it earned
+                return store.participant(task, who).identity.who
+        require_running(state)
+        _require_consent(definition, consent, opened.signing)
+        if self._core.probably_now() > definition.plan.enrolment_end and not opened.replaces:
+            self._require_known(task, who)
+        at = None if consent is None else self._core.probably_now()
+        newcomer = StoredParticipant(
+            opened.identity, certificate, consent=consent, consented_at=at, replaces=opened.replaces or None
+        )
+        with store.transaction():
+            self._require_in(task, who)
+            store.add_participant(task, newcomer, definition.settings.max_participants)
+            if opened.replaces:
+                self._take_back(task, opened.replaces)
+            self._let_in(task, who, opened.replaces)
+        if opened.replaces:
+            self._erase(task, opened.replaces)
+        return who
+
+    def _require_in(self, task: str, who: str) -> None:
+        """Whoever has left may come back, but for two kinds."""
+        if self._ports.store.replacement(task, who) is not None:
+            raise replaced(who)
+        with contextlib.suppress(UnknownParticipant):
+            known = self._ports.store.participant(task, who)
+            if known.withdrawn_at is not None:
+                raise known.refusal()
+
+    def _let_in(self, task: str, who: str, replaces: str) -> None:
+        """An open round that was drawn of fewer people than it takes has room for who comes later, or in another's place."""
+        last, most = self._core.last_round(task), self._core.definition(task).settings.per_round
+        if most is None or last is None or last.state is not RoundState.OPEN:
+            return
+        store = self._ports.store
+        in_place = bool(store.upload_context(task, last.number, [replaces] if replaces else []).drawn)
+        if in_place or store.places_drawn(task, last.number) < most:
+            store.draw(task, last.number, [who])
+
+    def _require_known(self, task: str, who: str) -> None:
+        """Whoever joined before enrolment ended may come back."""
+        try:
+            self._ports.store.participant(task, who)
+        except UnknownParticipant:
+            raise EnrolmentOver(NOT_OPEN["over"]) from None
+
+    def leave(self, task: str, who: str) -> None:
+        """A participant leaves: rounds neither wait for it nor take its uploads; what it earned stays claimable."""
+        self._ports.store.participant(task, who)
+        self._ports.store.leave(task, who)
+
+    def withdraw(self, task: str, who: str) -> dict[str, list[int]]:
+        """For good. In which rounds its upload was deleted, and in which one stands that nobody can take out. Idempotent."""
+        store = self._ports.store
+        store.participant(task, who)
+        with store.transaction():
+            store.withdraw(task, who, self._core.probably_now())
+            self._take_back(task, who)
+        self._erase(task, who)
+        deleted = {number for number, whose, _ in store.gone_uploads(task) if whose == who}
+        standing = [r.number for r in store.rounds(task) if store.upload(task, r.number, who) is not None]
+        return {"deleted": sorted(deleted), "standing": standing}
+
+    def _take_back(self, task: str, who: str) -> None:
+        """Out of every round that CSP has not heard of. The caller holds a transaction."""
+        store = self._ports.store
+        for round_ in store.rounds(task):
+            upload = None if round_.asked else store.upload(task, round_.number, who)
+            if upload is not None:
+                store.drop_uploads(task, round_.number, [upload])
+
+    def _erase(self, task: str, who: str) -> None:
+        """The bytes, once the books say so; and those of rounds that are over, where no step will read them again."""
+        erase_gone(self._ports.store, self._ports.blobs, task)
+        for round_ in self._ports.store.rounds(task):
+            upload = self._ports.store.upload(task, round_.number, who)
+            if upload is not None and self._is_read_no_more(task, round_):
+                self._ports.blobs.delete(upload_name(task, round_.number, upload.digest))
+
+    def _is_read_no_more(self, task: str, round_: Round) -> bool:
+        """A profile that is not chained may compute the last average once more, for the requester."""
+        done = round_.state is RoundState.REWARDED and self._core.is_chained(task)
+        return done or round_.state is RoundState.ABORTED
+
+    def consents(self, task: str) -> list[dict[str, Any]]:
+        return consent_rows(self._ports.store, task)
+
+
+def erase_gone(store: SpStore, blobs: Blobs, task: str) -> None:
+    """Uploads of whoever has withdrawn or was replaced; after a crash in between, the next sweep does it."""
+    for number, _, digest in store.gone_uploads(task):
+        blobs.delete(upload_name(task, number, digest))
+
+
+def consent_rows(store: SpStore, task: str) -> list[dict[str, Any]]:
+    """Who has agreed to which version and when, with the signed proof, in the order they joined."""
+    return [_consent_row(one) for one in store.participants(task) if one.consent is not None]
+
+
+def _consent_row(one: StoredParticipant) -> dict[str, Any]:
+    found = Consent.read(Envelope.parse(one.consent or "", Consent.kind))
+    values = (one.identity.who, one.state, found.version, found.language, found.at, one.consented_at)
+    return dict(zip(CONSENT_COLUMNS, (*values, one.withdrawn_at, one.consent), strict=True))
+
+
+def _require_consent(definition: Definition, consent: str | None, signing: bytes) -> None:
+    if consent is not None and definition.consent.version:
+        Consent.open_own(consent, definition, signing)
+    elif consent is not None:
+        raise DocumentError("this task asks for no consent: send none")
+    elif definition.consent.version:
+        raise ConsentMissing(
+            f"this task has a consent text, version {definition.consent.version}: read it, agree to it, then join"
+        )

@@ -1,0 +1,40 @@
+// What the requester has written, in the reader's language where the task has it, else in the task's own.
+
+/** @typedef {Record<string, any>} Body A definition's. */
+/**
+ * @typedef {object} Texts
+ * @property {string} language Of most of them, for the page's `lang`.
+ * @property {string} purpose
+ * @property {string} terms
+ * @property {string} readers
+ * @property {{version: string, text: string, language: string} | null} consent Its language is "" for the task's own.
+ * @property {(own: string) => string} word What a label of the task is called.
+ */
+
+/** @param {Body} body @param {readonly string[]} languages Those that the reader wants, the best first. @returns {Texts} */
+export function textsIn(body, languages) {
+  const known = [body.language, ...Object.keys(body.texts)];
+  const found = languages.flatMap(formsOf).find((form) => known.includes(form)) ?? body.language;
+  const texts = found === body.language ? {} : body.texts[found];
+  const words = new Map(Object.entries(texts.words ?? {}));
+  const { version, text } = body.consent;
+  const consent = texts.consent ? { version, text: texts.consent, language: found } : { version, text, language: "" };
+  return {
+    language: found,
+    purpose: texts.purpose || body.purpose,
+    terms: texts.terms || body.terms,
+    readers: texts.readers || body.readers,
+    consent: version ? consent : null,
+    word: (own) => words.get(own) || own,
+  };
+}
+
+/** A language as a task may name it: de-AT as itself and as de, zh-CN as zh-Hans too. @param {string} language */
+function formsOf(language) {
+  try {
+    const { language: short, script, region } = new Intl.Locale(language).maximize();
+    return [language, `${short}-${script}-${region}`, `${short}-${region}`, `${short}-${script}`, short];
+  } catch {
+    return []; // no language at all
+  }
+}
