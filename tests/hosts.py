@@ -120,6 +120,7 @@ class Desk(LocalHost):
         self,
         folder: Path,
         plan: Mapping[str, Any] | None = None,
+        payer: bytes = b"",
         study: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
@@ -127,6 +128,7 @@ class Desk(LocalHost):
         self.folder, self.settings = folder, TaskSettings.of(**(SMALL_TASK | settings))
         super().__init__(test_tools(), disk=FileDisk(folder, durable=False), clock=ManualClock(1000.0))
         self.initial = INITIAL_MODEL
+        self.options.payer = self.requester.payer = payer
         definition = small_definition(self.settings)
         self.task = self.create(replace(definition, plan=PlanSettings(**plan or {}), **study or {}), self.initial)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 __all__ = ["documents", "main"]
 
@@ -39,6 +40,7 @@ SETTINGS: Body = {
     "per_round": None,
     "rounds": 3,
     "budget": "36.00",
+    "currency": "EUR",
     "key_bits": 2048,
     "server_step": "none",
     "server_rate": 1.0,
@@ -60,6 +62,10 @@ def signing(label: str) -> Ed25519PrivateKey:
 
 def public(label: str) -> str:
     return signing(label).public_key().public_bytes_raw().hex()
+
+
+def payer() -> X25519PrivateKey:
+    return X25519PrivateKey.from_private_bytes(stream("payer", 32))
 
 
 def encoded(kind: str, payload: str) -> bytes:
@@ -123,6 +129,7 @@ def definition(**changes: Json) -> Body:
         "texts": {},
         "claim_window": 604800.0,
         "requester": public("requester"),
+        "payer": payer().public_key().public_bytes_raw().hex(),
         "training": TRAINING,
     }
     return body | changes
@@ -316,6 +323,59 @@ def money() -> Body:
     return {"amounts": [[text, str(_millionths(text))] for text in MONEY], "refused": NOT_MONEY}
 
 
+# Changes of the settings and the plan, and what one person may earn: in all from and to, in a round from and to.
+ESTIMATES: list[tuple[Body, Body, tuple[int, int, int, int] | None]] = [
+    ({}, {}, (9_000_000, 21_600_000, 3_000_000, 7_200_000)),
+    ({"budget": "1.00"}, {"goal": 7}, (250_000, 428_571, 142_857, 142_857)),
+    ({"per_round": 8}, {"start_with": 12}, (9_000_000, 13_500_000, 4_500_000, 4_500_000)),
+    ({"per_round": 8}, {"start_with": None, "goal": 6}, (9_000_000, 18_000_000, 6_000_000, 6_000_000)),
+    ({"pay": "samples", "rounds": 1, "budget": 12}, {}, (1_000_000, 2_400_000, 1_000_000, 2_400_000)),
+    ({"budget": "0.000001"}, {}, (0, 0, 0, 0)),
+    ({"budget": "0"}, {}, None),
+    ({"budget": None}, {}, None),
+    ({"pay": "none"}, {}, None),
+]
+DESTINATIONS = [
+    ("email", " ann@example.org ", "ann@example.org"),
+    ("email", "ann.o'hara+x@post.example.co.uk", "ann.o'hara+x@post.example.co.uk"),
+    ("iban", "de89 3704 0044 0532 0130 00", "DE89370400440532013000"),
+    ("iban", "GB82 WEST 1234 5698 7654 32", "GB82WEST12345698765432"),
+    ("text", "  Ann,\u00a0room 3\t(\u4e2d) ", "Ann, room 3 (\u4e2d)"),
+]
+NO_DESTINATIONS = [
+    ("email", "ann"),
+    ("email", "ann@example"),
+    ("email", "ann@exa mple.org"),
+    ("email", "ann@example.org, bob@example.org"),
+    ("iban", "DE89 3704 0044 0532 0130 01"),
+    ("iban", "DE89"),
+    ("iban", "https://example.org"),
+    ("text", " \t"),
+    ("text", "two\u0000parts"),
+    ("text", "right\u202eleft"),
+    ("text", "x" * 201),
+    ("cash", "at the door"),
+]
+
+
+def pay() -> Body:
+    estimates = [{"settings": SETTINGS | one, "plan": PLAN | other, "is": found} for one, other, found in ESTIMATES]
+    task, who, to = hashlib.sha256(b"task").hexdigest(), name_of("participant"), "Ann, room 3 (\u4e2d)"
+    keys = {"signing": public("participant"), "payer": payer().public_key().public_bytes_raw().hex()}
+    body = {"task": task, "who": who, **keys, "claimed": "1250000", "way": "text", "to": to}
+    payload = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return {
+        "estimates": estimates,
+        "destinations": DESTINATIONS,
+        "refused": NO_DESTINATIONS,
+        "payer": payer().private_bytes_raw().hex(),
+        "claimed": "1250000",
+        "destination": body,
+        "signed": signed("destination", payload, "participant"),
+        "context": f"crowdfl destination 1 {task} {who} 1250000",
+    }
+
+
 def _millionths(text: str) -> int:
     """By hand: digits without the point, and where it was."""
     digits, _, power = text.lower().partition("e")
@@ -365,6 +425,7 @@ def document() -> Json:
         "bad": bad_definitions(),
         "others": others(),
         "money": money(),
+        "pay": pay(),
         "problems": problems(),
     }
 

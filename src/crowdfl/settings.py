@@ -45,6 +45,11 @@ _STEPS = {
     "fedyogi": ("server_rate", "server_momentum", "server_squares", "server_floor"),
 }
 ServerStepName = Literal["none", "fedavgm", "fedadagrad", "fedadam", "fedyogi"]
+# Of ISO 4217, those with two decimals: a cent is a hundredth.
+CURRENCIES = (
+    "AED AUD BRL CAD CHF CNY COP CZK DKK EGP EUR GBP GHS HKD HUF IDR ILS INR KES MAD MXN MYR NGN NOK NZD PEN PHP PKR PLN RON "
+    "SAR SEK SGD THB TRY TWD UAH USD ZAR"
+)
 _AMOUNTS = f"0 to {_LARGEST_AMOUNT // MILLION:,}, with at most 6 decimals"
 
 
@@ -86,6 +91,14 @@ def origin_of(url: str) -> str:
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     usual = parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme))
     return f"{parts.scheme}://{host}" + ("" if usual else f":{parts.port}")
+
+
+def is_push_host(value: str) -> bool:
+    """A host, all below one, or one of this machine with its port."""
+    name, _, port = value.partition(":")
+    if port:
+        return name in ("localhost", "127.0.0.1") and port.isascii() and port.isdecimal() and 0 < int(port) < 65536
+    return is_host(name := value.removeprefix("*.")) and "." in name and value == value.lower()
 
 
 def is_code(value: str) -> bool:
@@ -140,6 +153,16 @@ def to_millionths(amount: str | int | Decimal) -> int:
 def from_millionths(amount: int) -> Decimal:
     """An integer of millionths as an exact amount of money."""
     return Decimal(amount) / MILLION
+
+
+def in_cents(millionths: int) -> Decimal:
+    """An amount as it is shown and paid out: rounded down to the cent, once. Sums are of exact millionths."""
+    return Decimal(millionths // (MILLION // 100)).scaleb(-2)
+
+
+def money_words(millionths: int, currency: str) -> str:
+    """As people read it: 12.34 EUR."""
+    return f"{in_cents(millionths):f} {currency}"
 
 
 def _amount(value: str | int | Decimal) -> str | int | Decimal:
@@ -209,6 +232,14 @@ _Pins = Annotated[
     Expected("a list of SHA-256 digests, 64 lower-case hexadecimal digits each"),
 ]
 _FilePath = Annotated[Path, BeforeValidator(_path), Expected("a path")]
+_PayKinds = Annotated[
+    tuple[Literal["email", "iban", "text"], ...], Field(strict=False), Expected('a list of "email", "iban" and "text"')
+]
+_PushHosts = Annotated[
+    tuple[Annotated[str, _fitting(is_push_host)], ...],
+    Field(strict=False),
+    Expected('a list of host names in lower case, with "*." before those whose parts are meant'),
+]
 _Certificates = Annotated[str, _fitting(str.isascii), Expected("certificates in PEM, or null")]
 _Whole = Annotated[int, BeforeValidator(_whole)]  # 20.0 counts as 20
 _Sizes = Annotated[tuple[_Whole, ...], Field(strict=False), Expected("a list of whole numbers, as in [32]")]
@@ -221,6 +252,11 @@ _Labels = Annotated[
 _Loss = Annotated[str, _fitting(is_loss), Expected('"squared", "absolute", "huber" or package.module:function')]
 _Layers = Annotated[tuple[str, ...], Field(strict=False), Expected('a list of strings, as in ["linear 32", "relu"]')]
 _Money = Annotated[str | int | Decimal, AfterValidator(_amount), Expected(f"an amount of money as text, {_AMOUNTS}")]
+_Currency = Annotated[
+    str,
+    _fitting(lambda code: code in CURRENCIES.split()),
+    Expected("a currency with two decimals by its ISO 4217 code, as in EUR"),
+]
 _Count = Annotated[int, Field(ge=1, le=_LARGEST_NUMBER)]
 _People = Annotated[int, Field(ge=_FEWEST_PARTICIPANTS, le=_LARGEST_NUMBER)]
 _Positive = Annotated[_Number, Field(gt=0, le=_LARGEST_NUMBER)]
@@ -331,6 +367,7 @@ class TaskSettings(Settings):
     )
     rounds: _Count = Field(default=5, description="How many rounds the task has.")
     budget: _Money | None = _optional("36.00", "For the rewards of one round, prepaid; without it, none are paid.")
+    currency: _Currency = Field(default="EUR", description="Of all amounts, by its ISO 4217 code.")
     server_step: ServerStepName = Field(
         default="none",
         description='Of "shares": what readers make of a round\'s average; "none" takes it as it is: docs/shares.md.',
@@ -447,6 +484,10 @@ class PlanSettings(Settings):
                 )
         return self
 
+    def needed(self, settings: TaskSettings, *, first: bool, over: bool = False) -> int:
+        """How many must have joined before a round opens; `over`: nobody joins any more."""
+        return (None if over or not first else self.start_with) or settings.min_participants
+
     @property
     def enrolment_end(self) -> float:
         """Seconds since 1970."""
@@ -492,6 +533,7 @@ class TaskOptions(TypedDict, total=False):
     min_participants: int
     per_round: int | None
     budget: str | int | Decimal | None
+    currency: str
     server_step: ServerStepName
     server_rate: float
     server_momentum: float
@@ -851,6 +893,17 @@ class SpSettings(TaskLimits, BrowserSettings, ComputingSettings):
         default=86400.0,
         description="Seconds to wait for an absent CSP; then the round is given up, its budget returned.",
     )
+    payer_key: _PublicKey | None = _optional(
+        "00" * 32, "Whom people tell where to be paid, as `crowdfl payer key` shows it; if not given, nobody is asked."
+    )
+    pay_kinds: _PayKinds = Field(
+        default=("email", "iban"), description='How people can be paid: "email" (a voucher), "iban", "text" (in words).'
+    )
+    push_hosts: _PushHosts = Field(
+        default=("fcm.googleapis.com", "*.push.services.mozilla.com", "*.notify.windows.com", "*.push.apple.com"),
+        description="Push services that reminders may go to; none: no reminders. One with a port, such as localhost:9000, is "
+        "for trials with `plain_http`.",
+    )
     on_paid: _Texts = Field(default=(), description="A program to run for each payment: docs/running.md.")
     on_paid_seconds: _Seconds = Field(
         default=60.0, description="Seconds that it may take; after that nobody knows whether it paid."
@@ -870,6 +923,12 @@ class SpSettings(TaskLimits, BrowserSettings, ComputingSettings):
     )
     csp: PeerSettings = Field(description="Where CSP is.")
 
+    @model_validator(mode="after")
+    def _reminds_over_https(self) -> Self:
+        if not self.plain_http and any(":" in host for host in self.push_hosts):
+            raise ValueError("`push_hosts` names a port: that is for trials with `plain_http` alone")
+        return self
+
 
 class RequesterSettings(Settings):
     """A requester's settings file."""
@@ -885,6 +944,9 @@ class RequesterSettings(Settings):
     sp_key: _PublicKey | None = _optional("...", "SP's public key, for invitations; as SP tells it if not given.")
     kgc_token: _FilePath = Field(description="The file with the token that KGC knows.")
     sp_token: _FilePath = Field(description="The file with the token that SP knows.")
+    payer_key: _PublicKey | None = _optional(
+        "00" * 32, "The key of whoever pays people out, as its holder tells you: tasks name it, and SP takes no other."
+    )
     phone: _Url | None = _optional(
         "https://host:7102/join/", "Where the page for phones is, for links; SP's own `/join/` if not given."
     )

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -138,7 +139,7 @@ def test_sp_is_as_patient_as_it_is_told(workspace, monkeypatch):
     told = []
     with_line(workspace / "sp/settings.toml", "", "csp_patience = 60.5")
     idle = SimpleNamespace(run_one=None, abandon=None)
-    made = SimpleNamespace(tick=None, payments=idle, aggregators=SimpleNamespace(drop=None))
+    made = SimpleNamespace(tick=None, payments=idle, reminders=None, aggregators=SimpleNamespace(drop=None))
     monkeypatch.setattr(services, "Sp", lambda _ports, options: told.append(options) or made)
     app = SimpleNamespace(state=SimpleNamespace(web_origins=set()))
     monkeypatch.setattr(services.sp_app, "create_app", lambda *_args, **_options: app)
@@ -242,7 +243,8 @@ def books(workspace):
     url = f"sqlite:///{workspace / 'sp/state.db'}"
     migrations.upgrade(url)
     with contextlib.closing(SqlStore(url)) as store:
-        store.add_task(StoredTask("0" * 64, "d", "a", "settled"))
+        papers = json.loads((Path(__file__).parents[2] / "vectors/phone_documents.json").read_text("utf-8"))
+        store.add_task(StoredTask("0" * 64, papers["definitions"][0]["text"], "a", "settled"))
         lost = StoredPayment("0" * 64, "somebody", 1_250_000, "c", "{}", PaymentState.RUNNING, 0.0, 1.0, "p", 1)
         store.add_payment(lost)
         store.add_deposit(StoredDeposit("0" * 64, "a", 2_000_000, DepositState.PENDING, 0.0))

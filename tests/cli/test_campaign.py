@@ -250,7 +250,7 @@ def test_the_books_and_the_payouts_agree(campaign: Campaign):
     assert report["paid_in"] == 72_000_000
     amounts = [to_millionths(row["amount"]) for row in rows]
     assert len(amounts) == PEOPLE
-    assert report["rewards"] - 4 * PEOPLE <= sum(amounts) <= report["rewards"] == 72_000_000
+    assert report["offered"] - 4 * PEOPLE <= sum(amounts) <= report["offered"] == 72_000_000
     assert not set(amounts) & {movement["amount"] for movement in report["movements"]}
     assert "paid in" in call("task", "report", campaign.task, *campaign.settings).out
 

@@ -462,10 +462,10 @@ def test_doctor_looks_for_the_cluster_of_a_role_that_computes_there(workspace):
 
 
 def test_a_participant_is_told_what_is_missing_of_its_pay(capsys):
-    participant_cli.say("paid", {"millionths": 5_000_000, "missing": {2: 1_500_000}})
-    participant_cli.say("paid", {"millionths": 5_000_000})
+    participant_cli.say("paid", {"millionths": 5_000_000, "currency": "EUR", "missing": {2: 1_500_000}})
+    participant_cli.say("paid", {"millionths": 5_000_000, "currency": "EUR"})
     short, whole = capsys.readouterr().out.splitlines()
     assert short.startswith(
-        "your claim of 5.000000 is accepted; the platform pays it out; round 2 had 1.500000 less left than you earned"
+        "your claim of 5.00 EUR is accepted; the platform pays it out; round 2 had 1.50 EUR less left than you earned"
     )
-    assert whole == "your claim of 5.000000 is accepted; the platform pays it out"
+    assert whole == "your claim of 5.00 EUR is accepted; the platform pays it out"

@@ -75,13 +75,13 @@ def office(tmp_path):
 def test_sp_says_what_each_task_waits_for(office):
     """From the day it was made to the day it can be forgotten."""
     host, task = office.host, office.task
-    assert office.row("sp")["waits_for"] == "3 more participants and a confirmed deposit of 36.00"
+    assert office.row("sp")["waits_for"] == "3 more participants and a confirmed deposit of 36.00 EUR"
     host.join(task, "a")
     host.join(task, "b")
-    assert office.row("sp")["waits_for"] == "1 more participant and a confirmed deposit of 36.00"
+    assert office.row("sp")["waits_for"] == "1 more participant and a confirmed deposit of 36.00 EUR"
     host.join(task, "c")
     host.sp.deposit(task, "first", 72_000_000)
-    assert office.row("sp")["waits_for"] == "a confirmed deposit of 36.00"
+    assert office.row("sp")["waits_for"] == "a confirmed deposit of 36.00 EUR"
     host.confirm_deposits(task)
     assert office.row("sp")["waits_for"] == "round 1 to open"
     host.run()
@@ -106,7 +106,7 @@ def test_sp_says_what_each_task_waits_for(office):
     assert "round 2" in str(office.row("sp")["waits_for"])
     assert office.about("csp")["rounds_answered"] == [1]
     assert office.about("csp")["participants"] == 3
-    assert office.about("sp")["deposits"] == ["first: 72, confirmed"]
+    assert office.about("sp")["deposits"] == ["first: 72.00 EUR, confirmed"]
     assert office.about("sp")["rounds"] == ["1: rewarded, 3 uploads", "2: open, 0 uploads"]
 
 
@@ -149,7 +149,7 @@ def test_an_operator_cancels_a_task_and_everyone_can_read_why(office):
     assert office("sp", "purge", task, "--results").code == 0
     assert office.about("sp")["held"] == {}
     assert office.about("sp")["not_told"] == ["KGC", "CSP"]  # told again: one may have been restored from a backup
-    assert office.about("sp")["deposits"] == ["first: 36, confirmed"]
+    assert office.about("sp")["deposits"] == ["first: 36.00 EUR, confirmed"]
     office.refused("TaskNotRunning", "sp", "cancel", task, "--reason", "again", said="settled")
 
 

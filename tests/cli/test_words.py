@@ -71,19 +71,19 @@ class TestWatch:
         told = watched(desk)
         assert "waits for 3 more participants (0 of 3 have joined)" in told
         assert f"crowdfl task invite {desk.task}" in told
-        assert "waits for money: 36.00 more for the next round; no payment is announced" in told
+        assert "waits for money: 36.00 EUR more for the next round; no payment is announced" in told
         assert f"crowdfl task fund {desk.task} 72.00" in told, "for all rounds"
 
     def test_a_deposit_that_nobody_has_confirmed_is_named(self, desk):
         desk.sp.deposit(desk.task, "first", WHOLE)
         told = watched(desk)
-        assert "waits for the platform's operator, who must confirm the deposit first of 72.00" in told
+        assert "waits for the platform's operator, who must confirm the deposit first of 72.00 EUR" in told
         assert "waits for money" not in told
 
     def test_what_is_announced_and_too_little_is_said(self, desk):
         desk.sp.deposit(desk.task, "first", 30_000_000)
         told = watched(desk)
-        assert "money: 6.00 more for the next round:" in told
+        assert "money: 6.00 EUR more for the next round:" in told
         assert f"crowdfl task fund {desk.task} 42.00" in told
 
     def test_an_open_round_waits_for_uploads_until_its_window_closes(self, desk, monkeypatch):
@@ -143,7 +143,7 @@ class TestOrders:
 
     def test_a_payment_is_told_with_what_the_operator_types(self, desk):
         told = call("task", "fund", desk.task, "36", "--name", "first").out
-        assert told.startswith("36.00 is announced as the deposit first.")
+        assert told.startswith("36.00 EUR is announced as the deposit first.")
         assert f"crowdfl sp deposit confirm SETTINGS {desk.task} first 36.00" in told
         found = json.loads(call("task", "fund", desk.task, "36", "--name", "first", "--json").out)
         assert found == {"task": desk.task, "deposit": "first", "amount": 36_000_000, "state": "pending"}
@@ -188,7 +188,7 @@ class TestList:
         assert (row["paid_in"], row["pending"], row["done"], row["problem"]) == (36_000_000, 1_000_000, 0, "")
         shown = call("task", "list").out
         assert (
-            f"{desk.task}\n    which exercise\n    running; 0 of 2 rounds; 3 enrolled; 36.00 paid in, 1.00 pending\n"
+            f"{desk.task}\n    which exercise\n    running; 0 of 2 rounds; 3 enrolled; 36.00 EUR paid in, 1.00 EUR pending\n"
             in shown
         )
         assert "    waits for uploads to round 1" in shown
@@ -223,7 +223,7 @@ class TestList:
 def test_a_participant_is_told_scores_in_words(capsys):
     say("read", {"round": 2, "accuracy": 0.912345, "loss": 0.3, "windows": 128.0})
     say("read", {"round": 3, "state": "ab12"})
-    say("rewarded", {"round": 3, "millionths": 0})
+    say("rewarded", {"round": 3, "millionths": 0, "currency": "EUR"})
     first, second, third = capsys.readouterr().out.splitlines()
     assert first == "round 2: the average is read: accuracy 0.9123, loss 0.3 on 128 windows of yours"
     assert second == "round 3: the average is read; its state is ab12"
@@ -319,7 +319,7 @@ def test_a_participant_is_shown_its_state(capsys):
 
 
 def test_a_campaign_that_is_run_shows_the_states_with_the_model(capsys):
-    tell = commands._Teller()
+    tell = commands._Teller("EUR")
     tell("fetched", {"model": "m.npz", "states": STATES})
     tell("fetched", {"model": "m.npz"})
     first, *states, last = capsys.readouterr().out.splitlines()

@@ -37,6 +37,7 @@ OPENS: dict[str, dict[str, set[str]]] = {
         "POST /v1/tasks/{task}/end": {"sp"},
         "POST /v1/tasks/{task}/participants": {PUBLIC},
         "POST /v1/tasks/{task}/close": {OWNER},
+        "GET /v1/tasks/{task}/invitations": {OWNER},
     },
     "sp": {
         "GET /v1/key": {PUBLIC},
@@ -46,6 +47,7 @@ OPENS: dict[str, dict[str, set[str]]] = {
         "POST /v1/tasks/{task}/deposits/{name}/rejection": {"bank"},
         "POST /v1/tasks/{task}/orders": {OWNER},
         "GET /v1/tasks/{task}/ledger": {OWNER},
+        "GET /v1/tasks/{task}/compliance": {OWNER},
         "GET /v1/tasks/{task}": {PUBLIC},
         "GET /v1/tasks/{task}/initial": {PUBLIC},
         "POST /v1/tasks/{task}/participants": {PUBLIC},

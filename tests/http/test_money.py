@@ -9,7 +9,14 @@ import pytest
 import structlog
 
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.webpush import PushKey
+from crowdfl.documents.destination import SEALED_BYTES
+from crowdfl.documents.envelope import to_base64url
 from crowdfl.errors import (
+    Conflict,
+    Forbidden,
+    FormatError,
+    InvalidKey,
     NotAuthenticated,
     ServiceUnavailable,
     StoreUnavailable,
@@ -35,6 +42,33 @@ def test_metrics_count_deposits_and_payments_by_state(world: World):
     text = world.http("sp").get("/metrics", headers=headers).text
     assert 'crowdfl_deposits{state="confirmed"} 1.0' in text
     assert 'crowdfl_payments{state="unknown"} 1.0' in text
+
+
+def test_a_participant_says_where_to_be_reminded_and_paid_for_itself_alone(world: World):
+    task, (ann, bob, _) = world.open_round()
+    world.options.push_hosts = ("fcm.googleapis.com",)
+    place, key = f"/v1/tasks/{task}/participants/{ann.who}", PushKey.fresh().public
+    wanted = {"endpoint": "https://fcm.googleapis.com/x", "p256dh": to_base64url(key), "auth": to_base64url(bytes(16))}
+    ann.sp.service.send_json("PUT", f"{place}/push", wanted)
+    stored = world.sp.store.take_subscriptions(task, 2, "opened", 9)
+    assert [(one.who, one.endpoint, one.key) for one in stored] == [(ann.who, wanted["endpoint"], key)]
+    for wrong in ({"endpoint": "https://127.0.0.1/x"}, {"p256dh": "AAAA"}, {"auth": "A"}, {"more": "x"}):
+        with pytest.raises((Forbidden, InvalidKey, FormatError)):
+            ann.sp.service.send_json("PUT", f"{place}/push", wanted | wrong)
+    for sender, error in ((bob, Forbidden), (None, NotAuthenticated)):
+        service = world.service("sp") if sender is None else sender.sp.service
+        for call in (
+            lambda service=service: service.send_json("PUT", f"{place}/push", wanted),
+            lambda service=service: service.call("DELETE", f"{place}/push"),
+            lambda service=service: service.call("DELETE", place),
+            lambda service=service: service.call("PUT", f"{place}/destination", bytes(SEALED_BYTES)),
+        ):
+            with pytest.raises(error):
+                call()
+    with pytest.raises(Conflict, match="asks nobody"):
+        ann.sp.pay_to(task, bytes(SEALED_BYTES))
+    ann.sp.service.call("DELETE", f"{place}/push")
+    assert world.sp.store.take_subscriptions(task, 3, "opened", 9) == []
 
 
 class Slow:

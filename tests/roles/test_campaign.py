@@ -70,7 +70,7 @@ def test_a_campaign_delivers_the_model_and_pays_everyone(desk):
     desk.run()
     report = desk.requester.report(desk.task)
     assert report["paid_in"] == 2 * BUDGET
-    assert report["rewards"] + report["returned"] == 2 * BUDGET
+    assert report["earned"] + report["returned"] == 2 * BUDGET
     assert desk.state == TaskState.SETTLED
 
 
@@ -102,11 +102,11 @@ def test_the_requester_never_sees_what_one_participant_earned(desk):
     before = desk.requester.report(desk.task)
     claimed = [person.claim() for person in desk.crowd[:3]]
     assert desk.requester.report(desk.task) == before
-    assert before["rewards"] == 2 * BUDGET
+    assert (before["offered"], before["earned"]) == (2 * BUDGET, None)
     desk.clock.time += 1000
     desk.run()
     after = desk.requester.report(desk.task)
-    assert after["rewards"] == sum(claimed) == 2 * BUDGET - after["returned"]
+    assert after["earned"] == sum(claimed) == 2 * BUDGET - after["returned"]
     assert [m["amount"] for m in after["movements"] if m["name"].startswith("pay")] == [sum(claimed)]
     assert not set(claimed) & {movement["amount"] for movement in after["movements"]}
     assert set(desk.sp.statement(desk.task).balances().values()) <= {0, sum(claimed), -sum(claimed)}

@@ -65,7 +65,7 @@ def test_a_campaign_runs_from_the_task_to_the_model_and_the_bill(tmp_path):
     assert facts["funded"] == {"amount": "72", "deposit": "all-rounds"}
     assert facts["fetched"] == {"model": "a file"}
     bill = facts["report"]
-    assert bill["paid_in"] == bill["rewards"] + bill["returned"] == 72_000_000
+    assert bill["paid_in"] == bill["earned"] + bill["returned"] == 72_000_000
     ((task, arrays),) = crowd.saved
     assert task == crowd.desk.task
     for array, start in zip(arrays, crowd.desk.initial, strict=True):

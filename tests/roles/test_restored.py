@@ -275,7 +275,9 @@ def test_a_claim_of_a_round_that_sp_has_lost_is_paid_for_the_rest(desk: Desk):
     assert desk.states() == ["rewarded", "aborted"]
     said = heard(person)
     assert person.claim_again() == person.rewards()[1] > 0
-    assert said == [("paid", {"millionths": person.rewards()[1], "missing": {2: person.rewards()[2]}})]
+    assert said == [
+        ("paid", {"millionths": person.rewards()[1], "currency": "EUR", "missing": {2: person.rewards()[2]}})
+    ]
 
 
 def test_a_claim_again_after_the_deadline_tells_what_was_paid(desk: Desk):

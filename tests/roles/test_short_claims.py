@@ -46,7 +46,7 @@ def test_who_claims_too_much_of_a_round_takes_nothing_of_another(desk: Desk, mon
     for person, (first, second) in zip(honest, rewards, strict=True):
         person.on_event = lambda what, details: events.append((what, details))
         assert person.claim() == second
-        assert events[-1] == ("paid", {"millionths": second, "missing": {1: first}})
+        assert events[-1] == ("paid", {"millionths": second, "currency": "EUR", "missing": {1: first}})
         again = desk.sp.claim(desk.task, person.blobs.get("claim"))
         assert (again.paid, again.claimed) == ({1: 0, 2: second}, {1: first, 2: second})
     ledger = desk.ledger

@@ -3,15 +3,18 @@
 import json
 import re
 import struct
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from crowdfl import errors
-from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to
+from crowdfl.documents.destination import SEALED_BYTES, Destination, checked, open_destination
 from crowdfl.documents.envelope import Envelope, encode_for_signing
 from crowdfl.documents.signed import Appointment, Certificate, Definition, Receipt, participant_name
+from crowdfl.documents.task_summary import estimate
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.learning.models.forms import from_safetensors
 from crowdfl.learning.models.shape import ModelShape
@@ -21,13 +24,13 @@ from crowdfl.protocols.shares.round.upload import UpdateEncoder
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.services.client.transport import Signer
 from crowdfl.services.http.wire import error_from
-from crowdfl.settings import TaskSettings, to_millionths
+from crowdfl.settings import PlanSettings, TaskSettings, to_millionths
 from crowdfl.web import __file__ as web_file
 
 FOLDER = Path(__file__).parents[2] / "vectors"
 PAPERS, NUMBERS = (json.loads((FOLDER / f"phone_{name}.json").read_text("utf-8")) for name in ("documents", "updates"))
 KEYS = {name: SigningKey(bytes.fromhex(key)) for name, key in PAPERS["keys"].items()}
-OTHERS = PAPERS["others"]
+OTHERS, PAY = PAPERS["others"], PAPERS["pay"]
 CLASS = re.compile(r"export class (\w+) extends (\w+) \{(.*?)\}\n", re.DOTALL)
 
 
@@ -49,6 +52,34 @@ def test_definitions_that_are_refused(case):
     with pytest.raises(CrowdFLError) as caught:
         Definition.open(case["text"])
     assert type(caught.value).__name__ == case["error"]
+
+
+@pytest.mark.parametrize("case", PAY["estimates"], ids=lambda case: str(case["is"]))
+def test_what_one_person_may_earn(case):
+    base = Definition.open(PAPERS["definitions"][0]["text"])
+    found = estimate(replace(base, settings=TaskSettings(**case["settings"]), plan=PlanSettings(**case["plan"])))
+    assert (None if found is None else list(astuple(found))) == case["is"]
+
+
+def test_where_to_be_paid_is_signed_and_sealed_as_a_phone_does():
+    key, body = ReaderKey(bytes.fromhex(PAY["payer"])), PAY["destination"]
+    to = Destination(**body | {name: bytes.fromhex(body[name]) for name in ("signing", "payer")})
+    assert to.sign(KEYS["participant"]) == PAY["signed"]
+    sealed = seal_to(key.public, PAY["signed"].encode().ljust(1536), PAY["context"].encode())
+    assert open_destination(key, sealed, to.task, to.who, int(PAY["claimed"])) == to
+    assert len(to.seal(KEYS["participant"])) == len(sealed) == SEALED_BYTES
+
+
+@pytest.mark.parametrize("given", PAY["destinations"], ids=str)
+def test_destinations_as_they_are_written(given):
+    kind, typed, written = given
+    assert checked(kind, typed) == (kind, written)
+
+
+@pytest.mark.parametrize("given", PAY["refused"], ids=str)
+def test_what_cannot_be_a_destination(given):
+    with pytest.raises(SettingsError):
+        checked(*given)
 
 
 @pytest.mark.parametrize("case", OTHERS["receipt"]["bad"], ids=lambda case: case["name"])

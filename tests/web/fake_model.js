@@ -50,6 +50,29 @@ export async function openModel() {
       await note("leave")(task);
       page.change(task, { phase: "left" });
     },
+    withdraw: async (task) => {
+      await note("withdraw")(task);
+      page.change(task, { phase: "left", withdrawn: { at: 0, deleted: [3], standing: [1, 2] } });
+      return { told: true };
+    },
+    consentCopy: async () => ({ name: "consent-0123.json", text: "{}" }),
+    payKinds: note("payKinds"),
+    payTo: async (task, kind, to) => {
+      (await import(/** @type {string} */ ("../agent/pay.js"))).checkDestination(kind, to);
+      await note("payTo")(task, kind, to);
+      page.change(task, { payTo: { ...find(task).payTo, kind, to, state: "sent" } });
+    },
+    reminderState: async () => given.reminders ?? "unsupported",
+    remind: async (task, words) => {
+      await note("remind")(task, words.opened.title);
+      given.reminders = "on";
+      page.change(task, { reminders: true });
+      return "on";
+    },
+    stopReminding: async (task) => {
+      await note("stopReminding")(task);
+      page.change(task, { reminders: false });
+    },
     forget: async (task) => {
       await note("forget")(task);
       given.campaigns = given.campaigns.filter((/** @type {any} */ one) => one.task !== task);

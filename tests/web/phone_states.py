@@ -24,8 +24,12 @@ DEFINITION: Campaign = {
         "min_participants": 6,
         "budget": "36.00",
         "pay": "equal",
+        "currency": "EUR",
         "max_samples": 200,
     },
+    "language": "en",
+    "consent": {"version": "", "text": ""},
+    "texts": {},
     "who": {
         "name": "Dr. Ada Okafor",
         "institution": "University hospital, department of sports medicine",
@@ -34,8 +38,11 @@ DEFINITION: Campaign = {
         "logo": "",
     },
     "plan": dict(PlanSettings(daily="18:00 Europe/Berlin", closes="deadline")),
+    "payer": "9c1e4f0a2b3d5c6e" * 4,
     "training": {"labels": ["walking", "sitting", "climbing stairs"], "channels": 6, "window": 100, "hertz": 50.0},
 }
+PAY_TO = {"asked": True, "kinds": ["email", "iban", "text"], "kind": None, "to": None, "state": "none"}
+PAY_TO |= {"fingerprint": "9c1e4f0a2b3d5c6e"}
 IDLE = {"kind": "idle", "round": None, "done": 0, "of": 0, "why": None}
 
 
@@ -53,6 +60,11 @@ def campaign(**changes: Any) -> Campaign:
         "who": None,
         "rounds": [],
         "rewards": "0n",
+        "payTo": PAY_TO,
+        "reminders": False,
+        "consent": None,
+        "withdrawn": None,
+        "replaced": False,
         "claim": {"state": "later", "amount": "0n", "until": None, "why": None},
         "receipts": [],
         "now": IDLE,
@@ -70,7 +82,7 @@ def campaign(**changes: Any) -> Campaign:
 def task_round(number: int, mine: str = "arrived", **changes: Any) -> Campaign:
     """A round that was rewarded, but for the changes."""
     accuracy = {"accuracyBefore": 0.3 + 0.12 * number, "accuracyAfter": 0.42 + 0.12 * number}
-    rest: Campaign = {"state": "rewarded", "reward": f"{number}250000n", "why": None, "digest": None}
+    rest: Campaign = {"state": "rewarded", "reward": f"{number}250000n", "why": None, "digest": None, "reason": None}
     rest["deadline"] = 1_795_000_000 + 3600 * number
     return {"number": number, "mine": mine} | accuracy | rest | changes
 
@@ -87,8 +99,8 @@ ARRIVED = [*UNDER_WAY[:2], task_round(3, "arrived", state="closed", accuracyAfte
 ENDED = [
     task_round(1),
     task_round(2, "late"),
-    task_round(3, "refused", reward=None, why="the round was closed before the upload arrived"),
-    task_round(4, "nothing", reward=None, accuracyBefore=None, accuracyAfter=None),
+    task_round(3, "refused", reward=None, why="the round was closed before the upload arrived", reason="late"),
+    task_round(4, "nothing", reward=None, accuracyBefore=None, accuracyAfter=None, reason="too_little"),
     task_round(5, accuracyAfter=None),
 ]
 RECEIPTS = [{"round": number, "text": f'crowdfl receipt S {{"round": {number}}}'} for number in (1, 2)]
@@ -97,6 +109,8 @@ JOINED |= {"enrolled": 143, "recordings": 3, "contributed": 3}
 UNSAID = JOINED | {"contributed": None}
 TRAINING = JOINED | {"now": {"kind": "training", "round": 3, "done": 7, "of": 20, "why": None}}
 OVER = JOINED | {"phase": "ended", "rounds": ENDED, "rewards": "8750000n", "receipts": RECEIPTS}
+GIVEN = {"kind": "iban", "to": "DE02120300000000202051", "state": "sent"}
+WITHDRAWN = {"at": 1795000000, "deleted": [3], "standing": [1, 2]}
 DUE = {"state": "due", "amount": "8750000n", "until": 1795000000, "why": None}
 RECORDINGS: list[Campaign] = [
     {"id": "a", "label": "walking", "seconds": 61.5, "answers": {}, "at": 1763280000000, "said": False},
@@ -120,7 +134,9 @@ STATES: dict[str, tuple[str, list[Campaign]]] = {
     "details": (f"#/details/{TASK}", [OVER]),
     "earnings": (f"#/earnings/{TASK}", [OVER | {"claim": DUE}]),
     "paid": (f"#/earnings/{TASK}", [OVER | {"claim": DUE | {"state": "paid", "until": None}}]),
+    "pay-to": (f"#/earnings/{TASK}", [OVER | {"claim": DUE | {"state": "paid"}, "payTo": PAY_TO | GIVEN}]),
     "leave": (f"#/leave/{TASK}", [JOINED]),
+    "withdrawn": (f"#/leave/{TASK}", [JOINED | {"phase": "left", "withdrawn": WITHDRAWN}]),
     "lost": (f"#/home/{OTHER}", [JOINED]),
     "device": ("#/device", [JOINED]),
 }

@@ -151,9 +151,9 @@ def test_the_ledger_is_shown_by_round_without_what_one_participant_got():
         books.post(make())
     found = overview.ledger_by_round(books)
     second, first = found.pop("rounds")
-    assert found == {"escrow": str(large - 36), "paid_in": str(large)}
+    assert found == {"escrow": str(large - 36), "paid_in": str(large), "offered": "36", "earned": "30"}
     assert (second["number"], second["funded"], second["returned"], second["unclaimed"]) == (2, "36", "36", "0")
-    assert (first["earned"], first["claimed"], first["unclaimed"]) == ("36", "30", "6")
+    assert (first["offered"], first["earned"], first["unclaimed"]) == ("36", "30", "6")
     assert "aa" not in json.dumps([first, second])
 
 

@@ -34,7 +34,7 @@ def show(browser, site):
     """`show(campaigns, hash)`: a phone with a page whose campaigns are these, and what it complains about."""
     contexts = []
 
-    def show_one(campaigns, place="", *, recordings=(), windows=None, fails=None, lost=(), **look):
+    def show_one(campaigns, place="", *, recordings=(), windows=None, fails=None, lost=(), reminders="off", **look):
         context = browsers.patient(browser.new_context(**(browsers.PHONE | {"service_workers": "block"} | look)))
         contexts.append(context)
         page = context.new_page()
@@ -42,7 +42,7 @@ def show(browser, site):
         page.requests = []
         page.on("request", lambda request: page.requests.append(request.url))
         given = {"campaigns": campaigns, "recordings": list(recordings), "windows": windows, "fails": fails or {}}
-        given["lost"] = list(lost)
+        given |= {"lost": list(lost), "reminders": reminders}
         page.add_init_script(f"globalThis.given = {json.dumps(given)};")
         page.route("**/join/model.js", lambda route: route.fulfill(body=FAKE, content_type="text/javascript"))
         page.goto(f"{site}/join/{place}")
@@ -193,9 +193,9 @@ def test_someone_joins_and_is_led_to_recording_by_keyboard_alone(show):
     assert page.evaluate("asked") == [["join", TASK, 5]]
     page.get_by_role("button", name="Menu").focus()
     page.keyboard.press("Enter")
-    page.get_by_role("link", name="Leave or forget").focus()
+    page.get_by_role("link", name="Leave or withdraw").focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Leave or forget")).to_be_focused()
+    expect(page.get_by_role("heading", name="Leave or withdraw")).to_be_focused()
     leave = page.get_by_role("button", name="Leave", exact=True)
     leave.focus()
     page.keyboard.press("Enter")
@@ -222,6 +222,22 @@ def test_a_small_crowd_must_be_accepted_first(show):
     join.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Record")
     assert page.evaluate("asked") == [["join", TASK, 3]]
+
+
+def test_a_consent_is_read_in_the_readers_language_and_agreed_to_before_one_joins(show):
+    german = {"purpose": "Gehen erkennen", "terms": "", "readers": "", "consent": "Wir messen.\nSie dürfen gehen."}
+    texts = {"de": german | {"words": {"walking": "Gehen"}}}
+    asked = definition() | {"consent": {"version": "2", "text": "We measure."}, "texts": texts}
+    page = show([campaign(definition=asked)], f"#/about/{TASK}", locale="de-AT")
+    expect(page.locator(".headline")).to_have_text("Gehen erkennen")
+    expect(page.locator(".points")).to_contain_text("Gehen, sitting")
+    join = page.get_by_role("button", name="Teilnehmen")
+    expect(join).to_be_disabled()
+    page.locator("#consent summary").click()
+    expect(page.locator("#consent")).to_contain_text("Sie dürfen gehen.")
+    page.get_by_label("Ich habe den Einwilligungstext, Version 2, gelesen").check()
+    expect(join).to_be_enabled()
+    assert not page.complaints
 
 
 def test_a_task_that_this_page_cannot_take_part_in_can_only_be_deleted(show):
@@ -286,9 +302,9 @@ def test_home_says_what_stopped_it_and_the_details_what_each_round_was(show):
     change(page, **phone_states.OVER)
     page.get_by_role("link", name="Round by round, with receipts").click()
     cells = page.get_by_role("table", name="Rounds").get_by_role("row").nth(1).get_by_role("cell")
-    expect(cells.nth(4)).to_have_text("1.25")
-    assert [text.split("\n")[0] for text in cells.all_inner_texts()] == ["1", "arrived", "42.0%", "54.0%", "1.25"]
-    expect(page.get_by_text("Round 3: The round was closed before the upload arrived.")).to_be_visible()
+    expect(cells.nth(1)).to_contain_text("arrived")
+    assert [text.split("\n")[0] for text in cells.all_inner_texts()] == ["1", "arrived", "42.0%", "54.0%"]
+    expect(page.get_by_text("Round 3: The contribution came after the round had closed.")).to_be_visible()
 
 
 def test_a_phone_with_one_campaign_opens_at_it_and_says_at_once_that_there_is_no_network(show):
@@ -324,7 +340,7 @@ def test_the_menu_leads_everywhere_and_changes_the_language_for_good(show):
         "About this campaign",
         "Earnings",
         "Round by round",
-        "Leave or forget",
+        "Leave or withdraw",
         "All campaigns",
         "This phone",
     ):
@@ -343,14 +359,14 @@ def test_the_menu_leads_everywhere_and_changes_the_language_for_good(show):
 def test_a_claim_can_be_sent_and_sent_again_after_the_platform_has_said_no(show):
     place, campaigns = STATES["earnings"]
     page = show(campaigns, place, fails={"claim": "come back later"})
-    expect(page.get_by_text("You can claim 8.75 now.")).to_be_visible()
+    expect(page.get_by_text("You can claim €8.75 now.")).to_be_visible()
     page.get_by_role("button", name="Claim now").click()
     expect(page.get_by_role("alert")).to_have_text("Come back later.")
     for state in ("refused", "expired"):
         change(page, claim={"state": state, "amount": "8750000n", "until": None, "why": f"it is {state}"})
         expect(page.get_by_text(f"It is {state}.")).to_be_visible()
         page.get_by_role("button", name="Claim now").click()
-    assert page.evaluate("asked") == [["claim", TASK, False]] * 3
+    assert page.evaluate("asked") == [["payKinds", TASK], *[["claim", TASK, False]] * 3]
 
 
 def test_leaving_and_forgetting_are_asked_twice(show):
@@ -361,7 +377,7 @@ def test_leaving_and_forgetting_are_asked_twice(show):
     dialog.get_by_role("button", name="Leave").click()
     expect(page.get_by_text("You have left. You can still claim what you earned.")).to_be_visible()
     page.get_by_role("button", name="Forget this campaign").click()
-    expect(page.get_by_role("dialog")).to_contain_text("You have not been paid 3.50 yet.")
+    expect(page.get_by_role("dialog")).to_contain_text("You have not been paid €3.50 yet.")
     page.get_by_role("dialog").get_by_role("button", name="Forget it").click()
     expect(page.get_by_role("heading", name="Your campaigns")).to_be_focused()
     open_menu(page, "This phone")
@@ -369,6 +385,89 @@ def test_leaving_and_forgetting_are_asked_twice(show):
     page.get_by_role("dialog").get_by_role("button", name="Forget everything").click()
     expect(page.get_by_text("No invitation yet")).to_be_visible()
     assert page.evaluate("asked") == [["leave", TASK], ["forget", TASK], ["forgetAll"]]
+
+
+def test_where_to_be_paid_is_asked_at_the_claim_and_can_be_corrected(show):
+    """With who can read it; what was typed wrongly is said in words; a round that pays nothing says why, and blames nobody."""
+    place, campaigns = STATES["earnings"]
+    page = show(campaigns, place)
+    expect(
+        page.get_by_text("only it can read it. The platform, the second server and whoever asked cannot.")
+    ).to_be_visible()
+    page.get_by_label("How").select_option("Bank account (IBAN)")
+    page.get_by_label("Where to", exact=True).fill("DE02 1203 0000 0000 2020 52")
+    page.get_by_role("button", name="Save and send").click()
+    expect(page.get_by_role("alert")).to_have_text("This is no IBAN: a digit may be wrong or missing.")
+    page.get_by_label("Where to", exact=True).fill("DE02 1203 0000 0000 2020 51")
+    page.get_by_role("button", name="Save and send").click()
+    expect(page.get_by_text("Sent. You can correct it until you are paid.")).to_be_visible()
+    page.get_by_role("button", name="Correct it").click()
+    page.get_by_label("How").select_option("Voucher by e-mail")
+    page.get_by_label("Where to", exact=True).fill("ada@example.org")
+    page.get_by_role("button", name="Save and send").click()
+    expect(page.get_by_text("Voucher by e-mail: ada@example.org")).to_be_visible()
+    assert [one[2] for one in page.evaluate("asked") if one[0] == "payTo"] == ["iban", "email"]
+    rows = page.get_by_role("table", name="Round by round").get_by_role("row").all_inner_texts()
+    assert rows[3].split("\t")[1:] == ["€0.00", "The contribution came after the round had closed."]
+    change(page, claim=phone_states.DUE | {"state": "later"})
+    expect(page.get_by_role("heading", name="Where to be paid")).to_have_count(0)
+
+
+def test_withdrawing_says_first_what_is_deleted_and_what_cannot_be_undone(show):
+    page = shown(show, "leave")
+    page.get_by_role("button", name="Withdraw").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Deleted: contributions that are not in an average yet.")
+    expect(dialog).to_contain_text("Nobody can take one person out of them.")
+    dialog.get_by_role("button", name="Withdraw").click()
+    expect(page.get_by_text("Rounds whose contribution was deleted: 3.")).to_be_visible()
+    expect(page.get_by_text("Rounds whose average holds it for good: 1 and 2.")).to_be_visible()
+    page.get_by_role("link", name="Back", exact=True).click()
+    expect(page.locator(".headline")).to_have_text("You have withdrawn from this campaign.")
+
+
+def test_rounds_go_into_a_calendar_and_reminders_are_asked_for_by_a_tap(show):
+    """What the browser's maker learns is said before; a phone that must install the page first is told so."""
+    place, campaigns = STATES["between"]
+    page = show(campaigns, place, reminders="off")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Add to calendar").click()
+    text = saved.value.path().read_text()
+    assert saved.value.suggested_filename == "crowdfl.ics"
+    assert text.count("BEGIN:VEVENT") == 3  # rounds 3, 4 and 5
+    assert "SUMMARY:Tell seven shoulder exercises apart" in text
+    expect(page.get_by_text("your browser's maker learns that this phone uses this platform")).to_be_visible()
+    page.get_by_role("button", name="Remind me").click()
+    until(page, "asked.length === 1")
+    assert page.evaluate("asked") == [["remind", TASK, "A round has begun"]]
+    page = show(campaigns, place, reminders="needs-install")
+    expect(page.get_by_text("On an iPhone, messages need the page on the home screen")).to_be_visible()
+    expect(page.get_by_role("button", name="Remind me")).to_have_count(0)
+
+
+def test_a_consent_can_be_saved_by_its_owner(show):
+    there = JOINED | {"consent": {"version": "2", "language": "", "at": 1_795_000_000}}
+    page = show([there], f"#/details/{TASK}")
+    expect(page.get_by_text("You agreed to version 2 on 18 Nov 2026")).to_be_visible()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save a copy").click()
+    assert saved.value.suggested_filename == "consent-0123.json"
+
+
+@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("language", ["de", "zh", "rtl"])
+def test_a_view_fits_in_every_language_and_from_right_to_left(show, shoot, name, language):
+    """Nothing is wider than 360 pixels, and nothing moves once it is shown."""
+    page = shown(show, name, locale="en-GB" if language == "rtl" else language)
+    if language == "rtl":
+        page.evaluate("document.documentElement.dir = 'rtl'")
+    assert browsers.sideways(page) == 0
+    assert page.complaints == []
+    shift = """() => new Promise((done) => new PerformanceObserver((list) => done(list.getEntries().reduce(
+      (sum, one) => sum + (one.hadRecentInput ? 0 : one.value), 0))).observe({type: "layout-shift", buffered: true})
+      || setTimeout(() => done(0), 100))"""
+    assert language == "rtl" or page.evaluate(shift) < 0.1
+    shoot(page, f"phone-{name}-{language}", "dark" if language == "zh" else "light")
 
 
 def open_menu(page, place):

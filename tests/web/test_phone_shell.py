@@ -158,3 +158,35 @@ def test_a_file_that_is_not_the_listed_one_is_not_kept(phone_context, site):
       while (!ended()) await new Promise((done) => worker.addEventListener("statechange", done, { once: true }));
       return worker.state; }"""
     assert page.evaluate(install) == "redundant"
+
+
+def test_a_reminder_is_shown_in_the_words_that_the_page_has_kept(phone_context, site):
+    """As Chromium's own test interface delivers it: no vendor's push service is asked."""
+    address, _ = site
+    origin = address.removesuffix("/join/")
+    phone_context.grant_permissions(["notifications"], origin=origin)
+    page = phone_context.new_page()
+    page.goto(address)
+    page.evaluate("navigator.serviceWorker.ready")
+    session, registrations = phone_context.new_cdp_session(page), []
+    session.on("ServiceWorker.workerRegistrationUpdated", lambda found: registrations.extend(found["registrations"]))
+    session.send("ServiceWorker.enable")
+    browsers.until(page, "() => true")
+    words = {"opened": {"title": "Eine Runde ist offen", "body": "Bis 18 Uhr"}}
+    page.evaluate("async (words) => (await import('/join/agent/reminders.js')).keepWords(words)", words)
+    (identity,) = {one["registrationId"] for one in registrations if not one["isDeleted"]}
+    push = {"origin": origin, "registrationId": identity}
+    shown = "async () => (await (await navigator.serviceWorker.ready).getNotifications()).map(n => [n.title, n.body])"
+    for data, expected in (("opened", ["Eine Runde ist offen", "Bis 18 Uhr"]), ("from elsewhere", ["CrowdFL", ""])):
+        session.send("ServiceWorker.deliverPushMessage", push | {"data": data})
+        browsers.until(
+            page, f"async () => JSON.stringify(await ({shown})()) === '{json.dumps([expected])}'.replaceAll(', ', ',')"
+        )
+    phone_context.service_workers[0].evaluate(
+        """async () => {
+          const [notification] = await self.registration.getNotifications();
+          self.dispatchEvent(new NotificationEvent("notificationclick", { notification }));
+        }"""
+    )
+    browsers.until(page, f"async () => (await ({shown})()).length === 0")
+    assert page.evaluate(shown) == []

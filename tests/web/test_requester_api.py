@@ -15,6 +15,7 @@ from crowdfl.documents.links import read_link
 from crowdfl.errors import NotReady, ServiceUnavailable, SettingsError
 from crowdfl.learning.models.forms import from_npz, from_safetensors
 from crowdfl.schema import settable
+from crowdfl.services.client.opening import read_invitation
 from crowdfl.storage.model_files import read_model
 from crowdfl.web.requester_console.form import SECTIONS, contents, form, start_values
 from crowdfl.web.requester_console.model_evaluation import recipe_shown
@@ -58,12 +59,11 @@ def campaign(office, browser) -> str:
 # The form.
 
 
-def test_the_form_has_every_setting_with_its_help_and_the_usual_ones_first():
+def test_the_form_has_every_setting_with_its_help():
     found = form()["fields"]
     for section, model in SECTIONS.items():
         own = [one for one in found if one["section"] == section]
-        assert {one["name"] for one in own} == set(settable(model)) - SECTIONS.keys()
-        assert [one["usual"] for one in own] == sorted((one["usual"] for one in own), reverse=True)
+        assert {one["name"] for one in own} == set(settable(model)) - SECTIONS.keys() - {"texts"}
         assert all(one["help"] and one["expected"] for one in own)
     kinds = {f"{one['section']}.{one['name']}": one["kind"] for one in found}
     assert kinds["settings.window"] == "number"
@@ -72,8 +72,6 @@ def test_the_form_has_every_setting_with_its_help_and_the_usual_ones_first():
     assert kinds["training.standardise"] == kinds["training.scale_inputs"] == "flag"
     assert kinds["settings.server_step"] == kinds["training.features"] == "choice"
     assert kinds["training.proximal"] == "number"
-    usual = {one["name"] for one in found if one["usual"]}
-    assert {"server_step", "features", "scale_inputs", "proximal"} <= usual
     assert next(one["choices"] for one in found if one["name"] == "profile") == ["shares", "hardened", "paper"]
 
 
@@ -156,7 +154,7 @@ def test_the_answer_changes_with_the_form(browser):
     values = [small_values(settings={"max_participants": most}) for most in ("4", "4000")]
     few, many = (browser.post("explain", {"values": one}).json() for one in values)
     assert few["explanation"]["widths"] != many["explanation"]["widths"]
-    assert few["cost"] == "72.00"
+    assert few["cost"] == "72.00 EUR"
     assert "people         count once" in few["explanation"]["widths"]
     bound = browser.post("explain", {"values": small_values(settings={"max_norm": ""})}).json()
     assert (bound["problem"][:14], bound["named"]) == ("the profile `s", ["settings.max_norm"])
@@ -198,13 +196,13 @@ def test_a_creation_that_was_cut_off_can_be_finished(browser, office, monkeypatc
 def test_a_task_says_what_it_waits_for(browser, office, task):
     found = browser.get(f"tasks/{task}/status").json()
     people = "3 more participants (0 of 3 have joined): invite people"
-    assert found["waits"] == [people, "money: 36.00 more for the next round; no payment is announced"]
+    assert found["waits"] == [people, "money: 36.00 EUR more for the next round; no payment is announced"]
     assert found["unpaid"] == 72_000_000
     made = browser.post(f"tasks/{task}/deposits", {"amount": "36", "name": "first"}).json()
     assert made == {"deposit": "first", "amount": 36_000_000, "state": "pending"}
     found = browser.get(f"tasks/{task}/status").json()
     assert found["report"]["deposits"] == [{"name": "first", "amount": 36_000_000, "state": "pending"}]
-    assert found["waits"][1] == "the platform's operator, who must confirm the deposit first of 36.00"
+    assert found["waits"][1] == "the platform's operator, who must confirm the deposit first of 36.00 EUR"
     assert found["unpaid"] == 36_000_000
     office.confirm(task, "first", 36_000_000)
     assert browser.get(f"tasks/{task}/status").json()["waits"] == [people]
@@ -224,30 +222,79 @@ def test_a_wrong_amount_announces_nothing_and_one_that_is_sent_twice_one_deposit
 
 def test_invitations_come_as_links_and_codes_and_stay_private(browser, office, task):
     place = f"tasks/{task}/invitations"
-    for count, days, wrong in ((0, 3, "count"), (101, 3, "count"), (1, -1, "days"), ("2", 3, "count")):
+    for count, days, wrong in ((0, 3, "count"), (1001, 3, "count"), (1, -1, "days"), ("2", 3, "count")):
         refused = browser.post(place, {"count": count, "days": days})
         assert (refused.status_code, problem(refused)) == (422, "invalid-request")
         assert [one["at"] for one in refused.json()["errors"]] == [wrong]
-    assert browser.get(place).json()["invitations"] == []
-    made = browser.post(place, {"count": 2, "days": 3}).json()["invitations"]
-    more = browser.post(place, {"count": 1, "days": 0.5}).json()["invitations"]
-    assert browser.get(place).json()["invitations"] == made + more
-    for number, one in enumerate(made + more):
-        assert one["number"] == number
+    before = len(browser.get(place).json()["invitations"])
+    assert browser.post(place, {"count": 2, "days": 3}).json()["made"] == [0, 1]
+    assert "has no plan" in browser.post(place, {"count": 60, "days": 0.5}).json()["warning"]
+    made = [one for one in browser.get(place).json()["invitations"] if one["number"] is not None]
+    assert len(made) == 62
+    assert before + 62 == len(browser.get(place).json()["invitations"])
+    for number, one in enumerate(made):
+        assert (one["number"], one["state"], one["who"], one["sent"]) == (number, "unused", None, [])
         assert one["link"].startswith("https://sp.example:7102/join/#")
         assert read_link(one["link"]).task == task
-        assert one["picture"].startswith("data:image/svg+xml;base64,")
         path = Path(one["file"])
         assert path.is_relative_to(office.folder)
         assert path.stat().st_mode & 0o077 == 0
-    assert len({one["link"] for one in made + more}) == 3
+    assert len({one["link"] for one in made}) == 62
+    codes = [browser.get(f"tasks/{task}/codes/{first}").json() for first in (0, 50)]
+    assert [len(some) for some in codes] == [50, 12]
+    assert all(picture.startswith("data:image/svg+xml;base64,") for some in codes for picture in some.values())
+
+
+def test_each_invitation_says_what_became_of_it(browser, office, monkeypatch):
+    """Unused, joined, sent: by the name in the task. Somebody else's requester is told nothing."""
+    task = browser.create(small_values())
+    place = f"tasks/{task}/invitations"
+    browser.post(place, {"count": 2, "days": 3})
+    used = read_invitation(office.folder / "invitations" / task / "invitation-0.json").invitation
+    monkeypatch.setattr(office.world.requester, "invite", lambda *_, **__: [used])
+    person = office.world.join(task, "by the first")
+    first, second = browser.get(place).json()["invitations"]
+    assert (first["who"], first["state"], first["sent"]) == (person.keys.who, "in", [])
+    assert (second["who"], second["state"]) == (None, "unused")
+    person.leave()
+    assert browser.get(place).json()["invitations"][0]["state"] == "left"
+
+
+def test_a_lost_phone_is_replaced_from_the_list(browser, office, task):
+    """By one invitation that names whose place it takes, and by nothing that is no name in the task."""
+    place, who = f"tasks/{task}/invitations", office.world.join(task, "with a phone that gets lost").keys.who
+    (number,) = browser.post(place, {"count": 1, "days": 3, "replaces": who}).json()["made"]
+    path = office.folder / "invitations" / task / f"invitation-{number}.json"
+    assert who in path.read_text()
+    assert browser.post(place, {"count": 1, "days": 3, "replaces": "../somebody"}).status_code == 422
+
+
+def test_a_form_holds_the_consent_and_what_people_read_in_other_languages(browser, office):
+    german = {
+        "purpose": "Übungen erkennen",
+        "terms": "",
+        "readers": "",
+        "consent": "Ich stimme zu.",
+        "words": "PEN = Pendel",
+    }
+    values = small_values(consent={"version": "2", "text": "I agree."}) | {"texts.de": german}
+    task = browser.create(values)
+    definition = office.world.requester.definition(task)
+    assert (definition.consent.version, definition.texts["de"].words) == ("2", {"PEN": "Pendel"})
+    again = browser.get(f"tasks/{task}").json()["values"]
+    assert again["texts.de"] == german
+    assert again["consent"] == {"version": "2", "text": "I agree."}
+    wrong = browser.post("explain", {"values": values | {"texts.de": german | {"words": "RUN = Lauf"}}}).json()
+    assert "no label of this task" in wrong["problem"]
 
 
 def test_an_invitation_to_what_phones_cannot_compute_is_a_file_alone(browser):
     task = browser.create(small_values(settings=KEYED | {"profile": "hardened", "key_bits": "1536", "budget": ""}))
-    answer = browser.post(f"tasks/{task}/invitations", {"count": 1, "days": 3}).json()
+    browser.post(f"tasks/{task}/invitations", {"count": 1, "days": 3})
+    answer = browser.get(f"tasks/{task}/invitations").json()
     (made,) = answer["invitations"]
-    assert (made["link"], made["picture"]) == (None, None)
+    assert made["link"] is None
+    assert browser.get(f"tasks/{task}/codes/0").json() == {}
     assert "profile shares only" in answer["no_phones"]
     assert json.loads(Path(made["file"]).read_text())["task"] == task
 

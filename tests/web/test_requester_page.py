@@ -1,5 +1,6 @@
 """The requester's page in a real browser: from the form to the evaluated model, at both widths, by keyboard and for readers."""
 
+import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,18 +46,23 @@ def opened(context: BrowserContext, session: OneBrowser) -> tuple[Page, list[str
 
 
 def type_all(page: Page, values: dict[str, dict[str, Any]]) -> None:
-    """Every field of the form, those under "More settings" too."""
-    expect(page.get_by_text("More settings")).to_have_count(4)
+    """Every field of every step, those under "More settings" too; lengths of time in seconds."""
+    expect(page.get_by_text("More settings")).to_have_count(3)
+    page.locator("form section").evaluate_all("all => all.forEach(one => { one.hidden = false; })")
     page.locator("form details").evaluate_all("all => all.forEach(one => { one.open = true; })")
     for section, typed in values.items():
         for name, value in typed.items():
             field = page.locator(f"#field-{section}-{name}")
+            unit = page.locator(f"#field-{section}-{name}-unit")
+            if unit.count():
+                unit.select_option("1")
             if isinstance(value, bool):
                 field.set_checked(value)
             elif field.evaluate("field => field.tagName") == "SELECT":
                 field.select_option(value)
-            else:
+            elif field.get_attribute("type") != "file":
                 field.fill(value)
+    page.get_by_role("button", name="Check and create").click()
 
 
 def card(page: Page, heading: str) -> Any:
@@ -95,45 +101,81 @@ def test_the_secret_leaves_the_address_and_opens_one_browser_only(session, brows
         assert "open=" not in stranger.url
 
 
-def test_the_form_answers_as_it_is_filled_in_and_loses_nothing(session, desk_context, shoot):
+def test_the_wizard_answers_as_it_is_filled_in_and_loses_nothing(session, desk_context, shoot):
     page, wrong = opened(desk_context, session)
     page.get_by_role("link", name="New task").first.click()
-    said, widths = page.locator(".answer .headline"), page.locator(".answer .facts")
+    said, widths = page.locator(".answer .headline"), page.locator("#widths")
     expect(said).to_have_text("It fits: 1,028 parameters.")
-    before = widths.inner_text()
-    most = page.get_by_label("max participants", exact=True)
+    shoot(page, "requester-create-what")
+    page.get_by_role("button", name="People and time").click()
+    most = page.get_by_label("Most people")
     most.fill("200")
+    expect(page.locator("section:visible .timeline")).to_contain_text("at most 200 people")
+    shoot(page, "requester-create-plan")
     expect(widths).to_contain_text("200 participants")
-    assert widths.inner_text() != before
-    shoot(page, "requester-create")
     most.fill("100000000")
     expect(said).to_have_text("It does not fit.")
-    expect(page.locator(".answer .notice")).to_contain_text("lower max_participants")
     expect(most).to_have_class(re.compile("named"))
+    expect(page.get_by_role("button", name="People and time")).to_have_class(re.compile("wrong"))
+    page.get_by_role("button", name="Check and create").click()
+    expect(page.locator("section:visible .notice")).to_contain_text("lower max_participants")
+    page.get_by_role("button", name="People and time").click()
     most.fill("200")
     expect(said).to_have_class(re.compile("good"))
 
-    rounds = page.get_by_label("rounds", exact=True)
+    rounds = page.get_by_label("Rounds", exact=True)
     rounds.fill("three")
     expect(said).to_have_text("1 setting is wrong.")
     expect(rounds).to_have_attribute("aria-invalid", "true")
     expect(page.locator("#field-settings-rounds-fault")).to_contain_text("`rounds` is 'three'; expected a whole number")
+    page.get_by_role("button", name="Check and create").click()
     page.get_by_role("button", name="Create the task").click()
     expect(rounds).to_be_focused()
     expect(page.get_by_role("alert")).to_contain_text("some settings are wrong")
     shoot(page, "requester-create-wrong", whole=False)
-    page.get_by_label("purpose").fill(SCRIPT)
+    page.get_by_role("button", name="What for").click()
+    page.get_by_label("Purpose").fill(SCRIPT)
     assert_fits(page)
     page.reload()
-    expect(page.get_by_label("rounds", exact=True)).to_have_value("three")
-    expect(page.get_by_label("purpose")).to_have_value(SCRIPT)
+    expect(page.get_by_label("Purpose")).to_have_value(SCRIPT)
+    page.get_by_role("button", name="People and time").click()
+    expect(rounds).to_have_value("three")
 
+    page.get_by_text("Start from an example").click()
     page.get_by_label("Start from").select_option("watch")
     page.get_by_role("button", name="Fill the form in").click()
     expect(said).to_have_class(re.compile("good"))
-    expect(page.get_by_label("profile")).to_have_value("shares")
-    expect(page.get_by_label("weighting")).to_have_value("equal")
+    expect(page.locator("#field-settings-profile")).to_have_value("shares")
+    expect(page.locator("#field-settings-weighting")).to_have_value("equal")
     assert [text for text in wrong if "422" not in text] == []  # a refused creation is one, by the browser's own word
+
+
+def test_a_wizard_speaks_in_days_and_shows_the_phones_own_page_in_each_language(session, desk_context, shoot):
+    """What is typed in people's units is sent in seconds; the preview is the phone's code, and joins nothing."""
+    page, wrong = opened(desk_context, session)
+    page.goto(f"{session.origin}/#/new")
+    page.get_by_label("Purpose").fill(SCRIPT)
+    phone = page.frame_locator("iframe.phone")
+    expect(phone.locator("main")).to_contain_text(SCRIPT)
+    page.get_by_label("As people see it").select_option("de")
+    expect(phone.locator("html")).to_have_attribute("lang", "de")
+    page.get_by_role("button", name="Pay", exact=True).click()
+    page.get_by_label("Time to claim rewards").fill("2")
+    page.locator("#field-task-claim_window-unit").select_option("86400")
+    kept = "() => JSON.parse(sessionStorage.getItem('crowdfl-draft')).task.claim_window"
+    assert page.evaluate(kept) == "172800"
+    page.get_by_role("button", name="People and time").click()
+    page.get_by_label("People can join until").fill("2030-12-01T18:00")
+    expect(page.locator("section:visible .timeline")).to_contain_text("1 Dec 2030, 18:00")
+    for step in ("What phones record", "Consent and languages", "Protection", "Check and create"):
+        page.get_by_role("button", name=step).click()
+        assert_fits(page)
+        shoot(page, f"requester-step-{step.lower().replace(' ', '-')}")
+    page.get_by_label("Language", exact=True).select_option("zh")
+    expect(page.get_by_role("heading", level=1)).to_have_text("新任务")
+    assert_fits(page)
+    shoot(page, "requester-create-zh")
+    assert wrong == []
 
 
 def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_context, shoot, tmp_path):
@@ -154,6 +196,7 @@ def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_c
     expect_invitations(page, task, shoot)
     office.gather(task)
     office.play(task, 1)
+    expect_people(page)
     expect_scores(page, office, task)
     expect(card(page, "Where it stands").get_by_role("cell", name="rewarded")).to_have_count(2)
     expect_model(page, office, task, tmp_path / "model.npz")
@@ -185,22 +228,45 @@ def expect_funding(page: Page, office: Office, task: str) -> None:
 
 
 def expect_invitations(page: Page, task: str, shoot: Any) -> None:
-    """Codes that can be seen, links that can be copied, a sheet that can be printed."""
-    invite = card(page, "Invite")
-    invite.get_by_label("How many").fill("2")
+    """Many at once, each with its state; codes that can be seen, links that can be copied, a sheet, a CSV file."""
+    invite = card(page, "People")
+    invite.get_by_label("How many").fill("60")
     invite.get_by_role("button", name="Make invitations").click()
-    expect(invite.get_by_role("img")).to_have_count(2)
+    expect(invite.get_by_text("60 invitations made.")).to_be_visible()
+    expect(invite.get_by_text("This task waits for nobody")).to_be_visible()
+    expect(invite.get_by_text("60 invited · 0 joined")).to_be_visible()
+    expect(invite.get_by_role("cell", name="unused")).to_have_count(25)
+    invite.get_by_role("button", name="Show the QR code of invitation 0").click()
+    expect(invite.get_by_role("img")).to_have_count(1)
     assert invite.get_by_role("img").first.evaluate("image => image.naturalWidth") > 100
     invite.get_by_role("button", name="Copy the link of invitation 0").click()
     expect(invite.get_by_text("copied")).to_be_visible()
     assert read_link(page.evaluate("navigator.clipboard.readText()")).task == task
+    with page.expect_download() as fetched:
+        invite.get_by_role("button", name="Invitations as CSV").click()
+    rows = list(csv.DictReader(fetched.value.path().read_text().splitlines()))
+    assert [row["state"] for row in rows] == ["unused"] * 60
+    assert all(read_link(row["link"]).task == task for row in rows)
     assert_fits(page)
     shoot(page, "requester-invite")
     page.get_by_role("link", name="A sheet to print").click()
-    expect(page.get_by_role("img")).to_have_count(2)
+    expect(page.get_by_role("img")).to_have_count(60)
     assert_fits(page)
-    shoot(page, "requester-sheet")
+    shoot(page, "requester-sheet", whole=False)
     page.get_by_role("link", name="Back to the task").click()
+
+
+def expect_people(page: Page) -> None:
+    """Who joined by other invitations is listed too; who sent when is a table for each person and round."""
+    people = card(page, "People")
+    expect(people.get_by_text("63 invited · 3 joined")).to_be_visible()
+    people.get_by_label("Show", exact=True).select_option("joined")
+    expect(people.get_by_role("cell", name="sent in round 1")).to_have_count(3)
+    with page.expect_download() as fetched:
+        people.get_by_role("button", name="Who sent when, as CSV").click()
+    rows = list(csv.DictReader(fetched.value.path().read_text().splitlines()))
+    assert [(row["round"], row["sent"]) for row in rows if row["round"] == "1"] == [("1", "1")] * 3
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", row["day"]) for row in rows)
 
 
 def expect_scores(page: Page, office: Office, task: str) -> None:

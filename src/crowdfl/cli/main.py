@@ -26,6 +26,7 @@ _COMMANDS = {
     "kgc": "cli.servers:kgc_app",
     "sp": "cli.servers:sp_app",
     "csp": "cli.servers:csp_app",
+    "payer": "cli.payer:app",
     "task": "cli.task.commands:app",
     "participant": "cli.participant:app",
     "phone": "cli.phone:app",

@@ -17,7 +17,7 @@ from crowdfl.learning.training import LocalTrainer
 from crowdfl.roles.participant.agent import Agent, event_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.services.client.opening import home_of, invited, read_invitation
-from crowdfl.settings import from_millionths
+from crowdfl.settings import from_millionths, money_words
 
 app = typer.Typer(help="Participant: look, join, take part, be paid, leave.", no_args_is_help=True)
 _Invitation = Annotated[Path, typer.Argument(help="The invitation file you were given.")]
@@ -107,8 +107,8 @@ def rewards(invitation: _Invitation, home: _Home = None, as_json: JsonLines = Fa
     """Show what you earned, by round. Only you can read this."""
     with open_participant(invitation, home, as_json=as_json, joined=True, reads=True) as person:
         for number, millionths in person.rewards().items():
-            amount = from_millionths(millionths)
-            show({"round": number, "amount": str(amount)}, f"round {number}: {amount:.6f}", as_json=as_json)
+            told = {"round": number, "amount": str(from_millionths(millionths)), "currency": person.currency}
+            show(told, f"round {number}: {money_words(millionths, person.currency)}", as_json=as_json)
 
 
 @app.command("claim")
@@ -125,8 +125,24 @@ def claim_now(
     with open_participant(invitation, home, as_json=as_json, joined=True) as person:
         person.on_event = beside  # the amount is this command's answer
         again = person.blobs.has("paid")  # a platform that was restored from a backup may have lost the claim
-        amount = from_millionths(person.claim_again() if again else person.claim(without_missing=without_missing))
-    show({"paid": str(amount)}, f"{amount:.6f}", as_json=as_json)
+        amount = person.claim_again() if again else person.claim(without_missing=without_missing)
+        told = {"paid": str(from_millionths(amount)), "currency": person.currency}
+    show(told, money_words(amount, told["currency"]), as_json=as_json)
+    if not as_json and person.is_asked_where:
+        typer.echo(f"say where it is to be paid: crowdfl participant pay-to {invitation} KIND TEXT", err=True)
+
+
+@app.command("pay-to")
+def pay_to(
+    invitation: _Invitation,
+    kind: Annotated[str, typer.Argument(help="email, iban or text, as the platform pays people.")],
+    text: Annotated[str, typer.Argument(help="The address, the IBAN, or in words. Only the payer can read it.")],
+    home: _Home = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Say where your claim is to be paid, sealed to whoever pays. Again, to correct it until it is paid."""
+    with open_participant(invitation, home, as_json=as_json, joined=True) as person:
+        person.pay_to(kind, text)
 
 
 @app.command()

@@ -37,7 +37,7 @@ from crowdfl.roles.sp.operator import (
 from crowdfl.roles.sp.people import CONSENT_COLUMNS, consent_rows
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.time import OperatorClock, confirm_clock
-from crowdfl.roles.waiting import format_time
+from crowdfl.roles.waiting import amount_words, format_time
 from crowdfl.services.client.transport import SystemClock
 from crowdfl.services.http.auth import ROLES, TokenEntry, Tokens
 from crowdfl.services.run import open_books, open_retention
@@ -48,7 +48,6 @@ from crowdfl.settings import (
     KgcSettings,
     ServiceSettings,
     SpSettings,
-    from_millionths,
     to_millionths,
 )
 from crowdfl.storage.settings_file import read_service
@@ -182,8 +181,9 @@ def list_deposits(settings: SettingsPath, task: _AnyTask = None, as_json: Json =
     """Show every deposit: pending, confirmed or rejected."""
     with open_books(read_service(SpSettings, settings), task) as books:
         found = books.store.deposits(task)
-    rows = [(one.task, one.name, f"{from_millionths(one.amount):f}", str(one.state)) for one in found]
-    values = [dict(zip(("task", "name", "amount", "state"), row, strict=True)) for row in rows]
+        currencies = {one.task: books.store.task(one.task).opened.settings.currency for one in found}
+    rows = [(one.task, one.name, amount_words(one.amount), currencies[one.task], str(one.state)) for one in found]
+    values = [dict(zip(("task", "name", "amount", "currency", "state"), row, strict=True)) for row in rows]
     if as_json or rows:
         show(values, "\n".join("\t".join(row) for row in rows), as_json=as_json)
 
@@ -212,10 +212,10 @@ def payouts(
 ) -> None:
     """Show who is owed how much, and whether it is pending, running, paid or unknown: CSV, or JSON."""
     with open_books(read_service(SpSettings, settings), task) as books:
-        found, now = books.store.payments(task), SystemClock().now()
+        now = SystemClock().now()
+        rows = [payment_row(books.store, payment, now) for payment in books.store.payments(task)]
         tasks = [task] if task else [stored.task for stored in books.store.tasks()]
         forgotten = {one: forgotten_payments(books.store, one) for one in tasks}
-    rows = [payment_row(payment, now) for payment in found]
     rows += [row for one, keys in forgotten.items() for row in forgotten_rows(one, keys)]
     write_rows(rows, PAYMENT_COLUMNS, file, as_json=as_json)
 

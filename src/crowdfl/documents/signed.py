@@ -53,6 +53,7 @@ class Definition:
     requester: bytes = b""
     plan: PlanSettings = field(default_factory=PlanSettings)
     who: AskerSettings = field(default_factory=AskerSettings)
+    payer: bytes = b""  # whom people tell where to be paid; nobody, if it is empty
     language: str = "en"  # of what it says
     consent: ConsentSettings = field(default_factory=ConsentSettings)
     texts: Mapping[str, TextsSettings] = field(default_factory=dict)  # by language
@@ -108,6 +109,7 @@ class Definition:
             "texts": {language: texts.model_dump(mode="json") for language, texts in self.texts.items()},
             "claim_window": self.claim_window,
             "requester": self.requester.hex(),
+            "payer": self.payer.hex(),
             "training": dict(self.training),
         }
 
@@ -135,11 +137,10 @@ class Definition:
             shape = ModelShape(tuple(name for name, _ in arrays), tuple(tuple(sides) for _, sides in arrays))
             settings = _whole(TaskSettings, found["settings"])
             plan = _whole(PlanSettings, found["plan"]).require(settings)
-            who, requester = _whole(AskerSettings, found["who"]), bytes.fromhex(found["requester"])
-            consent = _whole(ConsentSettings, found["consent"])
+            consent, who = _whole(ConsentSettings, found["consent"]), _whole(AskerSettings, found["who"])
             texts = {language: _whole(TextsSettings, one) for language, one in found["texts"].items()}
-            read = {"shape": shape, "settings": settings, "plan": plan, "who": who, "requester": requester}
-            return cls(**found | read | {"consent": consent, "texts": texts})
+            read = {"shape": shape, "settings": settings, "plan": plan, "who": who, "consent": consent, "texts": texts}
+            return cls(**found | read | {name: bytes.fromhex(found[name]) for name in ("requester", "payer")})
         except ValidationError as wrong:
             raise refusal("definition", wrong) from None
         except CrowdFLError as wrong:
@@ -172,6 +173,7 @@ class _DefinitionBody(BaseModel):
     texts: dict[str, dict[str, Any]]
     claim_window: _Seconds
     requester: Annotated[str, Field(pattern="^([0-9a-f]{2})*$")]
+    payer: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
     training: dict[str, Any]
 
 

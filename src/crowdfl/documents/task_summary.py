@@ -1,11 +1,12 @@
 """A task in words for whoever is invited: what is recorded and trained, for whom, and on which terms."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError
 from crowdfl.learning.recipe import Recipe
-from crowdfl.settings import is_code
+from crowdfl.settings import is_code, money_words, to_millionths
 from crowdfl.text import span_words
 
 _FED: Mapping[str, str] = {
@@ -31,7 +32,7 @@ def task_summary(definition: Definition, yours: int) -> str:
             *_training(definition),
             f"Model: {spec.parameters:,} parameters; profile {settings.profile}, {key}",
             *plan_lines(definition),
-            _rewards(definition),
+            *reward_lines(definition),
             f"Every average is of at least {settings.min_participants} participants; you accept {yours} or more{few}",
             *consent_lines(definition),
         ]
@@ -130,11 +131,40 @@ def plan_lines(definition: Definition) -> list[str]:
     ]
 
 
-def _rewards(definition: Definition) -> str:
-    budget = definition.settings.budget
-    if not budget:
-        return "Rewards: none"
-    return (
+@dataclass(frozen=True)
+class Estimate:
+    """What one person may earn, in millionths: in the whole task, and in a round that counts them.
+
+    The least if as many take part as can, over whom a task that does not count everyone in each round spreads its rounds
+    evenly; the most if the plan is just kept. Where rewards follow samples or distances these are their middle.
+    """
+
+    low: int
+    high: int
+    round_low: int
+    round_high: int
+
+
+def estimate(definition: Definition) -> Estimate | None:
+    """None of a task without rewards. The phone has the same function: agent/pay.js."""
+    settings, plan = definition.settings, definition.plan
+    budget, rounds = to_millionths(settings.budget or 0), settings.rounds
+    if not budget or settings.pay == "none":
+        return None
+    planned = plan.goal or min(plan.start_with or settings.min_participants, settings.most_in_round)
+    most = min(plan.goal or settings.most_in_round, settings.most_in_round)
+    everyone = settings.max_participants
+    return Estimate(rounds * budget // everyone, rounds * budget // planned, budget // most, budget // planned)
+
+
+def reward_lines(definition: Definition) -> list[str]:
+    currency, found = definition.settings.currency, estimate(definition)
+    if found is None:
+        return ["Rewards: none"]
+    budget = money_words(to_millionths(definition.settings.budget or 0), currency)
+    low, high = money_words(found.low, currency), money_words(found.high, currency)
+    return [
         f"Rewards: {budget} a round for all participants together; yours can be claimed for "
-        f"{span_words(definition.claim_window)} after the end, then they return to the requester"
-    )
+        f"{span_words(definition.claim_window)} after the end, then they return to the requester",
+        f"For one person: about {low} to {high} in all",
+    ]

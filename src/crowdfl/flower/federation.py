@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from crowdfl.documents.signed import Certificate, EnrolmentRequest, participant_name
 from crowdfl.errors import CrowdFLError, InvitationRefused, ServiceError, SettingsError
@@ -29,18 +28,6 @@ from crowdfl.storage.sql import SqlStore
 
 LOCAL = "local"
 REQUESTER = "requester"  # the owner's folder, below its home
-
-
-class Servers(Protocol):
-    """SP, and KGC as newcomers reach it through SP."""
-
-    @property
-    def sp(self) -> Sp: ...
-    @property
-    def kgc_key(self) -> bytes: ...
-    @property
-    def clock(self) -> ManualClock: ...  # SP's own: a round ends when its replies are in, not when time has passed
-    def enrol(self, task: str, invitation: str, request: str) -> bytes: ...
 
 
 def _options(tools: Tools) -> SpOptions:
@@ -91,7 +78,7 @@ class ServiceServers:
     is_local = False
     sp: Sp
     kgc_key: bytes
-    clock: ManualClock
+    clock: ManualClock  # SP's own: a round ends when its replies are in, not when time has passed
     enrol: Callable[[str, str, str], bytes]
 
     @classmethod

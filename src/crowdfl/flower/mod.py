@@ -121,6 +121,10 @@ class MessageSp:
         del task, claim, keys
         raise NotReady("rewards of a run with Flower are claimed once the run is over: docs/flower.md")
 
+    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> None:
+        """As a claim."""
+        self.claim(task, sealed, keys)
+
     def leave(self, task: str, keys: ParticipantKeys, *, withdraw: bool) -> dict[str, list[int]]:
         del task, keys, withdraw
         return {}

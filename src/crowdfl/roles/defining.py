@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.documents.signed import Definition
-from crowdfl.documents.task_summary import plan_lines, text_lines
+from crowdfl.documents.task_summary import plan_lines, reward_lines, text_lines
 from crowdfl.errors import SettingsError
 from crowdfl.learning.datasets import supplied as watch
 from crowdfl.learning.models.learner import Learner
@@ -129,7 +129,11 @@ def explained(definition: Definition) -> Explanation:
     profile = profile_named(settings.profile)
     profile.check(settings, parameters)
     widths = profile.explain(settings, parameters)
-    dealt, plan, texts = dealt_words(definition), plan_lines(definition), text_lines(definition)
+    dealt, plan, texts = (
+        dealt_words(definition),
+        [*plan_lines(definition), *reward_lines(definition)],
+        text_lines(definition),
+    )
     return Explanation(settings.profile, parameters, widths, dealt, plan, texts, warnings(definition))
 
 

@@ -15,6 +15,7 @@ from crowdfl.roles.records import (
     StoredDeposit,
     StoredParticipant,
     StoredPayment,
+    StoredSubscription,
     StoredTask,
     TaskChanges,
     TaskStatus,
@@ -165,6 +166,12 @@ class SpStore(CrowdStore, Protocol):
     def change_payment(self, known: StoredPayment, changed: StoredPayment) -> bool:
         """Compare and set: False, and nothing is changed, unless the payment is still as it is known."""
 
+    def put_subscription(self, subscription: StoredSubscription) -> None: ...  # in place of this participant's other
+    def delete_subscription(self, task: str, who: str | None = None) -> None: ...  # one, or all of a task; idempotent
+
+    def take_subscriptions(self, task: str, number: int, message: str, most: int) -> list[StoredSubscription]:
+        """Those that were not told `opened` or `closing` of this round, and are from now on: no two callers get one."""
+
     def mark_paid_before(self, task: str, keys: Sequence[str]) -> None:
         """Payments that the bank has made, and that SP forgot when it was restored from a backup. Idempotent."""
 
@@ -211,6 +218,7 @@ class CspStore(CrowdStore, Protocol):
 class KgcStore(TaskStore, Protocol):
     """KGC's durable state."""
 
+    def used_invitations(self, task: str) -> dict[str, str]: ...  # by number, who used it
     def use_invitation(self, task: str, number: str, who: str, replaces: str | None = None) -> None:
         """Idempotent for one holder, else `InvitationRefused`; so it is from then on for whom this one replaces."""
 

@@ -313,6 +313,10 @@ class PaymentState(StrEnum):
     UNKNOWN = "unknown"
 
 
+ASKED = b""
+"""The destination of a payment whose participant has not said yet where to be paid."""
+
+
 @dataclass(frozen=True)
 class StoredPayment:
     """What a participant is owed for its claim: one for each task and participant."""
@@ -328,6 +332,7 @@ class StoredPayment:
     owner: str | None = None  # the process that runs it, or ran it last
     attempts: int = 0
     error: str | None = None  # why the last attempt did not end well
+    destination: bytes | None = field(default=None, repr=False)  # sealed to the payer; None: nobody asks, or it is paid
 
     def state_at(self, now: float) -> PaymentState:
         """As everyone sees it: of a running one whose process no longer renews its lease, nobody knows."""
@@ -338,6 +343,19 @@ class StoredPayment:
     def key(self) -> str:
         """Names this payment to the bank, whoever asks and however often: the same task and participant, the same key."""
         return payment_key(self.task, self.who)
+
+
+@dataclass(frozen=True)
+class StoredSubscription:
+    """Where a participant's browser takes reminders."""
+
+    task: str
+    who: str
+    endpoint: str = field(repr=False)
+    key: bytes = field(repr=False)
+    auth: bytes = field(repr=False)
+    opened: int = 0  # the last round that it was told to be open
+    closing: int = 0  # and to be about to close
 
 
 def payment_key(task: str, who: str) -> str:

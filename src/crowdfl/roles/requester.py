@@ -40,6 +40,7 @@ class RequesterKgc(Protocol):
     def create_task(self, definition: str) -> Created: ...
     def done(self, task: str) -> None: ...  # the requester's bundle is durable here
     def close_enrolment(self, task: str, order: str) -> None: ...
+    def invitations(self, task: str) -> dict[str, str]: ...  # those used, by number, and by whom
 
 
 class RequesterSp(Protocol):
@@ -53,6 +54,7 @@ class RequesterSp(Protocol):
     def final(self, task: str, number: int) -> bytes: ...  # the requester's publication of a round
     def movements(self, task: str) -> list[dict[str, Any]]: ...
     def deposits(self, task: str) -> list[dict[str, Any]]: ...  # name, amount, and pending, confirmed or rejected
+    def compliance(self, task: str) -> dict[str, Any]: ...  # who has sent in which round
     def consents(self, task: str) -> list[dict[str, Any]]: ...
 
 
@@ -76,6 +78,7 @@ class Requester:
     sp: RequesterSp
     kgc_key: bytes
     tools: Tools = field(default_factory=Tools.unwatched)
+    payer: bytes = b""  # whom people of tasks with rewards tell where to be paid
 
     @property
     def signing(self) -> SigningKey:
@@ -106,8 +109,9 @@ class Requester:
         return self.definition(Definition.open(text).task).task
 
     def _signed(self, definition: Definition, weights: bytes) -> str:
-        complete = replace(definition, initial=hashlib.sha256(weights).hexdigest(), requester=self.signing.public)
-        return complete.sign(self.signing)
+        payer = b"" if definition.settings.budget is None else self.payer
+        digest, own = hashlib.sha256(weights).hexdigest(), self.signing
+        return replace(definition, initial=digest, requester=own.public, payer=payer).sign(own)
 
     def _check_key(self, definition: Definition, created: Created) -> None:
         appointment = Appointment.open(created.appointment, self.kgc_key)
@@ -208,17 +212,18 @@ class Requester:
         return profile_named(definition.settings.profile).requester(definition.spec, bundle, self.tools)
 
     def report(self, task: str) -> dict[str, Any]:
-        """In millionths: what waits for confirmation, was paid in, earned by participants, and returned.
+        """In millionths: what waits for confirmation, was paid in, offered by rounds that were rewarded, earned, and returned.
 
-        Once claims have ended, `rewards` is what participants claimed.
+        What people have earned, by their claims, is None until claims have ended: before, it would show single ones.
         """
         movements, deposits = self.sp.movements(task), self.sp.deposits(task)
         pending = sum(one["amount"] for one in deposits if one["state"] == "pending")
         paid_in = sum(m["amount"] for m in movements if m["source"] == REQUESTER)
         returned = sum(m["amount"] for m in movements if m["target"] == REQUESTER)
-        earned = sum(m["amount"] for m in movements if m["target"] == REWARDS)
-        unclaimed = sum(m["amount"] for m in movements if (m["source"], m["target"]) == (REWARDS, ESCROW))
-        sums = {"pending": pending, "paid_in": paid_in, "returned": returned, "rewards": earned - unclaimed}
+        offered = sum(m["amount"] for m in movements if m["target"] == REWARDS)
+        unclaimed = [m["amount"] for m in movements if (m["source"], m["target"]) == (REWARDS, ESCROW)]
+        earned = offered - sum(unclaimed) if unclaimed or not offered else None
+        sums = {"pending": pending, "paid_in": paid_in, "offered": offered, "earned": earned, "returned": returned}
         return sums | {"movements": movements, "deposits": deposits}
 
 

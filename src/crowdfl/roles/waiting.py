@@ -10,7 +10,7 @@ from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import Round, RoundState, StoredTask, TaskState
 from crowdfl.roles.sp.core import UNDER_WAY
 from crowdfl.roles.sp.ledger import ESCROW, Ledger
-from crowdfl.settings import MILLION, TaskSettings, from_millionths, to_millionths
+from crowdfl.settings import MILLION, TaskSettings, to_millionths
 
 _ENDED = "claims of participants: what nobody claims in time is returned to you"
 _BY_STATE = {"paused": ["you: the task is paused"], "finished": [_ENDED], "cancelled": [_ENDED], "settled": []}
@@ -42,19 +42,23 @@ def waits_for(definition: Definition, status: Mapping[str, Any], report: Mapping
 
 def _for_next_round(definition: Definition, status: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
     settings, found = definition.settings, []
-    first = not status["rounds"] and status.get("enrolment") != "over"
-    needed = (first and definition.plan.start_with) or settings.min_participants
+    over = status.get("enrolment") == "over"
+    needed = definition.plan.needed(settings, first=not status["rounds"], over=over)
     people = needed - status["enrolled"]
     if people > 0:
         joined = f"{status['enrolled']} of {needed} have joined"
         found.append(f"{people} more participant{'s' if people > 1 else ''} ({joined}): invite people")
     missing = to_millionths(settings.budget or 0) - escrow(report)
     pending = [
-        f"{one['name']} of {amount_words(one['amount'])}" for one in report["deposits"] if one["state"] == "pending"
+        f"{one['name']} of {amount_words(one['amount'])} {settings.currency}"
+        for one in report["deposits"]
+        if one["state"] == "pending"
     ]
     if missing > report["pending"]:
         announced = "" if pending else "; no payment is announced"
-        found.append(f"money: {amount_words(missing - report['pending'])} more for the next round{announced}")
+        found.append(
+            f"money: {amount_words(missing - report['pending'])} {settings.currency} more for the next round{announced}"
+        )
     if missing > 0 and pending:
         found.append(f"the platform's operator, who must confirm the deposit {' and '.join(pending)}")
     return found
@@ -143,10 +147,10 @@ def _next_round(store: SpStore, stored: StoredTask, definition: Definition, last
     if stored.ready_at is not None:
         at = plan.opening(stored.ready_at, None if last is None else last.opened_at)
         return f"the time of round {number}, {format_time(at)}"
-    people = ((number == 1 and plan.start_with) or settings.min_participants) - store.turnout(task, 0)[1]
+    people = plan.needed(settings, first=number == 1) - store.turnout(task, 0)[1]
     if people > 0:
         needed.append(f"{people} more participant{'s' if people > 1 else ''}")
     money = to_millionths(settings.budget or 0) - Ledger(store.movements(task)).balance(ESCROW)
     if money > 0:
-        needed.append(f"a confirmed deposit of {from_millionths(money):.2f}")
+        needed.append(f"a confirmed deposit of {amount_words(money)} {settings.currency}")
     return " and ".join(needed) or f"round {number} to open"

@@ -20,6 +20,7 @@ from fastapi import FastAPI
 from structlog.types import FilteringBoundLogger
 
 from crowdfl.crypto.compute import Backend, Threads, backend_named, default_backend
+from crowdfl.documents.envelope import to_base64url
 from crowdfl.errors import CrowdFLError, StoreUnavailable
 from crowdfl.protocols.exchange import Observer
 from crowdfl.protocols.profile import Tools
@@ -31,6 +32,7 @@ from crowdfl.roles.ports import Blobs, Clock, EndPeer, SpStore
 from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.ledger import Ledger
+from crowdfl.roles.sp.operator import payment_row
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.time import ClockWatch, OperatorClock
@@ -40,6 +42,7 @@ from crowdfl.services.apps import kgc as kgc_app
 from crowdfl.services.apps import sp as sp_app
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.background.checker import Checker
+from crowdfl.services.background.push import Push, Sender
 from crowdfl.services.background.workers import FailureBackoff, PayoutCommand, Payouts, StepThreads, Ticker
 from crowdfl.services.client.breaker import Breaker
 from crowdfl.services.client.peer_link import PeerAccess, PeerCalls, PeerLink, calls_to, tell_doubt
@@ -61,7 +64,7 @@ from crowdfl.settings import (
     SpSettings,
 )
 from crowdfl.storage import migrations
-from crowdfl.storage.atomic import read_secret, signing_key
+from crowdfl.storage.atomic import push_key, read_secret, signing_key
 from crowdfl.storage.blobs import FileBlobs, SealedBlobs, require_open
 from crowdfl.storage.database import open_engine
 from crowdfl.storage.settings_file import role_of
@@ -255,7 +258,11 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     options = SpOptions(
         _tools(settings, backend, observer),
         checker=checker,
-        on_paid=PayoutCommand(settings.on_paid, settings.on_paid_seconds) if settings.on_paid else None,
+        on_paid=PayoutCommand(settings.on_paid, settings.on_paid_seconds, partial(payment_row, store))
+        if settings.on_paid
+        else None,
+        payer=settings.payer_key or b"",
+        push_hosts=settings.push_hosts,
         failures=FailureBackoff(log, settings.tick_seconds),
         steps=steps,
         lease_seconds=settings.lease_seconds,
@@ -266,7 +273,8 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         quotas=SpQuotas.of(settings),
         watch=watch,
     )
-    sp = Sp(ports, options)
+    sp, vapid = Sp(ports, options), push_key(folder / "push.key")
+    sender = Sender(log, sp.reminders, vapid, f"https://{settings.host}")
     signing = signing_key(folder / "signing.key")
     hearing: dict[str, EndPeer] = {
         "kgc": KgcClient(replace(kgc, retries=_ONCE)),
@@ -287,6 +295,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     )
     background = (
         _Resources(
+            sender.close,
             checker.close,
             store.close,
             kgc.close,
@@ -299,12 +308,21 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
         steps,
         Payouts(log, sp.payments.run_one, settings.tick_seconds, sp.payments.abandon),
         Ticker(log, sp.tick, settings.tick_seconds),
+        Push(log, sender.send_due, settings.tick_seconds),
         _sweeping("sp", retention.sweep, retention.tick, 10 * settings.tick_seconds),
         peers,
     )
     tokens = _tokens(settings)
     app = sp_app.create_app(
-        sp, tokens, folder=folder, signing=signing, retention=retention, background=background, peers=peers.breakers
+        sp,
+        tokens,
+        folder=folder,
+        signing=signing,
+        retention=retention,
+        push_key=to_base64url(vapid.public) if settings.push_hosts else "",
+        pay_kinds=settings.pay_kinds,
+        background=background,
+        peers=peers.breakers,
     )
     app.state.reloads = reloads
     app.state.parts = SpParts(sp, retention, tokens, peers.breakers, folder, settings)

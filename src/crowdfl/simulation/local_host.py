@@ -245,6 +245,9 @@ class _SpLink(_LiveRole):
     def claim(self, task: str, claim: bytes, _keys: ParticipantKeys) -> PaidClaim:
         return self._host.sp.claim(task, claim)
 
+    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> None:
+        self._host.sp.pay_to(task, keys.who, sealed)
+
     def enrol(self, task: str, certificate: str, consent: str | None = None) -> str | None:
         self._host.sp.enrol(task, certificate, consent)
         return None

@@ -90,9 +90,10 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
         rounds: How many rounds, those of a resumed campaign included; 5, or as many as that one had.
         profile: "shares" (the default: two servers, no keys, fast), "hardened" (Paillier encryption) or "paper" (as printed).
         initial: The model that everyone starts from: a list of arrays, an array, a dictionary, a torch `state_dict`, or the
-            path of a file that `save` has written. Your functions are handed models of the same form and types. Without it,
-            `train(None, data of the first person)` makes it. Integers in a dictionary, such as BatchNorm's
-            `num_batches_tracked`, are not averaged: each person keeps its own, and the resulting model has the initial ones.
+            path of a file that `save` has written (one array without a name is that array). Your functions are handed models
+            of the same form and types. Without it, `train(None, data of the first person)` makes it. Integers in a
+            dictionary, such as BatchNorm's `num_batches_tracked`, are not averaged: each person keeps its own, and the
+            resulting model has the initial ones.
         resume: A result, or a folder, whose campaign goes on: its model, what the server step carries, the numbers of rounds,
             the history, and its settings, unless you set others. With `initial` alone a server step starts at zero again.
         folder: Where a checkpoint is written after each round. The same call goes on where it stopped, also after a crash,
@@ -514,7 +515,8 @@ def _read(initial: Any) -> Any:  # noqa: ANN401
     if not isinstance(initial, str | os.PathLike):
         return initial
     arrays = read_initial(Path(initial))
-    return dictionary_form(ModelShape.of(arrays)).model(list(arrays.values()))
+    model = dictionary_form(ModelShape.of(arrays)).model(list(arrays.values()))
+    return model[0] if isinstance(model, list) and len(model) == 1 else model
 
 
 def _carried(before: Checkpoint, given: Mapping[str, Any], people: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.webpush import PushKey
 from crowdfl.errors import CrowdFLError, KeyFileDamaged, KeyFileMissing, KeyFilePermissions, SettingsError
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -113,9 +114,20 @@ def signing_key(path: Path) -> SigningKey:
 
 
 def read_signing_key(path: Path) -> SigningKey:
+    return SigningKey(read_private_key(path))
+
+
+def push_key(path: Path) -> PushKey:
+    """As `signing_key`."""
+    with contextlib.suppress(FileExistsError):
+        write_private(path, PushKey.fresh().private)
+    return PushKey(int.from_bytes(read_private_key(path), "big"))
+
+
+def read_private_key(path: Path) -> bytes:
     with open(path, "rb") as file:
         require_owner_only(file.fileno(), path, KeyFilePermissions)
         private = file.read(100)
     if len(private) != 32:
-        raise KeyFileDamaged(f"{path} is not a signing key; restore it from a backup")
-    return SigningKey(private)
+        raise KeyFileDamaged(f"{path} is not a private key; restore it from a backup")
+    return private

@@ -433,6 +433,11 @@ class SqlStore(MoneyTables):
                 change(c, t.invitations, {"replaced_by": who}, task=task, who=replaces)
             self._tell("participant certified", task=task, who=who)
 
+    def used_invitations(self, task: str) -> dict[str, str]:
+        with self._read() as c:
+            rows = find(c, [t.invitations.c.number, t.invitations.c.who], task=task)
+            return {str(row[0]): str(row[1]) for row in rows}
+
     def certified(self, task: str, name: str) -> str | None:
         with self._read() as c:
             found = find(c, [t.invitations.c.who], task=task, number=name).scalar()

@@ -1,21 +1,22 @@
-"""The money's part of a store: movements, deposits, payments."""
+"""The money's part of a store: movements, deposits, payments; and where participants take reminders."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
 from crowdfl.errors import UnknownDeposit
-from crowdfl.roles.records import DepositState, Movement, PaymentState, StoredDeposit, StoredPayment
+from crowdfl.roles.records import DepositState, Movement, PaymentState, StoredDeposit, StoredPayment, StoredSubscription
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.storage import tables as t
 from crowdfl.storage.database import Database
-from crowdfl.storage.statements import add, add_new, change, find
+from crowdfl.storage.statements import add, add_new, change, find, put, remove
 
 _MOVEMENT = [t.movements.c[field.name] for field in fields(Movement)]
 _DEPOSIT = [t.deposits.c[field.name] for field in fields(StoredDeposit)]
 _PAYMENT = [t.payments.c[field.name] for field in fields(StoredPayment)]
+_SUBSCRIPTION = [t.subscriptions.c[field.name] for field in fields(StoredSubscription)]
 
 
 class MoneyTables(Database):
@@ -81,6 +82,27 @@ class MoneyTables(Database):
                 why = {} if changed.error is None else {"reason": changed.error}
                 self._tell(f"payment {changed.state}", task=changed.task, who=changed.who, **why)
             return True
+
+    def put_subscription(self, subscription: StoredSubscription) -> None:
+        with self._write() as c:
+            put(c, t.subscriptions, [vars(subscription)])
+
+    def delete_subscription(self, task: str, who: str | None = None) -> None:
+        with self._write() as c:
+            remove(c, t.subscriptions, task=task, **({} if who is None else {"who": who}))
+
+    def take_subscriptions(self, task: str, number: int, message: str, most: int) -> list[StoredSubscription]:
+        s = t.subscriptions.c
+        wanted = (s.task == task) & (s[message] < number)
+        with self._read() as c:  # most looks find nobody, and need no lock
+            if c.execute(select(s.who).where(wanted).limit(1)).first() is None:
+                return []
+        with self._write() as c:
+            found = [StoredSubscription(*row) for row in c.execute(select(*_SUBSCRIPTION).where(wanted).limit(most))]
+            c.execute(
+                update(t.subscriptions).where(wanted, s.who.in_([one.who for one in found])).values({message: number})
+            )
+            return found
 
     def mark_paid_before(self, task: str, keys: Sequence[str]) -> None:
         with self._write() as c:

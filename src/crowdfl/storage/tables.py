@@ -226,7 +226,20 @@ payments = Table(
     Column("owner", _Name),
     Column("attempts", _Whole, nullable=False),
     Column("error", _Words),
+    Column("destination", LargeBinary),
     UniqueConstraint("task", "who", name="one_payment_each"),
+)
+
+subscriptions = Table(
+    "subscriptions",
+    metadata,
+    Column("task", _Name, primary_key=True),
+    Column("who", _Name, primary_key=True),
+    Column("endpoint", _Words, nullable=False),
+    Column("key", LargeBinary, nullable=False),
+    Column("auth", LargeBinary, nullable=False),
+    Column("opened", _Whole, nullable=False),
+    Column("closing", _Whole, nullable=False),
 )
 
 paid_before = Table(

@@ -68,9 +68,9 @@ class Overview:
         now, payments = self._sp.clock.now(), self._store.payments(states=_OPEN)
         return {
             "tasks": {stored.task: self._row(stored) for stored in self._store.tasks()},
-            "deposits": {f"{one.task} {one.name}": _deposit(one) for one in self._deposits()},
-            "payments": {f"{one.task} {one.who}": _payment(one, now) for one in _attention(payments, now)},
-            "payouts": _totals(payments, now),
+            "deposits": {f"{one.task} {one.name}": self._deposit(one) for one in self._deposits()},
+            "payments": {f"{one.task} {one.who}": self._payment(one, now) for one in _attention(payments, now)},
+            "payouts": self._totals(payments, now),
             "health": self._health(),
             **self.history.sections(),
         }
@@ -92,9 +92,9 @@ class Overview:
             "watched_since": self.history.since,
             "refusals": self.history.refusals(task),
             "ledger": ledger_by_round(self._sp.ledger(task)),
-            "deposits": [_deposit(one) for one in self._store.deposits(task)[-_MOST:]],
-            "payments": [_payment(one, now) for one in _attention(payments, now)],
-            "payouts": list(_totals(payments, now).values()),
+            "deposits": [self._deposit(one) for one in self._store.deposits(task)[-_MOST:]],
+            "payments": [self._payment(one, now) for one in _attention(payments, now)],
+            "payouts": list(self._totals(payments, now).values()),
         }
 
     def uploads(self, task: str, number: int) -> list[Row]:
@@ -122,6 +122,7 @@ class Overview:
             "state": stored.state,
             "round": last.number if last else 0,
             "rounds": definition.settings.rounds,
+            "currency": definition.settings.currency,
             "round_state": str(last.state) if last else None,
             "uploads": uploaded,
             "enrolled": store.turnout(stored.task, 0)[1] if last else missing,
@@ -136,6 +137,42 @@ class Overview:
         decided = [one for one in found if one.state is not DepositState.PENDING]
         yield from [one for one in found if one.state is DepositState.PENDING][:_MOST]
         yield from sorted(decided, key=lambda one: one.decided_at or 0.0)[-_RECENT:]
+
+    def _currency(self, task: str) -> str:
+        return self._sp.definition(task).settings.currency
+
+    def _deposit(self, one: StoredDeposit) -> Row:
+        times = {"announced_at": one.announced_at, "decided_at": one.decided_at}
+        money = {"amount": str(one.amount), "currency": self._currency(one.task)}
+        return {"task": one.task, "name": one.name, **money, "state": str(one.state), **times}
+
+    def _payment(self, one: StoredPayment, now: float) -> Row:
+        return {
+            "task": one.task,
+            "who": one.who,
+            "amount": str(one.amount),
+            "currency": self._currency(one.task),
+            "destination": "sealed" if one.destination else "none" if one.destination is None else "missing",
+            "state": str(one.state_at(now)),
+            "since": one.since,
+            "attempts": one.attempts,
+            "key": one.key,
+            "error": None if one.error is None else printable(one.error, 500),
+        }
+
+    def _totals(self, payments: Sequence[StoredPayment], now: float) -> dict[str, Row]:
+        """By task and state."""
+        counts: Counter[tuple[str, str]] = Counter()
+        sums: Counter[tuple[str, str]] = Counter()
+        for one in payments:
+            key = one.task, str(one.state_at(now))
+            counts[key] += 1
+            sums[key] += one.amount
+        return {
+            f"{task} {state}": {"task": task, "state": state, "count": counts[task, state]}
+            | {"amount": str(amount), "currency": self._currency(task)}
+            for (task, state), amount in sums.items()
+        }
 
     def _health(self) -> dict[str, Row]:
         peers = {one.peer: _peer(one) for one in self._parts.peers}
@@ -218,14 +255,16 @@ def ledger_by_round(ledger: Ledger) -> Row:
             rounds[number][kind] += movement.amount
     rows = [
         {"number": number, **{kind: str(sums[kind]) for kind in _KINDS}}
-        | {"unclaimed": str(sums["earned"] - sums["claimed"] - sums["expired"])}
+        | {"unclaimed": str(sums["offered"] - sums["earned"] - sums["expired"])}
         for number, sums in sorted(rounds.items(), reverse=True)
     ]
-    return {"rounds": rows, "escrow": str(ledger.balance(ESCROW)), "paid_in": str(-ledger.balance(REQUESTER))}
+    totals = {kind: str(sum(sums[kind] for sums in rounds.values())) for kind in ("offered", "earned")}
+    return totals | {"rounds": rows, "escrow": str(ledger.balance(ESCROW)), "paid_in": str(-ledger.balance(REQUESTER))}
 
 
-_KINDS = ("funded", "returned", "earned", "claimed", "expired")
-_WORDS = {"fund round": "funded", "abort round": "returned", "reward round": "earned", "expire claims": "expired"}
+# A round that is rewarded offers its budget; people have earned what they claim of it.
+_KINDS = ("funded", "returned", "offered", "earned", "expired")
+_WORDS = {"fund round": "funded", "abort round": "returned", "reward round": "offered", "expire claims": "expired"}
 
 
 def _meaning(movement: Movement) -> tuple[str | None, int]:
@@ -233,17 +272,12 @@ def _meaning(movement: Movement) -> tuple[str | None, int]:
     words, _, number = movement.name.rpartition(" ")
     if not number.isdecimal():
         return None, 0
-    return ("claimed" if words.startswith("pay ") else _WORDS.get(words)), int(number)
+    return ("earned" if words.startswith("pay ") else _WORDS.get(words)), int(number)
 
 
 def _learnt(profile: str) -> Row:
     """What the operator's own SP learns."""
     return next({"learns": row.learns, "hidden": row.hidden} for row in learnt_in(profile) if row.party == "SP")
-
-
-def _deposit(one: StoredDeposit) -> Row:
-    times = {"announced_at": one.announced_at, "decided_at": one.decided_at}
-    return {"task": one.task, "name": one.name, "amount": str(one.amount), "state": str(one.state), **times}
 
 
 def _attention(payments: Sequence[StoredPayment], now: float) -> list[StoredPayment]:
@@ -252,33 +286,6 @@ def _attention(payments: Sequence[StoredPayment], now: float) -> list[StoredPaym
     failed = [one for one in payments if one.state is PaymentState.PENDING and one.error]
     due = [one for one in payments if one.state is PaymentState.PENDING and not one.error]
     return [*unknown, *failed, *due][:_MOST]
-
-
-def _payment(one: StoredPayment, now: float) -> Row:
-    return {
-        "task": one.task,
-        "who": one.who,
-        "amount": str(one.amount),
-        "state": str(one.state_at(now)),
-        "since": one.since,
-        "attempts": one.attempts,
-        "key": one.key,
-        "error": None if one.error is None else printable(one.error, 500),
-    }
-
-
-def _totals(payments: Sequence[StoredPayment], now: float) -> dict[str, Row]:
-    """By task and state."""
-    counts: Counter[tuple[str, str]] = Counter()
-    sums: Counter[tuple[str, str]] = Counter()
-    for one in payments:
-        key = one.task, str(one.state_at(now))
-        counts[key] += 1
-        sums[key] += one.amount
-    return {
-        f"{task} {state}": {"task": task, "state": state, "count": counts[task, state], "amount": str(amount)}
-        for (task, state), amount in sums.items()
-    }
 
 
 def _peer(one: Breaker) -> Row:

@@ -151,8 +151,12 @@ def _type_of(name: str) -> str | None:
     return _LICENCES.get(path.name) or _TYPES.get(path.suffix)
 
 
-def page_headers(connect: Iterable[str] = (), *, sensors: bool = False) -> dict[str, str]:
-    """Headers under which a page can load, call and be shown in nothing but itself; `connect` names origins it may call."""
+def page_headers(connect: Iterable[str] = (), *, sensors: bool = False, frames: bool = False) -> dict[str, str]:
+    """Headers under which a page can load, call and be shown in nothing but itself; `connect` names origins it may call.
+
+    With `frames` a page may show another of its own service inside it.
+    """
+    own = "'self'" if frames else "'none'"
     policy = {
         "default-src": "'none'",
         "script-src": "'self'",
@@ -163,7 +167,8 @@ def page_headers(connect: Iterable[str] = (), *, sensors: bool = False) -> dict[
         "worker-src": "'self'",
         "base-uri": "'none'",
         "form-action": "'none'",
-        "frame-ancestors": "'none'",
+        "frame-src": own,
+        "frame-ancestors": own,
     }
     own = "(self)" if sensors else "()"
     return {

@@ -43,6 +43,8 @@ for (const [name, words, changes, act] of /** @type {[string, RegExp, object, (s
   ["left", /^You have left/, { phase: "left" }],
   ["paused", /paused/, { state: "paused", rounds: [round("sending")] }],
   ["another tab", /Another tab/, { now: { ...IDLE, kind: "elsewhere" } }],
+  ["withdrawn", /^You have withdrawn.*stays there/, { phase: "left", withdrawn: { deleted: [], standing: [1] } }],
+  ["replaced", /^Another phone has taken/, { phase: "left", stopped: "replaced", replaced: true }],
   ["stopped for good", /no further part/, { stopped: "two records", phase: "left" }],
 ])) {
   test(name, () => {

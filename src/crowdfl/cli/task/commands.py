@@ -23,7 +23,6 @@ from crowdfl.cli.output import (
     write_rows,
 )
 from crowdfl.cli.task.views import (
-    SUMS,
     Try,
     code_in_letters,
     created_words,
@@ -32,6 +31,7 @@ from crowdfl.cli.task.views import (
     order_words,
     problem_lines,
     status_words,
+    sum_words,
     task_lines,
     task_text,
     tell_trials,
@@ -59,7 +59,7 @@ from crowdfl.services.client.opening import (
     replaced_number,
     write_invitations,
 )
-from crowdfl.settings import from_millionths, to_millionths
+from crowdfl.settings import money_words, to_millionths
 from crowdfl.storage.model_files import FORMATS, read_initial, require_model_path, write_model
 from crowdfl.storage.settings_file import read_task
 
@@ -167,10 +167,10 @@ def fund(
     if not millionths:
         raise SettingsError("an amount of 0 pays for nothing: say how much you pay in")
     with open_requester(RequesterFile.read(settings)) as requester:
-        requester.definition(task)  # money must not go to a task that was mistyped
+        currency = requester.definition(task).settings.currency  # money must not go to a task that was mistyped
         deposit = requester.fund(task, millionths, name)
     told = {"task": task, "deposit": deposit, "amount": millionths, "state": "pending"}
-    show(told, fund_words(task, deposit, millionths), as_json=as_json)
+    show(told, fund_words(task, deposit, millionths, currency), as_json=as_json)
 
 
 @app.command()
@@ -287,14 +287,15 @@ def _state_lines(states: Mapping[int, str]) -> list[str]:
 def report(task: _Task, settings: _Settings = _SETTINGS, as_json: Json = False) -> None:
     """Show what is pending, was paid in, earned and returned, and every movement; not what a single participant was paid."""
     with open_requester(RequesterFile.read(settings)) as requester:
-        found = requester.report(task)
-    lines = [f"{name.replace('_', ' '):10} {from_millionths(found[name]):>16.6f}" for name in SUMS]
+        found, currency = requester.report(task), requester.definition(task).settings.currency
+    lines = [f"{name:10} {words:>18}" for name, words in sum_words(found, currency).items()]
     for deposit in found["deposits"]:
         if deposit["state"] != "confirmed":
-            lines.append(f"{from_millionths(deposit['amount']):>27.6f}  deposit {deposit['name']}: {deposit['state']}")
+            amount = money_words(deposit["amount"], currency)
+            lines.append(f"{amount:>29}  deposit {deposit['name']}: {deposit['state']}")
     for movement in found["movements"]:
-        amount = from_millionths(movement["amount"])
-        lines.append(f"{amount:>27.6f}  {movement['name']}: {movement['source']} -> {movement['target']}")
+        amount = money_words(movement["amount"], currency)
+        lines.append(f"{amount:>29}  {movement['name']}: {movement['source']} -> {movement['target']}")
     show(found, *lines, as_json=as_json)
 
 
@@ -363,15 +364,15 @@ def run(
             write_invitations(own, requester, task, invitations, count, days=30.0)
             return str(invitations)
 
-        campaign = Campaign(requester, time.sleep, show_event if as_json else _Teller())
+        campaign = Campaign(requester, time.sleep, show_event if as_json else _Teller(definition.settings.currency))
         campaign.run(definition, initial, people, invite=invite_all, save=save)
 
 
 class _Teller:
     """What happens in a campaign, in words."""
 
-    def __init__(self) -> None:
-        self._task = "TASK"
+    def __init__(self, currency: str) -> None:
+        self._task, self._currency = "TASK", currency
 
     def __call__(self, what: str, details: Mapping[str, Any]) -> None:
         self._task = details.get("task", self._task)
@@ -381,9 +382,9 @@ class _Teller:
         if what == "status":
             return status_words(details)
         if what == "report":
-            return ", ".join(f"{n.replace('_', ' ')} {from_millionths(details[n]):.6f}" for n in SUMS)
+            return ", ".join(f"{name} {words}" for name, words in sum_words(details, self._currency).items())
         if what == "funded":
-            return fund_words(self._task, details["deposit"], to_millionths(details["amount"]))
+            return fund_words(self._task, details["deposit"], to_millionths(details["amount"]), self._currency)
         if what == "fetched":
             return "\n".join([f"fetched: model {details['model']}", *_state_lines(details.get("states", {}))])
         return f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())

@@ -63,8 +63,8 @@ def _wait_for_signal() -> None:
 
 
 def requester_actions(own: RequesterFile, requester: Requester) -> RequesterActions:
-    def invite(task: str, folder: Path, count: int, days: float) -> list[Path]:
-        return write_invitations(own, requester, task, folder, count, days, _PATIENCE)
+    def invite(task: str, folder: Path, count: int, days: float, replaces: str) -> list[Path]:
+        return write_invitations(own, requester, task, folder, count, days, _PATIENCE, replaces=replaces)
 
     return RequesterActions(requester, own.settings, own.folder, invite)
 

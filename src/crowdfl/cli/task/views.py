@@ -28,11 +28,13 @@ from crowdfl.settings import (
     TaskSettings,
     TextsSettings,
     TrainingSettings,
+    money_words,
 )
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.settings_file import template_text
 from crowdfl.text import span_words
 
+SUMS = ("pending", "paid_in", "offered", "earned", "returned")
 _LONGEST = 76  # of a purpose, in 80 columns
 
 
@@ -59,12 +61,17 @@ def _from_folder(requester: Requester, task: str) -> dict[str, Any]:
     except CrowdFLError as why:  # one file that is damaged, or of a newer version, hides no other task
         return row | {"problem": str(why)}
     settings = definition.settings
-    return row | {"purpose": definition.purpose, "profile": settings.profile, "rounds": settings.rounds}
+    return row | {
+        "purpose": definition.purpose,
+        "profile": settings.profile,
+        "rounds": settings.rounds,
+        "currency": settings.currency,
+    }
 
 
 def _from_platform(requester: Requester, task: str) -> dict[str, Any]:
     status, report = requester.sp.status(task), requester.report(task)
-    sums = {name: report[name] for name in ("pending", "paid_in", "rewards", "returned")}
+    sums = {name: report[name] for name in SUMS}
     done = sum(one["state"] == "rewarded" for one in status["rounds"])
     waits = waits_for(requester.definition(task), status, report)
     return {"state": status["state"], "done": done, "enrolled": status["enrolled"], "waits": waits, **sums}
@@ -93,13 +100,12 @@ def problem_lines(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _money(row: Mapping[str, Any]) -> str:
-    sums = {name: amount_words(row[name]) for name in ("pending", "paid_in", "returned")}
+    sums = {name: f"{amount_words(row[name])} {row['currency']}" for name in ("pending", "paid_in", "returned")}
     returned = f", {sums['returned']} returned" if row["returned"] else ""
     pending = f", {sums['pending']} pending" if row["pending"] else ""
     return f"{sums['paid_in']} paid in{returned}{pending}"
 
 
-SUMS = ("pending", "paid_in", "rewards", "returned")
 _AFTER: Mapping[str, str] = {
     "pause": "the task is paused: no upload is taken and no round opens until `crowdfl task resume {task}`",
     "resume": "the task goes on; `crowdfl task watch {task}` shows where it stands",
@@ -114,11 +120,20 @@ def order_words(action: str, task: str) -> str:
     return _AFTER[action].format(task=task)
 
 
-def fund_words(task: str, deposit: str, amount: int) -> str:
+def sum_words(report: Mapping[str, Any], currency: str) -> dict[str, str]:
+    """The sums of a report; what people have earned is known when claims have ended."""
+    amounts = {name: report[name] for name in SUMS}
+    return {
+        name.replace("_", " "): "not known yet" if amount is None else money_words(amount, currency)
+        for name, amount in amounts.items()
+    }
+
+
+def fund_words(task: str, deposit: str, amount: int, currency: str) -> str:
     paid = amount_words(amount)
     return (
-        f"{paid} is announced as the deposit {deposit}. It counts once the money is with the platform and its operator has "
-        f"confirmed it there: `crowdfl sp deposit confirm SETTINGS {task} {deposit} {paid}`"
+        f"{paid} {currency} is announced as the deposit {deposit}. It counts once the money is with the platform and its "
+        f"operator has confirmed it there: `crowdfl sp deposit confirm SETTINGS {task} {deposit} {paid}`"
     )
 
 

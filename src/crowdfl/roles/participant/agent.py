@@ -11,7 +11,7 @@ from crowdfl.errors import ClaimRefused, CrowdFLError, NotAuthenticated, NotRead
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.retry import Backoff
 from crowdfl.roles.participant.participant import Participant
-from crowdfl.settings import from_millionths
+from crowdfl.settings import money_words
 from crowdfl.text import printable_lines
 
 
@@ -53,16 +53,17 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "nothing to contribute": lambda e: f"round {e['round']}: not part of it: {e['why']}",
     "not drawn": lambda e: f"round {e['round']}: not this time, others were drawn; you wait for the next round",
     "rewarded": lambda e: (
-        f"round {e['round']}: you earned {from_millionths(e['millionths']):.6f}"
+        f"round {e['round']}: you earned {money_words(e['millionths'], e['currency'])}"
         + ("" if e["millionths"] else "; docs/incentives.md says what rewards follow")
     ),
     "paid": lambda e: (
-        f"your claim of {from_millionths(e['millionths']):.6f} is accepted; the platform pays it out"
+        f"your claim of {money_words(e['millionths'], e['currency'])} is accepted; the platform pays it out"
         + "".join(
-            f"; round {number} had {from_millionths(amount):.6f} less left than you earned: ask the platform why"
+            f"; round {number} had {money_words(amount, e['currency'])} less left than you earned: ask the platform why"
             for number, amount in e.get("missing", {}).items()
         )
     ),
+    "pay to": lambda _: "where your claim is to be paid is with the platform, sealed to whoever pays",
     "waiting": lambda e: f"waiting for the platform, next try in about {e['seconds']} s: {e['why']}",
     "restored": lambda _: "the platform was restored from a backup: looking whether it still has what you sent",
     "sending again": lambda e: f"round {e['round']}: the platform has lost your upload, which is sent again",

@@ -95,7 +95,8 @@ class Claiming:
         outcome = self.pay(self.blobs.get("claim"))
         self.blobs.delete("paid")
         self.blobs.put("paid", str(outcome.amount).encode())
-        self.tell("paid", {"millionths": outcome.amount} | ({"missing": outcome.short} if outcome.short else {}))
+        paid = {"millionths": outcome.amount, "currency": self.definition.settings.currency}
+        self.tell("paid", paid | ({"missing": outcome.short} if outcome.short else {}))
         return outcome.amount
 
     def _make(self, rounds: Sequence[int]) -> None:

@@ -15,6 +15,7 @@ from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Progress
 from crowdfl.crypto.paillier.pctd import FreshRandomizers, PublicKey, RandomizerSource
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.documents.destination import Destination, checked
 from crowdfl.documents.signed import (
     Appointment,
     Consent,
@@ -27,6 +28,7 @@ from crowdfl.documents.signed import (
 )
 from crowdfl.errors import (
     AlreadyCounted,
+    Conflict,
     ConsentMissing,
     CrowdFLError,
     DocumentError,
@@ -94,6 +96,7 @@ class ParticipantSp(Protocol):
     def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes: ...
     def claim(self, task: str, claim: bytes, keys: ParticipantKeys) -> PaidClaim: ...
+    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys) -> None: ...
     def leave(self, task: str, keys: ParticipantKeys, *, withdraw: bool) -> dict[str, list[int]]: ...  # `Sp.withdraw`'s
 
 
@@ -551,7 +554,7 @@ class Participant:
         if record := self.side.record_in(envelope):
             self._chain.require_only(number, record)
         self.blobs.put(f"rounds/{number}/reward", envelope)
-        self.on_event("rewarded", {"round": number, "millionths": amount})
+        self.on_event("rewarded", {"round": number, "millionths": amount, "currency": self.currency})
         return amount
 
     def rewards(self) -> dict[int, int]:
@@ -564,6 +567,29 @@ class Participant:
     def claim(self, *, without_missing: bool = False) -> int:
         """Claim everything earned, once, after the task's end; millionths paid. `roles.claiming` says what is waited for."""
         return self._claiming.claim(without_missing=without_missing)
+
+    @property
+    def currency(self) -> str:
+        return self._definition.settings.currency
+
+    @property
+    def is_asked_where(self) -> bool:
+        """Whether somebody wants to know where to pay."""
+        return bool(self._definition.payer)
+
+    def pay_to(self, kind: str, text: str) -> None:
+        """Where the claim is to be paid: signed, and sealed to the payer whom the requester has named."""
+        if not self.is_asked_where:
+            raise Conflict("this task asks nobody where to be paid: its platform pays in its own way")
+        if not self.blobs.has("paid"):
+            raise NotReady("claim first: where to be paid goes with the claim")
+        rewards = self.rewards()
+        claimed = sum(rewards[number] for number in json.loads(self.blobs.get("claimed-rounds")))
+        own, definition = self.keys.signing, self._definition
+        way, place = checked(kind, text)
+        to = Destination(self.task, self.keys.who, own.public, definition.payer, str(claimed), way, place)
+        self.sp.pay_to(self.task, to.seal(own), self.keys)
+        self.on_event("pay to", {})
 
     def claim_again(self) -> int:
         """Send a claim that was paid once more: an SP that was restored from a backup may have lost it."""

@@ -125,6 +125,8 @@ class SpOptions:
     steps: Steps = field(default_factory=Steps, repr=False)
     lease_seconds: float = 30.0  # how long a killed process keeps others waiting; two at once would send the same bytes
     csp_patience: float = 86400.0  # seconds after a round's end until a CSP that stays away costs the round
+    payer: bytes = b""  # whom participants tell where to be paid
+    push_hosts: Sequence[str] = ()  # that reminders may go to
     min_claim_window: float = 86400.0  # seconds: the least time to claim in that a task with rewards must give
     events: Events = ignore_event
     around_step: Callable[[str], AbstractContextManager[object]] = lambda _task: nullcontext()  # a step of a task
@@ -212,8 +214,8 @@ class SpCore:
     def needed(self, task: str, last: Round | None) -> int:
         """How many must have joined before the next round opens."""
         definition = self.definition(task)
-        first = definition.plan.start_with if last is None and self.now() <= definition.plan.enrolment_end else None
-        return first or definition.settings.min_participants
+        over = self.now() > definition.plan.enrolment_end
+        return definition.plan.needed(definition.settings, first=last is None, over=over)
 
     def opening(self, task: str, ready_at: float | None, last: Round | None) -> float:
         """When the next round opens, as far as it is known now."""

@@ -26,7 +26,7 @@ from crowdfl.errors import (
     UnknownPayment,
 )
 from crowdfl.retry import Backoff, no_jitter, retry
-from crowdfl.roles.records import DepositState, PaymentState, StoredDeposit, StoredPayment, TaskState
+from crowdfl.roles.records import ASKED, DepositState, PaymentState, StoredDeposit, StoredPayment, TaskState
 from crowdfl.roles.sp.core import MoneyPorts, SpOptions, require_running
 from crowdfl.roles.sp.ledger import Ledger
 
@@ -109,7 +109,8 @@ def resolve_payment(ports: MoneyPorts, task: str, who: str, how: str) -> None:
     now = ports.clock.now()
     if payment.state is state:
         return
-    resolved = replace(payment, state=state, since=now, until=None, error=None)
+    kept = None if state is PaymentState.PAID else payment.destination
+    resolved = replace(payment, state=state, since=now, until=None, error=None, destination=kept)
     if payment.state_at(now) not in allowed or not ports.store.change_payment(payment, resolved):
         raise Conflict(f"this payment is {payment.state}: {how!r} is for one that is {' or '.join(allowed)}")
 
@@ -147,11 +148,16 @@ class Payments:
         for payment in self._ports.store.payments(states=_OPEN):
             if payment.state_at(now) is PaymentState.UNKNOWN:
                 self._change(payment, PaymentState.UNKNOWN, error=_DIED)
-            elif can_pay and payment.state is PaymentState.PENDING and (payment.until is None or payment.until <= now):
+            elif can_pay and self._is_due(payment, now):
                 taken = self._take(payment, now)
                 if taken is not None:
                     return taken
         return None
+
+    def _is_due(self, payment: StoredPayment, now: float) -> bool:
+        """Of a task that asks people where to be paid, once they have said so."""
+        rests = payment.until is not None and payment.until > now
+        return payment.state is PaymentState.PENDING and not rests and payment.destination != ASKED
 
     def _now(self) -> float:
         """A clock that is wrong for a while must not date a lease or a rest years ahead."""
@@ -200,7 +206,10 @@ class Payments:
         now = self._now()
         until = None if rest is None else now + rest
         said = None if error is None else error[:_LONGEST_ERROR]
-        return self._ports.store.change_payment(known, replace(known, state=state, since=now, until=until, error=said))
+        changed = replace(known, state=state, since=now, until=until, error=said)
+        if state is PaymentState.PAID:
+            changed = replace(changed, destination=None)  # nobody needs it any more
+        return self._ports.store.change_payment(known, changed)
 
     @contextlib.contextmanager
     def _renewing(self, payment: StoredPayment) -> Iterator[None]:

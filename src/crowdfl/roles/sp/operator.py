@@ -1,5 +1,6 @@
 """What the operator of SP sees of its tasks and of the money, and can do: at the command line, and in the console."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,10 +15,13 @@ from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.settlement import PAID_BEFORE
 from crowdfl.roles.sp.tasks import Abort, cancel_task, give_up_round
 from crowdfl.roles.waiting import PEERS, format_time, operator_waits_for
-from crowdfl.settings import from_millionths
+from crowdfl.settings import in_cents, money_words
 
 Row = dict[str, Any]
-PAYMENT_COLUMNS = ("task", "participant", "amount", "state", "seconds", "attempts", "key", "note")
+PAYMENT_COLUMNS = (
+    *("task", "participant", "amount", "currency", "state", "seconds", "attempts", "key", "note"),
+    *("millionths", "claimed", "destination"),  # exactly, and sealed to the payer: `crowdfl payer open`
+)
 _ADVICE = "check with your bank, then `crowdfl sp resolve`"
 
 
@@ -74,7 +78,8 @@ class OperatorActions:
     def details(self, stored: StoredTask) -> Row:
         store, definition = self.store, stored.opened
         payments = store.payments(stored.task)
-        deposits = [f"{one.name}: {from_millionths(one.amount):f}, {one.state}" for one in store.deposits(stored.task)]
+        currency, found = definition.settings.currency, store.deposits(stored.task)
+        deposits = [f"{one.name}: {money_words(one.amount, currency)}, {one.state}" for one in found]
         rounds = [
             f"{one.number}: {one.state}, {store.turnout(stored.task, one.number)[0]} uploads"
             for one in store.rounds(stored.task)
@@ -125,17 +130,19 @@ def held_of(held: Held, task: str) -> dict[str, int]:
     return dict(+held.get(task, Counter()))
 
 
-def payment_row(payment: StoredPayment, now: float) -> dict[str, str | int]:
+def payment_row(store: SpStore, payment: StoredPayment, now: float | None = None) -> dict[str, str | int]:
     """One that a participant has claimed."""
-    state = payment.state_at(now)
+    now = payment.since if now is None else now
+    state, currency = payment.state_at(now), store.task(payment.task).opened.settings.currency
     note = "; ".join(filter(None, (payment.error, _ADVICE if state is PaymentState.UNKNOWN else None)))
-    amount, seconds = f"{from_millionths(payment.amount):f}", max(0, int(now - payment.since))
-    values = (payment.task, payment.who, amount, str(state), seconds, payment.attempts, payment.key, note)
-    return dict(zip(PAYMENT_COLUMNS, values, strict=True))
+    amount, seconds = f"{in_cents(payment.amount):f}", max(0, int(now - payment.since))
+    values = (payment.task, payment.who, amount, currency, str(state), seconds, payment.attempts, payment.key, note)
+    exact = (payment.amount, sum(json.loads(payment.claimed).values()), (payment.destination or b"").hex())
+    return dict(zip(PAYMENT_COLUMNS, (*values, *exact), strict=True))
 
 
 def forgotten_rows(task: str, keys: Mapping[str, str | None]) -> list[dict[str, str | int]]:
     """Payments that were made before a restore, by key; how much each was, the bank knows."""
     note, paid = f"{PAID_BEFORE}; not claimed again yet", str(PaymentState.PAID)
-    rows = [(task, who or "", "", paid, 0, 0, key, note) for key, who in keys.items()]
+    rows = [(task, who or "", "", "", paid, 0, 0, key, note, "", "", "") for key, who in keys.items()]
     return [dict(zip(PAYMENT_COLUMNS, values, strict=True)) for values in rows]

@@ -86,6 +86,7 @@ class People:
         """A participant leaves: rounds neither wait for it nor take its uploads; what it earned stays claimable."""
         self._ports.store.participant(task, who)
         self._ports.store.leave(task, who)
+        self._ports.store.delete_subscription(task, who)
 
     def withdraw(self, task: str, who: str) -> dict[str, list[int]]:
         """For good. In which rounds its upload was deleted, and in which one stands that nobody can take out. Idempotent."""
@@ -110,6 +111,7 @@ class People:
     def _erase(self, task: str, who: str) -> None:
         """The bytes, once the books say so; and those of rounds that are over, where no step will read them again."""
         erase_gone(self._ports.store, self._ports.blobs, task)
+        self._ports.store.delete_subscription(task, who)
         for round_ in self._ports.store.rounds(task):
             upload = self._ports.store.upload(task, round_.number, who)
             if upload is not None and self._is_read_no_more(task, round_):

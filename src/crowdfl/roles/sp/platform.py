@@ -16,6 +16,7 @@ from crowdfl.roles.records import Round, RoundState, StoredParticipant, StoredTa
 from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts, TrustedLedgerPorts
 from crowdfl.roles.sp.money import Deposits, Payments
 from crowdfl.roles.sp.people import People
+from crowdfl.roles.sp.reminders import Reminders
 from crowdfl.roles.sp.rounds import RoundSteps, find_envelope, rejected_name, rewards_name
 from crowdfl.roles.sp.settlement import Claims, Settlement
 from crowdfl.roles.sp.tasks import Tasks
@@ -34,6 +35,7 @@ class Sp:
         self.claims = Claims(core, aggregators)
         self.settlement = Settlement(core, aggregators, self.steps)
         self.payments = Payments(ports, self.options)
+        self.reminders = Reminders(core)
         tasks, deposits = Tasks(core, self.steps.abort), Deposits(core.sure_books)
         people = People(core)
         introductions, self._tasks = self.steps.introductions, tasks
@@ -57,7 +59,7 @@ class Sp:
         self.statement, self.status, self.deposits = tasks.statement, tasks.status, tasks.deposits
         self.upload, self.receive_all, self.upload_limit = self.uploads.one, self.uploads.receive, self.uploads.limit
         self.is_drawn = self.uploads.is_drawn
-        self.claim, self.claim_limit = self.claims.pay, self.claims.limit
+        self.claim, self.claim_limit, self.pay_to = self.claims.pay, self.claims.limit, self.claims.pay_to
         self.definition, self.papers, self.ledger = core.definition, core.papers, core.ledger
         self.clock_is_sure, self.is_about_now = core.clock_is_sure, core.is_about_now
 

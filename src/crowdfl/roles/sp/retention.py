@@ -2,14 +2,15 @@
 
 Not needed after a task's end: the key share, what was dealt for rounds, what a round left to the next, mask seeds, uploads,
 CSP's replies, parts of uploads. What a round made for its readers (averages and rewards, sealed to them) and the initial
-weights are results: they stay until the operator purges them. Names, books and payments always stay.
+weights are results: they stay until the operator purges them, as does, sealed, where people not paid yet are to be paid. Names,
+books and payments always stay.
 
 Settling (`settlement`) makes a task's end durable. From then on `tick` erases, and tells until both peers have acknowledged,
 across restarts; `sweep` finds what a crash left.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from crowdfl.crypto.sealing import SigningKey
@@ -18,7 +19,7 @@ from crowdfl.errors import CrowdFLError, NotReady, ServiceError, UnknownTask
 from crowdfl.retry import Attempts, Backoff
 from crowdfl.roles.dealt import DealtFiles, is_dealt_file
 from crowdfl.roles.ports import Blobs, EndPeer, SpStore
-from crowdfl.roles.records import StoredTask, TaskState, Tombstone
+from crowdfl.roles.records import ASKED, StoredTask, TaskState, Tombstone
 from crowdfl.roles.retention import RESULTS, Held, Retention, key_shares
 from crowdfl.roles.sp.csp_link import forget_replies
 from crowdfl.roles.sp.people import erase_gone
@@ -84,6 +85,9 @@ class SpRetention(Retention[SpStore]):
         """Results too."""
         self.erase(task)
         self.blobs.clear(task)
+        for payment in self.store.payments(task):
+            if payment.destination:  # its owner may say so again
+                self.store.change_payment(payment, replace(payment, destination=ASKED))
 
     def forget_unknown(self, task: str) -> None:
         self.bundles.delete(f"{task}.sp")

@@ -5,10 +5,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
+from crowdfl.documents.destination import SEALED_BYTES
 from crowdfl.errors import (
     AlreadyPaid,
     ClaimRefused,
+    Conflict,
     CrowdFLError,
+    FormatError,
     NotReady,
     OutOfTurn,
     RoundEnded,
@@ -18,6 +21,7 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.records import (
+    ASKED,
     PaidClaim,
     PaymentState,
     Round,
@@ -61,6 +65,20 @@ class Claims:
             _require_open(stored.state)  # the deadline may have passed while CSP looked
             return self._paid_before(task, who, digest) or self._book(stored, who, digest, attested)
 
+    def pay_to(self, task: str, who: str, sealed: bytes) -> None:
+        """Where a claim is to be paid, for the payer alone; another takes its place until it is paid."""
+        if not self._core.definition(task).payer:
+            raise Conflict("this task asks nobody where to be paid")
+        if len(sealed) != SEALED_BYTES:
+            raise FormatError(f"a sealed destination has {SEALED_BYTES} bytes, not {len(sealed)}")
+        payment = self._ports.store.payment(task, who)
+        if payment is None or payment.state is PaymentState.UNKNOWN:
+            raise NotReady("there is no claim to pay, or nobody knows whether it was paid: send this again later")
+        if payment.state is not PaymentState.PENDING:
+            raise Conflict("this claim is paid, or being paid")
+        if not self._ports.store.change_payment(payment, replace(payment, destination=sealed)):
+            raise NotReady("this payment has just changed: send this again")
+
     def limit(self, task: str) -> int:
         """Bytes that are read of a claim: no honest one is longer, and one that is a little longer is told what is wrong."""
         settings, rounds = self._core.definition(task).settings, len(self._ports.store.rounds(task))
@@ -88,14 +106,15 @@ class Claims:
         state = PaymentState.PENDING if outcome.amount else PaymentState.PAID  # there is nothing to hand over
         payment = StoredPayment(task, who, outcome.amount, digest, json.dumps(outcome.claimed), state, now)
         if outcome.amount:
-            payment = self._as_the_bank_knows(payment, stored)
+            asked = ASKED if self._core.definition(task).payer else None
+            payment = self._as_the_bank_knows(replace(payment, destination=asked), stored)
         store.add_payment(payment)
         return outcome
 
     def _as_the_bank_knows(self, payment: StoredPayment, stored: StoredTask) -> StoredPayment:
         """A new payment of an SP that was restored: made before, perhaps made before, or to be made."""
         if payment.key in self._ports.store.paid_before(stored.task):
-            return replace(payment, state=PaymentState.PAID, error=PAID_BEFORE)
+            return replace(payment, state=PaymentState.PAID, error=PAID_BEFORE, destination=None)
         if stored.unreconciled:
             return replace(payment, state=PaymentState.UNKNOWN, error=RESTORED)
         return payment
@@ -195,9 +214,10 @@ class Settlement:
     def _scrub(self, task: str) -> None:
         """Remove every upload, those that were refused after they were written included, and what is left of CSP's replies.
 
-        So is what was dealt for rounds that a cancelled task never came to.
+        So is what was dealt for rounds that a cancelled task never came to, and where people took reminders.
         """
         self._core.dealt.erase(task)
+        self._ports.store.delete_subscription(task)
         for round_ in self._ports.store.rounds(task):
             forget_replies(self._ports.store, self._ports.blobs, task, round_.number)
             self._ports.blobs.clear(f"{task}/rounds/{round_.number}/uploads")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from crowdfl.documents.signed import Appointment, Definition, Order
-from crowdfl.errors import DocumentError, UnknownTask
+from crowdfl.errors import DocumentError, SettingsError, UnknownTask
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import (
@@ -120,6 +120,13 @@ class Tasks:
         self._require_place(definition)
         if definition.settings.budget is not None:
             require_claim_window(definition.claim_window, options.min_claim_window)
+        if definition.payer != (options.payer if definition.settings.budget is not None else b""):
+            known = (
+                f"the key {options.payer.hex()}: ask its holder whether that is right, then set"
+                if options.payer
+                else "no key: leave out"
+            )
+            raise SettingsError(f"this platform pays people out by {known} `payer_key` in the requester's settings")
 
     def _require_place(self, definition: Definition) -> None:
         if not self._is_known(definition.task):

@@ -113,6 +113,11 @@ def create_app(
         certified.inc()
         return {"sealed": b64encode(sealed).decode()}
 
+    @app.get("/v1/tasks/{task}/invitations", dependencies=[Depends(owner)])
+    def invitations(task: TaskId) -> dict[str, dict[str, str]]:
+        """The task's invitations that were used, by their numbers, and the names in the task of who used them."""
+        return {"used": kgc.store.used_invitations(task)}
+
     @app.post("/v1/tasks/{task}/close", status_code=204, openapi_extra=takes_json(SignedOrder))
     def close(task: TaskId, body: Annotated[SignedOrder, Depends(signed_json_body(SignedOrder, owner))]) -> None:
         """No further participant is certified."""

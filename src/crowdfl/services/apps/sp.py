@@ -3,6 +3,7 @@
 How long a claim may be follows from its task, and who sends it is known before any of it is read.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,9 +17,11 @@ from fastapi import Path as InPath
 from pydantic import Field
 
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.documents.envelope import from_base64url
 from crowdfl.documents.signed import ConsentReceipt, digest_of
 from crowdfl.errors import Forbidden
 from crowdfl.roles.records import StoredDeposit, StoredPayment
+from crowdfl.roles.sp.compliance import compliance
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads, add_upload_routes
@@ -40,6 +43,7 @@ from crowdfl.services.http.bodies import (
     json_body,
     known_task,
     parse,
+    read_bytes,
     spooled,
     takes_bytes,
     takes_json,
@@ -90,6 +94,14 @@ class Takeover(Form):
     initial: str
 
 
+class Subscription(Form):
+    """Where a browser takes reminders: as `PushSubscription.toJSON` says it, keys in base64url."""
+
+    endpoint: str
+    p256dh: str
+    auth: str
+
+
 class Deposit(Form):
     """An amount in millionths."""
 
@@ -103,10 +115,12 @@ def create_app(
     folder: Path,
     signing: SigningKey,
     retention: SpRetention | None = None,
+    push_key: str = "",
+    pay_kinds: Sequence[str] = (),
     background: Sequence[Background] = (),
     peers: Sequence[Breaker] = (),
 ) -> FastAPI:
-    """SP's app; `signing` signs receipts; `retention` counts what is held."""
+    """SP's app; `signing` signs receipts; `retention` counts what is held; `push_key` is what browsers subscribe with."""
     metrics = ServiceMetrics()
     app = make_app("sp", tokens, metrics, sp.store.task, folder, background)
     metrics.number("crowdfl_tasks_backing_off", "Tasks whose last step failed", sp.options.failures.count)
@@ -124,9 +138,10 @@ def create_app(
         add_held_metrics(metrics, retention)
 
     @app.get("/v1/key")
-    def key() -> dict[str, str]:
-        """The key that receipts are checked with."""
-        return {"key": signing.public.hex()}
+    def key() -> dict[str, Any]:
+        """The key that receipts are checked with, who pays out and how, and the key that reminders come from."""
+        payer = {"payer": sp.options.payer.hex(), "pay_kinds": list(pay_kinds)}
+        return {"key": signing.public.hex(), **payer, "push": push_key}
 
     by_participant = ByParticipant(sp)
     # Before the others: routes are tried in order, and most requests are uploads.
@@ -180,6 +195,12 @@ def _add_requester_routes(
         movements = [asdict(movement) for movement in books.movements]
         return {"movements": movements, "balances": books.balances(), "deposits": sp.deposits(task)}
 
+    @app.get("/v1/tasks/{task}/compliance", dependencies=owner)
+    def people(task: TaskId) -> dict[str, Any]:
+        """Who, by the name in the task, has sent in which rounds."""
+        sp.store.task(task)
+        return compliance(sp.store, task)
+
     @app.get("/v1/tasks/{task}/consents", dependencies=owner)
     def consents(task: TaskId) -> dict[str, Any]:
         """Who, by the name in the task, agreed to which version of its consent text, when, with the signed proof."""
@@ -225,6 +246,32 @@ def _add_participant_routes(app: FastAPI, sp: Sp, by_participant: ByParticipant,
         """The weights that everyone starts from."""
         sp.store.task(task)
         return download(sp.blobs.open(f"{task}/initial"))
+
+    def own(who: Who, caller: signer) -> str:
+        if caller.who != who:
+            raise Forbidden("a participant can say this for itself only")
+        return who
+
+    itself = Annotated[str, Depends(own)]
+    subscription = signed_json_body(Subscription, by_participant)
+
+    @app.put("/v1/tasks/{task}/participants/{who}/push", status_code=204, openapi_extra=takes_json(Subscription))
+    def subscribe(task: TaskId, who: itself, body: Annotated[Subscription, Depends(subscription)]) -> None:
+        """Remind the participant of rounds, by its browser's push service; in place of an earlier one."""
+        key, auth = from_base64url(body.p256dh), from_base64url(body.auth)
+        sp.reminders.subscribe(task, who, body.endpoint, key, auth)
+
+    @app.delete("/v1/tasks/{task}/participants/{who}/push", status_code=204)
+    def unsubscribe(task: TaskId, who: itself) -> None:
+        """Remind it no more."""
+        sp.reminders.unsubscribe(task, who)
+
+    @app.put("/v1/tasks/{task}/participants/{who}/destination", status_code=204, openapi_extra=takes_bytes())
+    async def pay_to(request: Request, task: TaskId, who: itself, caller: signer) -> None:
+        """Where the participant's claim is to be paid, sealed to the payer; another takes its place until it is paid."""
+        sealed = await read_bytes(request, SMALL_LIMIT)
+        caller.require_body(hashlib.sha256(sealed).hexdigest())
+        await to_thread.run_sync(sp.pay_to, task, who, sealed)
 
     @app.get("/v1/tasks/{task}/rounds/{number}/average", response_class=Response)
     def average(task: TaskId, number: Number, who: Annotated[str | None, Depends(reader)]) -> Response:

@@ -1,10 +1,11 @@
 """Threads that work as long as a service does, and how they and their waits end."""
 
 import contextlib
+import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -209,27 +210,30 @@ class Ticker(Worker):
 
 @dataclass(frozen=True)
 class PayoutCommand:
-    """Runs a program with task, participant, millionths and the payment's key as its last arguments.
+    """Runs a program with task, participant, millionths and the payment's key as its last arguments, and with all that
+    `crowdfl sp payouts --json` shows of the payment on its standard input: the sealed destination is there.
 
     Status 0 says that it paid, another status that it did not: it is run again later. Where it says neither, nobody knows.
     """
 
     command: tuple[str, ...]
     seconds: float = 60.0
+    described: Callable[[StoredPayment], Mapping[str, object]] = lambda _payment: {}
 
     def __call__(self, payment: StoredPayment) -> None:
         arguments = [*self.command, payment.task, payment.who, str(payment.amount), payment.key]
         try:
             # The operator's own settings name the program; no shell reads its arguments.
-            program = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)  # noqa: S603
+            program = subprocess.Popen(arguments, stdin=subprocess.PIPE)  # noqa: S603
         except OSError as problem:
             raise PaymentFailed(f"the payout program could not be started: {type(problem).__name__}") from None
         with program:
-            self._wait(program)
+            self._wait(program, json.dumps(self.described(payment)).encode())
 
-    def _wait(self, program: "subprocess.Popen[bytes]") -> None:
+    def _wait(self, program: "subprocess.Popen[bytes]", told: bytes) -> None:
         try:
-            status = program.wait(self.seconds)
+            program.communicate(told, self.seconds)  # also with one that does not read it
+            status = program.returncode
         except subprocess.TimeoutExpired:
             program.kill()
             raise PaymentUnknown(f"the payout program took longer than {self.seconds:g} s and was ended") from None

@@ -59,7 +59,7 @@ def open_requester(own: RequesterFile, patience: Backoff | None = None) -> Itera
     sp = SpClient(_patient(own.link(found.sp).as_requester(own.sp_token, own_key(blobs)), patience))
     with closing(kgc), closing(sp):
         tools = Tools.unwatched(insecure_test_key=found.insecure_test_key)
-        yield Requester(blobs, SystemClock(), kgc, sp, found.kgc_key, tools)
+        yield Requester(blobs, SystemClock(), kgc, sp, found.kgc_key, tools, found.payer_key or b"")
 
 
 def write_invitations(

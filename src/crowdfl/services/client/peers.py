@@ -52,6 +52,10 @@ class KgcClient:
     def close_enrolment(self, task: str, order: str) -> None:
         self.service.send_json("POST", f"/v1/tasks/{task}/close", {"order": order})
 
+    def invitations(self, task: str) -> dict[str, str]:
+        """The requester: who, by the name in the task, has used which invitation."""
+        return dict(self.service.call("GET", f"/v1/tasks/{task}/invitations").table("used"))
+
     def bundle(self, task: str) -> tuple[str, str, bytes]:
         """SP or CSP: definition, appointment and the caller's own bundle."""
         reply = _as_peer("KGC", lambda: self.service.call("GET", f"/v1/tasks/{task}/bundle"))
@@ -190,6 +194,9 @@ class SpClient:
     def final(self, task: str, number: int) -> bytes:
         return self.average(task, number)
 
+    def compliance(self, task: str) -> dict[str, Any]:
+        return self.service.call("GET", f"/v1/tasks/{task}/compliance").json()
+
     def consents(self, task: str) -> list[dict[str, Any]]:
         found: dict[str, Any] = self.service.call("GET", f"/v1/tasks/{task}/consents").json()
         consents: list[dict[str, Any]] = found["consents"]
@@ -263,6 +270,10 @@ class SpClient:
         own, place = self._as(keys), f"/v1/tasks/{task}/claims"
         reply = own.service.call("POST", place, claim, media_type=OCTETS, repeatable=False)
         return PaidClaim(*(reply.amounts(name) for name in ("paid", "claimed")))
+
+    def pay_to(self, task: str, sealed: bytes, keys: ParticipantKeys | None = None) -> None:
+        own = self._as(keys)
+        own.service.call("PUT", f"/v1/tasks/{task}/participants/{own.who}/destination", sealed, media_type=OCTETS)
 
     def _as(self, keys: ParticipantKeys | None) -> "SpClient":
         if keys is None:

@@ -121,7 +121,9 @@ class ByOwner:
         return self.requester(request)(self.key_of(task))
 
 
-def signed_json_body(model: type[_Form], guard: Callable[..., Signed]) -> Callable[..., Awaitable[_Form]]:
+def signed_json_body(
+    model: type[_Form], guard: Callable[..., Signed | Awaitable[Signed]]
+) -> Callable[..., Awaitable[_Form]]:
     """A dependency that reads a JSON body once its signature is checked, and accepts the signed body only."""
 
     async def read(request: Request, caller: Signed = Depends(guard)) -> _Form:  # noqa: B008 -- as FastAPI has it

@@ -2,23 +2,39 @@
 import { language } from "./text.js";
 
 const MILLION = 1_000_000n;
+const CENT = 10_000n; // millionths
 const NONE = "–"; // what is not known
 
 /** @typedef {number | null | undefined} Maybe */
 
 /**
- * An amount of money in millionths, exactly, with at least two decimals: 1250000 is "1.25".
+ * An amount of money. With a currency as people read it, rounded down to the cent: what is shown can be paid. Without one exactly, with
+ * at least two decimals, as people type it: 1250000 is "1.25".
  * @param {bigint | number | string} millionths A number must be a safe integer: a float has lost money already.
+ * @param {string} [currency] By its ISO 4217 code.
  */
-export function money(millionths) {
+export function money(millionths, currency) {
   if (typeof millionths === "number" && !Number.isSafeInteger(millionths)) {
     throw new TypeError("an amount of money must be an integer of millionths");
   }
   const amount = BigInt(millionths);
+  if (currency) return moneyFormat(currency).format(inCents(amount));
   const size = amount < 0n ? -amount : amount;
   const decimals = String(size % MILLION).padStart(6, "0").replace(/0{1,4}$/, "");
   return `${amount < 0n ? "-" : ""}${size / MILLION}.${decimals}`;
 }
+
+/** From so much to so much. @param {bigint} low @param {bigint} high @param {string} currency */
+export function moneyRange(low, high, currency) {
+  const [from, to] = [inCents(low), inCents(high)];
+  return from === to ? money(low, currency) : moneyFormat(currency).formatRange(from, to);
+}
+
+/** @param {string} currency */
+const moneyFormat = (currency) => new Intl.NumberFormat(locale(), { style: "currency", currency });
+
+/** @param {bigint} millionths */
+const inCents = (millionths) => Number(millionths / CENT) / 100;
 
 /** @type {Record<string, string>} English with the day before the month. */
 const LOCALES = { en: "en-GB" };

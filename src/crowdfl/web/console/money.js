@@ -32,7 +32,7 @@ function deposits(live) {
 /** @param {string} caption @param {Row[]} rows @param {Live} live @param {string} empty */
 export function depositTable(caption, rows, live, empty) {
   return table(caption, columns("name", "amount", "state", "task", "at"),
-    rows.map((row) => [row.name, money(row.amount), decision(row), taskName(row.task, live), formatTime(row.announced_at)]),
+    rows.map((row) => [row.name, money(row.amount, row.currency), decision(row), taskName(row.task, live), formatTime(row.announced_at)]),
     { numbers: [1], empty });
 }
 
@@ -56,7 +56,7 @@ function buttons(row) {
   }, (values) => post(`${place}/confirmation`, values));
   const reject = () => ask({
     title: t("money.rejectTitle", { name }),
-    text: [t("money.rejectText", { amount: money(row.amount) })],
+    text: [t("money.rejectText", { amount: money(row.amount, row.currency) })],
     action: t("money.rejectNow"),
   }, () => post(`${place}/rejection`));
   return h("span", null, button(t("money.confirm"), confirm, { id: `confirm-${key}`, label: t("money.confirmOf", { name }) }),
@@ -65,7 +65,7 @@ function buttons(row) {
 
 /** @param {Live} live */
 function payouts(live) {
-  const totals = live.rows("payouts").map((row) => [taskName(row.task, live), stateTag(row.state), row.count, money(row.amount)]);
+  const totals = live.rows("payouts").map((row) => [taskName(row.task, live), stateTag(row.state), row.count, money(row.amount, row.currency)]);
   return [
     h("h2", null, t("money.payouts")),
     table(t("money.sums"), columns("task", "state", "payments", "amount"), totals, { numbers: [2, 3], empty: t("money.owed") }),
@@ -76,7 +76,7 @@ function payouts(live) {
 /** @param {string} caption @param {Row[]} rows @param {Live} live */
 export function paymentTable(caption, rows, live) {
   return table(caption, columns("amount", "state", "who", "why", "attempts", "task", "since"),
-    rows.map((row) => [money(row.amount), h("span", null, stateTag(row.state), " ", resolution(row)),
+    rows.map((row) => [money(row.amount, row.currency), h("span", null, stateTag(row.state), " ", resolution(row)),
       h("code", null, row.who), row.error ?? "", row.attempts, taskName(row.task, live), formatTime(row.since)]),
     { numbers: [0, 4], empty: t("money.none") });
 }
@@ -90,7 +90,7 @@ function resolution(row) {
 /** @param {Row} row @param {"paid" | "again"} how */
 function resolver(row, how) {
   const [danger, action, { who, key }] = [how === "again", t(`money.${how}`), row];
-  const text = [t(danger ? "money.againText" : "money.paidText", { amount: money(row.amount), key })];
+  const text = [t(danger ? "money.againText" : "money.paidText", { amount: money(row.amount, row.currency), key })];
   const resolve = () => ask({ title: t("money.resolveTitle", { action, who }), text, action, danger },
     () => post(`${taskPath(row.task)}/payments/${encodeURIComponent(who)}/resolution`, { how }));
   return button(t("money.resolve", { action }), resolve, { id: `${how}-${row.task}-${who}`, label: t("money.resolveOf", { action, who }), kind: danger ? "danger" : "" });

@@ -60,6 +60,24 @@ worker.addEventListener("activate", (event) => event.waitUntil(forgetOthers()));
 worker.addEventListener("message", (event) => {
   if (event.data === "take over") void worker.skipWaiting();
 });
+/** What a reminder says, as the page has kept it in its reader's language (agent/reminders.js). @param {string} message */
+async function remind(message) {
+  const found = await caches.match("words.json", { cacheName: "crowdfl words" });
+  const words = found ? await found.json() : {};
+  const { title = "CrowdFL", body = "" } = words[message] ?? {};
+  await worker.registration.showNotification(title, { body, tag: "round", icon: addressOf("icons/icon-192.png") });
+}
+
+async function openPage() {
+  const [open] = await worker.clients.matchAll({ type: "window" });
+  await (open ? open.focus() : worker.clients.openWindow(addressOf("./")));
+}
+
+worker.addEventListener("push", (event) => event.waitUntil(remind(event.data?.text() ?? "")));
+worker.addEventListener("notificationclick", (event) => {
+  event.notification.close();
+  event.waitUntil(openPage());
+});
 worker.addEventListener("fetch", (event) => {
   const { origin, pathname } = new URL(event.request.url);
   const address = origin + pathname;

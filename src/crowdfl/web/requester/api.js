@@ -1,10 +1,11 @@
 // The console's own API on this machine: the session is a cookie that no script reads, and a half that this origin alone keeps.
 import { Api, Refusal } from "../web/common/api.js";
 import { h } from "../web/common/dom.js";
+import { t } from "../web/common/text.js";
 
 const HALF = "crowdfl-console-half";
 const POLL_MS = 400;
-const api = new Api("api/", () => localStorage.getItem(HALF) ?? "-", () => "The console does not answer. Does `crowdfl task console` still run?");
+const api = new Api("api/", () => localStorage.getItem(HALF) ?? "-", () => t("page.away"));
 
 /** @typedef {{ job: string, state: "running" | "done" | "failed", done: number, of: number, words: string, result: any, error: import("../web/common/api.js").Problem | null }} Job */
 
@@ -40,7 +41,7 @@ export async function follow(job, place, signal) {
 /** @param {Job} job */
 function progress(job) {
   const known = job.of > 0 ? { max: job.of, value: job.done } : {};
-  return h("div", { role: "status" }, h("p.soft", null, job.words || "working"), h("progress", { "aria-label": job.words || "working", ...known }));
+  return h("div", { role: "status" }, h("p.soft", null, job.words || t("page.working")), h("progress", { "aria-label": job.words || t("page.working"), ...known }));
 }
 
 /** Fetch a file with the session and hand it to the browser. @param {string} path @param {string} name */

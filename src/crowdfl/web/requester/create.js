@@ -1,35 +1,45 @@
-// A new task: every setting, and what it leads to before anything is sent.
+// A new task, step by step: every setting, the phone's page beside it, and what it leads to before anything is sent.
 import { h } from "../web/common/dom.js";
-import { duration } from "../web/common/format.js";
+import { duration, formatTime } from "../web/common/format.js";
 import { button, facts, form, messageOf, notice } from "../web/common/parts.js";
+import { language, LANGUAGES, listOf, t } from "../web/common/text.js";
 import { Refusal } from "../web/common/api.js";
 import { follow, get, post } from "./api.js";
+import { control, hintOf, keyOf, spoken } from "./fields.js";
 
-/**
- * @typedef {object} Field
- * @property {string} section @property {string} name @property {string} kind @property {string[]} choices
- * @property {boolean} optional @property {boolean} required @property {boolean} usual @property {boolean} seconds
- * @property {string} help @property {string} expected @property {string | null} example
- */
+/** @typedef {import("./fields.js").Field} Field */
+/** @typedef {import("./fields.js").Control} Control */
 /** @typedef {Record<string, Record<string, string | boolean>>} Values */
-/** @typedef {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} Input */
-/** @typedef {{ name: string, title: string, values: Values }} Start */
+/** @typedef {{ name: string, values: Values }} Start */
 /** @typedef {{ profile: string, parameters: number, widths: string, dealt: string, warnings: string[] }} Explanation */
-/** @typedef {{ errors: Record<string, string>, problem: string | null, named: string[], explanation: Explanation | null, cost: string }} Answer */
+/** @typedef {{ errors: Record<string, string>, problem: string | null, named: string[], explanation: Explanation | null, cost: string, body: any }} Answer */
 
 const DRAFT = "crowdfl-draft";
 const PAUSE_MS = 350;
-/** @type {Record<string, string>} */
-const TITLES = { task: "What people are told", who: "Who asks", plan: "When", settings: "Rounds, money and protection", training: "What every device trains" };
+
+/** The steps, and in each what most people set; the rest of a section is behind "More settings" of its step. @type {Record<string, string[]>} */
+const STEPS = {
+  what: ["task.purpose", "who.name", "who.institution", "who.contact", "who.approval", "who.logo", "task.terms", "task.readers"],
+  record: ["training.labels", "training.channels", "training.learner", "training.hidden", "training.features", "training.epochs"],
+  plan: ["settings.min_participants", "settings.max_participants", "plan.start_with", "plan.enrol_until", "plan.start_at",
+    "settings.rounds", "plan.daily", "settings.window", "plan.closes"],
+  pay: ["settings.budget", "settings.currency", "task.claim_window"],
+  consent: ["consent.version", "consent.text"],
+  protect: ["settings.profile", "settings.weighting", "settings.max_norm", "settings.max_samples", "settings.server_step"],
+  check: [],
+};
+/** @type {Record<string, string>} Where the rest of a section is. */
+const HOMES = { task: "what", who: "what", plan: "plan", settings: "protect", training: "record", consent: "consent" };
+const TRANSLATED = ["purpose", "terms", "readers", "consent", "words"];
 
 /** @param {AbortSignal} signal @param {string} [from] A task to start from. */
 export async function createView(signal, from) {
   const { fields, starts } = /** @type {{ fields: Field[], starts: Start[] }} */ (await get("form", signal));
   const maker = new Maker(fields, signal);
   maker.fill(from ? (await get(`tasks/${from}`, signal)).values : draft() ?? starts[0].values);
-  const element = h("div", null, h("h1", null, "New task"), startChoice(starts, maker), maker.element);
+  const element = h("div", null, h("h1", null, t("create.title")), startChoice(starts, maker), maker.element);
   void maker.explain();
-  return { title: "New task", element };
+  return { title: t("create.title"), element };
 }
 
 /** What was typed before the page was loaded again. @returns {Values | null} */
@@ -43,71 +53,126 @@ function draft() {
 
 /** @param {readonly Start[]} starts @param {Maker} maker */
 function startChoice(starts, maker) {
-  const choice = /** @type {HTMLSelectElement} */ (h("select", { id: "start" }, ...starts.map(({ name, title }) => h("option", { value: name }, title))));
+  const choice = /** @type {HTMLSelectElement} */ (h("select", { id: "start" }, ...starts.map(({ name }) => h("option", { value: name }, t(`start.${name}`)))));
   const use = () => {
     const start = starts.find(({ name }) => name === choice.value);
     if (start) maker.fill(start.values);
     void maker.explain();
   };
-  return h("div.card", null, h("label", { for: "start" }, "Start from"), choice,
-    h("p.hint", null, "This replaces every value in the form."),
-    h("div.row", null, button("Fill the form in", use)));
+  return h("details", { id: "starting" }, h("summary", null, t("create.startTitle")), h("label", { for: "start" }, t("create.start")), choice,
+    h("p.hint", null, t("create.startHint")), h("div.row", null, button(t("create.fill"), use)));
 }
 
 class Maker {
-  /** @type {Map<string, { field: Field, input: Input, fault: HTMLElement, note: HTMLElement }>} */
+  /** @type {Map<string, { field: Field, control: Control, fault: HTMLElement, step: string }>} */
   #inputs = new Map();
-  #answer = h("div", null);
   #verdict = h("p.headline", { role: "status" });
+  #answer = h("div", null);
+  #timeline = h("div", null);
   #work = h("div", null);
-  #send = button("Create the task", null, { kind: "main", type: "submit" });
+  #send = button(t("create.create"), null, { kind: "main", type: "submit" });
+  #back = button(t("create.back"), () => this.go(-1));
+  #next = button(t("create.next"), () => this.go(1), { kind: "main" });
+  #preview = new Preview();
+  #step = "what";
   #timer = 0;
   #asking = new AbortController();
 
   /** @param {readonly Field[]} fields @param {AbortSignal} signal */
   constructor(fields, signal) {
     this.signal = signal;
-    const sections = [...new Set(fields.map(({ section }) => section))];
-    const fieldsets = form(this.#send, this.#work, () => this.create(),
-      ...sections.map((section) => this.#section(section, fields.filter((field) => field.section === section))),
-      h("div.row", null, this.#send), this.#work);
-    fieldsets.addEventListener("input", () => this.#changed());
-    const answer = h("section.card.answer", { "aria-labelledby": "answer" }, h("h2", { id: "answer" }, "What this leads to"),
-      this.#verdict, this.#answer, h("p.soft", null, "Computed here. Nothing is sent before you create the task."));
-    this.element = h("div.maker", null, fieldsets, answer);
+    this.languages = h("div", null);
+    /** @type {Record<string, HTMLElement>} */
+    this.sections = Object.fromEntries(Object.keys(STEPS).map((step) => [step, this.#section(step, fields)]));
+    this.tabs = Object.fromEntries(Object.keys(STEPS).map((step) => [step, button(t(`step.${step}`), () => this.show(step), { id: `step-${step}` })]));
+    const inside = form(this.#send, this.#work, () => this.create(), ...Object.values(this.sections),
+      h("div.buttons", null, this.#back, this.#next, this.#send), this.#work);
+    inside.addEventListener("input", () => this.#changed());
+    const beside = h("aside.answer", { "aria-label": t("create.beside") }, this.#verdict, this.#preview.element);
+    this.element = h("div", null,
+      h("ol.wizard", null, ...Object.values(this.tabs).map((tab) => h("li", null, tab))), h("div.maker", null, inside, beside));
+    this.show(this.#step);
   }
 
-  /** @param {string} section @param {readonly Field[]} fields */
-  #section(section, fields) {
-    const make = (/** @type {Field} */ field) => this.#field(field);
-    const [usual, more] = [fields.filter(({ usual }) => usual), fields.filter(({ usual }) => !usual)];
-    return h("fieldset", null, h("legend", null, TITLES[section] ?? section),
-      h("div.fields", null, ...usual.map(make)),
-      more.length ? h("details", null, h("summary", null, `More settings (${more.length})`), h("div.fields", null, ...more.map(make))) : null);
+  /** @param {string} step @param {readonly Field[]} fields */
+  #section(step, fields) {
+    const listed = STEPS[step].map((key) => fields.find((field) => keyOf(field) === key)).filter((field) => !!field);
+    const all = Object.values(STEPS).flat();
+    const rest = fields.filter((field) => HOMES[field.section] === step && !all.includes(keyOf(field)));
+    const extra = { plan: [this.#timeline], consent: [this.languages, this.#adder()], check: [this.#answer] }[step] ?? [];
+    return h("section", { hidden: true, "aria-labelledby": `title-${step}` }, h("h2", { id: `title-${step}`, tabindex: -1 }, t(`step.${step}`)),
+      h("p.soft", null, t(`about.${step}`)), h("div.fields", null, ...listed.map((field) => this.#field(field, step))), ...extra,
+      rest.length ? h("details", null, h("summary", null, t("create.more", { count: rest.length })),
+        h("div.fields", null, ...rest.map((field) => this.#field(field, step)))) : null);
   }
 
-  /** @param {Field} field */
-  #field(field) {
-    const key = `${field.section}.${field.name}`;
+  /** @param {Field} field @param {string} step */
+  #field(field, step) {
     const id = `field-${field.section}-${field.name}`;
-    const input = inputOf(field, id);
-    const note = h("p.hint", { id: `${id}-note` });
+    const made = control(field, id);
     const fault = h("p.fault", { id: `${id}-fault` });
-    input.setAttribute("aria-describedby", `${id}-hint ${id}-note ${id}-fault`);
-    this.#inputs.set(key, { field, input, fault, note });
-    const label = field.kind === "flag" ? h("label.flag", { for: id }, input, spoken(field)) : h("label", { for: id }, spoken(field));
-    const wide = ["long", "lines"].includes(field.kind);
-    return h(wide ? "div.wide" : "div", null, label, field.kind === "flag" ? null : input,
-      h("p.hint", { id: `${id}-hint` }, hintOf(field)), note, fault);
+    made.input.setAttribute("aria-describedby", `${id}-hint ${id}-fault`);
+    this.#inputs.set(keyOf(field), { field, control: made, fault, step });
+    const flag = field.kind === "flag";
+    const label = h(flag ? "label.flag" : "label", { for: id }, flag && made.element, spoken(field));
+    const wide = ["long", "lines"].includes(field.kind) || field.name === "logo";
+    return h(wide ? "div.wide" : "div", null, label, !flag && made.element, h("p.hint", { id: `${id}-hint` }, hintOf(field)), fault);
+  }
+
+  /** Another language for what people read. */
+  #adder() {
+    const tag = /** @type {HTMLInputElement} */ (h("input", { id: "language", list: "languages", autocomplete: "off", placeholder: "de" }));
+    const names = h("datalist", { id: "languages" }, ...Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code }, name)));
+    const act = () => {
+      if (!/^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$/.test(tag.value) || this.languages.querySelector(`[data-tag="${tag.value}"]`)) return tag.focus();
+      this.#language(tag.value);
+      tag.value = "";
+      this.#changed();
+    };
+    return h("div.inline", null, h("div", null, h("label", { for: "language" }, t("create.language")), tag, names, h("p.hint", null, t("create.languageHint"))),
+      h("div", null, button(t("create.addLanguage"), act)));
+  }
+
+  /** The fields of one language. @param {string} tag */
+  #language(tag) {
+    const section = `texts.${tag}`;
+    const texts = TRANSLATED.map((name) => this.#field({ section, name, kind: "long", choices: [], optional: false, required: false, seconds: false,
+      help: t(`textHint.${name}`), expected: "", example: null }, "consent"));
+    const remove = () => {
+      for (const name of TRANSLATED) this.#inputs.delete(`${section}.${name}`);
+      place.remove();
+      this.#changed();
+    };
+    const place = h("fieldset", { "data-tag": tag }, h("legend", null, nameOf(tag)), ...texts, button(t("create.removeLanguage"), remove, { kind: "danger", label: t("create.removeOf", { language: nameOf(tag) }) }));
+    for (const [number, name] of TRANSLATED.entries()) /** @type {HTMLElement} */ (texts[number].querySelector("label")).textContent = t(`texts.${name}`);
+    this.languages.append(place);
+  }
+
+  /** @param {string} step @param {boolean} [moved] Whether somebody went there. */
+  show(step, moved = true) {
+    this.#step = step;
+    const names = Object.keys(STEPS);
+    for (const name of names) {
+      this.sections[name].hidden = name !== step;
+      if (name === step) this.tabs[name].setAttribute("aria-current", "step");
+      else this.tabs[name].removeAttribute("aria-current");
+    }
+    [this.#back.hidden, this.#next.hidden, this.#send.hidden] = [step === names[0], step === "check", step !== "check"];
+    if (moved && this.element?.isConnected) document.getElementById(`title-${step}`)?.focus();
+  }
+
+  /** @param {number} by */
+  go(by) {
+    const names = Object.keys(STEPS);
+    this.show(names[names.indexOf(this.#step) + by]);
   }
 
   /** @param {Values} values */
   fill(values) {
-    for (const { field, input } of this.#inputs.values()) {
-      const value = values[field.section]?.[field.name];
-      if (input instanceof HTMLInputElement && input.type === "checkbox") input.checked = value === true;
-      else input.value = typeof value === "string" ? value : "";
-    }
+    this.languages.replaceChildren();
+    for (const key of [...this.#inputs.keys()].filter((one) => one.startsWith("texts."))) this.#inputs.delete(key);
+    for (const section of Object.keys(values).filter((one) => one.startsWith("texts."))) this.#language(section.slice("texts.".length));
+    for (const { field, control: { set } } of this.#inputs.values()) set(values[field.section]?.[field.name] ?? "");
     this.#keep();
   }
 
@@ -115,18 +180,12 @@ class Maker {
   values() {
     /** @type {Values} */
     const found = {};
-    for (const { field, input } of this.#inputs.values()) {
-      const checked = input instanceof HTMLInputElement && input.type === "checkbox";
-      (found[field.section] ??= {})[field.name] = checked ? input.checked : input.value;
-    }
+    for (const { field, control: { get: typed } } of this.#inputs.values()) (found[field.section] ??= {})[field.name] = typed();
     return found;
   }
 
   #keep() {
     sessionStorage.setItem(DRAFT, JSON.stringify(this.values()));
-    for (const { field, input, note } of this.#inputs.values()) {
-      if (field.seconds) note.textContent = Number(input.value) > 0 ? `= ${duration(Number(input.value))}` : "";
-    }
   }
 
   #changed() {
@@ -140,7 +199,6 @@ class Maker {
     this.#asking.abort();
     this.#asking = new AbortController();
     const signal = AbortSignal.any([this.#asking.signal, this.signal]);
-    if (!this.#verdict.textContent) this.#answer.replaceChildren(h("p.soft", null, "Computing …"));
     try {
       this.#show(await post("explain", { values: this.values() }, signal));
     } catch (failure) {
@@ -149,15 +207,17 @@ class Maker {
   }
 
   /** @param {Answer} answer */
-  #show({ errors, problem, named, explanation, cost }) {
+  #show({ errors, problem, named, explanation, cost, body }) {
     this.#mark(errors, named);
     const count = Object.keys(errors).length;
-    this.#verdict.className = explanation ? "headline good" : "headline bad";
+    this.#verdict.className = `headline ${explanation ? "good" : "bad"}`;
     if (explanation) {
-      this.#verdict.textContent = `It fits: ${explanation.parameters.toLocaleString("en")} parameters.`;
-      this.#answer.replaceChildren(...explained(explanation, cost));
+      this.#verdict.textContent = t("create.fits", { count: explanation.parameters });
+      this.#answer.replaceChildren(timeline(body), ...explained(explanation, cost));
+      this.#timeline.replaceChildren(h("h3", null, t("time.title")), timeline(body));
+      this.#preview.show(body);
     } else {
-      this.#verdict.textContent = problem ? "It does not fit." : `${count} ${count === 1 ? "setting is" : "settings are"} wrong.`;
+      this.#verdict.textContent = problem ? t("create.doesNotFit") : t("create.wrong", { count });
       const list = Object.entries(errors).map(([key, text]) => h("li", null, this.#linkTo(key), text));
       this.#answer.replaceChildren(problem ? notice("bad", problem) : h("ul", null, ...list));
     }
@@ -173,20 +233,24 @@ class Maker {
 
   /** @param {string} key */
   #focus(key) {
-    const input = this.#inputs.get(key)?.input;
-    const hidden = input?.closest("details");
+    const found = this.#inputs.get(key);
+    if (!found) return;
+    this.show(found.step, false);
+    const hidden = found.control.input.closest("details");
     if (hidden) hidden.open = true;
-    input?.focus();
+    found.control.input.focus();
   }
 
   /** @param {Record<string, string>} errors @param {readonly string[]} [named] */
   #mark(errors, named = []) {
-    for (const [key, { input, fault }] of this.#inputs) {
+    for (const tab of Object.values(this.tabs)) tab.classList.remove("wrong");
+    for (const [key, { control: { input }, fault, step }] of this.#inputs) {
       const text = errors[key] ?? "";
       if (fault.textContent !== text) fault.textContent = text;
       input.classList.toggle("named", named.includes(key));
       if (text) input.setAttribute("aria-invalid", "true");
       else input.removeAttribute("aria-invalid");
+      if (text || named.includes(key)) this.tabs[step].classList.add("wrong");
     }
   }
 
@@ -206,14 +270,57 @@ class Maker {
   }
 }
 
+/** A language by its name, in the reader's. @param {string} tag */
+const nameOf = (tag) => new Intl.DisplayNames(language(), { type: "language" }).of(tag) ?? tag;
+
+/** The phone's own page with the invitation as people would see it, in any language that it speaks. */
+class Preview {
+  #frame = /** @type {HTMLIFrameElement} */ (h("iframe.phone", { src: "preview.html", title: t("create.phone") }));
+  #code = /** @type {HTMLSelectElement} */ (h("select", { id: "preview-language", onchange: () => this.show() },
+    ...Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, lang: code, selected: code === language() }, name))));
+  /** @type {any} */
+  #definition = null;
+  #ready = false;
+
+  constructor() {
+    addEventListener("message", ({ origin, data, source }) => {
+      if (origin !== location.origin || data !== "ready" || source !== this.#frame.contentWindow) return;
+      this.#ready = true;
+      this.show();
+    });
+    this.element = h("div.preview", null, h("label", { for: "preview-language" }, t("create.phone")), this.#code, this.#frame);
+  }
+
+  /** What people would see; the last form that fitted stays. @param {any} [definition] */
+  show(definition = this.#definition) {
+    this.#definition = definition;
+    if (this.#ready && definition) this.#frame.contentWindow?.postMessage({ definition, code: this.#code.value }, location.origin);
+  }
+}
+
+/** A task's plan in the order in which things happen. @param {any} body */
+export function timeline({ plan, settings, claim_window: claims }) {
+  const at = (/** @type {string} */ text) => formatTime(Date.parse(text) / 1000);
+  const first = [plan.start_at && t("time.notBefore", { when: at(plan.start_at) }), t("time.once", { count: plan.start_with ?? settings.min_participants })].filter(Boolean);
+  const pace = plan.daily ? t("time.daily", { when: plan.daily }) : plan.every ? t("time.every", { time: duration(plan.every) }) : t("time.atOnce");
+  const early = [plan.goal && t("time.goal", { count: plan.goal }), plan.closes === "everyone" && t("time.everyone")].filter(Boolean);
+  const closes = early.length ? t("time.early", { when: listOf(early, "disjunction") }) : t("time.deadline");
+  const steps = [
+    [t("time.join"), plan.enrol_until ? t("time.until", { when: at(plan.enrol_until), count: settings.max_participants }) : t("time.toTheLast", { count: settings.max_participants })],
+    [t("time.first"), listOf(first)],
+    [t("time.rounds", { count: settings.rounds }), [pace, t("time.open", { time: duration(settings.window) }), closes].join(" ")],
+    settings.budget ? [t("time.claims"), t("time.claimsText", { time: duration(claims) })] : null,
+  ];
+  return h("ol.timeline", null, ...steps.filter((step) => step !== null).map(([name, text]) => h("li", null, h("strong", null, name), h("div", null, text))));
+}
+
 /** @param {Explanation} explanation @param {string} cost */
 function explained({ profile, widths, dealt, warnings }, cost) {
   return [
-    h("p", null, `Profile ${profile}.`, cost && ` All rounds cost ${cost}.`),
-    ...warnings.map((text) => notice("warn", `Warning: ${text}`)),
-    h("h3", null, "Widths and bounds"),
-    facts(explainedRows(widths)),
-    ...(dealt ? [h("h3", null, "Dealt by KGC"), h("p", null, dealt)] : []),
+    h("p", null, t("create.profile", { profile }), " ", cost && t("create.cost", { cost })),
+    ...warnings.map((text) => notice("warn", t("create.warning", { text }))),
+    h("details", { id: "widths" }, h("summary", null, t("create.widths")), facts(explainedRows(widths)), dealt && h("p", null, t("create.dealt", { dealt }))),
+    h("p.soft", null, t("create.nothingSent")),
   ];
 }
 
@@ -234,25 +341,4 @@ export function explainedRows(widths) {
     else last[1] += ` ${line.trim()}`;
   }
   return rows;
-}
-
-/** @param {Field} field @param {string} id @returns {Input} */
-function inputOf({ kind, choices, optional, example }, id) {
-  if (kind === "choice") {
-    const options = [...(optional ? [h("option", { value: "" }, "as usual")] : []), ...choices.map((one) => h("option", { value: one }, one))];
-    return /** @type {HTMLSelectElement} */ (h("select", { id }, ...options));
-  }
-  if (kind === "flag") return /** @type {HTMLInputElement} */ (h("input", { id, type: "checkbox" }));
-  if (kind === "long" || kind === "lines") return /** @type {HTMLTextAreaElement} */ (h("textarea", { id, rows: kind === "long" ? 2 : 4 }));
-  const mode = { whole: "numeric", number: "decimal", money: "decimal" }[kind];
-  return /** @type {HTMLInputElement} */ (h("input", { id, type: "text", inputmode: mode, autocomplete: "off", placeholder: example ? `e.g. ${example}` : null }));
-}
-
-/** @param {Field} field */
-const spoken = ({ name, optional }) => `${name.replaceAll("_", " ")}${optional ? " (optional)" : ""}`;
-
-/** @param {Field} field */
-function hintOf({ help, expected, kind }) {
-  const lines = { lines: " One a line.", numbers: " Several with commas." }[kind] ?? "";
-  return kind === "choice" || kind === "flag" || kind === "long" ? help : `${help} ${expected[0].toUpperCase()}${expected.slice(1)}.${lines}`;
 }

@@ -2,6 +2,7 @@
 import { h, table } from "../web/common/dom.js";
 import { percent } from "../web/common/format.js";
 import { actionButton, card, labelled, notice } from "../web/common/parts.js";
+import { t } from "../web/common/text.js";
 import { plot } from "../web/common/plot.js";
 import { download, follow, post } from "./api.js";
 
@@ -13,14 +14,13 @@ import { download, follow, post } from "./api.js";
 
 const DATA = "crowdfl-data";
 const SHOWN = 16; // digits of a state, as the commands show them
-const HINT = "One a line: watch:0, csv:FOLDER or npz:FILE#7, on this machine. What each holds out is tested on. It never leaves this machine.";
 
 /** @param {string} id */
 function dataInput(id) {
   const input = /** @type {HTMLTextAreaElement} */ (h("textarea", { rows: 2, spellcheck: "false" }));
   input.value = sessionStorage.getItem(DATA) ?? "";
   input.addEventListener("change", () => sessionStorage.setItem(DATA, input.value));
-  return { input, element: labelled(id, "Data to test on", input, HINT) };
+  return { input, element: labelled(id, t("score.data"), input, t("score.dataHint")) };
 }
 
 /** @param {HTMLTextAreaElement} input */
@@ -37,18 +37,18 @@ export function accuracyCard(task, signal) {
     const known = rounds;
     const job = await post(`tasks/${task.task}/accuracy`, { data: lines(input) }, signal);
     const found = await follow(job, place, signal);
-    place.replaceChildren(...found.unread.map((/** @type {{ number: number, why: string }} */ { number, why }) => notice("warn", `Round ${number} cannot be read: ${why}`)));
+    place.replaceChildren(...found.unread.map((/** @type {{ number: number, why: string }} */ { number, why }) => notice("warn", t("score.unread", { number, why }))));
     result.replaceChildren(...curve(task, found.rounds));
     shown = known;
   };
-  const button = actionButton("Compute", place, compute, { kind: "main" });
+  const button = actionButton(t("score.compute"), place, compute, { kind: "main" });
   const show = (/** @type {Standing} */ { status }) => {
     rounds = status.rounds.filter(({ state }) => state === "rewarded").length;
     if (shown >= 0 && rounds !== shown) button.click(); // what was computed before is kept
   };
-  const note = task.profile === "shares" ? "You can read every average." : "In this profile you can read the last average only.";
-  return { element: card("Accuracy by round", h("p", null, `${note} Round 0 is the initial model.`), element,
-    h("div.row", null, button, h("span.soft", null, "Later rounds are added by themselves.")), place, result), show };
+  const note = t(task.profile === "shares" ? "score.every" : "score.last");
+  return { element: card(t("score.title"), h("p", null, note, " ", t("score.zero")), element,
+    h("div.row", null, button, h("span.soft", null, t("score.later"))), place, result), show };
 }
 
 /** @param {Task} task @param {readonly Score[]} scores */
@@ -57,10 +57,10 @@ function curve(task, scores) {
   const rows = scores.map(({ number, accuracy, loss, windows, state }) =>
     [number, percent(accuracy), loss.toFixed(3), windows, ...(isStepped ? [h("code", null, state ? state.slice(0, SHOWN) : "")] : [])]);
   return [
-    plot("Accuracy by round", scores.map(({ number }) => number), [{ name: "accuracy", values: scores.map(({ accuracy }) => accuracy) }],
-      { xLabel: "round", yLabel: "accuracy", yRange: [0, 1], yFormat: percent }),
-    table(`Scores, of ${task.rounds} rounds`, ["round", "accuracy", "loss", "windows", ...(isStepped ? ["state"] : [])], rows, { numbers: [0, 1, 2, 3] }),
-    ...(isStepped ? [h("p.soft", null, "Every reader makes the next model from a round's average by the task's server step. Participants see the same digits of its state after each round that they may read.")] : []),
+    plot(t("score.title"), scores.map(({ number }) => number), [{ name: t("score.accuracy"), values: scores.map(({ accuracy }) => accuracy) }],
+      { xLabel: t("score.round"), yLabel: t("score.accuracy"), yRange: [0, 1], yFormat: percent }),
+    table(t("score.scores", { count: task.rounds }), ["round", "accuracy", "loss", "windows", ...(isStepped ? ["state"] : [])].map((name) => t(`score.${name}`)), rows, { numbers: [0, 1, 2, 3] }),
+    ...(isStepped ? [h("p.soft", null, t("score.stepped"))] : []),
   ];
 }
 
@@ -70,23 +70,23 @@ export function modelCard(task, signal) {
   const result = h("div", null);
   const { input, element } = dataInput("model-data");
   const path = /** @type {HTMLInputElement} */ (h("input", { type: "text", spellcheck: "false", placeholder: "/home/me/model.safetensors" }));
-  const fetchAs = (/** @type {string} */ form) => actionButton(`Download .${form}`, place, async () => {
-    place.replaceChildren(notice("good", "Fetching and opening the model …"));
+  const fetchAs = (/** @type {string} */ form) => actionButton(t("model.download", { form }), place, async () => {
+    place.replaceChildren(notice("good", t("model.fetching")));
     await download(`tasks/${task.task}/model.${form}`, `model-${task.task.slice(0, 8)}.${form}`);
     await download(`tasks/${task.task}/model.json`, `model-${task.task.slice(0, 8)}.${form}.json`);
-    place.replaceChildren(notice("good", "Both files are downloaded: the arrays, and what is needed to use them."));
+    place.replaceChildren(notice("good", t("model.downloaded")));
   });
-  const save = actionButton("Write it there", place, async () => {
+  const save = actionButton(t("model.write"), place, async () => {
     const { model } = await post(`tasks/${task.task}/model`, { path: path.value }, signal);
-    place.replaceChildren(notice("good", `Written to ${model}, with its description beside it.`));
+    place.replaceChildren(notice("good", t("model.written", { place: model })));
   });
-  const evaluate = actionButton("Evaluate the model", place, async () => {
+  const evaluate = actionButton(t("model.evaluate"), place, async () => {
     const job = await post(`tasks/${task.task}/evaluation`, { data: lines(input) }, signal);
     result.replaceChildren(...tables(await follow(job, place, signal)));
   }, { kind: "main" });
-  return card("The model", h("p", null, task.step === "none" ? "The newest average that you may read." : "What the task's server step makes of the newest average that you may read."),
+  return card(t("model.title"), h("p", null, t(task.step === "none" ? "model.average" : "model.stepped")),
     h("div.row", null, fetchAs("safetensors"), fetchAs("npz")),
-    h("div.inline", null, labelled("model-path", "Or a file on this machine", path), h("div", null, save)),
+    h("div.inline", null, labelled("model-path", t("model.file"), path), h("div", null, save)),
     element, h("div.row", null, evaluate), place, result);
 }
 
@@ -97,8 +97,8 @@ function tables({ accuracy, loss, windows, labels, classes, confusion }) {
   const matrix = confusion.map((row, place) => [labels[place], ...row]);
   const numbers = labels.map((_, place) => place + 1);
   return [
-    h("p.headline", null, `Accuracy ${percent(accuracy)}, loss ${loss.toFixed(3)}, on ${windows} windows.`),
-    table("Each class", ["class", "windows", "precision", "recall", "F1"], each, { numbers: [1, 2, 3, 4] }),
-    table("Confusion matrix: rows are the true classes, columns what the model says", ["true class", ...labels], matrix, { numbers }),
+    h("p.headline", null, t("model.score", { accuracy: percent(accuracy), loss: loss.toFixed(3), count: windows })),
+    table(t("model.each"), ["class", "windows", "precision", "recall", "f1"].map((name) => t(`model.${name}`)), each, { numbers: [1, 2, 3, 4] }),
+    table(t("model.confusion"), [t("model.true"), ...labels], matrix, { numbers }),
   ];
 }

@@ -1,72 +1,203 @@
-// Invitations: each is for one person, and as secret as a key.
-import { h } from "../web/common/dom.js";
-import { actionButton, button, card, form, labelled, notice } from "../web/common/parts.js";
+// People: invitations, each as secret as a key; what became of each; who has sent, and when.
+import { h, table } from "../web/common/dom.js";
+import { formatTime } from "../web/common/format.js";
+import { actionButton, ask, button, card, form, labelled, notice, part } from "../web/common/parts.js";
+import { t } from "../web/common/text.js";
 import { get, post } from "./api.js";
 import { isOver } from "./list.js";
 
 /** @typedef {import("./task.js").Task} Task */
 /** @typedef {import("./task.js").Standing} Standing */
-/** @typedef {{ number: number, file: string, link: string | null, picture: string | null }} Invitation */
+/** @typedef {{ number: number | null, file: string | null, link: string | null, who: string | null, state: string, sent: number[], drawn: number[] }} Person A person, or an invitation that nobody has used. */
+/** @typedef {{ invitations: Person[], rounds: { number: number, opened: number }[], folder: string, no_phones: string | null }} People */
+
+const SHOWN = 25;
+const CODES = 50; // of one answer
+const HERE = ["in", "joining"];
+
+/** @type {Record<string, (person: Person, open: number) => boolean>} */
+const FILTERS = {
+  all: () => true,
+  unused: ({ state }) => ["unused", "expired"].includes(state),
+  joined: ({ who }) => who !== null,
+  notSent: (person, open) => owes(person, open),
+};
+
+/** Whether a round waits for this person. @param {Person} person @param {number} round 0: none is open. */
+const owes = ({ state, sent, drawn }, round) => round > 0 && state === "in" && !sent.includes(round) && (!drawn.length || drawn.includes(round));
 
 /** @param {Task} task @param {AbortSignal} signal */
 export function inviteCard(task, signal) {
-  const [place, list, path] = [h("div"), h("div"), `tasks/${task.task}/invitations`];
-  const count = /** @type {HTMLInputElement} */ (h("input", { type: "number", min: 1, max: 100, value: Math.min(task.least, 100) }));
+  const [place, warning, path] = [h("div"), h("div"), `tasks/${task.task}/invitations`];
+  const count = /** @type {HTMLInputElement} */ (h("input", { type: "number", min: 1, max: 1000, value: task.least }));
   const days = /** @type {HTMLInputElement} */ (h("input", { type: "number", min: 1, max: 3660, value: 30 }));
-  const send = button("Make invitations", null, { kind: "main", type: "submit" });
-  const make = async () => {
-    const made = await post(path, { count: Number(count.value), days: Number(days.value) }, signal);
-    place.replaceChildren(notice("good", `${made.invitations.length} invitations made.`));
-    list.replaceChildren(...codes(task, made));
-  };
-  const older = actionButton("Show those made before", place, async () => {
-    const made = await get(path, signal);
-    if (!made.invitations.length) place.replaceChildren(notice("good", "No invitation was made here yet."));
-    list.replaceChildren(...codes(task, made));
+  const send = button(t("invite.make"), null, { kind: "main", type: "submit" });
+  const list = new PeopleList(task, signal, (people) => {
+    if (people.no_phones) warning.replaceChildren(notice("warn", t("invite.noPhones", { why: people.no_phones })));
   });
+  const make = async () => {
+    const { made, warning: words } = await post(path, { count: Number(count.value), days: Number(days.value) }, signal);
+    place.replaceChildren(notice("good", t("invite.made", { count: made.length })), ...(words ? [notice("warn", t("invite.waitsForNobody", { count: task.least }), "\n", h("span.soft", null, words))] : []));
+    await list.load();
+  };
   const making = form(send, place, make,
-    h("div.inline", null, labelled("count", "How many", count), labelled("days", "Good for days", days), h("div", null, send)));
-  const element = card("Invite", h("p", null, "An invitation is for one person. Whoever has it can join once: hand each to one person only."), making, place, list, older);
-  const show = (/** @type {Standing} */ { status }) => { making.hidden = isOver(status.state); };
-  return { element, show };
+    h("div.inline", null, labelled("count", t("invite.count"), count), labelled("days", t("invite.days"), days), h("div", null, send)));
+  let seen = "";
+  const show = (/** @type {Standing} */ { status }) => {
+    making.hidden = isOver(status.state);
+    const now = JSON.stringify([status.enrolled, status.rounds]);
+    if (now !== seen) void list.load(status.rounds.find(({ state }) => state === "open")?.number ?? 0);
+    seen = now;
+  };
+  return { element: card(t("invite.title"), h("p", null, t("invite.intro")), making, place, warning, list.element), show };
 }
 
-/** @param {Task} task @param {{ invitations: readonly Invitation[], no_phones: string | null }} made `no_phones`: why a phone cannot take part. */
-function codes({ task }, { invitations, no_phones: noPhones }) {
-  if (!invitations.length) return [];
-  return [
-    noPhones ? notice("warn", `A phone cannot take part: ${noPhones}.`) : "",
-    h("ul.codes", null, ...invitations.map((one) => h("li", null, h("h3", null, `Invitation ${one.number}`), ...(one.link ? withLink(one) : withFile(one))))),
-    noPhones ? "" : h("p", null, h("a", { href: `#/tasks/${task}/sheet` }, "A sheet to print")),
-  ];
+/** Everyone who was invited or has joined. */
+class PeopleList {
+  /** @type {People | null} */
+  #people = null;
+  #open = 0;
+  #most = SHOWN;
+  #trouble = h("div");
+  #filter = /** @type {HTMLSelectElement} */ (h("select", { onchange: () => this.#draw() }, ...Object.keys(FILTERS).map((name) => h("option", { value: name }, t(`filter.${name}`)))));
+  #shown = part("div", null, (/** @type {[People, string, number, number]} */ shown) => this.#render(...shown));
+
+  /** @param {Task} task @param {AbortSignal} signal @param {(people: People) => void} tell */
+  constructor(task, signal, tell) {
+    this.task = task;
+    this.signal = signal;
+    this.tell = tell;
+    this.element = h("div", null, this.#trouble, this.#shown.element);
+  }
+
+  /** @param {number} [open] The round that is open, or 0. */
+  async load(open = this.#open) {
+    this.#open = open;
+    try {
+      this.#people = await get(`tasks/${this.task.task}/invitations`, this.signal);
+      this.#trouble.replaceChildren();
+      this.#draw();
+    } catch (failure) {
+      if (!this.signal.aborted) this.#trouble.replaceChildren(notice("bad", t("people.notKnown"), "\n", /** @type {Error} */ (failure).message));
+    }
+  }
+
+  #draw() {
+    if (!this.#people) return;
+    this.tell(this.#people);
+    this.#shown.show([this.#people, this.#filter.value, this.#open, this.#most]);
+  }
+
+  /** @param {People} people @param {string} filter @param {number} open @param {number} most */
+  #render(people, filter, open, most) {
+    const all = people.invitations;
+    if (!all.length) return [h("p.soft", null, t("people.nobody"))];
+    const chosen = all.filter((person) => FILTERS[filter](person, open));
+    const columns = ["number", "state", "sent", "who", "actions"].map((name) => t(`column.${name}`));
+    return [
+      h("p.headline", null, sums(all, open)),
+      h("div.inline", null, labelled("people-filter", t("people.filter"), this.#filter),
+        h("div.row", null, ...this.#files(people))),
+      table(t("people.title", { count: chosen.length }), columns, chosen.slice(0, most).map((person) => this.#row(person, open)), { numbers: [0], empty: t("people.none") }),
+      chosen.length > most && button(t("people.more", { count: chosen.length - most }), () => { this.#most += 10 * SHOWN; this.#draw(); }, { id: "more-people" }),
+    ];
+  }
+
+  /** @param {People} people */
+  #files(people) {
+    const name = this.task.task.slice(0, 8);
+    const links = people.invitations.some(({ link }) => link);
+    return [
+      button(t("people.csv"), () => save(`invitations-${name}.csv`, invitationsCsv(people))),
+      button(t("people.compliance"), () => save(`compliance-${name}.csv`, complianceCsv(people))),
+      links && h("a.button", { href: `#/tasks/${this.task.task}/sheet` }, t("sheet.title")),
+    ].filter((one) => one !== false);
+  }
+
+  /** @param {Person} person @param {number} open */
+  #row(person, open) {
+    const { number, link, file, who, state, sent } = person;
+    const last = sent.at(-1);
+    const named = number ?? who ?? "";
+    const [code, done] = [h("div"), h("span.good", { role: "status" })];
+    const copy = link && actionButton(t("invite.copy"), done, async () => {
+      await navigator.clipboard.writeText(link);
+      done.textContent = t("invite.copied");
+    }, { small: true, label: t("invite.copyOf", { number: named }) });
+    const show = link && number !== null && actionButton(t("invite.code"), code, async () => {
+      const pictures = await get(`tasks/${this.task.task}/codes/${number}`, this.signal);
+      code.replaceChildren(h("img", { src: pictures[number], alt: t("invite.codeOf", { number }), width: 220 }));
+    }, { small: true, label: t("invite.codeShow", { number: named }) });
+    const replace = who && HERE.includes(state) && button(t("replace.action"), () => this.#replace(person), { small: true, label: t("replace.of", { who }) });
+    const actions = h("div.row", null, ...(who ? [replace] : [copy, show, !link && file && h("span.link", null, file)]).filter((one) => !!one), done, code);
+    return [number ?? "", h(`span.state${owes(person, open) ? ".warn" : ""}`, null, t(`person.${state}`)),
+      last ? t("people.sentIn", { number: last }) : who ? t("people.neverSent") : "", h("code", null, who ?? ""), actions];
+  }
+
+  /** @param {Person} person */
+  #replace({ who }) {
+    return ask({ title: t("replace.title"), text: [t("replace.text"), t("replace.money")], action: t("replace.make"), danger: false }, async () => {
+      await post(`tasks/${this.task.task}/invitations`, { count: 1, days: 30, replaces: who }, this.signal);
+      await this.load();
+    });
+  }
 }
 
-/** @param {Invitation} invitation */
-function withLink({ number, link, picture, file }) {
-  const done = h("span.good", { role: "status" });
-  const copy = actionButton("Copy the link", done, async () => {
-    await navigator.clipboard.writeText(link ?? "");
-    done.textContent = "copied";
-  }, { label: `Copy the link of invitation ${number}` });
-  return [h("img", { src: picture, alt: `QR code of invitation ${number}` }),
-    h("details", null, h("summary", null, "Link and file"), h("p.link", null, link), h("p.link", null, file)), h("div.row", null, copy, done)];
+/** @param {readonly Person[]} all @param {number} open */
+function sums(all, open) {
+  const joined = all.filter(({ who }) => who !== null).length;
+  const words = [t("people.invited", { count: all.length }), t("people.joined", { count: joined })];
+  if (open) words.push(t("people.waiting", { count: all.filter((person) => owes(person, open)).length, number: open }));
+  return words.join(" · ");
 }
 
-/** @param {Invitation} invitation */
-const withFile = ({ file }) => [h("p", null, "Hand over the file: "), h("p.link", null, file)];
+const QUOTE = "\u0022";
 
-/** To print and to cut apart. @param {AbortSignal} signal @param {string} id */
+/** @param {string} text */
+const quoted = (text) => (/[\u0022,\r\n]/.test(text) ? QUOTE + text.replaceAll(QUOTE, QUOTE + QUOTE) + QUOTE : text);
+
+/** @param {readonly (readonly (string | number | null)[])[]} rows */
+const csv = (rows) => rows.map((row) => `${row.map((cell) => quoted(String(cell ?? ""))).join(",")}\r\n`).join("");
+
+/** For a mail merge: columns keep their names in every language, as programs read them. @param {People} people */
+export const invitationsCsv = ({ invitations }) => csv([["invitation", "state", "participant", "sent", "link"],
+  ...invitations.map(({ number, state, who, sent, link }) => [number, state, who, sent.join(" "), link])]);
+
+/** A row for each person and round, with the day on which the round opened. @param {People} people */
+export function complianceCsv({ invitations, rounds }) {
+  const day = (/** @type {number} */ opened) => new Date(opened * 1000).toISOString().slice(0, 10);
+  return csv([["participant", "invitation", "state", "round", "day", "expected", "sent"], ...invitations.filter(({ who }) => who).flatMap(({ who, number, state, sent, drawn }) =>
+    rounds.map((round) => [who, number, state, round.number, day(round.opened), !drawn.length || drawn.includes(round.number) ? 1 : 0, sent.includes(round.number) ? 1 : 0]))]);
+}
+
+/** @param {string} name @param {string} text */
+function save(name, text) {
+  const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+
+/** To print and to cut apart: those that nobody has used. @param {AbortSignal} signal @param {string} id */
 export async function sheetView(signal, id) {
-  const [task, { invitations }] = await Promise.all([get(`tasks/${id}`, signal), get(`tasks/${id}/invitations`, signal)]);
-  const usable = /** @type {Invitation[]} */ (invitations).filter(({ link }) => link);
-  const one = (/** @type {Invitation} */ { number, picture }) => h("li", null,
-    h("h2", null, task.purpose),
-    h("img", { src: picture, alt: `QR code of invitation ${number}` }),
-    h("p", null, "Open this with the camera of your phone. It is for one person, and good once."),
-    h("p", null, `Invitation ${number}`));
+  const [task, people] = await Promise.all([get(`tasks/${id}`, signal), get(`tasks/${id}/invitations`, signal)]);
+  const usable = /** @type {People} */ (people).invitations.filter(({ link, state }) => link && state === "unused");
+  const [list, progress] = [h("ul.sheet"), h("p.screen", { role: "status" })];
+  const one = (/** @type {Person} */ { number }, /** @type {string} */ picture) => h("li", null, h("h2", null, task.purpose),
+    h("img", { src: picture, alt: t("invite.codeOf", { number: number ?? 0 }) }), h("p", null, t("sheet.how")), h("p", null, t("sheet.number", { number: number ?? 0 })));
+  const fill = async () => {
+    for (let from = 0; from < usable.length && !signal.aborted;) {
+      const pictures = await get(`tasks/${id}/codes/${usable[from].number}`, signal);
+      const some = usable.slice(from, from + CODES).filter(({ number }) => pictures[number ?? -1]);
+      list.append(...some.map((person) => one(person, pictures[person.number ?? -1])));
+      from += Math.max(some.length, 1);
+      progress.textContent = from < usable.length ? t("sheet.progress", { done: from, all: usable.length }) : "";
+    }
+  };
+  void fill();
   const element = h("div", null,
-    h("div.screen", null, h("h1", null, "A sheet to print"), h("p", null, h("a", { href: `#/tasks/${id}` }, "Back to the task")),
-      usable.length ? h("p", null, button("Print", () => print(), { kind: "main" })) : h("p", null, "There is no invitation with a link yet: make some first.")),
-    h("ul.sheet", null, ...usable.map(one)));
-  return { title: "Sheet", element };
+    h("div.screen", null, h("h1", null, t("sheet.title")), h("p", null, h("a", { href: `#/tasks/${id}` }, t("sheet.back"))),
+      h("p", null, t("sheet.made", { when: formatTime(Date.now()) })),
+      usable.length ? h("p", null, button(t("sheet.print"), () => print(), { kind: "main" })) : h("p", null, t("sheet.none"))),
+    progress, list);
+  return { title: t("sheet.title"), element };
 }

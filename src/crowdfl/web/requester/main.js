@@ -1,7 +1,7 @@
 // The requester's page: opens the session, then shows the view that the address names. No address holds a secret.
 import { h } from "../web/common/dom.js";
 import { markView, messageOf, notice, showBar } from "../web/common/parts.js";
-import { speakReaders } from "../web/common/text.js";
+import { speakReaders, t } from "../web/common/text.js";
 import { get, openSession } from "./api.js";
 import { createView } from "./create.js";
 import { sheetView } from "./invite.js";
@@ -43,16 +43,16 @@ async function show() {
   const { signal } = leaving;
   const [found, make] = VIEWS.map(([path, view]) => /** @type {const} */ ([path.exec(hash), view])).find(([match]) => match) ?? [null, null];
   try {
-    if (!found || !make) throw new Error("there is no such page");
+    if (!found || !make) throw new Error(t("page.noSuch"));
     main.setAttribute("aria-busy", "true");
     const view = await make(signal, ...found.slice(1));
     if (signal.aborted) return;
-    document.title = `${view.title} – CrowdFL requester`;
+    document.title = `${view.title} – ${t("page.name")}`;
     main.replaceChildren(view.element);
   } catch (failure) {
     if (signal.aborted) return;
-    document.title = "CrowdFL requester";
-    main.replaceChildren(h("h1", null, "This cannot be shown"), notice("bad", messageOf(failure)), h("p", null, h("a", { href: "#/" }, "All tasks")));
+    document.title = t("page.name");
+    main.replaceChildren(h("h1", null, t("page.cannot")), notice("bad", messageOf(failure)), h("p", null, h("a", { href: "#/" }, t("page.all"))));
   }
   main.removeAttribute("aria-busy");
   markView(hash);
@@ -65,9 +65,9 @@ async function start() {
     await speakReaders((code) => import(`./text/${code}.js`));
     await openPage();
     const { name, sp } = await get("overview");
-    showBar(/** @type {HTMLElement} */ (document.querySelector("header")), "CrowdFL requester", { "#/": "Tasks", "#/new": "New task" }, h("span.soft", null, `${name} at ${sp}`));
+    showBar(/** @type {HTMLElement} */ (document.querySelector("header")), t("page.name"), { "#/": t("page.tasks"), "#/new": t("page.new") }, h("span.soft", null, t("page.who", { name, sp })));
   } catch (failure) {
-    main.replaceChildren(h("h1", null, "The page is not open"), notice("bad", messageOf(failure)));
+    main.replaceChildren(h("h1", null, t("page.notOpen")), notice("bad", messageOf(failure)));
     return;
   }
   addEventListener("hashchange", () => (location.hash.startsWith(OPENING) ? location.reload() : void show()));

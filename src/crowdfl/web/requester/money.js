@@ -1,6 +1,7 @@
 // A task's money: what is pending, paid in, earned and returned; and a form to announce a deposit.
 import { h, table } from "../web/common/dom.js";
 import { money } from "../web/common/format.js";
+import { t } from "../web/common/text.js";
 import { button, card, form, labelled, notice, stateTag } from "../web/common/parts.js";
 import { post } from "./api.js";
 import { isOver } from "./list.js";
@@ -9,28 +10,32 @@ import { isOver } from "./list.js";
 /** @typedef {import("./task.js").Standing} Standing */
 /** @typedef {import("./task.js").Report} Report */
 
+/** Before claims are closed nobody tells what was earned. @type {readonly ["pending", "paid_in", "offered", "earned", "returned"]} */
+const SUMS = ["pending", "paid_in", "offered", "earned", "returned"];
+
 /** @param {Task} task @param {AbortSignal} signal */
 export function moneyCard(task, signal) {
-  const books = h("div", null, h("p.soft", null, "asking SP …"));
+  const books = h("div", null, h("p.soft", null, t("page.asking")));
   const fund = fundForm(task, signal);
   const show = (/** @type {Standing} */ { status, report, unpaid }) => {
-    books.replaceChildren(...booksOf(report));
+    books.replaceChildren(...booksOf(report, task.currency));
     fund.element.hidden = isOver(status.state);
     fund.show(report, unpaid);
   };
-  return { element: card("Money", books, fund.element), show };
+  return { element: card(t("money.title"), books, fund.element), show };
 }
 
-/** @param {Report} report */
-function booksOf({ pending, paid_in, rewards, returned, deposits, movements }) {
-  const sums = { "waits for confirmation": pending, "paid in": paid_in, "earned by participants": rewards, returned };
-  const waiting = deposits.map(({ name, amount, state }) => [name, money(amount), stateTag(state)]);
-  const moved = movements.map(({ name, source, target, amount }) => [name, source, target, money(amount)]);
+/** @param {Report} report @param {string} [currency] */
+function booksOf(report, currency) {
+  const { deposits, movements } = report;
+  const sums = SUMS.map((name) => /** @type {const} */ ([t(`sum.${name}`), report[name]]));
+  const waiting = deposits.map(({ name, amount, state }) => [name, money(amount, currency), stateTag(state)]);
+  const moved = movements.map(({ name, source, target, amount }) => [name, source, target, money(amount, currency)]);
   return [
-    h("dl.sums", null, ...Object.entries(sums).map(([name, amount]) => h("div", null, h("dt", null, name), h("dd", null, money(amount))))),
-    table("Deposits", ["name", "amount", "state"], waiting, { numbers: [1], empty: "no deposit was announced" }),
-    h("details", null, h("summary", null, `Every movement (${movements.length})`),
-      table("Movements", ["movement", "from", "to", "amount"], moved, { numbers: [3] })),
+    h("dl.sums", null, ...sums.map(([name, amount]) => h("div", null, h("dt", null, name), h("dd", null, amount === null ? t("money.later") : money(amount, currency))))),
+    table(t("money.deposits"), [t("money.name"), t("money.amount"), t("money.state")], waiting, { numbers: [1], empty: t("money.noDeposit") }),
+    h("details", null, h("summary", null, t("money.every", { count: movements.length })),
+      table(t("money.movements"), [t("money.movement"), t("money.from"), t("money.to"), t("money.amount")], moved, { numbers: [3] })),
   ];
 }
 
@@ -40,11 +45,11 @@ function fundForm(task, signal) {
   const amount = /** @type {HTMLInputElement} */ (h("input", { type: "text", inputmode: "decimal", autocomplete: "off" }));
   let typed = false;
   amount.addEventListener("input", () => { typed = true; });
-  const announce = button("Announce the deposit", null, { kind: "main", type: "submit" });
+  const announce = button(t("money.announce"), null, { kind: "main", type: "submit" });
   let name = newName(); // kept until it is in: a repeat after a lost answer is the same deposit
   const send = async () => {
     const made = await post(`tasks/${task.task}/deposits`, { amount: amount.value, name }, signal);
-    place.replaceChildren(notice("good", `Deposit ${made.deposit} of ${money(made.amount)} is pending until the platform's operator confirms it. Pay it in under this name.`));
+    place.replaceChildren(notice("good", t("money.pending", { name: made.deposit, amount: money(made.amount, task.currency) })));
     name = newName();
     typed = false;
   };
@@ -53,8 +58,8 @@ function fundForm(task, signal) {
     if (!typed) amount.value = unpaid ? money(unpaid) : "";
     if (!report.pending) place.replaceChildren();
   };
-  const element = form(announce, place, send, h("h3", null, "Fund"),
-    h("div.inline", null, labelled("amount", "Amount", amount, task.budget ? `All ${task.rounds} rounds cost ${money(task.budget * task.rounds)}.` : "This task pays no rewards."), h("div", null, announce)),
+  const element = form(announce, place, send, h("h3", null, t("money.fund")),
+    h("div.inline", null, labelled("amount", task.currency ? t("money.amountIn", { currency: task.currency }) : t("money.amountField"), amount, task.budget ? t("money.cost", { count: task.rounds, amount: money(task.budget * task.rounds, task.currency) }) : t("money.noRewards")), h("div", null, announce)),
     place);
   return { element, show };
 }

@@ -1,7 +1,8 @@
 // One task: where it stands, its money, its people, what it learnt, and the orders it can be given.
 import { h, table } from "../web/common/dom.js";
-import { duration, formatTime } from "../web/common/format.js";
+import { duration, formatTime, localTimes } from "../web/common/format.js";
 import { actionButton, ask, button, card, messageOf, notice, stateTag } from "../web/common/parts.js";
+import { t } from "../web/common/text.js";
 import { Refusal } from "../web/common/api.js";
 import { follow, get, post } from "./api.js";
 import { accuracyCard, modelCard } from "./evaluation.js";
@@ -12,13 +13,13 @@ import { moneyCard } from "./money.js";
  * @typedef {object} Task
  * @property {string} task @property {string} purpose @property {string} profile @property {number} rounds
  * @property {number} parameters @property {number} budget @property {number} least @property {number} most
- * @property {string} key @property {string} step @property {string[]} labels @property {string} folder
+ * @property {string} [currency] @property {string} key @property {string} step @property {string[]} labels @property {string} folder
  */
 /** @typedef {{ number: number, state: string, uploads: number, drawn: number | null, deadline: number, last_call: number }} Round */
 /** @typedef {{ state: string, ended: string | null, enrolled: number, dropped: number, claim_seconds_left: number | null, rounds: Round[] }} Status */
 /** @typedef {{ name: string, amount: number, state: string }} Deposit */
 /** @typedef {{ name: string, source: string, target: string, amount: number }} Movement */
-/** @typedef {{ pending: number, paid_in: number, rewards: number, returned: number, deposits: Deposit[], movements: Movement[] }} Report */
+/** @typedef {{ pending: number, paid_in: number, offered: number, earned: number | null, returned: number, deposits: Deposit[], movements: Movement[] }} Report */
 /** @typedef {{ status: Status, report: Report, waits: string[], unpaid: number, now: number }} Standing `unpaid`: what all rounds cost and nobody has announced. */
 /** @typedef {(standing: Standing) => void} Listener */
 
@@ -27,19 +28,19 @@ const POLL_MS = 3000;
 /** @param {AbortSignal} signal @param {string} id */
 export async function taskView(signal, id) {
   const task = /** @type {Task} */ (await get(`tasks/${id}`, signal));
-  const place = h("div", null, h("p.soft", null, "asking SP …"));
+  const place = h("div", null, h("p.soft", null, t("page.asking")));
   const money = moneyCard(task, signal);
   const invite = inviteCard(task, signal);
   const accuracy = accuracyCard(task, signal);
   const learnt = learntCard(task, signal);
   const orders = orderCard(task);
   const element = h("div", null,
-    h("h1", null, task.purpose || "(no purpose)"),
-    h("p.soft", null, `Profile ${task.profile}, ${task.key}, ${task.parameters.toLocaleString("en")} parameters, ${task.rounds} rounds, ${task.least} to ${task.most} people. Task `, h("code", null, task.task)),
+    h("h1", null, task.purpose || t("page.noPurpose")),
+    h("p.soft", null, t("task.line", { profile: task.profile, key: task.key, parameters: task.parameters, count: task.rounds, least: task.least, most: task.most }), " ", h("code", null, task.task)),
     place, money.element, invite.element, accuracy.element, modelCard(task, signal), learnt, orders.element,
-    h("p", null, h("a", { href: `#/new/${task.task}` }, "Start another task from this one")));
+    h("p", null, h("a", { href: `#/new/${task.task}` }, t("task.another"))));
   void watch(task, place, [money.show, invite.show, accuracy.show, orders.show], signal);
-  return { title: task.purpose || "Task", element };
+  return { title: task.purpose || t("page.task"), element };
 }
 
 /**
@@ -70,61 +71,62 @@ async function watch(task, place, listeners, signal) {
 /** @param {Task} task @param {Standing} standing */
 function standingCard(task, { status, waits, now }) {
   const rows = status.rounds.map(({ number, state, uploads, drawn, last_call }) => [
-    number, stateTag(state), drawn ? `${uploads} of ${drawn}` : uploads, state === "open" ? `until ${formatTime(last_call)} (${last_call > now ? duration(last_call - now) : "over"})` : ""]);
+    number, stateTag(state), drawn ? t("task.ofDrawn", { uploads, drawn }) : uploads, state === "open" ? last_call > now ? t("task.until", { when: formatTime(last_call), left: duration(last_call - now) }) : t("task.untilOver", { when: formatTime(last_call) }) : ""]);
   const left = status.claim_seconds_left;
-  return card("Where it stands",
-    h("p.headline", { role: "status" }, stateTag(status.state), ` ${status.enrolled} of at most ${task.most} people have joined.`),
-    status.ended ? h("p", null, `Ended: ${status.ended}.`) : null,
-    waits.length ? notice("good", `It waits for:\n${waits.map((one) => `• ${one}`).join("\n")}`) : null,
-    left !== null && status.state !== "settled" ? h("p", null, `Rewards can be claimed for ${duration(left)}.`) : null,
-    status.dropped ? notice("warn", `${status.dropped} uploads were damaged at the platform and dropped.`) : null,
-    table(`Rounds, of ${task.rounds}`, ["round", "state", "uploads", "takes uploads"], rows, { numbers: [0, 2], empty: "no round yet" }));
+  return card(t("task.stands"),
+    h("p.headline", { role: "status" }, stateTag(status.state), " ", t("task.joined", { enrolled: status.enrolled, most: task.most })),
+    status.ended ? h("p", null, t("task.ended", { words: status.ended })) : null,
+    waits.length ? notice("good", `${t("task.waits")}\n${waits.map((one) => `• ${localTimes(one)}`).join("\n")}`) : null,
+    left !== null && status.state !== "settled" ? h("p", null, t("task.claims", { time: duration(left) })) : null,
+    status.dropped ? notice("warn", t("task.dropped", { count: status.dropped })) : null,
+    table(t("task.rounds", { count: task.rounds }), ["round", "state", "uploads", "takes"].map((name) => t(`task.${name}`)), rows, { numbers: [0, 2], empty: t("task.noRound") }));
 }
 
 /** For a creation that was cut off between KGC and SP. @param {Task} task @param {AbortSignal} signal */
 function postAgain(task, signal) {
   const place = h("div", null);
-  return card("This task was not posted", h("p", null, "Its creation was cut off. Posting it again is safe: it is the same task."), place,
-    actionButton("Post it again", place, async () => {
+  return card(t("task.notPosted"), h("p", null, t("task.cutOff")), place,
+    actionButton(t("task.postAgain"), place, async () => {
       await follow(await post(`tasks/${task.task}/post`), place, signal);
-      place.replaceChildren(notice("good", "It is posted."));
+      place.replaceChildren(notice("good", t("task.posted")));
     }, { kind: "main" }));
 }
 
 /** @param {Task} task @param {AbortSignal} signal */
 function learntCard(task, signal) {
   const place = h("div.learnt");
-  const show = actionButton("Show what each party learns", place, async () => {
+  const show = actionButton(t("task.showLearnt"), place, async () => {
     const { rows } = await get(`tasks/${task.task}/disclosures`, signal);
     const cells = rows.map((/** @type {Record<string, string>} */ row) => [h("strong", null, row.party), row.learns, row.hidden, row.known]);
     place.replaceChildren(
-      table(`Profile ${task.profile}, parties that follow the protocol`, ["party", "learns", "does not learn", "known of this task"], cells));
+      table(t("task.learntCaption", { profile: task.profile }), ["party", "learns", "hidden", "known"].map((name) => t(`task.${name}`)), cells));
   });
-  return card("What each party learns", place, show);
+  return card(t("task.learnt"), place, show);
 }
 
-/** @type {Record<string, { label: string, states: readonly string[], title: string, text: string, danger: boolean }>} */
+/** @type {Record<string, { states: readonly string[], danger: boolean }>} */
 const ORDERS = {
-  pause: { label: "Pause", states: ["running"], title: "Pause this task?", text: "Nothing happens until you resume it. An open round keeps its time.", danger: false },
-  resume: { label: "Resume", states: ["paused"], title: "Resume this task?", text: "It goes on where it stood.", danger: false },
-  close: { label: "Close enrolment", states: ["running", "paused"], title: "Close enrolment?", text: "Nobody else can join, and KGC destroys the key that it kept for newcomers. This cannot be undone.", danger: true },
-  cancel: { label: "Cancel the task", states: ["running", "paused"], title: "Cancel this task?", text: "It ends without further rounds. Money that was not earned is returned. This cannot be undone.", danger: true },
+  pause: { states: ["running"], danger: false },
+  resume: { states: ["paused"], danger: false },
+  close: { states: ["running", "paused"], danger: true },
+  cancel: { states: ["running", "paused"], danger: true },
 };
 
 /** @param {Task} task */
 function orderCard(task) {
-  const [place, none] = [h("div"), h("p.soft", null, "Once SP has answered, orders are here.")];
-  const buttons = Object.entries(ORDERS).map(([action, { label, title, text, danger }]) => {
+  const [place, none] = [h("div"), h("p.soft", null, t("order.wait"))];
+  const buttons = Object.entries(ORDERS).map(([action, { danger }]) => {
+    const [label, title, text] = [t(`order.${action}`), t(`orderTitle.${action}`), t(`orderText.${action}`)];
     const order = async () => {
       const done = await ask({ title, text: [text], action: label, danger }, () => post(`tasks/${task.task}/orders`, { action }));
-      if (done) place.replaceChildren(notice("good", `${label}: the platform has taken the order.`));
+      if (done) place.replaceChildren(notice("good", t("order.taken", { order: label })));
     };
     return button(label, order, { id: `order-${action}`, kind: danger ? "danger" : "" });
   });
   const show = (/** @type {Standing} */ { status }) => {
     Object.values(ORDERS).forEach(({ states }, number) => { buttons[number].hidden = !states.includes(status.state); });
-    none.textContent = buttons.some(({ hidden }) => !hidden) ? "" : "The task is over: there is nothing to order.";
+    none.textContent = buttons.some(({ hidden }) => !hidden) ? "" : t("order.over");
   };
   for (const one of buttons) one.hidden = true;
-  return { element: card("Orders", none, place, h("div.row", null, ...buttons)), show };
+  return { element: card(t("order.title"), none, place, h("div.row", null, ...buttons)), show };
 }

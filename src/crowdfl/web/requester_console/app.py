@@ -22,7 +22,7 @@ from crowdfl.services.http.problems import MEDIA_TYPE, problem_for
 from crowdfl.services.http.wire import OCTETS
 from crowdfl.services.server import bind, in_thread
 from crowdfl.text import printable
-from crowdfl.web.pages import add_static, page_assets
+from crowdfl.web.pages import add_static, page_assets, page_headers
 from crowdfl.web.requester_console.form import form
 from crowdfl.web.requester_console.model_evaluation import require_data
 from crowdfl.web.requester_console.requester_actions import MOST_INVITATIONS, Job, RequesterActions
@@ -57,10 +57,11 @@ class Payment(Form):
 
 
 class NewInvitations(Form):
-    """How many, and for how long they are good."""
+    """How many, for how long they are good, and in the place of which invitation or person, if one is replaced."""
 
     count: Annotated[int, Field(ge=1, le=MOST_INVITATIONS)]
     days: Annotated[float, Field(ge=0.001, le=3660, strict=False)]
+    replaces: Annotated[str, Field(pattern="^([0-9a-f]{20,32})?$")] = ""
 
 
 class TaskOrder(Form):
@@ -94,10 +95,11 @@ def create_requester_app(actions: RequesterActions, session: OneBrowser) -> Fast
     _add_evaluation(routes, actions)
     app.include_router(opening)
     app.include_router(routes)
-    for place, assets in reversed(
-        page_assets("requester", "").items()
-    ):  # its own last: it takes every name that is left
-        add_static(app, place, assets)
+    headers = page_headers(frames=True)
+    # Its own last: it takes every name that is left. The phone's page is there for a preview.
+    places = {**page_assets("requester", ""), **page_assets("phone", "/phone")}
+    for place, assets in reversed(places.items()):
+        add_static(app, place, assets, lambda: headers)
     return app
 
 
@@ -137,7 +139,7 @@ def _add_task(routes: APIRouter, actions: RequesterActions) -> None:
         "": actions.task,
         "/status": actions.status,
         "/disclosures": actions.learnt,
-        "/invitations": actions.invitations,
+        "/invitations": actions.people,
     }
     for path, read in reads.items():
         routes.get(_TASK + path, dependencies=[Depends(_require_task_id)])(read)
@@ -152,7 +154,11 @@ def _add_task(routes: APIRouter, actions: RequesterActions) -> None:
 
     @routes.post(f"{_TASK}/invitations")
     def invite(task: TaskId, body: new_invitations) -> dict[str, Any]:
-        return actions.invite(task, body.count, body.days)
+        return actions.invite(task, body.count, body.days, body.replaces)
+
+    @routes.get(f"{_TASK}/codes/{{first}}")
+    def codes(task: TaskId, first: Annotated[int, InPath(ge=0)]) -> dict[str, str]:
+        return actions.codes(task, first)
 
     @routes.post(f"{_TASK}/orders", status_code=204)
     def order(task: TaskId, body: task_order) -> None:

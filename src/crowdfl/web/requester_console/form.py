@@ -17,9 +17,17 @@ from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.defining import WATCH_TASK, Explanation, defined, explained
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.roles.recipe_check import phone_obstacle
-from crowdfl.roles.waiting import amount_words
 from crowdfl.schema import Settings, expected, settable, types_of
-from crowdfl.settings import AskerSettings, PlanSettings, TaskFile, TaskSettings, TrainingSettings, to_millionths
+from crowdfl.settings import (
+    AskerSettings,
+    ConsentSettings,
+    PlanSettings,
+    TaskFile,
+    TaskSettings,
+    TrainingSettings,
+    money_words,
+    to_millionths,
+)
 
 Values = Mapping[str, Mapping[str, Any]]
 """What is typed or chosen, by section and setting."""
@@ -28,30 +36,13 @@ SECTIONS: Mapping[str, type[Settings]] = MappingProxyType(
         "task": TaskFile,
         "who": AskerSettings,
         "plan": PlanSettings,
+        "consent": ConsentSettings,
         "settings": TaskSettings,
         "training": TrainingSettings,
     }
 )
-_USUAL = {
-    "task": ("purpose", "terms", "readers", "claim_window"),
-    "who": ("name", "institution", "contact", "approval"),
-    "plan": ("enrol_until", "start_with", "start_at", "daily", "closes"),
-    "settings": (
-        "profile",
-        "rounds",
-        "window",
-        "min_participants",
-        "max_participants",
-        "per_round",
-        "weighting",
-        "max_norm",
-        "max_samples",
-        "budget",
-        "server_step",
-    ),
-    "training": ("labels", "channels", "learner", "hidden", "features", "scale_inputs", "epochs", "proximal"),
-}
-_LONG = ("purpose", "terms", "readers")
+_TEXTS = "texts."  # before the language, of a section with translations
+_LONG = ("purpose", "terms", "readers", "text")
 _SECONDS = ("claim_window", "window", "grace", "every")  # of the task, not the window of samples
 _LISTS = {"hidden": "numbers", "layers": "lines", "labels": "lines"}
 
@@ -85,7 +76,7 @@ _STARTS = {
 
 def form() -> dict[str, Any]:
     """Every setting, and values to start from."""
-    fields = [_field(section, name) for section, model in SECTIONS.items() for name in _names(section, model)]
+    fields = [_field(section, name) for section, model in SECTIONS.items() for name in _settable(model)]
     starts = [{"name": name, "title": title, "values": start_values(own)} for name, (title, own) in _STARTS.items()]
     return {"fields": fields, "starts": starts}
 
@@ -106,10 +97,18 @@ def values_of(definition: Definition) -> dict[str, dict[str, Any]]:
     tables = {
         "who": dict(definition.who),
         "plan": dict(definition.plan),
+        "consent": dict(definition.consent),
         "settings": dict(definition.settings),
         "training": dict(definition.training),
     }
-    return start_values({"task": task, **tables})
+    texts = {
+        f"{_TEXTS}{language}": {
+            **dict(one),
+            "words": "\n".join(f"{label} = {word}" for label, word in one.words.items()),
+        }
+        for language, one in definition.texts.items()
+    }
+    return start_values({"task": task, **tables}) | texts
 
 
 @dataclass
@@ -121,6 +120,7 @@ class Answer:
     named: list[str] = field(default_factory=list)  # the fields that the problem speaks about
     explanation: Any = None
     cost: str = ""  # of all rounds
+    body: Any = None  # of the definition, as a phone shows it
 
 
 def answer(values: Values, min_claim_window: float) -> Answer:
@@ -131,8 +131,9 @@ def answer(values: Values, min_claim_window: float) -> Answer:
     try:
         definition, _ = defined("the form", contents(values), None, min_claim_window)
         settings = definition.settings
-        cost = amount_words(settings.rounds * to_millionths(settings.budget)) if settings.budget else ""
-        return Answer(explanation=_with_phones(explained(definition), definition), cost=cost)
+        whole = settings.rounds * to_millionths(settings.budget or 0)
+        cost = money_words(whole, settings.currency) if whole else ""
+        return Answer(explanation=_with_phones(explained(definition), definition), cost=cost, body=definition.body())
     except CrowdFLError as wrong:
         words = str(wrong)
         return Answer(problem=words, named=_named(words))
@@ -159,7 +160,17 @@ def faults(values: Values) -> dict[str, str]:
 def contents(values: Values) -> dict[str, Any]:
     """As a task file holds them."""
     inner = {section: _given(section, values) for section in SECTIONS if section != "task"}
-    return {**_given("task", values), **inner}
+    texts = {
+        section.removeprefix(_TEXTS): _translated(one) for section, one in values.items() if section.startswith(_TEXTS)
+    }
+    return {**_given("task", values), **inner, "texts": texts}
+
+
+def _translated(typed: Mapping[str, Any]) -> dict[str, Any]:
+    """What is filled in of one language; words one a line, as in walking = Gehen."""
+    pairs = [line.partition("=") for line in str(typed.get("words", "")).splitlines() if line.strip()]
+    given = {name: value for name, value in typed.items() if name != "words" and str(value).strip()}
+    return given | {"words": {label.strip(): word.strip() for label, _, word in pairs}}
 
 
 def _no_sections(section: str) -> dict[str, Any]:
@@ -224,11 +235,6 @@ def _default(found: FieldInfo) -> object:
     return None if found.is_required() else found.default
 
 
-def _names(section: str, model: type[Settings]) -> list[str]:
-    """The usual ones first."""
-    return [*_USUAL[section], *(name for name in _settable(model) if name not in _USUAL[section])]
-
-
 def _field(section: str, name: str) -> dict[str, Any]:
     found = _settable(SECTIONS[section])[name]
     kind, example = _kind(name, found), (found.examples or [None])[0]
@@ -239,7 +245,6 @@ def _field(section: str, name: str) -> dict[str, Any]:
         "choices": _choices(name, found),
         "optional": not found.is_required() and found.default is None,
         "required": found.is_required(),
-        "usual": name in _USUAL[section],
         "seconds": section != "training" and name in _SECONDS,
         "help": found.description,
         "expected": expected(name, found),

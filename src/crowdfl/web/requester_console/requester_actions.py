@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from crowdfl.disclosures import learnt_in
+from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.links import phone_page
-from crowdfl.documents.signed import Definition
+from crowdfl.documents.signed import Definition, Invitation
 from crowdfl.errors import CampaignError, CrowdFLError, NotReady, QuotaExceeded, SettingsError
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
 from crowdfl.protocols.shares.round.upload import upload_bytes
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.roles.dealt import dealt_sizes
-from crowdfl.roles.defining import defined
+from crowdfl.roles.defining import defined, invitation_warning
 from crowdfl.roles.recipe_check import phone_obstacle
 from crowdfl.roles.requester import Requester
 from crowdfl.roles.waiting import unannounced, waits_for
-from crowdfl.services.client.opening import link_of
+from crowdfl.services.client.opening import link_of, read_invitation
 from crowdfl.settings import RequesterSettings, to_millionths
 from crowdfl.text import printable
 from crowdfl.web.qr import qr_svg
@@ -31,12 +32,13 @@ from crowdfl.web.requester_console.form import Values, answer, contents, faults,
 from crowdfl.web.requester_console.model_evaluation import ModelEvaluation, Progress
 
 ORDERS = ("pause", "resume", "cancel", "close")
-MOST_INVITATIONS = 100
+MOST_INVITATIONS = 1000  # made at once
+MOST_CODES = 50  # pictures of one answer
 _log = logging.getLogger(__name__)
 _KEPT, _AT_ONCE = 100, 8  # jobs
 
-Invite = Callable[[str, Path, int, float], list[Path]]
-"""Write so many invitations to a task into a folder, good for so many days; their files."""
+Invite = Callable[[str, Path, int, float, str], list[Path]]
+"""Write so many invitations to a task into a folder, good for so many days, in whose place if in somebody's; their files."""
 Work = Callable[[Progress], Any]
 
 
@@ -130,7 +132,10 @@ class RequesterActions:
     def explain(self, values: Values) -> dict[str, Any]:
         """What the form's values lead to; nothing is sent anywhere."""
         with self._explaining:  # a large model takes memory: one at a time
-            return asdict(answer(values, self.settings.min_claim_window))
+            found = asdict(answer(values, self.settings.min_claim_window))
+        if found["body"]:
+            found["body"]["requester"] = self.requester.signing.public.hex()
+        return found
 
     def create(self, values: Values) -> Job:
         """Post the task of a form that is right; the same values are always the same task."""
@@ -161,16 +166,42 @@ class RequesterActions:
             raise SettingsError("an amount of 0 pays for nothing: say how much you pay in")
         return {"deposit": self.requester.fund(task, millionths, name), "amount": millionths, "state": "pending"}
 
-    def invite(self, task: str, count: int, days: float) -> dict[str, Any]:
-        """New invitations, in the requester's own folder."""
-        folder = self._invitations(task)
-        return self._listed(task, self.invite_into(task, folder, count, days))
+    def invite(self, task: str, count: int, days: float, replaces: str = "") -> dict[str, Any]:
+        """New invitations, in the requester's own folder; a warning if the task would not wait for so many."""
+        definition, folder = self.requester.definition(task), self._invitations(task)
+        made = self.invite_into(task, folder, count, days, replaces)
+        return {
+            "made": [_number(path) for path in made],
+            "warning": invitation_warning(definition, len(self._files(task))),
+        }
 
-    def invitations(self, task: str) -> dict[str, Any]:
-        """All that were made here; who has used one, KGC alone knows."""
-        folder = self._invitations(task)
-        paths = sorted(folder.glob("invitation-*.json"), key=_number) if folder.is_dir() else []
-        return self._listed(task, paths[-MOST_INVITATIONS:])
+    def people(self, task: str) -> dict[str, Any]:
+        """Invitations that were made here, what became of each, and who else has joined; without pictures."""
+        definition, page = self.requester.definition(task), self._page(task)
+        used, found = self.requester.kgc.invitations(task), self.requester.sp.compliance(task)
+        rows = {one["who"]: one for one in found["people"]}
+        now = self.requester.clock.now()
+        own = [_invitation(path, page, used, rows, now) for path in self._files(task)]
+        others = [
+            {"number": None, "link": None, "file": None, **one}
+            for who, one in rows.items()
+            if who not in {o["who"] for o in own}
+        ]
+        return {
+            "invitations": [*own, *others],
+            "rounds": found["rounds"],
+            "folder": str(self._invitations(task)),
+            "no_phones": phone_obstacle(definition),
+        }
+
+    def codes(self, task: str, first: int) -> dict[str, str]:
+        """Pictures of some invitations' links, by number, from this number on."""
+        page = self._page(task)
+        paths = [path for path in self._files(task) if _number(path) >= first][:MOST_CODES]
+        links = {} if page is None else {str(_number(path)): link_of(path, page) for path in paths}
+        return {
+            number: f"data:image/svg+xml;base64,{b64encode(qr_svg(link)).decode()}" for number, link in links.items()
+        }
 
     def order(self, task: str, action: str) -> None:
         """Pause, resume, cancel, or close enrolment."""
@@ -202,18 +233,24 @@ class RequesterActions:
     def _invitations(self, task: str) -> Path:
         return self.folder / "invitations" / self.requester.definition(task).task
 
-    def _listed(self, task: str, paths: Sequence[Path]) -> dict[str, Any]:
-        why = phone_obstacle(self.requester.definition(task))
-        page = phone_page(self.settings) if why is None else None
-        found = [_invitation(path, page) for path in paths]
-        return {"folder": str(self._invitations(task)), "invitations": found, "no_phones": why}
+    def _files(self, task: str) -> list[Path]:
+        folder = self._invitations(task)
+        return sorted(folder.glob("invitation-*.json"), key=_number) if folder.is_dir() else []
+
+    def _page(self, task: str) -> str | None:
+        """The phone's page, for a task that phones can take part in."""
+        return phone_page(self.settings) if phone_obstacle(self.requester.definition(task)) is None else None
 
 
-def _invitation(path: Path, page: str | None) -> dict[str, Any]:
-    """One file; with a page for phones, its link and a picture of it."""
-    link = None if page is None else link_of(path, page)
-    picture = None if link is None else f"data:image/svg+xml;base64,{b64encode(qr_svg(link)).decode()}"
-    return {"number": _number(path), "file": str(path), "link": link, "picture": picture}
+def _invitation(
+    path: Path, page: str | None, used: Mapping[str, str], rows: Mapping[str, Any], now: float
+) -> dict[str, Any]:
+    """One file, and what became of it; with a page for phones, its link."""
+    invitation = Invitation.read(Envelope.parse(read_invitation(path).invitation, Invitation.kind))
+    who = used.get(invitation.number)
+    fresh = "unused" if who is None and invitation.expires > now else "expired" if who is None else "joining"
+    row = rows.get(who or "", {"who": who, "state": fresh, "sent": [], "drawn": []})
+    return {"number": _number(path), "file": str(path), "link": None if page is None else link_of(path, page), **row}
 
 
 def _number(path: Path) -> int:
@@ -230,6 +267,7 @@ def _summary(definition: Definition) -> dict[str, Any]:
         "rounds": settings.rounds,
         "parameters": definition.spec.parameters,
         "budget": to_millionths(settings.budget or 0),
+        "currency": settings.currency,
         "least": settings.min_participants,
         "most": settings.max_participants,
         "key": settings.key,

@@ -187,10 +187,10 @@ export default {
     noMoney: "für keine Runde hat sich Geld bewegt",
   },
   books: {
+    offered: "angeboten",
     funded: "bezahlt",
     returned: "zurück",
     earned: "verdient",
-    claimed: "abgeholt",
     expired: "verfallen",
     unclaimed: "nicht abgeholt",
   },

@@ -187,10 +187,10 @@ export default {
     noMoney: "no money has moved for a round",
   },
   books: {
+    offered: "offered",
     funded: "funded",
     returned: "returned",
     earned: "earned",
-    claimed: "claimed",
     expired: "expired",
     unclaimed: "unclaimed",
   },

@@ -187,10 +187,10 @@ export default {
     noMoney: "还没有轮次的资金变动",
   },
   books: {
+    offered: "已提供",
     funded: "已拨款",
     returned: "已退回",
     earned: "已挣得",
-    claimed: "已领取",
     expired: "已过期",
     unclaimed: "未领取",
   },

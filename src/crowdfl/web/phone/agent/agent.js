@@ -6,6 +6,7 @@
 import { ClaimRefused, Forgotten, NotAuthenticated, NotReady, TaskNotRunning, TooLate, passes, wordsOf } from "../protocol/errors.js";
 import { total } from "./claiming.js";
 import { Participant, UNDER_WAY } from "./participant.js";
+import { keepWords, reminderState, subscribe } from "./reminders.js";
 import { Backoff, retry, sleep as sleepFor, uniform } from "./retry.js";
 import { OneTab } from "./tabs.js";
 
@@ -133,6 +134,41 @@ export class Agent {
     return this._tab.now(() => this.participant.claim(options));
   }
 
+  /** How the platform pays people out. */
+  payKinds() {
+    return this.participant.payTo.kinds();
+  }
+
+  /**
+   * Where the claim is to be paid: goes out with it, or at once where it was made. Again, to correct it.
+   * @param {string} kind @param {string} to Throws `WrongDestination`, and `Conflict` where it is paid already.
+   */
+  payTo(kind, to) {
+    return this.participant.payTo.put(kind, to);
+  }
+
+  /**
+   * Have this phone reminded of rounds; from a tap, for the browser asks.
+   * @param {import("./reminders.js").Words} words @returns {Promise<import("./reminders.js").ReminderState>}
+   */
+  async remind(words) {
+    const { push } = await this._platform.offers();
+    const can = await reminderState();
+    if (!push || (can !== "on" && can !== "off")) return push ? can : "unsupported";
+    const subscription = await subscribe(push);
+    if (!subscription) return reminderState();
+    await keepWords(words);
+    await this._platform.remind(this.task, subscription, await this.participant.context.keys());
+    await this._store.put(this.task, "reminded", true);
+    return "on";
+  }
+
+  /** The browser's subscription stays: other tasks may use it. */
+  async stopReminding() {
+    await this._platform.stopReminding(this.task, await this.participant.context.keys());
+    await this._store.delete(this.task, "reminded");
+  }
+
   /** Leave the task; whether the platform knows it already. What was earned stays claimable: `run` does that. */
   async leave() {
     await this.stop();
@@ -205,11 +241,15 @@ export class Agent {
     this._attach(stop);
     stop.throwIfAborted();
     if (!(await this._store.has(this.task, "invitation"))) return "forgotten";
-    if (await this._store.has(this.task, "over")) return "ended";
+    if (await this._store.has(this.task, "over")) {
+      await this._patiently(() => this.participant.payTo.send(), stop); // what was given without a network
+      return "ended";
+    }
     await this._prepare();
     if (!(await this.participant.hasLeft())) await this._patiently(() => this._enrol(), stop);
     await this._follow(stop);
     await this._claim(stop);
+    await this._patiently(() => this.participant.payTo.send(), stop);
     return this._finish();
   }
 

@@ -128,9 +128,31 @@ export class Platform {
     return { paid: reply.amounts("paid"), claimed: reply.amounts("claimed") };
   }
 
+  /** Where a claim is to be paid, for the payer alone. @param {string} task @param {Bytes} sealed @param {Keys} keys */
+  async payTo(task, sealed, keys) {
+    await this._sp.call({ method: "PUT", target: `${own(task, keys)}/destination`, body: sealed, mediaType: OCTETS, keys });
+  }
+
+  /** How the platform pays people, and the key that its reminders come from; "": it sends none. */
+  async offers() {
+    const reply = await this._sp.call({ method: "GET", target: "/v1/key" });
+    const { pay_kinds: kinds } = reply.json();
+    return { payKinds: /** @type {string[]} */ (Array.isArray(kinds) ? kinds.filter((kind) => typeof kind === "string") : []), push: reply.text("push") };
+  }
+
+  /** @param {string} task @param {import("./reminders.js").Subscription} subscription @param {Keys} keys */
+  async remind(task, subscription, keys) {
+    await this._sp.sendJson("PUT", `${own(task, keys)}/push`, { ...subscription }, keys);
+  }
+
+  /** @param {string} task @param {Keys} keys */
+  async stopReminding(task, keys) {
+    await this._sp.call({ method: "DELETE", target: `${own(task, keys)}/push`, keys });
+  }
+
   /** In which rounds an upload was deleted, and in which one stands. @param {string} task @param {Keys} keys @param {boolean} withdraw */
   async quit(task, keys, withdraw) {
-    const target = `/v1/tasks/${task}/participants/${keys.who}${withdraw ? "?withdraw=true" : ""}`;
+    const target = `${own(task, keys)}${withdraw ? "?withdraw=true" : ""}`;
     const reply = await this._sp.call({ method: "DELETE", target, keys });
     return { deleted: reply.wholes("deleted"), standing: reply.wholes("standing") };
   }
@@ -191,6 +213,11 @@ export class Platform {
 
 function losing() {
   return unusable("SP keeps losing this upload: try again later");
+}
+
+/** @param {string} task @param {Keys} keys */
+function own(task, keys) {
+  return `/v1/tasks/${task}/participants/${keys.who}`;
 }
 
 /** @param {string} task @param {number} number @param {Keys} keys */

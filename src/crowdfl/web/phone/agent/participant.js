@@ -9,6 +9,7 @@ import { ClaimTime, Claiming } from "./claiming.js";
 import { named } from "./holdings.js";
 import { closedBy, requireRoom } from "./status.js";
 import { KeptModel } from "./model.js";
+import { PayTo, WITHDRAWN } from "./pay.js";
 import { Rewards } from "./rewards.js";
 import { Uploads } from "./uploads.js";
 
@@ -31,6 +32,7 @@ export class Participant {
     this.model = new KeptModel(this.context);
     this.uploads = new Uploads(this.context, this.model);
     this.rewards = new Rewards(this.context);
+    this.payTo = new PayTo(this.context);
     this.claimTime = new ClaimTime(this.context.now);
     this.state = "running"; // the task's, when this participant last looked
     this.comeBack = 0; // seconds after that look until the platform wants the next one, if there is nothing to do
@@ -241,7 +243,7 @@ export class Participant {
 
   /** What was taken back earns nothing, and no upload stays here either. @param {{deleted: number[], standing: number[]}} answer */
   async _noteWithdrawn(answer) {
-    const unpaid = answer.deleted.map((number) => [named(number, "no-reward"), "you have withdrawn it"]);
+    const unpaid = answer.deleted.map((number) => [named(number, "no-reward"), WITHDRAWN]);
     const uploads = (await this.kept.rounds("upload")).map((number) => named(number, "upload"));
     await this.kept.change({ ...Object.fromEntries(unpaid), withdrawn: { ...answer, at: this.context.now() } }, uploads);
     this.context.tell("withdrawn", answer);

@@ -8,6 +8,7 @@ export {
   checkConsentReceipt, checkReceipt, consentCopy, enrolmentRequest, openAppointment, openDefinition, openEnrolled, requireKey, signConsent,
   takesPlace,
 } from "../protocol/documents.js";
+export { checkDestination, sealDestination } from "../protocol/destination.js";
 export { newKeys } from "../protocol/keys.js";
 export { makeClaim, openReward, recordIn } from "../protocol/rewards.js";
 export { readSafetensors } from "../protocol/safetensors.js";

@@ -3,6 +3,7 @@
 import { keptBody } from "../protocol/documents.js";
 import { total } from "./claiming.js";
 import { Holdings } from "./holdings.js";
+import { isPaid, reasonFor } from "./pay.js";
 
 /** @typedef {"none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing" | "undrawn"} Mine */
 
@@ -16,6 +17,7 @@ import { Holdings } from "./holdings.js";
  * @property {number | null} accuracyAfter
  * @property {bigint | null} reward Millionths.
  * @property {string | null} why Why it was refused or is not paid.
+ * @property {ReturnType<typeof reasonFor>} reason The same as a code: why it pays nothing.
  * @property {number | null} samples
  * @property {string | null} receipt
  * @property {string | null} digest Of the model and its server step after the round; null in a task without one.
@@ -27,6 +29,17 @@ import { Holdings } from "./holdings.js";
  * @property {bigint} amount Millionths: paid, or to be.
  * @property {number | null} until Seconds since 1970.
  * @property {string | null} why
+ * @property {number[]} [short] Rounds for which less was paid than was earned.
+ */
+
+/**
+ * @typedef {object} PayToView Where the owner is to be paid.
+ * @property {boolean} asked Whether somebody wants to know.
+ * @property {string[]} kinds Of which the platform pays; none until it was asked.
+ * @property {string | null} kind
+ * @property {string | null} to
+ * @property {"none" | "waiting" | "sent" | "closed"} state waiting: it goes out with the claim; closed: it was paid.
+ * @property {string} fingerprint Of the payer's key, which the requester has signed.
  */
 
 /**
@@ -47,6 +60,8 @@ import { Holdings } from "./holdings.js";
  * @property {RoundView[]} rounds
  * @property {bigint} total Rewards so far, millionths.
  * @property {ClaimView} claim
+ * @property {PayToView} payTo
+ * @property {boolean} reminders Whether the platform reminds this phone.
  * @property {{round: number, text: string}[]} receipts
  */
 
@@ -59,8 +74,8 @@ export async function view(store, task) {
   if (!(await kept.has("invitation"))) return null;
   const [definition, keys, status, left, over, certificate, stopped, replaced, consent, withdrawn] = await Promise.all(
     ["definition", "keys", "status", "left", "over", "certificate", "stopped", "replaced", "consent", "withdrawn"].map((key) => kept.get(key)));
-  const rounds = await roundsOf(kept, status);
   const body = definition ? keptBody(definition) : null;
+  const rounds = await roundsOf(kept, status, isPaid(body));
   return {
     task,
     phase: left !== undefined ? "left" : over ? "ended" : certificate ? "joined" : "invited",
@@ -78,6 +93,8 @@ export async function view(store, task) {
     rounds,
     total: total(rounds.map(({ reward }) => reward ?? 0n)),
     claim: isPaid(body) ? await claimOf(kept, status, rounds) : { state: "none", amount: 0n, until: null, why: null },
+    payTo: await payToOf(kept, body),
+    reminders: await kept.has("reminded"),
     receipts: rounds.flatMap(({ number, receipt }) => (receipt === null ? [] : [{ round: number, text: receipt }])),
   };
 }
@@ -85,20 +102,20 @@ export async function view(store, task) {
 /** @param {Record<string, any>} consent */
 const agreed = ({ version, language, at }) => ({ version, language, at });
 
-/** @param {Holdings} kept @param {import("./holdings.js").KeptStatus | undefined} status */
-async function roundsOf(kept, status) {
+/** @param {Holdings} kept @param {import("./holdings.js").KeptStatus | undefined} status @param {boolean} paid */
+async function roundsOf(kept, status, paid) {
   const own = (await kept.store.keys(kept.task, "rounds/")).map((name) => Number(name.split("/")[1]));
   const numbers = new Set([...(status?.rounds ?? []).map(({ number }) => number), ...own]);
   const found = [...numbers].sort((a, b) => a - b).map((number) =>
-    roundOf(kept, number, status?.rounds.find((entry) => entry.number === number)));
+    roundOf(kept, number, paid, status?.rounds.find((entry) => entry.number === number)));
   return Promise.all(found);
 }
 
 /**
- * @param {Holdings} kept @param {number} number @param {{state: string, deadline: number}} [known]
+ * @param {Holdings} kept @param {number} number @param {boolean} paid @param {{state: string, deadline: number}} [known]
  * @returns {Promise<RoundView>}
  */
-async function roundOf(kept, number, known) {
+async function roundOf(kept, number, paid, known) {
   const [before, average, reward, trained, receipt, lost, refused, nothing, noReward, givenUp, started, undrawn] = await Promise.all(
     /** @type {const} */ (["before", "average", "reward", "trained", "receipt", "lost-receipt", "refused", "nothing", "no-reward",
       "given-up", "started", "not-drawn"]).map((key) => kept.of(number, key)));
@@ -117,22 +134,19 @@ async function roundOf(kept, number, known) {
     accuracyAfter: average?.accuracy ?? null,
     reward: reward === undefined ? null : BigInt(reward.amount),
     why: refused?.why ?? (without === "nothing" ? nothing?.why : undefined) ?? noReward ?? (givenUp ? "the round was given up: nobody is paid for it" : null),
+    reason: reasonFor({ paid, state, reward, receipt: receipt ?? lost, refused, nothing, noReward, givenUp, undrawn }),
     samples: trained?.samples ?? null,
     receipt: receipt ?? lost ?? null,
     digest: average?.state ?? null,
   };
 }
 
-/** @param {any} definition */
-function isPaid(definition) {
-  return Boolean(definition) && definition.settings.budget !== null && definition.settings.pay !== "none";
-}
-
-/** @param {[number, string][]} [short] Rounds, and the millionths that were not paid. */
-function shortWords(short) {
-  if (!short?.length) return null;
-  const rounds = short.map(([round]) => round).join(", ");
-  return `less was paid than you earned in round ${rounds}: your claim and the signed rewards are kept on this phone, as proof`;
+/** @param {Holdings} kept @param {any} body @returns {Promise<PayToView>} */
+async function payToOf(kept, body) {
+  const [given, kinds] = [await kept.get("pay-to"), (await kept.get("pay-kinds")) ?? []];
+  const state = !given ? "none" : given.closed ? "closed" : given.sent ? "sent" : "waiting";
+  const fingerprint = (body?.payer ?? "").slice(0, 16);
+  return { asked: isPaid(body) && fingerprint !== "", kinds, kind: given?.kind ?? null, to: given?.to ?? null, state, fingerprint };
 }
 
 /**
@@ -143,7 +157,7 @@ async function claimOf(kept, status, rounds) {
   const [paid, short, notPaid] = [await kept.get("paid"), await kept.get("short"), await kept.get("not-paid")];
   const until = status?.claimUntil ?? null;
   const amount = total(rounds.map(({ reward }) => reward ?? 0n));
-  if (paid !== undefined) return { state: "paid", amount: BigInt(paid), until, why: shortWords(short) };
+  if (paid !== undefined) return { state: "paid", amount: BigInt(paid), until, why: null, short: (short ?? []).map((/** @type {[number, string]} */ [round]) => round) };
   if (notPaid) return { state: notPaid.late ? "expired" : "refused", amount, until, why: notPaid.why };
   if (amount === 0n && !(await kept.owed()).length) return { state: "none", amount, until, why: null };
   const isOver = status !== undefined && status.state !== "running" && status.state !== "paused";

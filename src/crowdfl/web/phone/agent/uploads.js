@@ -130,7 +130,7 @@ export class Uploads {
     }
     if (refusal instanceof Forbidden && (await this._kept.has("left"))) return false; // meanwhile: who joins again may send it
     if (!FINAL.some((kind) => refusal instanceof kind)) throw refusal;
-    await this._kept.put(named(number, "refused"), { why: wordsOf(refusal) });
+    await this._kept.put(named(number, "refused"), { why: wordsOf(refusal), kind: /** @type {Error} */ (refusal).name });
     this._context.tell("refused", { round: number, why: wordsOf(refusal) });
     return true;
   }

@@ -60,9 +60,9 @@ class Doorstep {
     open?.view.update();
   }
 
-  /** @param {string} task @param {number} least */
-  async join(task, least) {
-    return (await this.whole()).join(task, least);
+  /** @param {string} task @param {number} least @param {string} [language] */
+  async join(task, least, language) {
+    return (await this.whole()).join(task, least, language);
   }
 
   /** @param {string} task */

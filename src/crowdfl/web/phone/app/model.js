@@ -2,6 +2,7 @@
 
 import { Agent } from "../agent/agent.js";
 import { Platform } from "../agent/api.js";
+import { reminderState, unsubscribe } from "../agent/reminders.js";
 import { view } from "../agent/state.js";
 import { openStore } from "../agent/store.js";
 import { CONTRIBUTION } from "../agent/uploads.js";
@@ -114,10 +115,11 @@ class PhoneModel {
     await this.refresh();
   }
 
-  /** @param {string} task @param {number} least */
-  async join(task, least) {
+  /** @param {string} task @param {number} least @param {string} [language] Of the consent text that its owner agrees to. */
+  async join(task, least, language) {
     const { agent } = await this.part(task);
     await agent.accept(least);
+    if (language !== undefined) await agent.agree({ language });
     await agent.join();
     await this.refresh();
     void this.run(task);
@@ -150,6 +152,53 @@ class PhoneModel {
   }
 
   /** @param {string} task */
+  async withdraw(task) {
+    const { agent, trainer } = await this.part(task);
+    const answer = await agent.withdraw();
+    trainer.close();
+    await this.refresh();
+    void this.run(task);
+    return answer;
+  }
+
+  /** @param {string} task */
+  async consentCopy(task) {
+    return (await this.part(task)).agent.consentCopy();
+  }
+
+  /** @param {string} task */
+  async payKinds(task) {
+    await (await this.part(task)).agent.payKinds();
+    await this.refresh();
+  }
+
+  /** @param {string} task @param {string} kind @param {string} to */
+  async payTo(task, kind, to) {
+    try {
+      await (await this.part(task)).agent.payTo(kind, to);
+    } finally {
+      await this.refresh(); // it may be kept, and sent later
+    }
+  }
+
+  reminderState() {
+    return reminderState();
+  }
+
+  /** @param {string} task @param {import("../agent/reminders.js").Words} words */
+  async remind(task, words) {
+    const state = await (await this.part(task)).agent.remind(words);
+    await this.refresh();
+    return state;
+  }
+
+  /** @param {string} task */
+  async stopReminding(task) {
+    await (await this.part(task)).agent.stopReminding();
+    await this.refresh();
+  }
+
+  /** @param {string} task */
   async forget(task) {
     const { agent, trainer } = await this.part(task);
     await agent.forget({ loseRewards: true }).catch(() => {}); // whatever is wrong with what is kept, it goes
@@ -162,6 +211,7 @@ class PhoneModel {
     const tasks = await this.store.tasks();
     await Promise.all(tasks.map(({ task }) => this.forget(task)));
     this.forgetLost();
+    await unsubscribe();
     await forgetOffline();
   }
 

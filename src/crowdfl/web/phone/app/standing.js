@@ -1,7 +1,9 @@
 // Where a campaign stands, in a sentence or two: what happens now, and what its participant can do. No network is asked.
 
 import { formatTime } from "../../web/common/format.js";
-import { t } from "../../web/common/text.js";
+import { language, t } from "../../web/common/text.js";
+import { textsIn } from "../protocol/texts.js";
+import { plainly } from "./messages.js";
 
 /** @typedef {import("./types.js").Campaign} Campaign */
 /** @typedef {import("./types.js").RoundView} RoundView */
@@ -23,6 +25,8 @@ function outside(campaign) {
   const { phase, state, stopped, now } = campaign;
   const act = isPayable(campaign) ? "earnings" : null;
   if (phase === "invited") return said(t("standing.invited"));
+  if (campaign.withdrawn) return said(t("standing.withdrawn"), t("standing.withdrawnMore"), act);
+  if (campaign.replaced) return said(t("standing.replaced"), t("standing.replacedMore"), act);
   if (stopped) return said(t("standing.stopped"), t("standing.stoppedWhy"), act);
   if (phase === "left") return said(t("standing.left"), act ? t("standing.stillPaid") : "", act);
   if (phase === "ended") return said(t("standing.ended"), act ? t("standing.stillPaid") : t("standing.thanks"), act);
@@ -82,4 +86,10 @@ function company({ enrolled, definition }) {
   const needed = definition.plan.start_with ?? definition.settings.min_participants;
   if (enrolled < needed) return t("standing.gathering", { count: enrolled, needed });
   return t("standing.gathered", { count: enrolled });
+}
+
+/** What a campaign is called. @param {Campaign | undefined} campaign */
+export function nameOf(campaign) {
+  const purpose = campaign?.definition ? plainly(textsIn(campaign.definition, [language(), ...navigator.languages]).purpose).trim() : "";
+  return purpose || t("home.unnamed", { name: campaign?.task.slice(0, 8) ?? "" });
 }

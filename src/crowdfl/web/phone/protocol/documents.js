@@ -40,7 +40,7 @@ const isModel = (value) => Array.isArray(value) && value.every(isArray) && new S
 const FIELDS = {
   definition: {
     purpose: isText, terms: isText, readers: isText, arrays: isModel, initial: isText, settings: isTable, plan: isTable, who: isTable, claim_window: isSeconds,
-    requester: isKey, training: isTable, language: isText, consent: isTable, texts: isTable,
+    requester: isKey, payer: (value) => value === "" || isKey(value), training: isTable, language: isText, consent: isTable, texts: isTable,
   },
   appointment: { task: isText, fingerprint: isText },
   certificate: { task: isText, who: isText, signing: isKey, reading: isKey, replaces: isText },

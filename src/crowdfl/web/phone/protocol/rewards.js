@@ -15,6 +15,7 @@ import { requireRewards } from "./settings.js";
 /** @typedef {import("./settings.js").SharesTask} SharesTask */
 /** @typedef {{ mask: bigint, salt: Bytes, sealed: Bytes }} Envelope */
 
+export const OUT_OF_RANGE = "this reward is below zero or above the round's budget: somebody in that round has cheated";
 const ENVELOPE = 18;
 const CLAIM = 19;
 const NUMBER_BYTES = 16;
@@ -72,7 +73,7 @@ function parseEnvelope(task, bundle, bytes) {
 function payable({ pay, payment }, opened) {
   const [total, count] = pay === "samples" ? [opened / MODULUS, opened % MODULUS] : [payment, opened];
   if (total > 0n && count <= total) return (payment * count) / total;
-  throw new RewardOutOfRange("this reward is below zero or above the round's budget: somebody in that round has cheated");
+  throw new RewardOutOfRange(OUT_OF_RANGE);
 }
 
 /** @param {bigint} mask @param {Bytes} salt */

@@ -75,6 +75,7 @@ const FITS = {
   per_round: optional(within(3, LARGEST, Number.isInteger)),
   rounds: within(1, LARGEST, Number.isInteger),
   budget: optional((value) => typeof value === "string" || typeof value === "number"),
+  currency: (value) => /^[A-Z]{3}$/.test(String(value)),
   key_bits: within(2, 16384, Number.isInteger),
   server_step: (value) => ["none", "fedavgm", "fedadagrad", "fedadam", "fedyogi"].includes(String(value)),
   server_rate: above(0, 1000),

@@ -2,10 +2,11 @@
 
 import { h } from "../../../web/common/dom.js";
 import { formatTime } from "../../../web/common/format.js";
-import { isSaid, listOf, t } from "../../../web/common/text.js";
+import { isSaid, language, listOf, t } from "../../../web/common/text.js";
 import { missingSensors } from "../sensors.js";
 import * as about from "../about.js";
 import { actionButton, ask, button, facts, notice, part, title } from "../../../web/common/parts.js";
+import { textsIn } from "../../protocol/texts.js";
 import { picture } from "../picture.js";
 import { go } from "../router.js";
 import { grouped, plainly, sentence } from "../messages.js";
@@ -43,14 +44,19 @@ export function aboutView(model, task) {
 const pick = ({ task, phase, definition, refusal, closed, problem, expires, sp }) =>
   ({ task, phase, definition, refusal, closed, problem, expires, sp });
 
-/** @typedef {{ task: string, fewest: number, small: boolean, back: boolean } | null} Answer */
+/** The requester's words as this reader reads them. @param {DefinitionBody} definition */
+const textsOf = (definition) => textsIn(definition, [language(), ...navigator.languages]);
+
+/** @typedef {{ task: string, fewest: number, small: boolean, back: boolean, consent: import("../../protocol/texts.js").Texts["consent"] } | null} Answer */
 
 /** @param {Campaign | undefined} campaign @returns {Answer} */
 function canAnswer(campaign) {
   if (!campaign?.definition || campaign.refusal || campaign.stopped || (campaign.closed && campaign.phase === "invited")) return null;
   if (!["invited", "left"].includes(campaign.phase)) return null;
   const fewest = campaign.definition.settings.min_participants;
-  return { task: campaign.task, fewest, small: about.isSmallCrowd(campaign.definition), back: campaign.phase === "left" };
+  const back = campaign.phase === "left"; // who has agreed before
+  const consent = back ? null : textsOf(campaign.definition).consent;
+  return { task: campaign.task, fewest, small: about.isSmallCrowd(campaign.definition), back, consent };
 }
 
 /** @param {Model} model @param {Shown | undefined} campaign */
@@ -84,11 +90,12 @@ function waiting(model, { task, problem, sp }) {
 /** What fits a screen. @param {DefinitionBody} definition */
 function brief(definition) {
   const { who, training } = definition;
-  const names = listOf((training.labels ?? []).map(plainly));
+  const texts = textsOf(definition);
+  const names = listOf((training.labels ?? []).map(texts.word).map(plainly));
   return h("section.brief", null,
     h("div.asker", null, logo(who), h("div", null,
       h("strong", null, plainly(who.name) || t("invite.nobody")), h("div.soft", null, plainly(who.institution)))),
-    h("p.headline", null, plainly(definition.purpose)),
+    h("p.headline", null, plainly(texts.purpose)),
     h("ul.points", null,
       h("li", null, h("strong", null, about.effortWords(definition)), h("div.soft", null, names)),
       h("li", null, h("strong", null, about.payLine(definition))),
@@ -104,18 +111,19 @@ const lines = (words) => words.map((text) => h("p", null, text));
 
 /** Everything else. @param {Shown} campaign @param {DefinitionBody} definition */
 function more(campaign, definition) {
-  const labels = listOf((definition.training.labels ?? []).map(plainly));
+  const texts = textsOf(definition);
+  const labels = listOf((definition.training.labels ?? []).map(texts.word).map(plainly));
   return [
     h("div.card", null, facts([
       [t("about.who"), ...asker(definition)],
-      [t("about.readers"), sentence(definition.readers)],
+      [t("about.readers"), sentence(texts.readers)],
       [t("about.doing"), t("about.doingWords", { labels, count: about.leastSeconds(definition) })],
       [t("about.sensors"), about.sensorsOf(definition)],
       [t("about.howLong"), ...lines(about.durationWords(definition))],
       [t("about.people"), ...lines(about.crowdWords(definition))],
       [t("about.counting"), about.countingWords(definition)],
       [t("about.pay"), ...lines(about.paymentWords(definition))],
-      [t("about.terms"), sentence(definition.terms)],
+      [t("about.terms"), sentence(texts.terms)],
       campaign.expires !== null && campaign.phase === "invited" && [t("about.invitation"), invitationWords(campaign.expires)],
     ])),
     leaving(definition),
@@ -151,16 +159,25 @@ function learntRows() {
 }
 
 /** @param {Model} model @param {NonNullable<Answer>} answer @param {HTMLElement} trouble */
-function answering(model, { task, fewest, small, back }, trouble) {
-  const accepted = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", id: "accept-few" }));
+function answering(model, { task, fewest, small, back, consent }, trouble) {
+  const few = small ? choice("accept-few", t("invite.few", { count: fewest })) : null;
+  const agrees = consent ? choice("agree", t("invite.agree", { version: plainly(consent.version) })) : null;
+  const choices = [few, agrees].filter((one) => one !== null);
   const join = actionButton(t(back ? "invite.joinAgain" : "invite.join"), trouble, async () => {
-    await model.join(task, small ? fewest : about.LEAST_PARTICIPANTS);
+    await model.join(task, small ? fewest : about.LEAST_PARTICIPANTS, consent?.language);
     go("record", task);
   }, { kind: "main" });
-  join.disabled = small;
-  accepted.addEventListener("change", () => (join.disabled = !accepted.checked));
-  const few = small && h("label.choice", null, accepted, t("invite.few", { count: fewest }));
-  return h("div.joining", null, trouble, few, h("div.buttons", null, button(t("common.notNow"), () => go("campaigns")), join));
+  const decide = () => (join.disabled = choices.some(({ input }) => !input.checked));
+  choices.forEach(({ input }) => input.addEventListener("change", decide));
+  decide();
+  const text = consent && h("details", { id: "consent" }, h("summary", null, t("invite.consent")), h("p.said", null, plainly(consent.text)));
+  return h("div.joining", null, trouble, few?.element, text, agrees?.element, h("div.buttons", null, button(t("common.notNow"), () => go("campaigns")), join));
+}
+
+/** Something to agree to. @param {string} id @param {string} words */
+function choice(id, words) {
+  const input = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", id }));
+  return { input, element: h("label.choice", null, input, words) };
 }
 
 /** @param {Model} model @param {string} task */

@@ -1,10 +1,11 @@
 // Below a campaign's page: round by round, receipts, digits to compare, names and addresses.
 
 import { h, table } from "../../../web/common/dom.js";
-import { money, percent } from "../../../web/common/format.js";
+import { formatTime, percent } from "../../../web/common/format.js";
 import { plot } from "../../../web/common/plot.js";
-import { facts, part, title } from "../../../web/common/parts.js";
-import { t } from "../../../web/common/text.js";
+import { actionButton, card, facts, part, title } from "../../../web/common/parts.js";
+import { isSaid, t } from "../../../web/common/text.js";
+import { download } from "../download.js";
 import { grouped, mineWord, roundWord, sentence } from "../messages.js";
 
 /** @typedef {import("../types.js").Model} Model */
@@ -16,13 +17,16 @@ const SHOWN = 16; // digits of a digest, as the Python program shows them
 /** @param {Model} model @param {string} task */
 export function detailsView(model, task) {
   const results = part("div", null, (/** @type {RoundView[]} */ rounds) => outcome(rounds));
+  const agreed = part("div", null, (/** @type {Campaign["consent"]} */ consent) => consent ? [consented(model, task, consent)] : []);
   const receipts = part("div", null, (/** @type {Campaign["receipts"]} */ found) => found.length ? [proofs(found)] : []);
   const papers = part("div", null, (/** @type {Names} */ known) => [names(known)]);
-  const element = h("div", null, h("link", { rel: "stylesheet", href: "../web/common/plot.css" }), title(t("details.title")), results.element, receipts.element, papers.element);
+  const look = h("link", { rel: "stylesheet", href: "../web/common/plot.css" });
+  const element = h("div", null, look, title(t("details.title")), results.element, agreed.element, receipts.element, papers.element);
   const update = () => {
     const campaign = model.get(task);
     if (!campaign) return;
     results.show(campaign.rounds);
+    agreed.show(campaign.consent);
     receipts.show(campaign.receipts);
     const { who, sp, kgc, definition, ended } = campaign;
     papers.show({ task, who, sp, kgc, requester: definition?.requester ?? null, ended });
@@ -33,13 +37,12 @@ export function detailsView(model, task) {
 
 /** @param {RoundView[]} rounds */
 function outcome(rounds) {
-  const row = (/** @type {RoundView} */ one) => [one.number, mine(one), percent(one.accuracyBefore), percent(one.accuracyAfter),
-    one.reward === null ? t("common.notKnown") : money(one.reward)];
-  const columns = [t("details.round"), t("details.yours"), t("details.before"), t("details.after"), t("details.earned")];
+  const row = (/** @type {RoundView} */ one) => [one.number, mine(one), percent(one.accuracyBefore), percent(one.accuracyAfter)];
+  const columns = [t("details.round"), t("details.yours"), t("details.before"), t("details.after")];
   const measured = rounds.filter(({ accuracyBefore, accuracyAfter }) => accuracyBefore !== null || accuracyAfter !== null);
-  const reasons = rounds.filter(({ why }) => why).map(({ number, why }) => h("li", null, t("details.why", { round: number, words: sentence(why ?? "") })));
+  const reasons = rounds.filter(({ why }) => why).map((one) => h("li", null, t("details.why", { round: one.number, words: whyOf(one) })));
   return [
-    table(t("details.table"), columns, rounds.map(row), { numbers: [0, 2, 3, 4], empty: t("details.none") }),
+    table(t("details.table"), columns, rounds.map(row), { numbers: [0, 2, 3], empty: t("details.none") }),
     reasons.length > 0 && h("ul", null, ...reasons),
     h("p.soft", null, t("details.accuracy")),
     measured.length > 1 && plot(t("details.plot"), measured.map(({ number }) => number), [
@@ -49,6 +52,9 @@ function outcome(rounds) {
     digests(rounds),
   ];
 }
+
+/** In the reader's words where there are some. @param {RoundView} round */
+const whyOf = ({ why, reason }) => reason && reason !== "no_pay" && isSaid(`reason.${reason}`) ? t(`reason.${reason}`) : t("errors.detail", { words: sentence(why ?? "") });
 
 /** @param {RoundView} round */
 function mine({ mine: update, state }) {
@@ -69,6 +75,16 @@ function proofs(receipts) {
   return h("section.card", { "aria-labelledby": "receipts" }, h("h2", { id: "receipts" }, t("details.receipts")), h("p", null, t("details.receiptsWhy")),
     ...receipts.map(({ round, text }) => h("details", { id: `receipt-${round}` }, h("summary", null, t("details.receipt", { round })),
       h("pre", { tabindex: 0, "aria-label": t("details.receipt", { round }) }, text))));
+}
+
+/** @param {Model} model @param {string} task @param {NonNullable<Campaign["consent"]>} consent */
+function consented(model, task, { version, at }) {
+  const trouble = h("div");
+  const save = actionButton(t("details.copy"), trouble, async () => {
+    const copy = await model.consentCopy(task);
+    if (copy) download(copy.name, copy.text, "application/json");
+  });
+  return card(t("details.consent"), h("p", null, t("details.agreed", { version, when: formatTime(at) })), save, trouble);
 }
 
 /** @typedef {{ task: string, who: string | null, sp: string, kgc: string, requester: string | null, ended: string | null }} Names */

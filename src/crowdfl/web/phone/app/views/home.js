@@ -4,10 +4,11 @@ import { h } from "../../../web/common/dom.js";
 import { formatTime, money } from "../../../web/common/format.js";
 import { button, notice, part, title } from "../../../web/common/parts.js";
 import { t } from "../../../web/common/text.js";
-import { plainly } from "../messages.js";
+import { isPaid } from "../../agent/pay.js";
 import { isReached } from "../reach.js";
 import { hashOf } from "../router.js";
-import { roundsOf, standingOf } from "../standing.js";
+import { nameOf, roundsOf, standingOf } from "../standing.js";
+import { reminding } from "./reminding.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -22,8 +23,9 @@ export function homeView(model, task) {
   const trouble = part("div", null, (/** @type {{ problem: string | null, waits: string | null }} */ wrong) => troubles(model, task, wrong));
   const doing = part("div.buttons", null, (/** @type {Doing} */ shown) => buttons(task, shown));
   const tiles = part("dl.tiles", null, (/** @type {Figures} */ figures) => tilesOf(task, figures));
+  const reminders = reminding(model, task);
   const element = h("div.home", null, title(nameOf(model.get(task))),
-    h("section.card", { "aria-label": t("home.now") }, words.element, bar.element, trouble.element, doing.element), tiles.element,
+    h("section.card", { "aria-label": t("home.now") }, words.element, bar.element, trouble.element, doing.element), tiles.element, reminders.element,
     h("p", null, h("a", { href: hashOf("details", task), id: "to-details" }, t("home.details"))));
   const update = () => {
     const campaign = model.get(task);
@@ -35,15 +37,10 @@ export function homeView(model, task) {
     trouble.show({ problem, waits: now.kind === "waiting" && isReached() ? now.why : null });
     doing.show({ act, records: phase === "joined" && now.kind !== "elsewhere" && !campaign.stopped });
     tiles.show(figuresOf(campaign));
+    reminders.update(campaign);
   };
   update();
   return { element, update };
-}
-
-/** What a campaign is called. @param {Campaign | undefined} campaign */
-export function nameOf(campaign) {
-  const purpose = plainly(campaign?.definition?.purpose ?? "").trim();
-  return purpose || t("home.unnamed", { name: campaign?.task.slice(0, 8) ?? "" });
 }
 
 /** @param {Campaign["now"]} now */
@@ -80,7 +77,7 @@ function figuresOf(campaign) {
   const { rounds, next, enrolled, rewards, claim, definition, phase } = campaign;
   const done = rounds.filter(({ state }) => state === "rewarded" || state === "aborted").length;
   return { of: roundsOf(campaign), begun: rounds.length, done, mine: rounds.map(({ mine }) => mine === "arrived"), next: phase === "joined" ? next : null,
-    enrolled, earned: definition?.settings.budget != null && definition.settings.pay !== "none" ? rewards : null, paid: claim.state === "paid" };
+    enrolled, earned: isPaid(definition) ? money(rewards, definition?.settings.currency) : null, paid: claim.state === "paid" };
 }
 
 /** @param {string} task @param {Figures} figures */
@@ -90,7 +87,7 @@ function tilesOf(task, { of, begun, done, mine, next, enrolled, earned, paid }) 
       of <= MOST_STEPS && steps(of, done, mine)),
     next !== null && tile(t("home.next"), h("span.figure", null, formatTime(next))),
     enrolled !== null && tile(t("home.people"), h("span.figure", null, t("home.joined", { count: enrolled }))),
-    earned !== null && tile(t(paid ? "home.paid" : "home.earned"), h("span.figure", null, money(earned)), h("a", { href: hashOf("earnings", task), id: "earned" }, t("home.earnings"))),
+    earned !== null && tile(t(paid ? "home.paid" : "home.earned"), h("span.figure", null, earned), h("a", { href: hashOf("earnings", task), id: "earned" }, t("home.earnings"))),
   ];
 }
 

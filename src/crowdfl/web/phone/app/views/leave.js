@@ -1,9 +1,9 @@
-// Leave a campaign, and forget it.
+// Leave a campaign, take back what was sent, forget it all.
 
 import { h } from "../../../web/common/dom.js";
 import { money } from "../../../web/common/format.js";
-import { ask, button, notice, part, title } from "../../../web/common/parts.js";
-import { t } from "../../../web/common/text.js";
+import { ask, button, card, notice, part, title } from "../../../web/common/parts.js";
+import { listOf, t } from "../../../web/common/text.js";
 import { go } from "../router.js";
 
 /** @typedef {import("../types.js").Model} Model */
@@ -11,7 +11,8 @@ import { go } from "../router.js";
 
 /** @param {Model} model @param {string} task */
 export function leaveView(model, task) {
-  const shown = part("div", null, (/** @type {Shown} */ campaign) => campaign ? [leaving(model, campaign), forgetting(model, campaign)] : []);
+  const shown = part("div", null, (/** @type {Shown} */ campaign) =>
+    campaign ? [leaving(model, campaign), withdrawing(model, campaign), forgetting(model, campaign)] : []);
   const element = h("div", null, title(t("leave.title")), shown.element);
   const update = () => shown.show(pick(model.get(task)));
   update();
@@ -23,8 +24,8 @@ export function leaveView(model, task) {
 /** @param {Campaign | undefined} campaign */
 function pick(campaign) {
   if (!campaign) return null;
-  const { task, phase, rewards, claim } = campaign;
-  return { task, phase, rewards, claim: claim.state };
+  const { task, phase, rewards, claim, withdrawn, definition } = campaign;
+  return { task, phase, amount: rewards > 0n ? money(rewards, definition?.settings.currency) : null, claim: claim.state, withdrawn };
 }
 
 /** @param {Model} model @param {NonNullable<Shown>} campaign */
@@ -36,14 +37,31 @@ function leaving(model, { task, phase }) {
 }
 
 /** @param {Model} model @param {NonNullable<Shown>} campaign */
-function forgetting(model, { task, phase, rewards, claim }) {
-  const owed = rewards > 0n && !["paid", "expired", "refused", "none"].includes(claim);
-  const text = [t("leave.forgetWhat"), owed && t("leave.forgetOwed", { amount: money(rewards) }), phase === "joined" && t("leave.forgetLeaves")];
+function withdrawing(model, { task, phase, withdrawn }) {
+  const listed = (/** @type {number[]} */ rounds) => listOf(rounds.map(String)) || t("leave.noRound");
+  if (withdrawn) {
+    const words = [t("leave.withdrawn"), t("leave.deleted", { rounds: listed(withdrawn.deleted) }), t("leave.standing", { rounds: listed(withdrawn.standing) })];
+    return card(t("leave.withdrawTitle"), ...words.map((text) => h("p", null, text)));
+  }
+  if (phase === "ended") return null;
+  const later = h("div");
+  const question = { title: t("leave.withdrawAsk"), text: [t("leave.withdrawWhat"), t("leave.withdrawStays"), t("leave.withdrawFinal")], action: t("leave.withdraw") };
+  const withdraw = button(t("leave.withdraw"), () => ask(question, async () => {
+    const { told } = await model.withdraw(task);
+    if (!told) later.replaceChildren(notice("warn", t("leave.toldLater")));
+  }), { kind: "danger", id: "withdraw" });
+  return card(t("leave.withdrawTitle"), h("p", null, t("leave.withdrawSoft")), withdraw, later);
+}
+
+/** @param {Model} model @param {NonNullable<Shown>} campaign */
+function forgetting(model, { task, phase, amount, claim }) {
+  const owed = amount !== null && !["paid", "expired", "refused", "none"].includes(claim);
+  const text = [t("leave.forgetWhat"), owed && t("leave.forgetOwed", { amount }), phase === "joined" && t("leave.forgetLeaves")];
   const question = { title: t("leave.forgetAsk"), text: text.filter(Boolean), action: t("leave.forgetDo") };
   const forget = button(t("leave.forget"), () => ask(question, async () => {
     await model.forget(task);
     go("campaigns");
   }), { kind: "danger", id: "forget" });
   return h("section.card", { "aria-labelledby": "gone" }, h("h2", { id: "gone" }, t("leave.forgetTitle")),
-    owed && notice("warn", t("leave.claimFirst", { amount: money(rewards) })), h("p", null, t("leave.forgetSoft")), forget);
+    owed && notice("warn", t("leave.claimFirst", { amount })), h("p", null, t("leave.forgetSoft")), forget);
 }

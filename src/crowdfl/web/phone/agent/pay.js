@@ -1,0 +1,105 @@
+// What a person may earn, where it is to be paid, and why a round pays nothing: in figures and codes, which pages put into words.
+
+import { Conflict, NotReady } from "../protocol/errors.js";
+import { NOT_PASSED_ON } from "../protocol/average.js";
+import { OUT_OF_RANGE } from "../protocol/rewards.js";
+import { toMillionths } from "../protocol/settings.js";
+import { total } from "./claiming.js";
+
+export { PAY_KINDS, WrongDestination, checkDestination } from "../protocol/destination.js";
+
+/** @typedef {import("./participant_context.js").ParticipantContext} ParticipantContext */
+/** @typedef {{kind: string, to: string, sent: boolean, closed?: boolean}} KeptDestination */
+
+export const WITHDRAWN = "you have withdrawn it"; // kept for a round in place of a reward
+const CENT = 10_000n; // millionths
+const OVER = ["rewarded", "closed", "weighed"];
+const TOO_LATE = ["TooLate", "RoundNotOpen", "TaskNotRunning", "TaskEnded"];
+
+/**
+ * What one person may earn, in millionths, as `estimate` of documents/task_summary.py: in the whole task, and in a round that counts
+ * them. `varies`: rewards follow samples or distances, and these are their middle.
+ * @param {any} body Of a definition.
+ * @returns {{low: bigint, high: bigint, roundLow: bigint, roundHigh: bigint, varies: boolean} | null} null: nothing is paid.
+ */
+export function estimateOf({ settings, plan }) {
+  const budget = isPaid({ settings }) ? toMillionths(settings.budget) : 0n;
+  if (budget === 0n) return null;
+  const inRound = settings.per_round ?? settings.max_participants;
+  const planned = BigInt(plan.goal ?? Math.min(plan.start_with ?? settings.min_participants, inRound));
+  const [most, everyone, rounds] = [BigInt(Math.min(plan.goal ?? inRound, inRound)), BigInt(settings.max_participants), BigInt(settings.rounds)];
+  const varies = settings.pay === "samples" || settings.pay === "distance";
+  return { low: (rounds * budget) / everyone, high: (rounds * budget) / planned, roundLow: budget / most, roundHigh: budget / planned, varies };
+}
+
+/** @param {any} definition */
+export function isPaid(definition) {
+  return Boolean(definition) && definition.settings.budget !== null && definition.settings.pay !== "none";
+}
+
+/**
+ * Why a round pays this person nothing that can be paid out; null where it pays, or where nothing is known yet.
+ * @param {{paid: boolean, state: string, reward?: {amount: string}, receipt?: string, refused?: {kind?: string}, nothing?: unknown,
+ *   noReward?: string, givenUp?: unknown, undrawn?: unknown}} known What is kept of it.
+ * @returns {"no_pay" | "not_drawn" | "not_sent" | "too_little" | "late" | "refused" | "void" | "withdrawn" | "not_averaged" | "out_of_bounds" | "small"
+ *   | "unverified" | "not_shown" | null}
+ */
+export function reasonFor({ paid, state, reward, receipt, refused, nothing, noReward, givenUp, undrawn }) {
+  if (!paid) return "no_pay";
+  if (reward) return BigInt(reward.amount) < CENT ? "small" : null;
+  if (state === "aborted" || givenUp) return "void";
+  if (noReward === WITHDRAWN) return "withdrawn";
+  if (noReward !== undefined) return noReward === NOT_PASSED_ON ? "not_averaged" : noReward === OUT_OF_RANGE ? "unverified" : "out_of_bounds";
+  if (receipt) return state === "rewarded" ? "not_shown" : null;
+  if (refused) return TOO_LATE.includes(refused.kind ?? "") ? "late" : refused.kind === "NotDrawn" ? "not_drawn" : "refused";
+  if (undrawn) return "not_drawn";
+  if (!OVER.includes(state)) return null;
+  return nothing ? "too_little" : "not_sent";
+}
+
+/** Where this participant's claim is to be paid. */
+export class PayTo {
+  /** @param {ParticipantContext} context */
+  constructor(context) {
+    this._context = context;
+    this._kept = context.kept;
+  }
+
+  /** Kept until the claim is made, and to be corrected until it is paid. @param {string} kind @param {string} text */
+  async put(kind, text) {
+    const to = this._context.protocol.checkDestination(kind, text);
+    await this._kept.put("pay-to", { kind, to, sent: false });
+    await this.send(true);
+  }
+
+  /** How the platform pays people; kept, for a page without a network. @returns {Promise<string[]>} */
+  async kinds() {
+    const { payKinds } = await this._context.platform.offers();
+    await this._kept.put("pay-kinds", payKinds);
+    return payKinds;
+  }
+
+  /**
+   * To the platform, sealed to the payer, once there is a claim; false where there is nothing to send yet.
+   * @param {boolean} [tell] Throw also what the owner alone can do something about.
+   */
+  async send(tell = false) {
+    const given = /** @type {KeptDestination | undefined} */ (await this._kept.get("pay-to"));
+    if (!given || given.sent || given.closed || !(await this._kept.has("paid"))) return false;
+    const { platform, protocol, task } = this._context;
+    const [{ definition }, keys] = [await this._context.papers(), await this._context.keys()];
+    const rounds = /** @type {number[]} */ (await this._kept.get("claimed-rounds"));
+    const claimed = total([...(await this._kept.rewards())].filter(([round]) => rounds.includes(round)).map(([, amount]) => amount));
+    const sealed = await protocol.sealDestination(task, definition.body.payer, keys, claimed, given.kind, given.to);
+    try {
+      await platform.payTo(task, sealed, keys);
+    } catch (refusal) {
+      if (refusal instanceof Conflict) await this._kept.put("pay-to", { ...given, closed: true });
+      if (tell || !(refusal instanceof Conflict || refusal instanceof NotReady)) throw refusal;
+      return false;
+    }
+    await this._kept.put("pay-to", { ...given, sent: true });
+    this._context.tell("pay to sent", {});
+    return true;
+  }
+}

@@ -1,0 +1,51 @@
+// Reminders of the rounds to come: a calendar file that this phone makes, and messages by the browser's push service.
+
+import { h } from "../../../web/common/dom.js";
+import { actionButton, part } from "../../../web/common/parts.js";
+import { t } from "../../../web/common/text.js";
+import { calendarOf } from "../../agent/calendar.js";
+import { download } from "../download.js";
+import { nameOf } from "../standing.js";
+
+/** @typedef {import("../types.js").Model} Model */
+/** @typedef {import("../types.js").Campaign} Campaign */
+/** @typedef {import("../types.js").ReminderState} ReminderState */
+/** @typedef {{ calendar: string | null, on: boolean, state: ReminderState }} Shown */
+
+/** @param {Model} model @param {string} task */
+export function reminding(model, task) {
+  const trouble = h("div");
+  const box = part("div", null, (/** @type {Shown | null} */ shown) => shown ? card(model, task, shown, trouble) : []);
+  /** @type {ReminderState} */
+  let state = "unsupported";
+  const update = (/** @type {Campaign} */ campaign) => box.show(needed(campaign, state));
+  void model.reminderState().then((found) => {
+    state = found;
+    const campaign = model.get(task);
+    if (campaign) update(campaign);
+  });
+  return { element: h("div", null, box.element, trouble), update };
+}
+
+/** Nothing is left to remind of, or nothing can remind: then nothing is shown. @param {Campaign} campaign @param {ReminderState} state @returns {Shown | null} */
+function needed(campaign, state) {
+  const { definition, phase, rounds, task, next, reminders, stopped } = campaign;
+  if (phase !== "joined" || !definition || stopped || rounds.length >= definition.settings.rounds) return null;
+  const texts = { title: t("remind.event", { name: nameOf(campaign) }), body: t("remind.eventBody") };
+  const now = Math.floor(Date.now() / 60_000) * 60; // to the minute: the file is not made anew all the time
+  const calendar = calendarOf(definition, task, { now, next, done: rounds.length, texts });
+  return calendar === null && state === "unsupported" ? null : { calendar, on: reminders, state };
+}
+
+/** @param {Model} model @param {string} task @param {Shown} shown @param {HTMLElement} trouble */
+function card(model, task, { calendar, on, state }, trouble) {
+  const words = { opened: { title: t("remind.opened"), body: t("remind.openedBody") }, closing: { title: t("remind.closing"), body: t("remind.closingBody") } };
+  const save = calendar !== null && actionButton(t("remind.calendar"), trouble, async () => download("crowdfl.ics", calendar, "text/calendar"), { id: "calendar" });
+  const isOn = on && state === "on";
+  const toggle = (state === "on" || state === "off") && (isOn
+    ? actionButton(t("remind.stop"), trouble, () => model.stopReminding(task), { id: "remind" })
+    : actionButton(t("remind.start"), trouble, () => model.remind(task, words), { id: "remind" }));
+  const why = { on: isOn ? "remind.isOn" : "remind.learns", off: "remind.learns", denied: "remind.denied", "needs-install": "remind.install", unsupported: null }[state];
+  return [h("section.card", { "aria-labelledby": "reminders" }, h("h2", { id: "reminders" }, t("remind.title")),
+    why && h("p.soft", null, t(why)), h("div.buttons", null, save, toggle))];
+}

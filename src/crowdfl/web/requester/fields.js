@@ -1,0 +1,139 @@
+// How a setting is typed or chosen: in people's units on the page, in the task file's own when it is sent.
+import { h } from "../web/common/dom.js";
+import { isSaid, t } from "../web/common/text.js";
+
+/**
+ * @typedef {object} Field
+ * @property {string} section @property {string} name @property {string} kind @property {string[]} choices
+ * @property {boolean} optional @property {boolean} required @property {boolean} seconds
+ * @property {string} help @property {string} expected @property {string | null} example
+ */
+/** @typedef {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} Input */
+/** @typedef {string | boolean} Value As the console's service takes it. */
+/** @typedef {{ element: HTMLElement, input: Input, get: () => Value, set: (value: Value) => void }} Control */
+
+/** @param {Field} field */
+export const keyOf = ({ section, name }) => `${section}.${name}`;
+
+/** As people call it; what only experts set is called as in a task file. @param {Field} field */
+export function spoken({ section, name, optional }) {
+  const key = `field.${section}_${name}`;
+  const label = isSaid(key) ? t(key) : name.replaceAll("_", " ");
+  return optional ? t("create.optional", { label }) : label;
+}
+
+/** @param {Field} field */
+export function hintOf({ section, name, help, expected, kind }) {
+  const key = `hint.${section}_${name}`;
+  if (isSaid(key)) return t(key);
+  const several = kind === "lines" ? t("create.oneALine") : kind === "numbers" ? t("create.commas") : "";
+  const bare = ["choice", "flag", "long"].includes(kind);
+  return bare ? help : `${help} ${expected[0].toUpperCase()}${expected.slice(1)}. ${several}`;
+}
+
+/** @param {Field} field @param {string} id @returns {Control} */
+export function control(field, id) {
+  if (field.seconds) return span(id);
+  const made = SPECIAL[keyOf(field)]?.(id);
+  if (made) return made;
+  if (field.kind === "flag") {
+    const box = /** @type {HTMLInputElement} */ (h("input", { id, type: "checkbox" }));
+    return { element: box, input: box, get: () => box.checked, set: (value) => { box.checked = value === true; } };
+  }
+  return plain(inputOf(field, id));
+}
+
+/** @param {Input} input @returns {Control} */
+const plain = (input) => ({ element: input, input, get: () => input.value, set: (value) => { input.value = typeof value === "string" ? value : ""; } });
+
+/** @param {Field} field @param {string} id @returns {Input} */
+function inputOf({ section, name, kind, choices, optional, example }, id) {
+  if (kind === "choice") {
+    const shown = (/** @type {string} */ one) => isSaid(`choice.${name}_${one}`) ? t(`choice.${name}_${one}`) : one;
+    const options = [...(optional ? [h("option", { value: "" }, t("create.asUsual"))] : []), ...choices.map((one) => h("option", { value: one }, shown(one)))];
+    return /** @type {HTMLSelectElement} */ (h("select", { id }, ...options));
+  }
+  const rows = section === "consent" ? 10 : kind === "long" ? 2 : 4;
+  if (kind === "long" || kind === "lines") return /** @type {HTMLTextAreaElement} */ (h("textarea", { id, rows }));
+  const mode = { whole: "numeric", number: "decimal", money: "decimal" }[kind];
+  return /** @type {HTMLInputElement} */ (h("input", { id, type: "text", inputmode: mode, autocomplete: "off", placeholder: example && t("create.example", { example }) }));
+}
+
+/** @type {readonly (readonly [string, number])[]} */
+const UNITS = [["days", 86_400], ["hours", 3_600], ["minutes", 60], ["seconds", 1]];
+
+/** A length of time, in the largest unit that it is whole in. @param {string} id @returns {Control} */
+function span(id) {
+  const input = /** @type {HTMLInputElement} */ (h("input", { id, type: "text", inputmode: "decimal", autocomplete: "off" }));
+  const unit = /** @type {HTMLSelectElement} */ (h("select", { id: `${id}-unit`, "aria-label": t("create.unit") },
+    ...UNITS.map(([name, size]) => h("option", { value: size }, t(`unit.${name}`)))));
+  let [given, shown] = ["", ""];
+  const typed = () => `${input.value} ${unit.value}`;
+  const get = () => {
+    if (typed() === shown) return given; // as it was written
+    return Number(input.value) > 0 ? String(Number((Number(input.value) * Number(unit.value)).toFixed(3))) : input.value;
+  };
+  const set = (/** @type {Value} */ value) => {
+    given = String(value);
+    const size = UNITS.find(([, one]) => Number(given) > 0 && Number(given) % one === 0)?.[1] ?? (Number(given) ? 1 : 86_400);
+    [input.value, unit.value] = [Number(given) > 0 ? String(Number(given) / size) : given, String(size)];
+    shown = typed();
+  };
+  return { element: h("div.span", null, input, unit), input, get, set };
+}
+
+/** A moment, in the time zone of whoever types it; what was not touched stays as it was written. @param {string} id @returns {Control} */
+function momentOf(id) {
+  const input = /** @type {HTMLInputElement} */ (h("input", { id, type: "datetime-local" }));
+  let [given, shown] = ["", ""];
+  const set = (/** @type {Value} */ value) => {
+    const date = new Date(String(value || NaN));
+    given = String(value);
+    input.value = shown = Number.isNaN(date.getTime()) ? "" : local(date);
+  };
+  return { element: input, input, get: () => (input.value === shown ? given : input.value && `${input.value}:00${offset(new Date(input.value))}`), set };
+}
+
+/** @param {Date} date */
+const local = (date) => new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+
+/** @param {Date} date */
+function offset(date) {
+  const minutes = -date.getTimezoneOffset();
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60].map((one) => String(one).padStart(2, "0"));
+  return `${minutes < 0 ? "-" : "+"}${hours}:${rest}`;
+}
+
+/** A time of day in a place; the place is this browser's, unless the task says another. @param {string} id @returns {Control} */
+function daily(id) {
+  const input = /** @type {HTMLInputElement} */ (h("input", { id, type: "time" }));
+  const place = h("span.soft");
+  let zone = "";
+  const set = (/** @type {Value} */ value) => {
+    const [time = "", where = ""] = String(value).split(" ");
+    [input.value, zone] = [time, where || Intl.DateTimeFormat().resolvedOptions().timeZone];
+    place.textContent = zone;
+  };
+  return { element: h("div.span", null, input, place), input, get: () => input.value && `${input.value} ${zone}`, set };
+}
+
+/** A PNG, as the definition carries it. @param {string} id @returns {Control} */
+function logo(id) {
+  const input = /** @type {HTMLInputElement} */ (h("input", { id, type: "file", accept: "image/png" }));
+  const shown = /** @type {HTMLImageElement} */ (h("img.logo", { alt: "", width: 48, hidden: true }));
+  let kept = "";
+  const set = (/** @type {Value} */ value) => {
+    kept = String(value || "");
+    shown.hidden = !kept;
+    if (kept) shown.src = `data:image/png;base64,${kept}`;
+  };
+  input.addEventListener("change", async () => {
+    const bytes = new Uint8Array(await (input.files?.[0]?.arrayBuffer() ?? new ArrayBuffer(0)));
+    set(btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join("")));
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+  return { element: h("div.span", null, input, shown), input, get: () => kept, set };
+}
+
+/** @type {Record<string, (id: string) => Control>} */
+const SPECIAL = { "plan.enrol_until": momentOf, "plan.start_at": momentOf, "plan.daily": daily, "who.logo": logo };

@@ -1,0 +1,27 @@
+// The phone's own invitation, of a task that does not exist yet: the page around this one sends its definition.
+import { language, speak } from "../web/common/text.js";
+import { aboutView } from "../phone/app/views/about.js";
+
+/** @typedef {{ definition: any, code: string }} Shown The definition's body, and the language to show it in. */
+
+const TASK = "0".repeat(64);
+
+/** Nobody joins here. */
+const nothing = async () => { throw new DOMException("", "AbortError"); };
+
+/** @param {Shown} shown */
+async function show({ definition, code }) {
+  if (code !== language() || !document.querySelector("h1")) {
+    const files = ["web/common", "phone"].map((folder) => import(`./${folder}/text/${code}.js`));
+    speak(code, ...(await Promise.all(files)).map((file) => file.default));
+  }
+  const campaign = { task: TASK, phase: "invited", definition, refusal: null, closed: null, problem: null, expires: null, sp: location.origin, now: {}, stopped: null };
+  const model = { get: () => campaign, look: nothing, join: nothing, forget: nothing, agree: nothing };
+  const { element } = aboutView(/** @type {any} */ (model), TASK);
+  /** @type {HTMLElement} */ (document.getElementById("view")).replaceChildren(element);
+}
+
+addEventListener("message", ({ origin, data }) => {
+  if (origin === location.origin && data?.definition) void show(data);
+});
+parent.postMessage("ready", location.origin);

@@ -1,0 +1,101 @@
+// What may be earned, where to be paid, and why a round pays nothing.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Holdings } from "#web/phone/agent/holdings.js";
+import { checkDestination, estimateOf, PayTo, reasonFor, WrongDestination } from "#web/phone/agent/pay.js";
+import { Store } from "#web/phone/agent/store.js";
+import { fromHex, text, utf8 } from "#web/phone/protocol/bytes.js";
+import { sealDestination } from "#web/phone/protocol/destination.js";
+import { Conflict, ServiceUnavailable } from "#web/phone/protocol/errors.js";
+import { keysOf } from "#web/phone/protocol/keys.js";
+import { openSealed } from "#web/phone/protocol/seal.js";
+import { pairOf, vectors } from "../protocol/support.js";
+import { MemoryTables, TASK } from "./fakes.js";
+
+const { pay, keys } = vectors("phone_documents");
+
+for (const { settings, plan, is } of pay.estimates) {
+  test(`what one person may earn is ${is}, as Python says`, () => {
+    const found = estimateOf({ settings, plan });
+    assert.deepEqual(found && [found.low, found.high, found.roundLow, found.roundHigh].map(Number), is);
+    if (found) assert.equal(found.varies, settings.pay === "samples");
+  });
+}
+
+test("where to be paid is written as Python writes it", () => {
+  for (const [kind, typed, written] of pay.destinations) assert.equal(checkDestination(kind, typed), written);
+  for (const [kind, typed] of pay.refused) assert.throws(() => checkDestination(kind, typed), WrongDestination, `${kind} ${typed}`);
+});
+
+test("where to be paid is signed as Python signs it, and one length whatever it is", async () => {
+  const { task, payer, way, to } = pay.destination;
+  const own = await keysOf(await pairOf("Ed25519", keys.participant), await pairOf("X25519", pay.payer));
+  const sealed = await sealDestination(task, payer, own, BigInt(pay.claimed), way, to);
+  const reader = await pairOf("X25519", pay.payer);
+  assert.equal(text(await openSealed(reader, sealed, utf8(pay.context))).trimEnd(), pay.signed);
+  const other = await sealDestination(task, payer, own, 1n, "email", "a@b.example");
+  assert.equal(other.length, sealed.length);
+  await assert.rejects(openSealed(reader, other, utf8(pay.context)), { name: "SealBroken" });
+  assert.equal(fromHex(payer).length, 32);
+});
+
+test("why a round pays nothing is a code that accuses nobody", () => {
+  const paid = { paid: true, state: "rewarded" };
+  /** @type {[Parameters<typeof reasonFor>[0], ReturnType<typeof reasonFor>][]} */
+  const cases = [
+    [{ ...paid, reward: { amount: "10000" }, receipt: "r" }, null],
+    [{ ...paid, reward: { amount: "9999" }, receipt: "r" }, "small"],
+    [{ ...paid, reward: { amount: "0" }, receipt: "r" }, "small"],
+    [{ ...paid, paid: false }, "no_pay"],
+    [{ ...paid, receipt: "r" }, "not_shown"],
+    [{ ...paid, receipt: "r", noReward: "the platform has not passed on an upload of yours for this round" }, "not_averaged"],
+    [{ ...paid, receipt: "r", noReward: "its checks failed" }, "out_of_bounds"],
+    [{ ...paid, receipt: "r", noReward: "this reward is below zero or above the round's budget: somebody in that round has cheated" }, "unverified"],
+    [{ ...paid, refused: { kind: "TooLate" } }, "late"],
+    [{ ...paid, refused: { kind: "RoundNotOpen" } }, "late"],
+    [{ ...paid, refused: { kind: "AlreadyCounted" } }, "refused"],
+    [{ ...paid, refused: { kind: "NotDrawn" } }, "not_drawn"],
+    [{ ...paid, undrawn: {} }, "not_drawn"],
+    [{ ...paid, nothing: {} }, "too_little"],
+    [paid, "not_sent"],
+    [{ ...paid, state: "aborted", receipt: "r" }, "void"],
+    [{ ...paid, state: "open" }, null],
+    [{ ...paid, state: "open", nothing: {} }, null],
+    [{ ...paid, state: "closed", receipt: "r" }, null],
+  ];
+  for (const [known, reason] of cases) assert.equal(reasonFor(known), reason, JSON.stringify(known));
+});
+
+test("where to be paid waits for the claim, is sent once, corrected, and closed when it was paid", async () => {
+  const store = new Store(new MemoryTables());
+  await store.open(TASK, { task: TASK });
+  const kept = new Holdings(store, TASK);
+  /** @type {any[]} */
+  const sent = [];
+  /** @type {Error | null} */
+  let refusal = null;
+  const platform = { payTo: async (/** @type {any[]} */ ...[, sealed]) => { if (refusal) throw refusal; sent.push(sealed); } };
+  const protocol = { checkDestination, sealDestination: async (/** @type {any[]} */ ...given) => given.slice(3) };
+  const context = /** @type {any} */ ({
+    kept, platform, protocol, task: TASK, tell: () => {}, keys: async () => ({ who: "w" }), papers: async () => ({ definition: { body: { payer: "ab" } } }),
+  });
+  const where = new PayTo(context);
+  await assert.rejects(where.put("email", "ann"), WrongDestination);
+  await where.put("email", "ann@example.org");
+  assert.deepEqual([sent.length, (await kept.get("pay-to")).sent], [0, false]);
+  const reward = (/** @type {string} */ amount) => ({ envelope: new Uint8Array(), amount });
+  await kept.change({ paid: "5", "claimed-rounds": [1], "rounds/1/reward": reward("5"), "rounds/2/reward": reward("7") });
+  refusal = new ServiceUnavailable("away");
+  await assert.rejects(where.send(), ServiceUnavailable);
+  refusal = null;
+  assert.equal(await where.send(), true);
+  assert.equal(await where.send(), false);
+  assert.deepEqual(sent, [[5n, "email", "ann@example.org"]], "of the rounds that the claim has");
+  await where.put("text", "at the desk");
+  assert.deepEqual(sent[1], [5n, "text", "at the desk"]);
+  refusal = new Conflict("this claim is paid, or being paid");
+  await assert.rejects(where.put("text", "too late"), Conflict);
+  assert.equal((await kept.get("pay-to")).closed, true);
+  assert.equal(await where.send(), false);
+});
