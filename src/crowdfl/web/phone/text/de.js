@@ -119,6 +119,8 @@ export default {
     sensors: "Welche Sensoren",
     moved: "Der Beschleunigungssensor: wie das Telefon bewegt wird. Nur während Sie aufnehmen.",
     movedAndTurned: "Beschleunigungssensor und Gyroskop: wie das Telefon bewegt und gedreht wird. Nur während Sie aufnehmen.",
+    beside: "Dazu: {sensors}. Von einem Ort oder einem Ton wird nichts behalten.",
+    lacking: "Diesem Browser fehlt, womit Sie aufnehmen würden: {sensors}. Öffnen Sie die Einladung auf einem Telefon, das es hat, oder nehmen Sie mit Dateien teil.",
     otherSensors: "{channels} Kanäle, die Bewegungssensoren eines Telefons nicht liefern: Nur Dateien können verwendet werden.",
     howLong: "Wie lange",
     joinUntil: "Sie können bis {when} beitreten.",

@@ -119,6 +119,8 @@ export default {
     sensors: "Which sensors",
     moved: "The accelerometer: how the phone is moved. Only while you record.",
     movedAndTurned: "The accelerometer and the gyroscope: how the phone is moved and turned. Only while you record.",
+    beside: "Also: {sensors}. Of a place or a sound nothing is kept.",
+    lacking: "This browser lacks what you would record with: {sensors}. Open the invitation on a phone that has it, or take part with files.",
     otherSensors: "{channels} channels, which the motion sensors of a phone do not give: only files can be used.",
     howLong: "How long",
     joinUntil: "You can join until {when}.",

@@ -119,6 +119,8 @@ export default {
     sensors: "使用哪些传感器",
     moved: "加速度传感器：手机如何移动。仅在您录制时使用。",
     movedAndTurned: "加速度传感器和陀螺仪：手机如何移动和转动。仅在您录制时使用。",
+    beside: "另有：{sensors}。不会保留任何位置或声音。",
+    lacking: "此浏览器缺少记录所需的：{sensors}。请在具备它的手机上打开邀请，或用文件参加。",
     otherSensors: "{channels} 个通道，手机的运动传感器无法提供：只能使用文件。",
     howLong: "持续多久",
     joinUntil: "您可以在 {when} 之前参加。",
