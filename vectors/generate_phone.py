@@ -37,6 +37,10 @@ SETTINGS: Body = {
     "window": 3600.0,
     "grace": 600.0,
     "min_participants": 5,
+    "epsilon": None,
+    "delta": None,
+    "noisy": None,
+    "sigma": None,
     "per_round": None,
     "rounds": 3,
     "budget": "36.00",
@@ -48,6 +52,7 @@ SETTINGS: Body = {
     "server_squares": 0.99,
     "server_floor": 0.001,
 }
+NOISE: Body = {"weighting": "equal", "decimals": 3, "epsilon": 8.0, "noisy": True, "sigma": 5546}
 TRAINING: Body = {"learner": "network", "hidden": [32], "labels": ["sitting", "walking"], "rate": 0.005, "epochs": 20}
 
 
@@ -165,6 +170,7 @@ def definitions() -> list[Json]:
         good("characters as they are", json.dumps(definition(purpose=CHARACTERS), ensure_ascii=False)),
         good("characters escaped", json.dumps(definition(purpose=CHARACTERS, training=ODD_NAMES))),
         good("everyone counts once", json.dumps(definition(settings=SETTINGS | {"weighting": "equal"}))),
+        good("noise", json.dumps(definition(settings=SETTINGS | NOISE))),
         good("in several languages, with a consent", json.dumps(definition(consent=CONSENT, texts={"de": GERMAN}))),
         good("no budget", json.dumps(definition(settings=SETTINGS | {"budget": None, "max_norm": None}))),
         good(

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
+from crowdfl import accounting
 from crowdfl.errors import SettingsError
 from crowdfl.schema import Expected, Settings, SettingsTable
 
@@ -29,6 +30,9 @@ _FEWEST_PARTICIPANTS = 3  # with two, each one's own share of the result gives t
 LOSSES = ("squared", "absolute", "huber")  # of values
 _LARGEST_AMOUNT = 10**15
 _LARGEST_NUMBER = 10**15  # of any setting: far beyond all use, and exact as a float
+_LONGEST_UPDATE = 2**16  # whole units, where noise is added: more would only make numbers longer
+_LARGEST_SIGMA = 2**24
+DELTA = 1e-5  # where a task with noise sets none
 _LARGEST_SCALED = 2**53  # beyond this a double no longer counts in ones
 _LONGEST_KEY = 16384
 _SHORTEST_SECURE = 2048
@@ -270,6 +274,18 @@ _Moment = Annotated[
 ]
 _Daily = Annotated[str, _fitting(_is_daily), Expected('a time of day and a time zone, as in "18:00 Europe/Berlin"')]
 _Line = Annotated[str, Field(max_length=200), _fitting(str.isprintable), Expected("a line of at most 200 characters")]
+_Choices = Annotated[
+    tuple[Annotated[_Line, Field(min_length=1)], ...],
+    Field(strict=False, min_length=2, max_length=7),
+    _fitting(lambda names: len(set(names)) == len(names)),
+]
+_QuestionId = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+_Sensors = Annotated[
+    tuple[Literal["speed", "loudness"], ...],
+    Field(strict=False),
+    _fitting(lambda names: len(set(names)) == len(names)),
+    Expected('a list of "speed" and "loudness", each at most once'),
+]
 _Logo = Annotated[str, _fitting(_is_logo), Expected("a PNG picture of at most 32 kB")]
 _Prose = Annotated[str, Field(max_length=2000), _fitting(_is_prose), Expected("plain text, at most 2,000 characters")]
 _LongProse = Annotated[
@@ -336,6 +352,16 @@ class TaskSettings(Settings):
     max_norm: _Positive | None = _optional(
         5.0, 'Of "shares": the largest norm of an update; a device scales a larger one down. None: no norm bound.'
     )
+    epsilon: Annotated[_Number, Field(gt=0, le=1000)] | None = _optional(
+        8.0,
+        'Of "shares" where everyone counts once: differential privacy of each person, over all rounds, by noise that each '
+        "server adds. None: no noise.",
+    )
+    delta: Annotated[_Number, Field(ge=1e-12, le=0.01)] | None = _optional(
+        0.00001, "Of `epsilon`: the chance that it does not hold, 0.00001 by default."
+    )
+    noisy: bool | None = _optional(True, "Of `epsilon`: take a task whose noise is longer than an update.")
+    sigma: Annotated[int, Field(ge=1, le=_LARGEST_SIGMA)] | None = None  # of each server's noise, in units
     strategy: Literal["discard", "retransmit"] = Field(
         default="discard", description='What happens to uploads after the window; "retransmit" takes them in `grace`.'
     )
@@ -385,6 +411,23 @@ class TaskSettings(Settings):
         return f"{self.key_bits} bits" + ("" if self.key_bits >= _SHORTEST_SECURE else ", INSECURE TEST KEY")
 
     @property
+    def length_units(self) -> int:
+        """Where everyone counts once, the largest length of an update in whole units: every device computes the same one."""
+        return math.ceil(float(self.max_norm or 0) * float(10**self.decimals))
+
+    @property
+    def noise_ratio(self) -> float:
+        """Of a server's noise in one entry to the longest update: the z of differential privacy."""
+        return (self.sigma or 0) / max(1, self.length_units)
+
+    def epsilon_spent(self, opened: int) -> float:
+        """What so many opened rounds have cost each person, of `epsilon`."""
+        if self.sigma is None:
+            return 0.0
+        rho = accounting.rho_of(self.length_units, self.sigma, opened)
+        return accounting.epsilon_of(rho, float(self.delta or DELTA))
+
+    @property
     def most_in_round(self) -> int:
         """How many people an average can be of."""
         return self.max_participants if self.per_round is None else self.per_round
@@ -414,6 +457,44 @@ class TaskSettings(Settings):
             )
         if self.floor_units < 1:
             raise ValueError(f"`distance_floor` is {self.distance_floor}; expected at least 10^-{2 * self.decimals}")
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _decimals_for_noise(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Where noise is added and nobody has set `decimals`, the most that it leaves room for."""
+        norm = given.get("max_norm")
+        if given.get("epsilon") is None or "decimals" in given or not isinstance(norm, int | float) or not norm > 0:
+            return given
+        fitting = (decimals for decimals in range(12, 0, -1) if norm * 10.0**decimals <= _LONGEST_UPDATE)
+        return {**given, "decimals": next(fitting, 0)}
+
+    @model_validator(mode="after")
+    def _noise_is_enough(self) -> Self:
+        """Every party computes it again: less noise than `epsilon` needs is refused by each."""
+        if self.epsilon is None:
+            if any(value is not None for value in (self.sigma, self.noisy, self.delta)):
+                raise ValueError("`delta` and `noisy` have no effect without `epsilon`; leave them out")
+            return self
+        if self.weighting != "equal" or self.max_norm is None:
+            raise ValueError('`epsilon` needs weighting = "equal" and `max_norm`, which bound what one person changes')
+        if self.length_units > _LONGEST_UPDATE:
+            raise ValueError(
+                f"with `epsilon`, `max_norm` in units of 10^-decimals is at most {_LONGEST_UPDATE}, and it is "
+                f"{self.length_units}: leave `decimals` out, or lower it"
+            )
+        asked = self.length_units, self.rounds, float(self.epsilon), float(self.delta or DELTA)
+        needed = accounting.least_sigma(*asked, _LARGEST_SIGMA) if self.sigma is None else self.sigma
+        if needed is None:
+            raise ValueError(
+                f"`epsilon` is {self.epsilon}: over {self.rounds} rounds that takes more noise than numbers here hold. "
+                "Raise it, or have fewer rounds"
+            )
+        if not accounting.is_enough(needed, *asked):
+            raise ValueError(
+                f"noise of {needed} units is too little for epsilon = {self.epsilon} over {self.rounds} rounds"
+            )
+        self.__dict__["sigma"] = needed  # frozen for everyone else
         return self
 
     @model_validator(mode="after")
@@ -515,6 +596,9 @@ class TaskOptions(TypedDict, total=False):
     weighting: Literal["samples", "equal"]
     check: Literal["bounds", "none"]
     max_norm: float | None
+    epsilon: float | None
+    delta: float | None
+    noisy: bool | None
     strategy: Literal["discard", "retransmit"]
     window: float
     grace: float
@@ -534,6 +618,31 @@ def option_words() -> str:
     """Each of these with its help, a line each."""
     fields = TaskSettings.model_fields
     return "".join(f"    {name}: {fields[name].description}\n" for name in TaskOptions.__annotations__)
+
+
+class QuestionSettings(SettingsTable):
+    """A question at the end of each recording. Its answer stays on the phone: what the model learns, or a part of its input."""
+
+    id: _QuestionId
+    text: Annotated[_Line, Field(min_length=1)]
+    choices: _Choices
+    use: Literal["label", "feature"] = "feature"
+
+
+def _are_questions(questions: tuple[QuestionSettings, ...]) -> bool:
+    ids = {question.id for question in questions}
+    return len(ids) == len(questions) and sum(question.use == "label" for question in questions) <= 1
+
+
+_Questions = Annotated[
+    tuple[QuestionSettings, ...],
+    Field(strict=False, max_length=3),
+    _fitting(_are_questions),
+    Expected(
+        "at most 3 tables [[training.questions]], each with an id of its own in small letters, a text, 2 to 7 choices, "
+        'and use, "label" (of one at most) or "feature"'
+    ),
+]
 
 
 class TrainingSettings(Settings):
@@ -574,7 +683,16 @@ class TrainingSettings(Settings):
         lt=2**63,
         description="FedProx: how strongly training is held near the model that the round starts from; 0: not at all.",
     )
-    channels: _Small = Field(default=6, description="Channels of a sample.")
+    channels: _Small = Field(default=6, description="Channels of a sample: 3, acceleration; 6, rotation too.")
+    sensors: _Sensors = Field(
+        default=(),
+        description="Sensors beside motion: speed (by GPS), loudness (by the microphone). Each adds its mean and deviation "
+        "in a window to the features.",
+    )
+    questions: _Questions = Field(
+        default=(),
+        description="What the phone asks at the end of a recording, as [[training.questions]]: docs/learning.md.",
+    )
     standardise: bool = Field(default=False, description="Scale channels by the person's own mean and deviation.")
     window: _Small = Field(default=100, description="Samples in a window.")
     step: Annotated[_Whole, Field(ge=1, lt=2**63)] | None = _optional(
@@ -600,6 +718,13 @@ class TrainingSettings(Settings):
             )
         if self.features == "windows" and self.scale_inputs:
             raise ValueError('`scale_inputs` is for features in a row; with features = "windows" say `standardise`')
+        if (self.sensors or self.questions) and self.features not in ("motion", "spectral"):
+            raise ValueError('`sensors` and `questions` add to features: say features = "motion" or "spectral"')
+        asked = next((question for question in self.questions if question.use == "label"), None)
+        if asked and (asked.choices != self.labels or self.target == "value"):
+            raise ValueError(
+                f"the choices of `{asked.id}` are what is learned: `labels` must be the same, in this order"
+            )
         if self.target == "value" and self.learner == "softmax":
             raise ValueError('softmax tells labels apart; for values say learner = "network" (hidden = [] is linear)')
         return self

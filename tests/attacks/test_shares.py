@@ -53,7 +53,6 @@ from crowdfl.protocols.shares.round.csp_state import CspState
 from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, StepReply, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import UploadBody, expanded_samples, expanded_update, integers_within
-from crowdfl.protocols.shares.widths import length_bound
 from crowdfl.roles.sp.rounds import pack_envelopes, rewards_name
 from crowdfl.simulation.local_host import LocalFederation, Update, _KgcFor
 from tests.attacks.campaign import SIZE, Campaign, added_to, error, tamper, watch_readers
@@ -164,8 +163,8 @@ def test_a_server_that_takes_the_last_sum_back_nearly_reads_whoever_misses_a_rou
     if server == "SP":
         honest = sp_round.offer_sum
 
-        def offered(shape: Any, place: Any, own: ShareSum, part: Any) -> Any:
-            return honest(shape, place, damped(shape, place, own, 5), part)
+        def offered(shape: Any, place: Any, members: Any, own: ShareSum, part: Any) -> Any:
+            return honest(shape, place, members, damped(shape, place, own, 5), part)
 
         monkeypatch.setattr(sp_round, "offer_sum", offered)
     else:
@@ -229,7 +228,7 @@ def test_one_participant_holds_the_model_still_if_it_can_declare_more_than_all_o
     """
     campaign, read = Campaign(**{"max_norm": usual_bound()} | settings), watch_readers(monkeypatch)
     most, last = settings.get("max_samples", 1), 3
-    honest, own, bound = {}, np.zeros(SIZE), length_bound(campaign.federation.settings)
+    honest, own, bound = {}, np.zeros(SIZE), campaign.federation.settings.length_units
     for number in range(1, last + 1):
         absent = [VICTIM] if number == last else []
         campaign.play(absent, cheat=(own / campaign.shape.widths.unit if number > 1 else own, 1000))

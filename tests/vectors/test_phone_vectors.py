@@ -176,7 +176,12 @@ def test_models_that_are_refused(case):
 def test_the_phone_has_its_errors_below_the_same_kinds():
     text = (Path(web_file).parent / "phone" / "protocol" / "errors.js").read_text(encoding="utf-8")
     found = {name: (parent, "true" in body) for name, parent, body in CLASS.findall(text)}
-    del found["UnsupportedTask"], found["Forgotten"], found["CrowdFLError"]  # the phone's own, and the root
+    del (
+        found["UnsupportedTask"],
+        found["Forgotten"],
+        found["KeysLost"],
+        found["CrowdFLError"],
+    )  # the phone's own, and the root
     for name, (parent, passes) in found.items():
         ours = getattr(errors, name)
         assert issubclass(ours, getattr(errors, parent)), name

@@ -26,6 +26,7 @@ from crowdfl.protocols.shares.round.average import (
     offer_sum,
     open_sum,
     publish_sum,
+    sum_name,
 )
 from crowdfl.protocols.shares.round.manifest import (
     AcceptedSet,
@@ -132,15 +133,15 @@ def test_both_servers_open_the_sum(shape, uploads, average):
     """From the same seeds of masks and the same seals: the same bytes."""
     seals = SharesPublication.from_bytes(bytes.fromhex(average["publication"]), shape.limits()).seals
     sp, csp = (
-        MaskedPart(bytes.fromhex(average["t SP"]), seals[:2]),
-        MaskedPart(bytes.fromhex(average["t CSP"]), seals[2:]),
+        MaskedPart(bytes.fromhex(average["t SP"]), b"", sum_name(PLACE, MEMBERS), seals[:2]),
+        MaskedPart(bytes.fromhex(average["t CSP"]), b"", sum_name(PLACE, MEMBERS), seals[2:]),
     )
     theirs, ours = ShareSums(shape), ShareSums(shape)
     for case in uploads:
         theirs.add(bytes.fromhex(case["csp update"]), int.from_bytes(bytes.fromhex(case["csp samples"]), "little"))
         body = parse_upload(bytes.fromhex(case["body"]), shape, PLACE)
         ours.add(body.shares, int.from_bytes(body.samples, "little"))
-    offer = offer_sum(shape, PLACE, ours.result(), sp)
+    offer = offer_sum(shape, PLACE, MEMBERS, ours.result(), sp)
     assert offer.to_bytes().hex() == average["offer"]
     reply = open_sum(shape, PLACE, MEMBERS, theirs.result(), offer, csp, CSP)
     assert reply == SumReply.from_bytes(bytes.fromhex(average["reply"]), shape.limits())

@@ -42,8 +42,8 @@ export async function openModel() {
       return given.campaigns[0].task;
     },
     look: note("look"),
-    join: async (task, least) => {
-      await note("join")(task, least);
+    join: async (task, least, agreed) => {
+      await note("join")(task, least, agreed);
       page.change(task, { phase: "joined" });
     },
     leave: async (task) => {

@@ -302,3 +302,45 @@ def test_a_phone_leaves_and_forgets_everything(platform, requester, task, phone_
       found.push(name, ...(await (await caches.open(name)).keys()).map(({ url }) => url)); } return found; }"""
     assert page.evaluate(files) == []
     assert page.evaluate(workers) == 0
+
+
+MOST_BYTES, MOST_REQUESTS = 200_000, 12
+SLOW = {
+    "offline": False,
+    "latency": 150,
+    "downloadThroughput": 1_600_000 / 8,
+    "uploadThroughput": 750_000 / 8,
+}  # as Lighthouse's phone
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_little_is_loaded_before_somebody_can_join(platform, requester, task, phone_context, slow, record_property):
+    """Bytes on the wire and requests, as the DevTools count them; the seconds are noted, and depend on this machine."""
+    page = phone_context.new_page()
+    tools = phone_context.new_cdp_session(page)
+    tools.send("Network.enable")
+    if slow:
+        tools.send("Network.emulateNetworkConditions", SLOW)
+        tools.send("Emulation.setCPUThrottlingRate", {"rate": 4})
+    asked: list[str] = []
+    sizes: list[float] = []
+    tools.on("Network.requestWillBeSent", lambda event: asked.append(event["request"]["url"]))
+    tools.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
+    watch = """new MutationObserver(() => {
+      if (document.querySelector(".joining button.main")) globalThis.canJoin ??= performance.now();
+    }).observe(document, { childList: true, subtree: true });"""
+    page.add_init_script(watch)
+    page.route("**/join/page.js", lambda _: None)  # what is fetched behind the invitation does not come
+    page.goto(link(platform, requester, task))
+    browsers.until(page, "globalThis.canJoin")
+    asked = [url for url in asked if not url.endswith("/page.js")]
+    assert len(asked) <= MOST_REQUESTS, asked
+    assert sum(sizes) <= MOST_BYTES, sizes
+    painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
+    for name, value in (
+        ("requests", len(asked)),
+        ("bytes", sum(sizes)),
+        ("paint", painted),
+        ("join", page.evaluate("canJoin")),
+    ):
+        record_property(name, value)

@@ -190,7 +190,7 @@ def test_someone_joins_and_is_led_to_recording_by_keyboard_alone(show):
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Record", exact=True)).to_be_focused()
-    assert page.evaluate("asked") == [["join", TASK, 5]]
+    assert page.evaluate("asked") == [["join", TASK, 5, None]]
     page.get_by_role("button", name="Menu").focus()
     page.keyboard.press("Enter")
     page.get_by_role("link", name="Leave or withdraw").focus()
@@ -221,7 +221,7 @@ def test_a_small_crowd_must_be_accepted_first(show):
     page.get_by_label("I accept averages of as few as 3 people.").check()
     join.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Record")
-    assert page.evaluate("asked") == [["join", TASK, 3]]
+    assert page.evaluate("asked") == [["join", TASK, 3, None]]
 
 
 def test_a_consent_is_read_in_the_readers_language_and_agreed_to_before_one_joins(show):

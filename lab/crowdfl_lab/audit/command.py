@@ -108,6 +108,21 @@ def incentives(
     deliver(cheating.audit_incentives(settings, folder, progress_to_stderr(), notes, command), as_json=as_json, out=out)
 
 
+@app.command()
+def privacy(
+    as_json: _AsJson = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if a result is not the expected one.")] = False,
+    tries: Annotated[int, typer.Option(min=1000, help="With and without a person, for each row.")] = 20_000,
+) -> None:
+    """Try to tell one person's updates from zeros, by all that a server and readers see; then with each safeguard broken."""
+    from crowdfl_lab.audit.privacy import audit_privacy
+
+    found = audit_privacy(tries, progress_to_stderr(), "crowdfl audit privacy")
+    deliver(found, as_json=as_json)
+    if check and found.data["surprises"]:
+        raise typer.Exit(1)
+
+
 def _how_to_get(missing: Sequence[str]) -> str:
     """In one line; of MotionSense there is no command, for its NumPy form is not made here."""
     name_it = "name the folder that has both with --data"

@@ -34,6 +34,7 @@ _COMMANDS = {
     "data": "cli.train:data_app",
     "evaluate": "cli.train:evaluate",
     "predict": "cli.train:predict",
+    "privacy": "cli.privacy:app",
     "settings": "cli.main:settings",
     "doctor": "cli.doctor.command:doctor",
     "backup": "cli.backup:backup",

@@ -7,8 +7,9 @@ import { IDBFactory, IDBKeyRange } from "fake-indexeddb";
 import { Forgotten } from "#web/phone/protocol/errors.js";
 import { Store, openStore } from "#web/phone/agent/store.js";
 import { IndexedDbTables } from "#web/phone/agent/tables.js";
-import { StorageFull, StoreUnavailable } from "#web/phone/protocol/errors.js";
+import { KeysLost, StorageFull, StoreUnavailable } from "#web/phone/protocol/errors.js";
 import { newKeys } from "#web/phone/protocol/keys.js";
+import { openSealed, sealTo, sign, verify } from "#web/phone/protocol/seal.js";
 import { FakePhone, FakePlatform, Fuse, TASK } from "./fakes.js";
 
 Object.assign(globalThis, { IDBKeyRange });
@@ -49,6 +50,46 @@ test("keys are kept without being readable", async () => {
   assert.equal(kept.signing.privateKey.extractable, false);
   const signature = await crypto.subtle.sign("Ed25519", kept.signing.privateKey, Uint8Array.of(1));
   assert.ok(await crypto.subtle.verify("Ed25519", keys.signing.publicKey, signature, Uint8Array.of(1)));
+});
+
+/** Reads as some versions of Safari do: nothing, where a value holds a key of one of these kinds. @param {IndexedDbTables} tables @param {RegExp} lost */
+function forgetful(tables, lost) {
+  const holds = (/** @type {any} */ value) => value instanceof CryptoKey ? lost.test(value.algorithm.name) :
+    value !== null && typeof value === "object" && Object.values(value).some(holds);
+  const get = tables.get.bind(tables);
+  tables.get = async (place) => {
+    const value = await get(place);
+    return holds(value) ? null : value;
+  };
+  return tables;
+}
+
+test("where a browser loses X25519 keys, they are kept wrapped, and are as good", async () => {
+  const own = () => new Store(forgetful(new IndexedDbTables("test", factory), /X25519/));
+  const store = own();
+  await store.open(TASK, INVITATION);
+  assert.equal(await store.keeping(), "wrapped");
+  await store.addKeys(TASK, newKeys);
+  const kept = await own().get(TASK, "keys"); // after the page was opened again
+  const { wrapping, reading } = /** @type {any} */ (await new IndexedDbTables("test", factory).get(["blobs", TASK, "keys"]));
+  assert.ok(!wrapping.extractable && reading.bytes.byteLength > 48, "and nothing of it can be read");
+  assert.ok(!kept.signing.privateKey.extractable && !kept.reading.privateKey.extractable);
+  const message = Uint8Array.of(1, 2);
+  await verify(kept.signingPublic, message, await sign(kept, message));
+  const sealed = await sealTo(kept.readingPublic, message, Uint8Array.of(3));
+  assert.deepEqual(await openSealed(kept.reading, sealed, Uint8Array.of(3)), message);
+  await store.addKeys(TASK, newKeys);
+  assert.equal((await store.get(TASK, "keys")).who, kept.who); // the first ones stay
+  assert.deepEqual(await store.tasks().then((all) => all.map(({ task }) => task)), [TASK]);
+});
+
+test("a browser that keeps keys keeps them as they are, and one that keeps none is named", async () => {
+  const store = tab();
+  await store.open(TASK, INVITATION);
+  await store.addKeys(TASK, newKeys);
+  const found = /** @type {any} */ (await new IndexedDbTables("test", factory).get(["blobs", TASK, "keys"]));
+  assert.ok(found.reading.privateKey instanceof CryptoKey);
+  await assert.rejects(new Store(forgetful(new IndexedDbTables("test", factory), /./)).keeping(), KeysLost);
 });
 
 test("what was added first stays, with what came beside it", async () => {

@@ -12,7 +12,7 @@ const TRIAL = { enrol_until: null, start_at: null, start_with: null, every: null
 /** @param {Record<string, unknown>} [settings] @param {Record<string, unknown>} [training] @param {Record<string, unknown>} [plan] */
 function definition(settings = {}, training = {}, plan = {}) {
   return /** @type {import("#web/phone/app/types.js").DefinitionBody} */ ({
-    purpose: "p", terms: "t", readers: "r", requester: "00", arrays: [], claim_window: 86400,
+    purpose: "p", terms: "t", readers: "r", language: "en", texts: {}, consent: { version: "", text: "" }, requester: "00", arrays: [], claim_window: 86400,
     settings: { rounds: 5, window: 3600, grace: 600, strategy: "discard", min_participants: 6, budget: "36.00", pay: "equal", ...settings },
     plan: { ...TRIAL, ...plan },
     who: { name: "", institution: "", contact: "", approval: "", logo: "" },

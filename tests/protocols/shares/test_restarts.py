@@ -6,11 +6,11 @@ from crowdfl.crypto.sealing import seal_to
 from crowdfl.protocols import claims
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from tests.protocols.driving import Keeping
-from tests.protocols.shares.parties import PAYING, UNCHECKED, Parties
+from tests.protocols.shares.parties import NOISY, PAYING, UNCHECKED, Parties
 
 SAMPLES, DISTANCE = PAYING | {"pay": "samples"}, PAYING | {"pay": "distance"}
 KINDS = {"no checks": (UNCHECKED, 2), "checks": ({}, 6), "equal": (PAYING, 6), "samples": (SAMPLES, 6)}
-KINDS |= {"distance": (DISTANCE, 14)}
+KINDS |= {"noise": (NOISY | UNCHECKED, 2), "distance": (DISTANCE, 14)}
 EVERY = [(kind, step) for kind, (_, count) in KINDS.items() for step in range(1, count + 1)]
 RESERVED = ("asked ", "seed", "part", "spent ")
 every_step = pytest.mark.parametrize(

@@ -143,8 +143,8 @@ def _taken_back(round_: DeviatingRound, server: str) -> Floats:
         off = shape.ring.of_signed(honest[place.number - 1].astype(np.int64))
         return ShareSum(shape.ring.encode(shape.ring.eights(own.sums) - off), (own.total + room) % (1 << 128))
 
-    def offered(shape: Any, place: Any, own: ShareSum, part: Any) -> Any:  # noqa: ANN401
-        return offer(shape, place, less(shape, place, own), part)
+    def offered(shape: Any, place: Any, members: Any, own: ShareSum, part: Any) -> Any:  # noqa: ANN401
+        return offer(shape, place, members, less(shape, place, own), part)
 
     def opened(shape: Any, place: Any, members: Any, own: ShareSum, *rest: Any) -> Any:  # noqa: ANN401
         return opens(shape, place, members, less(shape, place, own), *rest)

@@ -6,6 +6,7 @@ parts of their range. The best one counts, chosen with the truth at hand: kinder
 Hashes are tried too: CSP sees those of SP's shares and of the seed of SP's mask, and tests true uploads and known seeds.
 """
 
+import secrets
 from collections.abc import Iterator
 from functools import cached_property
 from secrets import token_bytes
@@ -24,7 +25,7 @@ from crowdfl.protocols.shares.circuits.scalars import added, unpack
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
 from crowdfl.protocols.shares.round import average
 from crowdfl.protocols.shares.round.average import MaskedPart, SharesPublication, SumOffer, SumReply
-from crowdfl.protocols.shares.round.manifest import RoundManifest, open_seals
+from crowdfl.protocols.shares.round.manifest import AcceptedSet, RoundManifest, open_seals
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import (
     UploadBody,
@@ -92,9 +93,10 @@ def attack_hashes() -> Iterator[Finding]:
     yield from (built.upload(), built.average())
 
 
-def known_part(sp: SharesSp, _members: object) -> MaskedPart:
+def known_part(sp: SharesSp, members: AcceptedSet) -> MaskedPart:
     """Of an SP whose mask is no secret."""
-    return MaskedPart.drawn(bytes(32), sp._shape, sp._place, average.SP, sp._audiences)
+    with switched(secrets, "token_bytes", bytes):
+        return MaskedPart.drawn(members, sp._shape, sp._place, average.SP, sp._audiences)
 
 
 class _Hashes:

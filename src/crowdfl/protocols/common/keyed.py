@@ -114,6 +114,8 @@ class KeyedProfile:
             wrong.append(f'pay = "{settings.pay}"')
         if settings.check != "bounds":
             wrong.append(f'check = "{settings.check}"')
+        if settings.epsilon is not None:
+            wrong.append(f"epsilon = {settings.epsilon}")
         if settings.weighting != "samples":
             wrong.append(f'weighting = "{settings.weighting}"')
         if settings.max_norm is not None:

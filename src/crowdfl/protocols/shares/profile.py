@@ -29,7 +29,7 @@ from crowdfl.protocols.shares.round.rewards import equal_part, open_envelope
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import UpdateEncoder, make_upload
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import DELTA, TaskSettings
 
 
 class _ChainReader:
@@ -151,6 +151,19 @@ def _counting(shape: SharesShape) -> str:
     )
 
 
+def _privacy(shape: SharesShape) -> list[str]:
+    """What noise does for each person, and to the average."""
+    settings = shape.spec.settings
+    people = settings.min_participants, settings.most_in_round
+    noise = " to ".join(f"{shape.noise_length(count):.3g}" for count in dict.fromkeys(people))
+    return [
+        f"privacy        epsilon {settings.epsilon}, delta {settings.delta or DELTA:g} for each person, over {settings.rounds} "
+        "rounds, against all readers and one server that follows the protocol",
+        f"noise          {noise} on an average of {' to '.join(map(str, dict.fromkeys(people)))} people, where an update is at "
+        f"most {settings.max_norm} long; of each server {settings.sigma} units an entry, {settings.noise_ratio:.3g} times that",
+    ]
+
+
 _PAY = {
     "equal": "pay            equal: everyone in a round's average gets the same",
     "samples": "pay            samples: a part as large as one's part of all samples; a claim shows both servers the number",
@@ -172,10 +185,13 @@ class SharesProfile:
         shape = SharesShape(TaskSpec("", settings, parameters))
         shape.require_moving()
         shape.require_computable()
+        shape.require_signal()
 
     def explain(self, settings: TaskSettings, parameters: int) -> str:
         shape = SharesShape(TaskSpec("", settings, parameters))
         lines = [shape.widths.explain(), _counting(shape)]
+        if settings.epsilon is not None:
+            lines += _privacy(shape)
         if shape.payment:
             lines.append(shape.rule_widths.explain() if shape.is_reward_computed else _PAY[shape.pay])
         step = "model          " if shape.step is None else f"server step    {settings.server_step}: "

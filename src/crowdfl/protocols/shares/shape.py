@@ -1,5 +1,6 @@
 """What every side of a `shares` task derives from the task alone."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -61,6 +62,23 @@ class SharesShape:
                 f"no round can move a weight by more than {self.furthest:.3g}, less than half of the last decimal, and the "
                 "model would stand still: raise `server_rate`, `max_norm` or `decimals`"
             )
+
+    def noise_length(self, people: int) -> float:
+        """Of what both servers' noise does to an average of so many, as a length of the model."""
+        sigma = self.spec.settings.sigma or 0
+        return math.sqrt(2 * self.spec.parameters) * sigma / people / self.widths.unit
+
+    def require_signal(self) -> None:
+        """Refuse a task in which even the largest crowd drowns in noise, unless its settings say that this is wanted."""
+        settings = self.spec.settings
+        noise = self.noise_length(settings.most_in_round)
+        if settings.epsilon is None or settings.noisy or noise <= float(settings.max_norm or 0):
+            return
+        raise SettingsError(
+            f"epsilon = {settings.epsilon} puts noise of length {noise:.3g} on an average of {settings.most_in_round} people, "
+            f"more than the {settings.max_norm} that an update has at most. `crowdfl privacy plan` shows how many people, "
+            "or how small a model, it takes; noisy = true takes the task all the same"
+        )
 
     @cached_property
     def ring(self) -> Ring:

@@ -16,7 +16,7 @@ from typing import Self
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.shares.sketch import load_bound
 from crowdfl.errors import SettingsError, WidthBudgetExceeded
-from crowdfl.settings import TaskSettings
+from crowdfl.settings import DELTA, TaskSettings
 
 BLOCK = 64  # lanes that are used or left out together
 SAMPLE_BITS = 128  # of the ring that sample counts are shared in
@@ -27,6 +27,7 @@ _MOST_ROWS = 64  # that are tried
 _MOST_DROPPED = Fraction(1, 100)
 _MOST_FALSE = Fraction(1, 10**6)  # of rejecting one honest upload
 _MOST_LANES = 1 << 16
+_LEAST_LANES = 1024  # where noise is added: `tau` is then eleven standard deviations of an even update's square
 _TAU_STEPS = 1 << 20  # tau is a whole number of these parts, so that it is the same everywhere
 
 
@@ -51,6 +52,8 @@ class SharesWidths:
     buckets: int
     load: int
     lane_bound: int
+    noise_bound: int = 0  # of the noise that both servers add to an entry of a sum
+    most_false: Fraction = _MOST_FALSE  # of rejecting one honest upload
 
     @classmethod
     def of(cls, settings: TaskSettings, parameters: int) -> Self:
@@ -76,6 +79,8 @@ class SharesWidths:
             buckets=0,
             load=0,
             lane_bound=0,
+            noise_bound=0 if settings.sigma is None else _noise_bound(settings.sigma, parameters, settings.rounds),
+            most_false=_most_false(settings),
         )
         return bare._sketched(int(settings.lanes or 0)) if checked else bare._as_wide_as_sums()
 
@@ -125,7 +130,7 @@ class SharesWidths:
         """Largest entry of the sum of all accepted uploads: a cheater's may hold all of its length in one entry, and
         pass with more than 2^-40 as long as its square is below `rows` times what the check allows."""
         one = max(self.entry_bound, _root_up(self.rows * self.K)) if self.is_checked else self.entry_bound
-        return self.participants * self.max_samples * one
+        return self.participants * self.max_samples * one + self.noise_bound
 
     @cached_property
     def wrap_chance(self) -> Fraction:
@@ -227,7 +232,7 @@ class SharesWidths:
 
     def _fits(self) -> bool:
         wide = 2 * self.sum_bound < 2**self.k and self.drop_chance <= _MOST_DROPPED
-        return wide and self.wrap_chance <= _CHEAT and self.sparse_rejection <= _MOST_FALSE
+        return wide and self.wrap_chance <= _CHEAT and self.sparse_rejection <= self.most_false
 
     def _rejection(self, entries: int) -> Fraction:
         """Of an upload of so many equal entries."""
@@ -248,10 +253,20 @@ def pay_of(settings: TaskSettings) -> str:
     return settings.pay or "equal"
 
 
-def length_bound(settings: TaskSettings) -> int:
-    """Where everyone counts once, the largest length of an update in whole units: every device computes the same one."""
-    unit = float(10**settings.decimals)
-    return math.ceil(float(settings.max_norm or 0) * unit)
+def _noise_bound(sigma: int, parameters: int, rounds: int) -> int:
+    """Beyond this no entry's noise lies, of either server in any round, but with a chance below 2^-40.
+
+    A sample is beyond m with a chance of at most 2 exp(-m^2 / (2 sigma^2)), and ln(n) is below 7/10 of the bits of n.
+    """
+    bits = (4 * parameters * rounds).bit_length() + 40
+    return 2 * _root_up(-(-2 * sigma * sigma * 7 * bits // 10))
+
+
+def _most_false(settings: TaskSettings) -> Fraction:
+    """With noise, a rejection that depends on the update is a part of delta: all rounds together use a tenth of it."""
+    if settings.epsilon is None:
+        return _MOST_FALSE
+    return min(_MOST_FALSE, Fraction(settings.delta or DELTA) / (10 * settings.rounds))
 
 
 def _require_computable(settings: TaskSettings) -> None:
@@ -282,6 +297,15 @@ def _refusals(settings: TaskSettings) -> Iterator[tuple[bool, str]]:
         f'pay = "{settings.pay}" rests on numbers of samples, and with weighting = "equal" none leaves a device: '
         'set pay = "equal", or weighting = "samples"',
     )
+    noisy = settings.epsilon is not None
+    yield (
+        noisy and paid and pay_of(settings) != "equal",
+        f'pay = "{settings.pay}" shows more than `epsilon` allows: set "equal"',
+    )
+    yield (
+        noisy and not unchecked and (settings.lanes or 0) < _LEAST_LANES,
+        f"with `epsilon` a check needs at least {_LEAST_LANES} `lanes`, or honest uploads would be rejected too often",
+    )
     yield (settings.lanes or 0) > _MOST_LANES, f"`lanes` is {settings.lanes}; expected at most {_MOST_LANES}"
 
 
@@ -294,7 +318,7 @@ def _norm_bound(settings: TaskSettings, parameters: int) -> int:
     longest = _root_up(math.ceil((Fraction(settings.clip) * unit) ** 2 * parameters))
     given = settings.max_norm
     if settings.weighting == "equal":
-        return min(longest + -(-_root_up(parameters) // 2), length_bound(settings))
+        return min(longest + -(-_root_up(parameters) // 2), settings.length_units)
     norm = longest if given is None else min(longest, math.ceil(Fraction(given) * unit))
     return norm + -(-_root_up(parameters) // 2)
 

@@ -7,11 +7,16 @@ leaves SP in the publication alone. So SP has fixed its part before it sees CSP'
 open SP's; and readers take nothing that is not in the record.
 """
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
+import numpy as np
+
+from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
+from crowdfl.crypto.shares.noise import discrete_gaussian
 from crowdfl.crypto.shares.ring import RunningSum, expand
 from crowdfl.errors import (
     ChainBroken,
@@ -20,6 +25,7 @@ from crowdfl.errors import (
     ProtocolError,
     RolledBack,
     SealBroken,
+    SeedReused,
     TooFewParticipants,
 )
 from crowdfl.protocols.messages import Limits, Message
@@ -143,35 +149,59 @@ def audiences_of(shape: SharesShape, number: int) -> tuple[str, ...]:
 
 
 class MaskedPart(Message, kind=66, repr=False):
-    """A server's part of the sum, which it keeps to itself: the seed of its mask, and that seed as sealed to each audience."""
+    """A server's part of the sum, which it keeps to itself: whose sum it is, the seeds of its mask and of its noise, and the
+    first as sealed to each audience. Nobody else ever has the second. **They never serve two sums.**"""
 
     t: bytes
+    noise: bytes
+    bound: bytes
     seals: tuple[bytes, ...]
 
     @classmethod
     def drawn(
-        cls, t: bytes, shape: SharesShape, place: RoundPlace, server: str, audiences: Mapping[str, bytes]
+        cls, members: AcceptedSet, shape: SharesShape, place: RoundPlace, server: str, audiences: Mapping[str, bytes]
     ) -> "MaskedPart":
-        """Sealed anew each time: whoever sends it keeps it first."""
-        names = audiences_of(shape, place.number)
-        return cls(t, tuple(seal_to(audiences[name], t, _seal_context(place, server, name)) for name in names))
+        """Other seeds each time: whoever sends it keeps it first."""
+        t, noise = secrets.token_bytes(MASK_BYTES), secrets.token_bytes(SEED_BYTES)
+        seals = (
+            seal_to(audiences[name], t, _seal_context(place, server, name))
+            for name in audiences_of(shape, place.number)
+        )
+        return cls(t, noise, sum_name(place, members), tuple(seals))
 
     @property
     def seal_hashes(self) -> tuple[bytes, ...]:
         return tuple(map(sha256, self.seals))
 
-    def masked(self, shape: SharesShape, place: RoundPlace, own: ShareSum) -> tuple[bytes, bytes]:
-        """The server's sums and its total, as they travel."""
-        return own.plus(shape, *mask_of(self.t, place, shape))
+    def masked(self, shape: SharesShape, place: RoundPlace, members: AcceptedSet, own: ShareSum) -> tuple[bytes, bytes]:
+        """The server's sums, with its noise, and its total, as they travel."""
+        if self.bound != sum_name(place, members):
+            raise SeedReused(
+                "the seeds of this round's sum were drawn for other people's uploads, and serve those alone"
+            )
+        sums, total = own.plus(shape, *mask_of(self.t, place, shape))
+        return self._with_noise(shape, place, sums), total
+
+    def _with_noise(self, shape: SharesShape, place: RoundPlace, sums: bytes) -> bytes:
+        sigma = shape.spec.settings.sigma
+        if sigma is None:
+            return sums
+        noise = discrete_gaussian(self.noise, place.bind("crowdfl noise 1"), sigma, shape.spec.parameters)
+        return shape.ring.encode(shape.ring.eights(sums) + noise.view(np.uint64))
+
+
+def sum_name(place: RoundPlace, members: AcceptedSet) -> bytes:
+    """Of the one sum over these people."""
+    return sha256(place.bind("crowdfl sum 1", *map(str.encode, members.accepted)))
 
 
 def _seal_context(place: RoundPlace, server: str, audience: str) -> bytes:
     return place.bind("crowdfl mask seed 2", server.encode(), audience.encode())
 
 
-def offer_sum(shape: SharesShape, place: RoundPlace, own: ShareSum, part: MaskedPart) -> SumOffer:
+def offer_sum(shape: SharesShape, place: RoundPlace, members: AcceptedSet, own: ShareSum, part: MaskedPart) -> SumOffer:
     """SP: X, before it knows anything of Y."""
-    return SumOffer(*part.masked(shape, place, own), sha256(part.t), part.seal_hashes)
+    return SumOffer(*part.masked(shape, place, members, own), sha256(part.t), part.seal_hashes)
 
 
 def open_sum(
@@ -187,7 +217,7 @@ def open_sum(
     _require_lengths(shape, offer.sums, offer.total)
     if [len(found) for found in (offer.mask, *offer.seals)] != [HASH_BYTES] * (1 + len(part.seals)):
         raise LengthMismatch(f"SP's part of the sum of round {place.number} has too few hashes, or too short ones")
-    sums, total = part.masked(shape, place, own)
+    sums, total = part.masked(shape, place, members, own)
     record = _record(place, members, _opened(shape, offer, sums, total), offer, sha256(part.t), part.seal_hashes)
     record = replace(record, signature=signing.sign(record.statement))
     return SumReply(sums, total, part.seals, record.to_bytes())

@@ -36,7 +36,6 @@ from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
 from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, DealtRound, received
 from crowdfl.protocols.shares.round.average import (
     CSP,
-    MASK_BYTES,
     MaskedPart,
     RoundRecord,
     ShareSum,
@@ -196,8 +195,7 @@ class CspRound:
         return replace(reply, rewards=tuple(self._sealed(shares, offer.commitments))).to_bytes()
 
     def _part(self) -> MaskedPart:
-        t = expand(self._inputs.seed, b"crowdfl csp mask 1", MASK_BYTES)
-        drawn = MaskedPart.drawn(t, self._shape, self.place, CSP, self._keys.audiences)
+        drawn = MaskedPart.drawn(self._members, self._shape, self.place, CSP, self._keys.audiences)
         return MaskedPart.from_bytes(self._inputs.reserve_part(drawn.to_bytes()), self._shape.limits())
 
     def _own_sum(self) -> ShareSum:

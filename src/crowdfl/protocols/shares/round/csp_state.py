@@ -122,6 +122,7 @@ class CspState:
         transcript = self.transcript(number)
         for step in range(1, transcript.step + 1 if transcript is not None else 0):
             self._memory.keep(f"heard {step}", b"", number)
+        self._memory.keep("part", b"", number)  # its noise is nobody's to take off
 
     def check_base(self, manifest: RoundManifest) -> None:
         """The manifest starts from the model that the last opened sum gives."""

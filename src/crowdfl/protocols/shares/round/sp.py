@@ -206,7 +206,7 @@ class SharesSp(PaidSp):
         now = yield from self._prepared()
         self._round = None  # what is asked for now ends the round: if it fails, all of it is asked for again
         part = self._part(now.members)
-        offer = offer_sum(self._shape, self._place, self._own_sum(now.members), part)
+        offer = offer_sum(self._shape, self._place, now.members, self._own_sum(now.members), part)
         names = now.members.accepted if self._shape.is_reward_hidden else ()
         masks = RewardMasks.of(names, now.rewards, now.seed, self._shape.reward_form.n)
         offer = replace(offer, commitments=masks.commitments())
@@ -310,10 +310,9 @@ class SharesSp(PaidSp):
     def _part(self, members: AcceptedSet) -> MaskedPart:
         """SP's part of the one sum of this base: of these people, and of no others."""
         self._require_unspent(self._kept(self._spending, lambda: self._own_mark))
-        t = self._seed_for("sum", sha256(self._place.bind("crowdfl sum 1", *map(str.encode, members.accepted)))).seed
 
         def drawn() -> bytes:
-            return MaskedPart.drawn(t, self._shape, self._place, SP, self._audiences).to_bytes()
+            return MaskedPart.drawn(members, self._shape, self._place, SP, self._audiences).to_bytes()
 
         return MaskedPart.from_bytes(self._kept("part", drawn), self._shape.limits())
 

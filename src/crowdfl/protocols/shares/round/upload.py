@@ -32,7 +32,6 @@ from crowdfl.errors import (
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES, Integers, ModelChain, RoundPlace
 from crowdfl.protocols.shares.shape import SAMPLES_BYTES, SharesShape
-from crowdfl.protocols.shares.widths import length_bound
 
 SIGNATURE_BYTES = 64
 SALT_BYTES = 32
@@ -120,7 +119,7 @@ class UpdateEncoder:
             np.clip(change, -settings.clip, settings.clip, out=change)
         change *= unit
         if not has_counts:
-            return integers_within(change, length_bound(settings))
+            return integers_within(change, settings.length_units)
         return np.asarray(np.rint(change, out=change).astype(np.int64) * samples, dtype=np.int64)
 
     def _within_norm(self, change: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

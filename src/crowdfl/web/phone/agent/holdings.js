@@ -50,6 +50,11 @@ export class Holdings {
     return this.store.add(this.task, key, value, beside);
   }
 
+  /** This participant's own, unless they are there. @param {(readable?: boolean) => Promise<import("../protocol/keys.js").Keys>} make */
+  async makeKeys(make) {
+    if (!(await this.has("keys"))) await this.store.addKeys(this.task, make);
+  }
+
   /** @param {Record<string, unknown>} put @param {readonly string[]} [remove] */
   change(put, remove) {
     return this.store.change(this.task, put, remove);

@@ -77,7 +77,7 @@ export class Participant {
   /** The owner has read the consent text in this language, and agrees. @param {string} [language] "": the task's own. */
   async agree(language) {
     const { definition } = await this.context.papers();
-    if (!(await this.kept.has("keys"))) await this.kept.add("keys", await this.context.protocol.newKeys());
+    await this.kept.makeKeys(this.context.protocol.newKeys);
     const consent = await this.context.protocol.signConsent(definition, await this.context.keys(), this.context.now(), language);
     if (!(await this.hasJoined())) await this.kept.put("consent", consent);
   }
@@ -102,7 +102,7 @@ export class Participant {
     await this.context.requireCompany();
     await this._requireConsent(definition);
     if (!(await this.hasJoined())) requireRoom(await this.context.status(), this.context.protocol.takesPlace(invitation));
-    if (!(await this.kept.has("keys"))) await this.kept.add("keys", await this.context.protocol.newKeys());
+    await this.kept.makeKeys(this.context.protocol.newKeys);
     if (!(await this.hasJoined())) await this._certify(invitation, appointment);
     const { who } = await this.context.keys();
     if (await this.context.enrol()) {

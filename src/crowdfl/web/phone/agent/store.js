@@ -4,6 +4,7 @@
 // a tab that still runs cannot bring back what another one has forgotten.
 
 import { Forgotten } from "../protocol/errors.js";
+import { isWrapped, keeping, unwrap, wrap } from "./keyring.js";
 import { IndexedDbTables } from "./tables.js";
 
 /** @typedef {import("./tables.js").Tables} Tables */
@@ -28,16 +29,45 @@ import { IndexedDbTables } from "./tables.js";
  */
 
 const INVITATION = "invitation";
+const KEYS = "keys";
+/** @type {Place} Where it is tried whether keys can be kept. */
+const TRIAL = ["blobs", "", "trial"];
 
 export class Store {
   /** @param {Tables} tables */
   constructor(tables) {
     this._tables = tables;
+    /** @type {Promise<"plain" | "wrapped"> | null} */
+    this._keeping = null;
   }
 
   /** @param {string} task @param {string} key @returns {Promise<any>} undefined if there is none */
-  get(task, key) {
-    return this._tables.get(["blobs", task, key]);
+  async get(task, key) {
+    const found = await this._tables.get(["blobs", task, key]);
+    return key === KEYS && isWrapped(found) ? unwrap(found) : found;
+  }
+
+  /**
+   * A participant's own keys, in the form that this browser can keep; the first ones stay.
+   * @param {string} task @param {(readable?: boolean) => Promise<import("../protocol/keys.js").Keys>} make
+   */
+  async addKeys(task, make) {
+    const wrapped = (await this.keeping()) === "wrapped";
+    await this.add(task, KEYS, wrapped ? await wrap(await make(true)) : await make());
+  }
+
+  /** How this browser keeps keys; throws where it does not. */
+  keeping() {
+    this._keeping ??= keeping(async (value) => {
+      await this._tables.write({ put: [[TRIAL, value]] });
+      try {
+        return await this._tables.get(TRIAL);
+      } finally {
+        await this._tables.write({ remove: [TRIAL] });
+      }
+    });
+    this._keeping.catch(() => (this._keeping = null)); // it may be the store that failed
+    return this._keeping;
   }
 
   /** @param {string} task @param {string} key */

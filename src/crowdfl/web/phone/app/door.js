@@ -152,7 +152,9 @@ async function enter() {
   await requireBrowser();
   if (step) showDoorstep(step);
   await looking;
-  await openPage();
+  await openPage().catch((wrong) => {
+    if (!step) throw wrong; // else who taps Join tries again
+  });
 }
 
 const speaking = speakReaders((code) => import(`../text/${code}.js`));

@@ -462,7 +462,9 @@ function isUnsupported(wrong) {
 
 /** @returns {Promise<import("./types.js").Model>} */
 export async function openModel() {
-  const model = new PhoneModel(await openStore());
+  const store = await openStore();
+  await store.keeping(); // before anybody joins with keys that would be lost
+  const model = new PhoneModel(store);
   await model.resume();
   return model;
 }

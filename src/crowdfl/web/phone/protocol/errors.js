@@ -173,6 +173,9 @@ export class StoreUnavailable extends CrowdFLError {
   passes = true;
 }
 
+/** This browser keeps no keys, in no form. */
+export class KeysLost extends CrowdFLError {}
+
 /** A service refuses, or cannot be used. */
 export class ServiceError extends CrowdFLError {}
 

@@ -16,10 +16,10 @@ import { UnsupportedTask } from "./errors.js";
 
 const NAME_DIGITS = 20;
 
-/** @returns {Promise<Keys>} */
-export async function newKeys() {
-  const signing = await pair("Ed25519", ["sign", "verify"]);
-  return keysOf(signing, await pair("X25519", ["deriveBits"]));
+/** @param {boolean} [readable] To be wrapped at once, where a browser cannot keep them. @returns {Promise<Keys>} */
+export async function newKeys(readable = false) {
+  const signing = await pair("Ed25519", ["sign", "verify"], readable);
+  return keysOf(signing, await pair("X25519", ["deriveBits"], readable));
 }
 
 /**
@@ -43,14 +43,15 @@ export async function nameOf(signing) {
 /**
  * @param {string} name
  * @param {KeyUsage[]} usages
+ * @param {boolean} readable
  * @returns {Promise<CryptoKeyPair>}
  */
-async function pair(name, usages) {
+async function pair(name, usages, readable) {
   if (!globalThis.crypto?.subtle) {
     throw new UnsupportedTask("this page was not loaded over HTTPS, so that the browser makes no keys: open it with https://");
   }
   try {
-    return /** @type {CryptoKeyPair} */ (await crypto.subtle.generateKey({ name }, false, usages));
+    return /** @type {CryptoKeyPair} */ (await crypto.subtle.generateKey({ name }, readable, usages));
   } catch {
     throw new UnsupportedTask(`this browser cannot make ${name} keys: update it, then open the link again`);
   }

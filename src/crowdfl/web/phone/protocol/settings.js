@@ -1,5 +1,6 @@
 // What a phone needs of a task's settings, with the bounds of crowdfl/settings.py. Other profiles are refused with words.
 
+import { isEnough, privacyOf } from "./accounting.js";
 import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "./errors.js";
 
 /** @typedef {import("./documents.js").Definition} Definition */
@@ -68,6 +69,10 @@ const FITS = {
   weighting: (value) => value === "samples" || value === "equal",
   check: (value) => value === "bounds" || value === "none",
   max_norm: optional(above(0, LARGEST)),
+  epsilon: optional(above(0, 1000)),
+  delta: optional(within(1e-12, 0.01)),
+  noisy: optional((value) => typeof value === "boolean"),
+  sigma: optional(within(1, 2 ** 24, Number.isInteger)),
   strategy: (value) => value === "discard" || value === "retransmit",
   window: above(0, LARGEST),
   grace: within(0, LARGEST),
@@ -242,6 +247,23 @@ function requireSettings(settings) {
     if (["samples", "distance"].includes(settings.pay)) throw refused(`pay = "${settings.pay}" needs weighting = "samples"`);
   }
   if (settings.check === "bounds" && settings.lanes === 0) throw refused("without lanes no upload can be checked");
+  requirePrivacy(settings);
+}
+
+const LONGEST_UPDATE = 2 ** 16; // whole units, where noise is added
+
+/** Less noise than the promise needs is refused here too. @param {Record<string, any>} settings */
+function requirePrivacy(settings) {
+  const privacy = privacyOf(settings);
+  if (privacy === null) {
+    if ([settings.delta, settings.noisy, settings.sigma].some((value) => value !== null)) throw refused("it has noise and no `epsilon`");
+    return;
+  }
+  if (settings.weighting !== "equal") throw refused("`epsilon` needs everyone to count once");
+  if (settings.pay !== null && !["none", "equal"].includes(settings.pay)) throw refused("its pay shows more than `epsilon` allows");
+  if (settings.sigma === null || privacy.length > LONGEST_UPDATE || !isEnough(privacy, settings.rounds)) {
+    throw refused("its noise is too little for its `epsilon`");
+  }
 }
 
 /**
