@@ -191,7 +191,7 @@ export default {
     row10: "Anyone on the wire: sizes and times.",
     row11: "Push service: of a phone whose owner wants reminders: that it uses this platform, and when it is reminded; the platform learns an address by which it knows the same browser in other tasks.",
     row12: "Payer: where each pseudonym wants to be paid, and how much.",
-    row13: "Requester: which of its invitations were used, by which pseudonym, and in which rounds each pseudonym has sent.",
+    row13: "Requester, by its invitations: which of its invitations were used, by which pseudonym, and in which rounds each pseudonym has sent.",
     row14: "All participants but one: what the last one contributed.",
     row15: "The platform and the second server together: everything.",
   },
