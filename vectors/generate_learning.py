@@ -62,7 +62,17 @@ def seeds() -> list[Json]:
     ]
 
 
+ALONE: dict[str, Json] = {
+    "id": "company",
+    "text": "Were you alone?",
+    "choices": ["alone", "with others"],
+    "use": "feature",
+}
+MOOD: dict[str, Json] = {"id": "mood", "text": "How did you feel?", "choices": ["well", "so so", "bad"]}
+LABEL: dict[str, Json] = {"id": "what", "text": "What was it?", "choices": ["a", "b"], "use": "label"}
 GOOD: tuple[dict[str, Json], ...] = (
+    {"labels": ["a", "b"], "sensors": ["loudness", "speed"], "questions": [ALONE, LABEL, MOOD], "learner": "softmax"},
+    {"labels": ["a", "b"], "sensors": ["speed"], "features": "spectral", "window": 20, "channels": 3},
     {"labels": ["a", "b"]},
     {"labels": ["a"], "window": 90, "channels": 3, "features": "flat", "hidden": [1000], "hertz": 20, "batch": 50},
     {"labels": ["a", "b", "c"], "learner": "softmax", "window": 7, "step": 3, "gap": 0, "held_out": 0.4, "seed": 9},
@@ -102,6 +112,23 @@ BAD: tuple[dict[str, Json], ...] = (
     {"layers": ["linear 3"]},
     {"layers": ["linear 4", "swish", "linear 2"]},
     {"layers": ["linear 4 4", "linear 2"]},
+    {"sensors": ["smell"]},
+    {"sensors": ["speed", "speed"]},
+    {"sensors": "speed"},
+    {"sensors": ["speed"], "features": "flat"},
+    {"questions": [ALONE], "features": "windows", "learner": "own"},
+    {"questions": [ALONE, ALONE]},
+    {"questions": [ALONE | {"id": "With spaces"}]},
+    {"questions": [ALONE | {"choices": ["one"]}]},
+    {"questions": [ALONE | {"choices": ["one", "one"]}]},
+    {"questions": [ALONE | {"choices": ["one", ""]}]},
+    {"questions": [ALONE | {"text": ""}]},
+    {"questions": [ALONE | {"use": "both"}]},
+    {"questions": [ALONE | {"more": 1}]},
+    {"questions": [LABEL, LABEL | {"id": "other"}]},
+    {"questions": [LABEL | {"choices": ["b", "a"]}]},
+    {"questions": [ALONE, MOOD, ALONE | {"id": "c"}, ALONE | {"id": "d"}]},
+    {"questions": {}},
     {"channels": 0},
     {"window": 0},
     {"window": 10_001},
@@ -263,6 +290,19 @@ SPLITS: tuple[tuple[str, dict[str, Json], tuple[tuple[str, dict[str, Json]], ...
         {"window": 12, "hertz": 20, "channels": 1, "standardise": True},
         (("sit", stream("thirteen", 150, 20, 1)),),
     ),
+    (
+        "sensors and answers beside motion",
+        {"window": 10, "hertz": 20, "sensors": ["speed", "loudness"], "questions": [ALONE, MOOD], "standardise": True},
+        (
+            ("sit", stream("fourteen", 120, 20, 5) | {"answers": {"company": "alone", "mood": "bad"}}),
+            ("walk", stream("fifteen", 100, 50, 5) | {"answers": {"mood": "well"}}),
+        ),
+    ),
+    (
+        "answers, and scaled inputs",
+        {"window": 12, "hertz": 20, "questions": [MOOD], "features": "spectral", "scale_inputs": True},
+        (("sit", stream("sixteen", 150, 20) | {"answers": {"mood": "so so"}}), ("walk", stream("seventeen", 90, 20))),
+    ),
     ("even", {"window": 10, "step": 1, "gap": 0, "hertz": 20}, (("sit", stream("twelve", 25, 20, jitter=0)),)),
 )
 
@@ -280,18 +320,28 @@ def split_case(name: str, change: dict[str, Json], given: tuple[tuple[str, dict[
         for label, raw in given
         for recording in recordings_of(
             np.array(raw["times"]),
-            np.array(raw["signal"]).reshape(-1, raw["channels"]),
+            with_answers(np.array(raw["signal"]).reshape(-1, raw["channels"]), raw.get("answers", {}), recipe),
             np.full(len(raw["times"]), names.index(label)),
             recipe.hertz,
         )
     ]
     split = recipe.adapt(split_recordings("p", found, names, recipe.cut))
     recordings: list[Json] = [{"label": label, **raw} for label, raw in given]
-    sides: dict[str, Json] = {"train": side(split.train), "heldOut": side(split.held_out)}
+    train, held_out = recipe.both_inputs(split)
+    sides: dict[str, Json] = {
+        "train": side(split.train) | {"inputs": numbers(train, 7)},
+        "heldOut": side(split.held_out) | {"inputs": numbers(held_out, 7)},
+    }
     return {"name": name, "training": training, "recordings": recordings, **sides}
 
 
-def side(person: Person) -> Json:
+def with_answers(signal: Floats, answers: dict[str, str], recipe: Recipe) -> Floats:
+    """A column for each choice, as a file's reader makes them."""
+    chosen = [float(answers.get(name) == choice) for name, choices in recipe.beside for choice in choices]
+    return np.append(signal, np.tile(chosen, (len(signal), 1)), axis=1)
+
+
+def side(person: Person) -> dict[str, Json]:
     return {"windows": numbers(person.windows, 7), "labels": numbers(person.labels, 0)}
 
 
@@ -301,7 +351,13 @@ def lines(header: str, times: list[str], rest: str = "0.01,0.99,0.02", mark: str
 
 
 PACES = [f"{0.02 * i:.2f}" for i in range(12)]
-FILES: tuple[tuple[str, str], ...] = (
+BOTH: tuple[str, ...] = ("speed", "loudness")
+FILES: tuple[tuple[str, str] | tuple[str, str, tuple[str, ...]], ...] = (
+    ("drive.csv", lines("time,x,y,z,Speed (m/s),loudness (dB)", PACES, "0.1,0.2,0.9,12.5,-40"), BOTH),
+    ("drive2.csv", lines("time,dbfs,gx,gy,gz,ax,ay,az,GPS speed (km/h)", PACES, "-20,2,4,6,0.1,0.2,0.9,36"), BOTH),
+    ("drive3.csv", "time,x,y,z,speed\n0,0,0,1,3\n0.02,0,0,1,\n0.04,0,0,1,5\n0.06,0,0,1\n", ("speed",)),
+    ("drive4.csv", lines("time,x,y,z,speed", PACES, "0.1,0.2,0.9,12.5"), BOTH),
+    ("drive5.csv", lines("", PACES), ("loudness",)),
     ("walking_1.csv", lines("timestamp,x,y,z", PACES)),
     ("walking_2.csv", lines("Timestamp, X, Y, Z", [str(20 * i) for i in range(12)])),
     ("walking_3.csv", lines("time,ax,ay,az", [str(1_700_000_000_000 + 20 * i) for i in range(12)])),
@@ -359,16 +415,20 @@ FILES: tuple[tuple[str, str], ...] = (
 
 def csv_cases() -> list[Json]:
     with tempfile.TemporaryDirectory() as folder:
-        return [csv_case(Path(folder), name, text) for name, text in FILES]
+        return [csv_case(Path(folder), *file) for file in FILES]
 
 
-def csv_case(folder: Path, name: str, text: str) -> Json:
+def csv_case(folder: Path, name: str, text: str, sensors: tuple[str, ...] = ()) -> Json:
     path = folder / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(text.encode())
-    case: dict[str, Json] = {"name": name, "text": text}
+    case: dict[str, Json] = {"name": name, "text": text, "sensors": list(sensors)}
     try:
-        table = read_table(path, label_of_name(Path(name).parts[0].removesuffix(path.suffix)))
+        table = read_table(
+            path,
+            label_of_name(Path(name).parts[0].removesuffix(path.suffix)),
+            beside=tuple((one, ()) for one in sensors),
+        )
         if not all(table.labels):
             alone = folder / "alone"  # a folder says what a file without any label lacks
             alone.mkdir()
@@ -380,12 +440,13 @@ def csv_case(folder: Path, name: str, text: str) -> Json:
         }
     labels = sorted(set(table.labels))
     places = np.array([labels.index(label) for label in table.labels], dtype=np.int64)
-    stretches = recordings_of(table.times, table.signal, places, 20.0)
+    signal = np.append(table.signal, table.beside, axis=1)
+    stretches = recordings_of(table.times, signal, places, 20.0)
     return case | {
         "times": numbers(table.times, 9),
-        "signal": numbers(table.signal, 9),
+        "signal": numbers(signal, 9),
         "labels": list(table.labels),
-        "channels": table.signal.shape[1],
+        "channels": signal.shape[1],
         "dropped": dict(table.dropped),
         "recordings": [[labels[stretch.label], len(stretch.signal)] for stretch in stretches],
     }

@@ -274,6 +274,18 @@ _Moment = Annotated[
 ]
 _Daily = Annotated[str, _fitting(_is_daily), Expected('a time of day and a time zone, as in "18:00 Europe/Berlin"')]
 _Line = Annotated[str, Field(max_length=200), _fitting(str.isprintable), Expected("a line of at most 200 characters")]
+_Choices = Annotated[
+    tuple[Annotated[_Line, Field(min_length=1)], ...],
+    Field(strict=False, min_length=2, max_length=7),
+    _fitting(lambda names: len(set(names)) == len(names)),
+]
+_QuestionId = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+_Sensors = Annotated[
+    tuple[Literal["speed", "loudness"], ...],
+    Field(strict=False),
+    _fitting(lambda names: len(set(names)) == len(names)),
+    Expected('a list of "speed" and "loudness", each at most once'),
+]
 _Logo = Annotated[str, _fitting(_is_logo), Expected("a PNG picture of at most 32 kB")]
 _Prose = Annotated[str, Field(max_length=2000), _fitting(_is_prose), Expected("plain text, at most 2,000 characters")]
 _LongProse = Annotated[
@@ -608,6 +620,31 @@ def option_words() -> str:
     return "".join(f"    {name}: {fields[name].description}\n" for name in TaskOptions.__annotations__)
 
 
+class QuestionSettings(SettingsTable):
+    """A question at the end of each recording. Its answer stays on the phone: what the model learns, or a part of its input."""
+
+    id: _QuestionId
+    text: Annotated[_Line, Field(min_length=1)]
+    choices: _Choices
+    use: Literal["label", "feature"] = "feature"
+
+
+def _are_questions(questions: tuple[QuestionSettings, ...]) -> bool:
+    ids = {question.id for question in questions}
+    return len(ids) == len(questions) and sum(question.use == "label" for question in questions) <= 1
+
+
+_Questions = Annotated[
+    tuple[QuestionSettings, ...],
+    Field(strict=False, max_length=3),
+    _fitting(_are_questions),
+    Expected(
+        "at most 3 tables [[training.questions]], each with an id of its own in small letters, a text, 2 to 7 choices, "
+        'and use, "label" (of one at most) or "feature"'
+    ),
+]
+
+
 class TrainingSettings(Settings):
     """A task's [training] section: what every participant's device does. The platform does not look inside."""
 
@@ -646,7 +683,16 @@ class TrainingSettings(Settings):
         lt=2**63,
         description="FedProx: how strongly training is held near the model that the round starts from; 0: not at all.",
     )
-    channels: _Small = Field(default=6, description="Channels of a sample.")
+    channels: _Small = Field(default=6, description="Channels of a sample: 3, acceleration; 6, rotation too.")
+    sensors: _Sensors = Field(
+        default=(),
+        description="Sensors beside motion: speed (by GPS), loudness (by the microphone). Each adds its mean and deviation "
+        "in a window to the features.",
+    )
+    questions: _Questions = Field(
+        default=(),
+        description="What the phone asks at the end of a recording, as [[training.questions]]: docs/learning.md.",
+    )
     standardise: bool = Field(default=False, description="Scale channels by the person's own mean and deviation.")
     window: _Small = Field(default=100, description="Samples in a window.")
     step: Annotated[_Whole, Field(ge=1, lt=2**63)] | None = _optional(
@@ -672,6 +718,13 @@ class TrainingSettings(Settings):
             )
         if self.features == "windows" and self.scale_inputs:
             raise ValueError('`scale_inputs` is for features in a row; with features = "windows" say `standardise`')
+        if (self.sensors or self.questions) and self.features not in ("motion", "spectral"):
+            raise ValueError('`sensors` and `questions` add to features: say features = "motion" or "spectral"')
+        asked = next((question for question in self.questions if question.use == "label"), None)
+        if asked and (asked.choices != self.labels or self.target == "value"):
+            raise ValueError(
+                f"the choices of `{asked.id}` are what is learned: `labels` must be the same, in this order"
+            )
         if self.target == "value" and self.learner == "softmax":
             raise ValueError('softmax tells labels apart; for values say learner = "network" (hidden = [] is linear)')
         return self

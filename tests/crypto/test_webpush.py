@@ -67,7 +67,7 @@ def test_the_sender_proves_its_key_for_one_push_service():
     browser_key(key.public).verify(numbers, ".".join(signed).encode(), ec.ECDSA(SHA256()))
 
 
-@pytest.mark.parametrize("point", [b"", b"\x04" + bytes(64), b"\x00", PushKey.fresh().public[:-1]])
+@pytest.mark.parametrize("point", [b"", b"\x04" + bytes(64), b"\x00", PushKey.fresh().public[:-1]], ids=len)
 def test_what_is_no_point_of_the_curve_is_refused(point):
     with pytest.raises(InvalidKey):
         browser_key(point)

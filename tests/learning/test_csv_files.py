@@ -14,6 +14,7 @@ from crowdfl.learning.datasets.csv_files import CsvFolder, label_of_name, names_
 from crowdfl.learning.datasets.data import GRAVITY, Cut, relabelled, runs_of
 from crowdfl.learning.datasets.npz_files import MotionSense, read_arrays
 from crowdfl.learning.datasets.sources import load_split, open_person, open_source, parse_spec
+from crowdfl.learning.recipe import Recipe
 from tests.cli.program import call
 from tests.learning.shared import shared_file
 
@@ -315,3 +316,26 @@ def test_one_file_is_a_persons_data_too(tmp_path, form):
     split = load_split(form.format(path), CUT)
     assert (split.train.name, split.train.label_names) == ("monday", ("rest", "run"))
     assert len(split.train) == 10
+
+
+def test_what_is_recorded_beside_motion_is_in_columns_and_a_file_without_them_is_refused_by_name(tmp_path):
+    """Speed in 10 m/s, a column for each choice; both are fed to the model as they are, whatever is scaled."""
+    asked = {"id": "company", "text": "Were you alone?", "choices": ["alone", "with others"]}
+    beside = {"sensors": ["speed"], "questions": [asked], "standardise": True, "scale_inputs": True}
+    recipe = Recipe.of({"labels": ["run", "rest"], "channels": 3, "window": 10, "hertz": 50.0, "gap": 0, **beside})
+    rows = [f"{row},run,{36 + i % 2},{'Alone' if i < 200 else ''}" for i, row in enumerate(samples(8))]
+    path = write(tmp_path / "run.csv", "time,x,y,z,label,speed (km/h),company", rows)
+    split = recipe.load(str(path))
+    assert split.train.windows.shape[1:] == (10, recipe.width) == (10, 6)
+    inputs = recipe.both_inputs(split)[0]
+    assert inputs.shape[1] == recipe.inputs == 9 * 3 - 3 + 2 + 2
+    assert inputs[0, -4:] == pytest.approx([1.0139, 0.0139, 1.0, 0.0], abs=2e-3)
+    assert inputs[-1, -2:].tolist() == [0.0, 0.0]
+    for missing in ("speed", "company"):
+        bare = write(
+            tmp_path / "bare" / "run.csv", ",".join(("time,x,y,z", *({"speed", "company"} - {missing}))), ["0,0,0,1,1"]
+        )
+        with pytest.raises(
+            DataMalformed, match=f"no column is called '{missing}', which the task records beside motion"
+        ):
+            recipe.load(str(bare))

@@ -202,6 +202,7 @@ def test_a_service_that_is_away_or_no_longer_listed_holds_up_nothing(desk, servi
         (ENDPOINT, b"\x04" + bytes(64), AUTH, InvalidKey),
         (ENDPOINT, BROWSER.public, AUTH[1:], FormatError),
     ],
+    ids=["place", "key", "secret"],
 )
 def test_what_is_no_subscription_is_refused(desk, endpoint, key, auth, error):
     desk.options.push_hosts = HOSTS

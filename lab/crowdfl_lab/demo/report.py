@@ -39,7 +39,9 @@ def searched(campaign: FinishedCampaign) -> tuple[str, str]:
     numbers, found = sum(map(len, campaign.averages)), sum(sight.averages for sight in campaign.sights)
     public = max(sight.initial for sight in campaign.sights)
     return (
-        f"{found:,} of {numbers:,} numbers found in the servers' files",
+        f"The servers computed the model without seeing it: {found:,} of its {numbers:,} numbers found in their files"
+        if not found
+        else f"{found:,} of {numbers:,} numbers found in the servers' files",
         f"What was looked for: the {numbers:,} numbers of the {len(campaign.averages)} averages, in every file of "
         "the three servers."
         + f" Of the initial weights, which are public, {public:,} were found: the search does find." * bool(public)
@@ -124,7 +126,7 @@ def _ledger_table(campaign: FinishedCampaign) -> ResultTable:
     rows = tuple((*map(named, (m.name, m.source, m.target)), money(m.amount)) for m in books.movements)
     told = ", ".join(f"{n.replace('_', ' ')} {money(campaign.report[n])}" for n in ("paid_in", "rewards", "returned"))
     note = f"The requester is told sums alone: {told}."
-    return ResultTable("The ledger, as SP keeps it", ("movement", "from", "to", "amount"), rows, note)
+    return ResultTable("The ledger, as SP keeps it", ("movement", "from", "to", "amount"), rows, note, folded=True)
 
 
 def _server_table(campaign: FinishedCampaign) -> ResultTable:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
     Axes = Canvas = object
 
-_OURS, _OTHERS = "#1b6ca8", "#9a9a9a"
+_OURS, _OTHERS = "#0b5d66", "#8a8f96"  # as the pages have them
 _DPI = 160  # readable at half size
 _STYLE: dict[Any, Any] = {
     "font.size": 10,

@@ -66,6 +66,7 @@ class ResultTable:
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
     colours: Mapping[str, str] = field(default_factory=dict)
+    folded: bool = False  # on a page, until somebody wants to see it
 
     @classmethod
     def of_records(cls, title: str, records: Sequence[Mapping[str, Cell]]) -> "ResultTable":

@@ -99,7 +99,7 @@ def _prepared(data: str, task: Path | None, chosen: dict[str, Any]) -> tuple[dic
     if task is not None:
         training = {**read_settings(task).get("training", {}), **chosen}
         recipe = Recipe.of(training)
-        source, index = open_person(data, recipe.cut, recipe.value_names)
+        source, index = open_person(data, recipe.cut, recipe.value_names, recipe.beside)
         return training, recipe.adapt(source.load_person(index)), source.notes
     values = chosen.get("labels", ["value"]) if chosen.get("target") == "value" else []
     source, index = open_person(data, _cut(chosen), values)

@@ -61,13 +61,17 @@ class Definition:
 
     def __post_init__(self) -> None:
         """Translations are of what the task has."""
-        known = set(self.training.get("labels", ()))
+        asked = [one for one in self.training.get("questions", ()) if isinstance(one, Mapping)]
+        known = {
+            *self.training.get("labels", ()),
+            *(word for one in asked for word in (one.get("text"), *one.get("choices", ()))),
+        }
         for language in (self.language, *self.texts):
             if not LANGUAGE.fullmatch(language):
                 raise SettingsError(f"{language[:40]!r} is no language; expected one such as de, zh-Hans or pt-BR")
         for language, texts in self.texts.items():
             if unknown := sorted(texts.words.keys() - known):
-                raise SettingsError(f"[texts.{language}.words]: `{unknown[0]}` is no label of this task")
+                raise SettingsError(f"[texts.{language}.words]: `{unknown[0]}` is no label or question of this task")
             if texts.consent and not self.consent.version:
                 raise SettingsError(f"[texts.{language}]: `consent` translates a text that [consent] does not have")
         if len(self.texts) > MOST_LANGUAGES:

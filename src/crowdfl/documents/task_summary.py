@@ -75,8 +75,11 @@ def _training(definition: Definition) -> list[str]:
         return ["Trained: by a function of your own, on data of your own, which stays on your device"]
     sensors = f" ({_SENSORS[recipe.channels]})" if recipe.channels in _SENSORS else ""
     learned = f"{'values' if recipe.learns_values else 'labels'}: {', '.join(recipe.labels)}"
+    slow = "".join(f", {name}" for name in recipe.sensors)
+    asked = [f'"{question.text}" ({" / ".join(question.choices)})' for question in recipe.questions]
     return [
-        f"Recorded: {recipe.channels} channels{sensors}, {recipe.hertz:g} samples a second; "
+        *([f"Asked after each recording, and answered on your device alone: {'; '.join(asked)}"] if asked else []),
+        f"Recorded: {recipe.channels} channels{sensors}{slow}, {recipe.hertz:g} samples a second; "
         f"a window is {recipe.window} samples, {recipe.window / recipe.hertz:.3g} s; {learned}",
         f"Trained: {_learner(recipe)}{_loss(recipe)}, fed with {_FED[recipe.features]}; "
         f"in each round {recipe.epochs} passes over your windows, {recipe.batch} at a time; recordings stay on your device",

@@ -142,10 +142,14 @@ def _from_csv(path: Path, recipe: Recipe) -> Samples:
     if recipe.scale_inputs:
         raise DataMalformed("this model takes scaled inputs, which needs all of a person's data: use csv:FOLDER")
     named = value_columns(path, recipe.value_names)
-    table, cut, hertz = read_table(path, _label_of(path, recipe), named), recipe.cut, recipe.cut.hertz or watch.HERTZ
+    table, cut, hertz = (
+        read_table(path, _label_of(path, recipe), named, recipe.beside),
+        recipe.cut,
+        recipe.cut.hertz or watch.HERTZ,
+    )
     if table.signal.shape[1] != recipe.channels:
         raise DataMalformed(f"{path} has {table.signal.shape[1]} channels, the model takes {recipe.channels}")
-    signal = np.append(table.signal / watch.UNITS[: recipe.channels], table.values, axis=1)
+    signal = np.concatenate([table.signal / watch.UNITS[: recipe.channels], table.beside, table.values], axis=1)
     windows, starts, found = [], [], []
     places = np.full(len(signal), -1) if recipe.learns_values else _places(path, table.labels, recipe)
     for recording in recordings_of(table.times, signal, places, hertz):
@@ -156,8 +160,8 @@ def _from_csv(path: Path, recipe: Recipe) -> Samples:
     if not sum(map(len, windows)):
         raise DataMalformed(f"{path} has no {cut.length / hertz:g} s without a gap, the length of a window")
     labels, every = np.concatenate(found), np.concatenate(windows)
-    values = every[:, :, recipe.channels :].mean(axis=1, dtype=np.float64).astype(np.float32) if named else None
-    kept = np.ascontiguousarray(every[:, :, : recipe.channels])
+    values = every[:, :, recipe.width :].mean(axis=1, dtype=np.float64).astype(np.float32) if named else None
+    kept = np.ascontiguousarray(every[:, :, : recipe.width])
     return Samples(kept, np.concatenate(starts), labels if (labels >= 0).all() else None, values)
 
 

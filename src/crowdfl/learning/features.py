@@ -72,6 +72,12 @@ def features(name: str, windows: Windows) -> Inputs:
     return FEATURES[name](windows)
 
 
+def beside(windows: Windows, sensors: int) -> Inputs:
+    """Of what was recorded beside motion: mean and deviation of each sensor, then the answers, which do not change."""
+    slow = windows[:, :, :sensors].astype(np.float64)
+    return np.concatenate([slow.mean(axis=1), slow.std(axis=1), windows[:, 0, sensors:]], axis=1).astype(np.float32)
+
+
 def features_per_window(name: str, length: int, channels: int) -> int:
     """As many numbers as each window becomes."""
     return features(name, np.zeros((1, length, channels), dtype=np.float32)).size

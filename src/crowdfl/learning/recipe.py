@@ -9,9 +9,10 @@ from typing import Any, Self, get_args
 import numpy as np
 
 from crowdfl.errors import DataMalformed, SettingsError
+from crowdfl.learning.datasets.csv_files import Beside
 from crowdfl.learning.datasets.data import Cut, Labels, Person, Split, Values, Windows, relabelled, standardised, valued
 from crowdfl.learning.datasets.sources import load_split
-from crowdfl.learning.features import Inputs, features, features_per_window, scaled
+from crowdfl.learning.features import Inputs, beside, features, features_per_window, scaled
 from crowdfl.learning.models.learner import Learner, SoftmaxLearner, Training
 from crowdfl.learning.models.own_code import OwnLearner
 from crowdfl.learning.models.torch_models import TorchLearner, built_in, convolutional, mlp, own_loss, own_module
@@ -38,9 +39,21 @@ class Recipe(TrainingSettings):
         return Training(self.epochs, self.batch, self.rate, self.seed, self.proximal)
 
     @property
+    def beside(self) -> Beside:
+        """What is recorded beside motion: sensors, and questions with their choices."""
+        answers = [(question.id, question.choices) for question in self.questions if question.use == "feature"]
+        return (*((name, ()) for name in self.sensors), *answers)
+
+    @property
+    def width(self) -> int:
+        """Channels of a window: motion, sensors beside it, and a column for each choice of a question."""
+        return self.channels + sum(len(choices) or 1 for _, choices in self.beside)
+
+    @property
     def inputs(self) -> int:
         """Numbers that the network is fed per window."""
-        return features_per_window(self.features, self.window, self.channels)
+        motion = features_per_window(self.features, self.window, self.channels)
+        return motion + self.width - self.channels + len(self.sensors)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -124,7 +137,7 @@ class Recipe(TrainingSettings):
 
     def load(self, data: str) -> Split:
         """The windows of the person that the text names, as this recipe wants them."""
-        return self.adapt(load_split(data, self.cut, self.value_names))
+        return self.adapt(load_split(data, self.cut, self.value_names, self.beside))
 
     @property
     def value_names(self) -> tuple[str, ...]:
@@ -133,7 +146,7 @@ class Recipe(TrainingSettings):
 
     def adapt(self, split: Split) -> Split:
         """A person's windows with the task's labels or values, or what does not fit."""
-        name, found, wanted = split.train.name, split.train.windows.shape[1:], (self.window, self.channels)
+        name, found, wanted = split.train.name, split.train.windows.shape[1:], (self.window, self.width)
         if found != wanted:
             told = zip(("window", "channels"), found, wanted, strict=True)
             write = " and ".join(f"{key} = {have}" for key, have, want in told if have != want)
@@ -144,7 +157,7 @@ class Recipe(TrainingSettings):
         split = valued(split, self.labels) if self.learns_values else relabelled(split, self.labels)
         if not len(split.train):
             raise DataMalformed(f"{name}: no window of {wanted[0]} samples to train on: record longer stretches")
-        return standardised(split) if self.standardise else split
+        return standardised(split, self.channels) if self.standardise else split
 
     def targets_of(self, person: Person) -> Labels | Values:
         """What is learned of each window: labels (n,), or values (n, values)."""
@@ -156,14 +169,20 @@ class Recipe(TrainingSettings):
 
     def inputs_of(self, windows: Windows, own: Windows | None = None) -> Inputs:
         """What a learner is fed. `own` are the person's training windows, which `scale_inputs` takes its numbers from."""
-        inputs = np.ascontiguousarray(features(self.features, windows))
+        inputs = self._motion_inputs(windows, own)
+        if not self.beside:
+            return inputs
+        return np.concatenate([inputs, beside(windows[:, :, self.channels :], len(self.sensors))], axis=1)
+
+    def _motion_inputs(self, windows: Windows, own: Windows | None) -> Inputs:
+        inputs = np.ascontiguousarray(features(self.features, windows[:, :, : self.channels]))
         if not self.scale_inputs:
             return inputs
         if own is None:
             raise DataMalformed(
                 "this model's inputs are scaled by a person's training windows: name all of that person's data"
             )
-        return scaled(inputs, inputs if own is windows else features(self.features, own))
+        return scaled(inputs, inputs if own is windows else features(self.features, own[:, :, : self.channels]))
 
     def both_inputs(self, split: Split) -> tuple[Inputs, Inputs]:
         """Of the training windows, and of those held out."""

@@ -104,7 +104,7 @@ def _require_fit(recipe: Recipe, data: str, person: Person) -> None:
     """All that differs at once, and what to write instead."""
     length, channels = person.windows.shape[1:]
     write: dict[str, Any] = {"window": length} if length != recipe.window else {}
-    write |= {"channels": channels} if channels != recipe.channels else {}
+    write |= {"channels": channels} if channels != recipe.width else {}
     known = {label.casefold() for label in recipe.labels}
     if not recipe.learns_values and known.isdisjoint(map(str.casefold, person.label_names)):
         write["labels"] = list(person.label_names)
@@ -137,7 +137,7 @@ def _counts(recipe: Recipe, person: Person) -> dict[str, int]:
 
 
 def _everything(data: str, recipe: Recipe) -> tuple[Source, Split]:
-    source, index = open_person(data, recipe.cut, recipe.value_names)
+    source, index = open_person(data, recipe.cut, recipe.value_names, recipe.beside)
     return source, source.load_person(index)
 
 

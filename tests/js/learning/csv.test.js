@@ -5,13 +5,13 @@ import { labelOfName, readCsv, toRecordings } from "#web/phone/learning/csv.js";
 
 import { assertNear, VECTORS } from "./vectors.js";
 
-for (const { name, text, error, message, ...wanted } of VECTORS.csv) {
+for (const { name, text, sensors, error, message, ...wanted } of VECTORS.csv) {
   test(`a file is ${error ? "refused" : "read"} as Python does: ${name}`, () => {
     if (error) {
-      assert.throws(() => readCsv(text, name), { name: error, message });
+      assert.throws(() => readCsv(text, name, sensors), { name: error, message });
       return;
     }
-    const table = readCsv(text, name);
+    const table = readCsv(text, name, sensors);
     assertNear(table.times, wanted.times, 1e-6);
     assertNear(table.signal, wanted.signal, 1e-6);
     assert.deepEqual(table.labels, wanted.labels);

@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { fed } from "#web/phone/learning/jobs.js";
 import { parseRecipe } from "#web/phone/learning/recipe.js";
 import { roundToEven, splitRecordings } from "#web/phone/learning/recordings.js";
 
 import { assertNear, VECTORS } from "./vectors.js";
 
 /** @param {any} raw */
-const recording = ({ label, times, signal, channels }, id = "r") =>
-  ({ id, label, times: Float64Array.from(times), signal: Float64Array.from(signal), channels });
+const recording = ({ label, times, signal, channels, answers = {} }, id = "r") =>
+  ({ id, label, times: Float64Array.from(times), signal: Float64Array.from(signal), channels, answers });
 
 for (const { name, training, recordings, ...sides } of VECTORS.splits) {
   test(`windows are Python's: ${name}`, () => {
@@ -17,8 +18,9 @@ for (const { name, training, recordings, ...sides } of VECTORS.splits) {
     for (const side of /** @type {const} */ (["train", "heldOut"])) {
       const { windows, labels } = split[side];
       assert.deepEqual([...labels], sides[side].labels);
-      assert.deepEqual([windows.count, windows.length, windows.channels], [labels.length, recipe.window, recipe.channels]);
+      assert.deepEqual([windows.count, windows.length, windows.channels], [labels.length, recipe.window, windows.channels]);
       assertNear(windows.values, sides[side].windows, 1e-6);
+      assertNear(fed(split, recipe)[side].inputs, sides[side].inputs, 2e-5);
     }
   });
 }

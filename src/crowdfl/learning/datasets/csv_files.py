@@ -13,7 +13,7 @@ import csv
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -48,6 +48,13 @@ _LABELS = ("label", "activity", "class", "exercise")
 _UNIT = re.compile(r"(.*?)[\s_]*[(\[]([^)\]]*)[)\]]\s*|(.*?)_(s|ms|us|ns)")
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _STEPS = (("s", 1.0), ("ms", 1e3), ("us", 1e6))  # a step below this is in this unit
+Beside = tuple[
+    tuple[str, tuple[str, ...]], ...
+]  # what a task records beside motion: sensors, and questions with their choices
+_SLOW = {
+    "speed": (re.compile("(gps|location)?(speed|velocity|geschwindigkeit)"), 10.0),  # in 10 m/s
+    "loudness": (re.compile("loudness|(sound|audio)?(level|db|dbfs)|schallpegel"), 50.0),  # in 50 dB
+}
 CUT = replace(watch.CUT, hertz=watch.HERTZ)
 # What apps call files and folders, whatever was recorded; `phone` or `user` alone may be a person's.
 _OF_AN_APP = re.compile(
@@ -67,6 +74,10 @@ class CsvTable:
     labels: Sequence[str]
     dropped: Counter[str]
     values: npt.NDArray[np.float64]  # (samples, values)
+    beside: npt.NDArray[np.float64]  # (samples, columns beside motion), scaled
+
+
+_Reader = Callable[[Sequence[str], str], list[float]]  # of a row and its delimiter
 
 
 @dataclass(frozen=True)
@@ -79,9 +90,10 @@ class _Columns:
     time_unit: str = ""
     units: tuple[str, ...] = ()
     values: tuple[int, ...] = ()
+    beside: tuple[_Reader, ...] = ()
 
 
-def read_table(path: Path, label: str, values: Sequence[str] = ()) -> CsvTable:
+def read_table(path: Path, label: str, values: Sequence[str] = (), beside: Beside = ()) -> CsvTable:
     """A file's samples; `label` is for those without one, and may be empty. `values` names numbers to learn."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -91,11 +103,11 @@ def read_table(path: Path, label: str, values: Sequence[str] = ()) -> CsvTable:
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataMalformed(f"{path} is not CSV text: {error}") from error
     if not rows:
-        return CsvTable(np.zeros(0), np.zeros((0, 3)), [], Counter(), np.zeros((0, len(values))))
+        return CsvTable(np.zeros(0), np.zeros((0, 3)), [], Counter(), np.zeros((0, len(values))), np.zeros((0, 0)))
     has_header = not any(_is_number(cell, delimiter) for cell in rows[0])
-    if values and not has_header:
-        raise DataMalformed(f"{path} has no header: it must name the column of each value, {', '.join(values)}")
-    columns = _columns(path, rows[0], values) if has_header else _default_columns(path, rows[0])
+    if (named := [*values, *(name for name, _ in beside)]) and not has_header:
+        raise DataMalformed(f"{path} has no header: it must name the columns of {', '.join(named)}")
+    columns = _columns(path, rows[0], values, beside) if has_header else _default_columns(path, rows[0])
     return _table(path, columns, rows[has_header:], delimiter, label)
 
 
@@ -117,7 +129,7 @@ def _default_columns(path: Path, row: Sequence[str]) -> _Columns:
     return _Columns(0, (1, 2, 3), 4 if len(row) == 5 else None)
 
 
-def _columns(path: Path, head: Sequence[str], values: Sequence[str] = ()) -> _Columns:
+def _columns(path: Path, head: Sequence[str], values: Sequence[str], beside: Beside) -> _Columns:
     names, units = zip(*map(_name_and_unit, head), strict=True)
     time = next((i for i, name in enumerate(names) if _TIMES.fullmatch(name)), None)
     axes, turns = (_triple(pattern, names) for pattern in (_AXIS, _TURN))
@@ -128,7 +140,24 @@ def _columns(path: Path, head: Sequence[str], values: Sequence[str] = ()) -> _Co
     channels = (*axes, *(turns or ()))
     label = next((i for i, name in enumerate(names) if name in _LABELS), None)
     found = _value_columns(path, head, values)
-    return _Columns(time, channels, label, units[time], tuple(units[i] for i in channels), found)
+    readers = tuple(_reader(path, head, name, choices) for name, choices in beside)
+    return _Columns(time, channels, label, units[time], tuple(units[i] for i in channels), found, readers)
+
+
+def _reader(path: Path, head: Sequence[str], name: str, choices: tuple[str, ...]) -> _Reader:
+    """What takes a sensor's number from a row, or the answer to a question: a column for each choice."""
+    titles = [title.strip().casefold() for title in head] if choices else [_name_and_unit(title)[0] for title in head]
+    place = next(
+        (i for i, one in enumerate(titles) if one == name or (not choices and _SLOW[name][0].fullmatch(one))), None
+    )
+    if place is None:
+        raise DataMalformed(
+            f"{path}: no column is called {name!r}, which the task records beside motion; there are {', '.join(head)}"
+        )
+    if choices:
+        return lambda row, _: [float(row[place].strip().casefold() == choice.casefold()) for choice in choices]
+    unit = _SLOW[name][1] * (3.6 if _name_and_unit(head[place])[1].startswith("km") else 1.0)
+    return lambda row, delimiter: [_number(row[place], delimiter) / unit]
 
 
 def _value_columns(path: Path, head: Sequence[str], values: Sequence[str]) -> tuple[int, ...]:
@@ -170,11 +199,13 @@ def _table(path: Path, columns: _Columns, rows: Sequence[Sequence[str]], delimit
     dates: list[float] = []  # a file holds times as numbers or as dates, not both
     samples: list[list[float]] = []
     learned: list[list[float]] = []
+    others: list[list[float]] = []
     labels: list[str] = []
     for row in rows:
         try:
             sample = [_number(row[place], delimiter) for place in columns.channels]
             learned_here = [_number(row[place], delimiter) for place in columns.values]
+            others_here = [number for read in columns.beside for number in read(row, delimiter)]
             name = row[columns.label].strip().lower() if columns.label is not None else ""
             time = row[columns.time]
             is_number = _is_number(time, delimiter)
@@ -185,13 +216,15 @@ def _table(path: Path, columns: _Columns, rows: Sequence[Sequence[str]], delimit
         (numbers if is_number else dates).append(value)
         samples.append(sample)
         learned.append(learned_here)
+        others.append(others_here)
         labels.append(name or label)
     if numbers and dates:
         raise DataMalformed(f"{path}: some times are numbers and some are dates: export it again with one of them")
     signal = np.array(samples, dtype=np.float64).reshape(-1, len(columns.channels))
     times = _seconds(numbers, columns.time_unit) if numbers else np.array(dates, dtype=np.float64)
     values = np.array(learned, dtype=np.float64).reshape(len(learned), len(columns.values))
-    return CsvTable(times, _scaled(signal, columns.units), labels, dropped, values)
+    beside = np.array(others, dtype=np.float64).reshape(len(others), len(others[0]) if others else 0)
+    return CsvTable(times, _scaled(signal, columns.units), labels, dropped, values, beside)
 
 
 def _seconds(raw: Sequence[float], unit: str) -> npt.NDArray[np.float64]:
@@ -246,6 +279,7 @@ class CsvFolder(Source):
     cut: Cut = CUT
     by_folder: bool = False
     values: tuple[str, ...] = ()  # numbers to learn; labels then do not matter
+    beside: Beside = ()
 
     @property
     def people(self) -> tuple[str, ...]:
@@ -303,7 +337,7 @@ class CsvFolder(Source):
 
     @cached_property
     def _read(self) -> Mapping[Path, CsvTable]:
-        tables = {path: read_table(path, self._label(path), self.values) for path in _files(self.path)}
+        tables = {path: read_table(path, self._label(path), self.values, self.beside) for path in _files(self.path)}
         return {path: table for path, table in tables.items() if len(table.times)}
 
     @property
@@ -365,10 +399,16 @@ class CsvPeople(Source):
 
 
 def csv_source(
-    path: Path, person: str | None, *, by_folder: bool = False, cut: Cut = CUT, values: tuple[str, ...] = ()
+    path: Path,
+    person: str | None,
+    *,
+    by_folder: bool = False,
+    cut: Cut = CUT,
+    values: tuple[str, ...] = (),
+    beside: Beside = (),
 ) -> Source:
     """One person's, or everyone's where the inner folders can be people."""
-    whole = CsvFolder(path, cut, by_folder, values)
+    whole = CsvFolder(path, cut, by_folder, values, beside)
     if person is None:
         return CsvPeople(path, cut) if whole.unclear else whole
     if not (path / person).is_dir():
@@ -420,5 +460,5 @@ def _files(path: Path) -> list[Path]:
 
 def _recordings(table: CsvTable, places: Mapping[str, int], hertz: float) -> list[Recording]:
     labels = np.array([places[label] for label in table.labels], dtype=np.int64)
-    signal = np.append(table.signal / watch.UNITS[: table.signal.shape[1]], table.values, axis=1)
+    signal = np.concatenate([table.signal / watch.UNITS[: table.signal.shape[1]], table.beside, table.values], axis=1)
     return recordings_of(table.times, signal, labels, hertz)

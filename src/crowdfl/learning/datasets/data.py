@@ -120,12 +120,14 @@ def person_at(people: Sequence[str], index: int) -> str:
     return people[index]
 
 
-def standardised(split: Split) -> Split:
-    """Every channel with mean 0 and deviation 1 over the training windows; the held-out ones are scaled by the same."""
+def standardised(split: Split, channels: int | None = None) -> Split:
+    """Each of the first channels with mean 0 and deviation 1 over the training windows; the held-out ones by the same."""
     if not len(split.train):
         raise DataMalformed(f"{split.train.name}: there are no training windows to standardise by")
     mean, deviation = split.train.windows.mean(axis=(0, 1)), split.train.windows.std(axis=(0, 1))
     scale = np.maximum(deviation, _STILL)
+    if channels is not None:
+        mean[channels:], scale[channels:] = 0, 1  # beside motion
 
     def scaled(person: Person) -> Person:
         windows = ((person.windows - mean) / scale).astype(np.float32)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from crowdfl.errors import DataMissing, SettingsError
-from crowdfl.learning.datasets.csv_files import CsvPeople, csv_source, two_readings
+from crowdfl.learning.datasets.csv_files import Beside, CsvPeople, csv_source, two_readings
 from crowdfl.learning.datasets.data import Cut, Source, Split
 from crowdfl.learning.datasets.npz_files import MotionSense, WindowFile
 from crowdfl.learning.datasets.supplied import Synthetic, Watch
@@ -70,14 +70,15 @@ def _hint(text: str) -> str:
     return f"perhaps {kind}:{text}? Or " if kind and text and path.exists() else ""
 
 
-def open_source(spec: Spec, cut: Cut | None = None, values: Sequence[str] = ()) -> Source:
-    """`values` are the numbers that a task learns: CSV files have them in columns."""
+def open_source(spec: Spec, cut: Cut | None = None, values: Sequence[str] = (), beside: Beside = ()) -> Source:
+    """`values` are the numbers that a task learns, `beside` what it records beside motion: CSV files have them in columns."""
     chosen: dict[str, Any] = {} if cut is None else {"cut": cut}
+    columns: dict[str, Any] = {"values": tuple(values), "beside": beside, **chosen}
     makers: Mapping[str, Callable[[], Source]] = {
         "watch": lambda: Watch(**chosen),
         "synthetic": lambda: Synthetic(max(10, int(spec.person or 0) + 1), **chosen),
-        "csv": lambda: csv_source(spec.path, spec.person, values=tuple(values), **chosen),
-        "csv-by-folder": lambda: csv_source(spec.path, spec.person, by_folder=True, values=tuple(values), **chosen),
+        "csv": lambda: csv_source(spec.path, spec.person, **columns),
+        "csv-by-folder": lambda: csv_source(spec.path, spec.person, by_folder=True, **columns),
         "npz": lambda: WindowFile(spec.path),
         "motionsense": lambda: MotionSense(spec.path, **chosen),
     }
@@ -108,9 +109,11 @@ def each_person(text: str) -> list[str]:
     return [text] if alone else [f"{text}#{person}" for person in source.people]
 
 
-def open_person(text: str, cut: Cut | None = None, values: Sequence[str] = ()) -> tuple[Source, int]:
+def open_person(
+    text: str, cut: Cut | None = None, values: Sequence[str] = (), beside: Beside = ()
+) -> tuple[Source, int]:
     spec = parse_spec(text)
-    source = open_source(spec, cut, values)
+    source = open_source(spec, cut, values, beside)
     people = list(source.people)
     if spec.kind in _NUMBERED:
         return source, int(spec.person or 0)
@@ -124,6 +127,6 @@ def open_person(text: str, cut: Cut | None = None, values: Sequence[str] = ()) -
     return source, people.index(spec.person)
 
 
-def load_split(text: str, cut: Cut | None = None, values: Sequence[str] = ()) -> Split:
-    source, index = open_person(text, cut, values)
+def load_split(text: str, cut: Cut | None = None, values: Sequence[str] = (), beside: Beside = ()) -> Split:
+    source, index = open_person(text, cut, values, beside)
     return source.load_person(index)

@@ -2,7 +2,8 @@
 
 import { estimateOf } from "../agent/pay.js";
 import { duration, formatTime, moneyRange } from "../../web/common/format.js";
-import { t } from "../../web/common/text.js";
+import { listOf, t } from "../../web/common/text.js";
+import { slowNames } from "./sensors.js";
 
 /** @typedef {import("./types.js").DefinitionBody} DefinitionBody */
 
@@ -11,11 +12,11 @@ export const LEAST_PARTICIPANTS = 5;
 const BETWEEN = 20; // seconds from one activity to the next
 
 /** @param {DefinitionBody} definition */
-export function sensorsOf({ training }) {
-  const channels = training.channels ?? 6;
-  if (channels === 3) return t("about.moved");
-  if (channels === 6) return t("about.movedAndTurned");
-  return t("about.otherSensors", { channels });
+export function sensorsOf(definition) {
+  const [channels, slow] = [definition.training.channels ?? 6, slowNames(definition)];
+  const motion = channels === 3 ? t("about.moved") : channels === 6 ? t("about.movedAndTurned") : t("about.otherSensors", { channels });
+  const names = listOf(slow.map((name) => t(`sensor.${name}`)));
+  return [motion, slow.length > 0 && t("about.beside", { sensors: names })].filter(Boolean).join(" ");
 }
 
 /** @param {DefinitionBody} definition */

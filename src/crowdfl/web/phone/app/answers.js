@@ -2,6 +2,7 @@
 
 import { h } from "../../web/common/dom.js";
 import { language, t } from "../../web/common/text.js";
+import { textsIn } from "../protocol/texts.js";
 
 /** @typedef {import("./types.js").DefinitionBody} DefinitionBody */
 /** @typedef {import("./types.js").Question} Question */
@@ -14,7 +15,7 @@ export const questionsOf = ({ training }) => training.questions ?? [];
 export const labelQuestion = (definition) => questionsOf(definition).find(({ use }) => use === "label");
 
 /** The requester's words in the reader's language. @param {DefinitionBody} definition @returns {(text: string) => string} */
-export const wordsIn = ({ texts }) => (text) => texts?.[language()]?.words?.[text] ?? text;
+export const wordsIn = (definition) => textsIn(definition, [language()]).word;
 
 /**
  * Fields for what is known about a recording; nobody must answer.

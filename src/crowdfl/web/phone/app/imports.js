@@ -19,7 +19,7 @@ export class NotUsable extends Error {
  * @returns {{ recordings: Recording[], words: string }} or NotUsable with what to change.
  */
 export function importable(name, text, recipe) {
-  const table = withChannels(name, readCsv(text, name), recipe.channels);
+  const table = withChannels(readCsv(text, name, recipe.sensors), recipe.channels);
   const known = new Set(recipe.labels.map(folded));
   const all = toRecordings(table, recipe.hertz, () => `file ${crypto.randomUUID()}`);
   const recordings = all.filter(({ label, times }) => known.has(folded(label)) && times.length > 1);
@@ -32,14 +32,13 @@ export function importable(name, text, recipe) {
   return { recordings, words: summary(name, recordings, all.length - recordings.length, table.dropped) };
 }
 
-/** Rotation that the task does not ask for is left out. @param {string} name @param {CsvTable} table @param {number} channels @returns {CsvTable} */
-function withChannels(name, table, channels) {
-  if (table.channels === channels) return table;
-  if (table.channels < channels) {
-    throw new NotUsable(t("import.lacks", { lacking: t("sensor.gyroscope") }));
-  }
-  const signal = table.signal.filter((_, place) => place % table.channels < channels);
-  return { ...table, signal, channels };
+/** Rotation that the task does not ask for is left out. @param {CsvTable} table @param {number} wanted Channels of motion. @returns {CsvTable} */
+function withChannels(table, wanted) {
+  const { channels, motion = channels } = table;
+  if (motion === wanted) return table;
+  if (motion < wanted) throw new NotUsable(t("import.lacks", { lacking: t("sensor.gyroscope") }));
+  const signal = table.signal.filter((_, place) => place % channels < wanted || place % channels >= motion);
+  return { ...table, signal, channels: channels - motion + wanted, motion: wanted };
 }
 
 /** @param {string} name @param {readonly Recording[]} recordings @param {number} others @param {Map<string, number>} dropped */

@@ -8,14 +8,19 @@ import { stretchesOf } from "./recordings.js";
 
 /**
  * Samples in the file's order: seconds, channels in g and rad/s, a label each; and why rows were left out, how often.
- * @typedef {{ times: Float64Array, signal: Float64Array, labels: string[], channels: number, dropped: Map<string, number> }} CsvTable
+ * @typedef {{ times: Float64Array, signal: Float64Array, labels: string[], channels: number, motion?: number, dropped: Map<string, number> }} CsvTable
  */
 
 /** The place of each field in a row, and the units that the header gives.
- * @typedef {{ time: number, channels: number[], label: number | null, timeUnit: string, units: string[] }} Columns
+ * @typedef {{ time: number, channels: number[], label: number | null, timeUnit: string, units: string[], slow: { place: number, unit: number }[] }} Columns
  */
 
 export const GRAVITY = 9.80665; // m/s^2 in a g
+/** Sensors beside motion: what apps call their column, and the unit that everyone takes. @type {Record<string, { name: RegExp, unit: number }>} */
+const SLOW = {
+  speed: { name: /^(gps|location)?(speed|velocity|geschwindigkeit)$/, unit: 10 }, // m/s
+  loudness: { name: /^(loudness|(sound|audio)?(level|db|dbfs)|schallpegel)$/, unit: 50 }, // dB
+};
 export const UNITS = [1, 1, 1, 2, 2, 2]; // everyone scales alike: g, and 2 rad/s
 
 export const MISSING = "a missing field"; // why a row was left out; else a field was not a number
@@ -34,16 +39,18 @@ const STEPS = [["s", 1], ["ms", 1e3], ["us", 1e6]]; // a step below this is in t
  * @param {string} text
  * @param {string} fileName Its words up to the first number label the samples that have no label of their own. Of a path,
  *   the first folder's name does.
+ * @param {readonly string[]} [sensors] Beside motion: their columns come last.
  * @returns {CsvTable}
  */
-export function readCsv(text, fileName) {
+export function readCsv(text, fileName, sensors = []) {
   const plain = text.startsWith("\ufeff") ? text.slice(1) : text;
   const head = plain.split("\n", 1)[0];
   const delimiter = [";", "\t"].find((mark) => head.includes(mark)) ?? ",";
   const rows = rowsOf(plain, delimiter, fileName).filter((row) => row.some(Boolean));
-  if (!rows.length) return { times: new Float64Array(), signal: new Float64Array(), labels: [], channels: 3, dropped: new Map() };
+  if (!rows.length) return { times: new Float64Array(), signal: new Float64Array(), labels: [], channels: 3 + sensors.length, dropped: new Map() };
   const hasHeader = !rows[0].some((cell) => numberOf(cell, delimiter) !== null);
-  const columns = hasHeader ? columnsOf(rows[0], fileName) : usualColumns(rows[0], fileName);
+  if (sensors.length && !hasHeader) throw new DataMalformed(`${fileName} has no header: it must name the columns of ${sensors.join(", ")}`);
+  const columns = hasHeader ? columnsOf(rows[0], fileName, sensors) : usualColumns(rows[0], fileName);
   return tableOf(rows.slice(hasHeader ? 1 : 0), columns, delimiter, fileName);
 }
 
@@ -52,8 +59,8 @@ export function readCsv(text, fileName) {
  * @param {CsvTable} table @param {number} hertz The rate that they will be resampled to. @param {() => string} [newId]
  * @returns {Recording[]}
  */
-export function toRecordings({ times, signal, labels, channels }, hertz, newId = () => crypto.randomUUID()) {
-  const scaled = signal.map((value, place) => value / UNITS[place % channels]);
+export function toRecordings({ times, signal, labels, channels, motion = channels }, hertz, newId = () => crypto.randomUUID()) {
+  const scaled = signal.map((value, place) => value / (place % channels < motion ? UNITS[place % channels] : 1));
   const changes = (/** @type {number} */ at) => labels[at] !== labels[at - 1];
   return stretchesOf({ times, signal: scaled, channels }, hertz, changes)
     .map(({ start, ...stretch }) => ({ id: newId(), label: labels[start], ...stretch, channels }));
@@ -77,11 +84,11 @@ function usualColumns(row, file) {
   if (row.length !== 4 && row.length !== 5) {
     throw new DataMalformed(`${file} has no header and ${row.length} columns: give it \`timestamp,x,y,z,label\``);
   }
-  return { time: 0, channels: [1, 2, 3], label: row.length === 5 ? 4 : null, timeUnit: "", units: [] };
+  return { time: 0, channels: [1, 2, 3], label: row.length === 5 ? 4 : null, timeUnit: "", units: [], slow: [] };
 }
 
-/** @param {readonly string[]} head @param {string} file @returns {Columns} */
-function columnsOf(head, file) {
+/** @param {readonly string[]} head @param {string} file @param {readonly string[]} sensors @returns {Columns} */
+function columnsOf(head, file, sensors) {
   const titles = head.map(nameAndUnit);
   const time = titles.findIndex(({ name }) => TIMES.test(name));
   const [axes, turns] = [AXIS, TURN].map((pattern) => tripleOf(pattern, titles.map(({ name }) => name)));
@@ -92,7 +99,15 @@ function columnsOf(head, file) {
   const label = titles.findIndex(({ name }) => LABELS.includes(name));
   return {
     time, channels, label: label < 0 ? null : label, timeUnit: titles[time].unit, units: channels.map((place) => titles[place].unit),
+    slow: sensors.map((sensor) => slowColumn(sensor, titles, head, file)),
   };
+}
+
+/** @param {string} sensor @param {readonly { name: string, unit: string }[]} titles @param {readonly string[]} head @param {string} file */
+function slowColumn(sensor, titles, head, file) {
+  const place = titles.findIndex(({ name }) => SLOW[sensor].name.test(name));
+  if (place < 0) throw new DataMalformed(`${file}: no column is called '${sensor}', which the task records beside motion; there are ${head.join(", ")}`);
+  return { place, unit: SLOW[sensor].unit * (titles[place].unit.startsWith("km") ? 3.6 : 1) };
 }
 
 /** `Acceleration x (m/s^2)` is accelerationx in m/s^2. @param {string} title */
@@ -124,13 +139,15 @@ function tableOf(rows, columns, delimiter, file) {
     throw new DataMalformed(`${file}: some times are numbers and some are dates: export it again with one of them`);
   }
   const times = Float64Array.from(samples, ({ time }) => time);
-  const channels = columns.channels.length;
-  const signal = Float64Array.from(samples.flatMap(({ values }) => values));
+  const motion = columns.channels.length;
+  const channels = motion + columns.slow.length;
+  const signal = toUnits(Float64Array.from(samples.flatMap(({ values }) => values)), motion, columns.units);
   return {
     times: dates ? times : toSeconds(times, columns.timeUnit),
-    signal: toUnits(signal, channels, columns.units),
+    signal: beside(signal, motion, samples.map(({ slow }) => slow)),
     labels,
     channels,
+    ...(columns.slow.length ? { motion } : {}),
     dropped: counted(found.filter((one) => typeof one === "string")),
   };
 }
@@ -139,19 +156,25 @@ function tableOf(rows, columns, delimiter, file) {
  * A row's sample, or why it is left out.
  * @param {readonly string[]} row @param {Columns} columns @param {string} delimiter
  */
-function sampleOf(row, { time, channels, label }, delimiter) {
-  const values = [];
-  for (const place of channels) {
+function sampleOf(row, { time, channels, label, slow }, delimiter) {
+  const numbers = [];
+  for (const { place, unit } of [...channels.map((one) => ({ place: one, unit: 1 })), ...slow]) {
     if (place >= row.length) return MISSING;
     const value = numberOf(row[place], delimiter);
     if (value === null) return "not a number";
-    values.push(value);
+    numbers.push(value / unit);
   }
   if (Math.max(time, label ?? 0) >= row.length) return MISSING;
   const number = numberOf(row[time], delimiter);
   const moment = number ?? secondsOfDate(row[time]);
   if (moment === null) return "not a number";
-  return { values, time: moment, isDate: number === null, label: label === null ? "" : row[label].trim().toLowerCase() };
+  const [values, beside] = [numbers.slice(0, channels.length), numbers.slice(channels.length)];
+  return { values, slow: beside, time: moment, isDate: number === null, label: label === null ? "" : row[label].trim().toLowerCase() };
+}
+
+/** Motion, and what was recorded beside it. @param {Float64Array} signal @param {number} motion @param {readonly number[][]} others */
+function beside(signal, motion, others) {
+  return Float64Array.from(others.flatMap((numbers, at) => [...signal.subarray(at * motion, (at + 1) * motion), ...numbers]));
 }
 
 /** @param {readonly string[]} reasons */

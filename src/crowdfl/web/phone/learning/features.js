@@ -30,6 +30,41 @@ export function features(name, windows) {
   return describedBy(windows, row, spectrumOf(wavesOf(frequencies(SPECTRUM, length), length), hann(length)));
 }
 
+/** Some channels of all windows. @param {Windows} windows @param {number} from @param {number} to @returns {Windows} */
+export function channelsOf({ values, count, length, channels }, from, to) {
+  const kept = values.filter((_, at) => at % channels >= from && at % channels < to);
+  return { values: kept, count, length, channels: to - from };
+}
+
+/**
+ * Of what was recorded beside motion: mean and deviation of each sensor, then the answers, which do not change.
+ * @param {Windows} windows @param {number} sensors @returns {Float32Array}
+ */
+export function beside({ values, count, length, channels }, sensors) {
+  const row = channels + sensors;
+  const made = new Float32Array(count * row);
+  for (let window = 0; window < count; window++) {
+    const at = (/** @type {number} */ sample, /** @type {number} */ channel) => values[(window * length + sample) * channels + channel];
+    for (let channel = 0; channel < channels; channel++) {
+      const track = Float64Array.from({ length }, (_, sample) => at(sample, channel));
+      const mean = track.reduce((sum, value) => sum + value, 0) / length;
+      const squares = track.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+      made[window * row + (channel < sensors ? channel : channel + sensors)] = channel < sensors ? mean : at(0, channel);
+      if (channel < sensors) made[window * row + sensors + channel] = Math.sqrt(squares / length);
+    }
+  }
+  return made;
+}
+
+/** Rows side by side. @param {Float32Array} left @param {Float32Array} right @param {number} count Rows. */
+export function joined(left, right, count) {
+  const [wide, more] = [left.length / count, right.length / count];
+  return Float32Array.from({ length: left.length + right.length }, (_, at) => {
+    const [row, place] = [Math.floor(at / (wide + more)), at % (wide + more)];
+    return place < wide ? left[row * wide + place] : right[row * more + place - wide];
+  });
+}
+
 /**
  * Every number less its mean over a person's training windows, and divided by its deviation there.
  * @param {Float32Array} inputs @param {Float32Array} own Those of the training windows. @param {number} width Numbers per window.

@@ -1,9 +1,9 @@
 // What the training worker does with the messages that it gets; worker.js only joins this to a worker's port.
 import { Cancelled, CrowdFLError } from "../protocol/errors.js";
-import { features, scaled } from "./features.js";
+import { beside, channelsOf, features, featuresPerWindow, joined, scaled } from "./features.js";
 import { makeLearner } from "./learners.js";
 import { trainingSeed } from "./random.js";
-import { inputs, parseRecipe, requireBearable } from "./recipe.js";
+import { parseRecipe, requireBearable } from "./recipe.js";
 import { splitRecordings } from "./recordings.js";
 
 /** @typedef {import("./recordings.js").Recording} Recording */
@@ -78,9 +78,13 @@ function opened({ training, shape, recordings }) {
 }
 
 /** What the learner is fed of both sides. @param {import("./recordings.js").Split} split @param {Recipe} recipe */
-function fed({ train, heldOut }, recipe) {
-  const made = [train, heldOut].map(({ windows }) => features(recipe.features, windows));
-  const [mine, other] = recipe.scaleInputs ? made.map((rows) => scaled(rows, made[0], inputs(recipe))) : made;
+export function fed({ train, heldOut }, recipe) {
+  const { channels, sensors } = recipe;
+  const made = [train, heldOut].map(({ windows }) => features(recipe.features, channelsOf(windows, 0, channels)));
+  const width = featuresPerWindow(recipe.features, recipe.window, channels);
+  const motion = recipe.scaleInputs ? made.map((rows) => scaled(rows, made[0], width)) : made;
+  const [mine, other] = [train, heldOut].map(({ windows }, side) => (windows.channels > channels && windows.count
+    ? joined(motion[side], beside(channelsOf(windows, channels, windows.channels), sensors.length), windows.count) : motion[side]));
   return { train: { inputs: mine, labels: train.labels }, heldOut: { inputs: other, labels: heldOut.labels } };
 }
 

@@ -4,6 +4,7 @@ import { featuresPerWindow } from "./features.js";
 import { expectedShape, noConvolutions, stackOf } from "./networks.js";
 
 /** @typedef {import("./features.js").FeatureName} FeatureName */
+/** Asked at the end of a recording. @typedef {{ id: string, text: string, choices: readonly string[], use: "label" | "feature" }} Question */
 /**
  * @typedef {object} Recipe
  * @property {"network" | "softmax"} learner
@@ -11,7 +12,9 @@ import { expectedShape, noConvolutions, stackOf } from "./networks.js";
  * @property {readonly string[]} layers
  * @property {FeatureName} features
  * @property {readonly string[]} labels
- * @property {number} channels
+ * @property {number} channels Of motion.
+ * @property {readonly string[]} sensors Beside motion.
+ * @property {readonly Question[]} questions
  * @property {boolean} standardise
  * @property {boolean} scaleInputs
  * @property {number} window Samples in a window.
@@ -35,6 +38,8 @@ const ENDLESS = 2 ** 63;
 const SHOWN = 60; // characters of a wrong value that a message repeats
 const LISTED = 5;
 const TURNING = /[\u202a-\u202e\u2066-\u2069]|\p{Cc}/u;
+const SENSORS = ["speed", "loudness"]; // beside motion
+const LONGEST_LINE = 200; // characters
 const LOSSES = ["squared", "absolute", "huber"]; // of values
 const CODE = /^[\p{ID_Start}_]\p{ID_Continue}*(\.[\p{ID_Start}_]\p{ID_Continue}*)*:[\p{ID_Start}_]\p{ID_Continue}*$/u; // package.module:Name
 const MOST_LAYERS = 100;
@@ -94,6 +99,29 @@ const areTexts = (items) => items.every((item) => typeof item === "string");
 /** @param {unknown} value */
 const isLoss = (value) => typeof value === "string" && (LOSSES.includes(value) || CODE.test(value));
 
+/** @param {readonly unknown[]} items */
+const areDifferent = (items) => new Set(items).size === items.length;
+
+/** @param {unknown} value */
+const isLine = (value) => typeof value === "string" && value.length > 0 && value.length <= LONGEST_LINE && !TURNING.test(value);
+
+/** @param {unknown} value @returns {Question | null} */
+function questionOf(value) {
+  if (value === null || typeof value !== "object") return null;
+  const { id, text, choices, use = "feature", ...more } = /** @type {Record<string, any>} */ (value);
+  const isSound = typeof id === "string" && /^[a-z][a-z0-9_]{0,39}$/.test(id) && isLine(text) && Array.isArray(choices) && choices.length >= 2
+    && choices.length <= 7 && choices.every(isLine) && areDifferent(choices) && ["label", "feature"].includes(use) && !Object.keys(more).length;
+  return isSound ? { id, text, choices, use } : null;
+}
+
+/** @param {unknown} value @returns {Question[] | undefined} */
+function questionsOf(value) {
+  const found = Array.isArray(value) ? value.map(questionOf).filter((one) => one !== null) : [];
+  const isSound = Array.isArray(value) && found.length === value.length && found.length <= 3
+    && areDifferent(found.map(({ id }) => id)) && found.filter(({ use }) => use === "label").length <= 1;
+  return isSound ? found : undefined;
+}
+
 /** @param {unknown} value */
 const seedOf = (value) => (isWhole(value) ? BigInt(/** @type {number | bigint} */ (value)) : -1n);
 
@@ -112,6 +140,14 @@ const ENTRIES = {
   loss: optional({ read: (value) => (isLoss(value) ? value : undefined), words: '"squared", "absolute", "huber" or package.module:function' }),
   proximal: notNegative(ENDLESS, "2^63", 0),
   channels: small(6),
+  sensors: { ...list((items) => items.every((item) => SENSORS.includes(/** @type {string} */ (item))) && areDifferent(items), "", []),
+    words: 'a list of "speed" and "loudness", each at most once' },
+  questions: {
+    read: questionsOf,
+    words: "at most 3 tables [[training.questions]], each with an id of its own in small letters, a text, 2 to 7 choices, "
+      + 'and use, "label" (of one at most) or "feature"',
+    usual: [],
+  },
   standardise: flag(false),
   window: small(100),
   step: optional(whole(1, ENDLESS, "at least 1 and below 2^63", null)),
@@ -147,9 +183,13 @@ export function parseRecipe(training) {
     [name, isGiven(found, name) ? read(found[name]) : usual]))));
 }
 
-/** Numbers that the model is fed per window. @param {Recipe} recipe */
-export function inputs({ features, window, channels }) {
-  return featuresPerWindow(features, window, channels);
+/** Questions whose answers the model is fed. @param {Pick<Recipe, "questions">} recipe */
+export const askedFor = ({ questions }) => questions.filter(({ use }) => use === "feature");
+
+/** Numbers that the model is fed per window: of motion, mean and deviation of each sensor beside it, and one for each choice. @param {Recipe} recipe */
+export function inputs(recipe) {
+  const answers = askedFor(recipe).reduce((sum, { choices }) => sum + choices.length, 0);
+  return featuresPerWindow(recipe.features, recipe.window, recipe.channels) + 2 * recipe.sensors.length + answers;
 }
 
 /**
@@ -201,8 +241,20 @@ function requireFitting(learner, target, loss) {
   }
 }
 
+/** @param {any} entries */
+function requireFittingQuestions({ sensors, questions, features, labels, target }) {
+  if ((sensors.length || questions.length) && !["motion", "spectral"].includes(features)) {
+    throw new SettingsError('[training]: `sensors` and `questions` add to features: say features = "motion" or "spectral"');
+  }
+  const asked = questions.find((/** @type {Question} */ { use }) => use === "label");
+  if (asked && (JSON.stringify(asked.choices) !== JSON.stringify(labels) || target === "value")) {
+    throw new SettingsError(`[training]: the choices of \`${asked.id}\` are what is learned: \`labels\` must be the same, in this order`);
+  }
+}
+
 /** @param {any} entries @returns {Recipe} */
 function supported({ held_out, scale_inputs, step, gap, module, form: _form, target, loss, ...rest }) {
+  requireFittingQuestions({ ...rest, target });
   requireFitting(rest.learner, target, loss);
   if (rest.learner === "module" || rest.learner === "own") {
     throw refused(`trains its own code (${module.slice(0, SHOWN)}), which a web page does not run`);

@@ -1,6 +1,7 @@
 // From recordings to windows, as crowdfl.learning.datasets.data: no window crosses a gap in time, and no sample
 // is both trained on and tested on. Each part is resampled and cut into windows after the split.
 import { DataMalformed, NothingToContribute } from "../protocol/errors.js";
+import { askedFor } from "./recipe.js";
 
 /** @typedef {import("./recipe.js").Recipe} Recipe */
 /** @typedef {import("./features.js").Windows} Windows */
@@ -10,9 +11,10 @@ import { DataMalformed, NothingToContribute } from "../protocol/errors.js";
  * @typedef {object} Recording
  * @property {string} id
  * @property {string} label
+ * @property {Record<string, string>} [answers] To the task's questions, by their ids.
  * @property {Float64Array} times Seconds.
  * @property {Float64Array} signal
- * @property {number} channels
+ * @property {number} channels Of motion, and of sensors beside it.
  */
 
 /** @typedef {{ windows: Windows, labels: Int32Array }} Side Labels are places in the recipe's. */
@@ -44,8 +46,9 @@ export function splitRecordings(recordings, recipe) {
   const [train, heldOut] = [/** @type {Cut[]} */ ([]), /** @type {Cut[]} */ ([])];
   for (const recording of mine) {
     const label = /** @type {number} */ (places.get(folded(recording.label)));
-    for (const stretch of stretchesOf(recording, recipe.hertz)) {
-      const [early, late] = partsOf(stretch, recording.channels, recipe);
+    const wide = withAnswers(recording, recipe);
+    for (const stretch of stretchesOf(wide, recipe.hertz)) {
+      const [early, late] = partsOf(stretch, wide.channels, recipe);
       train.push({ signal: early, label });
       heldOut.push({ signal: late, label });
     }
@@ -54,11 +57,25 @@ export function splitRecordings(recordings, recipe) {
   if (!split.train.labels.length) {
     throw new NothingToContribute(`no window of ${recipe.window} samples to train on: record longer stretches`);
   }
-  return recipe.standardise ? standardised(split) : split;
+  return recipe.standardise ? standardised(split, recipe.channels) : split;
+}
+
+/** With a channel for each choice of a question: 1 throughout where it was the answer. @param {Recording} recording @param {Recipe} recipe */
+function withAnswers({ times, signal, channels, answers = {} }, recipe) {
+  const chosen = askedFor(recipe).flatMap(({ id, choices }) => choices.map((choice) => Number(answers[id] === choice)));
+  if (!chosen.length || signal.length !== times.length * channels) return { times, signal, channels };
+  const width = channels + chosen.length;
+  const wide = new Float64Array(times.length * width);
+  times.forEach((_, at) => {
+    wide.set(signal.subarray(at * channels, (at + 1) * channels), at * width);
+    wide.set(chosen, at * width + channels);
+  });
+  return { times, signal: wide, channels: width };
 }
 
 /** @param {readonly Recording[]} all @param {readonly Recording[]} mine @param {Recipe} recipe */
-function requireAny(all, mine, { labels, channels }) {
+function requireAny(all, mine, { labels, channels: motion, sensors }) {
+  const channels = motion + sensors.length;
   if (!all.length) throw new NothingToContribute("there are no recordings: record something first");
   if (!mine.length) {
     const found = [...new Set(all.map(({ label }) => label))].sort().join(", ");
@@ -175,7 +192,9 @@ function interpolated(times, signal, channels, grid) {
 /** @typedef {{ signal: Float64Array, label: number }} Cut */
 
 /** All whole windows of these signals. @param {readonly Cut[]} cuts @param {Recipe} recipe @returns {Side} */
-function sideOf(cuts, { window: length, step, channels }) {
+function sideOf(cuts, recipe) {
+  const { window: length, step } = recipe;
+  const channels = recipe.channels + recipe.sensors.length + askedFor(recipe).reduce((sum, { choices }) => sum + choices.length, 0);
   const counts = cuts.map(({ signal }) => Math.max(0, Math.floor((signal.length / channels - length) / step) + 1));
   const count = counts.reduce((sum, some) => sum + some, 0);
   if (count * length * channels > MOST_NUMBERS) {
@@ -195,14 +214,16 @@ function sideOf(cuts, { window: length, step, channels }) {
 }
 
 /**
- * Every channel with mean 0 and deviation 1 over the training windows, in single precision as NumPy.
- * @param {Split} split @returns {Split}
+ * Every channel of motion with mean 0 and deviation 1 over the training windows, in single precision as NumPy.
+ * @param {Split} split @param {number} motion @returns {Split}
  */
-function standardised({ train, heldOut }) {
+function standardised({ train, heldOut }, motion) {
   const { values, channels } = train.windows;
   const mean = channelMeans(values, channels);
   const squares = values.map((value, place) => f32(f32(value - mean[place % channels]) ** 2));
   const scale = channelMeans(squares, channels).map((square) => Math.max(f32(Math.sqrt(square)), STILL));
+  mean.fill(0, motion);
+  scale.fill(1, motion);
   const scaled = (/** @type {Side} */ { windows, labels }) => ({
     windows: { ...windows, values: windows.values.map((value, at) => f32(value - mean[at % channels]) / scale[at % channels]) },
     labels,

@@ -3,6 +3,7 @@
 import { h } from "../../../web/common/dom.js";
 import { formatTime } from "../../../web/common/format.js";
 import { isSaid, language, listOf, t } from "../../../web/common/text.js";
+import { missingSensors } from "../sensors.js";
 import * as about from "../about.js";
 import { actionButton, ask, button, facts, notice, part, title } from "../../../web/common/parts.js";
 import { textsIn } from "../../protocol/texts.js";
@@ -66,9 +67,11 @@ function papers(model, campaign) {
   if (refusal) return [notice("bad", h("strong", null, t("invite.refused")), "\n", refusal), invited && deleting(model, task)];
   if (!definition) return [waiting(model, campaign), problem && deleting(model, task)];
   const closed = invited && campaign.closed;
+  const lacking = missingSensors(definition);
   return [
     closed && notice("warn", h("strong", null, t("invite.closed")), " ", t(`enrolment.${closed}`), " ", t("invite.nothingSent")),
     closed && deleting(model, task),
+    invited && lacking.length > 0 && notice("warn", t("about.lacking", { sensors: listOf(lacking.map((name) => t(`sensor.${name}`))) })),
     brief(definition),
     invited ? h("details", { id: "more" }, h("summary", null, t("invite.more")), ...more(campaign, definition), !closed && deleting(model, task))
       : h("div", null, ...more(campaign, definition)),
