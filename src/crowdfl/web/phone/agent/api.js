@@ -130,7 +130,7 @@ export class Platform {
 
   /** Where a claim is to be paid, for the payer alone. @param {string} task @param {Bytes} sealed @param {Keys} keys */
   async payTo(task, sealed, keys) {
-    await this._sp.call({ method: "PUT", target: `${own(task, keys)}/destination`, body: sealed, mediaType: OCTETS, keys });
+    await this._sp.call({ method: "PUT", target: `${placeOf(task, keys)}/destination`, body: sealed, mediaType: OCTETS, keys });
   }
 
   /** How the platform pays people, and the key that its reminders come from; "": it sends none. */
@@ -142,17 +142,17 @@ export class Platform {
 
   /** @param {string} task @param {import("./reminders.js").Subscription} subscription @param {Keys} keys */
   async remind(task, subscription, keys) {
-    await this._sp.sendJson("PUT", `${own(task, keys)}/push`, { ...subscription }, keys);
+    await this._sp.sendJson("PUT", `${placeOf(task, keys)}/push`, { ...subscription }, keys);
   }
 
   /** @param {string} task @param {Keys} keys */
   async stopReminding(task, keys) {
-    await this._sp.call({ method: "DELETE", target: `${own(task, keys)}/push`, keys });
+    await this._sp.call({ method: "DELETE", target: `${placeOf(task, keys)}/push`, keys });
   }
 
   /** In which rounds an upload was deleted, and in which one stands. @param {string} task @param {Keys} keys @param {boolean} withdraw */
   async quit(task, keys, withdraw) {
-    const target = `${own(task, keys)}${withdraw ? "?withdraw=true" : ""}`;
+    const target = `${placeOf(task, keys)}${withdraw ? "?withdraw=true" : ""}`;
     const reply = await this._sp.call({ method: "DELETE", target, keys });
     return { deleted: reply.wholes("deleted"), standing: reply.wholes("standing") };
   }
@@ -216,7 +216,7 @@ function losing() {
 }
 
 /** @param {string} task @param {Keys} keys */
-function own(task, keys) {
+function placeOf(task, keys) {
   return `/v1/tasks/${task}/participants/${keys.who}`;
 }
 
