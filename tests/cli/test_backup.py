@@ -3,18 +3,23 @@
 import json
 import stat
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.roles.records import PaymentState, StoredPayment, StoredTask, payment_key
 from crowdfl.services.http.auth import Tokens
+from crowdfl.settings import TaskSettings
 from crowdfl.storage import migrations
 from crowdfl.storage.backup import url_words
 from crowdfl.storage.sql import SqlStore
 from tests.cli.program import call
+from tests.hosts import small_definition
 
 TASK = "a" * 64
+KEY = SigningKey.fresh()
 WAITS = StoredPayment(TASK, "b" * 20, 5, "claim", "{}", PaymentState.PENDING, 0.0)
 
 
@@ -23,11 +28,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `crowdfl init` makes, each server with a task, SP with a payment that waits."""
     folder = tmp_path_factory.mktemp("operator") / "roles"
     assert call("init", folder, "--insecure-test-key").code == 0
+    definition = replace(small_definition(TaskSettings()), requester=KEY.public)
     for role in ("kgc", "sp", "csp"):
         url = f"sqlite:///{folder}/{role}/state.db"
         migrations.upgrade(url)
         store = SqlStore(url)
-        store.add_task(StoredTask(TASK, "definition", "appointment", "running"))
+        store.add_task(StoredTask(TASK, definition.sign(KEY), "appointment", "running"))
         if role == "sp":
             store.add_payment(WAITS)
         store.close()

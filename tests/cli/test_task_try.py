@@ -163,7 +163,7 @@ class TestLook:
         )
         assert "32 at a time" in told
         assert "Rounds: 3; each takes uploads for 60 min, and late ones for 10 min more" in told
-        assert "Rewards: 36.00 a round" in told
+        assert "Rewards: 36.00 EUR a round" in told
         assert "can be claimed for 7 days after the end" in told
         assert "at least 5 participants; you accept 5 or more" in told
 

@@ -2,11 +2,11 @@
 
 import json
 import shutil
-import subprocess
 
 import pytest
 
 from crowdfl.web.bundle import NotBundled, bundles
+from tests.subprocesses import run
 
 FILES = {
     "/a/app/first.js": """import { two as zwei } from "../lib/two.js";
@@ -45,7 +45,7 @@ def test_bundles_run_as_the_modules_did(tmp_path):
     script += "console.log(JSON.stringify([made, zwei, names(), await later()]));"
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "run.js").write_text(script)
-    found = subprocess.run([node, "run.js"], cwd=tmp_path, capture_output=True, check=True, text=True).stdout  # noqa: S603
+    found = run([node, "run.js"], cwd=tmp_path, capture_output=True, check=True, text=True).stdout
     assert json.loads(found) == [42, 2, ["later", "made", "names", "zwei"], 44]
 
 

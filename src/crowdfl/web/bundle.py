@@ -97,7 +97,9 @@ def _module(path: str, sources: Mapping[str, str], address: str, places: Mapping
     text = _MADE.sub("", _LISTED.sub("", text))
     if wrong := re.search(r"^(?:import|export)\b.*", text, re.M):
         raise NotBundled(f"{path}: {wrong[0]}")
-    return f'((exported) => {{\n{text}\nObject.assign(exported, {{ {", ".join(names)} }});\n}})(modules["{path}"] = {{}});'
+    return (
+        f'((exported) => {{\n{text}\nObject.assign(exported, {{ {", ".join(names)} }});\n}})(modules["{path}"] = {{}});'
+    )
 
 
 def _exports(text: str) -> list[str]:

@@ -341,7 +341,9 @@ def _described(app: FastAPI) -> dict[str, Any]:
         for route in app.routes:
             if isinstance(route, APIRoute) and route.include_in_schema:
                 for method in route.methods or ():
-                    document["paths"][route.path][method.lower()]["security"] = list(_guards(route.dependant))
+                    guards = _guards(route.dependant)
+                    once = [one for place, one in enumerate(guards) if one not in guards[:place]]
+                    document["paths"][route.path][method.lower()]["security"] = once
         app.openapi_schema = document
     return app.openapi_schema
 
