@@ -28,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `crowdfl init` makes, each server with a task, SP with a payment that waits."""
     folder = tmp_path_factory.mktemp("operator") / "roles"
     assert call("init", folder, "--insecure-test-key").code == 0
-    definition = replace(small_definition(TaskSettings()), requester=KEY.public)
+    definition = replace(small_definition(TaskSettings(budget="36.00")), requester=KEY.public)
     for role in ("kgc", "sp", "csp"):
         url = f"sqlite:///{folder}/{role}/state.db"
         migrations.upgrade(url)

@@ -39,9 +39,10 @@ class Doorstep {
     };
   }
 
-  /** @param {string} task @returns {Campaign} */
+  /** What is shown stays, ticks included, until the model has asked for itself. @param {string} task @returns {Campaign} */
   get(task) {
-    return this.model?.get(task) ?? this.campaign;
+    const found = this.model?.get(task);
+    return found?.definition || found?.problem || found?.refusal ? found : this.campaign;
   }
 
   /** Its signature and its name are checked; the rest is, before anything is joined. */
