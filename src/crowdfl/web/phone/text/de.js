@@ -204,7 +204,7 @@ export default {
     cannotStart: "Diese Seite kann nicht starten",
     plain: "Diese Seite wurde ohne Verschlüsselung geöffnet, und dann lässt ein Browser sie keine Schlüssel erzeugen. Öffnen Sie sie über eine Adresse, die mit https beginnt.",
     noStorage: "Dieser Browser speichert nichts für Seiten. Verlassen Sie das private Fenster, oder nehmen Sie einen anderen Browser.",
-    old: "Dieser Browser ist zu alt, um die nötigen Schlüssel zu erzeugen. Aktualisieren Sie ihn: Chrome 137, Safari 17, Firefox 130 oder neuer.",
+    old: "Dieser Browser ist zu alt, um die nötigen Schlüssel zu erzeugen. Aktualisieren Sie ihn: Chrome 137, Safari 18.4, Firefox 132 oder neuer.",
     newVersion: "Es gibt eine neue Version dieser Seite.",
     useIt: "Verwenden",
     outTitle: "Öffnen Sie das in Ihrem Browser",

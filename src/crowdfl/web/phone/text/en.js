@@ -204,7 +204,7 @@ export default {
     cannotStart: "This page cannot start",
     plain: "This page was opened without encryption, and a browser then lets it make no keys. Open it by an address that begins with https.",
     noStorage: "This browser stores nothing for pages. Leave the private window, or use another browser.",
-    old: "This browser is too old to make the keys that are needed. Update it: Chrome 137, Safari 17, Firefox 130 or newer.",
+    old: "This browser is too old to make the keys that are needed. Update it: Chrome 137, Safari 18.4, Firefox 132 or newer.",
     newVersion: "A new version of this page is here.",
     useIt: "Use it",
     outTitle: "Open this in your browser",

@@ -204,7 +204,7 @@ export default {
     cannotStart: "本页面无法启动",
     plain: "本页面未经加密打开，浏览器因此不允许生成密钥。请用以 https 开头的地址打开。",
     noStorage: "此浏览器不为页面保存任何内容。请离开无痕窗口，或换用其他浏览器。",
-    old: "此浏览器太旧，无法生成所需的密钥。请更新：Chrome 137、Safari 17、Firefox 130 或更高版本。",
+    old: "此浏览器太旧，无法生成所需的密钥。请更新：Chrome 137、Safari 18.4、Firefox 132 或更高版本。",
     newVersion: "本页面有新版本。",
     useIt: "使用",
     outTitle: "请在浏览器中打开",
