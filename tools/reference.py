@@ -18,7 +18,7 @@ from crowdfl.storage.settings_file import settings_page
 ROOT = Path(__file__).parent.parent
 LAB = "The laboratory"
 ROLES = ("kgc", "sp", "csp")  # they have many commands in common
-SHARED = 3  # what so many commands take, in the same words, is described once
+SHARED = 2  # what so many commands take, in the same words, is described once
 EVERYWHERE = 10  # what so many take is not named with each
 HEAD = """# Commands
 

@@ -17,7 +17,7 @@ from crowdfl.settings import in_cents
 from crowdfl.storage.atomic import read_private_key, write_private
 
 app = typer.Typer(help="Whoever pays people out: make a key, open where to pay.", no_args_is_help=True)
-_KeyFile = Annotated[Path, typer.Argument(help="The payer's private key. It never leaves this machine.")]
+_KeyFile = Annotated[Path, typer.Argument(metavar="KEY", help="The payer's private key. It never leaves this machine.")]
 _COLUMNS = ("key", "amount", "currency", "kind", "to", "task", "participant")
 _FORMULA = ("=", "+", "-", "@", "\t")  # what a spreadsheet would compute
 

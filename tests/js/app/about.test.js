@@ -71,3 +71,11 @@ test("a crowd below five is called small", () => {
   assert.equal(about.isSmallCrowd(definition({ min_participants: 5 })), false);
   assert.equal(about.crowdWords(definition({ min_participants: 4 })).length, 2);
 });
+
+test("noise is told with its epsilon in words and without exponents, and that epsilons add up", () => {
+  assert.deepEqual(about.privacyWords(definition()), []);
+  const [promise, noise, sum] = about.privacyWords(definition({ epsilon: 8, delta: null, sigma: 5000, max_norm: 1, decimals: 4 }));
+  assert.match(promise, /can hardly tell whether your data is in them: epsilon 8, .* chance of 0\.00001 /);
+  assert.match(noise, /about 0\.5 times as much/);
+  assert.match(sum, /add up/);
+});

@@ -59,6 +59,7 @@ function aboutTask(about) {
     [t("task.profile"), about.profile],
     [t("task.learns"), about.learns],
     [t("task.hidden"), about.hidden],
+    [t("task.kgc"), t("common.kgc")],
     about.ended && [t("task.ended"), t("task.endedText", { words: about.ended, when: formatTime(about.ended_at) })],
     about.claims_until && [t("task.claims"), formatTime(about.claims_until)],
     about.state === "settled" && about.not_told.length && [t("task.notTold"), listOf(about.not_told)],

@@ -101,7 +101,7 @@ function learntCard(task, signal) {
     place.replaceChildren(
       table(t("task.learntCaption", { profile: task.profile }), ["party", "learns", "hidden", "known"].map((name) => t(`task.${name}`)), cells));
   });
-  return card(t("task.learnt"), place, show);
+  return card(t("task.learnt"), h("p", null, t("common.kgc")), place, show);
 }
 
 /** @type {Record<string, { states: readonly string[], danger: boolean }>} */

@@ -138,6 +138,7 @@ export default {
     profile: "Profil",
     learns: "Dieses SP erfährt",
     hidden: "Es erfährt nicht",
+    kgc: "KGC",
     ended: "Beendet",
     endedText: "{words}, am {when}",
     claims: "Abholen bis",

@@ -138,6 +138,7 @@ export default {
     profile: "Profile",
     learns: "This SP learns",
     hidden: "It does not learn",
+    kgc: "KGC",
     ended: "Ended",
     endedText: "{words}, on {when}",
     claims: "Claims until",

@@ -138,6 +138,7 @@ export default {
     profile: "配置",
     learns: "本 SP 会得知",
     hidden: "它不会得知",
+    kgc: "KGC",
     ended: "已结束",
     endedText: "{words}，{when}",
     claims: "领取截止",

@@ -1,8 +1,9 @@
 // A task's definition in the words of someone who is asked to take part: plain text, no markup.
 
 import { estimateOf } from "../agent/pay.js";
+import { privacyOf } from "../protocol/accounting.js";
 import { duration, formatTime, moneyRange } from "../../web/common/format.js";
-import { listOf, t } from "../../web/common/text.js";
+import { language, listOf, t } from "../../web/common/text.js";
 import { slowNames } from "./sensors.js";
 
 /** @typedef {import("./types.js").DefinitionBody} DefinitionBody */
@@ -87,6 +88,17 @@ export function paymentWords(definition) {
 
 /** How people count in an average. @param {DefinitionBody} definition */
 export const countingWords = ({ settings }) => t(settings.weighting === "equal" ? "about.countOnce" : "about.countMore");
+
+/** What noise promises each person, and that it adds up; nothing without. @param {DefinitionBody} definition */
+export function privacyWords({ settings }) {
+  const privacy = settings.epsilon == null ? null : privacyOf(settings);
+  if (privacy === null) return [];
+  const { epsilon, delta, sigma, length } = privacy;
+  return [t("about.epsilon", { epsilon: short(epsilon), delta: short(delta) }), t("about.noise", { share: short(sigma / length) }), t("about.addsUp")];
+}
+
+/** Never with an exponent. @param {number} value */
+const short = (value) => new Intl.NumberFormat(language(), { maximumSignificantDigits: 2 }).format(value);
 
 /** @param {DefinitionBody} definition */
 export function crowdWords(definition) {

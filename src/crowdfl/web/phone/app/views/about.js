@@ -113,6 +113,7 @@ const lines = (words) => words.map((text) => h("p", null, text));
 function more(campaign, definition) {
   const texts = textsOf(definition);
   const labels = listOf((definition.training.labels ?? []).map(texts.word).map(plainly));
+  const noise = about.privacyWords(definition);
   return [
     h("div.card", null, facts([
       [t("about.who"), ...asker(definition)],
@@ -122,6 +123,7 @@ function more(campaign, definition) {
       [t("about.howLong"), ...lines(about.durationWords(definition))],
       [t("about.people"), ...lines(about.crowdWords(definition))],
       [t("about.counting"), about.countingWords(definition)],
+      noise.length > 0 && [t("about.privacy"), ...lines(noise)],
       [t("about.pay"), ...lines(about.paymentWords(definition))],
       [t("about.terms"), sentence(texts.terms)],
       campaign.expires !== null && campaign.phase === "invited" && [t("about.invitation"), invitationWords(campaign.expires)],
