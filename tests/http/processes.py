@@ -69,11 +69,18 @@ class Loopback:
 
     def join(self, requester: Requester, task: str, whole: int = 2**18) -> Participant:
         """Somebody whose uploads of more than `whole` bytes go in pieces."""
+        return self.join_all(requester, task, 1, whole)[0]
+
+    def join_all(
+        self, requester: Requester, task: str, count: int, whole: int = 2**18, **own: Any
+    ) -> list[Participant]:
+        """So many, who share their connections."""
         kgc, sp = KgcClient(self._kept(self._link("kgc").open())), SpClient(self._kept(self._link("sp").open()), whole)
-        blobs, own = MemoryBlobs(), {"sp_key": sp.key(), "least_participants": 1}
-        person = Participant(task, blobs, kgc, sp, self.kgc_key, self.tools, **own)
-        person.join(*requester.invite(task, 1, 60.0))
-        return person
+        own = {"sp_key": sp.key(), "least_participants": 1} | own
+        people = [Participant(task, MemoryBlobs(), kgc, sp, self.kgc_key, self.tools, **own) for _ in range(count)]
+        for person, invitation in zip(people, requester.invite(task, count, 600.0), strict=True):
+            person.join(invitation)
+        return people
 
     def open_round(
         self, definition: Definition, wholes: Sequence[int] = (2**18,) * 3
@@ -95,7 +102,7 @@ class Loopback:
         return operator.call("GET", "/metrics").body.decode()
 
     def _link(self, name: str) -> Link:
-        return Link(self.urls[name], self.ca)
+        return Link(self.urls[name], self.ca, plain_http=True)  # which an address with https does not use
 
     def _kept(self, service: Service) -> Service:
         self.closing.callback(service.close)
@@ -103,20 +110,24 @@ class Loopback:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback]:
-    """KGC, CSP and SP, each with its folder, certificate and tokens; `observer` watches both servers."""
+def serving(folder: Path, observer: Observer | None = None, *, plain: bool = False, **of_sp: Any) -> Iterator[Loopback]:
+    """KGC, CSP and SP, each with its folder, certificate and tokens; `observer` watches both servers.
+
+    `plain`: without TLS. What else is given is set for SP.
+    """
     ca = tls.make_ca(folder)
     tokens: dict[str, str] = {}
 
     made = {name: tls.make_server_certificate(folder, ca, name) for name in ("kgc", "sp", "csp")}
-    pins = {name: (tls.key_pin(tls.require_usable(files)),) for name, files in made.items()}
+    pins = {name: () if plain else (tls.key_pin(tls.require_usable(files)),) for name, files in made.items()}
 
     def prepare(name: str, *roles: str) -> dict[str, Any]:
         (folder / name).mkdir(mode=0o700, exist_ok=True)
         for role in roles:
             tokens[f"{name} for {role}"] = Tokens(folder / name / "tokens.json").add(role, role)
         where = {"data": folder / name, "host": "127.0.0.1", "port": 0}
-        return where | {**vars(made[name]), "ca": ca.certificate, "insecure_test_key": True}
+        safety = {"plain_http": True} if plain else {**vars(made[name]), "ca": ca.certificate}
+        return where | safety | {"insecure_test_key": True}
 
     def peer(url: str, given: str, role: str) -> PeerSettings:
         path = folder / role / f"{given}.token"
@@ -138,7 +149,8 @@ def serving(folder: Path, observer: Observer | None = None) -> Iterator[Loopback
             "kgc": peer(kgc, "kgc", "sp"),
             "csp": peer(csp, "csp", "sp"),
         }
-        sp_settings = SpSettings(**own, kgc_key=key, tick_seconds=0.05, min_claim_window=0.0)
+        own |= {"kgc_key": key, "tick_seconds": 0.05, "min_claim_window": 0.0}
+        sp_settings = SpSettings(**own | of_sp)
         sp_app = open_sp(sp_settings, observer)
         add_pages(sp_app, sp_settings)  # as the command line does
         sp = stack.enter_context(running(sp_app, sp_settings))

@@ -66,6 +66,12 @@ def test_the_payer_reads_it_and_hands_out_the_claim(desk, tmp_path):
     text = json.dumps(rows)
     assert "ann@" not in text
     assert "DE89" not in text
+    begun = rows[0] | {
+        "state": "running"
+    }  # as the program that makes this payment is given it; nobody else makes it too
+    for given, count in ((begun, 1), ([begun], 0)):
+        rows_file.write_text(json.dumps(given))
+        assert len(json.loads(call("payer", "open", key_file, rows_file, "--json").out)) == count
     # SP asks for more than was claimed, or shows one person's bytes with another's payment: neither is paid.
     cheat = [rows[0] | {"millionths": int(rows[0]["claimed"]) + 1}, rows[1] | {"destination": rows[0]["destination"]}]
     rows_file.write_text(json.dumps(cheat))

@@ -130,7 +130,7 @@ class Phone:
     def join(self) -> None:
         expect(self.page.get_by_role("heading", level=1)).to_have_text("You are invited")
         place = self.page.url.partition("#")[2]
-        assert re.fullmatch("(/about/[0-9a-f]{64})?", place), "the secret is still shown"
+        assert re.fullmatch("/campaigns|/about/[0-9a-f]{64}", place), "the secret is still shown"
         self.page.get_by_role("button", name="Join").click()
         expect(self.page.get_by_role("heading", level=1)).to_have_text("Record")
         self.motion = Motion(self.page, gyroscope=False)

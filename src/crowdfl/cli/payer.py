@@ -41,11 +41,11 @@ def open_payouts(
     as_json: Json = False,
 ) -> None:
     """Show how much goes where, of payments that are due. What was not sealed for its very claim is refused, not shown."""
-    own, rows, refused = ReaderKey(read_private_key(file)), _rows(payouts.read_text(encoding="utf-8")), 0
-    found = []
+    own, refused, found = ReaderKey(read_private_key(file)), 0, []
+    due, rows = _rows(payouts.read_text(encoding="utf-8"))
     for row in rows:
         try:
-            if row["state"] == "pending" and row["destination"]:
+            if row["state"] == due and row["destination"]:
                 found.append(_opened(own, row))
         except (CrowdFLError, KeyError, ValueError) as wrong:
             refused += 1
@@ -71,15 +71,15 @@ def _opened(own: ReaderKey, row: Mapping[str, Any]) -> dict[str, str]:
     return amount | {"kind": to.way, "to": to.to, "task": to.task, "participant": to.who}
 
 
-def _rows(text: str) -> list[dict[str, Any]]:
-    """A list, or one payment, as a payout program is given it."""
+def _rows(text: str) -> tuple[str, list[dict[str, Any]]]:
+    """Payments, and the state of those to make: in a list, what nobody has begun; or the one that a payout program is given."""
     if not text.lstrip().startswith(("[", "{")):
-        return list(csv.DictReader(io.StringIO(text)))
+        return "pending", list(csv.DictReader(io.StringIO(text)))
     try:
         found = json.loads(text)
     except ValueError:
         raise FormatError("this is neither CSV nor JSON as `crowdfl sp payouts` writes it") from None
-    return found if isinstance(found, list) else [found]
+    return ("pending", found) if isinstance(found, list) else ("running", [found])
 
 
 def _harmless(value: str) -> str:

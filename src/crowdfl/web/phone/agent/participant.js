@@ -76,7 +76,7 @@ export class Participant {
 
   /** The owner has read the consent text in this language, and agrees. @param {string} [language] "": the task's own. */
   async agree(language) {
-    const { definition } = await this.context.papers();
+    const { definition } = await this._papers(); // also if the owner was faster than the look that keeps it
     await this.kept.makeKeys(this.context.protocol.newKeys);
     const consent = await this.context.protocol.signConsent(definition, await this.context.keys(), this.context.now(), language);
     if (!(await this.hasJoined())) await this.kept.put("consent", consent);

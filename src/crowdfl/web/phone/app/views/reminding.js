@@ -4,6 +4,7 @@ import { h } from "../../../web/common/dom.js";
 import { actionButton, part } from "../../../web/common/parts.js";
 import { t } from "../../../web/common/text.js";
 import { calendarOf } from "../../agent/calendar.js";
+import { keepWords } from "../../agent/reminders.js";
 import { download } from "../download.js";
 import { nameOf } from "../standing.js";
 
@@ -15,17 +16,22 @@ import { nameOf } from "../standing.js";
 /** @param {Model} model @param {string} task */
 export function reminding(model, task) {
   const trouble = h("div");
-  const box = part("div", null, (/** @type {Shown | null} */ shown) => shown ? card(model, task, shown, trouble) : []);
+  const box = part("div", null, (/** @type {Shown | null} */ shown) => shown ? card(model, task, shown, trouble, look) : []);
   /** @type {ReminderState} */
   let state = "unsupported";
   const update = (/** @type {Campaign} */ campaign) => box.show(needed(campaign, state));
-  void model.reminderState().then((found) => {
-    state = found;
+  const look = async () => {
+    state = await model.reminderState();
     const campaign = model.get(task);
     if (campaign) update(campaign);
-  });
+    if (campaign?.reminders && state === "on") await keepWords(wordsNow()); // the reader's language may be another since
+  };
+  void look();
   return { element: h("div", null, box.element, trouble), update };
 }
+
+/** What a reminder says. */
+const wordsNow = () => ({ opened: { title: t("remind.opened"), body: t("remind.openedBody") }, closing: { title: t("remind.closing"), body: t("remind.closingBody") } });
 
 /** Nothing is left to remind of, or nothing can remind: then nothing is shown. @param {Campaign} campaign @param {ReminderState} state @returns {Shown | null} */
 function needed(campaign, state) {
@@ -37,14 +43,13 @@ function needed(campaign, state) {
   return calendar === null && state === "unsupported" ? null : { calendar, on: reminders, state };
 }
 
-/** @param {Model} model @param {string} task @param {Shown} shown @param {HTMLElement} trouble */
-function card(model, task, { calendar, on, state }, trouble) {
-  const words = { opened: { title: t("remind.opened"), body: t("remind.openedBody") }, closing: { title: t("remind.closing"), body: t("remind.closingBody") } };
+/** @param {Model} model @param {string} task @param {Shown} shown @param {HTMLElement} trouble @param {() => Promise<void>} look What the browser allows may be new. */
+function card(model, task, { calendar, on, state }, trouble, look) {
   const save = calendar !== null && actionButton(t("remind.calendar"), trouble, async () => download("crowdfl.ics", calendar, "text/calendar"), { id: "calendar" });
   const isOn = on && state === "on";
   const toggle = (state === "on" || state === "off") && (isOn
-    ? actionButton(t("remind.stop"), trouble, () => model.stopReminding(task), { id: "remind" })
-    : actionButton(t("remind.start"), trouble, () => model.remind(task, words), { id: "remind" }));
+    ? actionButton(t("remind.stop"), trouble, () => model.stopReminding(task).then(look), { id: "remind" })
+    : actionButton(t("remind.start"), trouble, () => model.remind(task, wordsNow()).then(look), { id: "remind" }));
   const why = { on: isOn ? "remind.isOn" : "remind.learns", off: "remind.learns", denied: "remind.denied", "needs-install": "remind.install", unsupported: null }[state];
   return [h("section.card", { "aria-labelledby": "reminders" }, h("h2", { id: "reminders" }, t("remind.title")),
     why && h("p.soft", null, t(why)), h("div.buttons", null, save, toggle))];
