@@ -88,6 +88,7 @@ class Overview:
             "ended": self._actions.ended(task),
             "claims_until": stored.claims_until if stored.state in ENDED else None,
             "not_told": self._actions.not_told(stored),
+            "can_purge": self._actions.can_purge(stored),
             "timeline": self._timeline(task, rounds),
             "watched_since": self.history.since,
             "refusals": self.history.refusals(task),

@@ -78,4 +78,5 @@ test("noise is told with its epsilon in words and without exponents, and that ep
   assert.match(promise, /can hardly tell whether your data is in them: epsilon 8, .* chance of 0\.00001 /);
   assert.match(noise, /about 0\.5 times as much/);
   assert.match(sum, /add up/);
+  assert.match(about.privacyWords(definition({ epsilon: 20, delta: 1e-6, sigma: 50, max_norm: 1, decimals: 4 }))[0], /too little to hide/);
 });

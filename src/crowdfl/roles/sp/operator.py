@@ -7,10 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from crowdfl.errors import RoundNotOpen, SettingsError, TaskNotEnded
+from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import Clock, SpStore
-from crowdfl.roles.records import LONGEST_REASON, PaymentState, StoredPayment, StoredTask, TaskState, Tombstone
+from crowdfl.roles.records import (
+    LONGEST_REASON,
+    DepositState,
+    PaymentState,
+    RoundState,
+    StoredPayment,
+    StoredTask,
+    TaskState,
+    Tombstone,
+)
 from crowdfl.roles.retention import Held
 from crowdfl.roles.sp.core import ENDED, MoneyPorts, TrustedLedgerPorts
+from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.settlement import PAID_BEFORE
 from crowdfl.roles.sp.tasks import Abort, cancel_task, give_up_round
@@ -113,15 +124,38 @@ class OperatorActions:
         cancel_task(self.sure, task, Tombstone("cancelled", "the operator of SP", reason), self.abort)
 
     def purge(self, stored: StoredTask, *, results: bool) -> None:
-        if stored.state != TaskState.SETTLED:
-            raise TaskNotEnded(self._not_settled(stored))
+        """Of a cancelled task that owes nobody anything this is the end: nobody waits for its time to claim."""
+        with self.store.transaction():
+            stored = self.store.task(stored.task)
+            if not self.can_purge(stored):
+                raise TaskNotEnded(self._not_settled(stored))
+            self.store.delete_subscription(stored.task)
+            self.store.change_task(stored.task, state=TaskState.SETTLED)
         (self.retention.purge if results else self.retention.erase)(stored.task)
         self.retention.tell_again(stored.task)
+
+    def can_purge(self, stored: StoredTask) -> bool:
+        """Whether it is settled, or was cancelled and its books are empty, every deposit decided and the model delivered."""
+        if stored.state != TaskState.CANCELLED or stored.ended_at is None or stored.unreconciled:
+            return stored.state == TaskState.SETTLED
+        is_open = any(one.state == DepositState.PENDING for one in self.store.deposits(stored.task))
+        is_owed = any(Ledger(self.store.movements(stored.task)).balances().values())
+        return not is_open and not is_owed and self._is_delivered(stored)
+
+    def _is_delivered(self, stored: StoredTask) -> bool:
+        """Whether the requester has its last average, if there is one: a chained profile publishes it to everyone at once."""
+        rounds = [one.number for one in self.store.rounds(stored.task) if one.state is RoundState.REWARDED]
+        if not rounds or stored.without_model or profile_named(stored.opened.settings.profile).chained:
+            return True
+        return self.retention.blobs.has(f"{stored.task}/rounds/{rounds[-1]}/requester")
 
     def _not_settled(self, stored: StoredTask) -> str:
         if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
             until = format_time(stored.claims_until)
-            return f"claims for task {stored.task} are open until {until}: what people earned would be lost"
+            return (
+                f"task {stored.task} owes people, or has a deposit that is not decided, and claims are open until {until}: "
+                "what people earned would be lost"
+            )
         words = operator_waits_for(self.store, stored)
         return f"task {stored.task} is {stored.state} and waits for {words}: cancel it first, or wait for its end"
 

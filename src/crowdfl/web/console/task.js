@@ -71,7 +71,7 @@ function aboutTask(about) {
 /** @param {Row} about */
 function actions(about) {
   if (UNDER_WAY.includes(about.state)) return button(t("task.cancel"), () => cancel(about), { id: "cancel-task", kind: "danger" });
-  if (about.state === "settled") return button(t("task.purge"), () => purge(about), { id: "purge-task", kind: "danger" });
+  if (about.can_purge) return button(t("task.purge"), () => purge(about), { id: "purge-task", kind: "danger" });
   return h("p.soft", null, t("task.purgeLater"));
 }
 

@@ -10,6 +10,7 @@ import { slowNames } from "./sensors.js";
 
 /** In a smaller crowd an average says too much about one person; the Python participant has the same number. */
 export const LEAST_PARTICIPANTS = 5;
+const WEAK = 10; // a larger epsilon promises next to nothing
 const BETWEEN = 20; // seconds from one activity to the next
 
 /** @param {DefinitionBody} definition */
@@ -94,7 +95,7 @@ export function privacyWords({ settings }) {
   const privacy = settings.epsilon == null ? null : privacyOf(settings);
   if (privacy === null) return [];
   const { epsilon, delta, sigma, length } = privacy;
-  return [t("about.epsilon", { epsilon: short(epsilon), delta: short(delta) }), t("about.noise", { share: short(sigma / length) }), t("about.addsUp")];
+  return [t(epsilon > WEAK ? "about.weakEpsilon" : "about.epsilon", { epsilon: short(epsilon), delta: short(delta) }), t("about.noise", { share: short(sigma / length) }), t("about.addsUp")];
 }
 
 /** Never with an exponent. @param {number} value */

@@ -142,6 +142,7 @@ export default {
     countMore: "Wer mehr aufgenommen hat, zählt mehr. Wie viel Sie aufgenommen haben, wird zwischen den beiden Servern aufgeteilt und lässt sich aus zwei Runden erkennen, wenn Sie kommen oder gehen.",
     privacy: "Rauschen",
     epsilon: "Wer die Durchschnitte liest, kann kaum sagen, ob Ihre Daten darin sind: Epsilon {epsilon} über alle Runden; die Wahrscheinlichkeit, dass das nicht gilt, ist {delta}.",
+    weakEpsilon: "Die Durchschnitte haben Rauschen, aber zu wenig, um zu verbergen, ob Ihre Daten darin sind: Epsilon {epsilon} über alle Runden; die Wahrscheinlichkeit, dass selbst das nicht gilt, ist {delta}.",
     noise: "Dazu addiert jeder Server zufälliges Rauschen zu jeder Zahl einer Summe: etwa das {share}-Fache dessen, wie lang Ihr ganzer Beitrag sein darf.",
     addsUp: "Die Epsilons mehrerer Kampagnen addieren sich.",
     pay: "Was bezahlt wird",

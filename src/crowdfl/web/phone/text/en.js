@@ -142,6 +142,7 @@ export default {
     countMore: "Whoever recorded more counts more. How much you recorded is shared between the two servers, and can be told from two rounds if you come or go.",
     privacy: "Noise",
     epsilon: "Whoever reads the averages can hardly tell whether your data is in them: epsilon {epsilon}, over all rounds, with a chance of {delta} that this does not hold.",
+    weakEpsilon: "The averages have noise, but too little to hide whether your data is in them: epsilon {epsilon}, over all rounds, with a chance of {delta} that even this does not hold.",
     noise: "For that, each server adds random noise to every number of a sum: about {share} times as much as your whole update may be long.",
     addsUp: "Epsilons of several campaigns add up.",
     pay: "What is paid",

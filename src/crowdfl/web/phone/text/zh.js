@@ -142,6 +142,7 @@ export default {
     countMore: "录制越多，权重越大。您录制的数量由两台服务器分别持有一部分；如果您中途加入或离开，可以从两轮结果中推算出来。",
     privacy: "噪声",
     epsilon: "阅读平均值的人几乎无法判断其中是否包含您的数据：所有轮次合计 epsilon 为 {epsilon}，此保证不成立的概率为 {delta}。",
+    weakEpsilon: "平均值带有噪声，但不足以隐藏其中是否包含您的数据：所有轮次合计 epsilon 为 {epsilon}，连这一保证也不成立的概率为 {delta}。",
     noise: "为此，每台服务器都会在总和的每个数字上加入随机噪声，大小约为您整个更新最大长度的 {share} 倍。",
     addsUp: "多个活动的 epsilon 会累加。",
     pay: "报酬",
