@@ -4,7 +4,7 @@ The package dp-accounting wants an environment of its own. Where it is missing, 
 """
 
 import json
-from decimal import Decimal, getcontext
+from decimal import Decimal, localcontext
 from pathlib import Path
 
 PLACE = Path(__file__).with_name("accounting.json")
@@ -54,6 +54,12 @@ def oracle() -> list[dict[str, float]]:
     return made
 
 
+def documents() -> dict[str, str]:
+    """The file's name and text."""
+    with localcontext(prec=50):
+        return {PLACE.name: json.dumps({"ours": ours(), "oracle": oracle()}, indent=1) + "\n"}
+
+
 if __name__ == "__main__":
-    getcontext().prec = 50
-    PLACE.write_text(json.dumps({"ours": ours(), "oracle": oracle()}, indent=1) + "\n")
+    for text in documents().values():
+        PLACE.write_text(text, encoding="utf-8")

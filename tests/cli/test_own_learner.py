@@ -123,7 +123,9 @@ def test_everyone_takes_part_and_is_paid(campaign: Campaign):
         assert [event["late"] for event in events(campaign, person, "uploaded")] == [False, False]
         assert not events(campaign, person, "upload rejected")
         own = {event["round"]: event["millionths"] for event in events(campaign, person, "rewarded")}
-        assert events(campaign, person, "paid") == [{"event": "paid", "millionths": sum(own.values())}]
+        assert events(campaign, person, "paid") == [
+            {"event": "paid", "millionths": sum(own.values()), "currency": "EUR"}
+        ]
         earned.append(own)
     assert earned == [dict.fromkeys((1, 2), 36_000_000 // PEOPLE)] * PEOPLE
     assert "profile shares, no key" in campaign.said["look"].out

@@ -142,6 +142,7 @@ class Bank:
     folder: Path
     _command: tuple[str, ...] = ()
     _seconds: float = 0.0
+    _described: Any = None
 
     def __call__(self, payment: StoredPayment) -> None:
         with open(self.folder / "bank", "ab") as file:

@@ -112,9 +112,10 @@ class _Hashes:
         bundle = SharesCspBundle.from_bytes(self.round.dealer.dealing.csp, _LIMITS)
         self.seeds = open_seals(self.first, ReaderKey(bundle.sealing))
         own = self.round.csp._state.seed(1)
-        self.t = expand(own, b"crowdfl csp mask 1", 32)
+        part = MaskedPart.from_bytes(self.round.csp._memory.get("part", 1) or b"", _LIMITS)
+        self.t = part.t
         derived = [expand(seed, b"", 32) for seed in (*self.seeds.values(), self.t)]
-        self.salts = [b"", bytes(32), *self.seeds.values(), own, self.t, self.first.base, *derived]
+        self.salts = [b"", bytes(32), *self.seeds.values(), own, self.t, part.noise, self.first.base, *derived]
 
     def upload(self) -> Finding:
         """Everyone's true upload is tried for the victim's."""
