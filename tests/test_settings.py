@@ -75,7 +75,7 @@ def test_a_task_file_to_start_from_makes_a_task():
         "per_round",
         "epsilon",
         "delta",
-        "noisy",
+        "noise",
     }
 
 

@@ -39,7 +39,7 @@ SETTINGS: Body = {
     "min_participants": 5,
     "epsilon": None,
     "delta": None,
-    "noisy": None,
+    "noise": None,
     "sigma": None,
     "per_round": None,
     "rounds": 3,
@@ -52,7 +52,7 @@ SETTINGS: Body = {
     "server_squares": 0.99,
     "server_floor": 0.001,
 }
-NOISE: Body = {"weighting": "equal", "decimals": 3, "epsilon": 8.0, "noisy": True, "sigma": 5546}
+NOISE: Body = {"weighting": "equal", "decimals": 3, "epsilon": 8.0, "noise": "any", "sigma": 5546}
 TRAINING: Body = {"learner": "network", "hidden": [32], "labels": ["sitting", "walking"], "rate": 0.005, "epochs": 20}
 
 

@@ -360,7 +360,7 @@ class TaskSettings(Settings):
     delta: Annotated[_Number, Field(ge=1e-12, le=0.01)] | None = _optional(
         0.00001, "Of `epsilon`: the chance that it does not hold, 0.00001 by default."
     )
-    noisy: bool | None = _optional(True, "Of `epsilon`: take a task whose noise is longer than an update.")
+    noise: Literal["any"] | None = _optional("any", "Of `epsilon`: take a task whose noise is longer than an update.")
     sigma: Annotated[int, Field(ge=1, le=_LARGEST_SIGMA)] | None = None  # of each server's noise, in units
     strategy: Literal["discard", "retransmit"] = Field(
         default="discard", description='What happens to uploads after the window; "retransmit" takes them in `grace`.'
@@ -473,8 +473,8 @@ class TaskSettings(Settings):
     def _noise_is_enough(self) -> Self:
         """Every party computes it again: less noise than `epsilon` needs is refused by each."""
         if self.epsilon is None:
-            if any(value is not None for value in (self.sigma, self.noisy, self.delta)):
-                raise ValueError("`delta` and `noisy` have no effect without `epsilon`; leave them out")
+            if any(value is not None for value in (self.sigma, self.noise, self.delta)):
+                raise ValueError("`delta` and `noise` have no effect without `epsilon`; leave them out")
             return self
         if self.weighting != "equal" or self.max_norm is None:
             raise ValueError('`epsilon` needs weighting = "equal" and `max_norm`, which bound what one person changes')
@@ -598,7 +598,7 @@ class TaskOptions(TypedDict, total=False):
     max_norm: float | None
     epsilon: float | None
     delta: float | None
-    noisy: bool | None
+    noise: Literal["any"] | None
     strategy: Literal["discard", "retransmit"]
     window: float
     grace: float

@@ -23,8 +23,8 @@ __all__ = ["ANY", "Kill", "Steps", "idle"]
 
 ANY = "any"
 _AS_TIME_GOES = (
-    "sql.lease<platform._attempt",
-    "sql.release<platform._attempt",
+    "sql.lease<platform._step_of",
+    "sql.release<platform._step_of",
     "sql.note_clock<time.note",
     "sql.change_task<csp_link._tell_some",
 )

@@ -58,7 +58,7 @@ export async function openModel() {
     consentCopy: async () => ({ name: "consent-0123.json", text: "{}" }),
     payKinds: note("payKinds"),
     payTo: async (task, kind, to) => {
-      (await import(/** @type {string} */ ("../agent/pay.js"))).checkDestination(kind, to);
+      (await import(/** @type {string} */ ("./agent/pay.js"))).checkDestination(kind, to);
       await note("payTo")(task, kind, to);
       page.change(task, { payTo: { ...find(task).payTo, kind, to, state: "sent" } });
     },

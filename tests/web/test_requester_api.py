@@ -285,7 +285,7 @@ def test_a_form_holds_the_consent_and_what_people_read_in_other_languages(browse
     assert again["texts.de"] == german
     assert again["consent"] == {"version": "2", "text": "I agree."}
     wrong = browser.post("explain", {"values": values | {"texts.de": german | {"words": "RUN = Lauf"}}}).json()
-    assert "no label of this task" in wrong["problem"]
+    assert "no label or question of this task" in wrong["problem"]
 
 
 def test_an_invitation_to_what_phones_cannot_compute_is_a_file_alone(browser):

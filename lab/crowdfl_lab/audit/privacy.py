@@ -45,7 +45,7 @@ class PrivacyTask:
 
     @property
     def settings(self) -> TaskSettings:
-        chosen = {"weighting": "equal", "max_norm": 1.0, "check": "none", "max_participants": 5, "noisy": True}
+        chosen = {"weighting": "equal", "max_norm": 1.0, "check": "none", "max_participants": 5, "noise": "any"}
         return TaskSettings.of(**chosen, epsilon=4.0, rounds=self.accounted)
 
     @property

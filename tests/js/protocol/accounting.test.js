@@ -6,7 +6,7 @@ import { epsilonOf, isEnough, logDelta, privacyOf, spent } from "#web/phone/prot
 import { sharesTask } from "#web/phone/protocol/settings.js";
 import { definitionOf, vectors } from "./support.js";
 
-const NOISE = { weighting: "equal", decimals: 3, max_norm: 5, rounds: 3, epsilon: 8, delta: null, noisy: true, sigma: 5546 };
+const NOISE = { weighting: "equal", decimals: 3, max_norm: 5, rounds: 3, epsilon: 8, delta: null, noise: "any", sigma: 5546 };
 
 test("the same figures as Python's", () => {
   for (const { rho, delta, epsilon, log_delta: log } of vectors("accounting").ours) {

@@ -32,7 +32,7 @@ PAYING = {"budget": "9.00"}  # equal parts
 HIDDEN = PAYING | {"pay": "samples"}  # rewards that both servers compute
 UNCHECKED = {"check": "none"}
 COUNTED_ONCE = {"weighting": "equal"}
-NOISY = COUNTED_ONCE | {"epsilon": 8.0, "noisy": True}  # five people are far too few for it
+NOISY = COUNTED_ONCE | {"epsilon": 8.0, "noise": "any"}  # five people are far too few for it
 PAYMENT = 9_000_000
 _TASK = "5a" * 16
 

@@ -109,7 +109,7 @@ def test_what_opened_rounds_have_spent_grows_to_epsilon():
         ({"decimals": 6}, "leave `decimals` out"),
         ({"epsilon": 0.0001, "rounds": 10_000}, "more noise than numbers here hold"),
         ({"epsilon": None, "delta": 1e-6}, "no effect without `epsilon`"),
-        ({"epsilon": None, "noisy": True}, "no effect without `epsilon`"),
+        ({"epsilon": None, "noise": "any"}, "no effect without `epsilon`"),
     ],
 )
 def test_settings_that_cannot_keep_epsilon_are_refused(changes, words):
@@ -133,7 +133,7 @@ def test_tasks_that_cannot_keep_epsilon_are_refused(changes, words):
 
 
 def test_a_small_crowd_is_taken_where_its_settings_say_so():
-    made = TaskSettings(**PRIVATE | {"max_participants": 40, "noisy": True})
+    made = TaskSettings(**PRIVATE | {"max_participants": 40, "noise": "any"})
     profile_named("shares").check(made, 1000)
     explained = profile_named("shares").explain(made, 1000)
     assert "epsilon 8.0, delta 1e-05 for each person, over 20 rounds" in explained

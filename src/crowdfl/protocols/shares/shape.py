@@ -72,12 +72,12 @@ class SharesShape:
         """Refuse a task in which even the largest crowd drowns in noise, unless its settings say that this is wanted."""
         settings = self.spec.settings
         noise = self.noise_length(settings.most_in_round)
-        if settings.epsilon is None or settings.noisy or noise <= float(settings.max_norm or 0):
+        if settings.epsilon is None or settings.noise or noise <= float(settings.max_norm or 0):
             return
         raise SettingsError(
             f"epsilon = {settings.epsilon} puts noise of length {noise:.3g} on an average of {settings.most_in_round} people, "
             f"more than the {settings.max_norm} that an update has at most. `crowdfl privacy plan` shows how many people, "
-            "or how small a model, it takes; noisy = true takes the task all the same"
+            'or how small a model, it takes; noise = "any" takes the task all the same'
         )
 
     @cached_property

@@ -47,8 +47,8 @@ def enrol(kgc: EnrollingKgc, task: str, invitation: str, keys: ParticipantKeys, 
 
 
 def takes_a_place(invitation: str) -> bool:
-    """Whether it is for somebody who has a place in the task already, with another device."""
-    return bool(Invitation.read(Envelope.parse(invitation, Invitation.kind)).replaces)
+    """Whether it is for somebody who has a place in the task already, with another device; none at all is not."""
+    return bool(invitation) and bool(Invitation.read(Envelope.parse(invitation, Invitation.kind)).replaces)
 
 
 def enrolment_context(request: EnrolmentRequest) -> bytes:

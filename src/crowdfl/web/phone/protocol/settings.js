@@ -71,7 +71,7 @@ const FITS = {
   max_norm: optional(above(0, LARGEST)),
   epsilon: optional(above(0, 1000)),
   delta: optional(within(1e-12, 0.01)),
-  noisy: optional((value) => typeof value === "boolean"),
+  noise: optional((value) => value === "any"),
   sigma: optional(within(1, 2 ** 24, Number.isInteger)),
   strategy: (value) => value === "discard" || value === "retransmit",
   window: above(0, LARGEST),
@@ -256,7 +256,7 @@ const LONGEST_UPDATE = 2 ** 16; // whole units, where noise is added
 function requirePrivacy(settings) {
   const privacy = privacyOf(settings);
   if (privacy === null) {
-    if ([settings.delta, settings.noisy, settings.sigma].some((value) => value !== null)) throw refused("it has noise and no `epsilon`");
+    if ([settings.delta, settings.noise, settings.sigma].some((value) => value !== null)) throw refused("it has noise and no `epsilon`");
     return;
   }
   if (settings.weighting !== "equal") throw refused("`epsilon` needs everyone to count once");
