@@ -213,7 +213,7 @@ def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_c
 def expect_funding(page: Page, office: Office, task: str) -> None:
     """Refused at first, then pending, then confirmed by the operator."""
     waits, money = card(page, "Where it stands").get_by_text("It waits for:"), card(page, "Money")
-    expect(waits).to_contain_text("money: 36.00 more")
+    expect(waits).to_contain_text("money: 36.00 EUR more")
     page.get_by_label("Amount").fill("seventy")
     page.get_by_role("button", name="Announce the deposit").click()
     expect(money.get_by_role("alert")).to_contain_text("'seventy' is not an amount of money")

@@ -4,7 +4,6 @@ import { h, table } from "../../../web/common/dom.js";
 import { duration, formatTime, money } from "../../../web/common/format.js";
 import { actionButton, ask, button, form, labelled, notice, part, title } from "../../../web/common/parts.js";
 import { isSaid, listOf, t } from "../../../web/common/text.js";
-import { WrongDestination } from "../../agent/pay.js";
 import { grouped, sentence } from "../messages.js";
 
 /** @typedef {import("../types.js").Model} Model */
@@ -114,5 +113,6 @@ function asking(model, task, { kinds, kind: before, to }) {
 
 /** @param {unknown} wrong @returns {never} */
 function inWords(wrong) {
-  throw wrong instanceof WrongDestination ? new Error(t(`wrongPayTo.${wrong.code}`)) : wrong;
+  const code = wrong instanceof Error && wrong.name === "WrongDestination" ? /** @type {any} */ (wrong).code : null;
+  throw code === null ? wrong : new Error(t(`wrongPayTo.${code}`));
 }
