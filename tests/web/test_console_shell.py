@@ -18,7 +18,7 @@ from tests.web.consoles import ConsoleWorld, Office, Operator, PageClient, offic
 
 portal, logged = http.portal, http.logged
 COOKIE = "__Secure-crowdfl-console"
-NAMES = {"{task}": "0" * 64, "{name}": "0" * 16, "{form}": "npz", "{number}": "1", "{who}": "0" * 20}
+NAMES = {"{task}": "0" * 64, "{name}": "0" * 16, "{form}": "npz", "{number}": "1", "{who}": "0" * 20, "{first}": "0"}
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,9 @@ def test_the_page_and_its_files_are_served_to_everyone_under_a_strict_policy(she
         answer = shell.closed.http.get(httpx.URL(f"https://x{shell.page}").join(name).path)
         assert answer.status_code == 200, name
         policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
-        assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+        assert policy["default-src"] == policy["base-uri"] == "'none'"
+        assert policy["frame-ancestors"] == policy["frame-src"]
+        assert policy["frame-src"] in ("'none'", "'self'")  # the requester's shows the phone's page inside its own
         assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
         assert policy["form-action"] == "'none'"
         assert answer.headers["referrer-policy"] == "no-referrer"

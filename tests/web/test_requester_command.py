@@ -155,7 +155,7 @@ def test_a_platform_that_is_away_is_said_soon(settings, tmp_path, monkeypatch):
             lambda: requester.sp.status("0" * 64),
             lambda: requester.order("0" * 64, "cancel"),
             lambda: requester.close_enrolment("0" * 64),
-            lambda: actions.invite_into("0" * 64, tmp_path / "invitations", 1, 1.0),
+            lambda: actions.invite_into("0" * 64, tmp_path / "invitations", 1, 1.0, ""),
         ):
             with pytest.raises(ServiceUnavailable):
                 ask()

@@ -158,6 +158,7 @@ def test_a_page_can_load_and_call_nothing_but_itself_and_kgc(sp):
         "worker-src": "'self'",
         "base-uri": "'none'",
         "form-action": "'none'",
+        "frame-src": "'none'",
         "frame-ancestors": "'none'",
     }
     assert headers["x-content-type-options"] == "nosniff"
