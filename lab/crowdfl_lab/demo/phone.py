@@ -180,8 +180,8 @@ def _run(campaign: _PhoneCampaign, host: str, task: str, pages: contextlib.ExitS
         found = pages.enter_context(certificate_page(host, certificate)) if pages is not None else None
         _invite(campaign, found, fingerprint(certificate))
     report = campaign.wait_for("report")
-    paid = {name: from_millionths(report[name]) for name in ("rewards", "returned")}
-    campaign.say(f"the campaign is over: {paid['rewards']:.2f} was claimed, {paid['returned']:.2f} went back")
+    paid = {name: from_millionths(report[name] or 0) for name in ("earned", "returned")}
+    campaign.say(f"the campaign is over: {paid['earned']:.2f} was claimed, {paid['returned']:.2f} went back")
 
 
 def phone_task(rounds: int, window: float, claim: float, people: int) -> str:

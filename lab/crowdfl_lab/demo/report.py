@@ -124,7 +124,9 @@ def _ledger_table(campaign: FinishedCampaign) -> ResultTable:
 
     books = read_ledger(read_service(SpSettings, campaign.folder / "roles/sp/settings.toml"), campaign.task)
     rows = tuple((*map(named, (m.name, m.source, m.target)), money(m.amount)) for m in books.movements)
-    told = ", ".join(f"{n.replace('_', ' ')} {money(campaign.report[n])}" for n in ("paid_in", "rewards", "returned"))
+    told = ", ".join(
+        f"{n.replace('_', ' ')} {money(campaign.report[n] or 0)}" for n in ("paid_in", "earned", "returned")
+    )
     note = f"The requester is told sums alone: {told}."
     return ResultTable("The ledger, as SP keeps it", ("movement", "from", "to", "amount"), rows, note, folded=True)
 
