@@ -1,7 +1,7 @@
 // One task: where it stands, its money, its people, what it learnt, and the orders it can be given.
 import { h, table } from "../web/common/dom.js";
-import { duration, formatTime, localTimes } from "../web/common/format.js";
-import { actionButton, ask, button, card, messageOf, notice, stateTag } from "../web/common/parts.js";
+import { duration, formatTime } from "../web/common/format.js";
+import { actionButton, ask, button, card, messageOf, notice, stateTag, waitText } from "../web/common/parts.js";
 import { t } from "../web/common/text.js";
 import { Refusal } from "../web/common/api.js";
 import { follow, get, post } from "./api.js";
@@ -20,7 +20,7 @@ import { moneyCard } from "./money.js";
 /** @typedef {{ name: string, amount: number, state: string }} Deposit */
 /** @typedef {{ name: string, source: string, target: string, amount: number }} Movement */
 /** @typedef {{ pending: number, paid_in: number, offered: number, earned: number | null, returned: number, deposits: Deposit[], movements: Movement[] }} Report */
-/** @typedef {{ status: Status, report: Report, waits: string[], unpaid: number, now: number }} Standing `unpaid`: what all rounds cost and nobody has announced. */
+/** @typedef {{ status: Status, report: Report, waits: import("../web/common/parts.js").Wait[], unpaid: number, now: number }} Standing `unpaid`: what all rounds cost and nobody has announced. */
 /** @typedef {(standing: Standing) => void} Listener */
 
 const POLL_MS = 3000;
@@ -76,7 +76,7 @@ function standingCard(task, { status, waits, now }) {
   return card(t("task.stands"),
     h("p.headline", { role: "status" }, stateTag(status.state), " ", t("task.joined", { enrolled: status.enrolled, most: task.most })),
     status.ended ? h("p", null, t("task.ended", { words: status.ended })) : null,
-    waits.length ? notice("good", `${t("task.waits")}\n${waits.map((one) => `• ${localTimes(one)}`).join("\n")}`) : null,
+    waits.length ? notice("good", `${t("task.waits")}\n${waits.map((one) => `• ${waitText(one)}`).join("\n")}`) : null,
     left !== null && status.state !== "settled" ? h("p", null, t("task.claims", { time: duration(left) })) : null,
     status.dropped ? notice("warn", t("task.dropped", { count: status.dropped })) : null,
     table(t("task.rounds", { count: task.rounds }), ["round", "state", "uploads", "takes"].map((name) => t(`task.${name}`)), rows, { numbers: [0, 2], empty: t("task.noRound") }));

@@ -126,7 +126,8 @@ class RequesterActions:
         """Where it stands, what it waits for, and its money."""
         definition = self.requester.definition(task)
         status, report = self.requester.sp.status(task), self.requester.report(task)
-        waits, unpaid = waits_for(definition, status, report), unannounced(definition, report)
+        unpaid = unannounced(definition, report)
+        waits = [one.coded() for one in waits_for(definition, status, report)]
         return {"status": status, "report": report, "waits": waits, "unpaid": unpaid, "now": time.time()}
 
     def explain(self, values: Values) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 // What a page shows of a campaign, from what this device keeps alone: it needs no network.
 
+import { isPaid } from "../protocol/amounts.js";
 import { keptBody } from "../protocol/documents.js";
 import { total } from "./claiming.js";
 import { Holdings } from "./holdings.js";
-import { isPaid, reasonFor } from "./pay.js";
+import { reasonFor } from "./pay.js";
 
 /** @typedef {"none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing" | "undrawn"} Mine */
 
