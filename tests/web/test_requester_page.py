@@ -214,7 +214,7 @@ def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_c
     views = {
         "tasks": ("", "main table"),
         "task": (f"tasks/{task}", "#people-filter"),
-        "sheet": (f"tasks/{task}/sheet", "img"),
+        "sheet": (f"tasks/{task}/sheet", ".screen"),
     }
     places = {f"requester-{name}": (f"{session.origin}/#/{place}", wanted) for name, (place, wanted) in views.items()}
     browsers.shoot_console(page, shoot, places)

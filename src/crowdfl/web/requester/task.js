@@ -13,7 +13,7 @@ import { moneyCard } from "./money.js";
  * @typedef {object} Task
  * @property {string} task @property {string} purpose @property {string} profile @property {number} rounds
  * @property {number} parameters @property {number} budget @property {number} least @property {number} most
- * @property {string} [currency] @property {string} key @property {string} step @property {string[]} labels @property {string} folder
+ * @property {string} [currency] @property {string} step @property {string[]} labels @property {string} folder
  */
 /** @typedef {{ number: number, state: string, uploads: number, drawn: number | null, deadline: number, last_call: number }} Round */
 /** @typedef {{ state: string, ended: string | null, enrolled: number, dropped: number, claim_seconds_left: number | null, rounds: Round[] }} Status */
@@ -36,7 +36,7 @@ export async function taskView(signal, id) {
   const orders = orderCard(task);
   const element = h("div", null,
     h("h1", null, task.purpose || t("page.noPurpose")),
-    h("p.soft", null, t("task.line", { profile: task.profile, key: task.key, parameters: task.parameters, count: task.rounds, least: task.least, most: task.most }), " ", h("code", null, task.task)),
+    h("p.soft", null, t("task.line", { profile: task.profile, parameters: task.parameters, count: task.rounds, least: task.least, most: task.most }), " ", h("code", null, task.task)),
     place, money.element, invite.element, accuracy.element, modelCard(task, signal), learnt, orders.element,
     h("p", null, h("a", { href: `#/new/${task.task}` }, t("task.another"))));
   void watch(task, place, [money.show, invite.show, accuracy.show, orders.show], signal);
@@ -97,7 +97,8 @@ function learntCard(task, signal) {
   const place = h("div.learnt");
   const show = actionButton(t("task.showLearnt"), place, async () => {
     const { rows } = await get(`tasks/${task.task}/disclosures`, signal);
-    const cells = rows.map((/** @type {Record<string, string>} */ row) => [h("strong", null, row.party), row.learns, row.hidden, row.known]);
+    const cells = rows.map((/** @type {Record<string, string>} */ row) =>
+      [h("strong", null, row.party), row.learns, row.hidden, row.known].map((one) => h("span", { lang: "en" }, one)));
     place.replaceChildren(
       table(t("task.learntCaption", { profile: task.profile }), ["party", "learns", "hidden", "known"].map((name) => t(`task.${name}`)), cells));
   });

@@ -271,7 +271,6 @@ def _summary(definition: Definition) -> dict[str, Any]:
         "currency": settings.currency,
         "least": settings.min_participants,
         "most": settings.max_participants,
-        "key": settings.key,
         "step": settings.server_step,
         "labels": list(definition.training.get("labels", ())),
     }

@@ -304,7 +304,7 @@ export default {
     claimsText: "innerhalb von {time} nach der letzten Runde; danach kommt der Rest an Sie zurück",
   },
   task: {
-    line: { one: "Profil {profile}, {key}, {parameters} Parameter, {count} Runde, {least} bis {most} Menschen. Aufgabe", other: "Profil {profile}, {key}, {parameters} Parameter, {count} Runden, {least} bis {most} Menschen. Aufgabe" },
+    line: { one: "Profil {profile}, {parameters} Parameter, {count} Runde, {least} bis {most} Menschen. Aufgabe", other: "Profil {profile}, {parameters} Parameter, {count} Runden, {least} bis {most} Menschen. Aufgabe" },
     another: "Eine weitere Aufgabe mit dieser beginnen",
     stands: "Wo sie steht",
     joined: "{enrolled} von höchstens {most} Menschen sind beigetreten.",

@@ -304,7 +304,7 @@ export default {
     claimsText: "within {time} after the last round; then the rest is returned to you",
   },
   task: {
-    line: { one: "Profile {profile}, {key}, {parameters} parameters, {count} round, {least} to {most} people. Task", other: "Profile {profile}, {key}, {parameters} parameters, {count} rounds, {least} to {most} people. Task" },
+    line: { one: "Profile {profile}, {parameters} parameters, {count} round, {least} to {most} people. Task", other: "Profile {profile}, {parameters} parameters, {count} rounds, {least} to {most} people. Task" },
     another: "Start another task from this one",
     stands: "Where it stands",
     joined: "{enrolled} of at most {most} people have joined.",

@@ -304,7 +304,7 @@ export default {
     claimsText: "最后一轮后 {time} 内；之后余款退还给您",
   },
   task: {
-    line: { other: "配置 {profile}，{key}，{parameters} 个参数，{count} 轮，{least} 至 {most} 人。任务" },
+    line: { other: "配置 {profile}，{parameters} 个参数，{count} 轮，{least} 至 {most} 人。任务" },
     another: "以此为基础新建任务",
     stands: "当前进展",
     joined: "已有 {enrolled} 人加入，最多 {most} 人。",
