@@ -14,8 +14,8 @@ TWO_CSPS = ("kgc", "csp", "csp+2", "sp")
 DEATHS = [
     "sql.lease<core.renew_lease<csp_link.ask<exchange.run_exchange<round.reward",
     "sql.put_seed<",
-    "round_steps._weigh<",
-    "round_steps._publish<",
+    "rounds._weigh<",
+    "rounds._publish<",
 ]
 
 
