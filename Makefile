@@ -80,6 +80,11 @@ sbom:
 	$(RELEASE)/bin/cyclonedx-py requirements --pyproject pyproject.toml --of JSON -o dist/crowdfl.cdx.json deploy/requirements.txt
 	$(RELEASE)/bin/pip-audit --require-hashes --disable-pip -r deploy/requirements.txt
 
+# Campaigns for an hour while things go wrong, and a page about it in crowdfl-soak/.
+MINUTES ?= 60
+soak: $(VENV)/.ready
+	$(BIN)/python -m crowdfl_lab.soak --minutes $(MINUTES)
+
 bench: $(VENV)/.ready $(PEERS)/.ready
 	$(BIN)/crowdfl bench compare
 

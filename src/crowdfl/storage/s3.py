@@ -95,15 +95,17 @@ class S3Blobs:
             self._named(name, self._objects.delete, name)
 
     def clear(self, folder: str) -> None:
-        inside = f"{require_blob_name(folder)}/"
-        for name in [name for name in self.listing() if name.startswith(inside)]:
+        for name in self._listing(f"{require_blob_name(folder)}/"):
             self.delete(name)
 
     def names(self) -> Iterator[str]:
         return iter(sorted(self.listing()))
 
     def listing(self) -> dict[str, float]:
-        found = self._named("", lambda: [one for page in self._objects.list() for one in page])
+        return self._listing()
+
+    def _listing(self, inside: str | None = None) -> dict[str, float]:
+        found = self._named("", lambda: [one for page in self._objects.list(inside) for one in page])
         return {one["path"]: one["last_modified"].timestamp() for one in found if one["path"] != OF_STORE}
 
     def remove_unfinished(self, before: float) -> int:
