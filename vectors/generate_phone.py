@@ -42,6 +42,7 @@ SETTINGS: Body = {
     "noise": None,
     "sigma": None,
     "per_round": None,
+    "cohort": 4096,
     "rounds": 3,
     "budget": "36.00",
     "currency": "EUR",

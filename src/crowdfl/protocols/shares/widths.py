@@ -39,7 +39,8 @@ class SharesWidths:
     """
 
     parameters: int
-    participants: int
+    participants: int  # in the sum
+    cohort: int  # of them, who are checked together
     max_samples: int  # that an upload is multiplied by: 1 where everyone counts once
     unit: int  # 10^L
     entry_bound: int  # of one weight of an update
@@ -67,6 +68,7 @@ class SharesWidths:
         bare = cls(
             parameters=parameters,
             participants=settings.most_in_round,
+            cohort=-(-settings.most_in_round // settings.most_cohorts),
             max_samples=settings.max_samples if has_counts else 1,
             unit=10**settings.decimals,
             entry_bound=entry_bound if has_counts else min(entry_bound, norm_bound),
@@ -101,7 +103,7 @@ class SharesWidths:
     @cached_property
     def drop_chance(self) -> Fraction:
         """Of one block, in one round: some lane of someone cannot be used."""
-        return Fraction(BLOCK * 2 * self.participants * self.lane_bound, 1 << self.k)
+        return Fraction(BLOCK * 2 * self.cohort * self.lane_bound, 1 << self.k)
 
     @cached_property
     def max_dropped_blocks(self) -> int:
@@ -296,6 +298,11 @@ def _refusals(settings: TaskSettings) -> Iterator[tuple[bool, str]]:
         equal and pay_of(settings) in {"samples", "distance"},
         f'pay = "{settings.pay}" rests on numbers of samples, and with weighting = "equal" none leaves a device: '
         'set pay = "equal", or weighting = "samples"',
+    )
+    yield (
+        settings.most_cohorts > 1 and paid and pay_of(settings) != "equal",
+        f'pay = "{settings.pay}" pays rounds of at most `cohort` people, which is {settings.cohort}, and a round of this task '
+        f'has up to {settings.most_in_round}: set pay = "equal", or fewer in a round',
     )
     noisy = settings.epsilon is not None
     yield (

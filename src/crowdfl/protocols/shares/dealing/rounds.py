@@ -72,7 +72,7 @@ class DealtLanes:
 
 
 def deal_lanes(cards: Cards, widths: SharesWidths) -> DealtLanes:
-    people, bits = widths.participants, widths.R
+    people, bits = widths.cohort, widths.R
     lanes = cards.narrow_rows(people * widths.lanes, widths.k, bits).share.reshape(people, widths.lanes, bits // 8)
     return DealtLanes(
         lanes=lanes,
@@ -182,4 +182,7 @@ def _tag(shape: SharesShape, seed: bytes, role: str, number: int, body: bytes | 
 
 
 def _context(label: str, shape: SharesShape, role: str, number: int) -> bytes:
-    return bind(label, shape.spec.name.encode(), role.encode(), number.to_bytes(ROUND_BYTES, "big"))
+    """A file is of one cohort of one round; they are counted through."""
+    place = divmod(number - 1, shape.spec.settings.most_cohorts)
+    counted = (part.to_bytes(ROUND_BYTES, "big") for part in (place[0] + 1, place[1] + 1))
+    return bind(label, shape.spec.name.encode(), role.encode(), *counted)
