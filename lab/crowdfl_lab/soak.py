@@ -144,6 +144,9 @@ class Seen:
     samples: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
 
     def sample(self, what: str, unit: str, value: float) -> None:
+        """Once the servers are warm: a round was rewarded."""
+        if not self.rounds["rewarded"]:
+            return
         self.samples.setdefault((what, unit), []).append((time.monotonic() - self.started, value))
 
 
@@ -303,6 +306,8 @@ def soak(minutes: float, seed: int, say: Callable[[str], None]) -> Result:
     where, seen, over = machine(), Seen(), threading.Event()
     with tempfile.TemporaryDirectory(prefix="crowdfl-soak-") as folder, ExitStack() as stack:
         servers = Servers(Path(folder), stack)
+        with open_requester(RequesterFile.read(servers.settings("requester"))):
+            pass  # its key is made, once
         bank = Tokens(servers.folder / "roles/sp/tokens.json").add("bank", "bank")
         threads = [
             threading.Thread(target=_campaigns, args=(servers, bank, seen, over, first)) for first in range(_AT_ONCE)
@@ -332,10 +337,10 @@ def soak(minutes: float, seed: int, say: Callable[[str], None]) -> Result:
 def _result(seen: Seen, held: Mapping[str, int], where: Mapping[str, str | int], minutes: float) -> Result:
     ran = time.monotonic() - seen.started
     rows, grown = [], []
+    begin = min((samples[0][0] for samples in seen.samples.values()), default=0.0)
+    length = (ran - begin) / _PARTS
     for (what, unit), samples in seen.samples.items():
-        parts = [
-            [v for at, v in samples if part * ran / _PARTS <= at < (part + 1) * ran / _PARTS] for part in range(_PARTS)
-        ]
+        parts = [[value for at, value in samples if (at - begin) // length == part] for part in range(_PARTS)]
         middles = [statistics.median(part) if part else 0.0 for part in parts]
         flat = middles[-1] <= middles[0] * _MAY_GROW + _ROOM[unit]
         grown += [] if flat or not middles[0] else [what]
@@ -350,7 +355,10 @@ def _result(seen: Seen, held: Mapping[str, int], where: Mapping[str, str | int],
     )
     wrong = [*seen.wrong, *(f"{what} has grown" for what in grown)]
     wrong += [f"{role} holds {count} secrets of ended tasks" for role, count in held.items() if count]
-    notes = (f"{ran / 60:.1f} minutes, of which {minutes:g} with troubles", *(wrong or ("nothing was wrong",)))
+    notes = (
+        f"{ran / 60:.1f} minutes, of which {minutes:g} with troubles; medians from minute {begin / 60:.1f} on",
+        *(wrong or ("nothing was wrong",)),
+    )
     return Result(
         "soak", "A soak", dict(where), {}, (), tables=tables, notes=notes, command=f"make soak MINUTES={minutes:g}"
     )

@@ -55,7 +55,6 @@ def test_two_sps_at_once_do_no_work_twice(undisturbed: Campaign, tmp_path: Path)
     campaign = Campaign(tmp_path / "campaign", servers=TWO_SPS)
     outcome = finish(campaign, undisturbed)
     assert work(campaign, "sp", "sp+2") == work(undisturbed, "sp")
-    assert all(work(campaign, role) for role in ("sp", "sp+2")), "one of them had nothing to do"
     assert outcome.asked() == Outcome(undisturbed.folder).asked()
 
 
