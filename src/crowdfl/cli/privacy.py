@@ -26,7 +26,8 @@ def plan(
         int | None, typer.Option(min=1, help="Weights of the model: noise grows with their root.")
     ] = None,
     trial: Annotated[
-        Path | None, typer.Option(help="What `crowdfl train --data DATA --json` wrote: has them, and suggests `max_norm`.")
+        Path | None,
+        typer.Option(help="What `crowdfl train --data DATA --json` wrote: has them, and suggests `max_norm`."),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Of the task.")] = 20,
     delta: Annotated[float, typer.Option(min=1e-12, max=0.01, help="The chance that epsilon does not hold.")] = DELTA,
