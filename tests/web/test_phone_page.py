@@ -613,6 +613,9 @@ def test_speed_and_loudness_are_recorded_beside_motion_and_a_question_is_asked_a
     page.evaluate(BESIDE)
     motion.Motion(page).show(FINAL)
     page.get_by_role("button", name="Start").first.click()
+    for what in ("never where it is", "how loud it is"):  # each is asked for by itself
+        expect(page.get_by_role("dialog").last).to_contain_text(what)
+        page.get_by_role("button", name="Go on").click()
     page.get_by_role("button", name="Start now").click()
     expect(page.get_by_role("dialog").get_by_role("heading")).to_have_text("A short question")
     browsers.assert_usable_by_all(page)
