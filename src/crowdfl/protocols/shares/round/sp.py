@@ -295,7 +295,7 @@ class SharesSp(PaidSp):
         maker, samples = LaneMaker(self._shape, now.coins), list[int]()
         return CheckInputs(
             slots=list(bodies.values()),
-            lanes=maker.lanes(self._shares(bodies, samples)),
+            lanes=maker.lanes(self._shares(bodies, samples), len(bodies)),
             samples=samples,
             listed=len(now.manifest.names),
             least=now.least,
