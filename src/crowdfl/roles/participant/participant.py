@@ -128,6 +128,7 @@ class Participant:
     come_back: float = 0.0  # seconds after that look until the platform wants the next one, if there is nothing to do
     least_participants: int = LEAST_PARTICIPANTS  # in a smaller crowd an average says too much about this one
     charged_elsewhere: float = 0.0  # epsilon of its owner's other tasks
+    language: str = ""  # its owner's, or locale
     agree: str | None = None  # the version of the consent text that its owner has read and agrees to
     claim_time: ClaimTime = field(default_factory=ClaimTime, repr=False)
     _stock: Stock | None = field(default=None, repr=False)
@@ -189,7 +190,8 @@ class Participant:
             self.blobs.put("keys", json.dumps([keys[0].private.hex(), keys[1].private.hex()]).encode())
         keys_ = self.keys
         if definition.consent.version and not self.blobs.has("consent"):
-            agreed = Consent.of(definition, keys_.signing.public, self.claim_time.now())
+            language = definition.language_for(self.language, consent=True)
+            agreed = Consent.of(definition, keys_.signing.public, self.claim_time.now(), language)
             self.blobs.put("consent", agreed.sign(keys_.signing).encode())
         if not self.blobs.has("certificate"):
             enrolled = enrol(self.kgc, self.task, invitation, keys_, self.kgc_key)

@@ -487,6 +487,7 @@ export default {
     in: "beigetreten",
     left: "ausgetreten",
     withdrawn: "zurückgezogen",
+    damaged: "Datei ist beschädigt",
     replaced: "ersetzt",
   },
   replace: {

@@ -487,6 +487,7 @@ export default {
     in: "joined",
     left: "left",
     withdrawn: "withdrawn",
+    damaged: "file is damaged",
     replaced: "replaced",
   },
   replace: {

@@ -487,6 +487,7 @@ export default {
     in: "已加入",
     left: "已离开",
     withdrawn: "已撤回",
+    damaged: "文件已损坏",
     replaced: "已替换",
   },
   replace: {
