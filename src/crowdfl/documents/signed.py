@@ -79,7 +79,7 @@ class Definition:
 
     @property
     def spec(self) -> TaskSpec:
-        return TaskSpec(self.task, self.settings, self.shape.parameters)
+        return TaskSpec(self.task, self.settings, self.shape.parameters, requester=self.requester)
 
     def consent_text(self, language: str = "") -> str:
         """What whoever reads this language agrees to; "" is the task's own."""

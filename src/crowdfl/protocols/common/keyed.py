@@ -24,7 +24,7 @@ from crowdfl.errors import (
 from crowdfl.protocols.exchange import ReplyForm
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.profile import KeyedTask, RoleProtocol, TaskSpec
+from crowdfl.protocols.profile import NO_REFERENCE, KeyedTask, RoleProtocol, TaskSpec
 from crowdfl.settings import TaskSettings
 
 _ROOM = 4096  # bytes
@@ -155,6 +155,9 @@ class BaseSp(KeyedSp):
 
     def add(self, who: str, upload: bytes) -> None:
         self.add_all({who: upload})
+
+    def take_reference(self, upload: bytes) -> None:
+        raise NO_REFERENCE
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         raise NotImplementedError

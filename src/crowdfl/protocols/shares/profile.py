@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import NotReady, ProtocolError, SettingsError, UploadRejected
 from crowdfl.protocols import claims
 from crowdfl.protocols.claims import RewardEnvelope, RewardForm
@@ -22,6 +23,7 @@ from crowdfl.protocols.shares.dealing.keys import (
     deal_keys,
 )
 from crowdfl.protocols.shares.dealing.rounds import file_bytes, files
+from crowdfl.protocols.shares.reference import LONGEST, OPPOSED, REQUESTER_NAME
 from crowdfl.protocols.shares.round.average import AverageReader, parse_record
 from crowdfl.protocols.shares.round.csp import SharesCsp
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
@@ -75,6 +77,16 @@ class SharesRequester(_ChainReader):
 
     def __init__(self, party: Party, shape: SharesShape, bundle: SharesReaderBundle) -> None:
         super().__init__(party, shape, bundle, REQUESTER)
+        self._bundle, self._encoder = bundle, UpdateEncoder(shape)
+
+    def encrypt_reference(self, weights: npt.NDArray[np.float64], round_number: int, signing: SigningKey) -> bytes:
+        """What the others' updates are compared with, from the model that is held: shared and sealed as a phone's."""
+        if not self._shape.widths.has_reference:
+            raise SettingsError("this task has no reference: its settings say `reference = false`")
+        model = self._followed()
+        update = self._encoder.encode(weights, model, 1)
+        place, sealing = self._shape.place(round_number, model.base), self._bundle.csp_sealing
+        return self.party.send(make_upload(self._shape, place, REQUESTER_NAME, signing, sealing, update, 1))
 
 
 class SharesParticipant(_ChainReader, PaidParticipant):
@@ -164,6 +176,14 @@ def _privacy(shape: SharesShape) -> list[str]:
     ]
 
 
+def _reference() -> list[str]:
+    return [
+        f"reference      leaves out who is more than {LONGEST} times as long as the requester's own update, has a cosine below "
+        f"-{float(OPPOSED)} with it, or goes against it over all rounds; of each person and round the requester, who chooses "
+        "its direction, learns that one bit. A round without it waits, and is then given up",
+    ]
+
+
 _PAY = {
     "equal": "pay            equal: everyone in a round's average gets the same",
     "samples": "pay            samples: a part as large as one's part of all samples; a claim shows both servers the number",
@@ -192,6 +212,8 @@ class SharesProfile:
         lines = [shape.widths.explain(), _counting(shape)]
         if settings.epsilon is not None:
             lines += _privacy(shape)
+        if settings.reference:
+            lines += _reference()
         if shape.payment:
             lines.append(shape.rule_widths.explain() if shape.is_reward_computed else _PAY[shape.pay])
         step = "model          " if shape.step is None else f"server step    {settings.server_step}: "

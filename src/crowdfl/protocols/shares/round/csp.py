@@ -9,6 +9,7 @@ without the checks that the task asks for.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.crypto.shares.ring import expand
@@ -34,6 +35,7 @@ from crowdfl.protocols.shares.circuits.reciprocal import CspDivider
 from crowdfl.protocols.shares.circuits.scalars import Pieces
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
 from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, DealtRound, received
+from crowdfl.protocols.shares.reference import REQUESTER_NAME, RunningSums, added
 from crowdfl.protocols.shares.round.average import (
     CSP,
     MaskedPart,
@@ -43,7 +45,7 @@ from crowdfl.protocols.shares.round.average import (
     SumOffer,
     open_sum,
 )
-from crowdfl.protocols.shares.round.checks import SHOWN, Checked, CheckInputs, CheckVerdict, check_program
+from crowdfl.protocols.shares.round.checks import Checked, CheckInputs, CheckVerdict, check_program, shown_in
 from crowdfl.protocols.shares.round.csp_state import CspState, SumOpened
 from crowdfl.protocols.shares.round.manifest import (
     FAILED,
@@ -88,6 +90,7 @@ class CspInputs:
     reading: Mapping[str, bytes]  # the participants' keys, which rewards are sealed to
     view: View  # told what CSP sees
     closed: Collection[str]  # of whom SP may learn no further bit
+    sums: Mapping[str, int]  # of products with references, over the rounds whose record is kept
 
 
 @dataclass(repr=False)
@@ -99,6 +102,7 @@ class CspAnswer:
     judged: tuple[str, ...] = ()  # of whom this answer shows a bit
     record: bytes = b""  # of the one sum, which this answer opens
     rewards: dict[str, bytes] = field(default_factory=dict)
+    sums: bytes = b""  # of products with references, those of this round included
 
 
 class CspRound:
@@ -110,9 +114,11 @@ class CspRound:
     def __init__(self, shape: SharesShape, manifest: RoundManifest, keys: CspKeys, inputs: CspInputs) -> None:
         self._shape, self._manifest, self._keys, self._inputs = shape, manifest, keys, inputs
         self._seeds = open_seals(manifest, keys.sealing, inputs.closed)
-        self._least = shape.spec.settings.min_participants
-        broken = [who for who in manifest.names if who not in self._seeds]
-        self._members = AcceptedSet.without(manifest.names, broken, self._least)
+        listed = [*manifest.names, *([REQUESTER_NAME] if manifest.reference else ())]
+        self._broken = tuple(who for who in listed if who not in self._seeds)
+        self._reference = self._seeds.pop(REQUESTER_NAME, b"")
+        self._products: dict[str, int] = {}  # shares, with the reference
+        self._members = AcceptedSet.without(manifest.names, self._broken, shape.quorum)
         self._nonce = expand(inputs.seed, b"crowdfl csp nonce 1", 32)
         self._sums = ShareSums(shape)  # over those whose seal opens, once their shares were expanded for the lanes
         self._now = CspAnswer()
@@ -122,7 +128,7 @@ class CspRound:
         """The answer to the manifest."""
         members = self._members
         word = sign_verdict(self._manifest, members, self._keys.signing) if members.void else b""
-        return CspAnswer(ManifestReply(self._nonce, tuple(members.rejected), word).to_bytes(), is_void=bool(word))
+        return CspAnswer(ManifestReply(self._nonce, self._broken, word).to_bytes(), is_void=bool(word))
 
     def answer(self, payload: bytes) -> CspAnswer:
         self._now = CspAnswer()
@@ -135,6 +141,7 @@ class CspRound:
             checked = yield from self._check(side)
             if checked.verdict.void is not None:
                 return
+            self._products = dict(zip(self._members.accepted, checked.products, strict=False))
             if self._shape.is_reward_hidden:
                 divider = CspDivider(side, self._inputs.view)
                 shares = yield from reward_shares(divider, self._shape, self._dealt, checked)
@@ -148,15 +155,16 @@ class CspRound:
     def _check_inputs(self) -> CheckInputs:
         names = self._manifest.names
         drawn = coins(self._manifest.digest, self._nonce)
-        maker = LaneMaker(self._shape, drawn)
+        maker, last = LaneMaker(self._shape, drawn), [self._shape.widths.participants] if self._reference else []
         return CheckInputs(
-            slots=[slot for slot, who in enumerate(names) if who in self._seeds],
-            lanes=maker.lanes(self._expanded()),
+            slots=[slot for slot, who in enumerate(names) if who in self._seeds] + last,
+            lanes=maker.lanes(chain(self._expanded(), self._expanded_reference())),
             samples=[self._samples_of(who) for who in self._seeds],
             listed=len(names),
-            least=self._least,
+            quorum=self._shape.quorum,
             context=drawn,
             salt=expand(self._inputs.seed, b"crowdfl csp accept salt 1", 32),
+            sums=[self._inputs.sums.get(who, 0) for who in (*self._seeds, REQUESTER_NAME)],
         )
 
     def _sealed(self, shares: list[int], commitments: bytes) -> Iterator[bytes]:
@@ -170,7 +178,7 @@ class CspRound:
             yield claims.seal_reward(self._keys.signing, self._inputs.reading[who], context, who, commitment, own)
 
     def _attached(self, verdict: CheckVerdict) -> bytes:
-        self._members = self._members.judged(self._manifest.names, verdict, self._least)
+        self._members = self._members.judged(self._manifest.names, verdict, self._shape.quorum)
         self._now.is_void, self._now.judged = verdict.void is not None, tuple(self._seeds)
         return sign_verdict(self._manifest, self._members, self._keys.signing)
 
@@ -180,6 +188,11 @@ class CspRound:
             shares, samples = self._share_of(who)
             self._sums.add(shares, samples)
             yield shares
+
+    def _expanded_reference(self) -> Iterator[bytes]:
+        """It is compared with, and never added up."""
+        if self._reference:
+            yield expanded_update(self._reference, self.place, REQUESTER_NAME, self._shape.share_bytes)
 
     def _share_of(self, who: str) -> tuple[bytes, int]:
         return expanded_update(self._seeds[who], self.place, who, self._shape.share_bytes), self._samples_of(who)
@@ -192,6 +205,8 @@ class CspRound:
             self._shape, self.place, self._members, self._own_sum(), offer, self._part(), self._keys.signing
         )
         self._now.record = reply.record
+        if self._reference:
+            self._now.sums = added(self._inputs.sums, self._products, self._shape.widths.R)
         return replace(reply, rewards=tuple(self._sealed(shares, offer.commitments))).to_bytes()
 
     def _part(self) -> MaskedPart:
@@ -302,7 +317,7 @@ class SharesCsp:
         except (DealtMaterialDamaged, Cancelled):
             raise
         except _ENVIRONMENT:
-            if not self._shape.widths.is_checked or message.step < SHOWN:
+            if not self._shape.widths.is_checked or message.step < shown_in(self._shape.widths):
                 raise
             return self._failed(number, sha256(request))  # CSP has seen who is within the bounds: it must say so
         except Exception:  # noqa: BLE001 -- whatever it is, it may depend on what was opened
@@ -352,9 +367,13 @@ class SharesCsp:
             lambda: self._dealt(number),
             self.roster.reading,
             self.party.view,
-            self._state.closed(),
+            set() if self._shape.widths.has_reference else self._state.closed(),
+            self._sums(),
         )
         return CspRound(self._shape, parsed, self._keys, inputs)
+
+    def _sums(self) -> dict[str, int]:
+        return RunningSums.read(self._state.sums(), self._shape.widths.R, self._shape.spec.settings.max_participants)
 
     def _dealt(self, number: int) -> DealtRound:
         if self._load is None:
@@ -367,7 +386,7 @@ class SharesCsp:
         if answer.record:
             self._state.spend(number, base)
             record = RoundRecord.from_bytes(answer.record, self._shape.limits())
-            self._state.keep_opened(SumOpened(number, next_base(base, record.statement)), answer.record)
+            self._state.keep_opened(SumOpened(number, next_base(base, record.statement)), answer.record, answer.sums)
         for who, kept in answer.rewards.items():
             self._state.keep_reward(number, who, kept)
         if answer.judged:

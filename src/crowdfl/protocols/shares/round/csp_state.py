@@ -141,13 +141,19 @@ class CspState:
             raise BaseSpent(_spent(number))
         self.require_under_way(number)  # a later manifest may have come meanwhile: of the two, one sees the other
 
-    def keep_opened(self, opened: SumOpened, record: bytes) -> None:
+    def keep_opened(self, opened: SumOpened, record: bytes, sums: bytes = b"") -> None:
         self._memory.keep("last sum", opened.to_bytes())
+        if sums:
+            self._memory.keep("alignment", sums)
         self._memory.keep("record", record, opened.number)
 
     def last(self) -> SumOpened | None:
         kept = self._memory.get("last sum")
         return None if kept is None else SumOpened.from_bytes(kept, Limits.plain())
+
+    def sums(self) -> bytes | None:
+        """Of products with references, as the last record left them."""
+        return self._memory.get("alignment")
 
     def record(self, number: int) -> bytes | None:
         """Of the sum that a round has opened."""

@@ -8,6 +8,7 @@ anything is opened. SP sends one sum for a base, ever: that is noted before it l
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.shares.ring import expand
@@ -18,6 +19,7 @@ from crowdfl.errors import (
     CrowdFLError,
     DealtMaterialDamaged,
     FormatError,
+    NotReady,
     ProtocolError,
     RoundsExhausted,
     TooFewParticipants,
@@ -28,12 +30,14 @@ from crowdfl.protocols.common.paid import PaidSp
 from crowdfl.protocols.exchange import Exchange, Reply, ReplyForm
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
+from crowdfl.protocols.profile import NO_REFERENCE
 from crowdfl.protocols.shares.chain import RoundPlace, first_base, next_base, sha256
 from crowdfl.protocols.shares.circuits.lanes import LaneMaker, coins
 from crowdfl.protocols.shares.circuits.program import SpSide
 from crowdfl.protocols.shares.circuits.reciprocal import SpDivider
 from crowdfl.protocols.shares.dealing.keys import SharesSpBundle
 from crowdfl.protocols.shares.dealing.rounds import SP_ROLE, DealtRound, received
+from crowdfl.protocols.shares.reference import REQUESTER_NAME, RunningSums, added
 from crowdfl.protocols.shares.round.average import (
     SP,
     MaskedPart,
@@ -69,6 +73,7 @@ class LeftOver(Message, kind=63, repr=False):
 
     number: int
     base: bytes  # after it
+    sums: bytes = b""  # SP's shares of products with references, over all rounds so far
 
 
 @dataclass
@@ -81,6 +86,7 @@ class _SpRound:
     coins: bytes
     members: AcceptedSet
     rewards: list[int] = field(default_factory=list, repr=False)  # SP's shares of those that are hidden
+    products: list[int] = field(default_factory=list, repr=False)  # SP's shares of the accepted ones with the reference
 
 
 class SharesSp(PaidSp):
@@ -105,6 +111,7 @@ class SharesSp(PaidSp):
         self.round_number = round_number
         self._counted: dict[str, ManifestEntry] = {}
         self._bodies: dict[str, bytes] = {}  # none if they can be read again
+        self._reference: UploadBody | None = None
         self._sums = ShareSums(self._shape)
         self._seeds = {}
         self._round: _SpRound | None = None
@@ -168,6 +175,16 @@ class SharesSp(PaidSp):
             if self._load is None:
                 self._bodies[who] = uploads[who]
 
+    def take_reference(self, upload: bytes) -> None:
+        """The requester's upload of this round, which the others are compared with; it is never added up."""
+        if not self._shape.widths.has_reference:
+            raise NO_REFERENCE
+        body = parse_upload(upload, self._shape, self._place)
+        if body.who != REQUESTER_NAME:
+            raise BadSignature("a reference is the requester's, and this one does not say so")
+        require_signed(body, self._shape.spec.requester)
+        self._reference = body
+
     def _is_counted(self, who: str, entry: ManifestEntry) -> bool:
         if self._counted.get(who, entry) != entry:
             raise AlreadyCounted(f"an upload of {who} is in this round already, with other contents")
@@ -178,6 +195,8 @@ class SharesSp(PaidSp):
         fewest = self._least
         if len(self._counted) < fewest:
             raise TooFewParticipants(f"{len(self._counted)} uploads, {fewest} needed to protect those who took part")
+        if self._shape.widths.has_reference and self._reference is None:
+            raise NotReady(f"the requester's reference of round {self.round_number} is not here")
 
     def _body(self, who: str) -> UploadBody:
         """An upload that was counted, once more; whoever keeps it has looked at its bytes."""
@@ -213,7 +232,7 @@ class SharesSp(PaidSp):
         reply = SumReply.from_bytes((yield from now.talk.ask(offer.to_bytes())), self._shape.limits())
         publication = publish_sum(self._shape, self._place, now.members, offer, part, reply, self._csp_key)
         self._envelopes = {who: self.party.send(shown) for who, shown in masks.envelopes(reply.rewards).items()}
-        self._leave(publication)
+        self._leave(publication, dict(zip(now.members.accepted, now.products, strict=False)))
         if self._shape.payment and not names:  # one envelope for all: the list of names is long
             shown = self.party.send(open_envelope(publication.record))
             self._envelopes = dict.fromkeys(now.manifest.names, shown)
@@ -231,12 +250,13 @@ class SharesSp(PaidSp):
         """The manifest, and whose seals CSP can open."""
         self.check()
         self._require_unspent(self._seeds.get(self._spending, self._own_mark))
-        manifest = manifest_of(self._place, self._shape.payment, self._counted)
+        reference = None if self._reference is None else ManifestEntry.of(self._reference)
+        manifest = manifest_of(self._place, self._shape.payment, self._counted, reference)
         seed, talk = self._seed_for("uploads", manifest.digest).seed, self._talk(manifest)
         reply = ManifestReply.from_bytes((yield from talk.ask(manifest.to_bytes())), self._shape.limits())
-        if not set(reply.broken) <= set(manifest.names):
+        if not set(reply.broken) <= {*manifest.names, *([REQUESTER_NAME] if reference else ())}:
             raise ProtocolError("CSP names seals that are not in the manifest")
-        members = AcceptedSet.without(manifest.names, reply.broken, self._least)
+        members = AcceptedSet.without(manifest.names, reply.broken, self._shape.quorum)
         now = _SpRound(manifest, talk, seed, coins(manifest.digest, reply.nonce), members)
         self._members = members
         if members.void or reply.word:
@@ -262,21 +282,29 @@ class SharesSp(PaidSp):
         """Who is within the bounds: both servers come to the same set, and CSP signs it."""
         half = check_program(SpSide(), dealt.lanes, self._shape.widths, self._inputs(now))
         checked = yield from now.talk.run(half)
-        self._heed(checked.attached, now, now.members.judged(now.manifest.names, checked.verdict, self._least))
+        self._heed(checked.attached, now, now.members.judged(now.manifest.names, checked.verdict, self._shape.quorum))
+        now.products = checked.products
         return checked
 
     def _inputs(self, now: _SpRound) -> CheckInputs:
         bodies = {who: slot for slot, who in enumerate(now.manifest.names) if who not in now.members.rejected}
         maker, samples = LaneMaker(self._shape, now.coins), list[int]()
+        own = [] if self._reference is None else [self._reference.shares]
+        sums = self._sums_before()
         return CheckInputs(
-            slots=list(bodies.values()),
-            lanes=maker.lanes(self._shares(bodies, samples)),
+            slots=[*bodies.values(), *(self._shape.widths.participants for _ in own)],
+            lanes=maker.lanes(chain(self._shares(bodies, samples), own)),
             samples=samples,
             listed=len(now.manifest.names),
-            least=self._least,
+            quorum=self._shape.quorum,
             context=now.coins,
             salt=expand(now.seed, b"crowdfl sp accept salt 1", 32),
+            sums=[sums.get(who, 0) for who in (*bodies, REQUESTER_NAME)],
         )
+
+    def _sums_before(self) -> dict[str, int]:
+        kept, people = None if self._before is None else self._before.sums, self._shape.spec.settings.max_participants
+        return RunningSums.read(kept, self._shape.widths.R, people)
 
     def _shares(self, names: Iterable[str], samples: list[int]) -> Iterator[bytes]:
         """SP's shares, read again one after the other; their numbers of samples beside them."""
@@ -332,10 +360,12 @@ class SharesSp(PaidSp):
                 "whatever became of the first, and the task cannot go on"
             )
 
-    def _leave(self, publication: SharesPublication) -> None:
+    def _leave(self, publication: SharesPublication, products: Mapping[str, int]) -> None:
         self._publication = publication.to_bytes()
         record = parse_record(publication.record, self._shape, self._csp_key)
-        self._left = LeftOver(self.round_number, next_base(self._place.base, record.statement)).to_bytes()
+        following = next_base(self._place.base, record.statement)
+        sums = b"" if self._reference is None else added(self._sums_before(), products, self._shape.widths.R)
+        self._left = LeftOver(self.round_number, following, sums).to_bytes()
 
     @property
     def _place(self) -> RoundPlace:
