@@ -477,7 +477,6 @@ class TaskSettings(Settings):
         needed = {
             'profile = "shares"': self.profile == "shares",
             'weighting = "equal"': self.weighting == "equal",
-            "`max_norm`": self.max_norm is not None,
             'check = "bounds"': self.check == "bounds",
             f"at least {LEAST_LANES} `lanes`": (self.lanes or 0) >= LEAST_LANES,
         }

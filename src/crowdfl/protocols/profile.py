@@ -24,10 +24,17 @@ from crowdfl.settings import TaskSettings
 NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round"
 """What a record that does not name a participant says to it."""
 
+NOT_IN_LINE = "out of bounds, or not in line with the task"
+"""What a record says of an upload that a check with a reference left out."""
+
 NO_REFERENCE = FormatError("this task takes no reference: its settings do not say `reference = true`")
 
 MOST_UNSHOWN = 3
 """Rounds that took an upload of a participant's and that no record shows: after so many it takes no further part."""
+
+
+TrainFlat = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+"""From the weights that a round starts from to those that training leads to."""
 
 
 class CspMemory(Protocol):
@@ -269,6 +276,9 @@ class CspProtocol(RoleProtocol, Protocol):
 
 class RequesterProtocol(ReaderProtocol, Protocol):
     """What the requester does: it reads the last round; of a `chained` profile, all of them."""
+
+    def refer(self, train: TrainFlat, round_number: int, signing: SigningKey) -> bytes:
+        """The requester's own upload of a round, trained from the model that it holds; refused where a task has none."""
 
 
 class Profile(Protocol):

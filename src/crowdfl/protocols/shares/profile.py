@@ -12,7 +12,17 @@ from crowdfl.protocols.claims import RewardEnvelope, RewardForm
 from crowdfl.protocols.common.paid import PaidParticipant
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import NOT_PASSED_ON, Average, Dealing, ParticipantKeys, TaskSpec, Tools, whole_samples
+from crowdfl.protocols.profile import (
+    NO_REFERENCE,
+    NOT_PASSED_ON,
+    Average,
+    Dealing,
+    ParticipantKeys,
+    TaskSpec,
+    Tools,
+    TrainFlat,
+    whole_samples,
+)
 from crowdfl.protocols.shares.chain import ROUND_BYTES, ModelChain
 from crowdfl.protocols.shares.dealing.keys import (
     PARTICIPANTS,
@@ -79,12 +89,12 @@ class SharesRequester(_ChainReader):
         super().__init__(party, shape, bundle, REQUESTER)
         self._bundle, self._encoder = bundle, UpdateEncoder(shape)
 
-    def encrypt_reference(self, weights: npt.NDArray[np.float64], round_number: int, signing: SigningKey) -> bytes:
-        """What the others' updates are compared with, from the model that is held: shared and sealed as a phone's."""
+    def refer(self, train: TrainFlat, round_number: int, signing: SigningKey) -> bytes:
+        """What the others' updates are compared with: shared and sealed as a phone's."""
         if not self._shape.widths.has_reference:
-            raise SettingsError("this task has no reference: its settings say `reference = false`")
+            raise NO_REFERENCE
         model = self._followed()
-        update = self._encoder.encode(weights, model, 1)
+        update = self._encoder.encode(train(model.weights / self._shape.widths.unit), model, 1)
         place, sealing = self._shape.place(round_number, model.base), self._bundle.csp_sealing
         return self.party.send(make_upload(self._shape, place, REQUESTER_NAME, signing, sealing, update, 1))
 

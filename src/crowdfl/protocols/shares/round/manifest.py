@@ -21,6 +21,7 @@ from crowdfl.errors import (
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import Party
+from crowdfl.protocols.profile import NOT_IN_LINE
 from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, sha256
 from crowdfl.protocols.shares.circuits.program import Half
 from crowdfl.protocols.shares.reference import REQUESTER_NAME
@@ -31,7 +32,6 @@ from crowdfl.protocols.shares.shape import Quorum, SharesShape
 BROKEN_SEAL = "its seal does not open"
 FAILED = "CSP failed after it had seen who is within the bounds: nothing was opened, and nothing will be"
 OUT_OF_BOUNDS = "its number of samples or its size is out of bounds"
-NOT_IN_LINE = "out of bounds, or not in line with the task"
 NO_REFERENCE = "the seal of the requester's reference does not open"
 
 
