@@ -41,6 +41,7 @@ SETTINGS: Body = {
     "delta": None,
     "noise": None,
     "sigma": None,
+    "reference": False,
     "per_round": None,
     "rounds": 3,
     "budget": "36.00",

@@ -24,9 +24,11 @@ def waits_for(definition: Definition, status: Mapping[str, Any], report: Mapping
     if status["state"] in _BY_STATE:
         return _BY_STATE[status["state"]]
     if last["state"] == "open":
-        return [
-            f"uploads to round {last['number']}: {last['uploads']} of {last['drawn'] or status['enrolled']} have come"
-        ]
+        task, number = status["task"], last["number"]
+        missing = last.get("reference") is False
+        own = [f"your reference of round {number}: `crowdfl task watch {task} --reference DATA --until settled`"]
+        come = f"{last['uploads']} of {last['drawn'] or status['enrolled']} have come"
+        return (own if missing else []) + [f"uploads to round {number}: {come}"]
     if last["number"] >= definition.settings.rounds:
         return ["the final model"]
     number = last["number"] + 1

@@ -90,6 +90,9 @@ export function paymentWords(definition) {
 /** How people count in an average. @param {DefinitionBody} definition */
 export const countingWords = ({ settings }) => t(settings.weighting === "equal" ? "about.countOnce" : "about.countMore");
 
+/** Whether the requester compares what arrives with its own. @param {DefinitionBody} definition */
+export const referenceWords = ({ settings }) => (settings.reference ? [t("about.compared")] : []);
+
 /** What noise promises each person, and that it adds up; nothing without. @param {DefinitionBody} definition */
 export function privacyWords({ settings }) {
   const privacy = settings.epsilon == null ? null : privacyOf(settings);
