@@ -25,7 +25,7 @@ from crowdfl_lab.audit import (
 from crowdfl_lab.audit.finding import HARDENED, PAPER, SHARES, Finding, Verdict
 from crowdfl_lab.audit.headroom import SHORTENED, check_widths, tell_apart
 from crowdfl_lab.audit.recorded_round import RecordedRound, record_round
-from crowdfl_lab.audit.shares import altered, counts, freezing, openings, reuse, transcript
+from crowdfl_lab.audit.shares import altered, counts, freezing, openings, references, reuse, transcript
 from crowdfl_lab.report.output import deliver, progress_to_stderr
 from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine
@@ -210,6 +210,8 @@ def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
     yield from altered.attack_bits()
     yield from altered.attack_later_bits()
     yield from altered.attack_silent()
+    yield from references.attack_direction()
+    yield from references.attack_condition()
     yield altered.attack_claims()
     yield from altered.attack_searched_count()
     yield from altered.attack_another_count()
