@@ -3,6 +3,7 @@
 `HYPOTHESIS_PROFILE=fuzz` searches longer and anew each time; the default repeats the same examples, so that a run is stable.
 """
 
+import functools
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -48,21 +49,27 @@ SECOND_TIER = (
     "tests/web/test_requester_api.py",
 )
 _HERE = Path(__file__).parent
+_SECOND_TIER = tuple(_HERE / folder for folder in SECOND_TIER)
 
 _TRIED = {"inputs": 0}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """`make test` loads no file that it runs nothing of."""
-    second = any(collection_path.is_relative_to(_HERE / folder) for folder in SECOND_TIER)
-    return True if second and str(config.option.markexpr).startswith("not second") else None
+    first = str(config.option.markexpr).startswith("not second")
+    return True if first and _is_second(collection_path) else None
+
+
+@functools.cache  # thousands of tests are in a few hundred files
+def _is_second(path: Path) -> bool:
+    return any(path.is_relative_to(folder) for folder in _SECOND_TIER)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the second tier."""
     for item in items:
-        if any(item.path.is_relative_to(_HERE / folder) for folder in SECOND_TIER):
+        if _is_second(item.path):
             item.add_marker(pytest.mark.second)
 
 

@@ -1,13 +1,18 @@
 """Hosts for tests: the roles of `crowdfl.simulation.local_host` over real files and databases, and a small task for them."""
 
+import atexit
+import contextlib
+import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import event
+from sqlalchemy import Dialect, event
 
 from crowdfl.crypto.compute import Threads
 from crowdfl.documents.signed import Definition
@@ -60,6 +65,31 @@ def test_tools() -> Tools:
 test_tools.__test__ = False  # type: ignore[attr-defined]
 
 
+@cache
+def _blank() -> Path:
+    """A database with its tables: making them anew is what most tests would spend their time with."""
+    file = Path(tempfile.mkdtemp(prefix="crowdfl-blank-")) / "state.db"
+    with contextlib.closing(SqlStore(f"sqlite:///{file}")) as store:
+        store.create_tables()
+    atexit.register(shutil.rmtree, file.parent, ignore_errors=True)
+    return file
+
+
+_COMPILED: dict[Any, Any] = {}
+
+
+@cache
+def _dialect() -> Dialect:
+    with SqlStore(f"sqlite:///{_blank()}").engine.connect() as connection:
+        return connection.dialect
+
+
+def _share_statements(store: SqlStore) -> None:
+    """One cache of compiled statements for all stores of a process; its keys name the dialect."""
+    store.engine.dialect = _dialect()
+    store.engine.update_execution_options(compiled_cache=_COMPILED)
+
+
 class FileDisk:
     """A folder: an SQLite database for each role, files for blobs. `durable=False` waits for no disk."""
 
@@ -68,11 +98,15 @@ class FileDisk:
         self._opened: list[SqlStore] = []
 
     def store(self, role: str) -> SqlStore:
-        (self.folder / role).mkdir(parents=True, exist_ok=True)
-        store = self.open_store(role, f"sqlite:///{self.folder}/{role}/state.db")
+        file = self.folder / role / "state.db"
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch(0o600)
+            file.write_bytes(_blank().read_bytes())
+        store = self.open_store(role, f"sqlite:///{file}")
+        _share_statements(store)
         if not self._durable:
             event.listen(store.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
-        store.create_tables()
         self._opened.append(store)
         return store
 

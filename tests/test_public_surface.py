@@ -45,7 +45,8 @@ def offered(tree: ast.Module) -> list[list[str]]:
     return assigned
 
 
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def test_there_are_modules_to_look_at():
@@ -55,7 +56,8 @@ def test_there_are_modules_to_look_at():
 
 def test_a_module_shows_what_it_offers_and_takes():
     """`__all__` of the public surface alone, without repeats and in ruff's order. No star imports, and no code from bytes."""
-    for path, tree in TREES.items():
+    for path in SOURCES:
+        tree = tree_of(path)
         lists = offered(tree)
         assert len(lists) == (module_name(path) in PUBLIC), path
         assert lists in ([], [sorted(set(names), key=ruff_order) for names in lists]), path
@@ -86,7 +88,7 @@ def test_every_module_loads_and_has_what_it_offers(path):
 def test_nothing_public_is_left_out(name):
     """A function or class without an underscore is in `__all__`, or should have one."""
     module = importlib.import_module(name)
-    tree = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"))
+    tree = tree_of(Path(module.__file__ or ""))
     defined = [n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
     assert [one for one in defined if not one.startswith("_") and one not in module.__all__] == []
 
@@ -135,7 +137,7 @@ def test_what_computes_runs_on_a_bare_machine():
     """Beyond the standard library: gmpy2, NumPy, cryptography, pydantic, torch, and nothing else of the package's needs."""
     allowed = {"crowdfl", "cryptography", "gmpy2", "numpy", "pydantic", "torch"}
     for path in BARE_SOURCES:
-        assert imported(TREES[path]) - set(sys.stdlib_module_names) <= allowed, path
-        inner = [node.module or "" for node in TREES[path].body if isinstance(node, ast.ImportFrom)]
+        assert imported(tree_of(path)) - set(sys.stdlib_module_names) <= allowed, path
+        inner = [node.module or "" for node in tree_of(path).body if isinstance(node, ast.ImportFrom)]
         layers = {name.split(".")[1] for name in inner if name.startswith("crowdfl.")}
         assert layers <= {*BARE, "errors", "settings"}, f"{path}: a higher layer would bring its own needs along"

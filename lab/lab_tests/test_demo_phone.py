@@ -97,7 +97,7 @@ def test_the_certificate_page_has_the_certificate_and_nothing_else(tmp_path):
     """With what to do, in the type that phones install. Its fingerprint here would invite people to compare the wrong one."""
     assert call("init", tmp_path / "roles", "--host", "127.0.0.1").code == 0
     certificate = share_authority(tmp_path / "roles", "127.0.0.1")
-    with certificate_page("127.0.0.1", certificate) as url, httpx.Client(base_url=url) as client:
+    with certificate_page("127.0.0.1", certificate) as url, httpx.Client(base_url=url, timeout=60) as client:
         page, file = client.get("/"), client.get("/crowdfl-demo.crt")
         assert fingerprint(certificate) not in page.text
         assert "in the terminal" in page.text
@@ -149,7 +149,7 @@ def test_a_phone_finds_the_page_and_nothing_is_left_after_the_end(number):
         offered = listen_for(process, r"http://\S+", lines)
         link = listen_for(process, r"^https://\S+#\S+", lines)
         held, context = read_link(link), client_context(authority)
-        with httpx.Client(verify=context) as client:
+        with httpx.Client(timeout=60, verify=context) as client:
             page = client.get(link.partition("#")[0])
             assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
             assert f"connect-src 'self' {held.kgc};" in page.headers["content-security-policy"]

@@ -178,7 +178,7 @@ class AcceptedInvitation:
     def look(self) -> str:
         """What the task is for, its terms, and who will read the model. Sends nothing about you."""
         with _opened(self, reads=True) as person:
-            return printable_lines(task_summary(person.look(), person.least_participants))
+            return printable_lines(task_summary(person.look(), person.least_participants, person.charged_elsewhere))
 
 
 def join(
@@ -227,7 +227,10 @@ def _ask(person: Participant, path: Path, *, yes: bool) -> None:
     if yes:
         person.require_agreement(definition)
         return
-    words, version = printable_lines(task_summary(definition, person.least_participants)), definition.consent.version
+    words, version = (
+        printable_lines(task_summary(definition, person.least_participants, person.charged_elsewhere)),
+        definition.consent.version,
+    )
     if in_notebook() or sys.stdin is None or not sys.stdin.isatty():
         agree = f", agree={version!r}" if version else ""
         raise SettingsError(f'{words}\nIf you agree, write crowdfl.join("{path}", yes=True{agree})')

@@ -202,6 +202,7 @@ def test_the_least_number_of_participants_is_kept_with_the_participant(campaign:
     assert (raised.code, "you take part from 7 on" in raised.err) == (3, True)
     assert call("participant", "join", *place).code == 0  # what was refused is not kept
     assert call("participant", "rewards", *place).code == 0  # what was earned is not touched by it
+    assert "uploaded to rounds: 1, 2\nnoise: none in this task" in call("participant", "status", *place).out
     (home / "least-participants").write_text("many")
     damaged = call("participant", "join", *place)
     assert (damaged.code, "--least-participants" in damaged.err) == (3, True)

@@ -69,7 +69,7 @@ def test_the_trials_services_start_as_the_files_say_and_take_a_task(tmp_path, da
         started = {role: stack.enter_context(_role(role, folder / role, path)) for role in ROLES}
         for role, process in started.items():
             _wait_until_alive(process, folder / role / "settings.toml")
-        with httpx.Client(verify=tls.client_context(folder / "sp" / "peers" / "ca.pem")) as http:
+        with httpx.Client(timeout=60, verify=tls.client_context(folder / "sp" / "peers" / "ca.pem")) as http:
             ready = [http.get(f"https://127.0.0.1:{port}/readyz").status_code for port in ports.values()]
         assert ready == [200, 200, 200]
         task = tmp_path / "task.toml"
@@ -180,7 +180,7 @@ def test_a_phone_gets_the_whole_page_at_once_through_nginx(tmp_path):
     with (
         serving(tmp_path) as platform,
         nginx_before(platform, tmp_path) as url,
-        httpx.Client(base_url=url, verify=tls.client_context(platform.ca)) as http,
+        httpx.Client(base_url=url, timeout=60, verify=tls.client_context(platform.ca)) as http,
         ThreadPoolExecutor(6) as pool,
     ):
         _wait_for_port(http)
@@ -195,7 +195,7 @@ def test_nginx_turns_away_with_a_problem_and_hides_what_is_the_operators(tmp_pat
     """429 with a time to wait, in the services' own form; /metrics and /readyz are not there; a long body is refused."""
     slow = {"rate=20r/s": "rate=1r/s", "burst=60": "burst=3", "client_max_body_size 350m": "client_max_body_size 1m"}
     with serving(tmp_path) as platform, nginx_before(platform, tmp_path, **slow) as url:
-        with httpx.Client(base_url=url, verify=tls.client_context(platform.ca)) as http:
+        with httpx.Client(base_url=url, timeout=60, verify=tls.client_context(platform.ca)) as http:
             _wait_for_port(http)
             answers = [http.get("/healthz") for _ in range(12)]
             refused = [answer for answer in answers if answer.status_code == 429]

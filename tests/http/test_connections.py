@@ -271,5 +271,5 @@ def test_a_service_hangs_up_on_a_handshake_that_does_not_come(tmp_path, monkeypa
         place = ("127.0.0.1", int(url.rpartition(":")[2]))
         with socket.create_connection(place, timeout=30) as silent:
             assert is_closed(silent)
-        with httpx.Client(verify=tls.client_context(ca.certificate)) as client:
+        with httpx.Client(timeout=60, verify=tls.client_context(ca.certificate)) as client:
             assert client.get(f"{url}/healthz").status_code == 200

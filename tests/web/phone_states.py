@@ -62,6 +62,7 @@ def campaign(**changes: Any) -> Campaign:
         "rounds": [],
         "rewards": "0n",
         "payTo": PAY_TO,
+        "noise": None,
         "reminders": False,
         "consent": None,
         "withdrawn": None,
@@ -107,6 +108,8 @@ ENDED = [
 RECEIPTS = [{"round": number, "text": f'crowdfl receipt S {{"round": {number}}}'} for number in (1, 2)]
 JOINED = campaign(phase="joined", who="5ab0c1d2e3f405162738", rounds=UNDER_WAY, rewards="3500000n")
 JOINED |= {"enrolled": 143, "recordings": 3, "contributed": 3}
+NOISE = {"epsilon": 8, "delta": None, "sigma": 57_000, "max_norm": 1.0, "decimals": 4, "weighting": "equal"}
+CHARGED = {"epsilon": 8, "charged": True, "spent": 3.14159, "others": 3.5}
 UNSAID = JOINED | {"contributed": None}
 TRAINING = JOINED | {"now": {"kind": "training", "round": 3, "done": 7, "of": 20, "why": None}}
 OVER = JOINED | {"phase": "ended", "rounds": ENDED, "rewards": "8750000n", "receipts": RECEIPTS}
@@ -130,7 +133,7 @@ STATES: dict[str, tuple[str, list[Campaign]]] = {
     "waiting": (f"#/home/{TASK}", [JOINED | {"rounds": [], "rewards": "0n", "next": 1_795_000_000, "recordings": 0}]),
     "training": (f"#/home/{TASK}", [TRAINING]),
     "arrived": (f"#/home/{TASK}", [JOINED | {"rounds": ARRIVED}]),
-    "between": (f"#/home/{TASK}", [JOINED | {"rounds": UNDER_WAY[:2], "next": 1_795_000_000}]),
+    "between": (f"#/home/{TASK}", [JOINED | {"rounds": UNDER_WAY[:2], "next": 1_795_000_000, "noise": CHARGED}]),
     "ended": (f"#/home/{TASK}", [OVER | {"claim": DUE}]),
     "details": (f"#/details/{TASK}", [OVER]),
     "earnings": (f"#/earnings/{TASK}", [OVER | {"claim": DUE}]),

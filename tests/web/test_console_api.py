@@ -288,7 +288,7 @@ def test_a_payment_that_is_unknown_waits_for_the_operators_word(world):
 @pytest.fixture
 def watching(world):
     """An operator over a real connection, and the platform."""
-    with world.served() as url, httpx.Client(base_url=url) as http:
+    with world.served() as url, httpx.Client(base_url=url, timeout=60) as http:
         operator = Operator(http)
         assert operator.log_in(world.token("sp", "operator").token).status_code == 204
         yield operator
@@ -374,7 +374,7 @@ def test_the_server_stops_although_streams_are_open(world, caplog):
     with contextlib.ExitStack() as stack:
         serving = stack.enter_context(contextlib.ExitStack())
         url = serving.enter_context(running(world.apps["sp"], world.settings))
-        operator = Operator(stack.enter_context(httpx.Client(base_url=url)))
+        operator = Operator(stack.enter_context(httpx.Client(base_url=url, timeout=60)))
         operator.log_in(world.token("sp", "operator").token)
         heard = stack.enter_context(operator.watch())
         heard.next()

@@ -154,7 +154,7 @@ def test_a_token_opens_a_session_by_a_cookie_that_scripts_and_other_sites_do_not
 
 def test_over_plain_http_the_cookie_is_secure_only_where_a_proxy_speaks_tls(world):
     """A browser would not send it back: plain HTTP is for loopback. It says itself that its page is https."""
-    with world.served() as url, httpx.Client(base_url=url) as http:
+    with world.served() as url, httpx.Client(base_url=url, timeout=60) as http:
         operator = Operator(http)
         cookie = operator.log_in(world.token("sp", "operator").token).headers["set-cookie"]
         assert cookie.startswith("crowdfl-console=")

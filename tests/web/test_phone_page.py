@@ -168,17 +168,34 @@ def test_an_invitation_says_everything_before_one_joins(show):
 
 
 def test_an_invitation_fits_one_screen_in_every_language(show):
-    """Join is in reach of a thumb: at the lower edge, whatever is open above it."""
+    """Join is in reach of a thumb: at the lower edge, whatever is open above it; of a task with noise too."""
+    noisy = campaign(definition=phone_states.definition(phone_states.NOISE), noise=phone_states.CHARGED)
     for locale in ("en", "de", "zh"):
-        page = shown(show, "invitation", locale=locale)
+        page = show([noisy], f"#/about/{TASK}", locale=locale)
         join = page.locator(".joining button.main")
         page.locator("#more > summary").wait_for()
-        assert page.evaluate("document.documentElement.scrollHeight <= innerHeight"), locale
+        assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0, locale
         for _ in range(2):
             box = join.bounding_box()
             assert 740 - 120 < box["y"] < 740 - box["height"], (locale, box)
             page.locator("#more > summary").click()
             page.evaluate("scrollTo(0, 0)")
+
+
+def test_epsilon_is_told_before_joining_and_on_home_with_that_of_other_campaigns(show):
+    noisy = campaign(
+        definition=phone_states.definition(phone_states.NOISE), noise=phone_states.CHARGED | {"charged": False}
+    )
+    page = show([noisy], f"#/about/{TASK}")
+    expect(page.locator(".points")).to_contain_text("epsilon 8, with your other campaigns 11.5")
+    page.locator("#more > summary").click()
+    expect(page.locator("#more")).to_contain_text("with your other ones this makes 11.5")
+    page = show([phone_states.JOINED | {"noise": phone_states.CHARGED | {"charged": False}}], f"#/home/{TASK}")
+    expect(page.locator("#spent")).to_have_text("With your first update it will be 8.")
+    change(page, noise=phone_states.CHARGED)
+    expect(page.locator("#spent")).to_contain_text(
+        "opened rounds have spent 3.14 of it. With your other campaigns: 11.5."
+    )
 
 
 def test_someone_joins_and_is_led_to_recording_by_keyboard_alone(show):

@@ -30,7 +30,7 @@ from crowdfl.settings import TaskSettings
 from crowdfl.simulation.run import simulate
 from crowdfl_lab.audit.incentives import _APART, _SECONDS, FILES, MADE_UP
 from crowdfl_lab.report.plots import Picture
-from crowdfl_lab.report.results import Result, ResultTable
+from crowdfl_lab.report.results import Cell, Result, ResultTable
 from crowdfl_lab.timing import machine
 
 Flat = npt.NDArray[np.float64]
@@ -93,18 +93,18 @@ def _farthest(view: PoisonView, total: bool) -> Flat:
         middle = (low + high) / 2
         away = ((mean + middle * against - ups) ** 2).sum(axis=1)
         low, high = (middle, high) if (away.sum() if total else away.max()) <= most else (low, middle)
-    return mean + low * against
+    return np.asarray(mean + low * against)
 
 
 ATTACKS: Mapping[str, Callable[[PoisonView], Flat]] = {
     "sign flip": lambda view: -view.train("own"),
     "sign flip at the bound": lambda view: _long(-view.train("own"), view.bound),
-    "honest, then flip": lambda view: view.train("own") * (1 if view.number <= 3 else -1),  # noqa: PLR2004
+    "honest, then flip": lambda view: view.train("own") * (1 if view.number <= 3 else -1),
     "flipped labels": lambda view: view.train("flipped"),
     "flipped labels at the bound": lambda view: _long(view.train("flipped"), view.bound),
     "shuffled labels": lambda view: view.train("shuffled"),
     "shuffled labels at the bound": lambda view: _long(view.train("shuffled"), view.bound),
-    "common noise": lambda view: _long(view.common.normal(size=view.honest.shape[1]), view.bound),
+    "common noise": lambda view: _long(view.common.normal(size=view.honest.shape[1:]), view.bound),
     "boosting": lambda view: _long(view.train("own"), view.bound),
     "min-max": lambda view: _farthest(view, total=False),
     "min-sum": lambda view: _farthest(view, total=True),
@@ -361,7 +361,7 @@ def _mean(found: Sequence[PoisonOutcome], name: str) -> float | None:
 
 
 def _table(found: Sequence[PoisonOutcome], name: str, settings: PoisonSettings) -> ResultTable:
-    rows = []
+    rows = list[tuple[Cell, ...]]()
     for attack, attackers in dict.fromkeys((one.attack, one.attackers) for one in found):
         own = [one for one in found if (one.data, one.attack, one.attackers) == (name, attack, attackers)]
         by = {rule: [one for one in own if one.rule == rule] for rule in (REFERENCE, *RULES)}

@@ -50,7 +50,11 @@ def look(invitation: _Invitation, home: _Home = None, as_json: JsonLines = False
     with open_participant(invitation, home, as_json=as_json, reads=True) as person:
         person.on_event = beside
         definition = person.look()
-    show(definition.body(), task_summary(definition, person.least_participants), as_json=as_json)
+    show(
+        definition.body(),
+        task_summary(definition, person.least_participants, person.charged_elsewhere),
+        as_json=as_json,
+    )
     if not as_json:
         typer.echo(f"to take part: crowdfl participant run {invitation} --data DATA", err=True)
 
@@ -100,6 +104,25 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
         tell_code(module, learner, loss)
         trainer = LocalTrainer(data, definition.training, module, learner=learner, loss=loss)
         agent.take_part(definition, trainer, read_invitation(invitation).invitation, claim=claim)
+
+
+@app.command()
+def status(invitation: _Invitation, home: _Home = None, as_json: JsonLines = False) -> None:
+    """Show, from your home folder alone, which rounds you uploaded to, and what your privacy was charged."""
+    with open_participant(invitation, home, as_json=as_json, joined=True, reads=True) as person:
+        uploaded, epsilon = person.uploaded(), person.epsilon()
+        told = {"who": person.keys.who, "uploaded": uploaded, "epsilon": epsilon}
+    rounds = ", ".join(map(str, uploaded)) or "none yet"
+    show(told, f"you are {person.keys.who}\nuploaded to rounds: {rounds}\n{_epsilon_words(**epsilon)}", as_json=as_json)
+
+
+def _epsilon_words(charged: float | None = None, spent: float = 0.0, others: float = 0.0) -> str:
+    if charged is None:
+        return "noise: none in this task"
+    return (
+        f"epsilon: {charged:.3g} charged for this task, of which opened rounds have spent {spent:.3g}; with the tasks whose "
+        f"homes lie beside this one {charged + others:.3g}"
+    )
 
 
 @app.command()
@@ -166,7 +189,7 @@ def _ask(person: Participant, definition: Definition, *, agreed: bool, as_json: 
         return
     if as_json:
         raise SettingsError("--json asks no questions: read `crowdfl participant look`, then add --yes")
-    typer.echo(clean(task_summary(definition, person.least_participants)))
+    typer.echo(clean(task_summary(definition, person.least_participants, person.charged_elsewhere)))
     person.require_company(definition)  # no question about what is then refused
     version = definition.consent.version
     if version and person.agree != version:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError
 from crowdfl.learning.recipe import Recipe
-from crowdfl.settings import is_code, money_words, to_millionths
+from crowdfl.settings import DELTA, TaskSettings, is_code, money_words, to_millionths
 from crowdfl.text import span_words
 
 _FED: Mapping[str, str] = {
@@ -18,8 +18,8 @@ _FED: Mapping[str, str] = {
 _SENSORS = {3: "acceleration along three axes", 6: "acceleration and rotation, three axes each"}
 
 
-def task_summary(definition: Definition, yours: int) -> str:
-    """`yours` is how many people an average must at least be of for this participant."""
+def task_summary(definition: Definition, yours: int, charged: float = 0.0) -> str:
+    """`yours` is how many people an average must at least be of for this participant, `charged` epsilon of its other tasks."""
     settings, spec = definition.settings, definition.spec
     key = settings.key if settings.profile == "shares" else f"key of {settings.key}"
     few = ": TOO FEW, you would not take part" if settings.min_participants < yours else ""
@@ -34,9 +34,21 @@ def task_summary(definition: Definition, yours: int) -> str:
             *plan_lines(definition),
             *reward_lines(definition),
             f"Every average is of at least {settings.min_participants} participants; you accept {yours} or more{few}",
+            *_noise(settings, charged),
             *consent_lines(definition),
         ]
     )
+
+
+def _noise(settings: TaskSettings, charged: float) -> list[str]:
+    """What each person is promised, or not, before joining."""
+    if settings.profile != "shares":
+        return []
+    if settings.epsilon is None:
+        return ["Noise: none. Averages may show that your data is in them"]
+    promise = f"epsilon {settings.epsilon:g}, delta {float(settings.delta or DELTA):g} for your updates over all rounds"
+    total = f"with your other tasks epsilon {charged + settings.epsilon:.3g}"
+    return [f"Noise: {promise}; {total}. Not covered: that you take part, rejections, pay"]
 
 
 def consent_lines(definition: Definition) -> list[str]:

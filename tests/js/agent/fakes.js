@@ -106,13 +106,14 @@ export function tabOf(tables, fuse) {
  * @property {string} [step]
  * @property {boolean} [draws]
  * @property {string} [consent] Its version.
+ * @property {Record<string, unknown>} [settings] Besides these.
  */
 
 /** SP and KGC for one phone. A round opens when the one before is over, and is over as soon as the phone's upload is in. */
 export class FakePlatform {
   /** @param {FakeOptions} [options] */
-  constructor({ rounds = 3, payment = 1000n, min = 5, claimWindow = 1000, step, draws = false, consent = "" } = {}) {
-    this.options = { rounds, payment, min, claimWindow, step, draws, consent };
+  constructor({ rounds = 3, payment = 1000n, min = 5, claimWindow = 1000, step, draws = false, consent = "", settings = {} } = {}) {
+    this.options = { rounds, payment, min, claimWindow, step, draws, consent, settings };
     /** @type {string | null} */
     this.consented = null;
     /** @type {string | null} */
@@ -144,7 +145,7 @@ export class FakePlatform {
 
   definition() {
     const { rounds, payment, min, claimWindow, step, draws, consent } = this.options;
-    const settings = { rounds, payment: payment.toString(), budget: payment ? "1.00" : null, min_participants: min, window: 30, server_step: step, draws };
+    const settings = { rounds, payment: payment.toString(), budget: payment ? "1.00" : null, min_participants: min, window: 30, server_step: step, draws, ...this.options.settings };
     const texts = { consent: { version: consent, text: consent && "We measure." }, language: "en", texts: { de: { consent: "Wir messen." } } };
     const body = { purpose: "walking", claim_window: claimWindow, settings, training: { epochs: 1 }, who: {}, ...texts };
     return `crowdfl definition S ${JSON.stringify(body)}`;

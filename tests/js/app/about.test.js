@@ -72,11 +72,13 @@ test("a crowd below five is called small", () => {
   assert.equal(about.crowdWords(definition({ min_participants: 4 })).length, 2);
 });
 
-test("noise is told with its epsilon in words and without exponents, and that epsilons add up", () => {
-  assert.deepEqual(about.privacyWords(definition()), []);
-  const [promise, noise, sum] = about.privacyWords(definition({ epsilon: 8, delta: null, sigma: 5000, max_norm: 1, decimals: 4 }));
+test("noise is told with its epsilon in words and without exponents, and with that of other campaigns", () => {
+  const task = definition({ epsilon: 8, delta: null, sigma: 5000, max_norm: 1, decimals: 4 });
+  assert.deepEqual(about.privacyWords(definition(), 3), []);
+  const [promise, noise, sum] = about.privacyWords(task, 0);
   assert.match(promise, /can hardly tell whether your data is in them: epsilon 8, .* chance of 0\.00001 /);
   assert.match(noise, /about 0\.5 times as much/);
-  assert.match(sum, /add up/);
-  assert.match(about.privacyWords(definition({ epsilon: 20, delta: 1e-6, sigma: 50, max_norm: 1, decimals: 4 }))[0], /too little to hide/);
+  assert.match(sum, /add up: this phone keeps the sum/);
+  assert.match(about.privacyWords(task, 3.5)[2], /with your other ones this makes 11\.5/);
+  assert.match(about.privacyWords(definition({ epsilon: 20, delta: 1e-6, sigma: 50, max_norm: 1, decimals: 4 }), 0)[0], /too little to hide/);
 });

@@ -86,7 +86,7 @@ def _rounds(federation: LocalFederation, people: int, long: int) -> Any:  # noqa
         found = federation.round(
             {who: Update([base + length], 1) for who, length in lengths.items()}, reference=Update([base + 0.1], 1)
         )
-        names = {federation.host.people[who].keys.who: length < 0.2 for who, length in lengths.items()}  # noqa: PLR2004
+        names = {federation.host.people[who].keys.who: length < 0.2 for who, length in lengths.items()}
         truth += [names[who] for who in sorted(names)]
         base = found.model[0]
     return np.array(truth)

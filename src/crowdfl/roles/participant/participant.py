@@ -72,9 +72,11 @@ from crowdfl.roles.participant.claims import Claiming, ClaimTime, holds_receipt
 from crowdfl.roles.participant.enrolment import EnrollingKgc, enrol, takes_a_place
 from crowdfl.roles.ports import Blobs, Stock
 from crowdfl.roles.records import NOT_OPEN, PaidClaim
+from crowdfl.settings import DELTA
 
 LEAST_PARTICIPANTS = 5
 INVITATION, LEAST = "invitation", "least-participants"  # what a home folder keeps of joining
+CHARGED = "charged.json"  # what it keeps of differential privacy
 CONSENT_COPY = "consent.json"
 _LONGEST_REST = 3600.0  # seconds: a platform that asks for more is looked at all the same
 _NO_ROOM = {"full": TaskFull, "over": EnrolmentOver, "ended": TaskNotRunning}
@@ -126,6 +128,7 @@ class Participant:
     state: str = "running"  # the task's, when this participant last looked
     come_back: float = 0.0  # seconds after that look until the platform wants the next one, if there is nothing to do
     least_participants: int = LEAST_PARTICIPANTS  # in a smaller crowd an average says too much about this one
+    charged_elsewhere: float = 0.0  # epsilon of its owner's other tasks
     agree: str | None = None  # the version of the consent text that its owner has read and agrees to
     claim_time: ClaimTime = field(default_factory=ClaimTime, repr=False)
     _stock: Stock | None = field(default=None, repr=False)
@@ -372,9 +375,32 @@ class Participant:
         """A round's upload, made from what was trained; durable before it is sent, so that a retry sends the same bytes."""
         self._catch_up(number)
         upload = self.side.encrypt_update(self._definition.shape.flat(weights), samples, number)
+        self._charge()
         self.blobs.put(f"rounds/{number}/upload", upload)
         scaled = {} if self.side.scaled is None else {"scaled": round(self.side.scaled, 4)}
         self.on_event("trained", {"round": number, "samples": samples, "clipped": self.side.clipped} | scaled)
+
+    def _charge(self) -> None:
+        """A task's whole epsilon, at its first upload: what leaves this device does not come back, whatever is opened of it."""
+        settings = self._definition.settings
+        if settings.epsilon is not None and not self.blobs.has(CHARGED):
+            kept = {"task": self.task, "epsilon": settings.epsilon, "delta": float(settings.delta or DELTA)}
+            self.blobs.put(CHARGED, json.dumps(kept).encode())
+
+    def uploaded(self) -> list[int]:
+        """The rounds that took an upload of this device."""
+        return [
+            number for number in range(1, self._definition.settings.rounds + 1) if holds_receipt(self.blobs, number)
+        ]
+
+    def epsilon(self) -> dict[str, float]:
+        """Of this task, what was charged and what opened rounds have spent; of others, what was charged. Without noise, {}."""
+        if self._definition.settings.epsilon is None:
+            return {}
+        opened = sum(map(self._chain.has_record, self.uploaded()))
+        charged = float(json.loads(self.blobs.get(CHARGED))["epsilon"]) if self.blobs.has(CHARGED) else 0.0
+        spent = self._definition.settings.epsilon_spent(opened)
+        return {"charged": charged, "spent": spent, "others": self.charged_elsewhere}
 
     def send(self, number: int) -> bool:
         """Upload what was made for a round; a refusal is noted and told. True if there was an answer."""

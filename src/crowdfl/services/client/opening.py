@@ -18,7 +18,14 @@ from crowdfl.documents.signed import Certificate, Invitation, digest_of
 from crowdfl.errors import KeyMismatch, SettingsError
 from crowdfl.protocols.profile import Tools
 from crowdfl.retry import Backoff
-from crowdfl.roles.participant.participant import INVITATION, LEAST, LEAST_PARTICIPANTS, Participant, least_words
+from crowdfl.roles.participant.participant import (
+    CHARGED,
+    INVITATION,
+    LEAST,
+    LEAST_PARTICIPANTS,
+    Participant,
+    least_words,
+)
 from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link, Service, SystemClock
@@ -199,6 +206,7 @@ def invited(
                 sp_key=invitation.sp_key,
                 open_stock=lambda public: RandomizerPool.open(home / "randomizers.pool", public),
                 least_participants=_least(blobs, least),
+                charged_elsewhere=_charged(home, invitation.task),
             )
             yield person
 
@@ -212,6 +220,20 @@ def _require_own(blobs: FileBlobs, invitation: ParticipantSettings) -> None:
         raise SettingsError(f"the folder {home} is the home of another task: {other}")
     if blobs.get(INVITATION).decode() != digest_of(invitation.invitation):
         raise SettingsError(f"the folder {home} is the home of another invitation, and so of another person: {other}")
+
+
+def _charged(home: Path, task: str) -> float:
+    """Epsilon of the other tasks whose homes lie beside this one. Homes of the same task are other people's."""
+    kept = []
+    for path in home.resolve().parent.glob(f"*/{CHARGED}"):
+        try:
+            found = json.loads(path.read_text())
+            kept.append((str(found["task"]), float(found["epsilon"])))
+        except (OSError, ValueError, KeyError, TypeError) as wrong:
+            raise SettingsError(
+                f"{path} does not hold what a task was charged: {type(wrong).__name__} {wrong}"
+            ) from None
+    return sum(epsilon for other, epsilon in kept if other != task)
 
 
 def _least(blobs: FileBlobs, chosen: int | None) -> int:

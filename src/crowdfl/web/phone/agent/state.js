@@ -1,9 +1,11 @@
 // What a page shows of a campaign, from what this device keeps alone: it needs no network.
 
+import { privacyOf, spent } from "../protocol/accounting.js";
 import { keptBody } from "../protocol/documents.js";
 import { total } from "./claiming.js";
 import { Holdings } from "./holdings.js";
 import { isPaid, reasonFor } from "./pay.js";
+import { CHARGE } from "./uploads.js";
 
 /** @typedef {"none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing" | "undrawn"} Mine */
 
@@ -42,6 +44,8 @@ import { isPaid, reasonFor } from "./pay.js";
  * @property {string} fingerprint Of the payer's key, which the requester has signed.
  */
 
+/** @typedef {{ epsilon: number, charged: boolean, spent: number, others: number }} NoiseView What privacy costs, here and in other campaigns. */
+
 /**
  * @typedef {object} CampaignView
  * @property {string} task
@@ -61,6 +65,7 @@ import { isPaid, reasonFor } from "./pay.js";
  * @property {bigint} total Rewards so far, millionths.
  * @property {ClaimView} claim
  * @property {PayToView} payTo
+ * @property {NoiseView | null} noise
  * @property {boolean} reminders Whether the platform reminds this phone.
  * @property {{round: number, text: string}[]} receipts
  */
@@ -94,6 +99,7 @@ export async function view(store, task) {
     total: total(rounds.map(({ reward }) => reward ?? 0n)),
     claim: isPaid(body) ? await claimOf(kept, status, rounds) : { state: "none", amount: 0n, until: null, why: null },
     payTo: await payToOf(kept, body),
+    noise: body && await noiseOf(kept, body, rounds),
     reminders: await kept.has("reminded"),
     receipts: rounds.flatMap(({ number, receipt }) => (receipt === null ? [] : [{ round: number, text: receipt }])),
   };
@@ -139,6 +145,17 @@ async function roundOf(kept, number, paid, known) {
     receipt: receipt ?? lost ?? null,
     digest: average?.state ?? null,
   };
+}
+
+/** Opened rounds are those with CSP's signed record. @param {Holdings} kept @param {any} body @param {readonly RoundView[]} rounds @returns {Promise<NoiseView | null>} */
+async function noiseOf(kept, { settings }, rounds) {
+  const privacy = privacyOf(settings);
+  if (privacy === null) return null;
+  const [own, charges, opened] = await Promise.all([kept.get(CHARGE), kept.store.charges(), kept.rounds("record")]);
+  const charged = charges.has(own);
+  charges.delete(own);
+  const mine = rounds.filter(({ number, receipt }) => receipt !== null && opened.includes(number)).length;
+  return { epsilon: privacy.epsilon, charged, spent: spent(privacy, mine), others: [...charges.values()].reduce((sum, one) => sum + one, 0) };
 }
 
 /** @param {Holdings} kept @param {any} body @returns {Promise<PayToView>} */

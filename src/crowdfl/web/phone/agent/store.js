@@ -30,8 +30,10 @@ import { IndexedDbTables } from "./tables.js";
 
 const INVITATION = "invitation";
 const KEYS = "keys";
+const DEVICE = ""; // in the place of a task: what stays when tasks are forgotten
 /** @type {Place} Where it is tried whether keys can be kept. */
-const TRIAL = ["blobs", "", "trial"];
+const TRIAL = ["blobs", DEVICE, "trial"];
+const CHARGED = "charged/";
 
 export class Store {
   /** @param {Tables} tables */
@@ -124,6 +126,19 @@ export class Store {
     const names = all.filter(([, key]) => key === INVITATION).map(([task]) => task);
     const found = await Promise.all(names.map((task) => this._summary(task)));
     return found.sort((one, other) => other.opened - one.opened);
+  }
+
+  /** What a task costs in privacy, by a name that says nothing; the first one stays. @param {string} name @param {number} epsilon */
+  async charge(name, epsilon) {
+    const place = /** @type {Place} */ (["blobs", DEVICE, CHARGED + name]);
+    await this._tables.write({ absent: place, put: [[place, epsilon]] });
+  }
+
+  /** Of every task that was ever uploaded to, forgotten ones too. @returns {Promise<Map<string, number>>} */
+  async charges() {
+    const names = await this.keys(DEVICE, CHARGED);
+    const found = await Promise.all(names.map((name) => this.get(DEVICE, name)));
+    return new Map(names.map((name, place) => [name.slice(CHARGED.length), found[place]]));
   }
 
   /** Everything of a task: keys, recordings, state. @param {string} task */

@@ -1,5 +1,6 @@
 // A participant's uploads: at most one for a round, durable before it is sent, sent again with the same bytes.
 
+import { privacyOf } from "../protocol/accounting.js";
 import {
   AlreadyCounted, Forbidden, NotAuthenticated, NotDrawn, NothingToContribute, Replaced, RoundNotOpen, TaskNotRunning, TooLate,
   UnknownParticipant, WrongBase, wordsOf,
@@ -13,6 +14,9 @@ import { named, stopping } from "./holdings.js";
 
 /** Kept under this name: `{ ids, at }`, which recordings the owner has said to send, and when they or their labels last changed. */
 export const CONTRIBUTION = "contribution";
+
+/** Under this name: how the device calls what the task was charged. */
+export const CHARGE = "charge";
 
 const FINAL = [TooLate, RoundNotOpen, NotDrawn, AlreadyCounted, TaskNotRunning, WrongBase];
 
@@ -99,10 +103,19 @@ export class Uploads {
   async encrypt(number, weights, samples) {
     const [task, bundle, keys] = [await this._context.shares(), await this._context.bundle(), await this._context.keys()];
     const made = await this._context.protocol.makeUpload(task, bundle, keys, await this._model.chain(), weights, samples, number);
+    await this._charge();
     const figures = { samples, clipped: made.clipped, scaled: made.scaled };
     if (await this._kept.add(named(number, "upload"), made.bytes, { [named(number, "trained")]: figures })) {
       this._context.tell("trained", { round: number, ...figures });
     }
+  }
+
+  /** A task's whole epsilon, at its first upload: what leaves the phone does not come back, whatever is opened of it. */
+  async _charge() {
+    const privacy = privacyOf((await this._context.papers()).definition.body.settings);
+    if (privacy === null) return;
+    await this._kept.add(CHARGE, crypto.randomUUID());
+    await this._kept.store.charge(await this._kept.get(CHARGE), privacy.epsilon);
   }
 
   /** Upload what was made for a round; a refusal is noted and told. True if there was an answer. @param {number} number */

@@ -93,16 +93,20 @@ export const countingWords = ({ settings }) => t(settings.weighting === "equal" 
 /** Whether the requester compares what arrives with its own. @param {DefinitionBody} definition */
 export const referenceWords = ({ settings }) => (settings.reference ? [t("about.compared")] : []);
 
-/** What noise promises each person, and that it adds up; nothing without. @param {DefinitionBody} definition */
-export function privacyWords({ settings }) {
-  const privacy = settings.epsilon == null ? null : privacyOf(settings);
+/** What noise promises each person, and what that makes with the epsilon of others; nothing without. @param {DefinitionBody} definition @param {number} others */
+export function privacyWords({ settings }, others) {
+  const privacy = privacyOf(settings);
   if (privacy === null) return [];
   const { epsilon, delta, sigma, length } = privacy;
-  return [t(epsilon > WEAK ? "about.weakEpsilon" : "about.epsilon", { epsilon: short(epsilon), delta: short(delta) }), t("about.noise", { share: short(sigma / length) }), t("about.addsUp")];
+  return [
+    t(epsilon > WEAK ? "about.weakEpsilon" : "about.epsilon", { epsilon: short(epsilon), delta: short(delta) }),
+    t("about.noise", { share: short(sigma / length) }),
+    t(others > 0 ? "about.withOthers" : "about.addsUp", { sum: short(epsilon + others) }),
+  ];
 }
 
 /** Never with an exponent. @param {number} value */
-const short = (value) => new Intl.NumberFormat(language(), { maximumSignificantDigits: 2 }).format(value);
+export const short = (value) => new Intl.NumberFormat(language(), { maximumSignificantDigits: 3 }).format(value);
 
 /** @param {DefinitionBody} definition */
 export function crowdWords(definition) {

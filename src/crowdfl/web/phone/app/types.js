@@ -52,6 +52,7 @@
  *   rewards: bigint,
  *   claim: ClaimView,
  *   payTo: PayToView,
+ *   noise: import("../agent/state.js").NoiseView | null,
  *   reminders: boolean,
  *   consent: { version: string, language: string, at: number } | null,
  *   withdrawn: { at: number, deleted: number[], standing: number[] } | null,

@@ -24,7 +24,7 @@ export function epsilonOf(rho, delta) {
 
 /** What a definition promises each person; null: nothing. @param {Record<string, any>} settings @returns {Privacy | null} */
 export function privacyOf({ epsilon, delta, sigma, max_norm: norm, decimals }) {
-  return epsilon === null ? null : { epsilon, delta: delta ?? DELTA, sigma, length: Math.ceil(norm * 10 ** decimals) };
+  return epsilon == null ? null : { epsilon, delta: delta ?? DELTA, sigma, length: Math.ceil(norm * 10 ** decimals) };
 }
 
 /** Whether the noise keeps what is promised over so many rounds. @param {Privacy} privacy @param {number} rounds */

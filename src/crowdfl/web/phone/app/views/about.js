@@ -41,8 +41,8 @@ export function aboutView(model, task) {
 /** @typedef {ReturnType<typeof pick>} Shown */
 
 /** What is shown of it: the rest may change without this page being made again. @param {Campaign} campaign */
-const pick = ({ task, phase, definition, refusal, closed, problem, expires, sp }) =>
-  ({ task, phase, definition, refusal, closed, problem, expires, sp });
+const pick = ({ task, phase, definition, refusal, closed, problem, expires, sp, noise }) =>
+  ({ task, phase, definition, refusal, closed, problem, expires, sp, others: noise?.others ?? 0 });
 
 /** The requester's words as this reader reads them. @param {DefinitionBody} definition */
 const textsOf = (definition) => textsIn(definition, [language(), ...navigator.languages]);
@@ -72,7 +72,7 @@ function papers(model, campaign) {
     closed && notice("warn", h("strong", null, t("invite.closed")), " ", t(`enrolment.${closed}`), " ", t("invite.nothingSent")),
     closed && deleting(model, task),
     invited && lacking.length > 0 && notice("warn", t("about.lacking", { sensors: listOf(lacking.map((name) => t(`sensor.${name}`))) })),
-    brief(definition),
+    brief(definition, campaign.others),
     invited ? h("details", { id: "more" }, h("summary", null, t("invite.more")), ...more(campaign, definition), !closed && deleting(model, task))
       : h("div", null, ...more(campaign, definition)),
   ];
@@ -87,9 +87,9 @@ function waiting(model, { task, problem, sp }) {
     problem && again, place);
 }
 
-/** What fits a screen. @param {DefinitionBody} definition */
-function brief(definition) {
-  const { who, training } = definition;
+/** What fits a screen. @param {DefinitionBody} definition @param {number} others Epsilon of other campaigns. */
+function brief(definition, others) {
+  const { who, training, settings: { epsilon } } = definition;
   const texts = textsOf(definition);
   const names = listOf((training.labels ?? []).map(texts.word).map(plainly));
   return h("section.brief", null,
@@ -100,7 +100,7 @@ function brief(definition) {
       h("li", null, h("strong", null, about.effortWords(definition)), h("div.soft", null, names)),
       h("li", null, h("strong", null, about.payLine(definition))),
       h("li", null, about.roundsLine(definition)),
-      h("li", null, t("invite.stays"))));
+      h("li", null, t("invite.stays"), " ", epsilon != null && t("invite.epsilon", { epsilon: about.short(epsilon), sum: about.short(epsilon + others) }))));
 }
 
 /** @param {Record<string, string>} who */
@@ -113,7 +113,7 @@ const lines = (words) => words.map((text) => h("p", null, text));
 function more(campaign, definition) {
   const texts = textsOf(definition);
   const labels = listOf((definition.training.labels ?? []).map(texts.word).map(plainly));
-  const [noise, compared] = [about.privacyWords(definition), about.referenceWords(definition)];
+  const [noise, compared] = [about.privacyWords(definition, campaign.others), about.referenceWords(definition)];
   return [
     h("div.card", null, facts([
       [t("about.who"), ...asker(definition)],

@@ -6,6 +6,7 @@ import { button, notice, part, title } from "../../../web/common/parts.js";
 import { t } from "../../../web/common/text.js";
 import { isPaid } from "../../agent/pay.js";
 import { NOT_IN_LINE } from "../../protocol/average.js";
+import { short } from "../about.js";
 import { isReached } from "../reach.js";
 import { hashOf } from "../router.js";
 import { nameOf, roundsOf, standingOf } from "../standing.js";
@@ -78,21 +79,28 @@ function buttons(task, { act, records }) {
 
 /** @param {Campaign} campaign */
 function figuresOf(campaign) {
-  const { rounds, next, enrolled, rewards, claim, definition, phase } = campaign;
+  const { rounds, next, enrolled, rewards, claim, definition, phase, noise } = campaign;
   const done = rounds.filter(({ state }) => state === "rewarded" || state === "aborted").length;
   return { of: roundsOf(campaign), begun: rounds.length, done, mine: rounds.map(({ mine }) => mine === "arrived"), next: phase === "joined" ? next : null,
-    enrolled, earned: isPaid(definition) ? money(rewards, definition?.settings.currency) : null, paid: claim.state === "paid" };
+    enrolled, earned: isPaid(definition) ? money(rewards, definition?.settings.currency) : null, paid: claim.state === "paid", noise };
 }
 
 /** @param {string} task @param {Figures} figures */
-function tilesOf(task, { of, begun, done, mine, next, enrolled, earned, paid }) {
+function tilesOf(task, { of, begun, done, mine, next, enrolled, earned, paid, noise }) {
   return [
     tile(t("home.rounds"), h("span.figure", null, begun ? t("home.roundOf", { round: begun, of }) : t("home.roundsAhead", { count: of })),
       of <= MOST_STEPS && steps(of, done, mine)),
     next !== null && tile(t("home.next"), h("span.figure", null, formatTime(next))),
     enrolled !== null && tile(t("home.people"), h("span.figure", null, t("home.joined", { count: enrolled }))),
     earned !== null && tile(t(paid ? "home.paid" : "home.earned"), h("span.figure", null, earned), h("a", { href: hashOf("earnings", task), id: "earned" }, t("home.earnings"))),
+    noise !== null && tile(t("home.epsilon"), h("span.figure", null, short(noise.charged ? noise.epsilon : 0)), h("span.soft", { id: "spent" }, chargedWords(noise))),
   ];
+}
+
+/** @param {NonNullable<Campaign["noise"]>} noise */
+function chargedWords({ epsilon, charged, spent, others }) {
+  if (!charged) return t("home.uncharged", { epsilon: short(epsilon) });
+  return `${t("home.spent", { spent: short(spent) })} ${t("home.withOthers", { sum: short(epsilon + others) })}`;
 }
 
 /** @param {string} name @param {...(Node | string | false)} about */

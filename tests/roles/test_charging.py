@@ -1,0 +1,104 @@
+"""What a task with noise costs a person: its whole epsilon at the first upload, whatever becomes of the rounds."""
+
+import json
+
+import pytest
+
+from crowdfl.documents.task_summary import task_summary
+from crowdfl.errors import RoundEnded, SettingsError
+from crowdfl.roles.participant.participant import Participant
+from crowdfl.services.client.opening import invited
+from crowdfl.settings import ParticipantSettings
+from tests import hosts
+from tests.hosts import Desk, moved_by
+
+NOISY = {"profile": "shares", "mask_bits": None, "check": "none", "budget": None, "min_participants": 3, "rounds": 4}
+NOISY |= {"weighting": "equal", "max_norm": 2.0, "epsilon": 8.0, "noise": "any"}
+STEP = {"server_step": "fedavgm", "server_rate": 0.5}
+
+
+def play_round(desk, number, people):
+    """With these, who look at what came of it, and send to the next one."""
+    desk.run()
+    for person in people:
+        person.step(moved_by(0.1))
+    while not desk.sp.store.round(desk.task, number).is_over:
+        desk.clock.time += 100.0
+        desk.run()
+    for person in people:
+        person.step(moved_by(0.1))
+
+
+@pytest.fixture
+def desk(request, tmp_path, monkeypatch):
+    monkeypatch.delitem(hosts.SMALL_TASK, "decimals", raising=False)
+    desk = Desk(tmp_path, **NOISY | getattr(request, "param", {}))
+    desk.invite(4)
+    return desk
+
+
+@pytest.mark.parametrize("desk", [{}, STEP], ids=["average", "server step"], indirect=True)
+def test_a_task_is_charged_whole_at_the_first_upload_and_opened_rounds_spend_of_it(desk):
+    """A server step is made of what was opened, and costs nothing. Who comes later is charged as much, and has spent less."""
+    first, *_, late = desk.crowd
+    assert first.epsilon() == {"charged": 0.0, "spent": 0.0, "others": 0.0}
+    play_round(desk, 1, desk.crowd[:3])
+    assert late.epsilon()["charged"] == 0
+    play_round(desk, 2, desk.crowd)
+    settings = desk.settings
+    assert first.epsilon() == {"charged": 8.0, "spent": settings.epsilon_spent(2), "others": 0.0}
+    assert late.epsilon() == {"charged": 8.0, "spent": settings.epsilon_spent(1), "others": 0.0}
+    assert 0 < settings.epsilon_spent(1) < settings.epsilon_spent(2) < 8
+
+
+def test_a_void_round_is_charged_and_has_spent_nothing(desk, monkeypatch):
+    """What has left a device does not come back."""
+
+    def ends(*_):
+        raise RoundEnded("something went wrong")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.csp, "answer", ends)
+        play_round(desk, 1, desk.crowd[:3])
+    assert [person.epsilon()["charged"] for person in desk.crowd] == [8.0, 8.0, 8.0, 0.0]
+    assert [person.epsilon()["spent"] for person in desk.crowd] == 4 * [0.0]
+
+
+def test_a_cancelled_task_stays_charged(desk):
+    play_round(desk, 1, desk.crowd[:3])
+    desk.requester.order(desk.task, "cancel")
+    desk.run()
+    for person in desk.crowd:
+        person.step(moved_by(0.1))
+    assert desk.crowd[0].state == "cancelled"
+    assert [person.epsilon()["charged"] for person in desk.crowd] == [8.0, 8.0, 8.0, 0.0]
+    assert desk.crowd[0].epsilon()["spent"] == desk.settings.epsilon_spent(1)
+
+
+def test_the_charge_is_durable_before_the_upload_and_made_once(desk, monkeypatch):
+    desk.run()
+    person, order = desk.crowd[0], []
+    put = person.blobs.put
+    monkeypatch.setattr(person.blobs, "put", lambda name, data: (order.append(name), put(name, data)))
+    person.step(moved_by(0.1))
+    assert order.index("charged.json") < order.index("rounds/1/upload")
+    play_round(desk, 1, desk.crowd[1:])
+    play_round(desk, 2, desk.crowd)
+    assert order.count("charged.json") == 1
+
+
+def test_epsilons_of_a_person_s_tasks_are_added_up_before_joining(desk, tmp_path):
+    """By the homes beside each other. Those of the same task are other people's."""
+    given = {"task": desk.task, "invitation": "x", "kgc": "https://kgc.test", "sp": "https://sp.test", "ca": None}
+    settings = ParticipantSettings(**given, kgc_key="11" * 32, sp_key="22" * 32, insecure_test_key=False)
+    for place, (task, epsilon) in enumerate([("one", 2.0), ("two", 1.5), (desk.task, 8.0)]):
+        (tmp_path / f"{place}.home").mkdir()
+        (tmp_path / f"{place}.home/charged.json").write_text(
+            json.dumps({"task": task, "epsilon": epsilon, "delta": 1e-5})
+        )
+    with invited(settings, tmp_path / "mine.home", Participant, reads=True) as person:
+        told = task_summary(desk.crowd[0].look(), 5, person.charged_elsewhere)
+    assert "epsilon 8, delta 1e-05 for your updates over all rounds; with your other tasks epsilon 11.5." in told
+    (tmp_path / "0.home/charged.json").write_text("{")
+    with pytest.raises(SettingsError, match=r"0\.home/charged\.json"), invited(settings, tmp_path / "x", Participant):
+        pass
