@@ -21,7 +21,14 @@ def people(honest, flipped):
 
 def test_poisoners_are_left_out_and_unpaid_and_the_average_is_of_the_others():
     found = crowdfl.simulate(
-        train, None, people(5, 2), rounds=2, reference=(np.ones(8), 1), budget="10.00", progress=False
+        train,
+        None,
+        people(5, 2),
+        initial=np.zeros(8),
+        rounds=2,
+        reference=(np.ones(8), 1),
+        budget="10.00",
+        progress=False,
     )
     assert [set(one.rejected) for one in found.history] == [{"p5", "p6"}] * 2
     assert [set(one.participants) for one in found.history] == [{f"p{i}" for i in range(5)}] * 2

@@ -22,7 +22,7 @@ from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import NOT_IN_LINE
 from crowdfl.protocols.shares import reference
 from crowdfl.protocols.shares.circuits.program import SP
-from crowdfl.protocols.shares.reference import Scores, in_line
+from crowdfl.protocols.shares.reference import ReferenceScores, in_line
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication
 from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest
 from crowdfl.protocols.shares.round.upload import UploadBody, make_upload
@@ -64,7 +64,7 @@ def test_scores_of_every_kind_are_judged_as_whole_numbers_say():
 
     def half(divider: Any) -> Any:
         side = divider.side
-        own = Scores(slots, *(pair[side.index] for pair in shares))
+        own = ReferenceScores(slots, *(pair[side.index] for pair in shares))
         return in_line(side, widths, given.sp if side.index == SP else given.csp, own)
 
     sp, csp, transcript = run(half, half)

@@ -91,7 +91,7 @@ def _case(bits: Bytes) -> Bytes:
 
 
 @dataclass(frozen=True)
-class Scores:
+class ReferenceScores:
     """One server's shares modulo 2^R, of some slots and, last, of the reference: how far a square falls short of its bound, A,
     G, and the sum of G over the rounds before."""
 
@@ -102,7 +102,7 @@ class Scores:
     sums: list[int] = field(repr=False)
 
 
-def in_line(side: Side, widths: SharesWidths, dealt: DealtReference, scores: Scores) -> Half[Bytes]:
+def in_line(side: Side, widths: SharesWidths, dealt: DealtReference, scores: ReferenceScores) -> Half[Bytes]:
     """XOR shares of who is in: three exchanges."""
     slots, count, wide = scores.slots, len(scores.slots), square_bits(widths)
     longest = LONGEST**2 * scores.lengths[-1]

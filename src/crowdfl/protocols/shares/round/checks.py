@@ -30,7 +30,7 @@ from crowdfl.protocols.shares.circuits.lanes import OpenLanes, covered, opened, 
 from crowdfl.protocols.shares.circuits.program import CSP, SP, CspSide, Half, SpSide
 from crowdfl.protocols.shares.circuits.scalars import Pieces, added, pack, pack_flips, unpack_flips
 from crowdfl.protocols.shares.dealing.rounds import DealtCounts, DealtLanes, ReferenceMasks
-from crowdfl.protocols.shares.reference import Scores, in_line
+from crowdfl.protocols.shares.reference import ReferenceScores, in_line
 from crowdfl.protocols.shares.shape import Quorum
 from crowdfl.protocols.shares.widths import SAMPLE_BITS, SharesWidths
 
@@ -112,7 +112,7 @@ def check_program(
     if isinstance(dealt.checks, ReferenceMasks):
         products = with_reference(side, dealt, dealt.checks, widths, lanes)
         short = _short(widths, lanes, lengths, [int(side.index == SP)] * len(lengths))
-        scores = Scores(inputs.slots, short, lengths, products, inputs.sums)
+        scores = ReferenceScores(inputs.slots, short, lengths, products, inputs.sums)
         bits = yield from in_line(side, widths, dealt.checks.checks, scores)
     else:
         bits = yield from _compare(side, dealt.checks, widths, lanes, lengths, samples)
