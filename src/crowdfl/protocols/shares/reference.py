@@ -40,7 +40,7 @@ from crowdfl.protocols.shares.widths import SharesWidths
 
 REQUESTER_NAME = "requester"  # that a reference is uploaded by; no participant's has these letters
 OPPOSED = Fraction(3, 20)
-LONGEST = 3
+LONGEST = 2
 _ANSWERS = 5  # bound, length, whole, G >= 0, and that of the square
 _CASES = np.arange(1 << _ANSWERS)
 _IS_IN = (_CASES & 0b111 == 0b111) & (_CASES & 0b11000 != 0)
