@@ -43,6 +43,7 @@ SETTINGS: Body = {
     "sigma": None,
     "reference": False,
     "per_round": None,
+    "cohort": 4096,
     "rounds": 3,
     "budget": "36.00",
     "currency": "EUR",

@@ -385,6 +385,11 @@ class TaskSettings(Settings):
         20,
         "So many people, drawn at random, are in each round (client sampling); the others wait for the next. None: all.",
     )
+    cohort: Annotated[int, Field(ge=2, le=_LARGEST_NUMBER)] = Field(
+        default=4096,
+        description='Of "shares": the most people that are checked together; a larger round is checked in parts of nearly '
+        "the same size, and opened as one sum.",
+    )
     rounds: _Count = Field(default=5, description="How many rounds the task has.")
     budget: _Money | None = _optional("36.00", "For the rewards of one round, prepaid; without it, none are paid.")
     currency: _Currency = Field(default="EUR", description="Of all amounts, by its ISO 4217 code.")
@@ -437,6 +442,11 @@ class TaskSettings(Settings):
     def most_in_round(self) -> int:
         """How many people an average can be of."""
         return self.max_participants if self.per_round is None else self.per_round
+
+    @property
+    def most_cohorts(self) -> int:
+        """Parts that the largest round is checked in."""
+        return -(-self.most_in_round // self.cohort)
 
     @property
     def floor_units(self) -> int:
@@ -629,6 +639,7 @@ class TaskOptions(TypedDict, total=False):
     grace: float
     min_participants: int
     per_round: int | None
+    cohort: int
     budget: str | int | Decimal | None
     currency: str
     server_step: ServerStepName
@@ -906,6 +917,9 @@ class TaskLimits(Settings):
     max_task_days: _Positive = Field(
         default=1830.0,
         description="Days that a new task may last: its rounds, each with two windows and the grace, and the claims.",
+    )
+    max_dealt_bytes: _Count = Field(
+        default=100_000_000_000, description="Bytes that KGC deals to one server for a new task, in all its rounds."
     )
 
 

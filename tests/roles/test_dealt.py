@@ -124,7 +124,7 @@ def failing_at(role, number, dealt):
 def test_a_file_of_another_length_is_not_kept(tmp_path, profile, monkeypatch):
     """By the name of what is wrong, and before KGC is told that all is well."""
     monkeypatch.setattr(ChainedProfile, "dealt", lambda *_: b"too short")
-    with pytest.raises(DealtMaterialDamaged, match="9 bytes for round 1 where the task's settings say 100"):
+    with pytest.raises(DealtMaterialDamaged, match="9 bytes as file 1 where the task's settings say 100"):
         Desk(tmp_path, **TASK)
 
 

@@ -296,10 +296,10 @@ class Profile(Protocol):
         """Refuse, with the numbers, a task that could overflow."""
 
     def dealt_bytes(self, settings: TaskSettings, parameters: int) -> Mapping[str, int]:
-        """What KGC deals of each round, by role ("sp", "csp"), in bytes; empty if it deals nothing but bundles."""
+        """A file of what KGC deals, by role ("sp", "csp"), in bytes; empty if it deals nothing but bundles."""
 
     def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
-        """A role's file of one round, from a dealing's `source`: the same each time it is asked for."""
+        """A role's file of one cohort of one round, counted through: the same each time it is asked for."""
 
     def explain(self, settings: TaskSettings, parameters: int) -> str:
         """The widths, chances and bounds of a task that `check` accepts, for people."""

@@ -131,7 +131,7 @@ class Csp:
             side.remember(draft)
             reply = side.answer(request)
         kept = self._keep(stored.task, name, reply, draft)
-        self.dealt.burn(stored.task, side.spent_rounds())  # after a crash before this, the next answer does it
+        self.dealt.burn(stored.opened, side.spent_rounds())  # after a crash before this, the next answer does it
         return kept
 
     def _keep(self, task: str, name: str, reply: bytes, draft: "_Draft") -> bytes:

@@ -1,11 +1,13 @@
 """What KGC deals to SP and CSP for single rounds, as they keep it: fetched before the first round, burnt after its own.
 
+A round has a file for each cohort that it may have; files are counted through.
+
 A file is kept where key shares are, with its hash over task, role and round in front: one that was altered, or is of another
 task, role or round, is not used. A round whose file is gone cannot be computed: it is given up and its money returned.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from crowdfl.documents.signed import Definition
@@ -29,7 +31,18 @@ def is_dealt_file(name: str) -> bool:
 
 def dealt_sizes(definition: Definition) -> Mapping[str, int]:
     """Bytes of each round, by role; empty if the profile deals nothing but bundles."""
+    return {role: size * definition.settings.most_cohorts for role, size in file_sizes(definition).items()}
+
+
+def file_sizes(definition: Definition) -> Mapping[str, int]:
+    """The same of one file."""
     return profile_named(definition.settings.profile).dealt_bytes(definition.settings, definition.spec.parameters)
+
+
+def files_of(definition: Definition, rounds: Iterable[int]) -> Iterator[int]:
+    """The numbers of all files of some rounds."""
+    cohorts = definition.settings.most_cohorts
+    return (file for number in rounds for file in range((number - 1) * cohorts + 1, number * cohorts + 1))
 
 
 def dealt_words(definition: Definition) -> str:
@@ -54,10 +67,10 @@ class DealtFiles:
 
     def fetch(self, definition: Definition, kgc: KgcPeer) -> None:
         """Every round's that is not here yet, one in memory at a time; before KGC is told to destroy its source."""
-        size = dealt_sizes(definition).get(self.role)
+        size = file_sizes(definition).get(self.role)
         if size is None:
             return
-        for number in range(1, definition.settings.rounds + 1):
+        for number in files_of(definition, range(1, definition.settings.rounds + 1)):
             name = dealt_name(definition.task, number)
             if not self.bundles.has(name):
                 self.bundles.put(name, self._sealed(definition.task, number, kgc.dealt(definition.task, number), size))
@@ -67,19 +80,19 @@ class DealtFiles:
             kept = self.bundles.get(dealt_name(definition.task, number))
         except NotReady:
             raise DealtMaterialDamaged(
-                f"what KGC dealt for round {number} is not here any more: the round cannot be computed"
+                f"file {number} of what KGC dealt is not here any more: its round cannot be computed"
             ) from None
         data = kept[_HASH:]
         if kept[:_HASH] != self._hash(definition.task, number, data):
             raise DealtMaterialDamaged(
-                f"what KGC dealt for round {number} was altered, or is of another task or round: it cannot be computed"
+                f"file {number} of what KGC dealt was altered, or is of another task or round: it cannot be computed with"
             )
         return data
 
-    def burn(self, task: str, rounds: Iterable[int]) -> None:
+    def burn(self, definition: Definition, rounds: Iterable[int]) -> None:
         """Of rounds that are over for good. Idempotent."""
-        for number in rounds:
-            self.bundles.delete(dealt_name(task, number))
+        for number in files_of(definition, rounds):
+            self.bundles.delete(dealt_name(definition.task, number))
 
     def erase(self, task: str) -> None:
         """All of a task. Idempotent."""
@@ -90,7 +103,7 @@ class DealtFiles:
     def _sealed(self, task: str, number: int, data: bytes, size: int) -> bytes:
         if len(data) != size:
             raise DealtMaterialDamaged(
-                f"KGC dealt {len(data)} bytes for round {number} where the task's settings say {size}: nothing is kept; "
+                f"KGC dealt {len(data)} bytes as file {number} where the task's settings say {size}: nothing is kept; "
                 "ask KGC's operator whether both run the same version"
             )
         return self._hash(task, number, data) + data

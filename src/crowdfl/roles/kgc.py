@@ -89,12 +89,13 @@ class Kgc:
         return stored.definition, stored.appointment, self.bundles.get(f"{task}.{role}")
 
     def dealt(self, task: str, role: str, number: int) -> bytes:
-        """A server's file of one round, made for this answer: the same until that server has acknowledged, then never again."""
+        """One of a server's files, made for this answer: the same until that server has acknowledged, then never again."""
         stored = self.store.task(task)
         definition = stored.opened
         self._require_undealt(stored, role)
-        if not 1 <= number <= definition.settings.rounds:
-            raise RoundsExhausted(f"round {number} of {definition.settings.rounds}: nothing is dealt for it")
+        count = definition.settings.rounds * definition.settings.most_cohorts
+        if not 1 <= number <= count:
+            raise RoundsExhausted(f"file {number} of {count}: nothing is dealt for it")
         profile = profile_named(definition.settings.profile)
         if role not in profile.dealt_bytes(definition.settings, definition.spec.parameters):
             raise NotReady(f"the profile {profile.name} deals {role} nothing but its bundle")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import LimitExceeded, QuotaExceeded
 from crowdfl.learning.models.forms import from_safetensors
+from crowdfl.roles.dealt import dealt_sizes
 from crowdfl.roles.records import StoredTask, TaskState
 from crowdfl.settings import SpSettings, TaskLimits
 
@@ -15,15 +16,16 @@ _DAY = 86400.0
 
 @dataclass(frozen=True)
 class TaskBounds:
-    """How long one task may last. The defaults, for all roles in one process, allow everything."""
+    """How long one task may last, and what is dealt for it. The defaults, for all roles in one process, allow everything."""
 
     rounds: float = math.inf
     claim_window: float = math.inf  # seconds
     days: float = math.inf
+    dealt_bytes: float = math.inf  # for one server, in all rounds
 
     @classmethod
     def of(cls, settings: TaskLimits) -> "TaskBounds":
-        return cls(settings.max_rounds, settings.max_claim_window, settings.max_task_days)
+        return cls(settings.max_rounds, settings.max_claim_window, settings.max_task_days, settings.max_dealt_bytes)
 
     def require(self, definition: Definition) -> None:
         settings, window = definition.settings, definition.claim_window
@@ -32,6 +34,13 @@ class TaskBounds:
         _require("rounds", settings.rounds, self.rounds, "max_rounds")
         _require("seconds of `claim_window`", window, self.claim_window, "max_claim_window")
         _require("days in all, with every window, grace and the claims", days, self.days, "max_task_days")
+        dealt = max(dealt_sizes(definition).values(), default=0) * settings.rounds
+        _require(
+            "bytes dealt to one server, with `lanes` for everyone in all rounds",
+            dealt,
+            self.dealt_bytes,
+            "max_dealt_bytes",
+        )
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ test("settings that Python refuses are refused", async () => {
   /** @type {Record<string, unknown[]>} */
   const wrong = {
     total: ["hidden", null], decimals: [-1, 13, 1.5, "6", true], clip: [0, -1, 1e16, "2", null], max_participants: [2, 4.5],
-    max_samples: [0, 1e16], min_participants: [2, 37], per_round: [2, 37, 4.5], lanes: [null, 65537, -1, 0], pay: ["other", 1], weighting: ["votes", null], check: [null, "all"],
+    max_samples: [0, 1e16], min_participants: [2, 37], per_round: [2, 37, 4.5], cohort: [1, null], lanes: [null, 65537, -1, 0], pay: ["other", 1], weighting: ["votes", null], check: [null, "all"],
     max_norm: [0, "5"], strategy: ["wait"], window: [0], grace: [-1], rounds: [0, 1.5], key_bits: [0], mask_bits: [19], distance_floor: [-1],
     budget: ["-1", "much", true, "0.0000001"], unknown: [1],
   };

@@ -23,6 +23,7 @@ from crowdfl.protocols.profile import NOT_IN_LINE
 from crowdfl.protocols.shares import reference
 from crowdfl.protocols.shares.circuits.program import SP
 from crowdfl.protocols.shares.reference import ReferenceScores, in_line
+from crowdfl.protocols.shares.round import sp as sp_module
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication
 from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest
 from crowdfl.protocols.shares.round.upload import UploadBody, make_upload
@@ -78,8 +79,8 @@ def test_scores_of_every_kind_are_judged_as_whole_numbers_say():
 class Campaign:
     """Rounds of a task beside the oracle, in units; both servers are new in each."""
 
-    def __init__(self, people: int = 9) -> None:
-        self.parties = Parties(people, 60, WITH_REFERENCE | {"max_participants": people})
+    def __init__(self, people: int = 9, cohort: int = 4096) -> None:
+        self.parties = Parties(people, 60, WITH_REFERENCE | {"max_participants": people, "cohort": cohort})
         self.oracle = Oracle(self.parties.shape.widths.K)
         self.sums = dict.fromkeys(self.parties.names, 0)
         self.number = 0
@@ -119,14 +120,25 @@ class Campaign:
         return getattr(self, "base", start)
 
 
+def dealt_out(names: list[str], most: int) -> list[list[str]]:
+    """Neighbours apart, so that no cohort has too many who are out."""
+    count = -(-len(names) // most)
+    return [names[place::count] for place in range(count)]
+
+
 def record_of(played: Any) -> RoundRecord:
     shown = SharesPublication.from_bytes(played.publication, Limits.plain(1 << 20))
     return RoundRecord.from_bytes(shown.record, Limits.plain(1 << 20))
 
 
-def test_who_is_in_over_rounds_is_what_the_oracle_says_with_new_servers_in_each():
-    """Absences, who comes late, who leaves; a sleeper that is honest, then flips; a rejected upload buys nothing."""
-    campaign, rng = Campaign(), np.random.default_rng(5)
+@pytest.mark.parametrize("cohort", [4096, 5])
+def test_who_is_in_over_rounds_is_what_the_oracle_says_with_new_servers_in_each(cohort, monkeypatch):
+    """Absences, who comes late, who leaves; a sleeper that is honest, then flips; a rejected upload buys nothing.
+
+    So it is over cohorts, as long as half of each is left.
+    """
+    monkeypatch.setattr(sp_module, "cohorts_of", lambda names, most, _: dealt_out(sorted(names), most))
+    campaign, rng = Campaign(cohort=cohort), np.random.default_rng(5)
     a, b, flips, sleeper, long, late, leaves, weak, other = campaign.parties.names
     wanted = rng.normal(size=60) * 100
 

@@ -174,16 +174,16 @@ class TamperedSp(SharesSp):
 
     tamper: Tamper = staticmethod(_as_it_is)
 
-    def _begun(self) -> Generator[bytes, Reply, Any]:
-        now = yield from super()._begun()
+    def _begun(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, Any]:
+        now = yield from super()._begun(talk, manifest)
         now.talk = _TamperedTalk(now.talk, self.tamper)
         return now
 
 
 class _TamperedTalk(SpConversation):
     def __init__(self, talk: SpConversation, tamper: Tamper) -> None:
-        super().__init__(talk._party, talk._place, talk._heed)
-        self._said, self._tamper = talk._said, tamper
+        super().__init__(talk._party, talk._place)
+        self._said, self.heed, self._tamper = talk._said, talk.heed, tamper
 
     def ask(self, payload: bytes) -> Generator[bytes, Reply, bytes]:
         step = self._said.step + 1
@@ -196,8 +196,8 @@ class TamperedCsp(SharesCsp):
 
     tamper: Tamper = staticmethod(_as_it_is)
 
-    def _program(self, number: int, manifest: bytes) -> CspRound:
-        return cast(CspRound, _TamperedProgram(super()._program(number, manifest), self.tamper))
+    def _program(self, number: int) -> CspRound:
+        return cast(CspRound, _TamperedProgram(super()._program(number), self.tamper))
 
 
 class _TamperedProgram:

@@ -244,11 +244,14 @@ class SharesPoint(RoundPoint):
         each = Figure(spent / self.crowd, "s", f"the mean of {self.crowd:,}")
         found = {"participant: encrypt": each, "upload": Figure(len(upload), "B")}
         if self.profile.dealt_bytes(task, parameters):
-            start = time.process_time()
-            files = {role: self.profile.dealt(self.spec, self.dealing.source, role, 1) for role in ("sp", "csp")}
-            found["KGC: deal"] = Figure(time.process_time() - start, "s")
-            sizes = [(folder / f"{role}.dealt").write_bytes(dealt) for role, dealt in files.items()]
-            found["dealt"] = Figure(sum(sizes), "B")
+            spent, size = 0.0, 0
+            for number in range(1, task.most_cohorts + 1):  # of the first round
+                for role in ("sp", "csp"):
+                    start = time.process_time()
+                    dealt = self.profile.dealt(self.spec, self.dealing.source, role, number)
+                    spent += time.process_time() - start
+                    size += (folder / f"{role}.dealt.{number}").write_bytes(dealt)
+            found |= {"KGC: deal": Figure(spent, "s"), "dealt": Figure(size, "B")}
         return found
 
     def read(self, folder: Path) -> dict[str, Figure]:

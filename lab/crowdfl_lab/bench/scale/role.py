@@ -93,7 +93,7 @@ class _Role:
         if server is not None:
             for identity in self.order.pop("people"):
                 server.enrol(identity)
-            server.set_dealt_loader(lambda _: (self.folder / f"{self.order['role']}.dealt").read_bytes())
+            server.set_dealt_loader(lambda n: (self.folder / f"{self.order['role']}.dealt.{n}").read_bytes())
         if isinstance(party, KeyedParty):
             FreshRandomizers(party.public).prepare()
         self.baseline = current_bytes()

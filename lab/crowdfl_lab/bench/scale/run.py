@@ -109,7 +109,7 @@ class SharesScaleSettings:
     uploads: int = 10
     crowds: tuple[int, ...] = (100, 1_000, 10_000, 100_000)
     crowd_parameters: int = 1_000
-    rewarded: tuple[int, ...] = (100, 1_000, 10_000)
+    rewarded: tuple[int, ...] = (100, 1_000, 10_000, 100_000)
     lanes: int = 256
 
     name: ClassVar[str] = "scale-shares"

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 
-from crowdfl.crypto.shares.ring import Words
+from crowdfl.crypto.shares.ring import Wire, Words
 from crowdfl.errors import LengthMismatch
 
 SEED_BYTES = 16
@@ -45,22 +45,28 @@ def generate(alphas: Sequence[int], bits: int, seeds_sp: bytes, seeds_csp: bytes
     """The corrections for numbers below 2^bits; each party's key is its own 16-byte seed per number and the corrections."""
     count, path = len(alphas), _path(alphas, bits)
     walk = _Walk(
-        np.concatenate([_seeds_of(seeds_sp, count), _seeds_of(seeds_csp, count)]),
-        np.repeat(np.array([0, 1], dtype=np.uint64), count),
+        np.stack([_seeds_of(seeds_sp, count), _seeds_of(seeds_csp, count)]),
+        np.repeat(np.array([[0], [1]], dtype=np.uint64), count, axis=1),
     )
-    words, outputs = np.empty((count, bits, 2), dtype="<u8"), np.empty((count, bits + 1), dtype=np.uint8)
-    for level, goes in enumerate(path):
-        left, right = walk.expand()
-        value = _differ(walk.value)
-        words[:, level], outputs[:, level] = _correction(_differ(left), _differ(right), goes, value)
-        turned = _turned(words[:, level], outputs[:, level], goes)
-        walk.go(left, right, np.tile(goes, 2), np.tile(turned, (2, 1)))
-    outputs[:, bits] = _differ(walk.value ^ _last_bit(walk.seed))
+    words, outputs = np.empty((bits, count, 2), dtype="<u8"), np.empty((bits + 1, count), dtype=np.uint64)
+    value, halves = np.zeros(count, dtype=np.uint64), np.empty((2, 2, count, 2), dtype="<u8")  # side, party
+    for goes, word, output in zip(path, words, outputs, strict=False):
+        walk.expand(halves)
+        differ = halves[:, 0] ^ halves[:, 1]
+        kept = differ[..., 0] & _ONE ^ goes
+        np.copyto(word, np.where(goes[:, np.newaxis] == 1, *differ))  # of the half that alpha leaves
+        low = word[:, 0]
+        # Whoever leaves alpha's path to the left is below alpha.
+        np.bitwise_and(low >> _ONE ^ value ^ goes, _ONE, out=output)
+        low &= ~_CONTROL
+        low |= kept[0] ^ _ONE | kept[1] << _ONE
+        value ^= _differ(walk.go(halves, goes, _turned(word, output, goes)))
+    outputs[bits] = value ^ _differ(_last_bit(walk.seed))
     return _joined(words, outputs)
 
 
 def evaluate(
-    party: int, seeds: bytes, corrections: bytes, instance: npt.NDArray[np.int64], points: Sequence[int], bits: int
+    party: int, seeds: bytes, corrections: Wire, instance: npt.NDArray[np.int64], points: Sequence[int], bits: int
 ) -> Flags:
     """A party's output bits (0: SP, 1: CSP), point by point; `instance` says which key each point is for."""
     if party not in (0, 1):
@@ -69,69 +75,63 @@ def evaluate(
         raise LengthMismatch(f"{len(points)} points for {len(instance)} instances")
     count, path = len(seeds) // SEED_BYTES, _path(points, bits)
     words, outputs = _split(corrections, count, bits, instance)
-    turned = _turned(words.swapaxes(0, 1), outputs[:, :bits].T, path)
+    turned = _turned(words.swapaxes(0, 1), outputs[:, :bits].T.astype(np.uint64), path)
     walk = _Walk(_seeds_of(seeds, count, instance), np.full(len(points), party, dtype=np.uint64))
+    value, halves = np.zeros_like(walk.control), np.empty((2, len(points), 2), dtype="<u8")
     for goes, correction in zip(path, turned, strict=True):
-        walk.go(*walk.expand(), goes, correction)
-    value: Words = walk.value ^ _last_bit(walk.seed) ^ walk.control & outputs[:, bits].astype(np.uint64)
+        walk.expand(halves)
+        value ^= walk.go(halves, goes, correction)
+    value ^= _last_bit(walk.seed) ^ walk.control & outputs[:, bits].astype(np.uint64)
     return value.astype(np.uint8)
 
 
 class _Walk:
-    """Many walks down the tree at once, each with its seed uint64[2], its control bit and its output so far."""
+    """Many walks down the tree at once, each with its seed uint64[2] and its control bit.
+
+    Arrays of any shape; where both parties walk, they are its first axis.
+    """
 
     def __init__(self, seed: Words, control: Words) -> None:
         # ECB is what a fixed-key hash is made of: each block is one seed, and nothing is encrypted for secrecy.
-        self._left, self._right = (Cipher(AES(key), ECB()).encryptor() for key in _KEYS)  # noqa: S305
+        self._ciphers = [Cipher(AES(key), ECB()).encryptor() for key in _KEYS]  # noqa: S305
         self.seed, self.control = seed, control
-        self.value = np.zeros(len(seed), dtype=np.uint64)
 
-    def expand(self) -> tuple[Words, Words]:
+    def expand(self, halves: Words) -> None:
         """The left and the right halves."""
         data = self.seed.tobytes()
-        left, right = (
-            np.frombuffer(cipher.update(data), dtype="<u8").reshape(-1, 2) for cipher in (self._left, self._right)
-        )
-        return left ^ self.seed, right ^ self.seed
+        for half, cipher in zip(halves, self._ciphers, strict=True):
+            half[...] = np.frombuffer(cipher.update(data), dtype="<u8").reshape(half.shape)
+        halves ^= self.seed
 
-    def go(self, left: Words, right: Words, goes: Words, turned: Words) -> None:
-        """One level down, to the right where `goes` is 1, corrected where the control bit is set."""
-        seed = np.where(goes[:, np.newaxis] == 1, right, left)
-        seed ^= turned & (np.uint64(0) - self.control)[:, np.newaxis]
-        low = seed[:, 0]
-        self.value ^= low >> _ONE & _ONE
+    def go(self, halves: Words, goes: Words, turned: Words) -> Words:
+        """One level down, to the right where `goes` is 1, corrected where the control bit is set; the output bits there."""
+        seed = np.where(goes[:, np.newaxis] == 1, halves[1], halves[0])
+        seed ^= turned & (np.uint64(0) - self.control)[..., np.newaxis]
+        low = seed[..., 0]
+        value: Words = low >> _ONE & _ONE
         self.control = low & _ONE
         low &= ~_CONTROL
         self.seed = seed
+        return value
 
 
 def _differ(both: Words) -> Words:
-    """What SP's half of an array and CSP's differ by."""
-    sp, csp = np.split(both, 2)
-    difference: Words = sp ^ csp
+    """What SP's part of an array and CSP's differ by."""
+    difference: Words = both[0] ^ both[1]
     return difference
 
 
-def _correction(left: Words, right: Words, goes: Words, value: Words) -> tuple[Words, Words]:
-    """The correction words of a level, from what the parties' halves and outputs differ by, and where alpha goes."""
-    word = np.where(goes[:, np.newaxis] == 1, left, right)  # of the half that alpha leaves
-    output = word[:, 0] >> _ONE & _ONE ^ value ^ goes  # whoever leaves alpha's path to the left is below alpha
-    controls = left[:, 0] & _ONE ^ goes ^ _ONE | (right[:, 0] & _ONE ^ goes) << _ONE
-    word[:, 0] = word[:, 0] & ~_CONTROL | controls
-    return word, output
-
-
-def _turned(words: Words, outputs: Flags, goes: Words) -> Words:
+def _turned(words: Words, outputs: Words, goes: Words) -> Words:
     """Corrections for the half that a walk goes to: of its seed, in bit 0 of its control bit, in bit 1 of its output bit."""
     turned = words.copy()
     low = words[..., 0]
-    turned[..., 0] = low & ~_CONTROL | low >> goes & _ONE | outputs.astype(np.uint64) << _ONE
+    turned[..., 0] = low & ~_CONTROL | low >> goes & _ONE | outputs << _ONE
     return turned
 
 
 def _last_bit(seed: Words) -> Words:
     """A bit of the seed that is reached at the end: the lowest that is not cleared."""
-    return seed[:, 0] >> np.uint64(2) & _ONE
+    return seed[..., 0] >> np.uint64(2) & _ONE
 
 
 def _path(numbers: Sequence[int], bits: int) -> Words:
@@ -156,13 +156,16 @@ def _output_bytes(bits: int) -> int:
     return bits // 8 + 1  # bits + 1 of them
 
 
-def _joined(words: Words, outputs: Flags) -> bytes:
-    count, bits, _ = words.shape
-    packed = np.packbits(outputs, axis=1, bitorder="little")
-    return np.concatenate([words.view(np.uint8).reshape(count, SEED_BYTES * bits), packed], axis=1).tobytes()
+def _joined(words: Words, outputs: Words) -> bytes:
+    """Both [levels, numbers]; what belongs to one number comes together."""
+    bits, count, _ = words.shape
+    rows = np.empty((count, SEED_BYTES * bits + _output_bytes(bits)), dtype=np.uint8)
+    rows[:, SEED_BYTES * bits :] = np.packbits(outputs.T.astype(np.uint8), axis=1, bitorder="little")
+    rows[:, : SEED_BYTES * bits] = words.swapaxes(0, 1).reshape(count, -1).view(np.uint8)
+    return rows.tobytes()
 
 
-def _split(corrections: bytes, count: int, bits: int, instance: npt.NDArray[np.int64]) -> tuple[Words, Flags]:
+def _split(corrections: Wire, count: int, bits: int, instance: npt.NDArray[np.int64]) -> tuple[Words, Flags]:
     """Correction words [points, bits, 2] and output corrections [points, bits + 1]; of many keys, only those asked for."""
     if len(corrections) != corrections_bytes(count, bits):
         expected = corrections_bytes(count, bits)

@@ -150,7 +150,7 @@ class SharesShape:
     def longest_payload(self) -> int:
         """Of a request to CSP: all lanes of everyone, or the sum's, or some numbers of each participant."""
         widths = self.widths
-        lanes, people = widths.lanes, widths.participants + 1
+        lanes, people = widths.lanes, widths.cohort + 1
         return people * (lanes * self.ring.bytes + 8 * self._longest_number) + lanes * widths.R // 8
 
     @cached_property
@@ -160,6 +160,10 @@ class SharesShape:
 
     def place(self, number: int, base: bytes) -> RoundPlace:
         return RoundPlace(self.spec.name, number, base)
+
+    def file_number(self, number: int, cohort: int) -> int:
+        """Of what KGC dealt for a cohort of a round: files are counted through."""
+        return (number - 1) * self.spec.settings.most_cohorts + cohort
 
     def require_rewards(self) -> None:
         if not self.payment:

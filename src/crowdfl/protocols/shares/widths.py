@@ -38,7 +38,8 @@ class SharesWidths:
     """
 
     parameters: int
-    participants: int
+    participants: int  # in the sum
+    cohort: int  # of them, who are checked together
     max_samples: int  # that an upload is multiplied by: 1 where everyone counts once
     unit: int  # 10^L
     entry_bound: int  # of one weight of an update
@@ -67,6 +68,7 @@ class SharesWidths:
         bare = cls(
             parameters=parameters,
             participants=settings.most_in_round,
+            cohort=-(-settings.most_in_round // settings.most_cohorts),
             max_samples=settings.max_samples if has_counts else 1,
             unit=10**settings.decimals,
             entry_bound=entry_bound if has_counts else min(entry_bound, norm_bound),
@@ -92,7 +94,7 @@ class SharesWidths:
     @cached_property
     def slots(self) -> int:
         """Uploads whose lanes are opened; the last one is the reference, in a task that has one."""
-        return self.participants + self.has_reference
+        return self.cohort + self.has_reference
 
     @cached_property
     def is_checked(self) -> bool:
@@ -302,6 +304,11 @@ def _refusals(settings: TaskSettings) -> Iterator[tuple[bool, str]]:
         equal and pay_of(settings) in {"samples", "distance"},
         f'pay = "{settings.pay}" rests on numbers of samples, and with weighting = "equal" none leaves a device: '
         'set pay = "equal", or weighting = "samples"',
+    )
+    yield (
+        settings.most_cohorts > 1 and paid and pay_of(settings) != "equal",
+        f'pay = "{settings.pay}" pays rounds of at most `cohort` people, which is {settings.cohort}, and a round of this task '
+        f'has up to {settings.most_in_round}: set pay = "equal", or fewer in a round',
     )
     noisy = settings.epsilon is not None
     yield (

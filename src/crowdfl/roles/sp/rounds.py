@@ -364,8 +364,9 @@ class RoundSteps:
     def burn(self, task: str) -> None:
         """What was dealt for rounds that are over, and what all but the last of them left: they serve no other."""
         over = [r for r in self._ports.store.rounds(task) if r.is_over]
-        if dealt_sizes(self._core.definition(task)):
-            self._core.dealt.burn(task, [r.number for r in over])
+        definition = self._core.definition(task)
+        if dealt_sizes(definition):
+            self._core.dealt.burn(definition, [r.number for r in over])
         if self._core.is_chained(task):
             for before in [r.number for r in over if r.state is RoundState.REWARDED][:-1]:
                 self._ports.blobs.delete(left_name(task, before))

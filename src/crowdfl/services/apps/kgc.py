@@ -146,7 +146,7 @@ def _add_dealing_routes(
 
     @app.get("/v1/tasks/{task}/dealt/{number}", dependencies=[Depends(between_roles)], response_class=Response)
     def dealt_file(task: TaskId, number: Number, caller: Annotated[TokenEntry, Depends(server)]) -> Response:
-        """The caller's own file of a round, as long as it has not acknowledged."""
+        """One of the caller's own files, as long as it has not acknowledged."""
         with making():
             data = kgc.dealt(task, caller.role, number)
         logs.get("kgc").info("round dealt", task=task, number=number, role=caller.role, bytes=len(data))

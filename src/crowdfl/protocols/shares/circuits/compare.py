@@ -11,13 +11,15 @@ A server that alters its share of x before c is opened compares another number: 
 chose. It can do no more: c is uniform for every shift, and evaluations of a key at other points are shares that it cannot read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
 from crowdfl.crypto.shares import dcf
 from crowdfl.crypto.shares.limbs import Bytes
+from crowdfl.crypto.shares.ring import Wire
 from crowdfl.protocols.shares.circuits.program import SP, Side
 from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
 
@@ -30,7 +32,7 @@ class ComparisonKeys:
 
     bits: int
     seeds: bytes = field(repr=False)
-    corrections: bytes = field(repr=False)
+    corrections: Wire = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -55,24 +57,29 @@ class GatedComparison:
 
 
 def deal(cards: Cards, count: int, bits: int) -> Comparison:
-    mask = cards.uniform(count, bits)
-    return Comparison(mask, _keys(cards, count, bits, lambda: mask.share))
+    mask, (sp, csp) = cards.uniform(count, bits), cards.seeds(count, dcf.SEED_BYTES)
+    corrections = cards.public(dcf.corrections_bytes(count, bits), lambda: dcf.generate(mask.share, bits, sp, csp))
+    return Comparison(mask, ComparisonKeys(bits, sp or csp, corrections))
 
 
 def deal_gated(cards: Cards, count: int, bits: int) -> GatedComparison:
-    plain, flips = deal(cards, count, bits), cards.flips(count)
-    return GatedComparison(plain, _keys(cards, count, bits, lambda: _where(flips, plain.mask.share)), flips)
+    """KGC makes both kinds of keys at once, which takes hardly longer than one of them."""
+    mask, (sp, csp) = cards.uniform(count, bits), cards.seeds(count, dcf.SEED_BYTES)
+    flips, (sp_gated, csp_gated) = cards.flips(count), cards.seeds(count, dcf.SEED_BYTES)
+
+    @cache
+    def made() -> bytes:
+        numbers = [*mask.share, *_where(flips, mask.share)]
+        return dcf.generate(numbers, bits, sp + sp_gated, csp + csp_gated)
+
+    length = dcf.corrections_bytes(count, bits)
+    plain = ComparisonKeys(bits, sp or csp, cards.public(length, lambda: made()[:length]))
+    gated = ComparisonKeys(bits, sp_gated or csp_gated, cards.public(length, lambda: made()[length:]))
+    return GatedComparison(Comparison(mask, plain), gated, flips)
 
 
 def _where(flips: Bytes, numbers: Sequence[int]) -> list[int]:
     return [number * int(flip) for flip, number in zip(flips, numbers, strict=True)]
-
-
-def _keys(cards: Cards, count: int, bits: int, numbers: Callable[[], list[int]]) -> ComparisonKeys:
-    """KGC alone evaluates `numbers`."""
-    sp, csp = cards.seeds(count, dcf.SEED_BYTES)
-    length = dcf.corrections_bytes(count, bits)
-    return ComparisonKeys(bits, sp or csp, cards.public(length, lambda: dcf.generate(numbers(), bits, sp, csp)))
 
 
 def masked(dealt: Comparison, places: Sequence[int], shares: Sequence[int]) -> list[int]:

@@ -8,7 +8,7 @@ nothing else. Run again with the same messages, a half gives the same bytes: tha
 from collections.abc import Callable, Generator
 from typing import Generic, Protocol, TypeVar
 
-from crowdfl.errors import LengthMismatch, ProtocolError
+from crowdfl.errors import LengthMismatch
 
 _Result = TypeVar("_Result")
 Half = Generator[bytes, bytes, _Result]
@@ -69,21 +69,24 @@ class CspSide:
 
 
 class CspRun(Generic[_Result]):
-    """CSP's half of a program under way: `answer` takes SP's next message. `result` is there after the last."""
+    """CSP's half of a program under way: `answer` takes SP's next message. `result` is there after the last.
+
+    A program that ends without an answer was through with its last one: that message is for whatever follows.
+    """
 
     def __init__(self, program: Callable[[CspSide], Half[_Result]]) -> None:
         self._side = CspSide()
         self._half = program(self._side)
-        self._begun = False
+        self._begun = self._is_through = False
         self.result: _Result | None = None
 
     @property
     def is_over(self) -> bool:
-        return self._side.last is not None
+        return self._is_through
 
-    def answer(self, message: bytes) -> bytes:
+    def answer(self, message: bytes) -> bytes | None:
         if self.is_over:
-            raise ProtocolError("this part of the round is over")
+            return None
         try:
             if self._begun:
                 return self._half.send(message)
@@ -91,9 +94,7 @@ class CspRun(Generic[_Result]):
             self._side.hear(message)
             return next(self._half)
         except StopIteration as end:
-            self.result = end.value
-        if self._side.last is None:
-            raise ProtocolError("CSP's half has ended without an answer")
+            self.result, self._is_through = end.value, True
         return self._side.last
 
 

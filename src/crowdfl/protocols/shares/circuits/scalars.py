@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from crowdfl.crypto.shares.limbs import Bytes
+from crowdfl.crypto.shares.ring import Wire
 from crowdfl.protocols.shares.circuits.program import CSP, SP, Half, Side
 
 SPARE = 44  # bits that a number is shorter than its modulus, where it is converted: each fails with a chance of 2^-44
@@ -94,7 +95,7 @@ def pack(numbers: Sequence[int], bits: int) -> bytes:
     return b"".join((number & mask).to_bytes(size, "little") for number in numbers)
 
 
-def unpack(data: bytes, bits: int) -> list[int]:
+def unpack(data: Wire, bits: int) -> list[int]:
     size = bits // 8
     return [int.from_bytes(data[start : start + size], "little") for start in range(0, len(data), size)]
 
@@ -110,7 +111,7 @@ def pack_flips(flips: Bytes) -> bytes:
     return np.packbits(flips, bitorder="little").tobytes()
 
 
-def unpack_flips(data: bytes, count: int) -> Bytes:
+def unpack_flips(data: Wire, count: int) -> Bytes:
     return np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=count, bitorder="little")
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from crowdfl.crypto.shares.limbs import Bytes, add_rows, subtract_rows
-from crowdfl.crypto.shares.ring import Stream
+from crowdfl.crypto.shares.ring import Stream, Wire
 from crowdfl.errors import DealtMaterialDamaged
 from crowdfl.protocols.shares.circuits.scalars import flips_bytes, unpack, unpack_flips
 
@@ -54,13 +54,13 @@ class Cards(Protocol):
     def seeds(
         self, count: int, size: int
     ) -> tuple[bytes, bytes]: ...  # SP's and CSP's, each known to its owner and to KGC
-    def public(self, length: int, make: Callable[[], bytes]) -> bytes: ...  # the same bytes for both servers
+    def public(self, length: int, make: Callable[[], bytes]) -> Wire: ...  # the same bytes for both servers
 
 
 class _Numbers:
     """Bytes, taken one after the other, read as numbers, rows and bits."""
 
-    def __init__(self, take: Callable[[int], bytes]) -> None:
+    def __init__(self, take: Callable[[int], Wire]) -> None:
         self.take = take
 
     def ints(self, count: int, bits: int) -> list[int]:
@@ -87,8 +87,9 @@ class _File:
     def __init__(self, data: bytes | memoryview) -> None:
         self._data, self._place = memoryview(data), 0
 
-    def take(self, length: int) -> bytes:
-        piece = bytes(self._data[self._place : self._place + length])
+    def take(self, length: int) -> memoryview:
+        """Not copied: a file is long, and most of it is used as it lies."""
+        piece = self._data[self._place : self._place + length]
         if len(piece) != length:
             raise DealtMaterialDamaged("what KGC dealt for this round ends too early: the round cannot be computed")
         self._place += length
@@ -122,7 +123,7 @@ class _ServerCards:
     def flips(self, count: int) -> Bytes:
         return self._own.flips(count)
 
-    def public(self, length: int, make: Callable[[], bytes]) -> bytes:
+    def public(self, length: int, make: Callable[[], bytes]) -> Wire:
         del make
         return self._file.take(length)
 
@@ -149,7 +150,7 @@ class SpCards(_ServerCards):
         return self.uniform_rows(count, bits)
 
     def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
-        return self._own.take(count * size), b""
+        return bytes(self._own.take(count * size)), b""
 
 
 class CspCards(_ServerCards):
@@ -168,7 +169,7 @@ class CspCards(_ServerCards):
         return DealtRows(bits, rows)
 
     def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
-        return b"", self._own.take(count * size)
+        return b"", bytes(self._own.take(count * size))
 
 
 class KgcCards:
@@ -220,7 +221,7 @@ class KgcCards:
         return self._sp.flips(count) ^ self._csp.flips(count)
 
     def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
-        return self._sp.take(count * size), self._csp.take(count * size)
+        return bytes(self._sp.take(count * size)), bytes(self._csp.take(count * size))
 
     def public(self, length: int, make: Callable[[], bytes]) -> bytes:
         made = make()
@@ -266,7 +267,7 @@ class CountingCards(_ServerCards):
     def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
         return bytes(count * size), b""
 
-    def public(self, length: int, make: Callable[[], bytes]) -> bytes:
+    def public(self, length: int, make: Callable[[], bytes]) -> Wire:
         del make
         self._public += length
         return b""

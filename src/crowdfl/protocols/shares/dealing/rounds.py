@@ -93,9 +93,9 @@ def deal_lanes(cards: Cards, widths: SharesWidths) -> DealtLanes:
 
 def _deal_checks(cards: Cards, widths: SharesWidths, lanes: Bytes) -> DealtCounts | Comparison | ReferenceMasks:
     if widths.has_counts:
-        return _deal_counts(cards, widths.participants, widths.R)
+        return _deal_counts(cards, widths.cohort, widths.R)
     if not widths.has_reference:
-        return compare.deal(cards, widths.participants, widths.R)
+        return compare.deal(cards, widths.cohort, widths.R)
     return ReferenceMasks(_products(cards, widths, lanes, lanes[-1:]), reference.deal(cards, widths))
 
 
@@ -199,4 +199,7 @@ def _tag(shape: SharesShape, seed: bytes, role: str, number: int, body: bytes | 
 
 
 def _context(label: str, shape: SharesShape, role: str, number: int) -> bytes:
-    return bind(label, shape.spec.name.encode(), role.encode(), number.to_bytes(ROUND_BYTES, "big"))
+    """A file is of one cohort of one round; they are counted through."""
+    place = divmod(number - 1, shape.spec.settings.most_cohorts)
+    counted = (part.to_bytes(ROUND_BYTES, "big") for part in (place[0] + 1, place[1] + 1))
+    return bind(label, shape.spec.name.encode(), role.encode(), *counted)

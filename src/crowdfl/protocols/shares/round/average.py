@@ -42,7 +42,7 @@ from crowdfl.protocols.shares.chain import (
 )
 from crowdfl.protocols.shares.dealing.keys import PARTICIPANTS, REQUESTER
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
-from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
+from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
 
 MASK_BYTES = 32  # of the seed of a mask
 SP, CSP = "SP", "CSP"
@@ -119,6 +119,13 @@ class ShareSums:
     def result(self) -> "ShareSum":
         return ShareSum(self.shape.ring.encode(self._sums.result()), self._total)
 
+    def to_bytes(self) -> bytes:
+        return self._total.to_bytes(SAMPLES_BYTES, "little") + self.shape.ring.encode(self._sums.result())
+
+    def add_kept(self, kept: bytes) -> None:
+        """What `to_bytes` gave."""
+        self.add(kept[SAMPLES_BYTES:], int.from_bytes(kept[:SAMPLES_BYTES], "little"))
+
 
 @dataclass(frozen=True)
 class ShareSum:
@@ -191,8 +198,8 @@ class MaskedPart(Message, kind=66, repr=False):
 
 
 def sum_name(place: RoundPlace, members: AcceptedSet) -> bytes:
-    """Of the one sum over these people."""
-    return sha256(place.bind("crowdfl sum 1", *map(str.encode, members.accepted)))
+    """Of the one sum over these people, by the verdicts that put them in."""
+    return sha256(place.bind("crowdfl sum 2", members.verdicts, *map(str.encode, members.accepted)))
 
 
 def _seal_context(place: RoundPlace, server: str, audience: str) -> bytes:

@@ -67,6 +67,7 @@ class CheckVerdict:
 
     accepted: list[int]
     void: str | None = None
+    products: tuple[int, ...] = field(default=(), repr=False)  # this server's shares of theirs with the reference
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,6 @@ class Checked:
     """The verdict, and this server's shares modulo 2^R for the accepted slots: squared lengths, samples, their squares.
 
     `samples_shown` is samples + b, opened; b are the dealt `roots`. Where everyone counts once there are none of samples.
-    `products` are those with the reference, of a task that has one.
     """
 
     verdict: CheckVerdict
@@ -84,7 +84,6 @@ class Checked:
     samples: list[int] = field(repr=False)
     sample_squares: list[int] = field(repr=False)
     samples_shown: list[int] = field(repr=False)
-    products: list[int] = field(default_factory=list, repr=False)
 
 
 @dataclass(frozen=True)
@@ -116,11 +115,11 @@ def check_program(
         bits = yield from in_line(side, widths, dealt.checks.checks, scores)
     else:
         bits = yield from _compare(side, dealt.checks, widths, lanes, lengths, samples)
-    verdict, attached = yield from _show(side, inputs, bits, attach)
+    verdict, attached = yield from _show(side, inputs, bits, products, attach)
     place_of = {slot: place for place, slot in enumerate(inputs.slots)}
     places = [place_of[slot] for slot in verdict.accepted]
     counts = ([], [], []) if samples is None else (samples.shares, samples.squares, samples.shown)
-    shares = ([of[place] for place in places] if of else [] for of in (lengths, *counts, products))
+    shares = ([of[place] for place in places] if of else [] for of in (lengths, *counts))
     return Checked(verdict, attached, lanes.only(verdict.accepted), *shares)
 
 
@@ -205,7 +204,9 @@ def _compare(
     return compare.gated_less_than(side, samples.dealt.norm_check, lanes.slots, shown, bound, gate)
 
 
-def _show(side: _Side, inputs: CheckInputs, bits: Bytes, attach: _Attach) -> Half[tuple[CheckVerdict, bytes]]:
+def _show(
+    side: _Side, inputs: CheckInputs, bits: Bytes, products: list[int], attach: _Attach
+) -> Half[tuple[CheckVerdict, bytes]]:
     """Exchanges 4 and 5."""
     mine = inputs.salt + pack_flips(bits)
     bound = yield from side.swap(_commitment(side.index, inputs.context, mine))
@@ -213,11 +214,11 @@ def _show(side: _Side, inputs: CheckInputs, bits: Bytes, attach: _Attach) -> Hal
         theirs, attached = _parted((yield mine), len(mine))
         if not _fits(bound, CSP, inputs.context, theirs):
             raise RoundEnded("CSP showed other bits than those it committed to: the round is void")
-        return _verdict(inputs, bits, theirs), attached
+        return _verdict(inputs, bits, theirs, products), attached
     theirs = side.heard(len(mine))
     if not _fits(bound, SP, inputs.context, theirs):
         return (yield from _answer(side, bytes(len(mine)), CheckVerdict([], _ALTERED), attach))
-    return (yield from _answer(side, mine, _verdict(inputs, bits, theirs), attach))
+    return (yield from _answer(side, mine, _verdict(inputs, bits, theirs, products), attach))
 
 
 def _commitment(index: int, context: bytes, shown: bytes) -> bytes:
@@ -245,13 +246,14 @@ def _answer(side: CspSide, mine: bytes, verdict: CheckVerdict, attach: _Attach) 
     return verdict, attached
 
 
-def _verdict(inputs: CheckInputs, mine: Bytes, theirs: bytes) -> CheckVerdict:
+def _verdict(inputs: CheckInputs, mine: Bytes, theirs: bytes, products: list[int]) -> CheckVerdict:
     bits = mine ^ unpack_flips(theirs[SALT_BYTES:], len(mine))
     slots = inputs.slots[:-1] if inputs.quorum.has_reference else inputs.slots
     if len(slots) < len(bits) and not bits[-1]:
         return CheckVerdict([], _BAD_REFERENCE)
     accepted = [slot for slot, bit in zip(slots, bits, strict=False) if bit]
-    return CheckVerdict(accepted, inputs.quorum.why_void(len(accepted), inputs.listed))
+    own = tuple(product for product, bit in zip(products, bits[: len(slots)], strict=False) if bit)
+    return CheckVerdict(accepted, inputs.quorum.why_void(len(accepted), inputs.listed), own)
 
 
 def _unusable(side: _Side, lanes: OpenLanes, attach: _Attach) -> Half[Checked]:

@@ -9,8 +9,9 @@ without the checks that the task asks for.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 
+from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import (
@@ -28,7 +29,7 @@ from crowdfl.protocols.common.paid import Roster
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party, View
 from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory
-from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, next_base, sha256
+from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, bind, next_base, sha256
 from crowdfl.protocols.shares.circuits.lanes import LaneMaker, coins
 from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half
 from crowdfl.protocols.shares.circuits.reciprocal import CspDivider
@@ -40,7 +41,6 @@ from crowdfl.protocols.shares.round.average import (
     CSP,
     MaskedPart,
     RoundRecord,
-    ShareSum,
     ShareSums,
     SumOffer,
     open_sum,
@@ -52,12 +52,16 @@ from crowdfl.protocols.shares.round.manifest import (
     AcceptedSet,
     ManifestReply,
     RoundManifest,
+    RoundTally,
+    RoundVerdict,
     StepReply,
     StepRequest,
     Transcript,
     check_manifest,
     open_seals,
+    quorum_in,
     sign_verdict,
+    verdict_on,
 )
 from crowdfl.protocols.shares.round.rewards import equal_part, kept_openly, reward_shares
 from crowdfl.protocols.shares.round.upload import expanded_samples, expanded_update
@@ -86,11 +90,11 @@ class CspInputs:
 
     seed: bytes  # all of CSP's coins of this round come from it
     reserve_part: Callable[[bytes], bytes]  # of the sum: durable; the first one stands
-    dealt: Callable[[], DealtRound]
+    dealt: Callable[[int], DealtRound]  # of a cohort
     reading: Mapping[str, bytes]  # the participants' keys, which rewards are sealed to
     view: View  # told what CSP sees
     closed: Collection[str]  # of whom SP may learn no further bit
-    sums: Mapping[str, int]  # of products with references, over the rounds whose record is kept
+    alignments: Mapping[str, int]  # sums of products with references, over the rounds whose record is kept
 
 
 @dataclass(repr=False)
@@ -98,89 +102,80 @@ class CspAnswer:
     """The answer to one step, and what must be kept with it."""
 
     payload: bytes = b""
-    is_void: bool = False
+    verdict: RoundVerdict | None = None  # on the cohort, once it is known
     judged: tuple[str, ...] = ()  # of whom this answer shows a bit
     record: bytes = b""  # of the one sum, which this answer opens
     rewards: dict[str, bytes] = field(default_factory=dict)
-    sums: bytes = b""  # of products with references, those of this round included
+    products: Mapping[str, int] = field(default_factory=dict)  # of those who are in, with the reference
 
 
-class CspRound:
-    """CSP's half of a round, from a manifest that was found in order: it is sent SP's payloads and gives answers.
-
-    Run again, it gives the same ones.
-    """
+class _CspCohort:
+    """CSP's half of a cohort, from a manifest that was found in order, to its verdict and its hidden rewards."""
 
     def __init__(self, shape: SharesShape, manifest: RoundManifest, keys: CspKeys, inputs: CspInputs) -> None:
-        self._shape, self._manifest, self._keys, self._inputs = shape, manifest, keys, inputs
+        self._shape, self.manifest, self._keys, self._inputs = shape, manifest, keys, inputs
         self._seeds = open_seals(manifest, keys.sealing, inputs.closed)
+        self._quorum, self.place = quorum_in(manifest, shape), manifest.place
         listed = [*manifest.names, *([REQUESTER_NAME] if manifest.reference else ())]
         self._broken = tuple(who for who in listed if who not in self._seeds)
         self._reference = self._seeds.pop(REQUESTER_NAME, b"")
-        self._products: dict[str, int] = {}  # shares, with the reference
-        self._members = AcceptedSet.without(manifest.names, self._broken, shape.quorum)
-        self._nonce = expand(inputs.seed, b"crowdfl csp nonce 1", 32)
+        self.members = AcceptedSet.without(manifest.names, self._broken, self._quorum)
+        self._coins = expand(inputs.seed, bind("crowdfl csp cohort 1", str(manifest.cohort).encode()), SEED_BYTES)
+        self._nonce = expand(self._coins, b"crowdfl csp nonce 1", 32)
         self._sums = ShareSums(shape)  # over those whose seal opens, once their shares were expanded for the lanes
         self._now = CspAnswer()
         self._run = CspRun(self._program)
+        self.rewards: list[int] = []  # CSP's shares of those that are hidden
 
     def begin(self) -> CspAnswer:
         """The answer to the manifest."""
-        members = self._members
-        word = sign_verdict(self._manifest, members, self._keys.signing) if members.void else b""
-        return CspAnswer(ManifestReply(self._nonce, self._broken, word).to_bytes(), is_void=bool(word))
+        members, is_checked = self.members, self._shape.widths.is_checked
+        word = sign_verdict(self.manifest, members, self._keys.signing) if members.void else b""
+        verdict = None if is_checked and not members.void else verdict_on(self.manifest, members)
+        return CspAnswer(ManifestReply(self._nonce, self._broken, word).to_bytes(), verdict)
 
-    def answer(self, payload: bytes) -> CspAnswer:
+    def answer(self, payload: bytes) -> CspAnswer | None:
+        """None if the cohort was through with its last answer: this payload is what follows in the round."""
         self._now = CspAnswer()
-        self._now.payload = self._run.answer(payload)
+        answered = None if self.members.void else self._run.answer(payload)
+        if answered is None:
+            return None
+        self._now.payload = answered
         return self._now
 
     def _program(self, side: CspSide) -> Half[None]:
-        shares: list[int] = []
-        if self._shape.widths.is_checked:
-            checked = yield from self._check(side)
-            if checked.verdict.void is not None:
-                return
-            self._products = dict(zip(self._members.accepted, checked.products, strict=False))
-            if self._shape.is_reward_hidden:
-                divider = CspDivider(side, self._inputs.view)
-                shares = yield from reward_shares(divider, self._shape, self._dealt, checked)
-        side.finish(self._average(SumOffer.from_bytes(side.heard(), self._shape.limits()), shares))
+        if not self._shape.widths.is_checked:
+            return
+        checked = yield from self._check(side)
+        if checked.verdict.void is None and self._shape.is_reward_hidden:
+            divider = CspDivider(side, self._inputs.view)
+            self.rewards = yield from reward_shares(divider, self._shape, self._dealt, checked)
 
     def _check(self, side: CspSide) -> Half[Checked]:
-        self._dealt = self._inputs.dealt()
+        self._dealt = self._inputs.dealt(self.manifest.cohort)
         inputs = self._check_inputs()
         return (yield from check_program(side, self._dealt.lanes, self._shape.widths, inputs, self._attached))
 
     def _check_inputs(self) -> CheckInputs:
-        names = self._manifest.names
-        drawn = coins(self._manifest.digest, self._nonce)
-        maker, last = LaneMaker(self._shape, drawn), [self._shape.widths.participants] if self._reference else []
+        names = self.manifest.names
+        drawn = coins(self.manifest.digest, self._nonce)
+        maker, last = LaneMaker(self._shape, drawn), [self._shape.widths.cohort] if self._reference else []
         return CheckInputs(
             slots=[slot for slot, who in enumerate(names) if who in self._seeds] + last,
             lanes=maker.lanes(chain(self._expanded(), self._expanded_reference())),
             samples=[self._samples_of(who) for who in self._seeds],
             listed=len(names),
-            quorum=self._shape.quorum,
+            quorum=self._quorum,
             context=drawn,
-            salt=expand(self._inputs.seed, b"crowdfl csp accept salt 1", 32),
-            sums=[self._inputs.sums.get(who, 0) for who in (*self._seeds, REQUESTER_NAME)],
+            salt=expand(self._coins, b"crowdfl csp accept salt 1", 32),
+            sums=[self._inputs.alignments.get(who, 0) for who in (*self._seeds, REQUESTER_NAME)],
         )
 
-    def _sealed(self, shares: list[int], commitments: bytes) -> Iterator[bytes]:
-        """Rewards, which are kept with the answer; none where they are not hidden."""
-        if len(commitments) != HASH_BYTES * len(shares):
-            raise LengthMismatch(f"commitments of {len(commitments)} bytes to {len(shares)} rewards")
-        context, pieces = self._shape.spec.context(self.place.number), Pieces(commitments)
-        for who, share in zip(self._members.accepted, shares, strict=False):
-            commitment, own = pieces.take(HASH_BYTES), share.to_bytes(self._shape.reward_form.width, "big")
-            self._now.rewards[who] = commitment + own
-            yield claims.seal_reward(self._keys.signing, self._inputs.reading[who], context, who, commitment, own)
-
     def _attached(self, verdict: CheckVerdict) -> bytes:
-        self._members = self._members.judged(self._manifest.names, verdict, self._shape.quorum)
-        self._now.is_void, self._now.judged = verdict.void is not None, tuple(self._seeds)
-        return sign_verdict(self._manifest, self._members, self._keys.signing)
+        self.members = self.members.judged(self.manifest.names, verdict, self._quorum)
+        self._now.products = dict(zip(self.members.accepted, verdict.products, strict=False))
+        self._now.verdict, self._now.judged = verdict_on(self.manifest, self.members), tuple(self._seeds)
+        return sign_verdict(self.manifest, self.members, self._keys.signing)
 
     def _expanded(self) -> Iterator[bytes]:
         """CSP's shares one after the other, in the order of the names; what was expanded is added up too."""
@@ -200,40 +195,95 @@ class CspRound:
     def _samples_of(self, who: str) -> int:
         return expanded_samples(self._seeds[who], self.place, who, self._shape.count_bytes)
 
-    def _average(self, offer: SumOffer, shares: list[int]) -> bytes:
-        reply = open_sum(
-            self._shape, self.place, self._members, self._own_sum(), offer, self._part(), self._keys.signing
-        )
-        self._now.record = reply.record
-        if self._reference:
-            self._now.sums = added(self._inputs.sums, self._products, self._shape.widths.R)
-        return replace(reply, rewards=tuple(self._sealed(shares, offer.commitments))).to_bytes()
-
-    def _part(self) -> MaskedPart:
-        drawn = MaskedPart.drawn(self._members, self._shape, self.place, CSP, self._keys.audiences)
-        return MaskedPart.from_bytes(self._inputs.reserve_part(drawn.to_bytes()), self._shape.limits())
-
-    def _own_sum(self) -> ShareSum:
-        """Of those who are in; where everyone was added up for the lanes, the others are taken out."""
-        accepted = set(self._members.accepted)
+    def add_to(self, sums: ShareSums) -> None:
+        """CSP's shares of those who are in; where everyone was added up for the lanes, the others are taken out."""
+        if self.members.void:
+            return
+        accepted = set(self.members.accepted)
         if not self._shape.widths.is_checked:
-            return sum_of(self._shape, self.place, {who: self._seeds[who] for who in self._seeds if who in accepted})
+            for who in self._seeds.keys() & accepted:
+                sums.add(*self._share_of(who))
+            return
         for who in self._seeds.keys() - accepted:
             self._sums.subtract(*self._share_of(who))
-        return self._sums.result()
+        sums.add_kept(self._sums.to_bytes())
+
+
+class CspRound:
+    """CSP's half of a round: it is sent manifests and SP's payloads, and gives answers. Run again, it gives the same ones.
+
+    It starts after the cohorts whose verdicts and sum it is given.
+    """
+
+    def __init__(
+        self, shape: SharesShape, keys: CspKeys, inputs: CspInputs, tally: RoundTally, sums: ShareSums
+    ) -> None:
+        self._shape, self._keys, self._inputs, self.tally, self._sums = shape, keys, inputs, tally, sums
+        self._cohort: _CspCohort | None = None
+
+    @property
+    def cohort(self) -> _CspCohort:
+        """The last one that has begun."""
+        if self._cohort is None:
+            raise ProtocolError("the round has no manifest yet")
+        return self._cohort
+
+    def close(self) -> bytes:
+        """Add up the cohort that is through, if there is one; the sum of all so far, to be kept."""
+        if self._cohort is not None:
+            self._cohort.add_to(self._sums)
+        return self._sums.to_bytes() if self._cohort else b""
+
+    def begin(self, manifest: RoundManifest) -> CspAnswer:
+        self.tally.begin(manifest.names, manifest.cohorts)
+        self._cohort = _CspCohort(self._shape, manifest, self._keys, self._inputs)
+        return self._noted(self._cohort.begin())
+
+    def answer(self, payload: bytes) -> CspAnswer:
+        answer = self.cohort.answer(payload)
+        if answer is None:
+            return self._opened(SumOffer.from_bytes(payload, self._shape.limits()))
+        return self._noted(answer)
+
+    def _noted(self, answer: CspAnswer) -> CspAnswer:
+        if answer.verdict is not None:
+            self.tally.add(self.cohort.manifest.names, answer.verdict)
+        return answer
+
+    @property
+    def is_void(self) -> bool:
+        """Whether all cohorts have their verdict, and nothing may be opened."""
+        over = self.tally.listed == len(self.tally.names) and self.cohort.manifest.cohort == self.tally.cohorts
+        return over and bool(self.tally.void)
+
+    def _opened(self, offer: SumOffer) -> CspAnswer:
+        """The one sum of the round."""
+        answer, members = CspAnswer(), self.tally.members
+        self.close()
+        own, part = self._sums.result(), self._part(members)
+        reply = open_sum(self._shape, self.place, members, own, offer, part, self._keys.signing)
+        rewards = tuple(self._sealed(answer, members, offer.commitments))
+        answer.record, answer.payload = reply.record, replace(reply, rewards=rewards).to_bytes()
+        return answer
+
+    def _part(self, members: AcceptedSet) -> MaskedPart:
+        drawn = MaskedPart.drawn(members, self._shape, self.place, CSP, self._keys.audiences)
+        return MaskedPart.from_bytes(self._inputs.reserve_part(drawn.to_bytes()), self._shape.limits())
+
+    def _sealed(self, answer: CspAnswer, members: AcceptedSet, commitments: bytes) -> Iterator[bytes]:
+        """Rewards, which are kept with the answer; none where they are not hidden."""
+        shares = self.cohort.rewards
+        if len(commitments) != HASH_BYTES * len(shares):
+            raise LengthMismatch(f"commitments of {len(commitments)} bytes to {len(shares)} rewards")
+        context, pieces = self._shape.spec.context(self.place.number), Pieces(commitments)
+        for who, share in zip(members.accepted, shares, strict=False):
+            commitment, own = pieces.take(HASH_BYTES), share.to_bytes(self._shape.reward_form.width, "big")
+            answer.rewards[who] = commitment + own
+            yield claims.seal_reward(self._keys.signing, self._inputs.reading[who], context, who, commitment, own)
 
     @property
     def place(self) -> RoundPlace:
-        return self._manifest.place
-
-
-def sum_of(shape: SharesShape, place: RoundPlace, seeds: Mapping[str, bytes]) -> ShareSum:
-    """CSP's share of a sum: one expansion at a time."""
-    sums = ShareSums(shape)
-    for who, seed in seeds.items():
-        samples = expanded_samples(seed, place, who, shape.count_bytes)
-        sums.add(expanded_update(seed, place, who, shape.share_bytes), samples)
-    return sums.result()
+        return self.cohort.place
 
 
 class SharesCsp:
@@ -276,6 +326,8 @@ class SharesCsp:
             raise OutOfTurn(
                 f"step {message.step} of round {number} is not the next one, or does not follow from the last"
             )
+        if self._state.expects_manifest(number):
+            self._admit(message, transcript)
         self._state.reserve_step(number, message.step, request)
         return self._answered(message, request, transcript)
 
@@ -295,34 +347,50 @@ class SharesCsp:
         return None if amount is None else kept_openly(amount, payment)
 
     def _begin(self, message: StepRequest, request: bytes) -> bytes:
-        """What can be refused without any harm is refused before the round has begun."""
+        """The round's first manifest."""
         if message.step != 1:
             raise OutOfTurn(f"round {message.round_number} has no manifest yet")
-        manifest = RoundManifest.from_bytes(message.payload, self._shape.limits())
-        if manifest.number != message.round_number:
-            raise ProtocolError(f"a manifest of another round in a request of round {message.round_number}")
+        manifest = self._admit(message)
         start = Transcript.start(manifest.place)
         if message.transcript != start.digest:
             raise ProtocolError(f"the manifest of round {manifest.number} does not begin its transcript")
-        check_manifest(manifest, self._shape, self.roster.signing)
-        self._state.check_base(manifest)
         self._state.reserve_step(manifest.number, 1, request)
         self._state.begin(manifest)
         return self._answered(message, request, start)
 
+    def _admit(self, message: StepRequest, said: Transcript | None = None) -> RoundManifest:
+        """What can be refused without any harm is refused before a cohort has begun."""
+        manifest, number = RoundManifest.from_bytes(message.payload, self._shape.limits()), message.round_number
+        if manifest.number != number:
+            raise ProtocolError(f"a manifest of another round in a request of round {number}")
+        check_manifest(manifest, self._shape, self.roster.signing)
+        self._state.check_base(manifest)
+        running, due = self._running, self._state.cohort(number)[0] + 1
+        if manifest.cohort != due:
+            raise OutOfTurn(f"a manifest of cohort {manifest.cohort} of round {number}, and cohort {due} comes next")
+        is_known = running is not None and (running.number, running.transcript) == (number, said)
+        tally = running.run.tally if running and is_known else self._state.tally(number, self._shape)
+        tally.require_new(manifest.names, manifest.cohorts)
+        return manifest
+
     def _answered(self, message: StepRequest, request: bytes, transcript: Transcript) -> bytes:
         number, running, self._running = message.round_number, self._running, None
+        first, is_manifest = self._state.cohort(number)[1], self._state.expects_manifest(number)
         try:
             run, answer = self._computed(message, transcript, running)
         except (DealtMaterialDamaged, Cancelled):
             raise
         except _ENVIRONMENT:
-            if not self._shape.widths.is_checked or message.step < shown_in(self._shape.widths):
+            if (
+                not self._shape.widths.is_checked
+                or is_manifest
+                or message.step - first + 1 < shown_in(self._shape.widths)
+            ):
                 raise
             return self._failed(number, sha256(request))  # CSP has seen who is within the bounds: it must say so
         except Exception:  # noqa: BLE001 -- whatever it is, it may depend on what was opened
             raise self._state.end(number) from None
-        self._keep(run.place, answer)
+        self._keep(run, answer)
         asked = sha256(request)
         after = transcript.after(asked, sha256(answer.payload))
         self._state.keep_step(number, message.payload, after)
@@ -331,9 +399,10 @@ class SharesCsp:
 
     def _failed(self, number: int, asked: bytes) -> bytes:
         """The end of the round, signed. A CSP that could be away after it has looked would leave no trace of that."""
-        manifest = RoundManifest.from_bytes(next(self._state.payloads(number, 1)), self._shape.limits())
+        first = self._state.cohort(number)[1]
+        manifest = RoundManifest.from_bytes(next(self._state.payloads(number, first, first)), self._shape.limits())
         self._state.abort(number)
-        self._state.keep_judged(number, manifest.names)
+        self._state.keep_judged(number, manifest.cohort, manifest.names)
         word = sign_verdict(manifest, AcceptedSet((), {}, FAILED), self._keys.signing)
         return self.party.send(StepReply(asked, b"", word))
 
@@ -342,57 +411,81 @@ class SharesCsp:
     ) -> tuple[CspRound, CspAnswer]:
         """The next answer of the program under way or, if that is not in this process, of the same run again."""
         number = message.round_number
-        if transcript.step == 0:
-            run = self._program(number, message.payload)
-            return run, run.begin()
         if running is None or (running.number, running.transcript) != (number, transcript):
             run = self._again(number, transcript.step)
         else:
             run = running.run
-        return run, run.answer(message.payload)
+        if not self._state.expects_manifest(number):
+            return run, run.answer(message.payload)
+        manifest = RoundManifest.from_bytes(message.payload, self._shape.limits())
+        self._state.keep_cohort(manifest, message.step, run.close())
+        return run, run.begin(manifest)
 
     def _again(self, number: int, steps: int) -> CspRound:
-        payloads = self._state.payloads(number, steps)
-        run = self._program(number, next(payloads))
-        run.begin()
+        """From the beginning of the cohort under way."""
+        run, first = self._program(number), self._state.cohort(number)[1]
+        payloads = self._state.payloads(number, first, steps)
+        for manifest in islice(payloads, 1):
+            run.begin(RoundManifest.from_bytes(manifest, self._shape.limits()))
         for payload in payloads:
             run.answer(payload)
         return run
 
-    def _program(self, number: int, manifest: bytes) -> CspRound:
-        parsed = RoundManifest.from_bytes(manifest, self._shape.limits())
+    def _program(self, number: int) -> CspRound:
         inputs = CspInputs(
             self._state.seed(number),
             partial(self._state.reserve_part, number),
-            lambda: self._dealt(number),
+            partial(self._dealt, number),
             self.roster.reading,
             self.party.view,
             set() if self._shape.widths.has_reference else self._state.closed(),
-            self._sums(),
+            self._alignments(),
         )
-        return CspRound(self._shape, parsed, self._keys, inputs)
+        sums, kept = ShareSums(self._shape), self._state.sums(number)
+        if kept:
+            sums.add_kept(kept)
+        tally = self._state.tally(number, self._shape, before=self._state.cohort(number)[0])
+        return CspRound(self._shape, self._keys, inputs, tally, sums)
 
-    def _sums(self) -> dict[str, int]:
-        return RunningSums.read(self._state.sums(), self._shape.widths.R, self._shape.spec.settings.max_participants)
+    def _alignments(self, number: int = 0, cohort: int = 0) -> dict[str, int]:
+        """Shares of sums as the last record left them; or those of a cohort, which its round's record adds."""
+        most = self._shape.spec.settings.max_participants
+        return RunningSums.read(self._state.alignments(number, cohort), self._shape.widths.R, most)
 
-    def _dealt(self, number: int) -> DealtRound:
+    def _dealt(self, number: int, cohort: int) -> DealtRound:
         if self._load is None:
             raise DealtMaterialDamaged("nothing that KGC dealt has reached this CSP: the round is void")
-        return received(self._shape, self._keys.dealt, CSP_ROLE, number, self._load(number))
+        file = self._shape.file_number(number, cohort)
+        return received(self._shape, self._keys.dealt, CSP_ROLE, file, self._load(file))
 
-    def _keep(self, place: RoundPlace, answer: CspAnswer) -> None:
+    def _keep(self, run: CspRound, answer: CspAnswer) -> None:
         """What stands or falls with the answer; but a base is spent from here on, whatever becomes of it."""
-        number, base = place.number, place.base
+        number, base = run.place.number, run.place.base
         if answer.record:
             self._state.spend(number, base)
             record = RoundRecord.from_bytes(answer.record, self._shape.limits())
-            self._state.keep_opened(SumOpened(number, next_base(base, record.statement)), answer.record, answer.sums)
+            self._state.keep_opened(
+                SumOpened(number, next_base(base, record.statement)), answer.record, run.tally.void_cohorts
+            )
+            if self._shape.widths.has_reference:
+                self._align(number)
         for who, kept in answer.rewards.items():
             self._state.keep_reward(number, who, kept)
         if answer.judged:
-            self._state.keep_judged(number, answer.judged)
-        if answer.is_void:
+            self._state.keep_judged(number, run.cohort.manifest.cohort, answer.judged)
+        if answer.verdict is not None:
+            self._state.keep_verdict(run.cohort.manifest.cohort, answer.verdict)
+        if answer.products and not run.cohort.members.void:
+            own = RunningSums.of(answer.products, self._shape.widths.R).to_bytes()
+            self._state.keep_alignments(own, number, run.cohort.manifest.cohort)
+        if run.is_void:
             self._state.abort(number)
+
+    def _align(self, number: int) -> None:
+        """With the record: a round that has none, and who is not in it, changes nothing."""
+        cohorts = range(1, self._state.cohort(number)[0] + 1)
+        products = {who: one for cohort in cohorts for who, one in self._alignments(number, cohort).items()}
+        self._state.keep_alignments(added(self._alignments(), products, self._shape.widths.R))
 
     def _claims(self) -> claims.ClaimsCsp:
         task, form, limits = self._shape.spec.name, self._shape.reward_form, self._shape.limits()

@@ -1,4 +1,4 @@
-"""What CSP keeps of a `shares` task, durably: one manifest a round, one request a step, one sum a base.
+"""What CSP keeps of a `shares` task, durably: one manifest a cohort, one request a step, one sum a base.
 
 Whatever decides who is second is reserved: written at once, before the answer, even if the answer fails. The rest is kept
 together with the answer, or not at all.
@@ -7,19 +7,21 @@ together with the answer, or not at all.
 import json
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.errors import BaseSpent, OutOfTurn, RoundEnded, WrongBase
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import MOST_UNSHOWN, CspMemory
 from crowdfl.protocols.shares.chain import first_base, sha256
-from crowdfl.protocols.shares.round.manifest import RoundManifest, Transcript
+from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundTally, RoundVerdict, Transcript
+from crowdfl.protocols.shares.shape import SharesShape
 
 _RESTORED = "CSP was restored from a backup and may have answered round {} before. The round is void"
 _ENDED = "CSP has ended round {}: what was computed is not what honest parties compute. The round is void"
 _ABORTED = "round {} was given up: nothing was opened for it, and nothing will be"
 _PASSED = "a later round has begun: round {} is over"
+_EVERY = 1 << 32  # more cohorts than any round has
 
 
 class SumOpened(Message, kind=62):
@@ -50,9 +52,9 @@ class CspState:
         kept = self._memory.get("said", number)
         return None if kept is None else Transcript.from_bytes(kept)
 
-    def payloads(self, number: int, steps: int) -> Iterator[bytes]:
-        """SP's payloads, from the manifest on."""
-        for step in range(1, steps + 1):
+    def payloads(self, number: int, first: int, last: int) -> Iterator[bytes]:
+        """SP's payloads of some steps."""
+        for step in range(first, last + 1):
             payload = self._memory.get(f"heard {step}", number)
             if payload is None:
                 raise RoundEnded(_ENDED.format(number))
@@ -76,6 +78,51 @@ class CspState:
         """CSP's part of a round's sum, whose seals are drawn anew each time: the first one stands."""
         return self._memory.reserve("part", part, number)
 
+    # The cohorts of a round.
+
+    def cohort(self, number: int) -> tuple[int, int]:
+        """The one under way, from 1 on, and the step with its manifest; 0 before the first."""
+        cohort, first = map(int, (self._memory.get("cohort", number) or b"0 1").split())
+        return cohort, first
+
+    def expects_manifest(self, number: int) -> bool:
+        """Whether every cohort that has come has its verdict, and there are more."""
+        cohort = self.cohort(number)[0]
+        is_last = cohort == int(self._memory.get("cohorts", number) or b"-1")
+        return cohort == 0 or (not is_last and self._memory.get(f"verdict {cohort}", number) is not None)
+
+    def keep_cohort(self, manifest: RoundManifest, step: int, sums: bytes) -> None:
+        """Its names, and CSP's sum of those before it, whose own payloads are of no more use."""
+        number, (_, before) = manifest.number, self.cohort(manifest.number)
+        for done in range(before, step):
+            self._memory.keep(f"heard {done}", b"", number)
+        self._memory.keep("cohort", f"{manifest.cohort} {step}".encode(), number)
+        self._memory.keep("cohorts", str(manifest.cohorts).encode(), number)
+        self._memory.keep(f"names {manifest.cohort}", "\n".join(manifest.names).encode(), number)
+        self._memory.keep("sums", sums, number)
+
+    def sums(self, number: int) -> bytes:
+        """Of the cohorts before the one under way; empty where there are none."""
+        return self._memory.get("sums", number) or b""
+
+    def keep_verdict(self, cohort: int, verdict: RoundVerdict) -> None:
+        self._memory.keep(f"verdict {cohort}", verdict.to_bytes(), verdict.number)
+
+    def tally(self, number: int, shape: SharesShape, before: int = _EVERY) -> RoundTally:
+        """Of all cohorts that have come, or of those before one."""
+        tally, cohorts = RoundTally(shape), int(self._memory.get("cohorts", number) or b"1")
+        for cohort in range(1, min(self.cohort(number)[0] + 1, before)):
+            names = (self._memory.get(f"names {cohort}", number) or b"").decode().split("\n")
+            tally.begin(names, cohorts)
+            verdict = self._verdict(number, cohort, shape.limits())
+            if verdict is not None:
+                tally.add(names, verdict)
+        return tally
+
+    def _verdict(self, number: int, cohort: int, limits: Limits) -> RoundVerdict | None:
+        kept = self._memory.get(f"verdict {cohort}", number)
+        return None if kept is None else RoundVerdict.from_bytes(kept, limits)
+
     def end(self, number: int) -> RoundEnded:
         """From here on, for good: the same error whatever it was."""
         self._memory.reserve("ended", b"", number)
@@ -90,8 +137,8 @@ class CspState:
         """A manifest that is in order ends every earlier round that is not through. It may not name a base that is spent."""
         for number in range(self._latest(), manifest.number):
             self._memory.reserve("passed", b"", number)
+            self._count_unshown(number)
             self._forget(number)
-        self._count_unshown(manifest.number)
         self._memory.keep("latest manifest", str(manifest.number).encode())
         if self._spent(manifest.base) not in (
             None,
@@ -101,16 +148,16 @@ class CspState:
 
     # Of whom bits were shown.
 
-    def keep_judged(self, number: int, names: Sequence[str]) -> None:
-        self._memory.keep("judged", json.dumps([number, *names]).encode())
+    def keep_judged(self, number: int, cohort: int, names: Sequence[str]) -> None:
+        self._memory.keep(f"judged {cohort}", json.dumps(names).encode(), number)
 
     def _count_unshown(self, number: int) -> None:
-        """A round that showed bits, and whose sum was never opened: no phone sees a record of it."""
-        judged, *names = json.loads(self._memory.get("judged") or b"[0]")
-        if 0 < judged < number and self.record(judged) is None:
+        """A cohort that showed bits, and that is in no sum that was opened: no phone sees a record that names it."""
+        judged = [self._memory.get(f"judged {cohort}", number) for cohort in range(1, self.cohort(number)[0] + 1)]
+        names = [who for kept in judged for who in json.loads(kept or b"[]")]
+        if names:
             counts = Counter(json.loads(self._memory.get("unshown") or b"{}")) + Counter(names)
             self._memory.keep("unshown", json.dumps(counts).encode())
-        self._memory.keep("judged", b"[0]")
 
     def closed(self) -> set[str]:
         """In as many such rounds as a phone puts up with: an SP that lies to phones about them learns no more."""
@@ -118,11 +165,13 @@ class CspState:
         return {who for who, count in counts.items() if count >= MOST_UNSHOWN}
 
     def _forget(self, number: int) -> None:
-        """What SP said in a round that is over."""
-        transcript = self.transcript(number)
-        for step in range(1, transcript.step + 1 if transcript is not None else 0):
-            self._memory.keep(f"heard {step}", b"", number)
-        self._memory.keep("part", b"", number)  # its noise is nobody's to take off
+        """What was said and computed in a round that is over."""
+        transcript, (cohort, first) = self.transcript(number), self.cohort(number)
+        kinds = ("names", "verdict", "judged", "alignment")
+        names = [f"{kind} {place}" for kind in kinds for place in range(1, cohort + 1)]
+        names += [f"heard {step}" for step in range(first, transcript.step + 1 if transcript is not None else 0)]
+        for name in (*names, "sums", "part"):  # the part's noise is nobody's to take off
+            self._memory.keep(name, b"", number)
 
     def check_base(self, manifest: RoundManifest) -> None:
         """The manifest starts from the model that the last opened sum gives."""
@@ -141,19 +190,24 @@ class CspState:
             raise BaseSpent(_spent(number))
         self.require_under_way(number)  # a later manifest may have come meanwhile: of the two, one sees the other
 
-    def keep_opened(self, opened: SumOpened, record: bytes, sums: bytes = b"") -> None:
+    def keep_opened(self, opened: SumOpened, record: bytes, void: Collection[int]) -> None:
+        """The record names everyone but those of void cohorts."""
         self._memory.keep("last sum", opened.to_bytes())
-        if sums:
-            self._memory.keep("alignment", sums)
         self._memory.keep("record", record, opened.number)
+        for cohort in range(1, self.cohort(opened.number)[0] + 1):
+            if cohort not in void:
+                self._memory.keep(f"judged {cohort}", b"[]", opened.number)
 
     def last(self) -> SumOpened | None:
         kept = self._memory.get("last sum")
         return None if kept is None else SumOpened.from_bytes(kept, Limits.plain())
 
-    def sums(self) -> bytes | None:
-        """Of products with references, as the last record left them."""
-        return self._memory.get("alignment")
+    def alignments(self, number: int, cohort: int) -> bytes | None:
+        """Of products with references: as the last record left them (0), or those of a cohort of a round under way."""
+        return self._memory.get(f"alignment {cohort}", number)
+
+    def keep_alignments(self, kept: bytes, number: int = 0, cohort: int = 0) -> None:
+        self._memory.keep(f"alignment {cohort}", kept, number)
 
     def record(self, number: int) -> bytes | None:
         """Of the sum that a round has opened."""

@@ -1,7 +1,8 @@
-"""The manifest: SP's word which uploads a round has, and the signed answers of CSP about who is in.
+"""The manifest: SP's word which uploads a cohort of a round has, and the signed answers of CSP about who is in.
 
 It fixes everything: names in order, so that a name's place is its slot in what KGC dealt, and the coins of the sketch, which
-come from its hash and from a nonce that CSP draws afterwards. CSP takes one manifest a round, ever.
+come from its hash and from a nonce that CSP draws afterwards. CSP takes one manifest for each cohort of a round, ever; a round
+of a few thousand people is one cohort. A void cohort is left out alone, and one sum is opened for all the others.
 """
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
@@ -10,11 +11,11 @@ from typing import TypeVar
 
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
 from crowdfl.errors import (
+    AlreadyCounted,
     BadSignature,
     FormatError,
     LengthMismatch,
     ProtocolError,
-    RoundEnded,
     SealBroken,
     TooFewParticipants,
 )
@@ -33,15 +34,18 @@ BROKEN_SEAL = "its seal does not open"
 FAILED = "CSP failed after it had seen who is within the bounds: nothing was opened, and nothing will be"
 OUT_OF_BOUNDS = "its number of samples or its size is out of bounds"
 NO_REFERENCE = "the seal of the requester's reference does not open"
+_WITH_OTHERS = "too many of those who were checked with it were out of bounds, or could not be read"
 
 
 class RoundManifest(Message, kind=54):
-    """SP to CSP: the uploads of a round by everything but SP's shares, in the order of their names."""
+    """SP to CSP: the uploads of a cohort by everything but SP's shares, in the order of their names."""
 
     task: str
     number: int
     base: bytes
     payment: int  # millionths; 0 in a round that pays nothing
+    cohort: int  # from 1 on
+    cohorts: int  # of this round
     names: tuple[str, ...]
     digests: tuple[bytes, ...]
     sealed: tuple[bytes, ...]
@@ -58,7 +62,7 @@ class RoundManifest(Message, kind=54):
 
 
 class ManifestReply(Message, kind=55):
-    """CSP to SP: its part of the coins, whose seal does not open, and its word if the round is void for that."""
+    """CSP to SP: its part of the coins, whose seal does not open, and its word if the cohort is void for that."""
 
     nonce: bytes
     broken: tuple[str, ...]
@@ -66,7 +70,12 @@ class ManifestReply(Message, kind=55):
 
 
 def manifest_of(
-    place: RoundPlace, payment: int, entries: Mapping[str, "ManifestEntry"], reference: "ManifestEntry | None" = None
+    place: RoundPlace,
+    payment: int,
+    entries: Mapping[str, "ManifestEntry"],
+    cohort: int = 1,
+    cohorts: int = 1,
+    reference: "ManifestEntry | None" = None,
 ) -> RoundManifest:
     names = tuple(sorted(entries))
     return RoundManifest(
@@ -74,6 +83,8 @@ def manifest_of(
         place.number,
         place.base,
         payment,
+        cohort,
+        cohorts,
         names,
         tuple(entries[who].digest for who in names),
         tuple(entries[who].sealed for who in names),
@@ -95,6 +106,22 @@ class ManifestEntry:
         return cls(body.digest, body.sealed, body.signature)
 
 
+def cohorts_of(names: Collection[str], most: int, seed: bytes) -> list[list[str]]:
+    """Cohorts of nearly equal size, at most so large. Nobody chooses a neighbour: who is where follows from SP's seed."""
+    count = -(-len(names) // most)
+    drawn = sorted(names, key=lambda who: sha256(seed + who.encode())) if count > 1 else list(names)
+    return [drawn[place::count] for place in range(count)]
+
+
+def least_in(manifest: RoundManifest, shape: SharesShape) -> int:
+    """That a cohort must have, and have left: of a round of one cohort all that it needs, else that is asked of all of them."""
+    return shape.spec.settings.min_participants if manifest.cohorts == 1 else 1
+
+
+def quorum_in(manifest: RoundManifest, shape: SharesShape) -> Quorum:
+    return Quorum(least_in(manifest, shape), shape.widths.has_reference)
+
+
 def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[str, bytes]) -> None:
     """CSP, before it does anything: everyone is certified, has signed this very upload, and there are enough."""
     settings, names = shape.spec.settings, manifest.names
@@ -104,8 +131,13 @@ def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[st
         raise LengthMismatch("names, hashes, seals and signatures of a manifest differ in number")
     if list(names) != sorted(set(names)):
         raise ProtocolError("the names of a manifest are not in order, or one stands there twice")
-    if not settings.min_participants <= len(names) <= settings.most_in_round:
-        expected = f"expected {settings.min_participants} to {settings.most_in_round}"
+    if not 1 <= manifest.cohort <= manifest.cohorts <= settings.most_cohorts:
+        raise ProtocolError(
+            f"cohort {manifest.cohort} of {manifest.cohorts}; at most {settings.most_cohorts} are dealt for"
+        )
+    least, most = least_in(manifest, shape), shape.widths.cohort
+    if not least <= len(names) <= most:
+        expected = f"expected {least} to {most}"
         raise TooFewParticipants(f"a manifest of {len(names)} participants; {expected}")
     strangers = [who for who in names if who not in keys]
     if strangers:
@@ -116,15 +148,11 @@ def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[st
         raise ProtocolError(
             f"the manifest of round {manifest.number} has no reference where the task has one, or the reverse"
         )
-    _check_entries(manifest, keys)
-    if settings.reference:
-        _check_entry(manifest.place, shape.spec.requester, REQUESTER_NAME, *manifest.reference)
-
-
-def _check_entries(manifest: RoundManifest, keys: Mapping[str, bytes]) -> None:
-    rows = zip(manifest.names, manifest.digests, manifest.sealed, manifest.signatures, strict=True)
+    rows = zip(names, manifest.digests, manifest.sealed, manifest.signatures, strict=True)
     for who, digest, sealed, signature in rows:
         _check_entry(manifest.place, keys[who], who, digest, sealed, signature)
+    if settings.reference:
+        _check_entry(manifest.place, shape.spec.requester, REQUESTER_NAME, *manifest.reference)
 
 
 def _check_entry(place: RoundPlace, key: bytes, who: str, digest: bytes, sealed: bytes, signature: bytes) -> None:
@@ -154,11 +182,12 @@ def open_seals(manifest: RoundManifest, sealing: ReaderKey, closed: Collection[s
 
 @dataclass(frozen=True)
 class AcceptedSet:
-    """Whose uploads count, and why others' do not; or why nothing is opened at all."""
+    """Whose uploads count, and why others' do not; or why nothing is opened at all. Of a cohort, or of a round."""
 
     accepted: tuple[str, ...]
     rejected: Mapping[str, str] = field(default_factory=dict)  # by name, the reason
     void: str = ""
+    verdicts: bytes = b""  # of a round: the hashes of all verdicts that are added up
 
     @classmethod
     def without(cls, names: Sequence[str], broken: Collection[str], quorum: Quorum) -> "AcceptedSet":
@@ -182,7 +211,7 @@ class AcceptedSet:
 
 
 class RoundVerdict(Message, kind=56):
-    """CSP's signed word about a round: who is in, or that nothing was and nothing will be opened for it."""
+    """CSP's signed word about a cohort: who is in, or that nothing was and nothing will be opened for it."""
 
     task: str
     number: int
@@ -191,7 +220,7 @@ class RoundVerdict(Message, kind=56):
     accepted: tuple[str, ...]
     rejected: tuple[str, ...]
     reasons: tuple[str, ...]
-    void: str  # why nothing was sent for this round and nothing will be; empty if it goes on
+    void: str  # why nothing was sent for this cohort and nothing will be; empty if it goes on
     signature: bytes
 
     @property
@@ -199,29 +228,92 @@ class RoundVerdict(Message, kind=56):
         return b"crowdfl verdict 1" + replace(self, signature=b"").to_bytes()
 
 
-def _verdict(manifest: RoundManifest, members: AcceptedSet) -> RoundVerdict:
+def verdict_on(manifest: RoundManifest, members: AcceptedSet) -> RoundVerdict:
     names, reasons = tuple(members.rejected), tuple(members.rejected.values())
     fields = (manifest.task, manifest.number, manifest.base, manifest.digest)
     return RoundVerdict(*fields, members.accepted, names, reasons, members.void, b"")
 
 
 def sign_verdict(manifest: RoundManifest, members: AcceptedSet, signing: SigningKey) -> bytes:
-    verdict = _verdict(manifest, members)
+    verdict = verdict_on(manifest, members)
     return replace(verdict, signature=signing.sign(verdict.statement)).to_bytes()
 
 
 def check_verdict(
     word: bytes, manifest: RoundManifest, members: AcceptedSet, csp_key: bytes, shape: SharesShape
 ) -> None:
-    """SP: CSP's signed word must say what SP knows itself. `RoundEnded` where nothing is opened."""
+    """SP: CSP's signed word must say what SP knows itself."""
     if not word:
         raise ProtocolError(f"CSP gives no signed word on who is in round {manifest.number}")
     verdict = RoundVerdict.from_bytes(word, shape.limits())
     verify(csp_key, verdict.statement, verdict.signature)
-    if replace(verdict, signature=b"") != _verdict(manifest, members):
+    if replace(verdict, signature=b"") != verdict_on(manifest, members):
         raise ProtocolError(f"CSP's verdict on round {manifest.number} is not about what this SP sent and computed")
-    if members.void:
-        raise RoundEnded(f"round {manifest.number} is void, and nothing was opened: {members.void}")
+
+
+@dataclass
+class RoundTally:
+    """The cohorts of a round that have come, and what their verdicts say of the round. Both servers keep the same one."""
+
+    shape: SharesShape
+    names: set[str] = field(default_factory=set)  # in any manifest so far
+    listed: int = 0  # in those that have their verdict
+    cohorts: int = 1
+    _accepted: list[str] = field(default_factory=list)
+    _rejected: dict[str, str] = field(default_factory=dict)
+    _voids: dict[int, str] = field(default_factory=dict)  # by cohort, why
+    _judged: int = 0  # cohorts
+    _verdicts: list[bytes] = field(default_factory=list)
+    _not_named: dict[str, str] = field(default_factory=dict)  # in a void cohort
+
+    def require_new(self, names: Sequence[str], cohorts: int) -> None:
+        """CSP: nobody is in two cohorts of a round, or an upload in very many of them could be read off the sum."""
+        twice = self.names.intersection(names)
+        if twice:
+            raise AlreadyCounted(f"{min(twice)} is in an earlier cohort of this round already")
+        if self.names and cohorts != self.cohorts:
+            raise ProtocolError(f"a round of {self.cohorts} cohorts is now said to have {cohorts}")
+        if len(self.names) + len(names) > self.shape.spec.settings.most_in_round:
+            raise ProtocolError(f"a round of more than the {self.shape.spec.settings.most_in_round} people that fit")
+
+    def begin(self, names: Sequence[str], cohorts: int) -> None:
+        self.require_new(names, cohorts)
+        self.names.update(names)
+        self.cohorts = cohorts
+
+    def add(self, names: Sequence[str], verdict: RoundVerdict) -> None:
+        """What was decided about those in a manifest."""
+        self.listed += len(names)
+        self._judged += 1
+        rejected = dict(zip(verdict.rejected, verdict.reasons, strict=True))
+        if verdict.void:
+            self._voids[self._judged] = verdict.void
+            self._not_named |= (dict.fromkeys(names, _WITH_OTHERS) if self.cohorts > 1 else {}) | rejected
+            return
+        self._accepted += verdict.accepted
+        self._rejected |= rejected
+        self._verdicts.append(sha256(verdict.statement))
+
+    @property
+    def void(self) -> str:
+        """Why nothing is opened: what voids a cohort voids a round, and a void cohort's people are not in."""
+        if self._voids and not self._accepted:
+            return next(iter(self._voids.values()))
+        return self.shape.quorum.why_void(len(self._accepted), self.listed) or ""
+
+    @property
+    def members(self) -> AcceptedSet:
+        """Whom the round's one sum and its record are about."""
+        return AcceptedSet(tuple(self._accepted), self._rejected, self.void, b"".join(self._verdicts))
+
+    @property
+    def void_cohorts(self) -> Collection[int]:
+        return self._voids.keys()
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Whoever is not in, and why, in words for them; the record names those of void cohorts nowhere."""
+        return self._rejected | self._not_named
 
 
 _Result = TypeVar("_Result")
@@ -277,9 +369,10 @@ class Transcript:
 class SpConversation:
     """SP's end: makes requests of payloads, one after the other."""
 
-    def __init__(self, party: Party, place: RoundPlace, heed: Callable[[bytes], None]) -> None:
-        self._party, self._place, self._heed = party, place, heed
+    def __init__(self, party: Party, place: RoundPlace) -> None:
+        self._party, self._place = party, place
         self._said = Transcript.start(place)
+        self.heed: Callable[[bytes], None] | None = None  # told of CSP's word that it has failed
 
     def ask(self, payload: bytes) -> Generator[bytes, Reply, bytes]:
         """One exchange."""
@@ -287,8 +380,8 @@ class SpConversation:
         asked = sha256(request)
         del payload  # may be long: nothing of it is held while CSP works
         reply = StepReply.opened(asked, (yield request)())
-        if reply.word:
-            self._heed(reply.word)
+        if reply.word and self.heed is not None:
+            self.heed(reply.word)
         self._said = self._said.after(asked, sha256(reply.payload))
         return reply.payload
 

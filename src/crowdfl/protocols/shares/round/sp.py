@@ -1,6 +1,6 @@
-"""SP of a `shares` task: adds up its shares as they come, closes a round with a manifest, and asks CSP step by step.
+"""SP of a `shares` task: adds up its shares as they come, closes a round with manifests, and asks CSP step by step.
 
-All of SP's coins of a round come from durable seeds, bound to the manifest and to whose sum is opened: with the replies that
+All of SP's coins of a round come from durable seeds, bound to a manifest and to whose sum is opened: with the replies that
 the role keeps, a round that is run again sends the same bytes. Uploads that are rejected are taken out of the sum before
 anything is opened. SP sends one sum for a base, ever: that is noted before it leaves, and a failure gives no base back.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from secrets import token_bytes
 
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.shares.ring import expand
@@ -21,6 +22,7 @@ from crowdfl.errors import (
     FormatError,
     NotReady,
     ProtocolError,
+    RoundEnded,
     RoundsExhausted,
     TooFewParticipants,
     UnknownParticipant,
@@ -56,14 +58,18 @@ from crowdfl.protocols.shares.round.manifest import (
     ManifestEntry,
     ManifestReply,
     RoundManifest,
+    RoundTally,
     SpConversation,
     StepReply,
     check_verdict,
+    cohorts_of,
     manifest_of,
+    quorum_in,
+    verdict_on,
 )
 from crowdfl.protocols.shares.round.rewards import RewardMasks, open_envelope, reward_shares
 from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
-from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.shares.shape import Quorum, SharesShape
 
 _ROOM = 1024  # bytes of CSP's word on one participant, and of what goes with it
 
@@ -77,16 +83,16 @@ class LeftOver(Message, kind=63, repr=False):
 
 
 @dataclass
-class _SpRound:
-    """A round that CSP is asked about: what is known so far."""
+class _SpCohort:
+    """A cohort that CSP is asked about: what is known so far."""
 
     manifest: RoundManifest
     talk: SpConversation
     seed: bytes = field(repr=False)
     coins: bytes
+    quorum: Quorum
     members: AcceptedSet
     rewards: list[int] = field(default_factory=list, repr=False)  # SP's shares of those that are hidden
-    products: list[int] = field(default_factory=list, repr=False)  # SP's shares of the accepted ones with the reference
 
 
 class SharesSp(PaidSp):
@@ -112,10 +118,11 @@ class SharesSp(PaidSp):
         self._counted: dict[str, ManifestEntry] = {}
         self._bodies: dict[str, bytes] = {}  # none if they can be read again
         self._reference: UploadBody | None = None
+        self._products: dict[str, int] = {}  # SP's shares, with the reference, of those who are in
         self._sums = ShareSums(self._shape)
         self._seeds = {}
-        self._round: _SpRound | None = None
-        self._members: AcceptedSet | None = None
+        self._last: _SpCohort | None = None  # once all cohorts have their verdict
+        self._tally = RoundTally(self._shape)
         self._publication: bytes | None = None
         self._left: bytes | None = None
         self._envelopes: Mapping[str, bytes] = {}
@@ -223,80 +230,98 @@ class SharesSp(PaidSp):
         if self._publication is not None:
             return
         now = yield from self._prepared()
-        self._round = None  # what is asked for now ends the round: if it fails, all of it is asked for again
-        part = self._part(now.members)
-        offer = offer_sum(self._shape, self._place, now.members, self._own_sum(now.members), part)
-        names = now.members.accepted if self._shape.is_reward_hidden else ()
+        self._last = None  # what is asked for now ends the round: if it fails, all of it is asked for again
+        members = self._tally.members
+        part = self._part(members)
+        offer = offer_sum(self._shape, self._place, members, self._own_sum(members), part)
+        names = members.accepted if self._shape.is_reward_hidden else ()
         masks = RewardMasks.of(names, now.rewards, now.seed, self._shape.reward_form.n)
         offer = replace(offer, commitments=masks.commitments())
         reply = SumReply.from_bytes((yield from now.talk.ask(offer.to_bytes())), self._shape.limits())
-        publication = publish_sum(self._shape, self._place, now.members, offer, part, reply, self._csp_key)
+        publication = publish_sum(self._shape, self._place, members, offer, part, reply, self._csp_key)
         self._envelopes = {who: self.party.send(shown) for who, shown in masks.envelopes(reply.rewards).items()}
-        self._leave(publication, dict(zip(now.members.accepted, now.products, strict=False)))
+        self._leave(publication)
         if self._shape.payment and not names:  # one envelope for all: the list of names is long
             shown = self.party.send(open_envelope(publication.record))
-            self._envelopes = dict.fromkeys(now.manifest.names, shown)
+            self._envelopes = dict.fromkeys(self._counted, shown)
 
-    def _prepared(self) -> Generator[bytes, Reply, _SpRound]:
+    def _prepared(self) -> Generator[bytes, Reply, _SpCohort]:
         """Everything before the average; what this process has done of it already is not done again."""
-        if self._round is None:
-            now = yield from self._begun()
-            if self._shape.widths.is_checked:
-                yield from self._judged(now)
-            self._round = now
-        return self._round
+        if self._last is None:
+            self.check()
+            self._require_unspent(self._seeds.get(self._spending, self._own_mark))
+            self._tally, talk = RoundTally(self._shape), SpConversation(self.party, self._place)
+            reference = None if self._reference is None else ManifestEntry.of(self._reference)
+            for place, names in enumerate(cohorts := self._cohorts(), 1):
+                entries = {who: self._counted[who] for who in names}
+                manifest = manifest_of(self._place, self._shape.payment, entries, place, len(cohorts), reference)
+                self._tally.begin(names, len(cohorts))
+                now = yield from self._judged_cohort(talk, manifest)
+                talk = now.talk
+            if self._tally.void:
+                raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {self._tally.void}")
+            self._last = now
+        return self._last
 
-    def _begun(self) -> Generator[bytes, Reply, _SpRound]:
-        """The manifest, and whose seals CSP can open."""
-        self.check()
-        self._require_unspent(self._seeds.get(self._spending, self._own_mark))
-        reference = None if self._reference is None else ManifestEntry.of(self._reference)
-        manifest = manifest_of(self._place, self._shape.payment, self._counted, reference)
-        seed, talk = self._seed_for("uploads", manifest.digest).seed, self._talk(manifest)
-        reply = ManifestReply.from_bytes((yield from talk.ask(manifest.to_bytes())), self._shape.limits())
-        if not set(reply.broken) <= {*manifest.names, *([REQUESTER_NAME] if reference else ())}:
-            raise ProtocolError("CSP names seals that are not in the manifest")
-        members = AcceptedSet.without(manifest.names, reply.broken, self._shape.quorum)
-        now = _SpRound(manifest, talk, seed, coins(manifest.digest, reply.nonce), members)
-        self._members = members
-        if members.void or reply.word:
-            self._heed(reply.word, now, members)
+    def _cohorts(self) -> list[list[str]]:
+        most = self._shape.widths.cohort
+        seed = self._kept("cohorts", partial(token_bytes, SEED_BYTES)) if len(self._counted) > most else b""
+        return cohorts_of(self._counted, most, seed)
+
+    def _judged_cohort(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
+        """Who of it is in, and if that is nobody, why."""
+        now = yield from self._begun(talk, manifest)
+        if self._shape.widths.is_checked and not now.members.void:
+            yield from self._judged(now)
+        self._tally.add(manifest.names, verdict_on(manifest, now.members))
         return now
 
-    def _talk(self, manifest: RoundManifest) -> SpConversation:
-        def heed(word: bytes) -> None:
-            check_verdict(word, manifest, AcceptedSet((), {}, FAILED), self._csp_key, self._shape)
+    def _begun(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
+        """The manifest, and whose seals CSP can open."""
+        seed = self._seed_for(f"uploads {manifest.cohort}", manifest.digest).seed
+        talk.heed = partial(self._heed_failure, manifest)
+        reply = ManifestReply.from_bytes((yield from talk.ask(manifest.to_bytes())), self._shape.limits())
+        if not set(reply.broken) <= {*manifest.names, *([REQUESTER_NAME] if manifest.reference else ())}:
+            raise ProtocolError("CSP names seals that are not in the manifest")
+        quorum = quorum_in(manifest, self._shape)
+        members = AcceptedSet.without(manifest.names, reply.broken, quorum)
+        if members.void or reply.word:
+            check_verdict(reply.word, manifest, members, self._csp_key, self._shape)
+        return _SpCohort(manifest, talk, seed, coins(manifest.digest, reply.nonce), quorum, members)
 
-        return SpConversation(self.party, self._place, heed)
+    def _heed_failure(self, manifest: RoundManifest, word: bytes) -> None:
+        check_verdict(word, manifest, AcceptedSet((), {}, FAILED), self._csp_key, self._shape)
+        raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {FAILED}")
 
-    def _judged(self, now: _SpRound) -> Generator[bytes, Reply, None]:
+    def _judged(self, now: _SpCohort) -> Generator[bytes, Reply, None]:
         """Who is in, and what they get."""
-        dealt = self._dealt()
+        dealt = self._dealt(now.manifest)
         checked = yield from self._check(now, dealt)
-        if not self._shape.is_reward_hidden:
+        if now.members.void or not self._shape.is_reward_hidden:
             return
         divider = SpDivider(SpSide(), Coins(expand(now.seed, b"crowdfl sp coins 1", SEED_BYTES)), self.party.view)
         now.rewards = yield from now.talk.run(reward_shares(divider, self._shape, dealt, checked))
 
-    def _check(self, now: _SpRound, dealt: DealtRound) -> Generator[bytes, Reply, Checked]:
+    def _check(self, now: _SpCohort, dealt: DealtRound) -> Generator[bytes, Reply, Checked]:
         """Who is within the bounds: both servers come to the same set, and CSP signs it."""
         half = check_program(SpSide(), dealt.lanes, self._shape.widths, self._inputs(now))
         checked = yield from now.talk.run(half)
-        self._heed(checked.attached, now, now.members.judged(now.manifest.names, checked.verdict, self._shape.quorum))
-        now.products = checked.products
+        now.members = now.members.judged(now.manifest.names, checked.verdict, now.quorum)
+        if not now.members.void:
+            self._products |= zip(now.members.accepted, checked.verdict.products, strict=False)
+        check_verdict(checked.attached, now.manifest, now.members, self._csp_key, self._shape)
         return checked
 
-    def _inputs(self, now: _SpRound) -> CheckInputs:
+    def _inputs(self, now: _SpCohort) -> CheckInputs:
         bodies = {who: slot for slot, who in enumerate(now.manifest.names) if who not in now.members.rejected}
         maker, samples = LaneMaker(self._shape, now.coins), list[int]()
-        own = [] if self._reference is None else [self._reference.shares]
-        sums = self._sums_before()
+        own, sums = [] if self._reference is None else [self._reference.shares], self._sums_before()
         return CheckInputs(
-            slots=[*bodies.values(), *(self._shape.widths.participants for _ in own)],
+            slots=[*bodies.values(), *(self._shape.widths.cohort for _ in own)],
             lanes=maker.lanes(chain(self._shares(bodies, samples), own)),
             samples=samples,
             listed=len(now.manifest.names),
-            quorum=self._shape.quorum,
+            quorum=now.quorum,
             context=now.coins,
             salt=expand(now.seed, b"crowdfl sp accept salt 1", 32),
             sums=[sums.get(who, 0) for who in (*bodies, REQUESTER_NAME)],
@@ -313,15 +338,11 @@ class SharesSp(PaidSp):
             samples.append(int.from_bytes(body.samples, "little"))
             yield body.shares
 
-    def _heed(self, word: bytes, now: _SpRound, members: AcceptedSet) -> None:
-        """CSP's signed word on who is in: it ends a round that must not be opened."""
-        now.members = self._members = members
-        check_verdict(word, now.manifest, members, self._csp_key, self._shape)
-
-    def _dealt(self) -> DealtRound:
+    def _dealt(self, manifest: RoundManifest) -> DealtRound:
         if self._file is None:
             raise DealtMaterialDamaged("nothing that KGC dealt has reached this SP: the round is void")
-        return received(self._shape, self._seed, SP_ROLE, self.round_number, self._file(self.round_number))
+        number = self._shape.file_number(manifest.number, manifest.cohort)
+        return received(self._shape, self._seed, SP_ROLE, number, self._file(number))
 
     @property
     def _least(self) -> int:
@@ -330,7 +351,7 @@ class SharesSp(PaidSp):
     def _own_sum(self, members: AcceptedSet) -> ShareSum:
         """Of those who are in: the others are taken out of what was added up."""
         left_out = ShareSums(self._shape)
-        for who in members.rejected:
+        for who in self._counted.keys() - set(members.accepted):
             body = self._body(who)
             left_out.add(body.shares, int.from_bytes(body.samples, "little"))
         return self._sums.result().minus(self._shape, left_out.result())
@@ -360,11 +381,11 @@ class SharesSp(PaidSp):
                 "whatever became of the first, and the task cannot go on"
             )
 
-    def _leave(self, publication: SharesPublication, products: Mapping[str, int]) -> None:
+    def _leave(self, publication: SharesPublication) -> None:
         self._publication = publication.to_bytes()
         record = parse_record(publication.record, self._shape, self._csp_key)
         following = next_base(self._place.base, record.statement)
-        sums = b"" if self._reference is None else added(self._sums_before(), products, self._shape.widths.R)
+        sums = b"" if self._reference is None else added(self._sums_before(), self._products, self._shape.widths.R)
         self._left = LeftOver(self.round_number, following, sums).to_bytes()
 
     @property
@@ -384,7 +405,7 @@ class SharesSp(PaidSp):
         return self._left
 
     def rejected(self) -> Mapping[str, str]:
-        return {} if self._members is None else self._members.rejected
+        return self._tally.left_out
 
     def envelopes(self) -> Mapping[str, bytes]:
         return self._envelopes

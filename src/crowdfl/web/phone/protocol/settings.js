@@ -80,6 +80,7 @@ const FITS = {
   grace: within(0, LARGEST),
   min_participants: within(3, LARGEST, Number.isInteger),
   per_round: optional(within(3, LARGEST, Number.isInteger)),
+  cohort: within(2, LARGEST, Number.isInteger),
   rounds: within(1, LARGEST, Number.isInteger),
   budget: optional((value) => typeof value === "string" || typeof value === "number"),
   currency: (value) => /^[A-Z]{3}$/.test(String(value)),
