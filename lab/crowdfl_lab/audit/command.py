@@ -109,6 +109,32 @@ def incentives(
 
 
 @app.command()
+def poisoning(
+    as_json: _AsJson = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Few made-up people: seconds.")] = False,
+    network: Annotated[bool, typer.Option("--network", help="A network with a hidden layer of 50 (torch).")] = False,
+    real: Annotated[bool, typer.Option("--real", help="Rounds by all roles and both servers; fewer of them.")] = False,
+    data: Annotated[
+        Path, typer.Option(envvar="CROWDFL_DATA", help="The folder of the WISDM and MotionSense NumPy sets.")
+    ] = _DATA,
+    out: Annotated[Path | None, typer.Option(help="A folder for JSON, Markdown, CSV, pictures and HTML.")] = None,
+) -> None:
+    """Let people send poison: what it does to a model, with and without the requester's reference."""
+    from crowdfl_lab.audit import incentives as cheating
+    from crowdfl_lab.audit import poisoning as poison
+
+    missing = [] if quick else cheating.missing_files(data)
+    made_up = quick or bool(missing)
+    settings = poison.PoisonSettings.quick() if made_up else poison.PoisonSettings.network() if network else None
+    settings = settings or poison.PoisonSettings()
+    notes = [f"MADE-UP PEOPLE: {', '.join(missing)} not found in {data}: {_how_to_get(missing)}"] if missing else []
+    command = "crowdfl audit poisoning" + " --quick" * quick + " --network" * network + " --real" * real
+    chosen = poison.with_real(settings) if real else settings
+    found = poison.audit_poisoning(chosen, None if made_up else data, progress_to_stderr(), notes, command)
+    deliver(found, as_json=as_json, out=out)
+
+
+@app.command()
 def privacy(
     as_json: _AsJson = False,
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 if a result is not the expected one.")] = False,

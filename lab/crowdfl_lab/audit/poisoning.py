@@ -295,7 +295,7 @@ class PoisonCampaign:
         history = found.history
         out = sum(int(name) < self.settings.honest for one in history for name in one.rejected)
         void = sum(not one.is_averaged for one in history)
-        early = float(history[self.settings.early - 1].central.get("value", self.accuracy(self.start)))
+        early = float(next(iter(history[self.settings.early - 1].central.values()), 0.0))
         return self._outcome(attack, attackers, REFERENCE, np.asarray(found.model), (early, out, void), real=True)
 
     def _outcome(
