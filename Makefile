@@ -3,6 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 VENV := .venv
 PEERS := .venv-peers
 FLOWER := .venv-flower
+RELEASE := .venv-release
 BIN := $(VENV)/bin
 # A test of minutes may take an hour on a busy machine.
 PATIENT := --timeout 7200 -o faulthandler_timeout=7500
@@ -10,7 +11,7 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of processes: none compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-phone setup test format lint types unit test-all docs pages test-slow fuzz bench peers flower screenshots clean
+.PHONY: demo demo-phone setup test format lint types unit test-all docs pages test-slow fuzz bench peers flower sbom screenshots soak clean
 
 # PROFILE=hardened plays the campaign with the paper's cryptosystem; PROFILE=paper a small one as printed.
 PROFILE ?= shares
@@ -71,6 +72,19 @@ test-slow: $(VENV)/.ready
 fuzz: $(VENV)/.ready
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n auto $(PATIENT) -vv tests/fuzz tests/crypto/test_{pctd,packing,integers}.py tests/simulation
 
+# With a release: what its image is made of, as CycloneDX has it, and whether a weakness of it is known, which takes an index.
+sbom:
+	"$(PYTHON)" -m venv $(RELEASE)
+	$(RELEASE)/bin/python $(INSTALL) cyclonedx-bom pip-audit
+	mkdir -p dist
+	$(RELEASE)/bin/cyclonedx-py requirements --pyproject pyproject.toml --of JSON -o dist/crowdfl.cdx.json deploy/requirements.txt
+	$(RELEASE)/bin/pip-audit --require-hashes --disable-pip -r deploy/requirements.txt
+
+# Campaigns for an hour while things go wrong, and a page about it in crowdfl-soak/.
+MINUTES ?= 60
+soak: $(VENV)/.ready
+	$(BIN)/python -m crowdfl_lab.soak --minutes $(MINUTES)
+
 bench: $(VENV)/.ready $(PEERS)/.ready
 	$(BIN)/crowdfl bench compare
 
@@ -81,7 +95,7 @@ flower: $(FLOWER)/.ready
 $(VENV)/.ready: pyproject.toml lab/pyproject.toml constraints.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "CrowdFL needs Python 3.11 or later; set PYTHON=..."; exit 1; }
 	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[dask,dev,docs,learning,plots,services,tracing]' --editable ./lab
+	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[dask,dev,docs,learning,plots,s3,services,tracing]' --editable ./lab
 	@touch $@
 
 # What CrowdFL is compared with lives apart, so that it never bends the project's own dependencies.
@@ -97,4 +111,4 @@ $(FLOWER)/.ready: pyproject.toml constraints-flower.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(FLOWER) node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(FLOWER) $(RELEASE) node_modules build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -858,6 +858,15 @@ class ClusterSettings(SettingsTable):
     patience: float = 30.0  # seconds without any worker before a batch gives up
 
 
+class S3Settings(SettingsTable):
+    """A bucket that holds a role's uploads, answers and sealed keys instead of its folder: docs/deploy.md."""
+
+    bucket: _Text = Field(description="A bucket that exists.")
+    prefix: _Text = Field(default="crowdfl", description="What names there begin with.")
+    endpoint: _Url | None = _optional("https://s3.example", "Where the server is, if not Amazon's.")
+    region: _Text = Field(default="us-east-1", description="The bucket's region.")
+
+
 class ServiceSettings(Settings):
     """What every service has."""
 
@@ -963,6 +972,16 @@ class ComputingSettings(ServiceSettings):
     dask: ClusterSettings | None = Field(
         default=None, description='A cluster of this role\'s own, for compute = "dask".'
     )
+    s3: S3Settings | None = Field(
+        default=None,
+        description="Where uploads, answers and sealed keys are kept, if not in this folder.",
+    )
+
+    @model_validator(mode="after")
+    def _seals_what_others_keep(self) -> Self:
+        if self.s3 is not None and self.passphrase_file is None:
+            raise ValueError("whoever runs the bucket of `s3` could read key shares: seal them with `passphrase_file`")
+        return self
 
     @model_validator(mode="after")
     def _can_use_its_cluster(self) -> Self:

@@ -6,7 +6,9 @@ import sys
 import tomllib
 from fnmatch import fnmatch
 
+import kubernetes_validate
 import pytest
+import yaml
 
 from crowdfl.settings import ServiceSettings
 from tests import subprocesses
@@ -25,7 +27,7 @@ def test_a_roles_image_starts_the_role_as_nobody_and_says_how_it_is(role, tmp_pa
 
 
 def test_the_images_are_built_in_stages_from_what_the_checkout_has():
-    """What builds stays behind; every source is there and reaches the build; the extras exist."""
+    """What builds stays behind; every source is there and reaches the build; packages are those of the tests, by hash."""
     known = stages()
     assert {stage.base for stage in known.values()} == {"${BASE}", "role"}
     assert next(rest for name, rest in known["role"].steps if name == "COPY").startswith("--from=build")
@@ -36,10 +38,51 @@ def test_the_images_are_built_in_stages_from_what_the_checkout_has():
         assert any(fnmatch(source, pattern) for pattern in shown), f"{source} is ignored"
     assert (ROOT / ".dockerignore").read_text() == (ROOT / ".containerignore").read_text()
     (install,) = (rest for name, rest in known["build"].steps if name == "RUN")
-    extras = re.search(r"'\.\[([a-z,]+)\]'", install)
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert extras is not None
-    assert set(extras.group(1).split(",")) == {"services", "tracing"} <= set(declared)
+    assert install.count("--require-hashes") == 2
+    assert install.count("--no-index") == 2
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    of_roles = [
+        *project["project"]["dependencies"],
+        *(one for name in ("s3", "services", "tracing") for one in extras[name]),
+    ]
+    known = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines()[1:])
+    for file, wanted in (
+        ("requirements.txt", of_roles),
+        ("build-requirements.txt", project["build-system"]["requires"]),
+    ):
+        text = (DEPLOY / file).read_text()
+        pinned = dict(re.findall(r"^([A-Za-z0-9_.-]+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE))
+        assert len(pinned) == text.count("==")
+        by_name = {_plain(name): version for name, version in pinned.items()}
+        assert {_plain(re.split(r"[\[><=]", one)[0]) for one in wanted} <= set(by_name)
+        assert by_name.items() <= {_plain(name): version for name, version in known.items()}.items()
+
+
+def _plain(name):
+    return name.lower().replace("_", "-")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_kubernetes_manifest_is_valid_and_gives_a_role_few_rights(role):
+    """By the schemas of the newest version that is known; its image, port and probes are the role's."""
+    documents = list(yaml.safe_load_all((DEPLOY / f"kubernetes/{role}.yaml").read_text()))
+    for document in documents:
+        kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
+    kinds = [document["kind"] for document in documents]
+    assert kinds[1:3] == ["Service", "PodDisruptionBudget"]
+    assert ("HorizontalPodAutoscaler" in kinds) is (role == "sp")
+    pod = documents[0]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert str(container["ports"][0]["containerPort"]) == of_image(role, "EXPOSE")
+    probes = {name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")}
+    assert probes == {"startup": "/healthz", "liveness": "/healthz", "readiness": "/readyz"}
+    assert f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}" == of_image(role, "USER")
+    assert (container["securityContext"]["readOnlyRootFilesystem"], pod["automountServiceAccountToken"]) == (
+        True,
+        False,
+    )
+    assert container["volumeMounts"][0]["mountPath"] == HOME
 
 
 def test_the_trial_gives_each_role_its_own_folder_and_no_rights():

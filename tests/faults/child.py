@@ -12,6 +12,7 @@ import functools
 import json
 import os
 import socket
+import sqlite3
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,7 +37,15 @@ from crowdfl.services.apps.sp_uploads import Batches
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link
 from crowdfl.services.retention import Sweeper
-from crowdfl.settings import CspSettings, KgcSettings, PeerSettings, ServiceSettings, SpSettings, TaskSettings
+from crowdfl.settings import (
+    CspSettings,
+    KgcSettings,
+    PeerSettings,
+    S3Settings,
+    ServiceSettings,
+    SpSettings,
+    TaskSettings,
+)
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore
 from tests.faults.durable import Kill, Steps
@@ -82,12 +91,33 @@ class FileClock:
         return time.time() + float(self._file.read_text())
 
 
+def elsewhere(folder: Path) -> dict[str, Any]:
+    """Where a campaign keeps what is not in its folder: databases by role, and a bucket with its credentials."""
+    file = folder / "elsewhere.json"
+    return dict(json.loads(file.read_text())) if file.exists() else {}
+
+
+def database_url(folder: Path, role: str) -> str:
+    return str(elsewhere(folder).get("databases", {}).get(role, f"sqlite:///{folder}/{role}/state.db"))
+
+
+def bucket_of(folder: Path, role: str) -> S3Settings | None:
+    known = elsewhere(folder).get("s3") if role in ("sp", "csp") else None
+    return None if known is None else S3Settings(**known, prefix=role)
+
+
+def _do_not_wait(connection: Any, _record: object) -> None:
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous=OFF")
+
+
 def live(life: Life) -> None:
     logs = life.folder / "logs"
     errors = os.open(logs / f"{life.role}.{life.number}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(errors, 2)
     os.fsync = lambda _descriptor: None  # type: ignore[assignment]
-    event.listen(Pool, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
+    event.listen(Pool, "connect", _do_not_wait)
+    os.environ.update(elsewhere(life.folder).get("environment", {}))
     run.SystemClock = functools.partial(FileClock, life.folder)  # type: ignore[assignment, misc]
     # When it comes is a matter of time; `tests/simulation/test_ends.py` dies at each of its steps.
     Sweeper.tick = lambda _self: False  # type: ignore[method-assign]
@@ -101,7 +131,12 @@ def live(life: Life) -> None:
 
 
 def _settings(life: Life, model: type[_Model], **more: Any) -> _Model:
+    role = life.home.name
+    bucket = bucket_of(life.folder, role)
+    if bucket is not None:
+        more |= {"s3": bucket, "passphrase_file": life.folder / "passphrase"}
     return model(
+        database=database_url(life.folder, role),
         data=life.home,
         host="127.0.0.1",
         port=0,
@@ -205,8 +240,8 @@ def _requester(life: Life) -> None:
 
 def _operator(life: Life) -> None:
     """Confirm what the requester has announced; later, ask the bank about every payment of which nobody knows."""
-    url, bank = f"sqlite:///{life.folder}/sp/state.db", Bank(life.folder)
-    while not (life.folder / "sp/state.db").exists():
+    url, bank = database_url(life.folder, "sp"), Bank(life.folder)
+    while url.startswith("sqlite") and not (life.folder / "sp/state.db").exists():
         time.sleep(_PAUSE)
     books = run.OpenBooks(SqlStore(url), FileClock(life.folder))
     while len(states := _tasks(books)) == 0 or states != [TaskState.SETTLED] or books.store.payments(states=_UNPAID):

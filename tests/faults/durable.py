@@ -69,6 +69,8 @@ class Steps:
     def _committing(self, commit: Callable[..., None]) -> Callable[..., None]:
         def do_commit(dialect: DefaultDialect, connection: Any) -> None:
             raw = getattr(connection, "dbapi_connection", connection)
+            if not hasattr(raw, "total_changes"):  # PostgreSQL's: processes are killed by the clock there
+                return commit(dialect, connection)
             before, now = self._changes.get(id(raw), 0), raw.total_changes
             self._changes[id(raw)] = now
             act = functools.partial(commit, dialect, connection)

@@ -24,8 +24,9 @@ from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.roles.dealt import is_dealt_file
 from crowdfl.storage.atomic import signing_key
 from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.s3 import S3Blobs
 from crowdfl.storage.sql import SqlStore
-from tests.faults.child import BUDGET, PEOPLE, SHARES, shared_update, update
+from tests.faults.child import BUDGET, PEOPLE, SHARES, bucket_of, database_url, shared_update, update
 from tests.hosts import INITIAL_MODEL
 
 __all__ = ["ROUNDING", "Outcome", "plain_average"]
@@ -115,7 +116,7 @@ class Outcome:
         """What lies where, apart from what was cut short; one hash counts as another."""
         folders = ("kgc/keys", "csp/keys", "csp/blobs", "sp/keys", "sp/blobs", "requester/blobs")
         people = (f"person{number}" for number in range(PEOPLE))
-        return {name: set(map(self._plain, FileBlobs(self.folder / name).names())) for name in (*folders, *people)}
+        return {name: set(map(self._plain, self._names(name))) for name in (*folders, *people)}
 
     def check(self) -> None:
         """What must hold of any campaign: averages, receipts, money, masks."""
@@ -197,12 +198,19 @@ class Outcome:
         assert sorted(places) == [(number, step) for number in (1, 2) for step in range(1, len(places) // 2 + 1)]
         assert set(places.values()) == {1}, "one step was asked for with two contents"
         for role in ("sp", "csp"):
-            assert not [name for name in FileBlobs(self.folder / role / "keys").names() if is_dealt_file(name)]
+            assert not [name for name in self._names(f"{role}/keys") if is_dealt_file(name)]
         assert not [name for name in FileBlobs(self.folder / "kgc/keys").names() if "source" in name]
 
     @cached_property
     def _requests(self) -> list[bytes]:
         return [bytes.fromhex(line) for line in (self.folder / "shown").read_text().split()]
+
+    def _names(self, place: str) -> list[str]:
+        """Of the blobs there, wherever that is; how keys are sealed is none."""
+        role, _, part = place.partition("/")
+        bucket = bucket_of(self.folder, role)
+        blobs = FileBlobs(self.folder / place) if bucket is None else S3Blobs(bucket, part)
+        return [name for name in blobs.names() if name != "sealing"]
 
     def _named(self, text: str) -> str:
         for name, person in self.names.items():
@@ -214,7 +222,7 @@ class Outcome:
 
 
 def _store(folder: Path, role: str) -> "closing[SqlStore]":
-    return closing(SqlStore(f"sqlite:///{folder}/{role}/state.db"))
+    return closing(SqlStore(database_url(folder, role)))
 
 
 def _flat(data: bytes) -> npt.NDArray[np.float64]:

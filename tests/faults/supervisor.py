@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import secrets
 import signal
 import socket
 import time
@@ -18,7 +19,7 @@ from crowdfl.roles.records import TaskState
 from crowdfl.services.http.auth import Tokens
 from crowdfl.storage.atomic import signing_key, write_private
 from crowdfl.storage.sql import SqlStore
-from tests.faults.child import CLAIM_WINDOW, PEOPLE, Life, live
+from tests.faults.child import CLAIM_WINDOW, PEOPLE, Life, database_url, live
 from tests.faults.durable import Kill
 from tests.hosts import SMALL_TASK
 
@@ -50,7 +51,10 @@ class Campaign:
     servers: Sequence[str] = SERVERS  # "sp+2" is a second process of SP's on the same files and address
     restarts: bool = True
     in_pairs: bool = False  # the uploads of person1 and person2 arrive together, and share a commit
+    elsewhere: Mapping[str, Any] = field(default_factory=dict)  # databases by role, and a bucket
+    shots: int = 0  # servers that are killed, one after the other, wherever they are
     deaths: list[str] = field(default_factory=list)
+    _next_shot: float = 0.0
     _tokens: dict[str, list[Kill]] = field(default_factory=dict)
     _lives: Counter[str] = field(default_factory=Counter)
     _processes: dict[str, BaseProcess] = field(default_factory=dict)
@@ -64,7 +68,7 @@ class Campaign:
                 self._start(role)
             self._watch(lambda: not any(role in self._processes for role in CLIENTS))
             self.put_clock_forward(2 * CLAIM_WINDOW)
-            store = SqlStore(f"sqlite:///{self.folder}/sp/state.db")
+            store = SqlStore(database_url(self.folder, "sp"))
             self._watch(lambda: [task.state for task in store.tasks()] == [TaskState.SETTLED])
             self._watch(lambda: OPERATOR not in self._processes)  # every payment is made
             store.close()
@@ -88,6 +92,8 @@ class Campaign:
         """As `crowdfl init` does."""
         (self.folder / "logs").mkdir(parents=True)
         (self.folder / "clock").write_text("0")
+        (self.folder / "elsewhere.json").write_text(json.dumps(self.elsewhere))
+        write_private(self.folder / "passphrase", b"of this campaign")
         (self.folder / "settings.json").write_text(json.dumps(SMALL_TASK | {"window": 1e4} | dict(self.settings)))
         for role in ROLES:
             (self.folder / role).mkdir(mode=0o700)
@@ -119,8 +125,18 @@ class Campaign:
     def _watch(self, done: Any) -> None:
         until = time.monotonic() + _PATIENCE
         while not done():
+            self._shoot()
             self._reap(0.05)
             assert time.monotonic() < until, f"the campaign hangs\n{self.log()}"
+
+    def _shoot(self) -> None:
+        """Once each has had time to be in the midst of something."""
+        if self.shots and time.monotonic() > self._next_shot:
+            shot = self._processes.get(secrets.choice(self.servers))
+            if self._next_shot and shot is not None and shot.pid is not None:
+                os.kill(shot.pid, signal.SIGKILL)
+                self.shots -= 1
+            self._next_shot = time.monotonic() + secrets.SystemRandom().uniform(0.5, 2.5)
 
     def _reap(self, seconds: float) -> None:
         ended = wait([process.sentinel for process in self._processes.values()], seconds)

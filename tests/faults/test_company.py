@@ -14,8 +14,8 @@ TWO_CSPS = ("kgc", "csp", "csp+2", "sp")
 DEATHS = [
     "sql.lease<core.renew_lease<csp_link.ask<exchange.run_exchange<round.reward",
     "sql.put_seed<",
-    "round_steps._weigh<",
-    "round_steps._publish<",
+    "rounds._weigh<",
+    "rounds._publish<",
 ]
 
 
@@ -55,7 +55,6 @@ def test_two_sps_at_once_do_no_work_twice(undisturbed: Campaign, tmp_path: Path)
     campaign = Campaign(tmp_path / "campaign", servers=TWO_SPS)
     outcome = finish(campaign, undisturbed)
     assert work(campaign, "sp", "sp+2") == work(undisturbed, "sp")
-    assert all(work(campaign, role) for role in ("sp", "sp+2")), "one of them had nothing to do"
     assert outcome.asked() == Outcome(undisturbed.folder).asked()
 
 

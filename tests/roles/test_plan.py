@@ -43,7 +43,7 @@ def test_the_first_round_waits_for_as_many_people_as_the_plan_says(tmp_path):
     requester = desk.requester
     waits = waits_for(requester.definition(desk.task), desk.sp.status(desk.task), requester.report(desk.task))
     assert waits == ["2 more participants (3 of 5 have joined): invite people"]
-    assert operator_waits_for(desk.sp.store, desk.sp.store.task(desk.task)) == "2 more participants"
+    assert operator_waits_for(desk.sp.store, desk.sp.store.task(desk.task)) == ["2 more participants"]
     desk.invite(2)
     desk.run()
     assert desk.states() == ["open"]

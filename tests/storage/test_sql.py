@@ -199,6 +199,16 @@ def test_a_lease_has_one_owner_until_it_ends(store: SqlStore):
     assert not store.lease("t", "a", 120.0, 60.0)
 
 
+def test_a_lease_may_be_kept_for_whoever_had_it_last(store: SqlStore):
+    """Until then nobody else gets it, and its owner does at once."""
+    assert store.lease("t", "a", 0.0, 30.0)
+    store.release("t", "b", 0.0)
+    store.release("t", "a", 3.0)
+    assert [store.lease("t", who, 2.0, 30.0) for who in ("b", "a")] == [False, True]
+    store.release("t", "a", 3.0)
+    assert store.lease("t", "b", 3.0, 30.0)
+
+
 def test_a_released_lease_is_free_and_only_its_owner_releases_it(store: SqlStore):
     """A process that lost its lease must not free its successor's."""
     store.lease("t", "a", 0.0, 60.0)

@@ -144,6 +144,31 @@ def assert_usable_by_all(page: Page) -> None:
     assert found == []
 
 
+LANGUAGES = ("en", "de", "zh")
+
+
+def in_language(page: Page, code: str) -> None:
+    """As its reader chose it, by the menu or the list above a console."""
+    page.evaluate("code => localStorage.setItem('crowdfl language', code)", code)
+    page.reload()
+    until(page, "code => document.documentElement.lang === code", code)
+
+
+def shoot_console(page: Page, shoot: Shoot, views: dict[str, tuple[str, str]]) -> None:
+    """Each view, by its address and what must be there, in every language: wide and light, narrow and dark."""
+    for code in LANGUAGES:
+        for name, (place, wanted) in views.items():
+            page.goto(place)
+            in_language(page, code)
+            page.locator(wanted).first.wait_for()
+            for width, scheme in ((1200, "light"), (420, "dark")):
+                page.set_viewport_size({"width": width, "height": 900})
+                assert sideways(page) == 0, (name, code, width)
+                shoot(page, f"{name}-{code}-{scheme}", scheme)
+    in_language(page, "en")
+    page.set_viewport_size(DESK["viewport"])
+
+
 def shooter(otherwise: Path) -> Shoot:
     folder = Path(os.environ.get("CROWDFL_SCREENSHOTS") or otherwise)
     folder.mkdir(parents=True, exist_ok=True)

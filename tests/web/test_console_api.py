@@ -55,7 +55,7 @@ def test_the_overview_has_every_task_and_what_it_waits_for(shared):
     row = shared.console.overview.sections()["tasks"][shared.task]
     assert (row["state"], row["round"], row["rounds"], row["round_state"]) == ("running", 1, 1, "open")
     assert (row["uploads"], row["enrolled"]) == (1, 3)
-    assert row["waits_for"].startswith("uploads to round 1")
+    assert [one["code"] for one in row["waits_for"]] == ["uploads_until"]
 
 
 def test_an_upload_is_shown_with_the_time_that_this_process_saw(shared):
@@ -81,7 +81,7 @@ def test_a_refused_upload_is_shown_with_its_reason_and_counted(world):
     assert (refusal["who"], refusal["times"], refusal["number"]) == (people[0].who, 2, 1)
     assert "round 1" in refusal["reason"]
     assert world.console.overview.history.strangers == 2
-    assert "1 or more" in world.console.overview.sections()["health"]["strangers"]["words"]
+    assert world.console.overview.sections()["health"]["strangers"]["count"] == 1
 
 
 def test_what_the_servers_left_out_is_shown_with_the_reason(shared):
@@ -163,7 +163,7 @@ def test_a_peer_that_is_away_is_ill(shared):
         csp.record(answered=False)
     health = shared.console.overview.sections()["health"]
     assert (health["KGC"]["well"], health["CSP"]["well"]) == (True, False)
-    assert health["CSP"]["words"].startswith("away")
+    assert health["CSP"]["code"] in ("away", "trying")
     assert health["CSP"]["since"] == pytest.approx(time.time(), abs=300)
     csp.record(answered=True)
     assert shared.console.overview.sections()["health"]["CSP"]["well"]

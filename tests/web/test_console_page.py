@@ -90,7 +90,7 @@ def test_a_wrong_token_is_refused_in_words_and_the_right_one_opens_the_console(s
     """What was typed is gone afterwards; nothing of it is kept in the browser. Logging out is final."""
     seat.page.goto(f"{seat.url}/console/")
     browsers.assert_usable_by_all(seat.page)
-    shoot(seat.page, "console-login")
+    browsers.shoot_console(seat.page, shoot, {"console-login": (f"{seat.url}/console/", ".login")})
     seat.log_in("crowdfl_wrong")
     expect(seat.page.get_by_role("alert")).to_contain_text("make another with `crowdfl sp token add`")
     seat.log_in()
@@ -99,7 +99,7 @@ def test_a_wrong_token_is_refused_in_words_and_the_right_one_opens_the_console(s
     assert (cookie["name"], cookie["path"]) == ("__Secure-crowdfl-console", "/console")
     assert (cookie["httpOnly"], cookie["secure"], cookie["sameSite"], cookie["expires"]) == (True, True, "Strict", -1)
     kept = seat.page.evaluate("() => [document.cookie, JSON.stringify(localStorage), JSON.stringify(sessionStorage)]")
-    assert kept == ["", "{}", "{}"]
+    assert kept == ["", '{"crowdfl language":"en"}', "{}"]
     assert seat.token not in seat.page.content()
     seat.page.get_by_role("button", name="Log out").click()
     expect(seat.page.get_by_text("You are logged out")).to_be_visible()
@@ -107,7 +107,7 @@ def test_a_wrong_token_is_refused_in_words_and_the_right_one_opens_the_console(s
     expect(seat.page.get_by_label("Operator token")).to_be_visible()
 
 
-def test_a_round_is_followed_from_its_first_upload_to_its_rewards(seat: Seat, shoot):
+def test_a_round_is_followed_from_its_first_upload_to_its_rewards(seat: Seat):
     """Without a reload, in the overview and on the task's own page; what a requester typed stays text. A reader of the page is
     not disturbed: focus stays when a part is drawn again, and a screen reader hears the news in one sentence."""
     task, people = seat.start(MARKUP)
@@ -138,7 +138,6 @@ def test_a_round_is_followed_from_its_first_upload_to_its_rewards(seat: Seat, sh
     seat.assert_fits()
     assert seat.page.evaluate("window.hurt") is None
     assert seat.page.locator("img").count() == 0
-    shoot(seat.page, "console-task-wide")
 
 
 def test_a_deposit_is_confirmed_by_typing_what_came_in(seat: Seat):
@@ -207,17 +206,17 @@ def test_every_view_can_be_read_in_light_and_dark_and_is_gone_when_the_session_e
         seat.world.breakers[1].record(answered=False)
     seat.open()
     expect(seat.page.locator("#arrivals").get_by_text(people[1].who)).to_be_visible()
-    for view, name in (("#/", "tasks"), ("#/money", "money")):
+    views = {"tasks": "#/", "money": "#/money", "task": f"#/tasks/{task}"}
+    for view in views.values():
         seat.page.goto(f"{seat.url}/console/{view}")
         expect(seat.page.locator("main table").first).to_be_visible()
         for scheme in ("dark", "light"):
             seat.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
             seat.assert_fits()
-        shoot(seat.page, f"console-{name}-wide")
+    places = {f"console-{name}": (f"{seat.url}/console/{view}", "main table") for name, view in views.items()}
+    browsers.shoot_console(seat.page, shoot, places)
     seat.page.goto(f"{seat.url}/console/#/")
     expect(seat.page.get_by_text(task[:8]).first).to_be_visible()
-    seat.page.set_viewport_size(browsers.PHONE["viewport"])
-    shoot(seat.page, "console-tasks-narrow", whole=False)
     seat.world.tokens["sp"][0].revoke(seat.world.tokens["sp"][0].check(seat.token).name)
     expect(seat.page.get_by_label("Operator token")).to_be_visible()
     expect(seat.page.get_by_text("Your session has ended")).to_be_visible()

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from crowdfl.errors import NotAuthenticated
 from crowdfl.roles.ports import ManualClock
 from crowdfl.services.http.auth import ROLES, Tokens
+from crowdfl.storage.sql import SqlStore
 from crowdfl.web.shell import HEADER, LoginLimit, OneBrowser, Session, Sessions
 from tests.http import conftest as http
 from tests.web.consoles import ConsoleWorld, Office, Operator, PageClient, office_over, problem
@@ -248,7 +249,7 @@ def test_the_limit_forgets_after_its_time_and_keeps_a_bounded_list():
 def sessions(tmp_path):
     """With a clock of the test's, and a token."""
     tokens, clock = Tokens(tmp_path / "tokens.json"), ManualClock()
-    found = Sessions(tokens, idle=10.0, longest=100.0, most=3, now=clock.now)
+    found = Sessions(tokens, SqlStore.in_memory(), idle=10.0, longest=100.0, most=3, now=clock.now)
     found.clock, found.secret = clock, tokens.add("ann", "operator")  # type: ignore[attr-defined]
     return found
 
@@ -281,10 +282,21 @@ def test_a_session_ends_after_a_day_however_busy(sessions):
 
 
 def test_sessions_are_few_and_the_longest_unused_makes_room(sessions):
-    first, second, third = (sessions.begin(sessions.secret) for _ in range(3))
+    opened = []
+    for _ in range(3):
+        opened.append(sessions.begin(sessions.secret))
+        sessions.clock.time += 1.0
+    first, second, third = opened
     assert is_open(sessions, first, using=True)
     fourth = sessions.begin(sessions.secret)
     assert [is_open(sessions, one) for one in (first, second, third, fourth)] == [True, False, True, True]
+
+
+def test_a_session_holds_at_every_process_of_the_service(sessions):
+    value, other = sessions.begin(sessions.secret), Sessions(sessions.tokens, sessions.store, now=sessions.now)
+    assert is_open(other, value)
+    other.end(value)
+    assert not is_open(sessions, value)
 
 
 def test_a_session_ends_when_its_token_expires(sessions):

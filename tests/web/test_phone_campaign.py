@@ -319,8 +319,8 @@ SLOW = {
 
 
 @pytest.mark.parametrize("slow", [False, True])
-def test_little_is_loaded_before_somebody_can_join(platform, requester, task, phone_context, slow, record_property):
-    """Bytes on the wire and requests, as the DevTools count them; the seconds are noted, and depend on this machine."""
+def test_little_is_loaded_before_somebody_can_join(platform, requester, task, phone_context, slow):
+    """Bytes on the wire and requests, as the DevTools count them; how long they take depends on this machine."""
     page = phone_context.new_page()
     tools = phone_context.new_cdp_session(page)
     tools.send("Network.enable")
@@ -341,11 +341,3 @@ def test_little_is_loaded_before_somebody_can_join(platform, requester, task, ph
     asked = [url for url in asked if not url.endswith("/page.js")]
     assert len(asked) <= MOST_REQUESTS, asked
     assert sum(sizes) <= MOST_BYTES, sizes
-    painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
-    for name, value in (
-        ("requests", len(asked)),
-        ("bytes", sum(sizes)),
-        ("paint", painted),
-        ("join", page.evaluate("canJoin")),
-    ):
-        record_property(name, value)

@@ -17,11 +17,12 @@ from crowdfl.learning.models.forms import from_npz, from_safetensors
 from crowdfl.schema import settable
 from crowdfl.services.client.opening import read_invitation
 from crowdfl.storage.model_files import read_model
-from crowdfl.web.requester_console.form import SECTIONS, contents, form, start_values
+from crowdfl.web.requester_console.form import SECTIONS, contents, faults, form, start_values, values_of
 from crowdfl.web.requester_console.model_evaluation import recipe_shown
 from tests.cli.program import call
 from tests.http import conftest as http
-from tests.web.consoles import Browser, Office, office_over, problem, small_values
+from tests.web.consoles import Browser, Office, office_over, problem, small_values, task_of
+from tests.web.pages import WEB
 
 portal = http.portal
 SCRIPT = '<img src=x onerror="document.title=1"><script>alert(1)</script>'
@@ -59,12 +60,13 @@ def campaign(office, browser) -> str:
 # The form.
 
 
-def test_the_form_has_every_setting_with_its_help():
+def test_the_form_has_every_setting_and_the_page_words_for_each():
     found = form()["fields"]
+    words = (WEB / "requester/text/en.js").read_text()
+    assert [one for one in found if words.count(f"    {one['section']}_{one['name']}: ") != 2] == []  # label and hint
     for section, model in SECTIONS.items():
         own = [one for one in found if one["section"] == section]
         assert {one["name"] for one in own} == set(settable(model)) - SECTIONS.keys() - {"texts"}
-        assert all(one["help"] and one["expected"] for one in own)
     kinds = {f"{one['section']}.{one['name']}": one["kind"] for one in found}
     assert kinds["settings.window"] == "number"
     assert kinds["training.window"] == "whole"
@@ -99,6 +101,17 @@ def test_what_is_typed_becomes_what_a_task_file_holds():
     assert found["training"]["hidden"] == [64, 32]
     assert found["training"]["labels"][:2] == ["PEN", "ABD"]
     assert found["training"]["standardise"] is False
+
+
+def test_sensors_and_questions_are_typed_in_lines_and_shown_as_they_were():
+    asked = "pain | Does it hurt? | no, a little, much | feature\nbusy | Were you busy? | no, yes | feature"
+    values = small_values(training={"sensors": "speed\nloudness", "questions": asked, "features": "motion"})
+    definition, _ = task_of(values)
+    assert definition.training["sensors"] == ["speed", "loudness"]
+    assert definition.training["questions"][0]["choices"] == ["no", "a little", "much"]
+    again = values_of(definition)["training"]
+    assert (again["sensors"], again["questions"]) == ("speed\nloudness", asked)
+    assert "training.questions" in faults(small_values(training={"questions": "pain"}))
 
 
 @pytest.mark.parametrize(
@@ -195,19 +208,19 @@ def test_a_creation_that_was_cut_off_can_be_finished(browser, office, monkeypatc
 
 def test_a_task_says_what_it_waits_for(browser, office, task):
     found = browser.get(f"tasks/{task}/status").json()
-    people = "3 more participants (0 of 3 have joined): invite people"
-    assert found["waits"] == [people, "money: 36.00 EUR more for the next round; no payment is announced"]
+    people = {"code": "people", "count": 3, "joined": 0, "needed": 3}
+    assert found["waits"] == [people, {"code": "unannounced", "amount": 36_000_000, "currency": "EUR"}]
     assert found["unpaid"] == 72_000_000
     made = browser.post(f"tasks/{task}/deposits", {"amount": "36", "name": "first"}).json()
     assert made == {"deposit": "first", "amount": 36_000_000, "state": "pending"}
     found = browser.get(f"tasks/{task}/status").json()
     assert found["report"]["deposits"] == [{"name": "first", "amount": 36_000_000, "state": "pending"}]
-    assert found["waits"][1] == "the platform's operator, who must confirm the deposit first of 36.00 EUR"
+    assert (found["waits"][1]["code"], found["waits"][1]["name"]) == ("confirming", "first")
     assert found["unpaid"] == 36_000_000
     office.confirm(task, "first", 36_000_000)
     assert browser.get(f"tasks/{task}/status").json()["waits"] == [people]
     office.gather(task)
-    assert browser.get(f"tasks/{task}/status").json()["waits"] == ["uploads to round 1: 0 of 3 have come"]
+    assert browser.get(f"tasks/{task}/status").json()["waits"][0]["code"] == "uploads"
 
 
 def test_a_wrong_amount_announces_nothing_and_one_that_is_sent_twice_one_deposit(browser, task):

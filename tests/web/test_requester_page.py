@@ -101,17 +101,15 @@ def test_the_secret_leaves_the_address_and_opens_one_browser_only(session, brows
         assert "open=" not in stranger.url
 
 
-def test_the_wizard_answers_as_it_is_filled_in_and_loses_nothing(session, desk_context, shoot):
+def test_the_wizard_answers_as_it_is_filled_in_and_loses_nothing(session, desk_context):
     page, wrong = opened(desk_context, session)
     page.get_by_role("link", name="New task").first.click()
     said, widths = page.locator(".answer .headline"), page.locator("#widths")
     expect(said).to_have_text("It fits: 1,028 parameters.")
-    shoot(page, "requester-create-what")
     page.get_by_role("button", name="People and time").click()
     most = page.get_by_label("Most people")
     most.fill("200")
     expect(page.locator("section:visible .timeline")).to_contain_text("at most 200 people")
-    shoot(page, "requester-create-plan")
     expect(widths).to_contain_text("200 participants")
     most.fill("100000000")
     expect(said).to_have_text("It does not fit.")
@@ -132,7 +130,6 @@ def test_the_wizard_answers_as_it_is_filled_in_and_loses_nothing(session, desk_c
     page.get_by_role("button", name="Create the task").click()
     expect(rounds).to_be_focused()
     expect(page.get_by_role("alert")).to_contain_text("some settings are wrong")
-    shoot(page, "requester-create-wrong", whole=False)
     page.get_by_role("button", name="What for").click()
     page.get_by_label("Purpose").fill(SCRIPT)
     assert_fits(page)
@@ -150,7 +147,7 @@ def test_the_wizard_answers_as_it_is_filled_in_and_loses_nothing(session, desk_c
     assert [text for text in wrong if "422" not in text] == []  # a refused creation is one, by the browser's own word
 
 
-def test_a_wizard_speaks_in_days_and_shows_the_phones_own_page_in_each_language(session, desk_context, shoot):
+def test_a_wizard_speaks_in_days_and_shows_the_phones_own_page_in_each_language(session, desk_context):
     """What is typed in people's units is sent in seconds; the preview is the phone's code, and joins nothing."""
     page, wrong = opened(desk_context, session)
     page.goto(f"{session.origin}/#/new")
@@ -170,12 +167,24 @@ def test_a_wizard_speaks_in_days_and_shows_the_phones_own_page_in_each_language(
     for step in ("What phones record", "Consent and languages", "Protection", "Check and create"):
         page.get_by_role("button", name=step).click()
         assert_fits(page)
-        shoot(page, f"requester-step-{step.lower().replace(' ', '-')}")
     page.get_by_label("Language", exact=True).select_option("zh")
     expect(page.get_by_role("heading", level=1)).to_have_text("新任务")
     assert_fits(page)
-    shoot(page, "requester-create-zh")
     assert wrong == []
+
+
+def shoot_steps(page: Page, shoot: Any) -> None:
+    """Of the wizard, with everything open."""
+    for code in browsers.LANGUAGES:
+        browsers.in_language(page, code)
+        expect(page.locator(".answer .headline.good")).to_be_visible()
+        page.locator("form details").evaluate_all("all => all.forEach(one => { one.open = true; })")
+        for step in ("what", "record", "plan", "pay", "consent", "protect", "check"):
+            page.locator(f"#step-{step}").click()
+            for width, scheme in ((1200, "light"), (420, "dark")):
+                page.set_viewport_size({"width": width, "height": 900})
+                assert browsers.sideways(page) == 0, (step, code, width)
+                shoot(page, f"requester-{step}-{code}-{scheme}", scheme)
 
 
 def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_context, shoot, tmp_path):
@@ -190,10 +199,9 @@ def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_c
     page.get_by_role("link", name="Tasks").click()
     expect(page.get_by_role("row").filter(has_text=PURPOSE).get_by_role("cell", name="running")).to_be_visible()
     assert_fits(page)
-    shoot(page, "requester-tasks")
     page.get_by_role("link", name=PURPOSE).click()
     expect_funding(page, office, task)
-    expect_invitations(page, task, shoot)
+    expect_invitations(page, task)
     office.gather(task)
     office.play(task, 1)
     expect_people(page)
@@ -203,17 +211,22 @@ def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_c
     page.get_by_role("button", name="Show what each party learns").click()
     expect(page.get_by_role("region", name=re.compile("parties that follow"))).to_contain_text("round 2: 3 uploads")
     assert_fits(page)
-    shoot(page, "requester-task")
-    shoot(page, "requester-task-dark", "dark")
-    page.set_viewport_size({"width": 360, "height": 740})
-    shoot(page, "requester-task-narrow")
+    views = {
+        "tasks": ("", "main table"),
+        "task": (f"tasks/{task}", "#people-filter"),
+        "sheet": (f"tasks/{task}/sheet", ".screen"),
+    }
+    places = {f"requester-{name}": (f"{session.origin}/#/{place}", wanted) for name, (place, wanted) in views.items()}
+    browsers.shoot_console(page, shoot, places)
+    page.goto(f"{session.origin}/#/new/{task}")
+    shoot_steps(page, shoot)
     assert [text for text in wrong if "422" not in text] == []  # the refused amount is one, by the browser's own word
 
 
 def expect_funding(page: Page, office: Office, task: str) -> None:
     """Refused at first, then pending, then confirmed by the operator."""
     waits, money = card(page, "Where it stands").get_by_text("It waits for:"), card(page, "Money")
-    expect(waits).to_contain_text("money: 36.00 EUR more")
+    expect(waits).to_contain_text("money: €36.00 more")
     page.get_by_label("Amount").fill("seventy")
     page.get_by_role("button", name="Announce the deposit").click()
     expect(money.get_by_role("alert")).to_contain_text("'seventy' is not an amount of money")
@@ -227,7 +240,7 @@ def expect_funding(page: Page, office: Office, task: str) -> None:
     expect(page.get_by_label("Amount")).to_have_value("")  # all is paid: nothing more is suggested
 
 
-def expect_invitations(page: Page, task: str, shoot: Any) -> None:
+def expect_invitations(page: Page, task: str) -> None:
     """Many at once, each with its state; codes that can be seen, links that can be copied, a sheet, a CSV file."""
     invite = card(page, "People")
     invite.get_by_label("How many").fill("60")
@@ -248,11 +261,9 @@ def expect_invitations(page: Page, task: str, shoot: Any) -> None:
     assert [row["state"] for row in rows] == ["unused"] * 60
     assert all(read_link(row["link"]).task == task for row in rows)
     assert_fits(page)
-    shoot(page, "requester-invite")
     page.get_by_role("link", name="A sheet to print").click()
     expect(page.get_by_role("img")).to_have_count(60)
     assert_fits(page)
-    shoot(page, "requester-sheet", whole=False)
     page.get_by_role("link", name="Back to the task").click()
 
 

@@ -15,7 +15,7 @@ from crowdfl.cli.output import Json, SettingsPath, marked, show
 from crowdfl.errors import BackupRefused, SettingsError
 from crowdfl.roles.restored import mark_restored_csp, mark_restored_sp
 from crowdfl.services.http.auth import Tokens
-from crowdfl.settings import PeerSettings, ServiceSettings
+from crowdfl.settings import ComputingSettings, PeerSettings, ServiceSettings
 from crowdfl.storage import migrations
 from crowdfl.storage.backup import BackupSource, restoring, url_words, write_backup
 from crowdfl.storage.settings_file import SERVICES, read_service, read_settings, role_in
@@ -136,7 +136,9 @@ def _elsewhere(settings: ServiceSettings) -> list[str]:
     peers = [peer.token for _, peer in settings if isinstance(peer, PeerSettings)]
     named = [settings.certificate, settings.key, settings.ca, *peers]
     folder = settings.data.resolve()
-    return [str(path) for path in named if path is not None and not path.resolve().is_relative_to(folder)]
+    bucket = settings.s3 if isinstance(settings, ComputingSettings) else None
+    outside = [str(path) for path in named if path is not None and not path.resolve().is_relative_to(folder)]
+    return outside + ([] if bucket is None else [f"s3://{bucket.bucket}/{bucket.prefix}"])
 
 
 def _mark_restored(role: str, url: str) -> None:

@@ -180,7 +180,9 @@ class SpStore(CrowdStore, Protocol):
     def lease(self, task: str, owner: str, now: float, seconds: float) -> bool:
         """Take or renew the right to work on a task; False while another owner's holds."""
 
-    def release(self, task: str, owner: str) -> None: ...
+    def release(self, task: str, owner: str, until: float | None = None) -> None:
+        """Its owner's, at once; or it keeps the others waiting until then, and its owner never."""
+
     def seize(self, task: str, owner: str, now: float, seconds: float) -> None: ...  # whoever holds it loses it
     def clock_notes(self) -> ClockNotes: ...
 

@@ -1,8 +1,8 @@
 """What a task waits for, in words: for its requester from what a requester may see, and for SP's operator from the books."""
 
 import datetime
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 from crowdfl.documents.signed import Definition
 from crowdfl.roles.dealt import dealt_sizes
@@ -12,58 +12,100 @@ from crowdfl.roles.sp.core import UNDER_WAY
 from crowdfl.roles.sp.ledger import ESCROW, Ledger
 from crowdfl.settings import MILLION, TaskSettings, to_millionths
 
-_ENDED = "claims of participants: what nobody claims in time is returned to you"
-_BY_STATE = {"paused": ["you: the task is paused"], "finished": [_ENDED], "cancelled": [_ENDED], "settled": []}
+
+class Wait(str):
+    """What a task waits for, in words; pages make their own, in their reader's language, from its code and values."""
+
+    code: str
+    values: dict[str, object]
+
+    @classmethod
+    def of(cls, code: str, words: str, **values: object) -> Self:
+        made = cls(words)
+        made.code, made.values = code, values
+        return made
+
+    def coded(self) -> dict[str, Any]:
+        return {"code": self.code, **self.values}
 
 
-def waits_for(definition: Definition, status: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
+_ENDED = Wait.of("returned", "claims of participants: what nobody claims in time is returned to you")
+_BY_STATE = {
+    "paused": [Wait.of("you", "you: the task is paused")],
+    "finished": [_ENDED],
+    "cancelled": [_ENDED],
+    "settled": [],
+}
+_FINAL = Wait.of("final", "the final model")
+
+
+def waits_for(definition: Definition, status: Mapping[str, Any], report: Mapping[str, Any]) -> list[Wait]:
     """Everything that must happen before the task moves on; nothing once it is settled."""
     last: Mapping[str, Any] = status["rounds"][-1] if status["rounds"] else {"state": "none", "number": 0}
     if last["state"] in ("closed", "weighed") and status["state"] != "settled":
-        return [f"SP and CSP, which compute round {last['number']}"]
+        return [Wait.of("computing", f"SP and CSP, which compute round {last['number']}", number=last["number"])]
     if status["state"] in _BY_STATE:
         return _BY_STATE[status["state"]]
     if last["state"] == "open":
-        task, number = status["task"], last["number"]
-        missing = last.get("reference") is False
-        own = [f"your reference of round {number}: `crowdfl task watch {task} --reference DATA --until settled`"]
-        come = f"{last['uploads']} of {last['drawn'] or status['enrolled']} have come"
-        return (own if missing else []) + [f"uploads to round {number}: {come}"]
+        come = {"uploads": last["uploads"], "all": last["drawn"] or status["enrolled"]}
+        own = [_reference(status["task"], last["number"])] if last.get("reference") is False else []
+        return [*own, _come(last["number"], "", **come)]
     if last["number"] >= definition.settings.rounds:
-        return ["the final model"]
+        return [_FINAL]
     number = last["number"] + 1
-    dealt = number == 1 and dealt_sizes(definition)
-    opening = [
-        f"SP and CSP, which fetch what KGC deals and then open round {number}" if dealt else f"round {number} to open"
-    ]
     at = status.get("next_round")
-    return _for_next_round(definition, status, report) or (
-        [f"the time of round {number}, {format_time(at)}"] if at else opening
-    )
+    return _for_next_round(definition, status, report) or [
+        _at(number, at) if at else _opening(number, dealt=number == 1 and bool(dealt_sizes(definition)))
+    ]
 
 
-def _for_next_round(definition: Definition, status: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
+def _reference(task: str, number: int) -> Wait:
+    words = f"your reference of round {number}: `crowdfl task watch {task} --reference DATA --until settled`"
+    return Wait.of("reference", words, number=number, task=task)
+
+
+def _come(number: int, by: str, *, uploads: int, all: int, until: float | None = None) -> Wait:
+    words = f"uploads to round {number}{by}: {uploads} of {all} have come"
+    return Wait.of("uploads_until" if by else "uploads", words, number=number, uploads=uploads, all=all, until=until)
+
+
+def _at(number: int, at: float) -> Wait:
+    return Wait.of("time", f"the time of round {number}, {format_time(at)}", number=number, at=at)
+
+
+def _opening(number: int, *, dealt: bool = False) -> Wait:
+    if dealt:
+        return Wait.of("dealing", f"SP and CSP, which fetch what KGC deals and then open round {number}", number=number)
+    return Wait.of("opening", f"round {number} to open", number=number)
+
+
+def _for_next_round(definition: Definition, status: Mapping[str, Any], report: Mapping[str, Any]) -> list[Wait]:
     settings, found = definition.settings, []
     over = status.get("enrolment") == "over"
     needed = definition.plan.needed(settings, first=not status["rounds"], over=over)
     people = needed - status["enrolled"]
     if people > 0:
+        counts = {"count": people, "joined": status["enrolled"], "needed": needed}
         joined = f"{status['enrolled']} of {needed} have joined"
-        found.append(f"{people} more participant{'s' if people > 1 else ''} ({joined}): invite people")
+        found.append(Wait.of("people", f"{_more_people(people)} ({joined}): invite people", **counts))
     missing = to_millionths(settings.budget or 0) - escrow(report)
-    pending = [
-        f"{one['name']} of {amount_words(one['amount'])} {settings.currency}"
-        for one in report["deposits"]
-        if one["state"] == "pending"
-    ]
+    pending = [one for one in report["deposits"] if one["state"] == "pending"]
     if missing > report["pending"]:
+        amount = missing - report["pending"]
         announced = "" if pending else "; no payment is announced"
-        found.append(
-            f"money: {amount_words(missing - report['pending'])} {settings.currency} more for the next round{announced}"
-        )
-    if missing > 0 and pending:
-        found.append(f"the platform's operator, who must confirm the deposit {' and '.join(pending)}")
+        words = f"money: {amount_words(amount)} {settings.currency} more for the next round{announced}"
+        code = "money" if pending else "unannounced"
+        found.append(Wait.of(code, words, amount=amount, currency=settings.currency))
+    for one in pending if missing > 0 else ():
+        deposit = f"{one['name']} of {amount_words(one['amount'])} {settings.currency}"
+        words = f"the platform's operator, who must confirm the deposit {deposit}"
+        values = {"name": one["name"], "amount": one["amount"], "currency": settings.currency}
+        found.append(Wait.of("confirming", words, **values))
     return found
+
+
+def _more_people(count: int) -> str:
+    return f"{count} more participant{'s' if count > 1 else ''}"
 
 
 def amount_words(millionths: int) -> str:
@@ -99,60 +141,66 @@ def format_time(seconds: float | None) -> str:
         return f"{seconds:g} s after 1970"
 
 
-def operator_waits_for(store: SpStore, stored: StoredTask, definition: Definition | None = None) -> str:
+def operator_words(waits: Sequence[Wait]) -> str:
+    return " and ".join(waits) or "nothing"
+
+
+def operator_waits_for(store: SpStore, stored: StoredTask, definition: Definition | None = None) -> list[Wait]:
     """`definition` is the task's, for whoever has read it already."""
     if stored.state == TaskState.SETTLED:
-        missing = stored.unnotified(PEERS)
-        return f"{' and '.join(PEERS[name] for name in missing)} to hear that it is over" if missing else "nothing"
+        missing = [PEERS[name] for name in stored.unnotified(PEERS)]
+        words = f"{' and '.join(missing)} to hear that it is over"
+        return [Wait.of("hearing", words, names=missing)] if missing else []
     if stored.unreconciled:
-        return "its operator, who compares its money with the bank: `crowdfl sp reconcile`"
+        words = "its operator, who compares its money with the bank: `crowdfl sp reconcile`"
+        return [Wait.of("reconciling", words)]
     return _under_way(store, stored, definition or stored.opened)
 
 
-def _under_way(store: SpStore, stored: StoredTask, definition: Definition) -> str:
+def _under_way(store: SpStore, stored: StoredTask, definition: Definition) -> list[Wait]:
     rounds = store.rounds(stored.task)
     last = rounds[-1] if rounds else None
     if last is not None and last.state in UNDER_WAY:
-        return _computing(stored, last)
+        return [_computing(stored, last)]
     if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):
-        return f"claims, until {format_time(stored.claims_until)}"
+        until = stored.claims_until
+        return [Wait.of("claims", f"claims, until {format_time(until)}", until=until)]
     if stored.state == TaskState.PAUSED:
         since = stored.paused_at
-        return "its requester, who paused it" + (f" on {format_time(since)}" if since is not None else "")
+        words = "its requester, who paused it" + (f" on {format_time(since)}" if since is not None else "")
+        return [Wait.of("requester", words, since=since)]
     if last is not None and last.state is RoundState.OPEN:
-        return _uploads(store, stored.task, last, definition.settings)
+        return [_uploads(store, stored.task, last, definition.settings)]
     return _next_round(store, stored, definition, last)
 
 
-def _computing(stored: StoredTask, last: Round) -> str:
-    if stored.csp_away_since is not None:
-        return f"CSP, which has not answered round {last.number} since {format_time(stored.csp_away_since)}"
-    return f"round {last.number} to be computed with CSP"
+def _computing(stored: StoredTask, last: Round) -> Wait:
+    number, since = last.number, stored.csp_away_since
+    if since is not None:
+        words = f"CSP, which has not answered round {number} since {format_time(since)}"
+        return Wait.of("csp", words, number=number, since=since)
+    return Wait.of("computing", f"round {number} to be computed with CSP", number=number)
 
 
-def _uploads(store: SpStore, task: str, last: Round, settings: TaskSettings) -> str:
+def _uploads(store: SpStore, task: str, last: Round, settings: TaskSettings) -> Wait:
     uploaded, missing = store.turnout(task, last.number)
-    until = format_time(last.last_call(settings))
-    return f"uploads to round {last.number}, until {until}: {uploaded} of {uploaded + missing} have come"
+    until = last.last_call(settings)
+    return _come(last.number, f", until {format_time(until)}", uploads=uploaded, all=uploaded + missing, until=until)
 
 
-def _next_round(store: SpStore, stored: StoredTask, definition: Definition, last: Round | None) -> str:
-    task, settings, plan, number = (
-        stored.task,
-        definition.settings,
-        definition.plan,
-        1 if last is None else last.number + 1,
-    )
+def _next_round(store: SpStore, stored: StoredTask, definition: Definition, last: Round | None) -> list[Wait]:
+    settings, plan, number = definition.settings, definition.plan, 1 if last is None else last.number + 1
     if number > settings.rounds:
-        return "the final model"
-    needed = []
+        return [_FINAL]
     if stored.ready_at is not None:
-        at = plan.opening(stored.ready_at, None if last is None else last.opened_at)
-        return f"the time of round {number}, {format_time(at)}"
-    people = plan.needed(settings, first=number == 1) - store.turnout(task, 0)[1]
-    if people > 0:
-        needed.append(f"{people} more participant{'s' if people > 1 else ''}")
-    money = to_millionths(settings.budget or 0) - Ledger(store.movements(task)).balance(ESCROW)
+        return [_at(number, plan.opening(stored.ready_at, None if last is None else last.opened_at))]
+    waits, here = [], store.turnout(stored.task, 0)[1]
+    needed = plan.needed(settings, first=number == 1)
+    if needed > here:
+        counts = {"count": needed - here, "joined": here, "needed": needed}
+        waits.append(Wait.of("people", _more_people(needed - here), **counts))
+    money = to_millionths(settings.budget or 0) - Ledger(store.movements(stored.task)).balance(ESCROW)
     if money > 0:
-        needed.append(f"a confirmed deposit of {amount_words(money)} {settings.currency}")
-    return " and ".join(needed) or f"round {number} to open"
+        words = f"a confirmed deposit of {amount_words(money)} {settings.currency}"
+        waits.append(Wait.of("deposit", words, amount=money, currency=settings.currency))
+    return waits or [_opening(number)]

@@ -67,6 +67,7 @@ from crowdfl.storage import migrations
 from crowdfl.storage.atomic import push_key, read_secret, signing_key
 from crowdfl.storage.blobs import FileBlobs, SealedBlobs, require_open
 from crowdfl.storage.database import open_engine
+from crowdfl.storage.s3 import S3Blobs
 from crowdfl.storage.settings_file import role_of
 from crowdfl.storage.sql import SqlStore
 
@@ -138,10 +139,10 @@ _Settings = TypeVar("_Settings", bound=ServiceSettings)
 
 
 class _Folder(Background):
-    """The folder of a role's blobs, which must be the one of its store."""
+    """The folder or bucket of a role's blobs, which must be the one of its store."""
 
-    def __init__(self, store: SqlStore, folder: Path) -> None:
-        self.blobs = FileBlobs(folder)
+    def __init__(self, store: SqlStore, settings: ComputingSettings) -> None:
+        self.blobs = _kept(settings, "blobs")
         self.blobs.bind(store.identity(self.blobs.name))
 
     def check(self) -> None:
@@ -208,7 +209,7 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
     peers = PeerCalls(logs.get("csp"))
     kgc_service = peers.guard(kgc.service, "KGC")
     backend, close = _backend(settings, "csp")
-    files = _Folder(store, folder / "blobs")
+    files = _Folder(store, settings)
     csp = Csp(
         store,
         files.blobs,
@@ -253,7 +254,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     csp = _outside(steps, peers.guard(_link(settings, reloads, "CSP", lambda known: known.csp).service, "CSP"))
     watch.ask_peers = peers.ask_time
     backend, close = _backend(settings, "sp")
-    checker, files = Checker(Threads(1)), _Folder(store, folder / "blobs")
+    checker, files = Checker(Threads(1)), _Folder(store, settings)
     ports = SpPorts(store, files.blobs, keys, SystemClock(), KgcClient(kgc), CspClient(csp), settings.kgc_key)
     options = SpOptions(
         _tools(settings, backend, observer),
@@ -403,11 +404,11 @@ def open_retention(
 ) -> Iterator[SpRetention | CspRetention | KgcRetention]:
     """What a role holds, beside its running service: names and counts, so that no passphrase is needed."""
     with contextlib.closing(SqlStore(_database(settings, upgrade=upgrade))) as store:
-        keys, clock, margin = FileBlobs(settings.data / "keys"), SystemClock(), settings.lifetime_margin
+        keys, clock, margin = _kept(settings, "keys"), SystemClock(), settings.lifetime_margin
         if isinstance(settings, KgcSettings):
             yield KgcRetention(store, keys, clock, margin=margin)
             return
-        blobs = FileBlobs(settings.data / "blobs")
+        blobs = _kept(settings, "blobs")
         if isinstance(settings, SpSettings):
             parts = UnfinishedUploads(settings.data / "incoming")
             yield SpRetention(store, keys, clock, blobs, parts, margin=margin)
@@ -445,10 +446,17 @@ def _database(settings: ServiceSettings, *, upgrade: bool = True) -> str:
 
 def open_keys(settings: ServiceSettings) -> Blobs:
     """The role's key shares; a named error if its passphrase does not open them."""
-    blobs = FileBlobs(settings.data / "keys")
+    blobs = _kept(settings, "keys")
     if settings.passphrase_file is None:
         return require_open(blobs)
     return SealedBlobs(blobs, read_secret(settings.passphrase_file, "passphrase"))
+
+
+def _kept(settings: ServiceSettings, part: str) -> FileBlobs | S3Blobs:
+    """`blobs` or `keys`, where the settings say."""
+    if isinstance(settings, ComputingSettings) and settings.s3 is not None:
+        return S3Blobs(settings.s3, part)
+    return FileBlobs(settings.data / part)
 
 
 def _tokens(settings: ServiceSettings) -> Tokens:

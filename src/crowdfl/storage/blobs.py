@@ -15,8 +15,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from pathlib import Path
-from typing import BinaryIO
+from pathlib import Path, PurePath
+from typing import BinaryIO, Protocol, TypeVar
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -27,7 +27,22 @@ from crowdfl.storage.atomic import sync_directory, write_private
 
 _LONGEST_SEGMENT = 200  # file systems take 255, less what a temporary name may add
 _LONGEST_NAME = 1000
-_OF_STORE = "store-id"  # of a folder that belongs to a store, beside its blobs
+OF_STORE = "store-id"  # of a folder that belongs to a store, beside its blobs
+
+
+class KeyBlobs(Protocol):
+    """What keys are sealed in: a folder, or a bucket."""
+
+    @property
+    def folder(self) -> PurePath: ...
+    def has(self, name: str) -> bool: ...
+    def get(self, name: str) -> bytes: ...
+    def put(self, name: str, data: bytes) -> None: ...
+    def delete(self, name: str) -> None: ...
+    def clear(self, name: str, /) -> None: ...
+    def names(self) -> Iterator[str]: ...
+    def listing(self) -> dict[str, float]: ...
+    def remove_unfinished(self, before: float) -> int: ...
 
 
 class FileBlobs:
@@ -45,8 +60,8 @@ class FileBlobs:
     def name(self) -> str:
         """That the folder carries, and a new one for a folder that carries none."""
         with contextlib.suppress(FileExistsError):
-            write_private(self.folder / _OF_STORE, secrets.token_hex(16).encode())
-        return (self.folder / _OF_STORE).read_text("ascii", "replace")
+            write_private(self.folder / OF_STORE, secrets.token_hex(16).encode())
+        return (self.folder / OF_STORE).read_text("ascii", "replace")
 
     def bind(self, store: str) -> None:
         """The folder of the store of this name from now on: if it is another's, or not there, nothing is read or written."""
@@ -58,11 +73,11 @@ class FileBlobs:
         if self._store is None:
             return
         try:
-            found = (self.folder / _OF_STORE).read_text("ascii", "replace")
+            found = (self.folder / OF_STORE).read_text("ascii", "replace")
         except OSError:
             found = ""
         if found != self._store:
-            whose = "belongs to another database" if found else f"is empty, or not there: it has no file {_OF_STORE}"
+            whose = "belongs to another database" if found else f"is empty, or not there: it has no file {OF_STORE}"
             raise StoreUnavailable(f"{self.folder} {whose}. Mount the folder of this database, or restore both")
 
     def put(self, name: str, data: bytes) -> None:
@@ -118,7 +133,7 @@ class FileBlobs:
     def names(self) -> Iterator[str]:
         for path in sorted(self.folder.rglob("*")):
             name = str(path.relative_to(self.folder))
-            if path.is_file() and not path.name.startswith(".") and name != _OF_STORE:  # hidden: an unfinished write
+            if path.is_file() and not path.name.startswith(".") and name != OF_STORE:  # hidden: an unfinished write
                 yield name
 
     def listing(self) -> dict[str, float]:
@@ -244,7 +259,10 @@ _WORK_FACTOR = 17  # log2 of scrypt's n: slow on purpose, for those who guess
 _LARGEST_WORK_FACTOR = 20  # 1 GiB and some seconds: no file may ask for more
 
 
-def require_open(blobs: FileBlobs) -> FileBlobs:
+_Keys = TypeVar("_Keys", bound=KeyBlobs)
+
+
+def require_open(blobs: _Keys) -> _Keys:
     """The same, unless a passphrase is needed to read them."""
     if blobs.has(_SEALING):
         raise PassphraseError(f"{blobs.folder} is sealed: name the file of its passphrase, `passphrase_file`")
@@ -254,7 +272,7 @@ def require_open(blobs: FileBlobs) -> FileBlobs:
 class SealedBlobs:
     """The blobs of a folder that was empty when it was given its passphrase."""
 
-    def __init__(self, blobs: FileBlobs, passphrase: str, work_factor: int = _WORK_FACTOR) -> None:
+    def __init__(self, blobs: KeyBlobs, passphrase: str, work_factor: int = _WORK_FACTOR) -> None:
         self._blobs = blobs
         if not blobs.has(_SEALING):
             self._begin(passphrase, work_factor)

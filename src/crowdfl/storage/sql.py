@@ -390,12 +390,19 @@ class SqlStore(MoneyTables):
         """A lease that reaches much further than any was made before the clock was set back: it keeps nobody waiting."""
         wanted = {"task": task, "owner": owner, "until": now + seconds}
         times = {"now": now, "far": now + max(_LONGEST_LEASE, 2 * seconds)}
+        with self._read() as c:  # whoever is not due waits for no writer, and keeps none waiting
+            held = find(c, [t.leases.c.owner, t.leases.c.until], task=task).first()
+        if held is not None and held.owner != owner and now < held.until <= times["far"]:
+            return False
         with self._write() as c:
             return bool(c.execute(leasing(c.dialect.name), wanted | times).rowcount == 1)
 
-    def release(self, task: str, owner: str) -> None:
+    def release(self, task: str, owner: str, until: float | None = None) -> None:
         with self._write() as c:
-            remove(c, t.leases, task=task, owner=owner)
+            if until is None:
+                remove(c, t.leases, task=task, owner=owner)
+            else:
+                change(c, t.leases, {"until": until}, task=task, owner=owner)
 
     def seize(self, task: str, owner: str, now: float, seconds: float) -> None:
         with self._write() as c:
@@ -414,6 +421,30 @@ class SqlStore(MoneyTables):
         with self._write() as c:
             if not change(c, t.clock, values):
                 add(c, t.clock, **{"position": 1, "in_doubt": False} | values)
+
+    # The console's.
+
+    def put_session(self, cookie: str, token: str, now: float, most: int) -> None:
+        """One more; of more than `most`, those that were unused longest end."""
+        with self._write() as c:
+            add(c, t.sessions, cookie=cookie, token=token, began=now, used=now)
+            found = c.execute(sa.select(t.sessions.c.cookie).order_by(t.sessions.c.used.desc()).offset(most))
+            for old in found.scalars().all():
+                remove(c, t.sessions, cookie=old)
+
+    def session(self, cookie: str) -> tuple[str, float, float] | None:
+        """Of whose token, since when, and when it was last used."""
+        with self._read() as c:
+            row = find(c, [t.sessions.c.token, t.sessions.c.began, t.sessions.c.used], cookie=cookie).first()
+        return None if row is None else tuple(row)
+
+    def use_session(self, cookie: str, now: float) -> None:
+        with self._write() as c:
+            change(c, t.sessions, {"used": now}, cookie=cookie)
+
+    def end_session(self, cookie: str) -> None:
+        with self._write() as c:
+            remove(c, t.sessions, cookie=cookie)
 
     # KGC's.
 

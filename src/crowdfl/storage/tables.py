@@ -257,6 +257,15 @@ leases = Table(
     Column("until", Float(53), nullable=False),
 )
 
+sessions = Table(  # of SP's console, by the SHA-256 of the cookie
+    "sessions",
+    metadata,
+    Column("cookie", _Name, primary_key=True),
+    Column("token", _Name, nullable=False),
+    Column("began", Float(53), nullable=False),
+    Column("used", Float(53), nullable=False),
+)
+
 invitations = Table(
     "invitations",
     metadata,

@@ -6,7 +6,7 @@ of the actions that the commands use too, and is logged with the name of the ope
 
 import dataclasses
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi import Path as InPath
@@ -24,7 +24,7 @@ from crowdfl.storage.sql import SqlStore
 from crowdfl.web.events import EventHistory, Snapshots, Streams, UploadWatch
 from crowdfl.web.overview import ROUNDS, Overview
 from crowdfl.web.pages import add_phone_page, add_static, page_assets
-from crowdfl.web.shell import PATH, SEALED, Session, SessionGuard, Sessions, console_routes
+from crowdfl.web.shell import PATH, SEALED, Session, SessionGuard, Sessions, SessionStore, console_routes
 
 _LEAST_TYPED = 6  # characters of a task's id that confirm what cannot be undone
 DepositName = Annotated[str, InPath(pattern="^[A-Za-z0-9._-]{1,64}$")]
@@ -97,7 +97,8 @@ def add_console(app: FastAPI, parts: SpParts) -> Console:
     actions = OperatorActions(parts.retention, sp.clock, sp.sure_books, sp.steps.abort)
     overview = Overview(parts, actions, history)
     streams = Streams(Snapshots(overview.sections))
-    console = Console(parts, actions, overview, streams, SessionGuard(Sessions(parts.tokens)))
+    sessions = Sessions(parts.tokens, cast(SessionStore, sp.store))
+    console = Console(parts, actions, overview, streams, SessionGuard(sessions))
     routes = console_routes(PATH)
     _add_session(routes, console)
     _add_views(routes, console)

@@ -251,7 +251,7 @@ class Streams:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(max(self.pulse, self.snapshots.rest())):
                         await stopped.wait()
-                if not stopped.is_set() and not _holds(is_alive):
+                if not stopped.is_set() and not await to_thread.run_sync(_holds, is_alive, limiter=self._limiter):
                     yield message("ended", {})
                     return
         finally:
@@ -276,7 +276,7 @@ def _message_about(known: Sections | None, fresh: Sections | None) -> str:
 
 
 def _holds(is_alive: Callable[[], bool]) -> bool:
-    """A token file that cannot be read lets nobody in."""
+    """A token file or a store that cannot be read lets nobody in."""
     try:
         return is_alive()
     except (CrowdFLError, OSError):

@@ -38,11 +38,7 @@ _MOST = 200  # rows of any list
 _FRESH_SECONDS = 60.0  # that rows of tasks with nothing left to do are believed
 _RECENT = 20  # deposits that are decided
 _OPEN = (PaymentState.PENDING, PaymentState.RUNNING, PaymentState.UNKNOWN)
-_PEER_WORDS = {
-    BreakerState.CLOSED: "up, no call has failed lately",
-    BreakerState.OPEN: "away",
-    BreakerState.HALF_OPEN: "away, tried again now",
-}
+_PEERS = {BreakerState.CLOSED: "up", BreakerState.OPEN: "away", BreakerState.HALF_OPEN: "trying"}
 
 
 class Overview:
@@ -109,7 +105,7 @@ class Overview:
         if known is not None:
             return known
         row = self._fresh_row(stored)
-        if stored.state == TaskState.SETTLED and row["waits_for"] == "nothing":
+        if stored.state == TaskState.SETTLED and not row["waits_for"]:
             self._over[stored.task] = row
         return row
 
@@ -129,7 +125,7 @@ class Overview:
             "enrolled": store.turnout(stored.task, 0)[1] if last else missing,
             "until": last.last_call(definition.settings) if last and last.state is RoundState.OPEN else None,
             "ended_at": stored.ended_at,
-            "waits_for": operator_waits_for(store, stored, definition),
+            "waits_for": [one.coded() for one in operator_waits_for(store, stored, definition)],
         }
 
     def _deposits(self) -> Iterable[StoredDeposit]:
@@ -176,13 +172,17 @@ class Overview:
         }
 
     def _health(self) -> dict[str, Row]:
+        """By what is looked at: whether it is well, and a code by which the page finds words."""
         peers = {one.peer: _peer(one) for one in self._parts.peers}
         sure, failing = self._sp.clock_is_sure(), self._sp.options.failures.count()
-        clock = "sure" if sure else "in doubt: rounds stand still until it is confirmed"
-        steps = f"{failing} backing off after a failure; the log says why" if failing else "move on"
         return peers | {
-            "clock": {"name": "Clock", "well": sure, "words": clock},
-            "tasks": {"name": "Tasks", "well": not failing, "words": steps},
+            "clock": {"name": "clock", "well": sure, "code": "sure" if sure else "doubt"},
+            "tasks": {
+                "name": "tasks",
+                "well": not failing,
+                "code": "failing" if failing else "moving",
+                "count": failing,
+            },
             "disk": _disk(self._parts.folder),
             "strangers": _strangers(self.history.strangers),
         }
@@ -291,20 +291,18 @@ def _attention(payments: Sequence[StoredPayment], now: float) -> list[StoredPaym
 
 def _peer(one: Breaker) -> Row:
     state, since = one.state, one.failing_since
-    words = "the last call failed" if state is BreakerState.CLOSED and since is not None else _PEER_WORDS[state]
-    return {"name": one.peer, "well": one.is_up, "words": words, "since": since}
+    code = "failed" if state is BreakerState.CLOSED and since is not None else _PEERS[state]
+    return {"name": one.peer, "well": one.is_up, "code": code, "since": since}
 
 
 def _disk(folder: Path) -> Row:
     """In whole gigabytes: it changes with every upload."""
     found = shutil.disk_usage(folder)
-    free, share = found.free // 10**9, found.free / found.total
-    return {"name": "Disk", "well": share > 0.05, "words": f"{free} GB free, {round(share * 100)} %"}
+    share = found.free / found.total
+    return {"name": "disk", "well": share > 0.05, "code": "free", "free": found.free // 10**9, "share": round(share, 2)}
 
 
 def _strangers(count: int) -> Row:
     """In powers of ten: anyone can send one, and must not make every console busy."""
-    if count == 0:
-        return {"name": "Unsigned uploads", "well": True, "words": "none since this process began"}
-    least = 10 ** (len(str(count)) - 1)
-    return {"name": "Unsigned uploads", "well": True, "words": f"{least} or more since this process began"}
+    least = 10 ** (len(str(count)) - 1) if count else 0
+    return {"name": "strangers", "well": True, "code": "some" if count else "none", "count": least}

@@ -1,7 +1,8 @@
 """What both consoles share: who may call them, and how an answer is marked.
 
 A page of another site can make a browser send requests here, with its cookies. Against that stand the cookie's SameSite, the
-origin that the browser names, and a header that no form of another page can send. Sessions are in memory: a restart ends them.
+origin that the browser names, and a header that no form of another page can send. An operator's session is in the store: it
+holds at every process of SP.
 """
 
 import hashlib
@@ -12,7 +13,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.exceptions import HTTPException
@@ -34,6 +35,7 @@ ROLE = "operator"
 # Over TLS a name that browsers take from nobody but a TLS server.
 _NAMES = {True: "__Secure-crowdfl-console", False: "crowdfl-console"}
 _SAFE = ("GET", "HEAD")
+_UNNOTED = 1 / 60  # of the time that a session lasts unused: not every click is a write
 _TOO_MANY = "Many wrong tokens came from your address. The right one still opens the console: paste that."
 
 
@@ -112,14 +114,23 @@ class OneBrowser:
             raise NotAuthenticated("this page is not open: use the address that `crowdfl task console` printed")
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True)
 class Session:
-    """An operator's, by the token's entry; times of the server's steady clock."""
+    """An operator's, by the token's entry."""
 
+    cookie: str  # its SHA-256
     token: TokenEntry
     began: float
     used: float
-    ended: bool = False
+
+
+class SessionStore(Protocol):
+    """What processes of one service share."""
+
+    def put_session(self, cookie: str, token: str, now: float, most: int) -> None: ...
+    def session(self, cookie: str) -> tuple[str, float, float] | None: ...
+    def use_session(self, cookie: str, now: float) -> None: ...
+    def end_session(self, cookie: str) -> None: ...
 
 
 @dataclass
@@ -131,23 +142,19 @@ class Sessions:
     """
 
     tokens: Tokens
+    store: SessionStore
     idle: float = 3600.0
     longest: float = 12 * 3600.0
     most: int = 64
-    now: Callable[[], float] = time.monotonic
-    _open: OrderedDict[str, Session] = field(default_factory=OrderedDict, repr=False)  # by the cookie's SHA-256
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    now: Callable[[], float] = time.time
 
     def begin(self, token: str) -> str:
         """The cookie's value, for a token of an operator's; whoever has another is told so."""
         entry = self._known(token)
         if entry.role != ROLE:
             raise Forbidden(f"this is for {ROLE}, not for {entry.role}: paste a token of role {ROLE}")
-        value, now = secrets.token_urlsafe(32), self.now()
-        with self._lock:
-            while len(self._open) >= self.most:
-                self._open.popitem(last=False)[1].ended = True
-            self._open[_digest(value)] = Session(entry, now, now)
+        value = secrets.token_urlsafe(32)
+        self.store.put_session(_digest(value), entry.sha256, self.now(), self.most)
         return value
 
     def _known(self, token: str) -> TokenEntry:
@@ -163,35 +170,35 @@ class Sessions:
 
     def find(self, value: str, *, using: bool) -> Session:
         """`using`: the operator did something. `NotAuthenticated` where it has ended, whatever the reason."""
-        with self._lock:
-            session = self._open.get(_digest(value))
-        if session is None or not self.is_alive(session):
-            self.end(value)
+        session = self._found(_digest(value))
+        if session is None:
             raise NotAuthenticated("you are not logged in, or your session has ended: log in with an operator token")
-        if using:
-            with self._lock:
-                session.used = self.now()
-                if not session.ended:
-                    self._open.move_to_end(_digest(value))
+        if using and self.now() - session.used > self.idle * _UNNOTED:
+            self.store.use_session(session.cookie, self.now())
         return session
 
     def is_alive(self, session: Session) -> bool:
+        return self._found(session.cookie) is not None
+
+    def _found(self, cookie: str) -> Session | None:
         """The token is looked up each time: one that is revoked, or given another role, ends its sessions at once."""
-        now, known = self.now(), session.token
-        if session.ended or now - session.used > self.idle or now - session.began > self.longest:
-            return False
-        entries = [entry for entry in self.tokens.entries() if entry.sha256 == known.sha256 and entry.role == ROLE]
-        return any(not entry.ended(self.tokens.now()) for entry in entries)
+        known, now = self.store.session(cookie), self.now()
+        if known is None:
+            return None
+        sha256, began, used = known
+        entries = [entry for entry in self.tokens.entries() if entry.sha256 == sha256 and entry.role == ROLE]
+        valid = [entry for entry in entries if not entry.ended(self.tokens.now())]
+        if not valid or now - used > self.idle or now - began > self.longest:
+            self.store.end_session(cookie)
+            return None
+        return Session(cookie, valid[0], began, used)
 
     def left(self, session: Session) -> int:
         """Seconds that it can last, whatever the operator does."""
         return max(0, int(session.began + self.longest - self.now()))
 
     def end(self, value: str) -> None:
-        with self._lock:
-            session = self._open.pop(_digest(value), None)
-            if session is not None:
-                session.ended = True
+        self.store.end_session(_digest(value))
 
 
 @dataclass

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Holdings } from "#web/phone/agent/holdings.js";
-import { checkDestination, estimateOf, PayTo, reasonFor, WrongDestination } from "#web/phone/agent/pay.js";
+import { checkDestination, PayTo, reasonFor, WrongDestination } from "#web/phone/agent/pay.js";
+import { estimateOf } from "#web/phone/protocol/amounts.js";
 import { Store } from "#web/phone/agent/store.js";
 import { fromHex, text, utf8 } from "#web/phone/protocol/bytes.js";
 import { sealDestination } from "#web/phone/protocol/destination.js";

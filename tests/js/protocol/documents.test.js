@@ -7,7 +7,7 @@ import {
   checkReceipt, keptBody, openAppointment, openCertificate, openDefinition, openDocument, requireKey, signDocument,
 } from "#web/phone/protocol/documents.js";
 import { newKeys } from "#web/phone/protocol/keys.js";
-import { toMillionths } from "#web/phone/protocol/settings.js";
+import { toMillionths } from "#web/phone/protocol/amounts.js";
 import { pairOf, publicOf, refuses, vectors } from "./support.js";
 
 const { keys, definitions, bad, others, money } = vectors("phone_documents");

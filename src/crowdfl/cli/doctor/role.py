@@ -252,8 +252,8 @@ def _signing(folder: Path) -> Iterator[DoctorCheck]:
 
 def _keys(settings: ServiceSettings) -> Iterator[DoctorCheck]:
     """Whether the passphrase opens the folder of key shares, or none is needed; an empty folder stays as it is."""
-    folder = settings.data / "keys"
-    if not folder.is_dir() or not any(folder.iterdir()):
+    folder, elsewhere = settings.data / "keys", isinstance(settings, ComputingSettings) and settings.s3 is not None
+    if not elsewhere and (not folder.is_dir() or not any(folder.iterdir())):
         return
     found = "no passphrase" if settings.passphrase_file is None else "the passphrase opens them"
 

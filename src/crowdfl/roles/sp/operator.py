@@ -25,7 +25,7 @@ from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.settlement import PAID_BEFORE
 from crowdfl.roles.sp.tasks import Abort, cancel_task, give_up_round
-from crowdfl.roles.waiting import PEERS, format_time, operator_waits_for
+from crowdfl.roles.waiting import PEERS, format_time, operator_waits_for, operator_words
 from crowdfl.settings import in_cents, money_words
 
 Row = dict[str, Any]
@@ -83,7 +83,7 @@ class OperatorActions:
             "round": number,
             "enrolled": store.turnout(stored.task, 0)[1],
             "since": None if since is None else format_time(since),
-            "waits_for": operator_waits_for(store, stored),
+            "waits_for": operator_words(operator_waits_for(store, stored)),
         }
 
     def details(self, stored: StoredTask) -> Row:
@@ -156,7 +156,7 @@ class OperatorActions:
                 f"task {stored.task} owes people, or has a deposit that is not decided, and claims are open until {until}: "
                 "what people earned would be lost"
             )
-        words = operator_waits_for(self.store, stored)
+        words = operator_words(operator_waits_for(self.store, stored))
         return f"task {stored.task} is {stored.state} and waits for {words}: cancel it first, or wait for its end"
 
 

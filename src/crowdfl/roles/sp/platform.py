@@ -22,6 +22,8 @@ from crowdfl.roles.sp.settlement import Claims, Settlement
 from crowdfl.roles.sp.tasks import Tasks
 from crowdfl.roles.sp.uploads import RoundAggregators, Uploads
 
+_LOOKS = 3  # of a task's last worker, before another takes it over
+
 
 class Sp:
     """One sensing platform. Several processes may share one store: work is leased."""
@@ -213,9 +215,14 @@ class Sp:
                 with options.around_step(task):
                     took = chore.step(task)
             finally:
-                self.store.release(task, options.owner)
+                self.store.release(task, options.owner, self._until(task))
         self._well(f"{task}{chore.name}")
         return took
+
+    def _until(self, task: str) -> float | None:
+        """Whoever took a task's last step is the first that may take the next: it has added the round's uploads up."""
+        patience = self.options.steps.patience
+        return self.clock.now() + _LOOKS * patience if patience and _can_move(self.store.task(task)) else None
 
     def _due(self, stored: StoredTask) -> bool:
         """Whether `_step` has something to do, by reading alone."""

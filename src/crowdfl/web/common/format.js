@@ -60,9 +60,6 @@ export function formatTime(when, timeStyle = "short") {
   return Number.isNaN(date.getTime()) ? NONE : momentFormat(timeStyle).format(date); // a stranger's number may be no moment
 }
 
-/** Words of a service's with each of its times in the reader's own form. @param {string} words */
-export const localTimes = (words) => words.replace(/\d{4}-\d\d-\d\d \d\d:\d\d UTC/g, (at) => formatTime(Date.parse(at.replace(" UTC", "Z"))));
-
 /** The same to the second, for what happens one after the other. @param {Maybe} when */
 export const formatSeconds = (when) => formatTime(when, "medium");
 

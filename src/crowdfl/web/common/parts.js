@@ -1,6 +1,7 @@
 // Pieces that the pages share: buttons, notices, questions, and parts that are drawn again.
 import { h } from "./dom.js";
-import { chooseLanguage, isSaid, language, LANGUAGES, t } from "./text.js";
+import { formatTime, money } from "./format.js";
+import { chooseLanguage, isSaid, language, LANGUAGES, listOf, t } from "./text.js";
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 /** @typedef {{ kind?: "main" | "danger" | "", label?: string, id?: string, small?: boolean, type?: "button" | "submit" }} ButtonOptions */
@@ -60,6 +61,14 @@ const LOOKS = { running: "good", paused: "warn", cancelled: "bad", aborted: "bad
 /** @param {string} state As the services call it. */
 export const stateTag = (state) =>
   h(["span", "state", LOOKS[state]].filter(Boolean).join("."), null, isSaid(`state.${state}`) ? t(`state.${state}`) : state);
+
+/** @typedef {{ code: string, amount?: number, currency?: string, names?: string[], [value: string]: any }} Wait What a task waits for, as the services tell it. */
+
+/** @param {Wait} wait */
+export function waitText({ code, amount, currency, names, at, until, since, ...rest }) {
+  const moment = formatTime(at ?? until ?? since);
+  return t(`wait.${code}`, { ...rest, moment, amount: amount === undefined ? "" : money(amount, currency), names: listOf(names ?? []) });
+}
 
 let explain = (/** @type {unknown} */ failure) => (failure instanceof Error ? failure.message || failure.name : String(failure));
 
@@ -172,7 +181,6 @@ export function part(tag, properties, render) {
 
 /** The bar above a console. @param {HTMLElement} place @param {string} name @param {Record<string, string>} links @param {...Child} more */
 export function showBar(place, name, links, ...more) {
-  /** @type {HTMLElement} */ (document.querySelector(".skip")).textContent = t("shell.skip");
   const views = Object.entries(links).map(([to, text]) => h("a", { href: to }, text));
   place.replaceChildren(h("div.page.row", null, h("strong", null, name), h("nav", { "aria-label": t("shell.views") }, ...views), h("span.row", null, ...more, languageChoice())));
 }

@@ -38,6 +38,7 @@ export async function speakReaders(load) {
   const code = bestLanguage([kept() ?? "", ...navigator.languages]);
   const [shared, own] = await Promise.all([import(`./text/${code}.js`), load(code)]);
   speak(code, shared.default, own.default);
+  for (const link of document.querySelectorAll(".skip")) link.textContent = t("shell.skip");
 }
 
 /** Speak another language from now on, also when the page is opened again. @param {string} code */

@@ -32,7 +32,8 @@ class Console {
     this.heard = Date.now();
     this.follow = () => this.show();
     window.addEventListener("hashchange", this.follow);
-    showBar(place("top"), t("bar.name", { host: who.host }), { "#/": t("bar.tasks"), "#/money": t("bar.money") },
+    document.title = t("bar.name", { host: who.host });
+    showBar(place("top"), document.title, { "#/": t("bar.tasks"), "#/money": t("bar.money") },
       this.status, h("span.soft", null, who.name), button(t("bar.logOut"), () => void this.leave(), { id: "log-out" }));
     this.live = new Live((names, change) => this.changed(names, change), (link) => this.linked(link), async () => (await session()) !== null);
     this.show();
@@ -130,6 +131,7 @@ function login(text) {
     token.value = "";
     await start();
   };
+  document.title = t("login.title");
   place("content").replaceChildren(h("section.card.login", null, h("h1", null, t("login.title")), h("p", { role: "status" }, text),
     form(send, wrong, submit, labelled("token", t("login.token"), token, t("login.hint")), wrong, h("div.buttons", null, send, languageChoice()))));
   token.focus();

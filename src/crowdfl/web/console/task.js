@@ -1,11 +1,11 @@
 // One task: its rounds as a timeline, uploads, rejections, books; cancel and purge.
 import { h, table } from "../web/common/dom.js";
-import { duration, formatTime, formatSeconds, localTimes, money } from "../web/common/format.js";
+import { duration, formatTime, formatSeconds, money } from "../web/common/format.js";
 import { ask, button, facts, stateTag } from "../web/common/parts.js";
 import { listOf, t } from "../web/common/text.js";
 import { BY_PAGE, get, post, taskPath } from "./api.js";
 import { depositTable, paymentTable } from "./money.js";
-import { refusals, short } from "./tasks.js";
+import { refusals, short, waitsText } from "./tasks.js";
 
 /** @typedef {import("./live.js").Row} Row */
 /** @typedef {import("./live.js").Live} Live */
@@ -53,12 +53,12 @@ export function taskPanels(data, live, reload) {
 function aboutTask(about) {
   return [h("h1", null, about.purpose || short(about.task)), facts([
     [t("task.state"), stateTag(about.state)],
-    [t("task.waits"), localTimes(about.waits_for)],
+    [t("task.waits"), waitsText(about.waits_for)],
     [t("task.people"), t("task.peopleText", { enrolled: about.enrolled, least: about.least })],
     [t("task.roundsName"), t("task.roundsText", { rounds: about.rounds, time: duration(about.window) })],
     [t("task.profile"), about.profile],
-    [t("task.learns"), about.learns],
-    [t("task.hidden"), about.hidden],
+    [t("task.learns"), h("span", { lang: "en" }, about.learns)],
+    [t("task.hidden"), h("span", { lang: "en" }, about.hidden)],
     [t("task.kgc"), t("common.kgc")],
     about.ended && [t("task.ended"), t("task.endedText", { words: about.ended, when: formatTime(about.ended_at) })],
     about.claims_until && [t("task.claims"), formatTime(about.claims_until)],
@@ -107,7 +107,7 @@ function timeline(about, data, reload) {
   return [
     h("h2", null, t("task.roundsName")),
     h("p.soft", null, t("task.times", { when: formatTime(about.watched_since) })),
-    about.timeline.length ? h("ol.rounds", null, ...about.timeline.map(roundCard)) : h("p", null, t("task.noRound", { words: localTimes(about.waits_for) })),
+    about.timeline.length ? h("ol.rounds", null, ...about.timeline.map(roundCard)) : h("p", null, t("task.noRound", { words: waitsText(about.waits_for) })),
     ...(hidden > 0 ? [button(t("task.more", { count: hidden }), more, { id: "more-rounds" })] : []),
   ];
 }

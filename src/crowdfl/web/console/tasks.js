@@ -1,8 +1,8 @@
 // The first view: how SP and its peers are, every task, and what has just happened.
 import { h, table } from "../web/common/dom.js";
-import { formatTime, formatSeconds, localTimes } from "../web/common/format.js";
-import { stateTag } from "../web/common/parts.js";
-import { t } from "../web/common/text.js";
+import { bytes, formatTime, formatSeconds, percent } from "../web/common/format.js";
+import { stateTag, waitText } from "../web/common/parts.js";
+import { isSaid, listOf, t } from "../web/common/text.js";
 import { eventText } from "./messages.js";
 
 /** @typedef {import("./live.js").Row} Row */
@@ -11,6 +11,9 @@ import { eventText } from "./messages.js";
 
 /** The part of a long name that people compare. @param {string} id */
 export const short = (id) => id.slice(0, 8);
+
+/** @param {readonly import("../web/common/parts.js").Wait[]} waits */
+export const waitsText = (waits) => (waits.length ? listOf(waits.map(waitText)) : t("wait.nothing"));
 
 /** @param {Live} live @returns {Panel[]} */
 export function tasksPanels(live) {
@@ -25,8 +28,11 @@ export function tasksPanels(live) {
 
 /** @param {Row[]} rows */
 function health(rows) {
-  const word = (/** @type {Row} */ { name, words, since }) =>
-    since ? t("tasks.since", { name, words, when: formatTime(since) }) : t("tasks.well", { name, words });
+  const word = (/** @type {Row} */ { name, code, since, free, share, count = 0 }) => {
+    const values = { name: isSaid(`healthOf.${name}`) ? t(`healthOf.${name}`) : name,
+      words: t(`health.${code}`, { count, size: free === undefined ? "" : bytes(free * 1e9), share: share === undefined ? "" : percent(share) }) };
+    return since ? t("tasks.since", { ...values, when: formatTime(since) }) : t("tasks.well", values);
+  };
   return [
     h("h2.for-readers", null, t("tasks.health")),
     h("ul.health", null, ...rows.map((row) => h(row.well ? "li" : "li.ill", null, row.well ? "" : "⚠ ", word(row)))),
@@ -50,7 +56,7 @@ function taskCard(row) {
     h("p.row", null, stateTag(row.state), h("code", null, short(row.task)), h("span.soft", null, t("tasks.round", { number: row.round, rounds: row.rounds }))),
     open && h("p", null, t("tasks.progress", { come: row.uploads, all: row.enrolled, when: formatTime(row.until) })),
     open && h("progress", { max: all, value: row.uploads, "aria-label": t("tasks.bar", { number: row.round }) }),
-    !open && h("p.soft", null, t("tasks.waits", { words: localTimes(row.waits_for) }))));
+    !open && h("p.soft", null, t("tasks.waits", { words: waitsText(row.waits_for) }))));
 }
 
 /** @param {string} task @param {Row | undefined} row */

@@ -136,15 +136,13 @@ class Maker {
   /** The fields of one language. @param {string} tag */
   #language(tag) {
     const section = `texts.${tag}`;
-    const texts = TRANSLATED.map((name) => this.#field({ section, name, kind: "long", choices: [], optional: false, required: false, seconds: false,
-      help: t(`textHint.${name}`), expected: "", example: null }, "consent"));
+    const texts = TRANSLATED.map((name) => this.#field({ section, name, kind: "long", choices: [], optional: false, required: false, seconds: false, example: null }, "consent"));
     const remove = () => {
       for (const name of TRANSLATED) this.#inputs.delete(`${section}.${name}`);
       place.remove();
       this.#changed();
     };
     const place = h("fieldset", { "data-tag": tag }, h("legend", null, nameOf(tag)), ...texts, button(t("create.removeLanguage"), remove, { kind: "danger", label: t("create.removeOf", { language: nameOf(tag) }) }));
-    for (const [number, name] of TRANSLATED.entries()) /** @type {HTMLElement} */ (texts[number].querySelector("label")).textContent = t(`texts.${name}`);
     this.languages.append(place);
   }
 

@@ -6,7 +6,7 @@ import { isSaid, t } from "../web/common/text.js";
  * @typedef {object} Field
  * @property {string} section @property {string} name @property {string} kind @property {string[]} choices
  * @property {boolean} optional @property {boolean} required @property {boolean} seconds
- * @property {string} help @property {string} expected @property {string | null} example
+ * @property {string | null} example
  */
 /** @typedef {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} Input */
 /** @typedef {string | boolean} Value As the console's service takes it. */
@@ -15,21 +15,14 @@ import { isSaid, t } from "../web/common/text.js";
 /** @param {Field} field */
 export const keyOf = ({ section, name }) => `${section}.${name}`;
 
-/** As people call it; what only experts set is called as in a task file. @param {Field} field */
+/** As people call it. @param {Field} field */
 export function spoken({ section, name, optional }) {
-  const key = `field.${section}_${name}`;
-  const label = isSaid(key) ? t(key) : name.replaceAll("_", " ");
+  const label = section.startsWith("texts.") ? t(`texts.${name}`) : t(`field.${section}_${name}`);
   return optional ? t("create.optional", { label }) : label;
 }
 
 /** @param {Field} field */
-export function hintOf({ section, name, help, expected, kind }) {
-  const key = `hint.${section}_${name}`;
-  if (isSaid(key)) return t(key);
-  const several = kind === "lines" ? t("create.oneALine") : kind === "numbers" ? t("create.commas") : "";
-  const bare = ["choice", "flag", "long"].includes(kind);
-  return bare ? help : `${help} ${expected[0].toUpperCase()}${expected.slice(1)}. ${several}`;
-}
+export const hintOf = ({ section, name }) => (section.startsWith("texts.") ? t(`textHint.${name}`) : t(`hint.${section}_${name}`));
 
 /** @param {Field} field @param {string} id @returns {Control} */
 export function control(field, id) {

@@ -1,7 +1,7 @@
 // People: invitations, each as secret as a key; what became of each; who has sent, and when.
 import { h, table } from "../web/common/dom.js";
 import { formatTime } from "../web/common/format.js";
-import { actionButton, ask, button, card, form, labelled, notice, part } from "../web/common/parts.js";
+import { actionButton, ask, button, card, form, labelled, messageOf, notice, part } from "../web/common/parts.js";
 import { t } from "../web/common/text.js";
 import { get, post } from "./api.js";
 import { isOver } from "./list.js";
@@ -193,7 +193,7 @@ export async function sheetView(signal, id) {
       progress.textContent = from < usable.length ? t("sheet.progress", { done: from, all: usable.length }) : "";
     }
   };
-  void fill();
+  void fill().catch((failure) => { if (!signal.aborted) progress.replaceChildren(notice("bad", messageOf(failure))); });
   const element = h("div", null,
     h("div.screen", null, h("h1", null, t("sheet.title")), h("p", null, h("a", { href: `#/tasks/${id}` }, t("sheet.back"))),
       h("p", null, t("sheet.made", { when: formatTime(Date.now()) })),

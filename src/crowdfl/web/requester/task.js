@@ -1,7 +1,7 @@
 // One task: where it stands, its money, its people, what it learnt, and the orders it can be given.
 import { h, table } from "../web/common/dom.js";
-import { duration, formatTime, localTimes } from "../web/common/format.js";
-import { actionButton, ask, button, card, messageOf, notice, stateTag } from "../web/common/parts.js";
+import { duration, formatTime } from "../web/common/format.js";
+import { actionButton, ask, button, card, messageOf, notice, stateTag, waitText } from "../web/common/parts.js";
 import { t } from "../web/common/text.js";
 import { Refusal } from "../web/common/api.js";
 import { follow, get, post } from "./api.js";
@@ -13,14 +13,14 @@ import { moneyCard } from "./money.js";
  * @typedef {object} Task
  * @property {string} task @property {string} purpose @property {string} profile @property {number} rounds
  * @property {number} parameters @property {number} budget @property {number} least @property {number} most
- * @property {string} [currency] @property {string} key @property {string} step @property {string[]} labels @property {string} folder
+ * @property {string} [currency] @property {string} step @property {string[]} labels @property {string} folder
  */
 /** @typedef {{ number: number, state: string, uploads: number, drawn: number | null, deadline: number, last_call: number }} Round */
 /** @typedef {{ state: string, ended: string | null, enrolled: number, dropped: number, claim_seconds_left: number | null, rounds: Round[] }} Status */
 /** @typedef {{ name: string, amount: number, state: string }} Deposit */
 /** @typedef {{ name: string, source: string, target: string, amount: number }} Movement */
 /** @typedef {{ pending: number, paid_in: number, offered: number, earned: number | null, returned: number, deposits: Deposit[], movements: Movement[] }} Report */
-/** @typedef {{ status: Status, report: Report, waits: string[], unpaid: number, now: number }} Standing `unpaid`: what all rounds cost and nobody has announced. */
+/** @typedef {{ status: Status, report: Report, waits: import("../web/common/parts.js").Wait[], unpaid: number, now: number }} Standing `unpaid`: what all rounds cost and nobody has announced. */
 /** @typedef {(standing: Standing) => void} Listener */
 
 const POLL_MS = 3000;
@@ -36,7 +36,7 @@ export async function taskView(signal, id) {
   const orders = orderCard(task);
   const element = h("div", null,
     h("h1", null, task.purpose || t("page.noPurpose")),
-    h("p.soft", null, t("task.line", { profile: task.profile, key: task.key, parameters: task.parameters, count: task.rounds, least: task.least, most: task.most }), " ", h("code", null, task.task)),
+    h("p.soft", null, t("task.line", { profile: task.profile, parameters: task.parameters, count: task.rounds, least: task.least, most: task.most }), " ", h("code", null, task.task)),
     place, money.element, invite.element, accuracy.element, modelCard(task, signal), learnt, orders.element,
     h("p", null, h("a", { href: `#/new/${task.task}` }, t("task.another"))));
   void watch(task, place, [money.show, invite.show, accuracy.show, orders.show], signal);
@@ -76,7 +76,7 @@ function standingCard(task, { status, waits, now }) {
   return card(t("task.stands"),
     h("p.headline", { role: "status" }, stateTag(status.state), " ", t("task.joined", { enrolled: status.enrolled, most: task.most })),
     status.ended ? h("p", null, t("task.ended", { words: status.ended })) : null,
-    waits.length ? notice("good", `${t("task.waits")}\n${waits.map((one) => `• ${localTimes(one)}`).join("\n")}`) : null,
+    waits.length ? notice("good", `${t("task.waits")}\n${waits.map((one) => `• ${waitText(one)}`).join("\n")}`) : null,
     left !== null && status.state !== "settled" ? h("p", null, t("task.claims", { time: duration(left) })) : null,
     status.dropped ? notice("warn", t("task.dropped", { count: status.dropped })) : null,
     table(t("task.rounds", { count: task.rounds }), ["round", "state", "uploads", "takes"].map((name) => t(`task.${name}`)), rows, { numbers: [0, 2], empty: t("task.noRound") }));
@@ -97,7 +97,8 @@ function learntCard(task, signal) {
   const place = h("div.learnt");
   const show = actionButton(t("task.showLearnt"), place, async () => {
     const { rows } = await get(`tasks/${task.task}/disclosures`, signal);
-    const cells = rows.map((/** @type {Record<string, string>} */ row) => [h("strong", null, row.party), row.learns, row.hidden, row.known]);
+    const cells = rows.map((/** @type {Record<string, string>} */ row) =>
+      [h("strong", null, row.party), row.learns, row.hidden, row.known].map((one) => h("span", { lang: "en" }, one)));
     place.replaceChildren(
       table(t("task.learntCaption", { profile: task.profile }), ["party", "learns", "hidden", "known"].map((name) => t(`task.${name}`)), cells));
   });

@@ -1,4 +1,5 @@
-"""The form that a task is created with: every setting with its help and bounds, and what was typed as a task file's contents.
+"""The form that a task is created with: every setting, which the page has words for, and what was typed as a task file's
+contents.
 
 What does not convert stays as it was typed: the settings' own rules refuse it, in their own words.
 """
@@ -17,11 +18,12 @@ from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.defining import WATCH_TASK, Explanation, defined, explained
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.roles.recipe_check import phone_obstacle
-from crowdfl.schema import Settings, expected, settable, types_of
+from crowdfl.schema import Settings, settable, types_of
 from crowdfl.settings import (
     AskerSettings,
     ConsentSettings,
     PlanSettings,
+    QuestionSettings,
     TaskFile,
     TaskSettings,
     TrainingSettings,
@@ -44,7 +46,7 @@ SECTIONS: Mapping[str, type[Settings]] = MappingProxyType(
 _TEXTS = "texts."  # before the language, of a section with translations
 _LONG = ("purpose", "terms", "readers", "text")
 _SECONDS = ("claim_window", "window", "grace", "every")  # of the task, not the window of samples
-_LISTS = {"hidden": "numbers", "layers": "lines", "labels": "lines"}
+_LISTS = {"hidden": "numbers", "layers": "lines", "labels": "lines", "sensors": "lines", "questions": "lines"}
 
 PHONE_TASK: Values = MappingProxyType(
     {
@@ -199,11 +201,20 @@ def _read(name: str, found: FieldInfo, value: object) -> object:
 
 
 def _items(name: str, text: str) -> object:
-    parts = [part.strip() for line in text.splitlines() for part in (line.split(",") if name != "layers" else [line])]
+    whole = name in ("layers", "questions")
+    parts = [part.strip() for line in text.splitlines() for part in ([line] if whole else line.split(","))]
     kept = [part for part in parts if part]
+    if name == "questions":
+        return [_question(line) for line in kept]
     if name == "hidden":
         return [_number(part) for part in kept]
     return kept or ("" if name == "labels" else [])
+
+
+def _question(line: str) -> dict[str, Any]:
+    """As in: pain | Does it hurt? | no, a little, much | feature."""
+    name, text, choices, use = ([part.strip() for part in line.split("|")] + [""] * 4)[:4]
+    return {"id": name, "text": text, "choices": _items("choices", choices), **({"use": use} if use else {})}
 
 
 def _number(text: str) -> int | float | str:
@@ -222,8 +233,15 @@ def _shown(value: object) -> object:
     if isinstance(value, bool):
         return value
     if isinstance(value, list | tuple):
-        return "\n".join(map(str, value))
+        return "\n".join(map(_line, value))
     return "" if value is None else str(value)
+
+
+def _line(item: object) -> str:
+    if isinstance(item, Mapping | QuestionSettings):
+        one = dict(item)
+        return " | ".join((one["id"], one["text"], ", ".join(one["choices"]), one.get("use", "feature")))
+    return str(item)
 
 
 def _settable(model: type[Settings]) -> dict[str, FieldInfo]:
@@ -246,8 +264,6 @@ def _field(section: str, name: str) -> dict[str, Any]:
         "optional": not found.is_required() and found.default is None,
         "required": found.is_required(),
         "seconds": section != "training" and name in _SECONDS,
-        "help": found.description,
-        "expected": expected(name, found),
         "example": None if example is None else _shown(example),
     }
 

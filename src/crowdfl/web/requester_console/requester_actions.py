@@ -126,7 +126,8 @@ class RequesterActions:
         """Where it stands, what it waits for, and its money."""
         definition = self.requester.definition(task)
         status, report = self.requester.sp.status(task), self.requester.report(task)
-        waits, unpaid = waits_for(definition, status, report), unannounced(definition, report)
+        unpaid = unannounced(definition, report)
+        waits = [one.coded() for one in waits_for(definition, status, report)]
         return {"status": status, "report": report, "waits": waits, "unpaid": unpaid, "now": time.time()}
 
     def explain(self, values: Values) -> dict[str, Any]:
@@ -270,7 +271,6 @@ def _summary(definition: Definition) -> dict[str, Any]:
         "currency": settings.currency,
         "least": settings.min_participants,
         "most": settings.max_participants,
-        "key": settings.key,
         "step": settings.server_step,
         "labels": list(definition.training.get("labels", ())),
     }

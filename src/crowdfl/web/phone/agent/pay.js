@@ -1,9 +1,8 @@
-// What a person may earn, where it is to be paid, and why a round pays nothing: in figures and codes, which pages put into words.
+// Where a person is to be paid, and why a round pays nothing: in figures and codes, which pages put into words.
 
 import { Conflict, NotReady } from "../protocol/errors.js";
 import { NOT_IN_LINE, NOT_PASSED_ON } from "../protocol/average.js";
 import { OUT_OF_RANGE } from "../protocol/rewards.js";
-import { toMillionths } from "../protocol/settings.js";
 import { total } from "./claiming.js";
 
 export { PAY_KINDS, WrongDestination, checkDestination } from "../protocol/destination.js";
@@ -15,27 +14,6 @@ export const WITHDRAWN = "you have withdrawn it"; // kept for a round in place o
 const CENT = 10_000n; // millionths
 const OVER = ["rewarded", "closed", "weighed"];
 const TOO_LATE = ["TooLate", "RoundNotOpen", "TaskNotRunning", "TaskEnded"];
-
-/**
- * What one person may earn, in millionths, as `estimate` of documents/task_summary.py: in the whole task, and in a round that counts
- * them. `varies`: rewards follow samples or distances, and these are their middle.
- * @param {any} body Of a definition.
- * @returns {{low: bigint, high: bigint, roundLow: bigint, roundHigh: bigint, varies: boolean} | null} null: nothing is paid.
- */
-export function estimateOf({ settings, plan }) {
-  const budget = isPaid({ settings }) ? toMillionths(settings.budget) : 0n;
-  if (budget === 0n) return null;
-  const inRound = settings.per_round ?? settings.max_participants;
-  const planned = BigInt(plan.goal ?? Math.min(plan.start_with ?? settings.min_participants, inRound));
-  const [most, everyone, rounds] = [BigInt(Math.min(plan.goal ?? inRound, inRound)), BigInt(settings.max_participants), BigInt(settings.rounds)];
-  const varies = settings.pay === "samples" || settings.pay === "distance";
-  return { low: (rounds * budget) / everyone, high: (rounds * budget) / planned, roundLow: budget / most, roundHigh: budget / planned, varies };
-}
-
-/** @param {any} definition */
-export function isPaid(definition) {
-  return Boolean(definition) && definition.settings.budget !== null && definition.settings.pay !== "none";
-}
 
 /**
  * Why a round pays this person nothing that can be paid out; null where it pays, or where nothing is known yet.

@@ -1,10 +1,11 @@
 // What a page shows of a campaign, from what this device keeps alone: it needs no network.
 
 import { privacyOf, spent } from "../protocol/accounting.js";
+import { isPaid } from "../protocol/amounts.js";
 import { keptBody } from "../protocol/documents.js";
 import { total } from "./claiming.js";
 import { Holdings } from "./holdings.js";
-import { isPaid, reasonFor } from "./pay.js";
+import { reasonFor } from "./pay.js";
 import { CHARGE } from "./uploads.js";
 
 /** @typedef {"none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing" | "undrawn"} Mine */

@@ -1,7 +1,7 @@
 // A task's definition in the words of someone who is asked to take part: plain text, no markup.
 
-import { estimateOf } from "../agent/pay.js";
 import { privacyOf } from "../protocol/accounting.js";
+import { estimateOf } from "../protocol/amounts.js";
 import { duration, formatTime, moneyRange } from "../../web/common/format.js";
 import { language, listOf, t } from "../../web/common/text.js";
 import { slowNames } from "./sensors.js";

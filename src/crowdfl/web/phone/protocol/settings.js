@@ -1,6 +1,7 @@
 // What a phone needs of a task's settings, with the bounds of crowdfl/settings.py. Other profiles are refused with words.
 
 import { isEnough, privacyOf } from "./accounting.js";
+import { toMillionths } from "./amounts.js";
 import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "./errors.js";
 
 /** @typedef {import("./documents.js").Definition} Definition */
@@ -42,13 +43,11 @@ import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "
 export const LEAST_PARTICIPANTS = 5; // in a smaller crowd an average says too much about one
 const LARGEST = 1e15; // of any setting
 const SAMPLES_BYTES = 16; // of a share of a number of samples
-const LARGEST_AMOUNT = 10n ** 15n; // millionths
 const LARGEST_SCALED = 2 ** 53;
 // What a browser can hold; more is refused before anyone joins.
 const MOST_PARAMETERS = 10_000_000;
 const MOST_PEOPLE = 1_000_000;
 const MOST_ROUNDS = 10_000;
-const AMOUNT = /^\s*([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,4}))?\s*$/;
 
 /** What takes part in a round, by words: the rest is refused. */
 const PROFILES = new Map([
@@ -317,22 +316,6 @@ function countParameters(shape) {
     throw new UnsupportedTask(`the model of this task has ${count} numbers, which is too large for a browser: take part with the CrowdFL program`);
   }
   return count;
-}
-
-/**
- * An amount of money as millionths.
- * @param {string | number} amount
- */
-export function toMillionths(amount) {
-  const [, sign, whole, part = "", power = "0"] = AMOUNT.exec(String(amount)) ?? [];
-  const digits = `${whole ?? ""}${part}`.replace(/^0+/, "");
-  const exponent = Number(power) - part.length;
-  const given = whole !== undefined && whole.length + part.length > 0 && !(sign === "-" && digits);
-  const fits = given && exponent >= -40 && exponent <= 20 && digits.length <= 60;
-  const scaled = fits ? BigInt(digits || "0") * 10n ** BigInt(exponent + 46) : -1n; // times 10^40
-  const millionths = scaled / 10n ** 40n;
-  if (scaled < 0n || scaled % 10n ** 40n || millionths > LARGEST_AMOUNT) throw refused("its budget is not an amount of money");
-  return millionths;
 }
 
 /** @param {SharesTask} task */

@@ -192,7 +192,7 @@ export default {
     row2: "Requester: every average, which pseudonyms were in a round, which agreed to a consent text and when, and which withdrew, what all together claimed once claims have ended (if one alone claims, or all but one, that one's reward). With weighting samples every total, and so the number of whoever comes or goes. With pay equal everyone's reward follows from who was in.",
     row3: "The platform: who uploaded when (a pseudonym, from an address), who was left out; rewards, round by round, once they are claimed, which with pay samples show numbers of samples (if all but one claim, that one's too). With pay equal everyone's reward follows from who was in.",
     row4: "The second server: who is enrolled, who was in a round, and so every reward of pay equal; other rewards once they are claimed, with pay samples the claimants' numbers of samples and the total (if all but one claim, that one's too). With pay distance next to nothing about divisors, 1% over a task.",
-    row5: "The platform or the second server with readers: what those readers read.",
+    row5: "The platform or the second server with readers: what those readers read. With epsilon, of whether sums hold a person's updates or zeros no more than (epsilon, delta).",
     row6: "A reader, after the second server was set back outside crowdfl restore: nothing more: the platform and phones keep the second server's records, and the task ends.",
     row7: "The key centre with one server: every average, with the platform, while enrolment is open: what the key centre keeps for people who join holds the readers' key.",
     row8: "The key centre: everything, while it deals.",

@@ -4,7 +4,7 @@ import { h } from "../../../web/common/dom.js";
 import { formatTime, money } from "../../../web/common/format.js";
 import { button, notice, part, title } from "../../../web/common/parts.js";
 import { t } from "../../../web/common/text.js";
-import { isPaid } from "../../agent/pay.js";
+import { isPaid } from "../../protocol/amounts.js";
 import { NOT_IN_LINE } from "../../protocol/average.js";
 import { short } from "../about.js";
 import { isReached } from "../reach.js";

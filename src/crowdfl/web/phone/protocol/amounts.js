@@ -1,0 +1,43 @@
+// Amounts of money, and what one person may earn: an invitation shows it, so that this needs little else.
+
+import { DocumentError } from "./errors.js";
+
+const AMOUNT = /^\s*([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,4}))?\s*$/;
+const LARGEST_AMOUNT = 10n ** 15n; // millionths
+
+/**
+ * An amount of money as millionths.
+ * @param {string | number} amount
+ */
+export function toMillionths(amount) {
+  const [, sign, whole, part = "", power = "0"] = AMOUNT.exec(String(amount)) ?? [];
+  const digits = `${whole ?? ""}${part}`.replace(/^0+/, "");
+  const exponent = Number(power) - part.length;
+  const given = whole !== undefined && whole.length + part.length > 0 && !(sign === "-" && digits);
+  const fits = given && exponent >= -40 && exponent <= 20 && digits.length <= 60;
+  const scaled = fits ? BigInt(digits || "0") * 10n ** BigInt(exponent + 46) : -1n; // times 10^40
+  const millionths = scaled / 10n ** 40n;
+  if (scaled < 0n || scaled % 10n ** 40n || millionths > LARGEST_AMOUNT) throw new DocumentError("its budget is not an amount of money");
+  return millionths;
+}
+
+/**
+ * What one person may earn, in millionths, as `estimate` of documents/task_summary.py: in the whole task, and in a round that counts
+ * them. `varies`: rewards follow samples or distances, and these are their middle.
+ * @param {any} body Of a definition.
+ * @returns {{low: bigint, high: bigint, roundLow: bigint, roundHigh: bigint, varies: boolean} | null} null: nothing is paid.
+ */
+export function estimateOf({ settings, plan }) {
+  const budget = isPaid({ settings }) ? toMillionths(settings.budget) : 0n;
+  if (budget === 0n) return null;
+  const inRound = settings.per_round ?? settings.max_participants;
+  const planned = BigInt(plan.goal ?? Math.min(plan.start_with ?? settings.min_participants, inRound));
+  const [most, everyone, rounds] = [BigInt(Math.min(plan.goal ?? inRound, inRound)), BigInt(settings.max_participants), BigInt(settings.rounds)];
+  const varies = settings.pay === "samples" || settings.pay === "distance";
+  return { low: (rounds * budget) / everyone, high: (rounds * budget) / planned, roundLow: budget / most, roundHigh: budget / planned, varies };
+}
+
+/** @param {any} definition */
+export function isPaid(definition) {
+  return Boolean(definition) && definition.settings.budget !== null && definition.settings.pay !== "none";
+}
