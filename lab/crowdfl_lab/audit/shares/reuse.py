@@ -202,7 +202,7 @@ def _subtracted(subject: str) -> Finding:
 def _old_file(round_: DeviatingRound) -> str:
     """What CSP says to the file of another round."""
     _, seed = seeds_of(round_.source)
-    old = dealing.files(round_.shape, round_.source, 1)[CSP_ROLE]
+    old = dealing.dealt_file(round_.shape, round_.source, CSP_ROLE, 1)
     try:
         dealing.received(round_.shape, seed, CSP_ROLE, 2, old)
     except DealtMaterialDamaged as refusal:
@@ -240,10 +240,11 @@ def _lanes_shown(round_: DeviatingRound) -> Words:
 def _unmasked(round_: DeviatingRound, roles: tuple[str, ...]) -> Floats:
     """c less its bound and less these servers' shares of the masks."""
     shape, source = round_.shape, round_.source
-    files, seeds = dealing.files(shape, source, 1), dict(zip((SP_ROLE, CSP_ROLE), seeds_of(source), strict=True))
+    seeds = dict(zip((SP_ROLE, CSP_ROLE), seeds_of(source), strict=True))
     left = _lanes_shown(round_) - np.uint64(shape.widths.lane_bound)
     for role in roles:
-        dealt = dealing.received(shape, seeds[role], role, 1, files[role])
+        file = dealing.dealt_file(shape, source, role, 1)
+        dealt = dealing.received(shape, seeds[role], role, 1, file)
         left = left - low_words(dealt.lanes.lanes[_SLOT], shape.widths.k)
     return _signed(round_, left)
 

@@ -32,7 +32,7 @@ from crowdfl.protocols.shares.dealing.keys import (
     SharesSpBundle,
     deal_keys,
 )
-from crowdfl.protocols.shares.dealing.rounds import file_bytes, files
+from crowdfl.protocols.shares.dealing.rounds import dealt_file, file_bytes
 from crowdfl.protocols.shares.reference import LONGEST, OPPOSED, REQUESTER_NAME
 from crowdfl.protocols.shares.round.average import AverageReader, parse_record
 from crowdfl.protocols.shares.round.csp import SharesCsp
@@ -244,7 +244,7 @@ class SharesProfile:
         return file_bytes(shape)
 
     def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
-        return files(SharesShape(spec), source, number).get(role, b"")
+        return dealt_file(SharesShape(spec), source, role, number)
 
     def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> SharesSp:
         return SharesSp(tools.party("SP"), SharesShape(spec), SharesSpBundle.from_bytes(bundle, Limits.plain()))

@@ -110,10 +110,17 @@ class RoundAggregators:
         return len(known.added) < uploads
 
     def damaged(self, task: str, number: int) -> list[Upload]:
-        """The uploads of a round that are missing, or not as they were acknowledged; one at a time is read."""
-        return [
-            upload for upload in self._core.ports.store.uploads(task, number) if self._is_damaged(task, number, upload)
-        ]
+        """The uploads of a round that are missing, or not as they were acknowledged.
+
+        Those that nobody has added up are added up on the way: each is read once."""
+        uploads = self._core.ports.store.uploads(task, number)
+        known = self._rounds.get((task, number))
+        before = set() if known is None else set(known.added)
+        try:
+            self._add_new(task, number, None)
+        except UploadDamaged:
+            before = {upload.who for upload in uploads}
+        return [upload for upload in uploads if upload.who in before and self._is_damaged(task, number, upload)]
 
     def _is_damaged(self, task: str, number: int, upload: Upload) -> bool:
         try:

@@ -155,15 +155,16 @@ def deal_round(cards: Cards, shape: SharesShape) -> DealtRound:
     return DealtRound(lanes, rules.deal(cards, shape.rule_widths, lanes.counts.roots))
 
 
-def files(shape: SharesShape, source: bytes, number: int) -> dict[str, bytes]:
-    """KGC: what it deals to both servers for a round; the same each time."""
+def dealt_file(shape: SharesShape, source: bytes, role: str, number: int) -> bytes:
+    """KGC: what it deals to a server for a cohort of a round; the same each time."""
     if not shape.widths.is_checked:
-        return {SP_ROLE: b"", CSP_ROLE: b""}
+        return b""
     seeds = dict(zip((SP_ROLE, CSP_ROLE), seeds_of(source), strict=True))
-    cards = KgcCards(*(_stream(shape, seeds[role], role, number) for role in (SP_ROLE, CSP_ROLE)))
+    streams = (_stream(shape, seed, owner, number) for owner, seed in seeds.items())
+    cards = KgcCards(*streams, sp_alone=role == SP_ROLE)
     deal_round(cards, shape)
-    bodies = dict(zip((SP_ROLE, CSP_ROLE), cards.files(), strict=True))
-    return {role: bodies[role] + _tag(shape, seeds[role], role, number, bodies[role]) for role in bodies}
+    body = cards.files()[role == CSP_ROLE]
+    return body + _tag(shape, seeds[role], role, number, body)
 
 
 def file_bytes(shape: SharesShape) -> dict[str, int]:

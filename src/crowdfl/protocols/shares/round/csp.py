@@ -45,7 +45,7 @@ from crowdfl.protocols.shares.round.average import (
     SumOffer,
     open_sum,
 )
-from crowdfl.protocols.shares.round.checks import Checked, CheckInputs, CheckVerdict, check_program, shown_in
+from crowdfl.protocols.shares.round.checks import CheckInputs, CheckVerdict, check_program, shown_in
 from crowdfl.protocols.shares.round.csp_state import CspState, SumOpened
 from crowdfl.protocols.shares.round.manifest import (
     FAILED,
@@ -146,15 +146,11 @@ class _CspCohort:
     def _program(self, side: CspSide) -> Half[None]:
         if not self._shape.widths.is_checked:
             return
-        checked = yield from self._check(side)
+        dealt, inputs = self._inputs.dealt(self.manifest.cohort), self._check_inputs()
+        checked = yield from check_program(side, dealt.lanes, self._shape.widths, inputs, self._attached)
         if checked.verdict.void is None and self._shape.is_reward_hidden:
             divider = CspDivider(side, self._inputs.view)
-            self.rewards = yield from reward_shares(divider, self._shape, self._dealt, checked)
-
-    def _check(self, side: CspSide) -> Half[Checked]:
-        self._dealt = self._inputs.dealt(self.manifest.cohort)
-        inputs = self._check_inputs()
-        return (yield from check_program(side, self._dealt.lanes, self._shape.widths, inputs, self._attached))
+            self.rewards = yield from reward_shares(divider, self._shape, dealt, checked)
 
     def _check_inputs(self) -> CheckInputs:
         names = self.manifest.names
@@ -162,7 +158,7 @@ class _CspCohort:
         maker, last = LaneMaker(self._shape, drawn), [self._shape.widths.cohort] if self._reference else []
         return CheckInputs(
             slots=[slot for slot, who in enumerate(names) if who in self._seeds] + last,
-            lanes=maker.lanes(chain(self._expanded(), self._expanded_reference())),
+            lanes=maker.lanes(chain(self._expanded(), self._expanded_reference()), len(self._seeds) + len(last)),
             samples=[self._samples_of(who) for who in self._seeds],
             listed=len(names),
             quorum=self._quorum,
@@ -194,6 +190,10 @@ class _CspCohort:
 
     def _samples_of(self, who: str) -> int:
         return expanded_samples(self._seeds[who], self.place, who, self._shape.count_bytes)
+
+    def drop(self) -> None:
+        """What was dealt for it and computed with it: the next cohort needs the room."""
+        self._run.close()
 
     def add_to(self, sums: ShareSums) -> None:
         """CSP's shares of those who are in; where everyone was added up for the lanes, the others are taken out."""
@@ -230,9 +230,11 @@ class CspRound:
 
     def close(self) -> bytes:
         """Add up the cohort that is through, if there is one; the sum of all so far, to be kept."""
-        if self._cohort is not None:
-            self._cohort.add_to(self._sums)
-        return self._sums.to_bytes() if self._cohort else b""
+        if self._cohort is None:
+            return b""
+        self._cohort.add_to(self._sums)
+        self._cohort.drop()
+        return self._sums.to_bytes()
 
     def begin(self, manifest: RoundManifest) -> CspAnswer:
         self.tally.begin(manifest.names, manifest.cohorts)

@@ -93,7 +93,7 @@ def manifest_of(
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ManifestEntry:
     """What the manifest says of one upload."""
 

@@ -318,7 +318,7 @@ class SharesSp(PaidSp):
         own, sums = [] if self._reference is None else [self._reference.shares], self._sums_before()
         return CheckInputs(
             slots=[*bodies.values(), *(self._shape.widths.cohort for _ in own)],
-            lanes=maker.lanes(chain(self._shares(bodies, samples), own)),
+            lanes=maker.lanes(chain(self._shares(bodies, samples), own), len(bodies) + len(own)),
             samples=samples,
             listed=len(now.manifest.names),
             quorum=now.quorum,
