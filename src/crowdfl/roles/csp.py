@@ -20,6 +20,7 @@ from crowdfl.roles.records import StoredParticipant, StoredTask, Tombstone
 from crowdfl.roles.retention import OVER, ended
 
 _SHORT, _FEW = 4096, 64  # bytes and values that are read at once
+_IN_FILES = ("heard ", "sums")  # what is long, and of no more use once its round is over: the store has its file's name
 REFUSED = "refused"  # the state of a task that the operator answers no more
 
 
@@ -125,25 +126,29 @@ class Csp:
                 return self.blobs.get(known)
 
     def _computed(self, stored: StoredTask, enrolled: int, name: str, request: bytes) -> bytes:
-        draft = _Draft(self.store, stored.task, stored.restored)
+        draft = _Draft(self.store, self.blobs, stored.task, stored.restored)
         with self.tools.observer.working("CSP"):
             side = self._side(stored, enrolled)
             side.remember(draft)
             reply = side.answer(request)
         kept = self._keep(stored.task, name, reply, draft)
-        self.dealt.burn(stored.opened, side.spent_rounds())  # after a crash before this, the next answer does it
+        # After a crash before this, the next answer does it.
+        self.dealt.burn(stored.opened, side.spent_rounds())
+        for number in side.spent_rounds():
+            self.blobs.clear(_memory_folder(stored.task, number))
         return kept
 
     def _keep(self, task: str, name: str, reply: bytes, draft: "_Draft") -> bytes:
         blob = f"{task}/answers/{name}/{hashlib.sha256(reply).hexdigest()}"
         self.blobs.put(blob, reply)
+        kept_here = draft.in_files()
         try:
             with self.store.transaction():  # what the side remembers and the answer stand or fall together
                 self.require_answering(task)
                 kept = self.store.put_answer(task, name, blob)
                 if kept == blob:
                     draft.require_admitted()
-                    self.store.remember(task, draft.kept)
+                    self.store.remember(task, kept_here)
         except (TaskEnded, RoundEnded):  # while this was computed
             self.blobs.delete(blob)
             raise
@@ -188,6 +193,10 @@ def _require_answering(stored: StoredTask) -> None:
         raise TaskEnded(f"CSP answers task {stored.task} no more ({words})")
 
 
+def _memory_folder(task: str, number: int) -> str:
+    return f"{task}/rounds/{number}/heard"
+
+
 @dataclass
 class _Draft:
     """What a side keeps during one request stays apart until the answer is kept: a long computation holds no transaction.
@@ -196,6 +205,7 @@ class _Draft:
     """
 
     store: CspStore
+    blobs: Blobs
     task: str
     restored: bool
     kept: dict[Place, bytes] = field(default_factory=dict, repr=False)
@@ -210,6 +220,9 @@ class _Draft:
         place = number, who, name
         if place in self.kept:
             return self.kept[place]
+        if name.startswith(_IN_FILES):
+            file = self.store.remembered(self.task, *place)
+            return self.blobs.get(file.decode()) if file else file
         self._last = number or self._last
         if number not in self._rounds and self._are_few and not who:
             found = self.store.memories(self.task, self._last, _SHORT, _FEW)
@@ -221,6 +234,15 @@ class _Draft:
 
     def keep(self, name: str, value: bytes, number: int = 0, who: str = "") -> None:
         self.kept[number, who, name] = value
+
+    def in_files(self) -> dict[Place, bytes]:
+        """What was kept, long values by the names of their files, which are written now."""
+        found = dict(self.kept)
+        for place in [place for place, value in found.items() if value and place[2].startswith(_IN_FILES)]:
+            file = f"{_memory_folder(self.task, place[0])}/{hashlib.sha256(found[place]).hexdigest()}"
+            self.blobs.put(file, found[place])
+            found[place] = file.encode()
+        return found
 
     def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
         # Another request may have reserved something since: of the two, one sees the other.

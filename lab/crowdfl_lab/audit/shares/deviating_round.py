@@ -144,10 +144,10 @@ class DeviatingRound(LocalParties):
 
 
 class TamperedProfile(SharesProfile):
-    """The profile with servers that can be made to deviate; KGC's files are made once for both."""
+    """The profile with servers that can be made to deviate; a file of KGC's is made once."""
 
     def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
-        return _files(spec, source, number)[role]
+        return _file(spec, source, role, number)
 
     def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "TamperedSp":
         return TamperedSp(tools.party("SP"), SharesShape(spec), SharesSpBundle.from_bytes(bundle, Limits.plain()))
@@ -160,9 +160,9 @@ class TamperedProfile(SharesProfile):
         return KnownPhone(tools.party("participant"), SharesShape(spec), own, keys)
 
 
-@lru_cache(maxsize=2)
-def _files(spec: TaskSpec, source: bytes, number: int) -> Mapping[str, bytes]:
-    return dealing.files(SharesShape(spec), source, number)
+@lru_cache(maxsize=4)
+def _file(spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
+    return dealing.dealt_file(SharesShape(spec), source, role, number)
 
 
 def _as_it_is(_step: int, message: bytes) -> bytes:

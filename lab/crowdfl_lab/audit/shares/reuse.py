@@ -36,7 +36,7 @@ from crowdfl.protocols.shares.round.csp_state import CspState
 from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import SALT_BYTES, UploadBody, upload_from_seed
-from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.shares.shape import Quorum, SharesShape
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
 from crowdfl.simulation.local_host import LocalFederation
@@ -72,7 +72,7 @@ def attack_order() -> Iterator[Finding]:
     def nothing(*_: object) -> None:
         """A rule that refuses nothing."""
 
-    manifest = (csp_module, "check_manifest", nothing), (manifest_module, "why_void", nothing)
+    manifest = (csp_module, "check_manifest", nothing), (Quorum, "why_void", nothing)
     base = tuple((CspState, rule, nothing) for rule in ("check_base", "spend", "_spent"))
     forgets = ((SharesCsp, "answer", _forgetful),)
     for name, title, off, go, switches in (
@@ -202,7 +202,7 @@ def _subtracted(subject: str) -> Finding:
 def _old_file(round_: DeviatingRound) -> str:
     """What CSP says to the file of another round."""
     _, seed = seeds_of(round_.source)
-    old = dealing.files(round_.shape, round_.source, 1)[CSP_ROLE]
+    old = dealing.dealt_file(round_.shape, round_.source, CSP_ROLE, 1)
     try:
         dealing.received(round_.shape, seed, CSP_ROLE, 2, old)
     except DealtMaterialDamaged as refusal:
@@ -240,10 +240,11 @@ def _lanes_shown(round_: DeviatingRound) -> Words:
 def _unmasked(round_: DeviatingRound, roles: tuple[str, ...]) -> Floats:
     """c less its bound and less these servers' shares of the masks."""
     shape, source = round_.shape, round_.source
-    files, seeds = dealing.files(shape, source, 1), dict(zip((SP_ROLE, CSP_ROLE), seeds_of(source), strict=True))
+    seeds = dict(zip((SP_ROLE, CSP_ROLE), seeds_of(source), strict=True))
     left = _lanes_shown(round_) - np.uint64(shape.widths.lane_bound)
     for role in roles:
-        dealt = dealing.received(shape, seeds[role], role, 1, files[role])
+        file = dealing.dealt_file(shape, source, role, 1)
+        dealt = dealing.received(shape, seeds[role], role, 1, file)
         left = left - low_words(dealt.lanes.lanes[_SLOT], shape.widths.k)
     return _signed(round_, left)
 

@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.shares.limbs import Bytes, add_rows, dots, from_words, subtract_rows, sum_rows, to_ints
-from crowdfl.crypto.shares.ring import Ring, Words
+from crowdfl.crypto.shares.ring import Words
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import RewardsOff
 from crowdfl.protocols.shares.circuits.program import SP, Half, Side
-from crowdfl.protocols.shares.dealing.rounds import WORD, DealtLanes, SumMasks, low_words
+from crowdfl.protocols.shares.dealing.rounds import WORD, DealtLanes, ReferenceMasks, SumMasks, low_words
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.widths import SharesWidths
 
@@ -62,10 +62,14 @@ class OpenLanes:
 
 def covered(side: Side, dealt: DealtLanes, widths: SharesWidths, slots: Sequence[int], lanes: Words) -> Words:
     """This server's shares of c, from its shares of lanes [slots, lanes]."""
-    words = lanes + low_words(dealt.lanes[..., :WORD][slots], widths.k)
+    words = np.empty_like(lanes)
+    for start in range(0, len(slots), _TOGETHER):
+        part = slice(start, start + _TOGETHER)
+        words[part] = lanes[part] + low_words(dealt.lanes[slots[part], :, :WORD], widths.k)
     if side.index == SP:
         words += np.uint64(widths.lane_bound)
-    return Ring(widths.k).reduced(words)
+    words &= np.uint64((1 << widths.k) - 1)
+    return words
 
 
 def opened(widths: SharesWidths, slots: Sequence[int], mine: Words, theirs: Words) -> OpenLanes:
@@ -92,6 +96,20 @@ def _squares(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLan
     own = dots(lanes.shown, lanes.shown, widths.R) if side.index == SP else [0] * len(crossed)
     both = _summed(dealt.squares[lanes.slots], lanes)
     return [(o - 2 * c + b) % (1 << widths.R) for o, c, b in zip(own, crossed, both, strict=True)]
+
+
+def with_reference(
+    side: Side, dealt: DealtLanes, masks: ReferenceMasks, widths: SharesWidths, lanes: OpenLanes
+) -> list[int]:
+    """Shares of <z_i, z_c> = <c'_i, c'_c - a_c> - <a_i, c'_c> + <a_i, a_c> of each slot; the last one is the reference."""
+    shown = lanes.shown[-1]
+    own = _own_part(side, from_words(shown, widths.R), dealt.lanes[lanes.slots[-1]][lanes.places])
+    found: list[int] = []
+    for part in lanes.parts():
+        public, hidden = dots(part.shown, own, widths.R), dots(_masks(dealt, part), shown, widths.R)
+        both = _summed(masks.products[part.slots], part)
+        found += [(p - h + b) % (1 << widths.R) for p, h, b in zip(public, hidden, both, strict=True)]
+    return found
 
 
 @dataclass(frozen=True)
@@ -172,10 +190,13 @@ class LaneMaker:
         self._block = max(1, min(_BLOCK, _BLOCK_BYTES // (8 * widths.parameters)))
         self._lanes = widths.lanes
 
-    def lanes(self, shares: Iterable[bytes]) -> Words:
-        """[uploads, lanes], modulo 2^k."""
-        blocks = [self._ring.reduced(self._sketch.lanes(block)) for block in self._blocks(iter(shares))]
-        return np.concatenate(blocks) if blocks else np.empty((0, self._lanes), dtype=np.uint64)
+    def lanes(self, shares: Iterable[bytes], count: int) -> Words:
+        """[uploads, lanes] of so many, modulo 2^k."""
+        lanes, start = np.empty((count, self._lanes), dtype=np.uint64), 0
+        for block in self._blocks(iter(shares)):
+            lanes[start : start + len(block)] = self._ring.reduced(self._sketch.lanes(block))
+            start += len(block)
+        return lanes
 
     def _blocks(self, shares: Iterator[bytes]) -> Iterator[Words]:
         while group := list(islice(shares, self._block)):

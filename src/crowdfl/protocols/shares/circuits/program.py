@@ -84,6 +84,10 @@ class CspRun(Generic[_Result]):
     def is_over(self) -> bool:
         return self._is_through
 
+    def close(self) -> None:
+        """Whatever it holds is let go."""
+        self._half.close()
+
     def answer(self, message: bytes) -> bytes | None:
         if self.is_over:
             return None

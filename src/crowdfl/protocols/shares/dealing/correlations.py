@@ -173,10 +173,10 @@ class CspCards(_ServerCards):
 
 
 class KgcCards:
-    """Every value, and the files of both servers as they grow."""
+    """Every value, and the files of both servers as they grow; or, much faster, SP's alone, which nothing derived is in."""
 
-    def __init__(self, sp: Stream, csp: Stream) -> None:
-        self._sp, self._csp = _Numbers(sp.take), _Numbers(csp.take)
+    def __init__(self, sp: Stream, csp: Stream, *, sp_alone: bool = False) -> None:
+        self._sp, self._csp, self._sp_alone = _Numbers(sp.take), _Numbers(csp.take), sp_alone
         self._sp_file: list[bytes] = []
         self._csp_file: list[bytes] = []
 
@@ -205,6 +205,8 @@ class KgcCards:
 
     def narrow_rows(self, count: int, narrow: int, bits: int) -> DealtRows:
         """The last bits of both shares are the servers' own; CSP's first ones make the sum come out below 2^narrow."""
+        if self._sp_alone:
+            return self._skipped(count, bits, narrow)
         theirs, low = self._sp.rows(count, bits), self._csp.rows(count, narrow)
         value = np.zeros((count, bits // 8), dtype=np.uint8)
         value[:, : narrow // 8] = add_rows(np.ascontiguousarray(theirs[:, : narrow // 8]), low)
@@ -213,9 +215,18 @@ class KgcCards:
         return DealtRows(bits, value)
 
     def derived_rows(self, count: int, bits: int, values: Callable[[], Bytes]) -> DealtRows:
+        if self._sp_alone:
+            return self._skipped(count, bits, 0)
         dealt = values()
         self._csp_file.append(subtract_rows(dealt, self._sp.rows(count, bits)).tobytes())
         return DealtRows(bits, dealt)
+
+    def _skipped(self, count: int, bits: int, narrow: int) -> DealtRows:
+        """Rows that nothing in SP's file comes from: the streams go on as if they had been made."""
+        for numbers, each in ((self._sp, bits), (self._csp, narrow)):
+            for start in range(0, count, _ROWS_AT_ONCE):
+                numbers.take(min(_ROWS_AT_ONCE, count - start) * each // 8)
+        return DealtRows(bits, np.broadcast_to(np.uint8(0), (count, bits // 8)))
 
     def flips(self, count: int) -> Bytes:
         return self._sp.flips(count) ^ self._csp.flips(count)
