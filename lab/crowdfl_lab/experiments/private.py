@@ -392,7 +392,8 @@ def _present_members(settings: MemberSettings, found: Found) -> Part:
         tries = len(chosen) // 2
         error = math.sqrt((right * (1 - right) + wrong * (1 - wrong)) / tries)
         task = settings.task(settings.crowds[0], epsilon)
-        mu = math.sqrt(task.rounds / 2) / task.noise_ratio if epsilon else math.inf
+        # Of both servers' noise; an update that another one takes the place of is up to twice as far from it as from zero.
+        mu = 2 * math.sqrt(task.rounds / 2) / task.noise_ratio if epsilon else math.inf
         bound = statistics.NormalDist().cdf(mu / 2) * 2 - 1 if epsilon else 1.0
         row: Record = {"epsilon": "no noise" if epsilon is None else f"{epsilon:g}", "found": right, "wrongly": wrong}
         records.append(row | {"advantage": right - wrong, "error": error, "at most": bound, "tries": 2 * tries})

@@ -119,7 +119,7 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
 
 @app.command()
 def status(invitation: _Invitation, home: _Home = None, as_json: JsonLines = False) -> None:
-    """Show, from your home folder alone, which rounds you uploaded to, and what your privacy was charged."""
+    """Show which rounds you uploaded to, and what your privacy was charged."""
     with open_participant(invitation, home, as_json=as_json, joined=True, reads=True) as person:
         uploaded, epsilon = person.uploaded(), person.epsilon()
         told = {"who": person.keys.who, "uploaded": uploaded, "epsilon": epsilon}
