@@ -87,7 +87,7 @@ class Round:
     def inputs(self, side: int) -> CheckInputs:
         return CheckInputs(
             slots=self.slots,
-            lanes=self.lanes[side],
+            lanes=self.lanes[side].copy(),
             samples=self.samples[side],
             listed=len(self.uploads),
             least=self.least,
