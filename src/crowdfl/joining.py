@@ -129,6 +129,7 @@ class AcceptedInvitation:
     home: Path
     least_participants: int | None = None
     agree: str | None = None
+    language: str = ""
 
     def run(
         self,
@@ -167,7 +168,7 @@ class AcceptedInvitation:
         require_functions(train, evaluate)
         try:
             with _opened(self) as person:
-                person.agree = self.agree
+                person.agree, person.language = self.agree, self.language
                 form = partial(_form, model=model, personalize=personalize)
                 taking = _Taking(person, _teller(shown=progress))
                 return taking.part(self, train, evaluate, data, model, form, claim=claim)
@@ -178,7 +179,9 @@ class AcceptedInvitation:
     def look(self) -> str:
         """What the task is for, its terms, and who will read the model. Sends nothing about you."""
         with _opened(self, reads=True) as person:
-            return printable_lines(task_summary(person.look(), person.least_participants, person.charged_elsewhere))
+            return printable_lines(
+                task_summary(person.look(), person.least_participants, person.charged_elsewhere, self.language)
+            )
 
 
 def join(
@@ -188,6 +191,7 @@ def join(
     yes: bool = False,
     least_participants: int | None = None,
     agree: str | None = None,
+    language: str | None = None,
 ) -> AcceptedInvitation:
     """Accept an invitation to a real campaign: shows what the task is, and asks whether to take part.
 
@@ -200,6 +204,7 @@ def join(
         yes: You have read what the task is, and agree: nothing is asked. Needed where nobody can be asked, as in notebooks.
         least_participants: Take part only if every average is of at least so many people; 5 by default.
         agree: The version of the task's consent text, if it has one, that you have read and agree to; it is signed.
+        language: In which you read what the requester wrote, such as de, where the task has it; by default your locale's.
 
     Returns:
         What `run` is called on.
@@ -213,12 +218,17 @@ def join(
     path = Path(invitation)
     opening = _invited()
     own = opening.home_of(path) if home is None else Path(home)
-    joining = AcceptedInvitation(opening.read_invitation(path), own, least_participants, agree)
+    joining = AcceptedInvitation(opening.read_invitation(path), own, least_participants, agree, _reader(language))
     with _opened(joining, reads=True) as person:
-        person.agree = agree
+        person.agree, person.language = agree, joining.language
         if not Agent(person, time.sleep).has_joined:
             _ask(person, path, yes=yes)
     return replace(joining, agree=person.agree)
+
+
+def _reader(language: str | None) -> str:
+    found = filter(None, map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG")))
+    return next(found, "") if language is None else language
 
 
 def _ask(person: Participant, path: Path, *, yes: bool) -> None:
@@ -228,7 +238,7 @@ def _ask(person: Participant, path: Path, *, yes: bool) -> None:
         person.require_agreement(definition)
         return
     words, version = (
-        printable_lines(task_summary(definition, person.least_participants, person.charged_elsewhere)),
+        printable_lines(task_summary(definition, person.least_participants, person.charged_elsewhere, person.language)),
         definition.consent.version,
     )
     if in_notebook() or sys.stdin is None or not sys.stdin.isatty():

@@ -10,8 +10,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from crowdfl.cli.role_folder import PEERS, RoleFolder, read_part, write_part
-from crowdfl.errors import SettingsError
+from crowdfl.cli.role_folder import PEERS, RoleFolder, install, read_part, write_part
+from crowdfl.errors import Conflict, SettingsError
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import token_digest
@@ -249,6 +249,20 @@ def test_init_of_all_roles_is_as_strong(tmp_path):
     keys = [path.read_bytes() for path in (tmp_path / "all").rglob("ca.key")]
     assert len(set(keys)) == len(keys) == 3
     refused(call("init", tmp_path / "more", "--port", 1), "--port goes with --role")
+
+
+def test_a_payers_key_goes_from_sp_to_its_requesters(tmp_path):
+    """By hand or with SP's part; another one is a change, which nobody makes unasked."""
+    key = "ab" * 32
+    assert call("init", tmp_path / "all", "--payer-key", key).code == 0
+    assert f'payer_key = "{key}"' in (tmp_path / "all/requester/settings.toml").read_text()
+    part = read_part(tmp_path / "all/sp/sp.public.json")
+    assert part.payer_key == key
+    with pytest.raises(Conflict, match="whom it pays people out by"):
+        install(tmp_path / "all/requester/settings.toml", part.changed(payer_key="cd" * 32))
+    for role, wrong in (("csp", key), ("sp", "AB")):
+        told = call("init", tmp_path / role, "--role", role, "--payer-key", wrong)
+        assert (told.code, "--payer-key is SP's to name" in told.err) == (3, True)
 
 
 def test_an_address_has_one_meaning_however_it_is_written(tmp_path):

@@ -186,3 +186,22 @@ class TestLook:
     def test_a_task_without_rewards_says_so(self):
         text = SOFTMAX.replace('budget = "36.00"', '# budget = "36.00"')
         assert "Rewards: none" in task_summary(defined("task", tomllib.loads(text))[0], 5)
+
+
+def test_a_plan_suggests_a_norm_from_a_trial_and_says_which_crowds_are_too_small(tmp_path):
+    trial = tmp_path / "trial.json"
+    trial.write_text(json.dumps({"parameters": 582, "update_norm": {"largest": 3.0, "last": 2.0}}))
+    found = call(
+        "privacy", "plan", "--trial", trial, "--people", 36, "--people", 3600, "--json", "--plot", tmp_path / "plan.svg"
+    )
+    told = json.loads(found.out)
+    assert (told["parameters"], told["max_norm"]) == (582, pytest.approx(0.3))
+    assert told["noise"]["8.0"] == pytest.approx([2.714, 0.02714], rel=0.01)  # sqrt(2 * 582) z / people
+    assert (tmp_path / "plan.svg").stat().st_size > 1000
+    words = " ".join(call("privacy", "plan", "--trial", trial, "--people", 36, "--people", 3600).out.split())
+    assert "A crowd of 36 is too small for this model" in words
+    assert "take max_norm = 0.3" in words
+    for wrong in ("{", json.dumps({"parameters": 3})):
+        trial.write_text(wrong)
+        assert "is not what `crowdfl train" in call("privacy", "plan", "--trial", trial).err
+    assert "--parameters N, or --trial FILE" in call("privacy", "plan").err

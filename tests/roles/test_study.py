@@ -1,12 +1,18 @@
 """Consent, withdrawal, and a lost device: what is signed, what is gone, and who is counted once."""
 
+import contextlib
+import io
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import crowdfl
+from crowdfl.cli import participant as participant_commands
 from crowdfl.documents.signed import Consent, Definition, digest_of
 from crowdfl.errors import (
     BadSignature,
@@ -25,7 +31,9 @@ from crowdfl.roles.participant.enrolment import enrol
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.sp.people import consent_rows, erase_gone
 from crowdfl.roles.sp.uploads import PendingUpload
+from crowdfl.services.client import opening
 from crowdfl.settings import ConsentSettings, TaskSettings, TextsSettings
+from tests.cli.program import call
 from tests.hosts import Desk, heard, small_definition, unchanged
 from tests.roles.test_enrolment import new_keys
 
@@ -78,6 +86,43 @@ def test_nobody_joins_without_agreeing_to_this_very_version(tmp_path):
     assert "version 2" in event_words(*told[0])
 
 
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """A desk, and somebody with an invitation, whom the command line and `crowdfl.join` open."""
+    desk = consenting(tmp_path)
+    person, invitation = invited(desk)
+    for module in (participant_commands, opening):
+        monkeypatch.setattr(module, "invited", lambda *_given, **_more: contextlib.nullcontext(person))
+        monkeypatch.setattr(module, "read_invitation", lambda _path: SimpleNamespace(invitation=invitation))
+    return desk, person
+
+
+def test_the_command_line_asks_for_consent_in_the_readers_language_and_signs_what_was_read(asked, monkeypatch):
+    desk, person = asked
+    for answers in ("n\n", "y\nn\n", "y\ny\n"):
+        assert desk.requester.consents(desk.task) == []
+        person.agree = None
+        monkeypatch.setattr(sys, "stdin", io.StringIO(answers))
+        told = call("participant", "join", "invitation.json", "--language", "de_AT.UTF-8")
+        assert "Consent, version 2, which you sign:\nWir messen." in told.out
+    (row,) = desk.requester.consents(desk.task)
+    assert (row["version"], row["language"], row["state"]) == ("2", "de", "in")
+
+
+def test_crowdfl_join_takes_a_consent_by_its_version_or_by_two_answers(asked, monkeypatch):
+    with pytest.raises(ConsentMissing, match="agree='2'"):
+        crowdfl.join("invitation.json", yes=True)
+    assert crowdfl.join("invitation.json", yes=True, agree="2", language="de").agree == "2"
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    for answers, agreed in ((["n"], False), (["y", "no"], False), (["y", "yes"], True)):
+        monkeypatch.setattr("builtins.input", lambda _question, left=answers: left.pop(0))
+        if agreed:
+            assert crowdfl.join("invitation.json").agree == "2"
+        else:
+            with pytest.raises(SettingsError, match="nothing was joined"):
+                crowdfl.join("invitation.json")
+
+
 def test_a_consent_serves_nobody_else_and_nowhere_else(tmp_path):
     desk = consenting(tmp_path)
     _, invitation = invited(desk)
@@ -96,6 +141,13 @@ def test_a_consent_serves_nobody_else_and_nowhere_else(tmp_path):
         with pytest.raises(DocumentError):
             desk.sp.enrol(desk.task, certificate, Consent(**vars(mine) | {name: value}).sign(keys.signing))
     assert not desk.sp.store.participants(desk.task)
+    assert [definition.language_for(one) for one in ("de_AT.UTF-8", "de", "C.UTF-8", "en_GB", "")] == [
+        "de",
+        "de",
+        "",
+        "",
+        "",
+    ]
     german = Consent.of(definition, keys.signing.public, 1.0, "de")
     assert german.text == digest_of("Wir messen.")
     desk.sp.enrol(desk.task, certificate, german.sign(keys.signing))

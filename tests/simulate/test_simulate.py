@@ -152,6 +152,15 @@ def test_where_everyone_counts_once_a_longer_update_counts_as_one_of_max_norm():
     assert result.model[0] == pytest.approx([(0.3 + 0.5) / 3, 0], abs=CLOSE)
 
 
+@pytest.mark.parametrize("profile", ["hardened", "paper"])
+def test_noise_is_of_shares_alone_and_a_crowd_too_small_for_it_is_refused(profile):
+    private = {"weighting": "equal", "max_norm": 4.0, "epsilon": 1.0, "lanes": 1024}
+    with pytest.raises(SettingsError, match="noise of length"):
+        run(**private)
+    with pytest.raises(SettingsError, match="epsilon"):
+        run(**private, noise="any", profile=profile, insecure_test_key=True)
+
+
 def test_rewards_are_paid_and_claimed():
     """Exact money, by person and round; costs are those of all roles."""
     data = people(4)

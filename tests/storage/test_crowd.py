@@ -57,6 +57,18 @@ def test_a_plan_that_reads_a_crowd_is_seen():
     assert [is_slow(plan) for plan, _ in found if "B-TREE" not in plan] == [True, False]
 
 
+def test_a_phone_that_looks_costs_one_read_by_key(tmp_path):
+    """What never changes was read before."""
+    desk, statements = Desk.funded(tmp_path), []
+    desk.sp.papers(desk.task)
+    event.listen(desk.sp.store.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    with plans(desk.sp.store) as found:
+        desk.sp.papers(desk.task)
+        desk.sp.status(desk.task)
+    assert [statement.split()[0] for statement in statements] == ["BEGIN", "SELECT"]
+    assert not [plan for plan, _ in found if is_slow(plan)]
+
+
 def test_an_upload_an_enrolment_and_a_look_read_by_key(tmp_path):
     """Of a task that everyone is in and of one that draws people: what SP's process does for each of them."""
     for number, settings in enumerate([SHARES, SHARES | {"per_round": 3}]):

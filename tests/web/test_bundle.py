@@ -49,6 +49,14 @@ def test_bundles_run_as_the_modules_did(tmp_path):
     assert json.loads(found) == [42, 2, ["later", "made", "names", "zwei"], 44]
 
 
+@pytest.mark.parametrize("name", ["exported", "modules"])
+def test_a_name_of_the_files_own_in_a_module_is_refused(name):
+    """It would hide the table through which modules find each other."""
+    text = f"export function {name}() {{}}\n"
+    with pytest.raises(NotBundled, match=name):
+        bundles(FILES | {"/a/lib/deep.js": FILES["/a/lib/deep.js"] + text}, ROOTS, {})
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -236,6 +236,20 @@ def test_a_task_is_cancelled_with_a_reason_and_its_first_characters(world):
     assert world.sp.ledger(task).balance("escrow") == DEPOSIT
 
 
+def test_a_stuck_round_is_asked_for_again_or_given_up(world):
+    """Its task goes on. What is over, or not the last, is neither."""
+    task, _ = world.open_round()
+    operator, place = world.operator(), f"tasks/{task}/rounds/1/retry"
+    assert operator.post(place, {"begins": "nothing", "void": True}).status_code == 422
+    assert operator.post(f"tasks/{task}/rounds/2/retry", {"begins": task[:6], "void": True}).status_code == 409
+    assert operator.post(place, {"begins": task[:6], "void": False}).status_code == 204
+    assert world.sp.store.round(task, 1).state == "open"
+    assert operator.post(place, {"begins": task[:6], "void": True}).status_code == 204
+    assert (world.sp.store.round(task, 1).state, world.sp.store.task(task).state) == ("aborted", "running")
+    assert world.sp.ledger(task).balance("escrow") == DEPOSIT
+    assert operator.post(place, {"begins": task[:6], "void": True}).status_code == 409
+
+
 def test_a_task_is_purged_once_it_owes_nobody_anything_and_not_before(world):
     task, people = world.open_round()
     operator, place = world.operator(), f"tasks/{task}/purge"

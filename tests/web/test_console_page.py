@@ -140,6 +140,24 @@ def test_a_round_is_followed_from_its_first_upload_to_its_rewards(seat: Seat):
     assert seat.page.locator("img").count() == 0
 
 
+def test_everything_is_marked_as_old_when_sp_is_gone(seat: Seat, desk_context):
+    """At once, and in words; what was seen last stays."""
+    task, _ = seat.start("Left alone")
+    page = desk_context.new_page()
+    with seat.world.served() as url:
+        gone = Seat(seat.world, url, page, seat.token)
+        gone.open()
+        expect(page.get_by_text(task[:8]).first).to_be_visible()
+        expect(page.locator("header .state.good")).to_have_text("live")
+    expect(page.locator("header .state.bad")).to_have_text("SP does not answer")
+    expect(page.get_by_role("alert")).to_contain_text("What you see is from before")
+    red = "() => getComputedStyle(document.querySelector('.health li')).borderInlineStartColor"
+    assert page.evaluate(red) == page.evaluate(
+        "() => getComputedStyle(document.querySelector('.state.bad')).backgroundColor"
+    )
+    browsers.assert_usable_by_all(page)
+
+
 def test_a_deposit_is_confirmed_by_typing_what_came_in(seat: Seat):
     task = seat.announce("Noise in the city")
     seat.owe(task)

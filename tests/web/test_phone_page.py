@@ -592,6 +592,45 @@ def test_sensors_become_a_recording_at_their_rate(show, shoot, channels):
     expect(page.get_by_text(f"{math.floor(recording['seconds'])} of 208 s")).to_be_visible()
 
 
+BESIDE = """() => {
+  navigator.geolocation.watchPosition = (found) => { found({ coords: { speed: 5 } }); return 1; };
+  navigator.mediaDevices.getUserMedia = async () => {
+    const context = new AudioContext();
+    const [tone, half, out] = [context.createOscillator(), context.createGain(), context.createMediaStreamDestination()];
+    half.gain.value = 0.5;
+    tone.connect(half).connect(out);
+    tone.start();
+    return (globalThis.heard = out.stream);
+  };
+}"""
+
+
+def test_speed_and_loudness_are_recorded_beside_motion_and_a_question_is_asked_at_the_end(show, shoot):
+    """In 10 m/s and 50 dB, levels alone; the microphone is let go, and the answer stays with the recording."""
+    asked = [{"id": "pain", "text": "Does it hurt?", "choices": ["no", "a little"], "use": "feature"}]
+    beside = {"channels": 3, "labels": ["sitting"], "sensors": ["speed", "loudness"], "questions": asked}
+    page = show([UNSAID | {"definition": definition(training=SHORT | beside)}], f"#/record/{TASK}", windows=WINDOWS)
+    page.evaluate(BESIDE)
+    motion.Motion(page).show(FINAL)
+    page.get_by_role("button", name="Start").first.click()
+    for what in ("never where it is", "how loud it is"):  # each is asked for by itself
+        expect(page.get_by_role("dialog").last).to_contain_text(what)
+        page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Start now").click()
+    expect(page.get_by_role("dialog").get_by_role("heading")).to_have_text("A short question")
+    browsers.assert_usable_by_all(page)
+    shrink(shoot(page, "phone-question"))
+    page.get_by_role("radio", name="a little").check()
+    page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    until(page, "kept[0]?.answers.pain === 'a little' && kept[0].whole")
+    recording = page.evaluate("kept[0]")
+    assert recording["channels"] == 5
+    speeds, levels = recording["signal"][3::5], recording["signal"][4::5]
+    assert set(speeds) == {0.5}
+    assert any(level == pytest.approx(-9 / 50, abs=0.02) for level in levels)  # a sine of half the largest size
+    until(page, "heard.getTracks().every(({ readyState }) => readyState === 'ended')")
+
+
 def test_one_activity_follows_the_other_by_itself(show):
     """Each stops once there is enough of it; then the owner is asked to send. Nothing leaves the phone by itself."""
     training = SHORT | {"labels": ["sitting", "walking"]}

@@ -244,6 +244,12 @@ def test_invitations_come_as_links_and_codes_and_stay_private(browser, office, t
     assert "has no plan" in browser.post(place, {"count": 60, "days": 0.5}).json()["warning"]
     made = [one for one in browser.get(place).json()["invitations"] if one["number"] is not None]
     assert len(made) == 62
+    whole = Path(made[1]["file"]).read_bytes()
+    Path(made[1]["file"]).write_bytes(whole[:100])  # as after a full disk
+    states = [one["state"] for one in browser.get(place).json()["invitations"] if one["number"] is not None]
+    assert states == ["unused", "damaged", *["unused"] * 60]
+    assert list(browser.get(f"tasks/{task}/codes/0").json())[:2] == ["0", "2"]
+    Path(made[1]["file"]).write_bytes(whole)
     assert before + 62 == len(browser.get(place).json()["invitations"])
     for number, one in enumerate(made):
         assert (one["number"], one["state"], one["who"], one["sent"]) == (number, "unused", None, [])

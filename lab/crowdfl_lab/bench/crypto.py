@@ -3,7 +3,10 @@
 Whole rounds, and the same operations beside other libraries, are in `crowdfl bench compare`.
 """
 
+import itertools
 import os
+import secrets
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +25,7 @@ from crowdfl.crypto.paillier.budget import WidthBudget, bits
 from crowdfl.crypto.paillier.pctd import FreshRandomizers, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct, Unchecked, encrypt
 from crowdfl.crypto.randomness import Coins
+from crowdfl.crypto.shares.noise import discrete_gaussian
 from crowdfl.errors import ProtocolError
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.common.sdiv import HardenedSdivSp, PaperSdivCsp, PaperSdivSp
@@ -34,11 +38,11 @@ from crowdfl.protocols.common.smul import (
     PolynomialsSp,
     products_in,
 )
-from crowdfl.protocols.exchange import ask_directly, run_exchange
+from crowdfl.protocols.exchange import Silent, ask_directly, run_exchange
 from crowdfl.protocols.hardened.opening import CHUNK, OpenRequest
 from crowdfl.protocols.hardened.prirwd import RewardWidths
 from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.profile import width_budget
+from crowdfl.protocols.profile import TaskSpec, Tools, width_budget
 from crowdfl.settings import MILLION, TaskSettings
 from crowdfl.storage.pools import RandomizerPool
 from crowdfl_lab.bench.workload import (
@@ -51,7 +55,7 @@ from crowdfl_lab.bench.workload import (
     made_up_weights,
     packed_model,
 )
-from crowdfl_lab.parties import DivisionCsp, RoundRecorder
+from crowdfl_lab.parties import DivisionCsp, LocalParties, RoundRecorder
 from crowdfl_lab.report.results import Figure, Reference, Result, Row, Target
 from crowdfl_lab.timing import Timing, current_bytes, machine, peak_bytes, turns
 
@@ -62,6 +66,7 @@ _TOOLKIT = "authors' C++ toolkit"
 _CITED = {"SDIV": 4.06, "SMUL": 0.082}
 _PAPER_SIGMA = 80
 _LARGEST_PAYMENT = 1_000_000 * MILLION
+_NOISY = 5  # people in a round with noise
 _FACTOR_BITS = 40  # of the factors whose SMUL is timed
 
 
@@ -102,6 +107,8 @@ def bench_crypto(settings: CryptoSettings, *, say: Say = lambda _: None) -> Resu
     rows.append(_averaging_row(settings, Threads()))
     say("single SDIVs and SMULs, one core")
     rows += _operation_rows(settings, keys)
+    say("rounds of `shares` with noise and without, one core")
+    rows.append(_noise_row(settings))
     return settings.result("crypto", where, rows, versions={_TOOLKIT: "cited as published, not run here"})
 
 
@@ -203,6 +210,47 @@ def _memory_row(folder: Path, vectors: list[CipherVector], count: int) -> Row:
     note = f"{baseline} before, {peak} at most, {used['seconds']:.3g} s"
     row = Row("memory", f"memory to sum {count} uploads from disk", growth, target, note=note)
     return row.over(Reference("one upload", Figure(used["upload"], "B")), "growth / one upload")
+
+
+def _noise_row(settings: CryptoSettings) -> Row:
+    """Whole rounds in turn: with noise they may take two draws more. In processor time, for other programs run as well."""
+    private = {"epsilon": 8.0, "noise": "any"}
+    variants: dict[str, Callable[[], object]] = {
+        "with": _rounds(settings, private),
+        "without": _rounds(settings, {"decimals": 4}),
+        "draw": lambda: discrete_gaussian(secrets.token_bytes(32), b"bench", 1 << 16, settings.parameters),
+    }
+    timings = {name: took.cpu for name, took in turns(variants, settings.repetitions).items()}
+    one, bare, draw = (statistics.median(timings[name]) for name in variants)
+    allowed = Reference("a round without, and two draws", Figure(bare + 2 * draw, "s"))
+    note = (
+        f"medians of {settings.repetitions}; {_NOISY} people train nothing, upload and read; a draw takes {draw:.3f} s"
+    )
+    target = Target("<= 1.10", "ratio", at_most=1.10)
+    return Row("noise", "a round of `shares` with noise, 1 core", Figure(one, "s"), target, note=note).over(
+        allowed, "with / without and two draws"
+    )
+
+
+def _rounds(settings: CryptoSettings, chosen: Mapping[str, Any]) -> Callable[[], object]:
+    """A task without checks; each call plays its next round."""
+    task = TaskSettings.of(
+        weighting="equal",
+        max_norm=1.0,
+        check="none",
+        rounds=settings.repetitions + 1,
+        max_participants=_NOISY,
+        **chosen,
+    )
+    parties = LocalParties(TaskSpec("noise", task, settings.parameters), Tools(Threads(1), observer=Silent()))
+    numbers, weights = itertools.count(1), made_up_weights(settings.parameters, 7)
+
+    def play() -> object:
+        number = next(numbers)
+        uploads = parties.encrypt({f"p{place}": (weights, 1) for place in range(_NOISY)}, number)
+        return parties.play(number, uploads, readers=None)
+
+    return play
 
 
 def _sum_uploads(folder: Path, public: PublicKey) -> dict[str, float]:

@@ -32,7 +32,17 @@ SMALL = CryptoSettings(
     operations=1,
     operation_turns=1,
 )
-ROWS = ["encrypt", "sum", "partial_decryption", "partial_decryption_two_cores", "memory", "averaging", "sdiv", "smul"]
+ROWS = [
+    "encrypt",
+    "sum",
+    "partial_decryption",
+    "partial_decryption_two_cores",
+    "memory",
+    "averaging",
+    "sdiv",
+    "smul",
+    "noise",
+]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from crowdfl_lab.experiments.command import CATALOG
 
 LAB = Path(__file__).parents[2]
 FIGURES = LAB / "figures"
+_SHOWN = [("", "0"), ("8.0", "2"), ("4.0", "2"), ("2.0", "2"), ("1.0", "2"), ("1.0", "1")]  # epsilon, servers
 RESULTS = sorted(path.parent.relative_to(FIGURES) for path in (FIGURES / "experiments").rglob("made.json"))
 
 
@@ -62,6 +63,24 @@ def test_the_committed_prifedavg_equals_fedavg(page, folder, profile):
     for column in ("accuracy", "precision", "recall", "f1", "mad"):
         assert f"{float(plain[column]):.4f}" == f"{float(encrypted[column]):.4f}"
         assert f"{float(plain[column]):.4f}" in page
+
+
+@pytest.mark.parametrize("model", ["spectral", "motion"])
+def test_what_noise_costs_is_quoted_as_it_is(model):
+    """Means over the seeds, row by row."""
+    text = (LAB / "docs" / "experiments.md").read_text()
+    rows = list(csv.DictReader((FIGURES / "experiments/privacy/privacy.csv").read_text().splitlines()))
+    shown = re.findall(rf"^\| `{model}`, \d+ \| ([\d,]+) \| (.*) \|$", text, re.MULTILINE)
+    assert len(shown) >= 3
+    for people, cells in shown:
+        for (epsilon, servers), cell in zip(_SHOWN, cells.split(" | "), strict=True):
+            found = [
+                float(row["accuracy"])
+                for row in rows
+                if (row["model"], row["epsilon"], row["servers"]) == (model, epsilon, servers)
+                and row["people"] == people.replace(",", "")
+            ]
+            assert cell.strip() == (f"{sum(found) / len(found):.3f}" if found else "")
 
 
 def test_nn_is_at_least_as_accurate_as_the_papers():

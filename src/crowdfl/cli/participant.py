@@ -42,17 +42,26 @@ _Agree = Annotated[
         metavar="VERSION", help="You have read this version of the task's consent text, and agree: it is signed."
     ),
 ]
+_Language = Annotated[
+    str,
+    typer.Option(
+        envvar=["LC_ALL", "LC_MESSAGES", "LANG"],
+        show_default=False,
+        metavar="TAG",
+        help="Read what the requester wrote in this language, such as de, where the task has it. [default: your locale's]",
+    ),
+]
 
 
 @app.command()
-def look(invitation: _Invitation, home: _Home = None, as_json: JsonLines = False) -> None:
+def look(invitation: _Invitation, home: _Home = None, language: _Language = "", as_json: JsonLines = False) -> None:
     """Show what the task is for, its terms, and who will read the model. Sends nothing about you."""
     with open_participant(invitation, home, as_json=as_json, reads=True) as person:
-        person.on_event = beside
+        person.on_event, person.language = beside, language
         definition = person.look()
     show(
         definition.body(),
-        task_summary(definition, person.least_participants, person.charged_elsewhere),
+        task_summary(definition, person.least_participants, person.charged_elsewhere, person.language),
         as_json=as_json,
     )
     if not as_json:
@@ -65,12 +74,13 @@ def join(
     home: _Home = None,
     yes: _Yes = False,
     agree: _Agree = None,
+    language: _Language = "",
     least_participants: _Least = None,
     as_json: JsonLines = False,
 ) -> None:
     """Make your keys, have them certified, and enrol. Safe to repeat."""
     with open_participant(invitation, home, as_json=as_json, least=least_participants) as person:
-        agent, person.agree = Agent(person, time.sleep), agree
+        agent, person.agree, person.language = Agent(person, time.sleep), agree, language
         _ask(person, person.look(), agreed=yes or agent.has_joined, as_json=as_json)
         person.join(read_invitation(invitation).invitation)
 
@@ -85,6 +95,7 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
     home: _Home = None,
     yes: _Yes = False,
     agree: _Agree = None,
+    language: _Language = "",
     least_participants: _Least = None,
     as_json: JsonLines = False,
     module: Module = None,
@@ -98,7 +109,7 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
     """Join and take part until the task ends; after an interruption, continue where it stopped."""
     least, hold = least_participants, hold_upload
     with open_participant(invitation, home, as_json=as_json, least=least, hold=hold) as person:
-        agent, person.agree = Agent(person, time.sleep), agree
+        agent, person.agree, person.language = Agent(person, time.sleep), agree, language
         definition = agent.look()
         _ask(person, definition, agreed=yes or agent.has_joined, as_json=as_json)
         tell_code(module, learner, loss)
@@ -108,7 +119,7 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
 
 @app.command()
 def status(invitation: _Invitation, home: _Home = None, as_json: JsonLines = False) -> None:
-    """Show, from your home folder alone, which rounds you uploaded to, and what your privacy was charged."""
+    """Show which rounds you uploaded to, and what your privacy was charged."""
     with open_participant(invitation, home, as_json=as_json, joined=True, reads=True) as person:
         uploaded, epsilon = person.uploaded(), person.epsilon()
         told = {"who": person.keys.who, "uploaded": uploaded, "epsilon": epsilon}
@@ -189,7 +200,7 @@ def _ask(person: Participant, definition: Definition, *, agreed: bool, as_json: 
         return
     if as_json:
         raise SettingsError("--json asks no questions: read `crowdfl participant look`, then add --yes")
-    typer.echo(clean(task_summary(definition, person.least_participants, person.charged_elsewhere)))
+    typer.echo(clean(task_summary(definition, person.least_participants, person.charged_elsewhere, person.language)))
     person.require_company(definition)  # no question about what is then refused
     version = definition.consent.version
     if version and person.agree != version:

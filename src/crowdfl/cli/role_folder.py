@@ -54,6 +54,7 @@ class PublicPart(Settings):
     )
     tls_keys: _Digests = Field(description="SHA-256 of its TLS public key, and of the next one while it is renewed.")
     key: _Digest | None = Field(description="The Ed25519 public key that it signs with, in hexadecimal.")
+    payer_key: _Digest | None = Field(description="Of SP: whom it pays people out by, in hexadecimal; else null.")
     tokens: dict[str, _Digest] = Field(description="SHA-256 of the token that it made for each service it calls.")
 
     @property
@@ -118,7 +119,7 @@ def _faults(part: PublicPart) -> Iterator[str]:
 
 def _requester_faults(part: PublicPart) -> Iterator[str]:
     yield from _faults(part)
-    if part.name in SERVERS or part.url or part.authority or part.tls_keys or part.key:
+    if part.name in SERVERS or part.url or part.authority or part.tls_keys or part.key or part.payer_key:
         yield "a requester has a name of its own, and tokens alone"
 
 
@@ -132,6 +133,8 @@ def _server_faults(part: PublicPart) -> Iterator[str]:
         yield "`tls_keys` is empty"
     if (part.key is None) != (part.role == "csp"):
         yield "`key` is what KGC and SP sign with, and CSP has none"
+    if part.payer_key is not None and part.role != "sp":
+        yield "`payer_key` is SP's to name"
     if part.authority is not None:
         yield from _authority_faults(part.authority, part.host)
 
@@ -230,7 +233,7 @@ class RoleFolder:
         """The role's own public part, as its files are now; `url` is where it is reached if that is not host and port."""
         common: dict[str, Any] = {"version": 1, "role": self.role, "name": self.name, "tokens": self._digests()}
         if self.role not in SERVERS:
-            return PublicPart(**common, url=None, authority=None, tls_keys=(), key=None)
+            return PublicPart(**common, url=None, authority=None, tls_keys=(), key=None, payer_key=None)
         files = [files for files in (self.tls, self.next_tls) if files == self.tls or files.certificate.exists()]
         authority = self.authority.certificate
         key = signing_key(self.folder / "signing.key").public.hex() if self.role in _SIGNERS else None
@@ -240,6 +243,7 @@ class RoleFolder:
             authority=authority.read_text() if authority.exists() else None,
             tls_keys=tuple(dict.fromkeys(key_pin(require_usable(one)) for one in files)),
             key=key,
+            payer_key=self.found.get("payer_key") if self.role == "sp" else None,
         )
 
     def accepted(self) -> Iterator[PublicPart]:
@@ -279,6 +283,7 @@ _CHANGES = {
     "authority": "who vouches for it",
     "tls_keys": "its TLS key",
     "key": "the key that it signs with",
+    "payer_key": "whom it pays people out by",
     "tokens": "its tokens",
 }
 
@@ -337,6 +342,7 @@ def _values(own: RoleFolder, part: PublicPart) -> dict[str, Any]:
     token = own.token_name(part.role)
     if own.role == "requester":
         values |= {part.role: part.url, f"{part.role}_token": token}
+        values |= {"payer_key": part.payer_key} if part.payer_key else {}  # SP takes no task that names another
     elif part.role in HOLDS[own.role]:
         values[part.role] = {"url": part.url, "token": token}
     if part.role in _PINNED.get(own.role, ()):

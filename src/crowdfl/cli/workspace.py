@@ -46,6 +46,7 @@ class _NewRole:
     port: int = 0
     name: str = "requester"
     insecure_test_key: bool = False
+    payer_key: str | None = None
 
 
 def init(  # noqa: PLR0913, PLR0917 -- each is an option
@@ -71,6 +72,9 @@ def init(  # noqa: PLR0913, PLR0917 -- each is an option
     csp_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="CSP's; by default 7103, or a free one.")
     ] = None,
+    payer_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Of SP: who pays people out, as `crowdfl payer key` shows it.")
+    ] = None,
     insecure_test_key: Annotated[bool, typer.Option(help="Allow keys below 2048 bits, for tests.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -79,14 +83,15 @@ def init(  # noqa: PLR0913, PLR0917 -- each is an option
         raise SettingsError(f"{folder} is not empty: keys in it would be lost; name a new folder")
     if role is not None:
         chosen = _PORTS.get(role.value, 0) if port is None else port
-        _init_one(folder, _NewRole(role.value, host, chosen, name, insecure_test_key), as_json=as_json)
+        _init_one(folder, _NewRole(role.value, host, chosen, name, insecure_test_key, payer_key), as_json=as_json)
         return
     if port is not None:
         raise SettingsError("--port goes with --role; without it, each service has its own: --kgc-port and its like")
     hosts = {"kgc": kgc_host or host, "sp": sp_host or host, "csp": csp_host or host}
     given = {"kgc": kgc_port, "sp": sp_port, "csp": csp_port}
     ports = {one: _free_port(one, hosts[one], given.values()) if at is None else at for one, at in given.items()}
-    made = [_NewRole(one, hosts[one], ports[one], insecure_test_key=insecure_test_key) for one in SERVERS]
+    test, payer = insecure_test_key, {"sp": payer_key}
+    made = [_NewRole(one, hosts[one], ports[one], insecure_test_key=test, payer_key=payer.get(one)) for one in SERVERS]
     _init_all(folder, [*made, _NewRole("requester", name=name, insecure_test_key=insecure_test_key)])
     told = f"{folder}: kgc, sp, csp and requester are set up; start each with"
     starts = [f"  crowdfl {role} serve {folder / role / 'settings.toml'}    # port {ports[role]}" for role in SERVERS]
@@ -147,6 +152,10 @@ def _require_sound(new: _NewRole) -> None:
     if not is_host(new.host):
         words = expected("host", ServiceSettings.model_fields["host"])
         raise SettingsError(f"the host of {new.role} is {new.host!r}; expected {words}")
+    if new.payer_key is not None and (new.role != "sp" or not re.fullmatch("[0-9a-f]{64}", new.payer_key)):
+        raise SettingsError(
+            "--payer-key is SP's to name: 64 lower-case hexadecimal digits; requesters get it with its part"
+        )
     if not re.fullmatch(NAME, new.name) or new.name in SERVERS:
         raise SettingsError(f"{new.name!r} cannot be a requester's name: expected 1 to 64 letters, digits, - and _")
 
@@ -174,6 +183,7 @@ def _make(folder: Path, new: _NewRole) -> PublicPart:
 def _service_text(new: _NewRole) -> str:
     values: dict[str, Any] = {"role": new.role, "host": new.host, "port": new.port}
     values |= {"certificate": "tls.pem", "key": "tls.key", "insecure_test_key": new.insecure_test_key}
+    values |= {} if new.payer_key is None else {"payer_key": new.payer_key}
     if new.role in _SCHEDULERS:
         files = {"ca": "cluster.pem", "certificate": "cluster.pem", "key": "cluster.key"}
         values |= {"compute": "threads", "dask": {"scheduler": f"tls://127.0.0.1:{_SCHEDULERS[new.role]}", **files}}

@@ -79,7 +79,16 @@ class Definition:
 
     @property
     def spec(self) -> TaskSpec:
-        return TaskSpec(self.task, self.settings, self.shape.parameters)
+        return TaskSpec(self.task, self.settings, self.shape.parameters, requester=self.requester)
+
+    def language_for(self, reader: str, *, consent: bool = False) -> str:
+        """Which translation is for a reader of de-AT, or of the locale de_AT.UTF-8; "" for the task's own texts."""
+        tag = reader.partition(".")[0].replace("_", "-")
+        short, _, region = tag.partition("-")
+        script = {"CN": "zh-Hans", "SG": "zh-Hans", "TW": "zh-Hant", "HK": "zh-Hant", "MO": "zh-Hant"}.get(region, tag)
+        known = [one for one in (tag, script if short == "zh" else tag, short) if one in (self.language, *self.texts)]
+        found = known[0] if known and known[0] in self.texts else ""
+        return found if found and (self.texts[found].consent or not consent) else ""
 
     def consent_text(self, language: str = "") -> str:
         """What whoever reads this language agrees to; "" is the task's own."""

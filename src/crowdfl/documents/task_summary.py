@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import SettingsError
 from crowdfl.learning.recipe import Recipe
-from crowdfl.settings import DELTA, TaskSettings, is_code, money_words, to_millionths
+from crowdfl.settings import DELTA, TaskSettings, TextsSettings, is_code, money_words, to_millionths
 from crowdfl.text import span_words
 
 _FED: Mapping[str, str] = {
@@ -18,24 +18,28 @@ _FED: Mapping[str, str] = {
 _SENSORS = {3: "acceleration along three axes", 6: "acceleration and rotation, three axes each"}
 
 
-def task_summary(definition: Definition, yours: int, charged: float = 0.0) -> str:
-    """`yours` is how many people an average must at least be of for this participant, `charged` epsilon of its other tasks."""
+def task_summary(definition: Definition, yours: int, charged: float = 0.0, reader: str = "") -> str:
+    """`yours` is how many people an average must at least be of for this participant, `charged` epsilon of its other tasks.
+
+    What its requester wrote stands there in the reader's language, where the task has it.
+    """
+    texts = definition.texts.get(definition.language_for(reader), TextsSettings())
     settings, spec = definition.settings, definition.spec
     key = settings.key if settings.profile == "shares" else f"key of {settings.key}"
     few = ": TOO FEW, you would not take part" if settings.min_participants < yours else ""
     return "\n".join(
         [
-            f"Purpose: {definition.purpose}",
+            f"Purpose: {texts.purpose or definition.purpose}",
             f"Who asks: {asker_words(definition)}",
-            f"Terms: {definition.terms}",
-            f"Readers: {definition.readers}",
+            f"Terms: {texts.terms or definition.terms}",
+            f"Readers: {texts.readers or definition.readers}",
             *_training(definition),
             f"Model: {spec.parameters:,} parameters; profile {settings.profile}, {key}",
             *plan_lines(definition),
             *reward_lines(definition),
             f"Every average is of at least {settings.min_participants} participants; you accept {yours} or more{few}",
             *_noise(settings, charged),
-            *consent_lines(definition),
+            *consent_lines(definition, reader),
         ]
     )
 
@@ -51,9 +55,9 @@ def _noise(settings: TaskSettings, charged: float) -> list[str]:
     return [f"Noise: {promise}; {total}. Not covered: that you take part, rejections, pay"]
 
 
-def consent_lines(definition: Definition) -> list[str]:
-    consent = definition.consent
-    return [f"Consent, version {consent.version}, which you sign:\n{consent.text}"] if consent.version else []
+def consent_lines(definition: Definition, reader: str) -> list[str]:
+    version, text = definition.consent.version, definition.consent_text(definition.language_for(reader, consent=True))
+    return [f"Consent, version {version}, which you sign:\n{text}"] if version else []
 
 
 def text_lines(definition: Definition) -> list[str]:

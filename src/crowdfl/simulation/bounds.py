@@ -53,10 +53,12 @@ def settings_for(
     else:
         usual |= _bounds_of_weights(itertools.chain([start], map(shape.flat, trained)))
         usual |= {} if asked.get("budget") is not None else {"lanes": 0}  # more room for weights
-    tried = [asked["decimals"]] if "decimals" in asked else _DECIMALS if asked.get("profile") == "shares" else [_USUAL]
-    for decimals in tried:
+    tried = [{"decimals": count} for count in (_DECIMALS if asked.get("profile") == "shares" else [_USUAL])]
+    if "decimals" in asked or asked.get("epsilon") is not None:  # which leaves room for some, and says how many
+        tried = [{}]
+    for chosen in tried:
         try:
-            settings = TaskSettings.of(**usual | dict(asked) | {"decimals": decimals})
+            settings = TaskSettings.of(**usual | dict(asked) | chosen)
             profile_named(settings.profile).check(settings, shape.parameters)
         except (SettingsError, WidthBudgetExceeded) as wrong:
             refusal = wrong

@@ -15,6 +15,7 @@ _PASSED = re.compile(r'^export \{(?P<names>[^}]*)\} from "(?P<path>[^"]+)";', re
 _LISTED = re.compile(r"^export \{(?P<names>[^}]*)\};", re.M)
 _MADE = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) (\w+))", re.M)
 _LATER = re.compile(r'(?:(?<=await )|(?<==> ))import\("(?P<path>\.{1,2}/[^"]+)"\)')
+_HIDES = re.compile(r"^(?:export )?(?:async )?(?:function\*?|class|const|let|var) (exported|modules)\b", re.M)
 _PLACE = re.compile(r'(?P<start>import\(`|new URL\("(?=[^"]*", import\.meta\.url\)))(?P<path>\.{1,2}/[^`"$]*)')
 
 
@@ -70,6 +71,8 @@ def _needed(sources: Mapping[str, str], root: str, others: Iterable[str]) -> lis
 
 def _module(path: str, sources: Mapping[str, str], address: str, places: Mapping[str, str], held: set[str]) -> str:
     text, names = sources[path], _exports(sources[path])
+    if hidden := _HIDES.search(text):
+        raise NotBundled(f"{path}: {hidden[1]} is a name of the file that modules stand in")
 
     def taken(found: re.Match[str]) -> str:
         if _at(path, found["path"]) not in held:

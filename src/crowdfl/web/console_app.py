@@ -15,7 +15,7 @@ from starlette.responses import StreamingResponse
 
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.roles.sp.money import resolve_payment
-from crowdfl.roles.sp.operator import OperatorActions, require_reason
+from crowdfl.roles.sp.operator import OperatorActions, require_reason, retry_round
 from crowdfl.services.http import logs
 from crowdfl.services.http.bodies import SMALL_LIMIT, Form, Number, TaskId, Who, json_body
 from crowdfl.services.run import SpParts
@@ -57,6 +57,13 @@ class PurgeForm(Form):
     results: bool
 
 
+class RetryForm(Form):
+    """The first characters of the task's id; whether the round is given up instead."""
+
+    begins: Annotated[str, Field(max_length=64)]
+    void: bool
+
+
 class ResolveForm(Form):
     """paid: the money was handed over; again: it was not."""
 
@@ -82,6 +89,11 @@ class Console:
         require_typed(task, form.begins)
         self.actions.purge(self.actions.store.task(task), results=form.results)
         self.overview.forget()
+
+    def retry(self, task: str, number: int, form: RetryForm) -> None:
+        require_typed(task, form.begins)
+        self.actions.store.task(task)
+        retry_round(self.parts.sp.sure_books, task, number, self.parts.settings.lease_seconds, void=form.void)
 
 
 def add_pages(app: FastAPI, settings: SpSettings) -> None:
@@ -183,6 +195,7 @@ def _add_actions(routes: APIRouter, console: Console) -> None:
     received = Annotated[ReceivedForm, Depends(json_body(ReceivedForm, SMALL_LIMIT))]
     cancelling = Annotated[CancelForm, Depends(json_body(CancelForm, SMALL_LIMIT))]
     purging = Annotated[PurgeForm, Depends(json_body(PurgeForm, SMALL_LIMIT))]
+    retrying = Annotated[RetryForm, Depends(json_body(RetryForm, SMALL_LIMIT))]
     resolving = Annotated[ResolveForm, Depends(json_body(ResolveForm, SMALL_LIMIT))]
 
     @routes.post(f"{deposit}/confirmation", status_code=204)
@@ -208,6 +221,12 @@ def _add_actions(routes: APIRouter, console: Console) -> None:
         """No further round. Final."""
         console.cancel(task, body)
         _note(by, "cancelled a task", task=task)
+
+    @routes.post("/tasks/{task}/rounds/{number}/retry", status_code=204)
+    def retry(by: operator, task: TaskId, number: Number, body: retrying) -> None:
+        """A round that is stuck: CSP is asked again, or the round is given up."""
+        console.retry(task, number, body)
+        _note(by, "gave a round up" if body.void else "asked again for a round", task=task, number=number)
 
     @routes.post("/tasks/{task}/purge", status_code=204)
     def purge(by: operator, task: TaskId, body: purging) -> None:

@@ -17,6 +17,7 @@ from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedPro
 from crowdfl.errors import FormatError, ModelMismatch, NotReady, SettingsError
 from crowdfl.flower import CrowdFLMod, CrowdFLStrategy, crowdfl_mod, open_model
 from crowdfl.flower.client_state import open_blobs
+from crowdfl.protocols.shares.round import average as noisy
 from tests.flower.inside.grid import ServedGrid, average, distance, initial, make_app, samples
 
 NODES = range(1, 6)
@@ -53,6 +54,23 @@ def test_where_everyone_counts_once_it_is_the_mean():
     assert distance(found.arrays, expected) < CLOSE
     assert distance(found.arrays, average(average(initial(), NODES), NODES)) > 100 * CLOSE
     assert strategy.left_out == {1: {}, 2: {}}
+
+
+def test_with_epsilon_the_average_has_both_servers_noise_and_nothing_else(monkeypatch):
+    """A crowd that is too small for it says so, unless told otherwise."""
+    draw, drawn = noisy.discrete_gaussian, []
+    monkeypatch.setattr(noisy, "discrete_gaussian", lambda *given: drawn.append(draw(*given)) or drawn[-1])
+    settings = {"weighting": "equal", "max_norm": 5.0, "epsilon": 8.0, "delta": 1e-6}
+    with pytest.raises(SettingsError, match="noise of length"):
+        CrowdFLStrategy(FedAvg(), reveal=True, **settings).start(protected(), initial(), num_rounds=1)
+    found = CrowdFLStrategy(FedAvg(), reveal=True, noise="any", **settings).start(protected(), initial(), num_rounds=1)
+    assert len(drawn) == 2
+    expected = average(initial(), NODES, equally=True)
+    noise = (drawn[0] + drawn[1]) / len(NODES) / 10**4  # decimals: the longest update has at most 2^16 units
+    names = [name for name in initial() if name != "steps"]
+    change = [(found.arrays[name].numpy() - expected[name].numpy()).reshape(-1) for name in names]
+    assert np.abs(np.concatenate(change) - noise).max() < 2e-4
+    assert np.abs(noise).max() > 1
 
 
 def test_some_clients_a_round_and_those_who_come_later_read_what_they_have_missed():

@@ -30,6 +30,10 @@ test("rotation is in 2 rad/s and acceleration in g", () => {
 });
 
 test("every recording has a name of its own", () => {
+  const questions = [{ id: "pain", choices: ["No", "a little"] }];
+  const asked = readCsv("time,x,y,z,label,Pain\n0,0,0,1,a,no\n1,0,0,1,a,no\n2,0,0,1,a,A little\n3,0,0,1,a,?\n", "any.csv", [], questions);
+  assert.deepEqual(toRecordings(asked, 1).map(({ answers, times }) => [answers, times.length]), [[{ pain: "No" }, 2], [{ pain: "a little" }, 1], [{}, 1]]);
+  assert.throws(() => readCsv("time,x,y,z\n0,0,0,1\n", "walking.csv", [], questions), { name: "DataMalformed", message: /'pain'/ });
   const table = readCsv("time,x,y,z,label\n0,0,0,1,a\n1,0,0,1,b\n", "any.csv");
   assert.equal(new Set(toRecordings(table, 50).map(({ id }) => id)).size, 2);
 });

@@ -45,18 +45,56 @@ def paced(seconds: float | None) -> Iterator[None]:
         _PACE.reset(token)
 
 
-class PacedTransport(httpx.HTTPTransport):
-    """httpx offers no way to choose how bytes are read: its pool is replaced by another of the same kind."""
+class PacedTransport(httpx.BaseTransport):
+    """As httpx's own, which offers no way to choose how bytes are read: a pool of httpcore's, and httpx's names for errors."""
 
     def __init__(self, verify: ssl.SSLContext | None) -> None:
-        super().__init__(verify=verify or False, trust_env=False)
-        self._pool = httpcore.ConnectionPool(
+        self._connections = httpcore.ConnectionPool(
             ssl_context=verify,
             max_connections=_CONNECTIONS,
             max_keepalive_connections=_KEPT,
             keepalive_expiry=_KEPT_SECONDS,
             network_backend=_PacedBackend(),
         )
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        url = request.url
+        place = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+        asked = httpcore.Request(
+            request.method,
+            place,
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
+        )
+        with _named_as_httpx():
+            answer = self._connections.handle_request(asked)
+        stream = _Body(answer)
+        return httpx.Response(answer.status, headers=answer.headers, stream=stream, extensions=answer.extensions)
+
+    def close(self) -> None:
+        self._connections.close()
+
+
+class _Body(httpx.SyncByteStream):
+    def __init__(self, answer: httpcore.Response) -> None:
+        self._answer = answer
+
+    def __iter__(self) -> Iterator[bytes]:
+        with _named_as_httpx():
+            yield from self._answer.iter_stream()
+
+    def close(self) -> None:
+        self._answer.close()
+
+
+@contextlib.contextmanager
+def _named_as_httpx() -> Iterator[None]:
+    """Both libraries have the same names for what goes wrong."""
+    try:
+        yield
+    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as wrong:
+        raise getattr(httpx, type(wrong).__name__)(str(wrong)) from wrong
 
 
 class _PacedBackend(httpcore.SyncBackend):

@@ -13,6 +13,7 @@ import { refusals, short, waitsText } from "./tasks.js";
 
 const TYPED = 6; // characters that confirm what cannot be undone
 const UNDER_WAY = ["running", "paused"];
+const COMPUTED = ["closed", "weighed"]; // rounds that may wait for CSP
 const ALL_ROUNDS = 1000;
 
 /** What is known of a task: fetched again when something of it has changed. */
@@ -86,6 +87,14 @@ const cancel = (about) => ask({
   action: t("task.cancelNow"),
 }, (values) => post(`${taskPath(about.task)}/cancellation`, values));
 
+/** @param {Row} about @param {number} number */
+const retry = (about, number) => ask({
+  title: t("task.retryTitle", { number }),
+  text: [t("task.retryText")],
+  fields: [{ name: "void", label: t("task.void"), kind: "checkbox", hint: t("task.voidHint") }, typed(about)],
+  action: t("task.retryNow"),
+}, (values) => post(`${taskPath(about.task)}/rounds/${number}/retry`, values));
+
 /** @param {Row} about */
 async function purge(about) {
   const held = await get(`${taskPath(about.task)}/held`).catch(() => null);
@@ -107,18 +116,19 @@ function timeline(about, data, reload) {
   return [
     h("h2", null, t("task.roundsName")),
     h("p.soft", null, t("task.times", { when: formatTime(about.watched_since) })),
-    about.timeline.length ? h("ol.rounds", null, ...about.timeline.map(roundCard)) : h("p", null, t("task.noRound", { words: waitsText(about.waits_for) })),
+    about.timeline.length ? h("ol.rounds", null, ...about.timeline.map((/** @type {Row} */ round) => roundCard(round, about))) : h("p", null, t("task.noRound", { words: waitsText(about.waits_for) })),
     ...(hidden > 0 ? [button(t("task.more", { count: hidden }), more, { id: "more-rounds" })] : []),
   ];
 }
 
-/** @param {Row} round */
-function roundCard(round) {
+/** @param {Row} round @param {Row} about */
+function roundCard(round, about) {
   const next = round.steps.findIndex((/** @type {Row} */ step) => !step.done);
   return h("li.card", null,
     h("h3", null, t("task.round", { number: round.number }), " ", stateTag(round.state)),
     h("ol.steps", null, ...round.steps.map((/** @type {Row} */ step, /** @type {number} */ place) => stepItem(step, place === next))),
     h("p", null, listOf([t("task.uploads", { count: round.uploads }), t("task.leftOut", { count: round.rejected }), ...(round.extended ? [t("task.extended")] : [])], "unit")),
+    COMPUTED.includes(round.state) && button(t("task.retry"), () => retry(about, round.number), { id: `retry-${round.number}` }),
     round.rejected > 0 && h("details", { id: `left-out-${round.number}` }, h("summary", null, t("task.who")),
       table(t("task.leftOutOf", { number: round.number }), [t("task.participant"), t("task.why")], round.rejections.map((/** @type {Row} */ one) => [h("code", null, one.who), one.why]))));
 }

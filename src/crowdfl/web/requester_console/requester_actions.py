@@ -1,5 +1,6 @@
 """What a requester can do in its console. Calls may wait for a service; what takes long is a job, which the page looks at."""
 
+import contextlib
 import logging
 import secrets
 import threading
@@ -199,7 +200,10 @@ class RequesterActions:
         """Pictures of some invitations' links, by number, from this number on."""
         page = self._page(task)
         paths = [path for path in self._files(task) if _number(path) >= first][:MOST_CODES]
-        links = {} if page is None else {str(_number(path)): link_of(path, page) for path in paths}
+        links = dict[str, str]()
+        for path in paths if page else ():
+            with contextlib.suppress(CrowdFLError):  # one damaged file hides no other
+                links[str(_number(path))] = link_of(path, page or "")
         return {
             number: f"data:image/svg+xml;base64,{b64encode(qr_svg(link)).decode()}" for number, link in links.items()
         }
@@ -246,12 +250,16 @@ class RequesterActions:
 def _invitation(
     path: Path, page: str | None, used: Mapping[str, str], rows: Mapping[str, Any], now: float
 ) -> dict[str, Any]:
-    """One file, and what became of it; with a page for phones, its link."""
-    invitation = Invitation.read(Envelope.parse(read_invitation(path).invitation, Invitation.kind))
+    """One file, and what became of it; with a page for phones, its link. One that is damaged hides no other."""
+    about = {"number": _number(path), "file": str(path)}
+    try:
+        invitation = Invitation.read(Envelope.parse(read_invitation(path).invitation, Invitation.kind))
+    except CrowdFLError:
+        return about | {"link": None, "who": None, "state": "damaged", "sent": [], "drawn": []}
     who = used.get(invitation.number)
     fresh = "unused" if who is None and invitation.expires > now else "expired" if who is None else "joining"
     row = rows.get(who or "", {"who": who, "state": fresh, "sent": [], "drawn": []})
-    return {"number": _number(path), "file": str(path), "link": None if page is None else link_of(path, page), **row}
+    return {**about, "link": None if page is None else link_of(path, page), **row}
 
 
 def _number(path: Path) -> int:

@@ -3,6 +3,7 @@
 import { duration } from "../../web/common/format.js";
 import { listOf, t } from "../../web/common/text.js";
 import { MISSING, readCsv, toRecordings } from "../learning/csv.js";
+import { askedFor } from "../learning/recipe.js";
 import { folded } from "../learning/recordings.js";
 
 /** @typedef {import("../learning/recordings.js").Recording} Recording */
@@ -19,7 +20,7 @@ export class NotUsable extends Error {
  * @returns {{ recordings: Recording[], words: string }} or NotUsable with what to change.
  */
 export function importable(name, text, recipe) {
-  const table = withChannels(readCsv(text, name, recipe.sensors), recipe.channels);
+  const table = withChannels(readCsv(text, name, recipe.sensors, askedFor(recipe)), recipe.channels);
   const known = new Set(recipe.labels.map(folded));
   const all = toRecordings(table, recipe.hertz, () => `file ${crypto.randomUUID()}`);
   const recordings = all.filter(({ label, times }) => known.has(folded(label)) && times.length > 1);

@@ -2,17 +2,18 @@
 // the headers, units and ways to write the time that are understood.
 import { numberOf, rowsOf, secondsOfDate } from "./csv-text.js";
 import { DataMalformed } from "../protocol/errors.js";
-import { stretchesOf } from "./recordings.js";
+import { folded, stretchesOf } from "./recordings.js";
 
 /** @typedef {import("./recordings.js").Recording} Recording */
 
 /**
  * Samples in the file's order: seconds, channels in g and rad/s, a label each; and why rows were left out, how often.
- * @typedef {{ times: Float64Array, signal: Float64Array, labels: string[], channels: number, motion?: number, dropped: Map<string, number> }} CsvTable
+ * @typedef {{ times: Float64Array, signal: Float64Array, labels: string[], answers?: Record<string, string>[], channels: number, motion?: number, dropped: Map<string, number> }} CsvTable
  */
+/** @typedef {{ id: string, choices: readonly string[] }} Question Whose answers stand in a column of that name. */
 
 /** The place of each field in a row, and the units that the header gives.
- * @typedef {{ time: number, channels: number[], label: number | null, timeUnit: string, units: string[], slow: { place: number, unit: number }[] }} Columns
+ * @typedef {{ time: number, channels: number[], label: number | null, timeUnit: string, units: string[], slow: { place: number, unit: number }[], asked: (Question & { place: number })[] }} Columns
  */
 
 export const GRAVITY = 9.80665; // m/s^2 in a g
@@ -39,31 +40,33 @@ const STEPS = [["s", 1], ["ms", 1e3], ["us", 1e6]]; // a step below this is in t
  * @param {string} text
  * @param {string} fileName Its words up to the first number label the samples that have no label of their own. Of a path,
  *   the first folder's name does.
- * @param {readonly string[]} [sensors] Beside motion: their columns come last.
+ * @param {readonly string[]} [sensors] Beside motion: their columns come last. @param {readonly Question[]} [questions]
  * @returns {CsvTable}
  */
-export function readCsv(text, fileName, sensors = []) {
+export function readCsv(text, fileName, sensors = [], questions = []) {
   const plain = text.startsWith("\ufeff") ? text.slice(1) : text;
   const head = plain.split("\n", 1)[0];
   const delimiter = [";", "\t"].find((mark) => head.includes(mark)) ?? ",";
   const rows = rowsOf(plain, delimiter, fileName).filter((row) => row.some(Boolean));
   if (!rows.length) return { times: new Float64Array(), signal: new Float64Array(), labels: [], channels: 3 + sensors.length, dropped: new Map() };
   const hasHeader = !rows[0].some((cell) => numberOf(cell, delimiter) !== null);
-  if (sensors.length && !hasHeader) throw new DataMalformed(`${fileName} has no header: it must name the columns of ${sensors.join(", ")}`);
-  const columns = hasHeader ? columnsOf(rows[0], fileName, sensors) : usualColumns(rows[0], fileName);
+  const named = [...sensors, ...questions.map(({ id }) => id)];
+  if (named.length && !hasHeader) throw new DataMalformed(`${fileName} has no header: it must name the columns of ${named.join(", ")}`);
+  const columns = hasHeader ? columnsOf(rows[0], fileName, sensors, questions) : usualColumns(rows[0], fileName);
   return tableOf(rows.slice(hasHeader ? 1 : 0), columns, delimiter, fileName);
 }
 
 /**
- * Stretches of one label without a gap, in g and 2 rad/s.
+ * Stretches of one label, and of the same answers, without a gap, in g and 2 rad/s.
  * @param {CsvTable} table @param {number} hertz The rate that they will be resampled to. @param {() => string} [newId]
  * @returns {Recording[]}
  */
-export function toRecordings({ times, signal, labels, channels, motion = channels }, hertz, newId = () => crypto.randomUUID()) {
+export function toRecordings({ times, signal, labels, answers, channels, motion = channels }, hertz, newId = () => crypto.randomUUID()) {
   const scaled = signal.map((value, place) => value / (place % channels < motion ? UNITS[place % channels] : 1));
-  const changes = (/** @type {number} */ at) => labels[at] !== labels[at - 1];
+  const said = labels.map((label, at) => JSON.stringify([label, answers?.[at]]));
+  const changes = (/** @type {number} */ at) => said[at] !== said[at - 1];
   return stretchesOf({ times, signal: scaled, channels }, hertz, changes)
-    .map(({ start, ...stretch }) => ({ id: newId(), label: labels[start], ...stretch, channels }));
+    .map(({ start, ...stretch }) => ({ id: newId(), label: labels[start], ...(answers ? { answers: answers[start] } : {}), ...stretch, channels }));
 }
 
 /** `Walking_2024-05-01.csv` and `walking (3)` mean `walking`. @param {string} name */
@@ -84,11 +87,11 @@ function usualColumns(row, file) {
   if (row.length !== 4 && row.length !== 5) {
     throw new DataMalformed(`${file} has no header and ${row.length} columns: give it \`timestamp,x,y,z,label\``);
   }
-  return { time: 0, channels: [1, 2, 3], label: row.length === 5 ? 4 : null, timeUnit: "", units: [], slow: [] };
+  return { time: 0, channels: [1, 2, 3], label: row.length === 5 ? 4 : null, timeUnit: "", units: [], slow: [], asked: [] };
 }
 
-/** @param {readonly string[]} head @param {string} file @param {readonly string[]} sensors @returns {Columns} */
-function columnsOf(head, file, sensors) {
+/** @param {readonly string[]} head @param {string} file @param {readonly string[]} sensors @param {readonly Question[]} questions @returns {Columns} */
+function columnsOf(head, file, sensors, questions) {
   const titles = head.map(nameAndUnit);
   const time = titles.findIndex(({ name }) => TIMES.test(name));
   const [axes, turns] = [AXIS, TURN].map((pattern) => tripleOf(pattern, titles.map(({ name }) => name)));
@@ -100,14 +103,20 @@ function columnsOf(head, file, sensors) {
   return {
     time, channels, label: label < 0 ? null : label, timeUnit: titles[time].unit, units: channels.map((place) => titles[place].unit),
     slow: sensors.map((sensor) => slowColumn(sensor, titles, head, file)),
+    asked: questions.map((question) => ({ ...question, place: placeOf(question.id, head.findIndex((title) => title.trim().toLowerCase() === question.id), head, file) })),
   };
 }
 
 /** @param {string} sensor @param {readonly { name: string, unit: string }[]} titles @param {readonly string[]} head @param {string} file */
 function slowColumn(sensor, titles, head, file) {
-  const place = titles.findIndex(({ name }) => SLOW[sensor].name.test(name));
-  if (place < 0) throw new DataMalformed(`${file}: no column is called '${sensor}', which the task records beside motion; there are ${head.join(", ")}`);
+  const place = placeOf(sensor, titles.findIndex(({ name }) => SLOW[sensor].name.test(name)), head, file);
   return { place, unit: SLOW[sensor].unit * (titles[place].unit.startsWith("km") ? 3.6 : 1) };
+}
+
+/** @param {string} wanted @param {number} place @param {readonly string[]} head @param {string} file */
+function placeOf(wanted, place, head, file) {
+  if (place < 0) throw new DataMalformed(`${file}: no column is called '${wanted}', which the task records beside motion; there are ${head.join(", ")}`);
+  return place;
 }
 
 /** `Acceleration x (m/s^2)` is accelerationx in m/s^2. @param {string} title */
@@ -146,6 +155,7 @@ function tableOf(rows, columns, delimiter, file) {
     times: dates ? times : toSeconds(times, columns.timeUnit),
     signal: beside(signal, motion, samples.map(({ slow }) => slow)),
     labels,
+    ...(columns.asked.length ? { answers: samples.map(({ answers }) => answers) } : {}),
     channels,
     ...(columns.slow.length ? { motion } : {}),
     dropped: counted(found.filter((one) => typeof one === "string")),
@@ -156,7 +166,7 @@ function tableOf(rows, columns, delimiter, file) {
  * A row's sample, or why it is left out.
  * @param {readonly string[]} row @param {Columns} columns @param {string} delimiter
  */
-function sampleOf(row, { time, channels, label, slow }, delimiter) {
+function sampleOf(row, { time, channels, label, slow, asked }, delimiter) {
   const numbers = [];
   for (const { place, unit } of [...channels.map((one) => ({ place: one, unit: 1 })), ...slow]) {
     if (place >= row.length) return MISSING;
@@ -164,12 +174,13 @@ function sampleOf(row, { time, channels, label, slow }, delimiter) {
     if (value === null) return "not a number";
     numbers.push(value / unit);
   }
-  if (Math.max(time, label ?? 0) >= row.length) return MISSING;
+  if (Math.max(time, label ?? 0, ...asked.map(({ place }) => place)) >= row.length) return MISSING;
   const number = numberOf(row[time], delimiter);
   const moment = number ?? secondsOfDate(row[time]);
   if (moment === null) return "not a number";
   const [values, beside] = [numbers.slice(0, channels.length), numbers.slice(channels.length)];
-  return { values, slow: beside, time: moment, isDate: number === null, label: label === null ? "" : row[label].trim().toLowerCase() };
+  const answers = Object.fromEntries(asked.map(({ id, place, choices }) => [id, choices.find((choice) => folded(choice) === folded(row[place].trim()))]).filter(([, choice]) => choice));
+  return { values, slow: beside, answers, time: moment, isDate: number === null, label: label === null ? "" : row[label].trim().toLowerCase() };
 }
 
 /** Motion, and what was recorded beside it. @param {Float64Array} signal @param {number} motion @param {readonly number[][]} others */

@@ -1,11 +1,18 @@
-"""What a task with noise costs a person: its whole epsilon at the first upload, whatever becomes of the rounds."""
+"""What a task with noise costs a person: its whole epsilon at the first upload, whatever becomes of the rounds.
+
+And that a server which dies and comes back adds the same noise: from two draws for one sum, their mean would have less.
+"""
 
 import json
+import os
+from collections import defaultdict
 
 import pytest
+from sqlalchemy import Engine, event
 
 from crowdfl.documents.task_summary import task_summary
 from crowdfl.errors import RoundEnded, SettingsError
+from crowdfl.protocols.shares.round import average
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.services.client.opening import invited
 from crowdfl.settings import ParticipantSettings
@@ -102,3 +109,65 @@ def test_epsilons_of_a_person_s_tasks_are_added_up_before_joining(desk, tmp_path
     (tmp_path / "0.home/charged.json").write_text("{")
     with pytest.raises(SettingsError, match=r"0\.home/charged\.json"), invited(settings, tmp_path / "x", Participant):
         pass
+
+
+class Death(BaseException):
+    """Nothing catches it."""
+
+
+class Steps:
+    """Commits and new files, counted down; the process dies before the last of them, once."""
+
+    left = None
+
+    def take(self, *_) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if not self.left:
+                raise Death
+
+    def wrapped(self, act):
+        return lambda *given, **named: (self.take(), act(*given, **named))[1]
+
+
+@pytest.mark.second
+def test_a_server_that_dies_at_any_durable_step_draws_the_same_noise_again(desk, tmp_path, monkeypatch):
+    """One seed for each server and sum, whenever both die between the end of the uploads and the average."""
+    steps, drawn = Steps(), defaultdict(set)
+    draw = average.discrete_gaussian
+
+    def noted(seed, context, sigma, count):
+        found = draw(seed, context, sigma, count)
+        drawn[context].add((seed, found.tobytes()))
+        return found
+
+    monkeypatch.setattr(average, "discrete_gaussian", noted)
+    monkeypatch.setattr(os, "replace", steps.wrapped(os.replace))
+    monkeypatch.setattr(os, "link", steps.wrapped(os.link))
+    event.listen(Engine, "commit", steps.take)
+    try:
+        for death in range(1, 1000):
+            one = Desk(tmp_path / str(death), **NOISY)
+            one.invite(3)
+            one.run()
+            one.upload(train=moved_by(0.1))
+            one.clock.time += 100.0
+            drawn.clear()
+            steps.left, died = death, False
+            while True:
+                try:
+                    one.run()
+                    if one.sp.store.round(one.task, 1).is_over:
+                        break
+                except Death:
+                    steps.left, died = None, True
+                    one.restart()
+                    one.clock.time += 1000.0  # leases of the dead end
+            steps.left = None
+            assert one.sp.store.round(one.task, 1).state == "rewarded"
+            assert [len(seeds) for seeds in drawn.values()] == [2], f"before step {death}"
+            if not died:
+                break
+    finally:
+        event.remove(Engine, "commit", steps.take)
+    assert death > 20  # there were as many
