@@ -190,6 +190,6 @@ def test_an_invitation_may_say_more():
 
 def test_every_setting_of_a_task_is_an_option_of_functions():
     """By the same name, in their help; rounds and profile are arguments of their own."""
-    assert {*TaskOptions.__annotations__, "profile", "rounds"} == set(settable(TaskSettings))
+    assert {*TaskOptions.__annotations__, "profile", "rounds", "reference"} == set(settable(TaskSettings))
     shown = pydoc.render_doc(crowdfl.simulate)
     assert all(f"    {name}: " in shown for name in TaskOptions.__annotations__)

@@ -247,7 +247,7 @@ def manifest() -> bytes:
         tuple(person.sealed for person in PEOPLE),
         tuple(person.signing.sign(person.statement) for person in PEOPLE),
     )
-    return message(54, TASK, 1, BASE, PAYMENT, 1, 1, *columns)
+    return message(54, TASK, 1, BASE, PAYMENT, 1, 1, *columns, ())  # without a reference
 
 
 @dataclass(frozen=True)

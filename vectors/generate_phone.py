@@ -41,6 +41,7 @@ SETTINGS: Body = {
     "delta": None,
     "noise": None,
     "sigma": None,
+    "reference": False,
     "per_round": None,
     "cohort": 4096,
     "rounds": 3,

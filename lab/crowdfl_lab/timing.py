@@ -37,7 +37,10 @@ def family_bytes(name: str, pid: int) -> int:
 
 def processor_seconds(pid: int) -> float:
     """User and system time of a process and its children, by Linux's accounts."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:  # one of its children that has just ended
+        return 0.0
     own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return own + sum(map(processor_seconds, _children(pid)))
 

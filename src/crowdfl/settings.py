@@ -32,6 +32,7 @@ _LARGEST_AMOUNT = 10**15
 _LARGEST_NUMBER = 10**15  # of any setting: far beyond all use, and exact as a float
 _LONGEST_UPDATE = 2**16  # whole units, where noise is added: more would only make numbers longer
 _LARGEST_SIGMA = 2**24
+LEAST_LANES = 1024  # where a rejection must not depend on chance: of the sketch with `epsilon`, or with `reference`
 DELTA = 1e-5  # where a task with noise sets none
 _LARGEST_SCALED = 2**53  # beyond this a double no longer counts in ones
 _LONGEST_KEY = 16384
@@ -362,6 +363,11 @@ class TaskSettings(Settings):
     )
     noise: Literal["any"] | None = _optional("any", "Of `epsilon`: take a task whose noise is longer than an update.")
     sigma: Annotated[int, Field(ge=1, le=_LARGEST_SIGMA)] | None = None  # of each server's noise, in units
+    reference: bool = Field(
+        default=False,
+        description='Of "shares" where everyone counts once: the requester uploads an update of its own in each round, and who '
+        "goes against it is left out.",
+    )
     strategy: Literal["discard", "retransmit"] = Field(
         default="discard", description='What happens to uploads after the window; "retransmit" takes them in `grace`.'
     )
@@ -467,6 +473,25 @@ class TaskSettings(Settings):
             )
         if self.floor_units < 1:
             raise ValueError(f"`distance_floor` is {self.distance_floor}; expected at least 10^-{2 * self.decimals}")
+        return self
+
+    @model_validator(mode="after")
+    def _reference_is_possible(self) -> Self:
+        """Whether an update is in line shows only where all are as long as they may be, and in a sketch that is fine enough."""
+        if not self.reference:
+            return self
+        if self.epsilon is not None:
+            raise ValueError(
+                "`reference` lets the requester ask about each person, which `epsilon` rules out: drop one of them"
+            )
+        needed = {
+            'profile = "shares"': self.profile == "shares",
+            'weighting = "equal"': self.weighting == "equal",
+            'check = "bounds"': self.check == "bounds",
+            f"at least {LEAST_LANES} `lanes`": (self.lanes or 0) >= LEAST_LANES,
+        }
+        if missing := [words for words, found in needed.items() if not found]:
+            raise ValueError(f"`reference` needs {', '.join(missing)}")
         return self
 
     @model_validator(mode="before")

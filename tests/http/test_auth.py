@@ -46,6 +46,7 @@ OPENS: dict[str, dict[str, set[str]]] = {
         "POST /v1/tasks/{task}/deposits/{name}/confirmation": {"bank"},
         "POST /v1/tasks/{task}/deposits/{name}/rejection": {"bank"},
         "POST /v1/tasks/{task}/orders": {OWNER},
+        "PUT /v1/tasks/{task}/rounds/{number}/reference": {OWNER},
         "GET /v1/tasks/{task}/ledger": {OWNER},
         "GET /v1/tasks/{task}/compliance": {OWNER},
         "GET /v1/tasks/{task}/consents": {OWNER},

@@ -172,7 +172,7 @@ def test_nobody_joins_without_having_agreed(campaign, tmp_path, monkeypatch):
     home = {"home": tmp_path / "me", "least_participants": 3}
     with pytest.raises(SettingsError) as asked:
         crowdfl.join(invitation(campaign, 0), **home)
-    for words in ("Purpose: Fit a line", "by a function of your own", "invitation-0.json", "yes=True"):
+    for words in ("Purpose: Fit a line", "by a function of your own", "Noise: none", "invitation-0.json", "yes=True"):
         assert words in str(asked.value)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("builtins.input", lambda _words: "no")

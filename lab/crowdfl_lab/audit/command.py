@@ -25,7 +25,7 @@ from crowdfl_lab.audit import (
 from crowdfl_lab.audit.finding import HARDENED, PAPER, SHARES, Finding, Verdict
 from crowdfl_lab.audit.headroom import SHORTENED, check_widths, tell_apart
 from crowdfl_lab.audit.recorded_round import RecordedRound, record_round
-from crowdfl_lab.audit.shares import altered, counts, freezing, openings, reuse, transcript
+from crowdfl_lab.audit.shares import altered, counts, freezing, openings, references, reuse, transcript
 from crowdfl_lab.report.output import deliver, progress_to_stderr
 from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine
@@ -106,6 +106,32 @@ def incentives(
     command = "crowdfl audit incentives" + " --quick" * quick + " --network" * network
     folder = None if made_up else data
     deliver(cheating.audit_incentives(settings, folder, progress_to_stderr(), notes, command), as_json=as_json, out=out)
+
+
+@app.command()
+def poisoning(
+    as_json: _AsJson = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Few made-up people: seconds.")] = False,
+    network: Annotated[bool, typer.Option("--network", help="A network with a hidden layer of 50 (torch).")] = False,
+    real: Annotated[bool, typer.Option("--real", help="Rounds by all roles and both servers; fewer of them.")] = False,
+    data: Annotated[
+        Path, typer.Option(envvar="CROWDFL_DATA", help="The folder of the WISDM and MotionSense NumPy sets.")
+    ] = _DATA,
+    out: Annotated[Path | None, typer.Option(help="A folder for JSON, Markdown, CSV, pictures and HTML.")] = None,
+) -> None:
+    """Let people send poison: what it does to a model, with and without the requester's reference."""
+    from crowdfl_lab.audit import incentives as cheating
+    from crowdfl_lab.audit import poisoning as poison
+
+    missing = [] if quick else cheating.missing_files(data)
+    made_up = quick or bool(missing)
+    settings = poison.PoisonSettings.quick() if made_up else poison.PoisonSettings.network() if network else None
+    settings = settings or poison.PoisonSettings()
+    notes = [f"MADE-UP PEOPLE: {', '.join(missing)} not found in {data}: {_how_to_get(missing)}"] if missing else []
+    command = "crowdfl audit poisoning" + " --quick" * quick + " --network" * network + " --real" * real
+    chosen = poison.with_real(settings) if real else settings
+    found = poison.audit_poisoning(chosen, None if made_up else data, progress_to_stderr(), notes, command)
+    deliver(found, as_json=as_json, out=out)
 
 
 @app.command()
@@ -210,6 +236,8 @@ def _shares(say: Callable[[str], None]) -> Iterator[Finding]:
     yield from altered.attack_bits()
     yield from altered.attack_later_bits()
     yield from altered.attack_silent()
+    yield from references.attack_direction()
+    yield from references.attack_condition()
     yield altered.attack_claims()
     yield from altered.attack_searched_count()
     yield from altered.attack_another_count()

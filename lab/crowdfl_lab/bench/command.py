@@ -41,6 +41,7 @@ def load(
     quick: _Quick = False,
     profile: _Profile = "hardened",
     check: _Check = False,
+    database: Annotated[str, typer.Option(help="An empty PostgreSQL database here: one SP beside three.")] = "",
     out: _Out = None,
 ) -> None:
     """A thousand participants' uploads against one SP, beside a route that only writes and fsyncs."""
@@ -48,8 +49,9 @@ def load(
     from crowdfl_lab.bench import load as bench
 
     settings = bench.LoadSettings.quick() if quick else bench.LoadSettings()
-    settings = replace(settings, profile="shares" if _is_shares(profile) else "hardened")
-    _conclude(bench.bench_load(settings, say=progress_to_stderr()), as_json=as_json, check=check, out=out)
+    settings = replace(settings, profile="shares" if _is_shares(profile) else "hardened", database=database)
+    measure = bench.bench_machines if database else bench.bench_load
+    _conclude(measure(settings, say=progress_to_stderr()), as_json=as_json, check=check, out=out)
 
 
 @app.command()

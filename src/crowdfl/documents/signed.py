@@ -79,7 +79,7 @@ class Definition:
 
     @property
     def spec(self) -> TaskSpec:
-        return TaskSpec(self.task, self.settings, self.shape.parameters)
+        return TaskSpec(self.task, self.settings, self.shape.parameters, requester=self.requester)
 
     def language_for(self, reader: str, *, consent: bool = False) -> str:
         """Which translation is for a reader of de-AT, or of the locale de_AT.UTF-8; "" for the task's own texts."""

@@ -16,7 +16,7 @@ from crowdfl.crypto.compute import Backend, Progress, default_backend
 from crowdfl.crypto.paillier.budget import WidthBudget
 from crowdfl.crypto.paillier.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
-from crowdfl.errors import CrowdFLError, NothingToContribute, SlotOverflow
+from crowdfl.errors import CrowdFLError, FormatError, NothingToContribute, SlotOverflow
 from crowdfl.protocols.exchange import Exchange, Observer, ReplyForm, Silent
 from crowdfl.protocols.party import KeyedParty, Party
 from crowdfl.settings import TaskSettings
@@ -24,8 +24,17 @@ from crowdfl.settings import TaskSettings
 NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round"
 """What a record that does not name a participant says to it."""
 
+NOT_IN_LINE = "out of bounds, or not in line with the task"
+"""What a record says of an upload that a check with a reference left out."""
+
+NO_REFERENCE = FormatError("this task takes no reference: its settings do not say `reference = true`")
+
 MOST_UNSHOWN = 3
 """Rounds that took an upload of a participant's and that no record shows: after so many it takes no further part."""
+
+
+TrainFlat = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+"""From the weights that a round starts from to those that training leads to."""
 
 
 class CspMemory(Protocol):
@@ -99,6 +108,7 @@ class TaskSpec:
     name: str
     settings: TaskSettings
     parameters: int
+    requester: bytes = field(default=b"", kw_only=True)  # its key, which signs references
 
     def task(self, public: PublicKey) -> "KeyedTask":
         return KeyedTask(self.name, self.settings, self.parameters, public)
@@ -233,6 +243,9 @@ class SpProtocol(RoleProtocol, Protocol):
         `validated`: `refusals` has looked at these very bytes, and found nothing.
         """
 
+    def take_reference(self, upload: bytes) -> None:
+        """The requester's own upload of this round, of a task that has references; refused in any other."""
+
     def check(self) -> None:
         """Refuse a set of uploads that must not be opened, before anything is."""
 
@@ -263,6 +276,9 @@ class CspProtocol(RoleProtocol, Protocol):
 
 class RequesterProtocol(ReaderProtocol, Protocol):
     """What the requester does: it reads the last round; of a `chained` profile, all of them."""
+
+    def refer(self, train: TrainFlat, round_number: int, signing: SigningKey) -> bytes:
+        """The requester's own upload of a round, trained from the model that it holds; refused where a task has none."""
 
 
 class Profile(Protocol):

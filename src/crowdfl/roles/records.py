@@ -206,11 +206,27 @@ class Round:
         return now > self.deadline(settings)
 
     def decide(
-        self, settings: TaskSettings, now: float, uploads: int, enrolled: int, plan: PlanSettings = _TRIAL
+        self,
+        settings: TaskSettings,
+        now: float,
+        uploads: int,
+        enrolled: int,
+        plan: PlanSettings = _TRIAL,
+        *,
+        has_reference: bool = True,
     ) -> "Round":
-        """What an open round becomes at this moment: itself, extended, closed or aborted."""
+        """What an open round becomes at this moment: itself, extended, closed or aborted.
+
+        Without the reference that its task has, it waits until no upload is taken any more, and is given up.
+        """
         if self.state is not RoundState.OPEN:
             return self
+        found = self._decided(settings, now, uploads, enrolled, plan)
+        if found.state is not RoundState.CLOSED or has_reference:
+            return found
+        return self if now < self.last_call(settings) else replace(self, state=RoundState.ABORTED)
+
+    def _decided(self, settings: TaskSettings, now: float, uploads: int, enrolled: int, plan: PlanSettings) -> "Round":
         wanted = min(plan.goal or math.inf, enrolled if plan.closes == "everyone" else math.inf)
         if uploads >= wanted and uploads >= settings.min_participants:
             return replace(self, state=RoundState.CLOSED)

@@ -17,7 +17,19 @@ import numpy.typing as npt
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Appointment, Definition, EnrolmentEnd, Invitation, Order
-from crowdfl.errors import DocumentError, FormatError, NotReady, SettingsError, TaskEnded, TaskNotRunning, UnknownTask
+from crowdfl.errors import (
+    Conflict,
+    DocumentError,
+    FormatError,
+    NotReady,
+    RoundNotOpen,
+    SettingsError,
+    TaskEnded,
+    TaskNotRunning,
+    TooLate,
+    UnknownTask,
+    WrongBase,
+)
 from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Average, RequesterProtocol, Tools
@@ -25,6 +37,7 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.kgc import Created
 from crowdfl.roles.participant.chain import KeptChain
+from crowdfl.roles.participant.participant import Train
 from crowdfl.roles.ports import Blobs, Clock
 from crowdfl.roles.records import NOT_OPEN
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
@@ -56,6 +69,7 @@ class RequesterSp(Protocol):
     def deposits(self, task: str) -> list[dict[str, Any]]: ...  # name, amount, and pending, confirmed or rejected
     def compliance(self, task: str) -> dict[str, Any]: ...  # who has sent in which round
     def consents(self, task: str) -> list[dict[str, Any]]: ...
+    def reference(self, task: str, number: int, upload: bytes) -> None: ...  # the first one of a round stands
 
 
 def _is_task(name: str) -> bool:
@@ -195,6 +209,11 @@ class Requester:
 
     def read(self, task: str, number: int) -> Average:
         """A round's average, and the model that it leads to."""
+        chain = self._chain(self.definition(task))
+        return chain.read(self._caught_up(task, number), number, self.sp.final(task, number))
+
+    def _caught_up(self, task: str, number: int) -> RequesterProtocol:
+        """A side that has read what a round starts from."""
         definition = self.definition(task)
         side = self._side(definition, self.blobs.get(f"{task}/bundle"))
         chain, fetch = self._chain(definition), partial(self.sp.final, task)
@@ -203,7 +222,23 @@ class Requester:
                 chain.forget()
             side.resume(chain.get(), definition.shape.flat(self.initial(task)))
             chain.catch_up(side, number, partial(self.sp.status, task), fetch)
-        return chain.read(side, number, fetch(number))
+        return side
+
+    def refer(self, task: str, number: int, train: Train) -> None:
+        """Train on the requester's own data from the model that a round starts from, and upload what others are compared with.
+
+        What was made for a round is kept before it is sent: a repeat sends the same bytes.
+        """
+        name = f"{task}/rounds/{number}/reference"
+        if not self.blobs.has(name):
+            definition = self.definition(task)
+
+            def trained(flat: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+                weights, _ = train(definition.shape.arrays(flat), definition.training, number)
+                return definition.shape.flat(weights)
+
+            self.blobs.put(name, self._caught_up(task, number).refer(trained, number, self.signing))
+        self.sp.reference(task, number, self.blobs.get(name))
 
     def _chain(self, definition: Definition) -> KeptChain:
         return KeptChain(self.blobs, f"{definition.task}/rounds", definition.settings.rounds)
@@ -246,6 +281,7 @@ class Campaign:
     sleep: Callable[[float], None]
     on_event: Callable[[str, Mapping[str, Any]], None] = lambda _what, _details: None
     poll_seconds: float = 0.5
+    reference: Train | None = None  # trains on the requester's own data, of a task with `reference`
 
     def run(
         self,
@@ -262,6 +298,10 @@ class Campaign:
             raise SettingsError(f"{people} people do not fit into a task with max_participants = {most}")
         if people < (fewest := definition.settings.min_participants):
             raise SettingsError(f"{people} people are too few for min_participants = {fewest}: no round would open")
+        if definition.settings.reference and self.reference is None:
+            raise SettingsError(
+                "this task has `reference = true`: give data of your own to train on, `--reference DATA`"
+            )
         task = self._posted(definition, initial)
         dealt = dealt_words(definition)
         created = {"task": task, "parameters": definition.spec.parameters} | ({"dealt": dealt} if dealt else {})
@@ -296,9 +336,22 @@ class Campaign:
             if (lasting := told | {"claim_seconds_left": None}) != seen:  # time that passes is no change
                 self.on_event("status", told)
                 seen = lasting
+            self._refer(task, status)
             if done(status) or status["state"] == "settled":
                 return status
             self.sleep(self.poll_seconds)
+
+    def _refer(self, task: str, status: Mapping[str, Any]) -> None:
+        """Where a round waits for its reference; one that cannot be sent any more costs that round, and is told."""
+        train, rounds = self.reference, status["rounds"]
+        if train is None:
+            return
+        for number in [r["number"] for r in rounds if r["state"] == "open" and r.get("reference") is False]:
+            try:
+                self.requester.refer(task, number, train)
+                self.on_event("reference", {"round": number})
+            except (RoundNotOpen, TooLate, WrongBase, Conflict) as refusal:
+                self.on_event("no reference", {"round": number, "why": str(refusal)})
 
     def _waits(self, definition: Definition, status: Mapping[str, Any]) -> dict[str, Any]:
         """The books are looked at only while a round may wait for money."""

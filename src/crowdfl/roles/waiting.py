@@ -48,7 +48,8 @@ def waits_for(definition: Definition, status: Mapping[str, Any], report: Mapping
         return _BY_STATE[status["state"]]
     if last["state"] == "open":
         come = {"uploads": last["uploads"], "all": last["drawn"] or status["enrolled"]}
-        return [_come(last["number"], "", **come)]
+        own = [_reference(status["task"], last["number"])] if last.get("reference") is False else []
+        return [*own, _come(last["number"], "", **come)]
     if last["number"] >= definition.settings.rounds:
         return [_FINAL]
     number = last["number"] + 1
@@ -56,6 +57,11 @@ def waits_for(definition: Definition, status: Mapping[str, Any], report: Mapping
     return _for_next_round(definition, status, report) or [
         _at(number, at) if at else _opening(number, dealt=number == 1 and bool(dealt_sizes(definition)))
     ]
+
+
+def _reference(task: str, number: int) -> Wait:
+    words = f"your reference of round {number}: `crowdfl task watch {task} --reference DATA --until settled`"
+    return Wait.of("reference", words, number=number, task=task)
 
 
 def _come(number: int, by: str, *, uploads: int, all: int, until: float | None = None) -> Wait:

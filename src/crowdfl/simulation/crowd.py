@@ -227,9 +227,11 @@ class SimulatedCrowd:
         on_change: Callable[["SimulatedCrowd"], None] = lambda _crowd: None,
         on_read: Callable[["SimulatedCrowd", Round], bool] = lambda _crowd, _round: False,
         moments: Moments = (),
+        reference: FunctionTrainer | None = None,
     ) -> None:
         self.settings, self.counters, self.log = definition.settings, Counters(), SimulationLog()
         self.trainers, self.away, self._away_in, self._on_change = trainers, frozenset[str](), away_in, on_change
+        self._reference = reference
         self.said: dict[str, Any] | None = None  # SP's status, while everyone has a turn
         self._on_read = on_read  # a round but the last is over, and everyone has read it; True ends the task
         tools = Tools(default_backend(), None, insecure_test_key, False, self.counters)
@@ -308,7 +310,9 @@ class SimulatedCrowd:
     def _open_next(self) -> None:
         last, budget = self._last_round(), self.settings.budget
         final = (last.number if last else 0) + 1 == self.settings.rounds
-        self.host.sp.steps.open(self.task, to_millionths(budget or 0), final=final)
+        number = self.host.sp.steps.open(self.task, to_millionths(budget or 0), final=final)
+        if self._reference is not None:
+            self.host.requester.refer(self.task, number, self._reference.train)
 
     def _after_round(self) -> None:
         """Between two rounds nobody is away: in the turn after a round's end, everyone has read it."""

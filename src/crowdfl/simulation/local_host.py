@@ -317,10 +317,20 @@ class LocalFederation:
         self._shape: ModelShape | None = None
 
     def round(
-        self, updates: Mapping[str, Update], budget: str | Decimal | None = None, *, final: bool = False
+        self,
+        updates: Mapping[str, Update],
+        budget: str | Decimal | None = None,
+        *,
+        final: bool = False,
+        reference: Update | None = None,
     ) -> RoundResult:
-        """One round: upload, with a budget reward, average, publish, read. Without one the settings' budget is paid, if any."""
+        """One round: upload, with a budget reward, average, publish, read. Without one the settings' budget is paid, if any.
+
+        `reference` is the requester's own update, of a federation that was made with reference=True.
+        """
         payment = self._payment(budget)
+        if self.settings.reference != (reference is not None):
+            raise SettingsError("a federation with reference=True, and no other, takes a `reference` in each round")
         if len(updates) < self.settings.min_participants:
             raise TooFewParticipants(f"{len(updates)} updates, {self.settings.min_participants} needed")
         if len(updates) > self.settings.max_participants:
@@ -330,7 +340,7 @@ class LocalFederation:
         # Participants train (elsewhere) and encrypt: what one of them refuses costs nobody a round.
         clipped = self._encrypted(task, number, arrays, {who: update.samples for who, update in updates.items()})
         # SP opens a round that was paid for, takes the uploads, averages and rewards with CSP.
-        self._play(task, payment, list(updates), final=final)
+        self._play(task, payment, list(updates), reference, final=final)
         # Participants (or, at the end, the requester) read the average; each participant opens its own reward.
         reader = self.host.people[next(iter(updates))]
         average = self.host.requester.read(task, number) if self._is_requesters(final) else reader.read(number)
@@ -401,11 +411,14 @@ class LocalFederation:
             person.encrypt(number, arrays[who], samples[who])
         return {who: person.side.clipped for who, person in people.items()}
 
-    def _play(self, task: str, payment: int, people: list[str], *, final: bool) -> None:
+    def _play(self, task: str, payment: int, people: list[str], reference: Update | None, *, final: bool) -> None:
         sp, clock = self.host.sp, self.host.clock
         if payment:
             self.host.requester.fund(task, payment)
         self.round_number = sp.steps.open(task, payment, final=final)
+        if reference is not None:
+            own = self._checked("the requester", reference)
+            self.host.requester.refer(task, self.round_number, lambda *_: (own, 1))
         for who in people:
             self.host.people[who].send(self.round_number)
         if isinstance(clock, ManualClock):  # whoever is enrolled and not in this round is not waited for

@@ -30,6 +30,7 @@ from crowdfl.learning.functions import (
 from crowdfl.learning.models.forms import ModelForm, dictionary_form
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.registry import profile_named
+from crowdfl.protocols.shares.dealing.keys import REQUESTER
 from crowdfl.protocols.shares.server_optimizers import Moments
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.records import Round, RoundState
@@ -60,6 +61,7 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     dropouts: Dropouts = 0.0,
     fraction: float | None = None,
     personalize: Sequence[str] = (),
+    reference: Any = None,  # noqa: ANN401 -- as a person's data
     in_the_clear: Rule | None = None,
     workers: int | None = None,
     device: str | Sequence[str] | None = None,
@@ -104,6 +106,9 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
             how many are. Who is not drawn is no dropout.
         personalize: Layers that stay with each person (FedPer): names in a dictionary or `state_dict`, or patterns such as
             `head.*`. They are neither sent nor averaged; your functions get each person's own, and `result.personal` has them.
+        reference: Data of the requester's own, as a person has it. In each round the requester trains on it, and the servers
+            leave out who goes against what it finds, or is much longer: one bit for each, and nobody sees any update. Everyone
+            counts once then. docs/poisoning.md says what this stops, and what it does not.
         in_the_clear: NOT PRIVATE, for research: a rule of averaging of your own, in place of all servers, `rule(updates, start,
             info)`. `updates` has a `model`, a `weight` and its `flat` numbers by name; `start` the same of what the round
             started from. It returns the next model, or its flat numbers; or a pair of that and what each is paid.
@@ -140,11 +145,13 @@ def simulate(  # noqa: PLR0913 -- one call says all of a campaign; each has a na
     given: dict[str, Any] = {**settings} | {
         k: v for k, v in (("rounds", rounds), ("profile", profile)) if v is not None
     }
+    if reference is not None:
+        given |= {"reference": True, "weighting": given.get("weighting", "equal")}
     if fraction is not None:
         given["per_round"] = _share_of(people, fraction, given)
     functions = _Functions(train, evaluate, evaluate_central, on_round)
     place = None if folder is None else Path(folder)
-    simulation = _Simulation(functions, people, given, seed, insecure_test_key, place, personalize)
+    simulation = _Simulation(functions, people, given, seed, insecure_test_key, place, personalize, reference)
     if in_the_clear is not None and (folder is not None or resume is not None):
         raise SettingsError("`folder` and `resume` are for campaigns with servers: leave them out with `in_the_clear`")
     if isinstance(resume, ClearResult):
@@ -209,6 +216,7 @@ class _Simulation:
     insecure_test_key: bool
     folder: Path | None
     personalize: Sequence[str] = ()
+    reference: Any = None
     workers: Workers = field(default_factory=lambda: Workers(None, None))
     asked: dict[str, Any] = field(default_factory=dict)  # with what a resumed campaign had
     _before: Checkpoint | None = None
@@ -305,6 +313,7 @@ class _Simulation:
             start,
             trainers,
             lambda number: away(number + done),
+            reference=self._reference(form) if settings.reference else None,
             insecure_test_key=self.insecure_test_key,
             draw=seeded_draw(self.seed, done),
             on_change=on_change,
@@ -361,6 +370,16 @@ class _Simulation:
         }
         for trainer in made.values():
             trainer.done = self._done
+        return made
+
+    def _reference(self, form: ModelForm) -> "_Trainer":
+        """The requester's; it trains in this process."""
+        if self.reference is None:
+            raise SettingsError("the campaign has a reference: pass `reference`, the requester's data, as before")
+        of = self.functions
+        made = _Trainer(of.train, None, self.reference, form, REQUESTER, self.asked["rounds"], self.seed)
+        made.done = self._done
+        Workers(None, None).start({REQUESTER: made})
         return made
 
     def _train_first(self, trainers: Mapping[str, "_Trainer"], start: Weights, away: Away, told: Shown) -> None:

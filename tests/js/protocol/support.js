@@ -65,7 +65,7 @@ export async function refuses(name, call) {
 export function definitionOf({ task, settings, parameters }) {
   const whole = {
     total: "shown", decimals: 6, clip: 16, max_participants: 36, max_samples: 100, mask_bits: null, distance_floor: null, lanes: 1024,
-    pay: null, weighting: "samples", check: "bounds", max_norm: null, epsilon: null, delta: null, noise: null, sigma: null, strategy: "discard", window: 3600, grace: 600, min_participants: 3, per_round: null, cohort: 4096, rounds: 5, currency: "EUR",
+    pay: null, weighting: "samples", check: "bounds", max_norm: null, epsilon: null, delta: null, noise: null, sigma: null, reference: false, strategy: "discard", window: 3600, grace: 600, min_participants: 3, per_round: null, cohort: 4096, rounds: 5, currency: "EUR",
     budget: null, key_bits: 2048, server_step: "none", server_rate: 1, server_momentum: 0.9, server_squares: 0.99,
     server_floor: 0.001, ...settings,
   };

@@ -15,6 +15,7 @@ from crowdfl.protocols.shares.dealing import rounds
 from crowdfl.protocols.shares.dealing.correlations import CspCards, KgcCards, SpCards
 from crowdfl.protocols.shares.round import checks
 from crowdfl.protocols.shares.round.checks import CheckInputs
+from crowdfl.protocols.shares.shape import Quorum
 from crowdfl.protocols.shares.widths import SharesWidths
 from crowdfl.settings import TaskSettings
 
@@ -90,7 +91,7 @@ class Round:
             lanes=self.lanes[side],
             samples=self.samples[side],
             listed=len(self.uploads),
-            least=self.least,
+            quorum=Quorum(self.least, self.widths.has_reference),
             context=b"round 1",
             salt=bytes([side + 1]) * 32,
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
 from crowdfl.protocols.shares.chain import RoundPlace, first_base
@@ -58,7 +59,8 @@ class Parties:
 
     def __post_init__(self) -> None:
         chosen = SETTINGS | {"max_participants": self.people_count} | dict(self.settings)
-        self.spec = TaskSpec(_TASK, TaskSettings.of(**chosen), self.parameters)
+        self.signing = SigningKey.fresh()  # the requester's
+        self.spec = TaskSpec(_TASK, TaskSettings.of(**chosen), self.parameters, requester=self.signing.public)
         self.shape = SharesShape(self.spec)
         self.dealing = PROFILE.deal(self.spec, insecure_test_key=True)
         self.tools = Tools(ONE)
@@ -151,10 +153,21 @@ class Parties:
         self.asked.append(request)
         return ask_directly(self.keeping.answer)(request)
 
-    def play(self, number: int, uploads: Mapping[str, bytes], ask: Callable[[bytes], Reply] | None = None) -> Played:
+    def reference(self, number: int, model: Any) -> bytes:
+        return bytes(self.requester.refer(lambda _: model, number, self.signing))
+
+    def play(
+        self,
+        number: int,
+        uploads: Mapping[str, bytes],
+        ask: Callable[[bytes], Reply] | None = None,
+        reference: bytes | None = None,
+    ) -> Played:
         """A round to its end; nobody reads it yet."""
         sp = self.new_sp(number)
         sp.add_all(uploads)
+        if reference is not None:
+            sp.take_reference(reference)
         if self.shape.payment:
             run_exchange(sp.reward(self.shape.payment), ask or self.ask)
         envelopes = sp.envelopes()

@@ -217,7 +217,7 @@ def attack_silent() -> Iterator[Finding]:
     title = "bits without a signed word, by CSP whose machine fails once it has seen them"
     attack = Attack("silent CSP", "new", title, ("CSP",), _UNSIGNED)
     for subject, shown in (("shares, a CSP that may fail at any step", 10**6), (SHARES, SHOWN)):
-        with switched(csp_module, "SHOWN", shown):
+        with switched(csp_module, "shown_in", lambda _, shown=shown: shown):
             round_ = DeviatingRound()
             heard: list[int] = []
 

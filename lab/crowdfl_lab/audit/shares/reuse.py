@@ -36,7 +36,7 @@ from crowdfl.protocols.shares.round.csp_state import CspState
 from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import SALT_BYTES, UploadBody, upload_from_seed
-from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.shares.shape import Quorum, SharesShape
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
 from crowdfl.simulation.local_host import LocalFederation
@@ -72,7 +72,7 @@ def attack_order() -> Iterator[Finding]:
     def nothing(*_: object) -> None:
         """A rule that refuses nothing."""
 
-    manifest = (csp_module, "check_manifest", nothing), (manifest_module, "why_void", nothing)
+    manifest = (csp_module, "check_manifest", nothing), (Quorum, "why_void", nothing)
     base = tuple((CspState, rule, nothing) for rule in ("check_base", "spend", "_spent"))
     forgets = ((SharesCsp, "answer", _forgetful),)
     for name, title, off, go, switches in (

@@ -44,6 +44,7 @@ from crowdfl.documents.links import phone_page
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.models.shape import Weights
+from crowdfl.learning.training import LocalTrainer
 from crowdfl.protocols.registry import profile_named
 from crowdfl.retry import Backoff
 from crowdfl.roles.dealt import dealt_words
@@ -74,6 +75,13 @@ _Initial = Annotated[
     Path | None,
     typer.Option(
         "--initial", help='A model to start from, .safetensors or .npz; with learner = "own" it says what the model is.'
+    ),
+]
+_Reference = Annotated[
+    str | None,
+    typer.Option(
+        help="Data of your own, as `crowdfl participant run` takes it, to train on in each round of a task with "
+        "`reference = true`."
     ),
 ]
 _Folder = Annotated[Path, typer.Argument(help="Where to write one file per invitation.")]
@@ -225,17 +233,21 @@ def watch(
     task: _Task,
     settings: _Settings = _SETTINGS,
     until: Annotated[str | None, typer.Option(help="Wait until the task is in this state, e.g. finished.")] = None,
+    reference: _Reference = None,
     as_json: Json = False,
 ) -> None:
     """Show where the task stands; with --until, wait and show every change."""
     if until is not None and until not in _STATES:
         raise SettingsError(f"a task is never {until!r}; its states are {', '.join(_STATES)}")
 
-    def tell(_what: str, status: Mapping[str, Any]) -> None:
-        show(status, status_words(status), as_json=as_json)
+    def tell(what: str, details: Mapping[str, Any]) -> None:
+        shown = details if what == "status" else {"event": what, **details}
+        show(shown, status_words(details) if what == "status" else _event_line(what, details), as_json=as_json)
 
     with open_requester(RequesterFile.read(settings)) as requester:
-        campaign = Campaign(requester, time.sleep, tell, poll_seconds=1.0)
+        definition = requester.definition(task)
+        own = None if reference is None else LocalTrainer(reference, definition.training)
+        campaign = Campaign(requester, time.sleep, tell, poll_seconds=1.0, reference=None if own is None else own.train)
         campaign.watch(task, lambda status: until in (None, status["state"]))
 
 
@@ -333,7 +345,7 @@ def console(
 
 
 @app.command()
-def run(
+def run(  # noqa: PLR0913, PLR0917 -- each is an option
     file: _TaskFile,
     invitations: _Folder,
     model: Annotated[Path, typer.Argument(help="Where to write the final model: .safetensors or .npz.")],
@@ -343,6 +355,7 @@ def run(
     learner: OwnLearnerName = None,
     loss: OwnLossName = None,
     try_on: Try = None,
+    reference: _Reference = None,
     as_json: JsonLines = False,
 ) -> None:
     """Create a task, invite people, fund it once they have joined, and follow it until the money is settled."""
@@ -353,6 +366,11 @@ def run(
     definition, initial = defined(file, found, module, least, learner=learner, loss=loss)
     trials = tried(try_on, definition, initial, (module, learner, loss), quiet=as_json)
     tell_trials(trials, definition, as_json=as_json)
+
+    own_data = None
+    if reference is not None:
+        own_data = LocalTrainer(reference, definition.training, module, learner=learner, loss=loss)
+        own_data.prepare(definition.shape)
 
     def save(definition: Definition, arrays: Weights) -> str:
         write_model(model, definition, arrays)
@@ -365,6 +383,7 @@ def run(
             return str(invitations)
 
         campaign = Campaign(requester, time.sleep, show_event if as_json else _Teller(definition.settings.currency))
+        campaign.reference = None if own_data is None else own_data.train
         campaign.run(definition, initial, people, invite=invite_all, save=save)
 
 
@@ -387,4 +406,8 @@ class _Teller:
             return fund_words(self._task, details["deposit"], to_millionths(details["amount"]), self._currency)
         if what == "fetched":
             return "\n".join([f"fetched: model {details['model']}", *_state_lines(details.get("states", {}))])
-        return f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())
+        return _event_line(what, details)
+
+
+def _event_line(what: str, details: Mapping[str, Any]) -> str:
+    return f"{what}: " + ", ".join(f"{name} {value}" for name, value in details.items())

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct, Unchecked, form_bytes
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import (
     AlreadyCounted,
     CrowdFLError,
@@ -24,7 +25,7 @@ from crowdfl.errors import (
 from crowdfl.protocols.exchange import ReplyForm
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.profile import KeyedTask, RoleProtocol, TaskSpec
+from crowdfl.protocols.profile import NO_REFERENCE, KeyedTask, RoleProtocol, TaskSpec, TrainFlat
 from crowdfl.settings import TaskSettings
 
 _ROOM = 4096  # bytes
@@ -60,6 +61,9 @@ class KeyedReader(KeyedSide):
 
     def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, str | None]:
         raise NotReady(f"nobody but the requester reads anything of round {round_number}, which is the last")
+
+    def refer(self, train: TrainFlat, round_number: int, signing: SigningKey) -> bytes:
+        raise NO_REFERENCE
 
     def record_in(self, envelope: bytes) -> bytes:
         """CSP signs each reward by itself."""
@@ -155,6 +159,10 @@ class BaseSp(KeyedSp):
 
     def add(self, who: str, upload: bytes) -> None:
         self.add_all({who: upload})
+
+    def take_reference(self, upload: bytes) -> None:
+        del upload
+        raise NO_REFERENCE
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         raise NotImplementedError

@@ -5,13 +5,24 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import NotReady, ProtocolError, SettingsError, UploadRejected
 from crowdfl.protocols import claims
 from crowdfl.protocols.claims import RewardEnvelope, RewardForm
 from crowdfl.protocols.common.paid import PaidParticipant
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import NOT_PASSED_ON, Average, Dealing, ParticipantKeys, TaskSpec, Tools, whole_samples
+from crowdfl.protocols.profile import (
+    NO_REFERENCE,
+    NOT_PASSED_ON,
+    Average,
+    Dealing,
+    ParticipantKeys,
+    TaskSpec,
+    Tools,
+    TrainFlat,
+    whole_samples,
+)
 from crowdfl.protocols.shares.chain import ROUND_BYTES, ModelChain
 from crowdfl.protocols.shares.dealing.keys import (
     PARTICIPANTS,
@@ -22,6 +33,7 @@ from crowdfl.protocols.shares.dealing.keys import (
     deal_keys,
 )
 from crowdfl.protocols.shares.dealing.rounds import dealt_file, file_bytes
+from crowdfl.protocols.shares.reference import LONGEST, OPPOSED, REQUESTER_NAME
 from crowdfl.protocols.shares.round.average import AverageReader, parse_record
 from crowdfl.protocols.shares.round.csp import SharesCsp
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
@@ -75,6 +87,16 @@ class SharesRequester(_ChainReader):
 
     def __init__(self, party: Party, shape: SharesShape, bundle: SharesReaderBundle) -> None:
         super().__init__(party, shape, bundle, REQUESTER)
+        self._bundle, self._encoder = bundle, UpdateEncoder(shape)
+
+    def refer(self, train: TrainFlat, round_number: int, signing: SigningKey) -> bytes:
+        """What the others' updates are compared with: shared and sealed as a phone's."""
+        if not self._shape.widths.has_reference:
+            raise NO_REFERENCE
+        model = self._followed()
+        update = self._encoder.encode(train(model.weights / self._shape.widths.unit), model, 1)
+        place, sealing = self._shape.place(round_number, model.base), self._bundle.csp_sealing
+        return self.party.send(make_upload(self._shape, place, REQUESTER_NAME, signing, sealing, update, 1))
 
 
 class SharesParticipant(_ChainReader, PaidParticipant):
@@ -164,6 +186,14 @@ def _privacy(shape: SharesShape) -> list[str]:
     ]
 
 
+def _reference() -> list[str]:
+    return [
+        f"reference      leaves out who is more than {LONGEST} times as long as the requester's own update, has a cosine below "
+        f"-{float(OPPOSED)} with it, or goes against it over all rounds; of each person and round the requester, who chooses "
+        "its direction, learns that one bit. A round without it waits, and is then given up",
+    ]
+
+
 _PAY = {
     "equal": "pay            equal: everyone in a round's average gets the same",
     "samples": "pay            samples: a part as large as one's part of all samples; a claim shows both servers the number",
@@ -192,6 +222,8 @@ class SharesProfile:
         lines = [shape.widths.explain(), _counting(shape)]
         if settings.epsilon is not None:
             lines += _privacy(shape)
+        if settings.reference:
+            lines += _reference()
         if shape.payment:
             lines.append(shape.rule_widths.explain() if shape.is_reward_computed else _PAY[shape.pay])
         step = "model          " if shape.step is None else f"server step    {settings.server_step}: "

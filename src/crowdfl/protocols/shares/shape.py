@@ -29,6 +29,23 @@ class CountForm(RewardForm):
 
 
 @dataclass(frozen=True)
+class Quorum:
+    """How many of a manifest must be left, so that its sum may be opened."""
+
+    least: int  # min_participants
+    has_reference: bool = False  # then up to a half may go: with a third, five in sixteen could void every round
+
+    def why_void(self, accepted: int, listed: int) -> str | None:
+        """Why a round with so many accepted of those listed must not go on; None if it may."""
+        one_in, words = (2, "half") if self.has_reference else (3, "a third")
+        if accepted < self.least:
+            return f"{accepted} uploads are within the bounds, and at least {self.least} are needed"
+        if one_in * (listed - accepted) > listed:
+            return f"{listed - accepted} of {listed} uploads are out of bounds or cannot be read, more than {words}"
+        return None
+
+
+@dataclass(frozen=True)
 class SharesShape:
     """Widths, ring and lengths."""
 
@@ -124,6 +141,10 @@ class SharesShape:
         """Millionths that every round pays; 0 in a task without rewards."""
         budget = self.spec.settings.budget
         return to_millionths(budget) if budget is not None and self.pay != "none" else 0
+
+    @cached_property
+    def quorum(self) -> Quorum:
+        return Quorum(self.spec.settings.min_participants, self.widths.has_reference)
 
     @cached_property
     def longest_payload(self) -> int:

@@ -16,7 +16,7 @@ from typing import Self
 from crowdfl.crypto.encoding import FixedPoint
 from crowdfl.crypto.shares.sketch import load_bound
 from crowdfl.errors import SettingsError, WidthBudgetExceeded
-from crowdfl.settings import DELTA, TaskSettings
+from crowdfl.settings import DELTA, LEAST_LANES, TaskSettings
 
 BLOCK = 64  # lanes that are used or left out together
 SAMPLE_BITS = 128  # of the ring that sample counts are shared in
@@ -27,7 +27,6 @@ _MOST_ROWS = 64  # that are tried
 _MOST_DROPPED = Fraction(1, 100)
 _MOST_FALSE = Fraction(1, 10**6)  # of rejecting one honest upload
 _MOST_LANES = 1 << 16
-_LEAST_LANES = 1024  # where noise is added: `tau` is then eleven standard deviations of an even update's square
 _TAU_STEPS = 1 << 20  # tau is a whole number of these parts, so that it is the same everywhere
 
 
@@ -48,6 +47,7 @@ class SharesWidths:
     has_counts: bool  # numbers of samples, which are shared and checked too
     has_norm_bound: bool
     has_sums: bool  # products of lanes with their sum, which the rule `distance` needs
+    has_reference: bool  # an upload of the requester's, which the others are compared with
     k: int
     rows: int
     buckets: int
@@ -76,6 +76,7 @@ class SharesWidths:
             has_counts=has_counts,
             has_norm_bound=settings.max_norm is not None and checked,
             has_sums=settings.budget is not None and pay_of(settings) == "distance",
+            has_reference=settings.reference,
             k=8,
             rows=0,
             buckets=0,
@@ -91,6 +92,11 @@ class SharesWidths:
         return self.rows * self.buckets
 
     @cached_property
+    def slots(self) -> int:
+        """Uploads whose lanes are opened; the last one is the reference, in a task that has one."""
+        return self.cohort + self.has_reference
+
+    @cached_property
     def is_checked(self) -> bool:
         return self.rows > 0
 
@@ -103,7 +109,7 @@ class SharesWidths:
     @cached_property
     def drop_chance(self) -> Fraction:
         """Of one block, in one round: some lane of someone cannot be used."""
-        return Fraction(BLOCK * 2 * self.cohort * self.lane_bound, 1 << self.k)
+        return Fraction(BLOCK * 2 * self.slots * self.lane_bound, 1 << self.k)
 
     @cached_property
     def max_dropped_blocks(self) -> int:
@@ -310,8 +316,8 @@ def _refusals(settings: TaskSettings) -> Iterator[tuple[bool, str]]:
         f'pay = "{settings.pay}" shows more than `epsilon` allows: set "equal"',
     )
     yield (
-        noisy and not unchecked and (settings.lanes or 0) < _LEAST_LANES,
-        f"with `epsilon` a check needs at least {_LEAST_LANES} `lanes`, or honest uploads would be rejected too often",
+        noisy and not unchecked and (settings.lanes or 0) < LEAST_LANES,
+        f"with `epsilon` a check needs at least {LEAST_LANES} `lanes`, or honest uploads would be rejected too often",
     )
     yield (settings.lanes or 0) > _MOST_LANES, f"`lanes` is {settings.lanes}; expected at most {_MOST_LANES}"
 

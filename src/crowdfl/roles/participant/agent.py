@@ -70,6 +70,9 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "upload rejected": lambda e: (
         f"round {e['round']}: both servers together left your upload out, and it earns nothing: {e['why']}"
     ),
+    "check data": lambda _: (
+        "two of your uploads were not in line with the task: your recordings or labels may be mixed up. Check them"
+    ),
     "reward refused": lambda e: f"round {e['round']}: no reward: {e['why']}",
     "reward missing": lambda e: f"round {e['round']}: the reward cannot be read yet; it is tried again: {e['why']}",
     "average missing": lambda e: f"round {e['round']}: the average cannot be read; it is tried again: {e['why']}",

@@ -58,6 +58,7 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.profile import (
     MOST_UNSHOWN,
+    NOT_IN_LINE,
     NOT_PASSED_ON,
     Average,
     ParticipantKeys,
@@ -315,7 +316,8 @@ class Participant:
     def _stop_if_unshown(self, *, this: bool) -> None:
         """A server that deviates learns something in a round, and then lets it fail. So three are enough, with `this` one."""
         unshown = this + sum(map(self._is_unshown, range(1, self._definition.settings.rounds + 1)))
-        if self._profile.chained and this and unshown >= MOST_UNSHOWN:
+        stays = self._definition.settings.reference  # where many may be left out, honest ones too
+        if self._profile.chained and this and not stays and unshown >= MOST_UNSHOWN:
             self._stop(f"{MOST_UNSHOWN} rounds that you uploaded to came to nothing, and no signed record says why")
 
     def _is_unshown(self, number: int) -> bool:
@@ -528,15 +530,23 @@ class Participant:
     def _note_rejected(self, number: int, why: str) -> None:
         """Once: this participant's upload was left out, and it earns nothing.
 
-        What leaves this device keeps the task's bounds. If it is rejected all the same, a server has asked a question with it.
+        What leaves this device keeps the task's bounds. If it is rejected all the same, a server has asked a question with it;
+        or, of a task with a reference, it is not in line: after the second time its owner should look at the data.
         """
         if self.blobs.has(f"rounds/{number}/no-reward"):
             return
         self.on_event("upload rejected", {"round": number, "why": why})
-        if why != NOT_PASSED_ON:
+        if self._definition.settings.reference:
+            if why == NOT_IN_LINE and self._times_out_of_line() == 1:
+                self.on_event("check data", {"round": number})
+        elif why != NOT_PASSED_ON:
             self._stop(f"your upload of round {number} kept the task's bounds and was rejected all the same ({why})")
         self._stop_if_unshown(this=why == NOT_PASSED_ON)
         self.blobs.put(f"rounds/{number}/no-reward", why.encode())
+
+    def _times_out_of_line(self) -> int:
+        names = (f"rounds/{number}/no-reward" for number in range(1, self._definition.settings.rounds + 1))
+        return sum(self.blobs.has(name) and self.blobs.get(name) == NOT_IN_LINE.encode() for name in names)
 
     def _open_reward(self, number: int) -> bool:
         done = self.blobs.has(f"rounds/{number}/reward") or not holds_receipt(self.blobs, number)

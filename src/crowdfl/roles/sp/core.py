@@ -64,6 +64,11 @@ def done(work: Callable[[], _Result], future: "Future[_Result] | None" = None) -
     return future
 
 
+def reference_name(task: str, number: int) -> str:
+    """The requester's own upload of a round: it goes when the others' do."""
+    return f"{task}/rounds/{number}/uploads/reference"
+
+
 class Failures:
     """What becomes of a task whose step failed. Here: whoever asked for the step is told. A service lets the task back off."""
 
@@ -242,8 +247,13 @@ class SpCore:
 
     def decided(self, task: str, current: Round, uploaded: int, missing: int) -> Round:
         """The same of a turnout that was just read; who left is not missing."""
-        definition = self.definition(task)
-        return current.decide(definition.settings, self.now(), uploaded, uploaded + missing, definition.plan)
+        definition, enrolled = self.definition(task), uploaded + missing
+        settings, has_reference = definition.settings, self.has_reference(task, current.number)
+        return current.decide(settings, self.now(), uploaded, enrolled, definition.plan, has_reference=has_reference)
+
+    def has_reference(self, task: str, number: int) -> bool:
+        """Whether a round has what its task asks of the requester; of most tasks that is nothing."""
+        return not self.definition(task).settings.reference or self.ports.blobs.has(reference_name(task, number))
 
     def renew_lease(self, task: str) -> None:
         """Long steps keep their lease; one that was lost meanwhile must not go on."""

@@ -60,7 +60,7 @@ class Sp:
         )
         self.statement, self.status, self.deposits = tasks.statement, tasks.status, tasks.deposits
         self.upload, self.receive_all, self.upload_limit = self.uploads.one, self.uploads.receive, self.uploads.limit
-        self.is_drawn = self.uploads.is_drawn
+        self.is_drawn, self.reference = self.uploads.is_drawn, self.uploads.reference
         self.claim, self.claim_limit, self.pay_to = self.claims.pay, self.claims.limit, self.claims.pay_to
         self.definition, self.papers, self.ledger = core.definition, core.papers, core.ledger
         self.clock_is_sure, self.is_about_now = core.clock_is_sure, core.is_about_now

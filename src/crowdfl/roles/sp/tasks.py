@@ -199,6 +199,7 @@ class Tasks:
                     # CSP never heard of it: nobody has learnt anything from its uploads.
                     "unused": r.state is RoundState.ABORTED and not r.asked,
                 }
+                | ({"reference": self._core.has_reference(task, r.number)} if settings.reference else {})
                 for r, uploads, drawn in found.rounds
             ],
         }

@@ -15,11 +15,22 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from crowdfl.errors import Conflict, CrowdFLError, Forbidden, NotDrawn, NotReady, UnknownParticipant, UploadDamaged
+from crowdfl.errors import (
+    BadSignature,
+    Conflict,
+    CrowdFLError,
+    DocumentError,
+    Forbidden,
+    FormatError,
+    NotDrawn,
+    NotReady,
+    UnknownParticipant,
+    UploadDamaged,
+)
 from crowdfl.protocols.profile import SpProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.records import Round, RoundState, TaskState, Upload, UploadContext
-from crowdfl.roles.sp.core import SpCore, require_running
+from crowdfl.roles.sp.core import SpCore, reference_name, require_running
 
 _WHOLE_TASK = 0  # the round under which is kept what outlives every round
 _MOST_KEPT = 8  # rounds in memory at once; one more costs another its head start
@@ -123,8 +134,20 @@ class RoundAggregators:
         (aggregator, _), store = self._add_new(task, number, None), self._core.ports.store
         self._introduce(task, aggregator)
         sp = aggregator.sp
+        if self._core.definition(task).settings.reference:
+            self._take_reference(sp, task, number)
         sp.keep_seeds(store.seeds(task, _WHOLE_TASK) | store.seeds(task, number), partial(self._keep, task, number))
         return sp
+
+    def _take_reference(self, sp: SpProtocol, task: str, number: int) -> None:
+        try:
+            sp.take_reference(self._core.ports.blobs.get(reference_name(task, number)))
+        except (NotReady, DocumentError, FormatError, BadSignature):
+            raise UploadDamaged(f"the file of the reference of round {number} is missing, or was altered") from None
+
+    def check_reference(self, task: str, number: int, upload: bytes) -> None:
+        """Refuse what is not the requester's upload to this round."""
+        self._new(task, number).take_reference(upload)
 
     def _keep(self, task: str, number: int, purpose: str, state: bytes) -> None:
         """What is about a base outlives its round."""
@@ -240,6 +263,14 @@ class Uploads:
         """Whether somebody is in a round; without `per_round`, everyone is."""
         found = self._ports.store.upload_context(task, number, [who])
         return self._core.definition(task).settings.per_round is None or who in found.drawn
+
+    def reference(self, task: str, number: int, upload: bytes) -> None:
+        """What the requester uploads to a round of a task with a reference; the first one stands."""
+        current, state = self._ports.store.round(task, number), self._ports.store.task(task).state
+        require_running(state)
+        current.require_upload_welcome(self._core.definition(task).settings, self._time(task, state, current))
+        self._aggregators.check_reference(task, number, upload)
+        self._ports.blobs.put(reference_name(task, number), upload)
 
     def receive(self, task: str, number: int, arrivals: Sequence[PendingUpload]) -> list[UploadOutcome]:
         """Check, keep durably, acknowledge; one that is refused says why. The same bytes again are the same upload."""

@@ -188,6 +188,16 @@ def _add_requester_routes(
         """Pause, resume or cancel."""
         sp.order(task, body.order)
 
+    @app.put("/v1/tasks/{task}/rounds/{number}/reference", status_code=204, openapi_extra=takes_bytes())
+    async def reference(
+        request: Request, task: TaskId, number: Number, caller: Annotated[Signed, Depends(by_owner)]
+    ) -> None:
+        """What a round's uploads are compared with, of a task with a reference; the first one stands."""
+        limit = await to_thread.run_sync(sp.upload_limit, task)
+        async with spooled(request, limit, folder) as body:
+            caller.require_body(body.digest)
+            await to_thread.run_sync(lambda: sp.reference(task, number, body.read()), limiter=large)
+
     @app.get("/v1/tasks/{task}/ledger", dependencies=owner)
     def ledger(task: TaskId) -> dict[str, Any]:
         """The task's books, payments as one once they have ended: who earned what is not the requester's to know."""

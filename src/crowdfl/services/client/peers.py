@@ -202,6 +202,9 @@ class SpClient:
         consents: list[dict[str, Any]] = found["consents"]
         return consents
 
+    def reference(self, task: str, number: int, upload: bytes) -> None:
+        self.service.call("PUT", f"/v1/tasks/{task}/rounds/{number}/reference", upload, media_type=OCTETS)
+
     # For whoever sees the platform's bank account.
 
     def confirm_deposit(self, task: str, name: str, amount: int) -> None:

@@ -21,7 +21,7 @@ from crowdfl.crypto.shares.ring import Words
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import RewardsOff
 from crowdfl.protocols.shares.circuits.program import SP, Half, Side
-from crowdfl.protocols.shares.dealing.rounds import WORD, DealtLanes, SumMasks, low_words
+from crowdfl.protocols.shares.dealing.rounds import WORD, DealtLanes, ReferenceMasks, SumMasks, low_words
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.widths import SharesWidths
 
@@ -96,6 +96,20 @@ def _squares(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLan
     own = dots(lanes.shown, lanes.shown, widths.R) if side.index == SP else [0] * len(crossed)
     both = _summed(dealt.squares[lanes.slots], lanes)
     return [(o - 2 * c + b) % (1 << widths.R) for o, c, b in zip(own, crossed, both, strict=True)]
+
+
+def with_reference(
+    side: Side, dealt: DealtLanes, masks: ReferenceMasks, widths: SharesWidths, lanes: OpenLanes
+) -> list[int]:
+    """Shares of <z_i, z_c> = <c'_i, c'_c - a_c> - <a_i, c'_c> + <a_i, a_c> of each slot; the last one is the reference."""
+    shown = lanes.shown[-1]
+    own = _own_part(side, from_words(shown, widths.R), dealt.lanes[lanes.slots[-1]][lanes.places])
+    found: list[int] = []
+    for part in lanes.parts():
+        public, hidden = dots(part.shown, own, widths.R), dots(_masks(dealt, part), shown, widths.R)
+        both = _summed(masks.products[part.slots], part)
+        found += [(p - h + b) % (1 << widths.R) for p, h, b in zip(public, hidden, both, strict=True)]
+    return found
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ import numpy as np
 from crowdfl.crypto.shares.limbs import Bytes, block_dots
 from crowdfl.crypto.shares.ring import Stream, Words, expand
 from crowdfl.errors import DealtMaterialDamaged, RewardsOff
-from crowdfl.protocols.shares import rules
+from crowdfl.protocols.shares import reference, rules
 from crowdfl.protocols.shares.chain import ROUND_BYTES, bind
 from crowdfl.protocols.shares.circuits import compare
 from crowdfl.protocols.shares.circuits.compare import Comparison, GatedComparison
 from crowdfl.protocols.shares.dealing.correlations import Cards, CountingCards, CspCards, Dealt, KgcCards, SpCards
 from crowdfl.protocols.shares.dealing.keys import seeds_of
+from crowdfl.protocols.shares.reference import DealtReference
 from crowdfl.protocols.shares.rules import DealtRewards
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.widths import SAMPLE_BITS, SharesWidths
@@ -41,6 +42,14 @@ class SumMasks:
 
 
 @dataclass(frozen=True)
+class ReferenceMasks:
+    """<a_i, a_c> [slots, blocks], with the masks of the reference's lanes; and what its conditions are checked with."""
+
+    products: Bytes = field(repr=False)
+    checks: DealtReference
+
+
+@dataclass(frozen=True)
 class DealtCounts:
     """For numbers of samples: `zeros` modulo 2^128, `roots` b, b^2; and the check of lengths that is gated by theirs."""
 
@@ -55,14 +64,14 @@ class DealtCounts:
 class DealtLanes:
     """This server's shares of one round's masks; every array ends in an axis of bytes, numbers modulo 2^R.
 
-    `lanes` [slots, lanes]: a. `squares` [slots, blocks]: <a_i, a_i>. Last, what both conditions of an upload are checked with;
-    or, where everyone counts once, its length alone.
+    `lanes` [slots, lanes]: a. `squares` [slots, blocks]: <a_i, a_i>. Last, what the conditions of an upload are checked with:
+    its count and its length; or, where everyone counts once, its length alone, or how it stands to the reference.
     """
 
     lanes: Bytes = field(repr=False)
     squares: Bytes = field(repr=False)
     sums: SumMasks | None
-    checks: DealtCounts | Comparison
+    checks: DealtCounts | Comparison | ReferenceMasks
 
     @property
     def counts(self) -> DealtCounts:
@@ -72,14 +81,22 @@ class DealtLanes:
 
 
 def deal_lanes(cards: Cards, widths: SharesWidths) -> DealtLanes:
-    people, bits = widths.cohort, widths.R
+    people, bits = widths.slots, widths.R
     lanes = cards.narrow_rows(people * widths.lanes, widths.k, bits).share.reshape(people, widths.lanes, bits // 8)
     return DealtLanes(
         lanes=lanes,
         squares=_products(cards, widths, lanes, lanes),
         sums=_deal_sums(cards, widths, lanes) if widths.has_sums else None,
-        checks=_deal_counts(cards, people, bits) if widths.has_counts else compare.deal(cards, people, bits),
+        checks=_deal_checks(cards, widths, lanes),
     )
+
+
+def _deal_checks(cards: Cards, widths: SharesWidths, lanes: Bytes) -> DealtCounts | Comparison | ReferenceMasks:
+    if widths.has_counts:
+        return _deal_counts(cards, widths.cohort, widths.R)
+    if not widths.has_reference:
+        return compare.deal(cards, widths.cohort, widths.R)
+    return ReferenceMasks(_products(cards, widths, lanes, lanes[-1:]), reference.deal(cards, widths))
 
 
 def _deal_counts(cards: Cards, people: int, bits: int) -> DealtCounts:

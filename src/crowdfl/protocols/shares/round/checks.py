@@ -8,7 +8,8 @@ The exchanges, numbered as those of a round:
 
 What a server sends in 2 and 3 is covered by its dealt shares, which are uniform to the other and serve once. In 5 both learn
 the same bit for each participant: its samples lie in 1..max_samples *and* its length is within the bound. Where everyone counts
-once there are no samples: the bit is of the length alone, and the bound is `max_norm`, whatever anyone declares.
+once there are no samples: the bit is of the length alone, and the bound is `max_norm`, whatever anyone declares. With a
+reference (`protocols.shares.reference`) 3 takes three exchanges, and the bit is of all conditions.
 
 A round that must not go on (too many lanes unusable, too many uploads rejected, SP's bits not those it committed to) is void:
 that is a result, not an error, for CSP has to answer with its signed word that nothing was or will be opened.
@@ -25,30 +26,39 @@ from crowdfl.crypto.shares.ring import Ring, Words
 from crowdfl.errors import LengthMismatch, RoundEnded
 from crowdfl.protocols.shares.circuits import compare
 from crowdfl.protocols.shares.circuits.compare import Comparison
-from crowdfl.protocols.shares.circuits.lanes import OpenLanes, covered, opened, squares
+from crowdfl.protocols.shares.circuits.lanes import OpenLanes, covered, opened, squares, with_reference
 from crowdfl.protocols.shares.circuits.program import CSP, SP, CspSide, Half, SpSide
 from crowdfl.protocols.shares.circuits.scalars import Pieces, added, pack, pack_flips, unpack_flips
-from crowdfl.protocols.shares.dealing.rounds import DealtCounts, DealtLanes
+from crowdfl.protocols.shares.dealing.rounds import DealtCounts, DealtLanes, ReferenceMasks
+from crowdfl.protocols.shares.reference import ReferenceScores, in_line
+from crowdfl.protocols.shares.shape import Quorum
 from crowdfl.protocols.shares.widths import SAMPLE_BITS, SharesWidths
 
 SALT_BYTES = 32
-SHOWN = 5  # the exchange in which answers are shown
-_MOST_REJECTED = 3  # one in so many
+SHOWN = 5
+_BAD_REFERENCE = "the requester's reference is zero, or out of bounds"
 _ALTERED = "SP showed other bits than those it committed to"
 _Side = SpSide | CspSide
 
 
+def shown_in(widths: SharesWidths) -> int:
+    """The exchange in which answers are shown, of a task with a reference or without."""
+    return SHOWN + 2 * widths.has_reference
+
+
 @dataclass(frozen=True)
 class CheckInputs:
-    """What one server brings: its shares of the uploads whose seals opened, in the order of their slots."""
+    """What one server brings: its shares of the uploads whose seals opened, in the order of their slots; the last, of a task
+    that has one, is the reference's."""
 
     slots: list[int]  # places in the sorted manifest, increasing
     lanes: Words = field(repr=False)  # [slots, lanes]
     samples: list[int] = field(repr=False)  # modulo 2^128
     listed: int  # uploads in the manifest, those with broken seals too
-    least: int  # min_participants
+    quorum: Quorum
     context: bytes  # what commitments are bound to: the transcript so far
     salt: bytes = field(repr=False)  # this server's, for its commitment
+    sums: list[int] = field(default_factory=list, repr=False)  # of products with references, over the rounds before
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,7 @@ class CheckVerdict:
 
     accepted: list[int]
     void: str | None = None
+    products: tuple[int, ...] = field(default=(), repr=False)  # this server's shares of theirs with the reference
 
 
 @dataclass(frozen=True)
@@ -96,9 +107,15 @@ def check_program(
     lanes, samples = yield from _open(side, dealt, widths, inputs)
     if len(widths.blocks) - len(lanes.blocks) > widths.max_dropped_blocks:
         return (yield from _unusable(side, lanes, attach))
-    lengths = squares(side, dealt, widths, lanes)
-    bits = yield from _compare(side, dealt, widths, lanes, lengths, samples)
-    verdict, attached = yield from _show(side, inputs, bits, attach)
+    lengths, products = squares(side, dealt, widths, lanes), list[int]()
+    if isinstance(dealt.checks, ReferenceMasks):
+        products = with_reference(side, dealt, dealt.checks, widths, lanes)
+        short = _short(widths, lanes, lengths, [int(side.index == SP)] * len(lengths))
+        scores = ReferenceScores(inputs.slots, short, lengths, products, inputs.sums)
+        bits = yield from in_line(side, widths, dealt.checks.checks, scores)
+    else:
+        bits = yield from _compare(side, dealt.checks, widths, lanes, lengths, samples)
+    verdict, attached = yield from _show(side, inputs, bits, products, attach)
     place_of = {slot: place for place, slot in enumerate(inputs.slots)}
     places = [place_of[slot] for slot in verdict.accepted]
     counts = ([], [], []) if samples is None else (samples.shares, samples.squares, samples.shown)
@@ -158,14 +175,25 @@ class _CoveredSamples:
         ]
 
 
+def _short(widths: SharesWidths, lanes: OpenLanes, lengths: list[int], squares: list[int]) -> list[int]:
+    """What each length falls short of its bound by, scaled; `squares` are those of the samples."""
+    allowed = lanes.kept * widths.K
+    return [allowed * square - widths.buckets * length for square, length in zip(squares, lengths, strict=True)]
+
+
 def _compare(
-    side: _Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes, lengths: list[int], samples: _Samples | None
+    side: _Side,
+    checks: DealtCounts | Comparison,
+    widths: SharesWidths,
+    lanes: OpenLanes,
+    lengths: list[int],
+    samples: _Samples | None,
 ) -> Half[Bytes]:
     """Exchange 3: shares of the answers."""
-    allowed, bound = lanes.kept * widths.K, 1 << (widths.R - 1)
+    bound = 1 << (widths.R - 1)
     squares = [int(side.index == SP)] * len(lengths) if samples is None else samples.squares
-    short = [allowed * square - widths.buckets * length for square, length in zip(squares, lengths, strict=True)]
-    plain = dealt.checks if isinstance(dealt.checks, Comparison) else dealt.checks.norm_check.plain
+    short = _short(widths, lanes, lengths, squares)
+    plain = checks if isinstance(checks, Comparison) else checks.norm_check.plain
     masked = compare.masked(plain, lanes.slots, short)
     gate = None if samples is None else samples.in_range ^ samples.dealt.norm_check.flips[lanes.slots]
     pieces = Pieces((yield from side.swap(pack(masked, widths.R) + (b"" if gate is None else pack_flips(gate)))))
@@ -176,7 +204,9 @@ def _compare(
     return compare.gated_less_than(side, samples.dealt.norm_check, lanes.slots, shown, bound, gate)
 
 
-def _show(side: _Side, inputs: CheckInputs, bits: Bytes, attach: _Attach) -> Half[tuple[CheckVerdict, bytes]]:
+def _show(
+    side: _Side, inputs: CheckInputs, bits: Bytes, products: list[int], attach: _Attach
+) -> Half[tuple[CheckVerdict, bytes]]:
     """Exchanges 4 and 5."""
     mine = inputs.salt + pack_flips(bits)
     bound = yield from side.swap(_commitment(side.index, inputs.context, mine))
@@ -184,11 +214,11 @@ def _show(side: _Side, inputs: CheckInputs, bits: Bytes, attach: _Attach) -> Hal
         theirs, attached = _parted((yield mine), len(mine))
         if not _fits(bound, CSP, inputs.context, theirs):
             raise RoundEnded("CSP showed other bits than those it committed to: the round is void")
-        return _verdict(inputs, bits, theirs), attached
+        return _verdict(inputs, bits, theirs, products), attached
     theirs = side.heard(len(mine))
     if not _fits(bound, SP, inputs.context, theirs):
         return (yield from _answer(side, bytes(len(mine)), CheckVerdict([], _ALTERED), attach))
-    return (yield from _answer(side, mine, _verdict(inputs, bits, theirs), attach))
+    return (yield from _answer(side, mine, _verdict(inputs, bits, theirs, products), attach))
 
 
 def _commitment(index: int, context: bytes, shown: bytes) -> bytes:
@@ -216,19 +246,14 @@ def _answer(side: CspSide, mine: bytes, verdict: CheckVerdict, attach: _Attach) 
     return verdict, attached
 
 
-def _verdict(inputs: CheckInputs, mine: Bytes, theirs: bytes) -> CheckVerdict:
+def _verdict(inputs: CheckInputs, mine: Bytes, theirs: bytes, products: list[int]) -> CheckVerdict:
     bits = mine ^ unpack_flips(theirs[SALT_BYTES:], len(mine))
-    accepted = [slot for slot, bit in zip(inputs.slots, bits, strict=True) if bit]
-    return CheckVerdict(accepted, why_void(len(accepted), inputs.listed, inputs.least))
-
-
-def why_void(accepted: int, listed: int, least: int) -> str | None:
-    """Why a round with so many accepted of those listed in its manifest must not go on; None if it may."""
-    if accepted < least:
-        return f"{accepted} uploads are within the bounds, and at least {least} are needed"
-    if _MOST_REJECTED * (listed - accepted) > listed:
-        return f"{listed - accepted} of {listed} uploads are out of bounds or cannot be read, more than a third"
-    return None
+    slots = inputs.slots[:-1] if inputs.quorum.has_reference else inputs.slots
+    if len(slots) < len(bits) and not bits[-1]:
+        return CheckVerdict([], _BAD_REFERENCE)
+    accepted = [slot for slot, bit in zip(slots, bits, strict=False) if bit]
+    own = tuple(product for product, bit in zip(products, bits[: len(slots)], strict=False) if bit)
+    return CheckVerdict(accepted, inputs.quorum.why_void(len(accepted), inputs.listed), own)
 
 
 def _unusable(side: _Side, lanes: OpenLanes, attach: _Attach) -> Half[Checked]:

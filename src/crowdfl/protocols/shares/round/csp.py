@@ -9,7 +9,7 @@ without the checks that the task asks for.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
@@ -36,6 +36,7 @@ from crowdfl.protocols.shares.circuits.reciprocal import CspDivider
 from crowdfl.protocols.shares.circuits.scalars import Pieces
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
 from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, DealtRound, received
+from crowdfl.protocols.shares.reference import REQUESTER_NAME, RunningSums, added
 from crowdfl.protocols.shares.round.average import (
     CSP,
     MaskedPart,
@@ -44,7 +45,7 @@ from crowdfl.protocols.shares.round.average import (
     SumOffer,
     open_sum,
 )
-from crowdfl.protocols.shares.round.checks import SHOWN, CheckInputs, CheckVerdict, check_program
+from crowdfl.protocols.shares.round.checks import CheckInputs, CheckVerdict, check_program, shown_in
 from crowdfl.protocols.shares.round.csp_state import CspState, SumOpened
 from crowdfl.protocols.shares.round.manifest import (
     FAILED,
@@ -57,8 +58,8 @@ from crowdfl.protocols.shares.round.manifest import (
     StepRequest,
     Transcript,
     check_manifest,
-    least_in,
     open_seals,
+    quorum_in,
     sign_verdict,
     verdict_on,
 )
@@ -93,6 +94,7 @@ class CspInputs:
     reading: Mapping[str, bytes]  # the participants' keys, which rewards are sealed to
     view: View  # told what CSP sees
     closed: Collection[str]  # of whom SP may learn no further bit
+    alignments: Mapping[str, int]  # sums of products with references, over the rounds whose record is kept
 
 
 @dataclass(repr=False)
@@ -104,6 +106,7 @@ class CspAnswer:
     judged: tuple[str, ...] = ()  # of whom this answer shows a bit
     record: bytes = b""  # of the one sum, which this answer opens
     rewards: dict[str, bytes] = field(default_factory=dict)
+    products: Mapping[str, int] = field(default_factory=dict)  # of those who are in, with the reference
 
 
 class _CspCohort:
@@ -112,9 +115,11 @@ class _CspCohort:
     def __init__(self, shape: SharesShape, manifest: RoundManifest, keys: CspKeys, inputs: CspInputs) -> None:
         self._shape, self.manifest, self._keys, self._inputs = shape, manifest, keys, inputs
         self._seeds = open_seals(manifest, keys.sealing, inputs.closed)
-        self._least, self.place = least_in(manifest, shape), manifest.place
-        broken = [who for who in manifest.names if who not in self._seeds]
-        self.members = AcceptedSet.without(manifest.names, broken, self._least)
+        self._quorum, self.place = quorum_in(manifest, shape), manifest.place
+        listed = [*manifest.names, *([REQUESTER_NAME] if manifest.reference else ())]
+        self._broken = tuple(who for who in listed if who not in self._seeds)
+        self._reference = self._seeds.pop(REQUESTER_NAME, b"")
+        self.members = AcceptedSet.without(manifest.names, self._broken, self._quorum)
         self._coins = expand(inputs.seed, bind("crowdfl csp cohort 1", str(manifest.cohort).encode()), SEED_BYTES)
         self._nonce = expand(self._coins, b"crowdfl csp nonce 1", 32)
         self._sums = ShareSums(shape)  # over those whose seal opens, once their shares were expanded for the lanes
@@ -127,7 +132,7 @@ class _CspCohort:
         members, is_checked = self.members, self._shape.widths.is_checked
         word = sign_verdict(self.manifest, members, self._keys.signing) if members.void else b""
         verdict = None if is_checked and not members.void else verdict_on(self.manifest, members)
-        return CspAnswer(ManifestReply(self._nonce, tuple(members.rejected), word).to_bytes(), verdict)
+        return CspAnswer(ManifestReply(self._nonce, self._broken, word).to_bytes(), verdict)
 
     def answer(self, payload: bytes) -> CspAnswer | None:
         """None if the cohort was through with its last answer: this payload is what follows in the round."""
@@ -150,19 +155,21 @@ class _CspCohort:
     def _check_inputs(self) -> CheckInputs:
         names = self.manifest.names
         drawn = coins(self.manifest.digest, self._nonce)
-        maker = LaneMaker(self._shape, drawn)
+        maker, last = LaneMaker(self._shape, drawn), [self._shape.widths.cohort] if self._reference else []
         return CheckInputs(
-            slots=[slot for slot, who in enumerate(names) if who in self._seeds],
-            lanes=maker.lanes(self._expanded(), len(self._seeds)),
+            slots=[slot for slot, who in enumerate(names) if who in self._seeds] + last,
+            lanes=maker.lanes(chain(self._expanded(), self._expanded_reference()), len(self._seeds) + len(last)),
             samples=[self._samples_of(who) for who in self._seeds],
             listed=len(names),
-            least=self._least,
+            quorum=self._quorum,
             context=drawn,
             salt=expand(self._coins, b"crowdfl csp accept salt 1", 32),
+            sums=[self._inputs.alignments.get(who, 0) for who in (*self._seeds, REQUESTER_NAME)],
         )
 
     def _attached(self, verdict: CheckVerdict) -> bytes:
-        self.members = self.members.judged(self.manifest.names, verdict, self._least)
+        self.members = self.members.judged(self.manifest.names, verdict, self._quorum)
+        self._now.products = dict(zip(self.members.accepted, verdict.products, strict=False))
         self._now.verdict, self._now.judged = verdict_on(self.manifest, self.members), tuple(self._seeds)
         return sign_verdict(self.manifest, self.members, self._keys.signing)
 
@@ -172,6 +179,11 @@ class _CspCohort:
             shares, samples = self._share_of(who)
             self._sums.add(shares, samples)
             yield shares
+
+    def _expanded_reference(self) -> Iterator[bytes]:
+        """It is compared with, and never added up."""
+        if self._reference:
+            yield expanded_update(self._reference, self.place, REQUESTER_NAME, self._shape.share_bytes)
 
     def _share_of(self, who: str) -> tuple[bytes, int]:
         return expanded_update(self._seeds[who], self.place, who, self._shape.share_bytes), self._samples_of(who)
@@ -371,7 +383,11 @@ class SharesCsp:
         except (DealtMaterialDamaged, Cancelled):
             raise
         except _ENVIRONMENT:
-            if not self._shape.widths.is_checked or is_manifest or message.step - first + 1 < SHOWN:
+            if (
+                not self._shape.widths.is_checked
+                or is_manifest
+                or message.step - first + 1 < shown_in(self._shape.widths)
+            ):
                 raise
             return self._failed(number, sha256(request))  # CSP has seen who is within the bounds: it must say so
         except Exception:  # noqa: BLE001 -- whatever it is, it may depend on what was opened
@@ -424,13 +440,19 @@ class SharesCsp:
             partial(self._dealt, number),
             self.roster.reading,
             self.party.view,
-            self._state.closed(),
+            set() if self._shape.widths.has_reference else self._state.closed(),
+            self._alignments(),
         )
         sums, kept = ShareSums(self._shape), self._state.sums(number)
         if kept:
             sums.add_kept(kept)
         tally = self._state.tally(number, self._shape, before=self._state.cohort(number)[0])
         return CspRound(self._shape, self._keys, inputs, tally, sums)
+
+    def _alignments(self, number: int = 0, cohort: int = 0) -> dict[str, int]:
+        """Shares of sums as the last record left them; or those of a cohort, which its round's record adds."""
+        most = self._shape.spec.settings.max_participants
+        return RunningSums.read(self._state.alignments(number, cohort), self._shape.widths.R, most)
 
     def _dealt(self, number: int, cohort: int) -> DealtRound:
         if self._load is None:
@@ -447,14 +469,25 @@ class SharesCsp:
             self._state.keep_opened(
                 SumOpened(number, next_base(base, record.statement)), answer.record, run.tally.void_cohorts
             )
+            if self._shape.widths.has_reference:
+                self._align(number)
         for who, kept in answer.rewards.items():
             self._state.keep_reward(number, who, kept)
         if answer.judged:
             self._state.keep_judged(number, run.cohort.manifest.cohort, answer.judged)
         if answer.verdict is not None:
             self._state.keep_verdict(run.cohort.manifest.cohort, answer.verdict)
+        if answer.products and not run.cohort.members.void:
+            own = RunningSums.of(answer.products, self._shape.widths.R).to_bytes()
+            self._state.keep_alignments(own, number, run.cohort.manifest.cohort)
         if run.is_void:
             self._state.abort(number)
+
+    def _align(self, number: int) -> None:
+        """With the record: a round that has none, and who is not in it, changes nothing."""
+        cohorts = range(1, self._state.cohort(number)[0] + 1)
+        products = {who: one for cohort in cohorts for who, one in self._alignments(number, cohort).items()}
+        self._state.keep_alignments(added(self._alignments(), products, self._shape.widths.R))
 
     def _claims(self) -> claims.ClaimsCsp:
         task, form, limits = self._shape.spec.name, self._shape.reward_form, self._shape.limits()

@@ -167,7 +167,7 @@ class CspState:
     def _forget(self, number: int) -> None:
         """What was said and computed in a round that is over."""
         transcript, (cohort, first) = self.transcript(number), self.cohort(number)
-        kinds = ("names", "verdict", "judged")
+        kinds = ("names", "verdict", "judged", "alignment")
         names = [f"{kind} {place}" for kind in kinds for place in range(1, cohort + 1)]
         names += [f"heard {step}" for step in range(first, transcript.step + 1 if transcript is not None else 0)]
         for name in (*names, "sums", "part"):  # the part's noise is nobody's to take off
@@ -201,6 +201,13 @@ class CspState:
     def last(self) -> SumOpened | None:
         kept = self._memory.get("last sum")
         return None if kept is None else SumOpened.from_bytes(kept, Limits.plain())
+
+    def alignments(self, number: int, cohort: int) -> bytes | None:
+        """Of products with references: as the last record left them (0), or those of a cohort of a round under way."""
+        return self._memory.get(f"alignment {cohort}", number)
+
+    def keep_alignments(self, kept: bytes, number: int = 0, cohort: int = 0) -> None:
+        self._memory.keep(f"alignment {cohort}", kept, number)
 
     def record(self, number: int) -> bytes | None:
         """Of the sum that a round has opened."""

@@ -22,15 +22,18 @@ from crowdfl.errors import (
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import Party
+from crowdfl.protocols.profile import NOT_IN_LINE
 from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, sha256
 from crowdfl.protocols.shares.circuits.program import Half
-from crowdfl.protocols.shares.round.checks import CheckVerdict, why_void
+from crowdfl.protocols.shares.reference import REQUESTER_NAME
+from crowdfl.protocols.shares.round.checks import CheckVerdict
 from crowdfl.protocols.shares.round.upload import SEALED_BYTES, UploadBody, open_seed, upload_statement
-from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.shares.shape import Quorum, SharesShape
 
 BROKEN_SEAL = "its seal does not open"
 FAILED = "CSP failed after it had seen who is within the bounds: nothing was opened, and nothing will be"
 OUT_OF_BOUNDS = "its number of samples or its size is out of bounds"
+NO_REFERENCE = "the seal of the requester's reference does not open"
 _WITH_OTHERS = "too many of those who were checked with it were out of bounds, or could not be read"
 
 
@@ -47,6 +50,7 @@ class RoundManifest(Message, kind=54):
     digests: tuple[bytes, ...]
     sealed: tuple[bytes, ...]
     signatures: tuple[bytes, ...]
+    reference: tuple[bytes, ...] = ()  # of a task that has one: hash, seal and signature of the requester's upload
 
     @property
     def place(self) -> RoundPlace:
@@ -66,7 +70,12 @@ class ManifestReply(Message, kind=55):
 
 
 def manifest_of(
-    place: RoundPlace, payment: int, entries: Mapping[str, "ManifestEntry"], cohort: int = 1, cohorts: int = 1
+    place: RoundPlace,
+    payment: int,
+    entries: Mapping[str, "ManifestEntry"],
+    cohort: int = 1,
+    cohorts: int = 1,
+    reference: "ManifestEntry | None" = None,
 ) -> RoundManifest:
     names = tuple(sorted(entries))
     return RoundManifest(
@@ -80,6 +89,7 @@ def manifest_of(
         tuple(entries[who].digest for who in names),
         tuple(entries[who].sealed for who in names),
         tuple(entries[who].signature for who in names),
+        () if reference is None else (reference.digest, reference.sealed, reference.signature),
     )
 
 
@@ -108,6 +118,10 @@ def least_in(manifest: RoundManifest, shape: SharesShape) -> int:
     return shape.spec.settings.min_participants if manifest.cohorts == 1 else 1
 
 
+def quorum_in(manifest: RoundManifest, shape: SharesShape) -> Quorum:
+    return Quorum(least_in(manifest, shape), shape.widths.has_reference)
+
+
 def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[str, bytes]) -> None:
     """CSP, before it does anything: everyone is certified, has signed this very upload, and there are enough."""
     settings, names = shape.spec.settings, manifest.names
@@ -130,24 +144,33 @@ def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[st
         raise ProtocolError(f"no certified keys of {', '.join(strangers)}")
     if manifest.payment != shape.payment:
         raise ProtocolError(f"a round of this task pays {shape.payment} millionths, not {manifest.payment}")
-    _check_entries(manifest, keys)
-
-
-def _check_entries(manifest: RoundManifest, keys: Mapping[str, bytes]) -> None:
-    rows = zip(manifest.names, manifest.digests, manifest.sealed, manifest.signatures, strict=True)
+    if len(manifest.reference) != (3 if settings.reference else 0):
+        raise ProtocolError(
+            f"the manifest of round {manifest.number} has no reference where the task has one, or the reverse"
+        )
+    rows = zip(names, manifest.digests, manifest.sealed, manifest.signatures, strict=True)
     for who, digest, sealed, signature in rows:
-        if len(digest) != HASH_BYTES or len(sealed) != SEALED_BYTES:
-            raise LengthMismatch(f"the hash or the seal of {who} in a manifest has a wrong length")
-        try:
-            verify(keys[who], upload_statement(manifest.place, who, digest, sealed), signature)
-        except BadSignature:
-            raise BadSignature(f"{who} has not signed what the manifest says of its upload") from None
+        _check_entry(manifest.place, keys[who], who, digest, sealed, signature)
+    if settings.reference:
+        _check_entry(manifest.place, shape.spec.requester, REQUESTER_NAME, *manifest.reference)
+
+
+def _check_entry(place: RoundPlace, key: bytes, who: str, digest: bytes, sealed: bytes, signature: bytes) -> None:
+    if len(digest) != HASH_BYTES or len(sealed) != SEALED_BYTES:
+        raise LengthMismatch(f"the hash or the seal of {who} in a manifest has a wrong length")
+    try:
+        verify(key, upload_statement(place, who, digest, sealed), signature)
+    except BadSignature:
+        raise BadSignature(f"{who} has not signed what the manifest says of its upload") from None
 
 
 def open_seals(manifest: RoundManifest, sealing: ReaderKey, closed: Collection[str] = ()) -> dict[str, bytes]:
     """The seeds in what was sealed to CSP; whose is missing has a broken seal, or one that stays closed."""
     opened: dict[str, bytes] = {}
-    for who, digest, sealed in zip(manifest.names, manifest.digests, manifest.sealed, strict=True):
+    rows = [*zip(manifest.names, manifest.digests, manifest.sealed, strict=True)]
+    if manifest.reference:
+        rows.append((REQUESTER_NAME, manifest.reference[0], manifest.reference[1]))
+    for who, digest, sealed in rows:
         if who in closed:
             continue
         try:
@@ -167,20 +190,23 @@ class AcceptedSet:
     verdicts: bytes = b""  # of a round: the hashes of all verdicts that are added up
 
     @classmethod
-    def without(cls, names: Sequence[str], broken: Collection[str], least: int) -> "AcceptedSet":
-        """Everyone whose seal opens."""
+    def without(cls, names: Sequence[str], broken: Collection[str], quorum: Quorum) -> "AcceptedSet":
+        """Everyone whose seal opens; nobody, if that of the reference does not."""
+        if REQUESTER_NAME in broken:
+            return cls((), {}, NO_REFERENCE)
         seals = set(broken)
         rejected = {who: BROKEN_SEAL for who in names if who in seals}
         accepted = tuple(who for who in names if who not in rejected)
-        return cls(accepted, rejected, why_void(len(accepted), len(names), least) or "")
+        return cls(accepted, rejected, quorum.why_void(len(accepted), len(names)) or "")
 
-    def judged(self, names: Sequence[str], verdict: CheckVerdict, least: int) -> "AcceptedSet":
+    def judged(self, names: Sequence[str], verdict: CheckVerdict, quorum: Quorum) -> "AcceptedSet":
         """What the checks leave of it. Nobody is blamed for a round that is void for another reason."""
         accepted = tuple(names[slot] for slot in verdict.accepted)
-        if verdict.void is not None and verdict.void != why_void(len(accepted), len(names), least):
+        if verdict.void is not None and verdict.void != quorum.why_void(len(accepted), len(names)):
             return AcceptedSet((), self.rejected, verdict.void)
         taken = set(accepted)  # of many, a look into a tuple each would take the square
-        reasons = {who: self.rejected.get(who, OUT_OF_BOUNDS) for who in names if who not in taken}
+        words = NOT_IN_LINE if quorum.has_reference else OUT_OF_BOUNDS
+        reasons = {who: self.rejected.get(who, words) for who in names if who not in taken}
         return AcceptedSet(accepted, reasons, verdict.void or "")
 
 
@@ -273,7 +299,7 @@ class RoundTally:
         """Why nothing is opened: what voids a cohort voids a round, and a void cohort's people are not in."""
         if self._voids and not self._accepted:
             return next(iter(self._voids.values()))
-        return why_void(len(self._accepted), self.listed, self.shape.spec.settings.min_participants) or ""
+        return self.shape.quorum.why_void(len(self._accepted), self.listed) or ""
 
     @property
     def members(self) -> AcceptedSet:

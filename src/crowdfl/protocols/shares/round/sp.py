@@ -8,6 +8,7 @@ anything is opened. SP sends one sum for a base, ever: that is noted before it l
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from secrets import token_bytes
 
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
@@ -19,6 +20,7 @@ from crowdfl.errors import (
     CrowdFLError,
     DealtMaterialDamaged,
     FormatError,
+    NotReady,
     ProtocolError,
     RoundEnded,
     RoundsExhausted,
@@ -30,12 +32,14 @@ from crowdfl.protocols.common.paid import PaidSp
 from crowdfl.protocols.exchange import Exchange, Reply, ReplyForm
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
+from crowdfl.protocols.profile import NO_REFERENCE
 from crowdfl.protocols.shares.chain import RoundPlace, first_base, next_base, sha256
 from crowdfl.protocols.shares.circuits.lanes import LaneMaker, coins
 from crowdfl.protocols.shares.circuits.program import SpSide
 from crowdfl.protocols.shares.circuits.reciprocal import SpDivider
 from crowdfl.protocols.shares.dealing.keys import SharesSpBundle
 from crowdfl.protocols.shares.dealing.rounds import SP_ROLE, DealtRound, received
+from crowdfl.protocols.shares.reference import REQUESTER_NAME, RunningSums, added
 from crowdfl.protocols.shares.round.average import (
     SP,
     MaskedPart,
@@ -59,13 +63,13 @@ from crowdfl.protocols.shares.round.manifest import (
     StepReply,
     check_verdict,
     cohorts_of,
-    least_in,
     manifest_of,
+    quorum_in,
     verdict_on,
 )
 from crowdfl.protocols.shares.round.rewards import RewardMasks, open_envelope, reward_shares
 from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
-from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.shares.shape import Quorum, SharesShape
 
 _ROOM = 1024  # bytes of CSP's word on one participant, and of what goes with it
 
@@ -75,6 +79,7 @@ class LeftOver(Message, kind=63, repr=False):
 
     number: int
     base: bytes  # after it
+    sums: bytes = b""  # SP's shares of products with references, over all rounds so far
 
 
 @dataclass
@@ -85,7 +90,7 @@ class _SpCohort:
     talk: SpConversation
     seed: bytes = field(repr=False)
     coins: bytes
-    least: int
+    quorum: Quorum
     members: AcceptedSet
     rewards: list[int] = field(default_factory=list, repr=False)  # SP's shares of those that are hidden
 
@@ -112,6 +117,8 @@ class SharesSp(PaidSp):
         self.round_number = round_number
         self._counted: dict[str, ManifestEntry] = {}
         self._bodies: dict[str, bytes] = {}  # none if they can be read again
+        self._reference: UploadBody | None = None
+        self._products: dict[str, int] = {}  # SP's shares, with the reference, of those who are in
         self._sums = ShareSums(self._shape)
         self._seeds = {}
         self._last: _SpCohort | None = None  # once all cohorts have their verdict
@@ -175,6 +182,16 @@ class SharesSp(PaidSp):
             if self._load is None:
                 self._bodies[who] = uploads[who]
 
+    def take_reference(self, upload: bytes) -> None:
+        """The requester's upload of this round, which the others are compared with; it is never added up."""
+        if not self._shape.widths.has_reference:
+            raise NO_REFERENCE
+        body = parse_upload(upload, self._shape, self._place)
+        if body.who != REQUESTER_NAME:
+            raise BadSignature("a reference is the requester's, and this one does not say so")
+        require_signed(body, self._shape.spec.requester)
+        self._reference = body
+
     def _is_counted(self, who: str, entry: ManifestEntry) -> bool:
         if self._counted.get(who, entry) != entry:
             raise AlreadyCounted(f"an upload of {who} is in this round already, with other contents")
@@ -185,6 +202,8 @@ class SharesSp(PaidSp):
         fewest = self._least
         if len(self._counted) < fewest:
             raise TooFewParticipants(f"{len(self._counted)} uploads, {fewest} needed to protect those who took part")
+        if self._shape.widths.has_reference and self._reference is None:
+            raise NotReady(f"the requester's reference of round {self.round_number} is not here")
 
     def _body(self, who: str) -> UploadBody:
         """An upload that was counted, once more; whoever keeps it has looked at its bytes."""
@@ -232,9 +251,10 @@ class SharesSp(PaidSp):
             self.check()
             self._require_unspent(self._seeds.get(self._spending, self._own_mark))
             self._tally, talk = RoundTally(self._shape), SpConversation(self.party, self._place)
+            reference = None if self._reference is None else ManifestEntry.of(self._reference)
             for place, names in enumerate(cohorts := self._cohorts(), 1):
                 entries = {who: self._counted[who] for who in names}
-                manifest = manifest_of(self._place, self._shape.payment, entries, place, len(cohorts))
+                manifest = manifest_of(self._place, self._shape.payment, entries, place, len(cohorts), reference)
                 self._tally.begin(names, len(cohorts))
                 now = yield from self._judged_cohort(talk, manifest)
                 talk = now.talk
@@ -261,13 +281,13 @@ class SharesSp(PaidSp):
         seed = self._seed_for(f"uploads {manifest.cohort}", manifest.digest).seed
         talk.heed = partial(self._heed_failure, manifest)
         reply = ManifestReply.from_bytes((yield from talk.ask(manifest.to_bytes())), self._shape.limits())
-        if not set(reply.broken) <= set(manifest.names):
+        if not set(reply.broken) <= {*manifest.names, *([REQUESTER_NAME] if manifest.reference else ())}:
             raise ProtocolError("CSP names seals that are not in the manifest")
-        least = least_in(manifest, self._shape)
-        members = AcceptedSet.without(manifest.names, reply.broken, least)
+        quorum = quorum_in(manifest, self._shape)
+        members = AcceptedSet.without(manifest.names, reply.broken, quorum)
         if members.void or reply.word:
             check_verdict(reply.word, manifest, members, self._csp_key, self._shape)
-        return _SpCohort(manifest, talk, seed, coins(manifest.digest, reply.nonce), least, members)
+        return _SpCohort(manifest, talk, seed, coins(manifest.digest, reply.nonce), quorum, members)
 
     def _heed_failure(self, manifest: RoundManifest, word: bytes) -> None:
         check_verdict(word, manifest, AcceptedSet((), {}, FAILED), self._csp_key, self._shape)
@@ -286,22 +306,30 @@ class SharesSp(PaidSp):
         """Who is within the bounds: both servers come to the same set, and CSP signs it."""
         half = check_program(SpSide(), dealt.lanes, self._shape.widths, self._inputs(now))
         checked = yield from now.talk.run(half)
-        now.members = now.members.judged(now.manifest.names, checked.verdict, now.least)
+        now.members = now.members.judged(now.manifest.names, checked.verdict, now.quorum)
+        if not now.members.void:
+            self._products |= zip(now.members.accepted, checked.verdict.products, strict=False)
         check_verdict(checked.attached, now.manifest, now.members, self._csp_key, self._shape)
         return checked
 
     def _inputs(self, now: _SpCohort) -> CheckInputs:
         bodies = {who: slot for slot, who in enumerate(now.manifest.names) if who not in now.members.rejected}
         maker, samples = LaneMaker(self._shape, now.coins), list[int]()
+        own, sums = [] if self._reference is None else [self._reference.shares], self._sums_before()
         return CheckInputs(
-            slots=list(bodies.values()),
-            lanes=maker.lanes(self._shares(bodies, samples), len(bodies)),
+            slots=[*bodies.values(), *(self._shape.widths.cohort for _ in own)],
+            lanes=maker.lanes(chain(self._shares(bodies, samples), own), len(bodies) + len(own)),
             samples=samples,
             listed=len(now.manifest.names),
-            least=now.least,
+            quorum=now.quorum,
             context=now.coins,
             salt=expand(now.seed, b"crowdfl sp accept salt 1", 32),
+            sums=[sums.get(who, 0) for who in (*bodies, REQUESTER_NAME)],
         )
+
+    def _sums_before(self) -> dict[str, int]:
+        kept, people = None if self._before is None else self._before.sums, self._shape.spec.settings.max_participants
+        return RunningSums.read(kept, self._shape.widths.R, people)
 
     def _shares(self, names: Iterable[str], samples: list[int]) -> Iterator[bytes]:
         """SP's shares, read again one after the other; their numbers of samples beside them."""
@@ -356,7 +384,9 @@ class SharesSp(PaidSp):
     def _leave(self, publication: SharesPublication) -> None:
         self._publication = publication.to_bytes()
         record = parse_record(publication.record, self._shape, self._csp_key)
-        self._left = LeftOver(self.round_number, next_base(self._place.base, record.statement)).to_bytes()
+        following = next_base(self._place.base, record.statement)
+        sums = b"" if self._reference is None else added(self._sums_before(), self._products, self._shape.widths.R)
+        self._left = LeftOver(self.round_number, following, sums).to_bytes()
 
     @property
     def _place(self) -> RoundPlace:

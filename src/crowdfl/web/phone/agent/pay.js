@@ -1,7 +1,7 @@
 // Where a person is to be paid, and why a round pays nothing: in figures and codes, which pages put into words.
 
 import { Conflict, NotReady } from "../protocol/errors.js";
-import { NOT_PASSED_ON } from "../protocol/average.js";
+import { NOT_IN_LINE, NOT_PASSED_ON } from "../protocol/average.js";
 import { OUT_OF_RANGE } from "../protocol/rewards.js";
 import { total } from "./claiming.js";
 
@@ -19,10 +19,11 @@ const TOO_LATE = ["TooLate", "RoundNotOpen", "TaskNotRunning", "TaskEnded"];
  * Why a round pays this person nothing that can be paid out; null where it pays, or where nothing is known yet.
  * @param {{paid: boolean, state: string, reward?: {amount: string}, receipt?: string, refused?: {kind?: string}, nothing?: unknown,
  *   noReward?: string, givenUp?: unknown, undrawn?: unknown}} known What is kept of it.
- * @returns {"no_pay" | "not_drawn" | "not_sent" | "too_little" | "late" | "refused" | "void" | "withdrawn" | "not_averaged" | "out_of_bounds" | "small"
+ * @returns {"no_pay" | "not_drawn" | "not_sent" | "too_little" | "late" | "refused" | "void" | "withdrawn" | "not_averaged" | "out_of_bounds" | "not_in_line" | "small"
  *   | "unverified" | "not_shown" | null}
  */
 export function reasonFor({ paid, state, reward, receipt, refused, nothing, noReward, givenUp, undrawn }) {
+  if (noReward === NOT_IN_LINE) return "not_in_line";
   if (!paid) return "no_pay";
   if (reward) return BigInt(reward.amount) < CENT ? "small" : null;
   if (state === "aborted" || givenUp) return "void";

@@ -90,6 +90,9 @@ export function paymentWords(definition) {
 /** How people count in an average. @param {DefinitionBody} definition */
 export const countingWords = ({ settings }) => t(settings.weighting === "equal" ? "about.countOnce" : "about.countMore");
 
+/** Whether the requester compares what arrives with its own. @param {DefinitionBody} definition */
+export const referenceWords = ({ settings }) => (settings.reference ? [t("about.compared")] : []);
+
 /** What noise promises each person, and what that makes with the epsilon of others; nothing without. @param {DefinitionBody} definition @param {number} others */
 export function privacyWords({ settings }, others) {
   const privacy = privacyOf(settings);

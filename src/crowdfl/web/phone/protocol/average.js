@@ -41,6 +41,8 @@ const PUBLICATION = 59;
 const SERVERS = ["SP", "CSP"];
 const AUDIENCES = ["participants", "requester"];
 const MASK_BYTES = 32;
+/** Of an upload that a check with a reference left out. */
+export const NOT_IN_LINE = "out of bounds, or not in line with the task";
 export const NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round";
 
 /**

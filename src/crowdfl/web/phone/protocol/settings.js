@@ -17,6 +17,7 @@ import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "
  * @property {number} clip
  * @property {number | null} maxNorm
  * @property {number} maxSamples
+ * @property {boolean} hasReference Whether uploads are compared with one of the requester's: then honest ones may be left out.
  * @property {boolean} hasCounts Whether people count by their samples; if not, everyone counts once, and no number leaves the phone.
  * @property {number} countBytes Of a share of a number of samples; 0 where there are none.
  * @property {number} minParticipants
@@ -72,6 +73,7 @@ const FITS = {
   delta: optional(within(1e-12, 0.01)),
   noise: optional((value) => value === "any"),
   sigma: optional(within(1, 2 ** 24, Number.isInteger)),
+  reference: (value) => typeof value === "boolean",
   strategy: (value) => value === "discard" || value === "retransmit",
   window: above(0, LARGEST),
   grace: within(0, LARGEST),
@@ -188,6 +190,7 @@ export function sharesTask({ task, body }) {
     maxNorm: settings.max_norm,
     maxSamples: settings.max_samples,
     hasCounts,
+    hasReference: settings.reference,
     countBytes: hasCounts ? SAMPLES_BYTES : 0,
     minParticipants: settings.min_participants,
     maxParticipants: settings.per_round ?? settings.max_participants,
@@ -248,6 +251,16 @@ function requireSettings(settings) {
   }
   if (settings.check === "bounds" && settings.lanes === 0) throw refused("without lanes no upload can be checked");
   requirePrivacy(settings);
+  requireReference(settings);
+}
+
+const LEAST_LANES = 1024; // of a sketch by which uploads are compared
+
+/** @param {Record<string, any>} settings */
+function requireReference({ reference, weighting, check, lanes, epsilon }) {
+  if (!reference) return;
+  if (epsilon !== null) throw refused("`reference` lets the requester ask about each person, which `epsilon` rules out");
+  if (weighting !== "equal" || check !== "bounds" || lanes < LEAST_LANES) throw refused(`\`reference\` needs everyone to count once, and checks with ${LEAST_LANES} lanes`);
 }
 
 const LONGEST_UPDATE = 2 ** 16; // whole units, where noise is added

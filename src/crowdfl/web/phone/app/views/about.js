@@ -113,7 +113,7 @@ const lines = (words) => words.map((text) => h("p", null, text));
 function more(campaign, definition) {
   const texts = textsOf(definition);
   const labels = listOf((definition.training.labels ?? []).map(texts.word).map(plainly));
-  const noise = about.privacyWords(definition, campaign.others);
+  const [noise, compared] = [about.privacyWords(definition, campaign.others), about.referenceWords(definition)];
   return [
     h("div.card", null, facts([
       [t("about.who"), ...asker(definition)],
@@ -123,6 +123,7 @@ function more(campaign, definition) {
       [t("about.howLong"), ...lines(about.durationWords(definition))],
       [t("about.people"), ...lines(about.crowdWords(definition))],
       [t("about.counting"), about.countingWords(definition)],
+      compared.length > 0 && [t("about.reference"), ...lines(compared)],
       noise.length > 0 && [t("about.privacy"), ...lines(noise)],
       [t("about.pay"), ...lines(about.paymentWords(definition))],
       [t("about.terms"), sentence(texts.terms)],

@@ -5,6 +5,7 @@ import { formatTime, money } from "../../../web/common/format.js";
 import { button, notice, part, title } from "../../../web/common/parts.js";
 import { t } from "../../../web/common/text.js";
 import { isPaid } from "../../protocol/amounts.js";
+import { NOT_IN_LINE } from "../../protocol/average.js";
 import { short } from "../about.js";
 import { isReached } from "../reach.js";
 import { hashOf } from "../router.js";
@@ -14,6 +15,7 @@ import { reminding } from "./reminding.js";
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
 
+const TWICE = 2; // contributions left out, until their owner is asked to look at the recordings
 const MOST_STEPS = 20; // rounds that are drawn one by one
 
 /** @param {Model} model @param {string} task */
@@ -22,11 +24,12 @@ export function homeView(model, task) {
     [h("p.headline", null, text), h("p.soft", null, more)]);
   const bar = part("div.bar", null, (/** @type {Campaign["now"]} */ now) => progress(now));
   const trouble = part("div", null, (/** @type {{ problem: string | null, waits: string | null }} */ wrong) => troubles(model, task, wrong));
+  const mixed = part("div", null, (/** @type {boolean} */ twice) => twice ? [notice("warn", t("home.mixedUp"), " ", h("a", { href: hashOf("record", task), id: "to-check" }, t("home.check")))] : []);
   const doing = part("div.buttons", null, (/** @type {Doing} */ shown) => buttons(task, shown));
   const tiles = part("dl.tiles", null, (/** @type {Figures} */ figures) => tilesOf(task, figures));
   const reminders = reminding(model, task);
   const element = h("div.home", null, title(nameOf(model.get(task))),
-    h("section.card", { "aria-label": t("home.now") }, words.element, bar.element, trouble.element, doing.element), tiles.element, reminders.element,
+    h("section.card", { "aria-label": t("home.now") }, words.element, bar.element, trouble.element, mixed.element, doing.element), tiles.element, reminders.element,
     h("p", null, h("a", { href: hashOf("details", task), id: "to-details" }, t("home.details"))));
   const update = () => {
     const campaign = model.get(task);
@@ -36,6 +39,7 @@ export function homeView(model, task) {
     words.show(said);
     bar.show(now);
     trouble.show({ problem, waits: now.kind === "waiting" && isReached() ? now.why : null });
+    mixed.show(campaign.rounds.filter(({ why }) => why === NOT_IN_LINE).length >= TWICE);
     doing.show({ act, records: phase === "joined" && now.kind !== "elsewhere" && !campaign.stopped });
     tiles.show(figuresOf(campaign));
     reminders.update(campaign);

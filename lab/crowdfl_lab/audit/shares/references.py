@@ -1,0 +1,92 @@
+"""A requester that chooses what people are compared with, and a server that wants to know why somebody was left out."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from crowdfl.crypto.shares.limbs import Bytes
+from crowdfl.learning.models.learner import Update
+from crowdfl.protocols.shares import reference
+from crowdfl.protocols.shares.dealing import correlations
+from crowdfl.simulation.local_host import LocalFederation
+from crowdfl_lab.audit.finding import SHARES, WRONG_GUESSES, Attack, Finding
+from crowdfl_lab.audit.shares.deviating_round import switched
+
+_SIZE, _VICTIM = 8, "victim"
+_SIGNS = (1, -1, -1, 1)  # of the victim's first entries
+_LENGTH = 1  # the place of the answer on lengths, among those of an upload
+_ROUNDS = 3
+
+
+def _federation(people: int) -> LocalFederation:
+    return LocalFederation(
+        reference=True,
+        weighting="equal",
+        max_norm=4.0,
+        clip=4.0,
+        decimals=3,
+        max_participants=people,
+        rounds=_ROUNDS + 2,
+    )
+
+
+def attack_direction() -> Iterator[Finding]:
+    """A reference along one weight tells the sign of that weight, each time: one bit of each person, and no more."""
+    title = "signs of an update's entries, by a requester that chooses a direction in each round"
+    attack = Attack("chosen direction", "new", title, ("requester",), WRONG_GUESSES, conceded=True)
+    federation, guesses = _federation(4), list[int]()
+    change = np.concatenate([np.array(_SIGNS) * 0.5, np.full(_SIZE - len(_SIGNS), 0.1)])
+    base = np.zeros(_SIZE)
+    for place in range(len(_SIGNS)):
+        others = {f"p{one}": Update([base + 0.4], 1) for one in range(3)}
+        along = Update(
+            [base + np.eye(_SIZE)[place] * 0.4 * 2**place], 1
+        )  # longer each time, to outweigh the sums so far
+        found = federation.round({**others, _VICTIM: Update([base + change], 1)}, reference=along)
+        guesses.append(-1 if _VICTIM in found.rejected else 1)
+        base = found.model[0]
+    wrong = float(np.mean([guess != sign for guess, sign in zip(guesses, _SIGNS, strict=True)]))
+    recovered = f"{round((1 - wrong) * len(_SIGNS))} of {len(_SIGNS)} signs in as many rounds"
+    yield attack.score(SHARES, wrong, 0.5, 0.0, recovered, "one bit of each person and round, shown before joining")
+
+
+def attack_condition() -> Iterator[Finding]:
+    """Whether an upload was too long, or opposed, by what a server sees of the answers before they are put together."""
+    title = "whether an upload was left out for its length, by SP from the answers that are opened"
+    attack = Attack("which condition", "new", title, ("SP",), WRONG_GUESSES)
+    for subject in ("shares, answers without dealt bits", SHARES):
+        seen, people, long = list[Bytes](), 32, 8
+
+        def look(dealt: Any, slots: Any, shown: Bytes, count: int, seen: list[Bytes] = seen) -> Bytes:  # noqa: ANN401
+            seen.append(shown)
+            return _LOOKED_UP(dealt, slots, shown, count)
+
+        flips = _no_flips if subject != SHARES else _FLIPS
+        with switched(reference, "_looked_up", look), switched(correlations._Numbers, "flips", flips):
+            truth = _rounds(_federation(people), people, long)
+        told = np.array([shown[:people] >> _LENGTH & 1 for shown in seen[:: len(seen) // _ROUNDS]]).reshape(-1)
+        wrong = float((told.astype(bool) != truth).mean())
+        recovered = f"{round((1 - wrong) * len(truth))} of {len(truth)} answers"
+        yield attack.score(subject, wrong, 0.5, 0.0, recovered, "the verdict's one bit is all that is opened bare")
+
+
+_FLIPS, _LOOKED_UP = correlations._Numbers.flips, reference._looked_up
+
+
+def _no_flips(_: object, count: int) -> Bytes:
+    return np.zeros(count, dtype=np.uint8)
+
+
+def _rounds(federation: LocalFederation, people: int, long: int) -> Any:  # noqa: ANN401
+    """Whether each one's upload was short enough, in the order of their slots."""
+    base, truth = np.zeros(_SIZE), []
+    for _ in range(_ROUNDS):
+        lengths = {f"p{one}": 0.5 if one < long else 0.1 for one in range(people)}
+        found = federation.round(
+            {who: Update([base + length], 1) for who, length in lengths.items()}, reference=Update([base + 0.1], 1)
+        )
+        names = {federation.host.people[who].keys.who: length < 0.2 for who, length in lengths.items()}
+        truth += [names[who] for who in sorted(names)]
+        base = found.model[0]
+    return np.array(truth)
