@@ -19,7 +19,9 @@ from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct, Uncheck
 from crowdfl.documents.signed import Receipt
 from crowdfl.errors import (
     BadSignature,
+    Forbidden,
     LimitExceeded,
+    NotAuthenticated,
     RoundNotOpen,
     UploadRejected,
     WrongBase,
@@ -31,7 +33,7 @@ from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.roles.dealt import DEALT_FILES, is_dealt_file
 from crowdfl.roles.retention import CspRetention, key_shares
 from crowdfl.simulation.local_host import Recorder
-from tests.hosts import INITIAL_MODEL, ONE
+from tests.hosts import INITIAL_MODEL, ONE, moved_by
 from tests.http.processes import Loopback, serving, wait_for, wait_for_round
 from tests.http.world import DEPOSIT, TASK, Person, World, task_definition
 
@@ -294,3 +296,17 @@ def test_a_sum_costs_the_same_however_its_uploads_came(groups):
         whole.add_all([vectors.part(place, place + 1) for place in range(start, start + count)])
     assert costs.counts == {("", "PAdd"): 3}
     assert to_ints(whole.result().block) == [2 * 3 * 4 * 5]
+
+
+def test_a_reference_goes_over_http_by_its_requester_alone(world):
+    """Signed by the task's requester; whoever goes against it is left out of the round."""
+    settings = {"profile": "shares", "reference": True, "weighting": "equal", "lanes": 1024, "max_norm": 4.0}
+    task, people = world.open_round(4, **settings, min_participants=3)
+    world.requester.refer(task, 1, moved_by(0.4))
+    kept = world.requester.blobs.get(f"{task}/rounds/1/reference")
+    with pytest.raises((NotAuthenticated, Forbidden)):
+        replace(world.for_requester(), service=world.service("sp")).reference(task, 1, kept)
+    for person, distance in zip(people, (0.5, 0.5, 0.5, -0.5), strict=True):
+        person.participant.step(moved_by(distance))
+    world.run()
+    assert set(world.sp.rejected(task, 1)) == {people[3].who}

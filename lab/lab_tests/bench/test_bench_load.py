@@ -21,5 +21,10 @@ def test_every_upload_of_a_small_load_is_acknowledged_and_counted(profile):
     assert rows["count"].crowdfl.value > 0
     crowds = rows["crowd_10"], rows["crowd_50"]
     assert crowds[1].ratio > 0
-    assert report.unjudged == (rows["acknowledged"], rows["kept"], rows["memory"], *crowds)  # a smoke run judges nothing
+    assert report.unjudged == (
+        rows["acknowledged"],
+        rows["kept"],
+        rows["memory"],
+        *crowds,
+    )  # a smoke run judges nothing
     assert any("enrolling 12" in line for line in said)

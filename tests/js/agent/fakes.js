@@ -259,6 +259,7 @@ const SIMPLE = {
   openAppointment: async () => ({ task: TASK, fingerprint: "" }),
   requireKey: () => {},
   sharesTask: (/** @type {any} */ { task, body }) => ({
+    hasReference: body.settings.reference ?? false,
     task, initial: "right", parameters: 2, shape: [], unit: 1, minParticipants: body.settings.min_participants,
     rounds: body.settings.rounds, payment: BigInt(body.settings.payment), claimWindow: body.claim_window, window: body.settings.window,
     draws: body.settings.draws,

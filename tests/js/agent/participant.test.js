@@ -301,6 +301,21 @@ test("a phone that kept its bounds and is rejected all the same stops, says so, 
   await assert.rejects(person.join("an invitation"), UploadRejected);
 });
 
+test("a phone of a task with a reference stays, whatever was left out or came to nothing", async () => {
+  const { phone, step, platform } = await joined({ rounds: 6, settings: { reference: true } });
+  await step();
+  platform.finish(1);
+  platform.instead.average = () => new TextEncoder().encode(JSON.stringify({ number: 1, accepted: [] }));
+  for (const number of [2, 3, 4]) {
+    await step();
+    platform.finish(number, "aborted", false);
+  }
+  await step();
+  assert.equal(phone.events("upload rejected").length, 1);
+  assert.deepEqual(phone.events("stopped"), []);
+  assert.deepEqual(phone.trainer.trained, [1, 2, 3, 4, 5]);
+});
+
 test("a phone stops after three rounds that came to nothing; those that the servers never looked at do not count", async () => {
   const { phone, step, platform } = await joined({ rounds: 6 });
   for (const number of [1, 2, 3, 4]) {
