@@ -1,5 +1,6 @@
 """The console in a browser: log in, watch a round, decide about money, cancel a task; by keyboard, and for screen readers."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ NOW = 1_795_000_000.0
 MARKUP = '<img src=x onerror="window.hurt = true"> & <b>bold</b>'
 REFUSED = re.compile(r"status of (401|409|422) ")  # "am I logged in?", and what tests have refused on purpose
 PATIENCE = browsers.PATIENCE
+NUMBERS = itertools.count(1)
 
 expect.set_options(timeout=PATIENCE)
 
@@ -78,11 +80,11 @@ def served(tmp_path_factory, portal) -> Iterator[tuple[ConsoleWorld, str]]:
 
 
 @pytest.fixture
-def seat(served, desk_context, request) -> Iterator[Seat]:
+def seat(served, desk_context) -> Iterator[Seat]:
     """Somebody with a token; whatever the page complains about fails the test."""
     page = desk_context.new_page()
     complaints = browsers.complaints(page)
-    yield Seat(*served, page, served[0].tokens["sp"][0].add(request.node.name, "operator"))
+    yield Seat(*served, page, served[0].tokens["sp"][0].add(f"ann-{next(NUMBERS)}", "operator"))
     assert [text for text in complaints if not REFUSED.search(text)] == []
 
 

@@ -117,7 +117,15 @@ class TestTargets:
 
     def rows(self, flower: System, grown: float = 1e6) -> dict[str, Row]:
         """By key."""
-        numbers = {"servers": 0.1, "before": 0.01, "after": 0.01, "upload": 1e6, "dropped": 0.1, "exchanges": 2}
+        numbers = {
+            "servers": 0.1,
+            "before": 0.01,
+            "after": 0.01,
+            "upload": 1e6,
+            "dropped": 0.1,
+            "exchanges": 2,
+            "floor": 0.02,
+        }
         ours = [system(key, "crowdfl", **numbers) for key in SHARES]
         memory = MemoryOfServers("without checks", 1_000, 50, {"SP": Figure(grown, "B")})
         plain = system("plain", "peer", servers=0.05)
@@ -132,7 +140,7 @@ class TestTargets:
         paid = {f"shares_rewards_{column}" for column in ("servers", "before", "after", "upload")}
         bare = {"shares_servers", "shares_upload", "memory_sp_without_checks"}
         assert {key for key, row in found.items() if row.met is False} == paid | bare
-        assert found["shares_plain"].ratio == pytest.approx(2)
+        assert [found[f"shares_{one}"].ratio for one in ("plain", "floor")] == [pytest.approx(2), pytest.approx(5)]
 
     def test_without_flower_its_rows_say_so(self):
         """And are not judged."""

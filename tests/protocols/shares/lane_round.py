@@ -88,7 +88,7 @@ class Round:
     def inputs(self, side: int) -> CheckInputs:
         return CheckInputs(
             slots=self.slots,
-            lanes=self.lanes[side],
+            lanes=self.lanes[side].copy(),
             samples=self.samples[side],
             listed=len(self.uploads),
             quorum=Quorum(self.least, self.widths.has_reference),

@@ -145,7 +145,7 @@ def test_lanes_made_unusable_end_the_round_before_anything_is_compared() -> None
         """SP knows CSP's answer already: it makes c = 0 for every lane of its first participant."""
         if step != 0:
             return b""
-        words = lanes.covered(CspSide(), one.dealt[CSP], _WIDTHS, [0], one.lanes[CSP][:1])
+        words = lanes.covered(CspSide(), one.dealt[CSP], _WIDTHS, [0], one.lanes[CSP][:1].copy())
         forged = Ring(_WIDTHS.k).encode((np.uint64(0) - words).reshape(-1))
         return forged + message[len(forged) :]
 
@@ -217,7 +217,7 @@ def _altered(own: DealtLanes, change: int) -> DealtLanes:
 def _make_unusable(one: Round, place: int) -> None:
     """c = 0 there, for the first participant: by SP's share."""
     shares = [
-        lanes.covered(side, one.dealt[side.index], _WIDTHS, [0], one.lanes[side.index][:1])[0, place]
+        lanes.covered(side, one.dealt[side.index], _WIDTHS, [0], one.lanes[side.index][:1].copy())[0, place]
         for side in (SpSide(), CspSide())
     ]
     one.lanes[SP][0, place : place + 1] -= np.array([shares[SP]]) + shares[CSP]

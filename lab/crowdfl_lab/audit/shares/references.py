@@ -36,10 +36,10 @@ def attack_direction() -> Iterator[Finding]:
     title = "signs of an update's entries, by a requester that chooses a direction in each round"
     attack = Attack("chosen direction", "new", title, ("requester",), WRONG_GUESSES, conceded=True)
     federation, guesses = _federation(4), list[int]()
-    change = np.concatenate([np.array(_SIGNS) * 0.5, np.full(_SIZE - len(_SIGNS), 0.1)])
+    change = np.concatenate([np.array(_SIGNS) * 0.25, np.full(_SIZE - len(_SIGNS), 0.05)])
     base = np.zeros(_SIZE)
     for place in range(len(_SIGNS)):
-        others = {f"p{one}": Update([base + 0.4], 1) for one in range(3)}
+        others = {f"p{one}": Update([base + 0.2], 1) for one in range(3)}
         along = Update(
             [base + np.eye(_SIZE)[place] * 0.4 * 2**place], 1
         )  # longer each time, to outweigh the sums so far

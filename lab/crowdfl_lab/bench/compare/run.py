@@ -163,9 +163,14 @@ def _beside_others(known: Mapping[str, System]) -> Iterator[Row]:
         target = Target(f"at most {most:g}", "ratio", at_most=most)
         row = Row(f"{key}_{column}", quantity, known[key].figures[column], target, note=known[key].name)
         yield row.over(peer, "shares / SecAgg+")
-    row = Row("shares_plain", "both servers, average", known["shares"].figures["servers"], note="aimed at: 4 times")
-    if "plain" in known:
-        yield row.over(Reference("plain FedAvg", known["plain"].figures["servers"]), "shares / plain")
+    for key, most in {"shares": 3, "shares_rewards": 10}.items():
+        servers, name = known[key].figures["servers"], known[key].name
+        target = Target(f"at most {most}", "ratio", at_most=most)
+        if "plain" in known:
+            plain = Reference("plain FedAvg", known["plain"].figures["servers"])
+            yield Row(f"{key}_plain", "both servers", servers, target, note=name).over(plain, "shares / plain")
+        floor = Reference("each upload hashed, expanded and added once", known[key].figures["floor"])
+        yield Row(f"{key}_floor", "both servers", servers, note=name).over(floor, "shares / floor")
 
 
 def _beside_itself(known: Mapping[str, System]) -> Iterator[Row]:

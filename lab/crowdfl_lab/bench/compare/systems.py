@@ -4,6 +4,7 @@ Of CrowdFL, a participant at full size on one core; the servers of `hardened` on
 of `shares` whole, of everyone and of those who are left when some drop out.
 """
 
+import hashlib
 import json
 import subprocess
 from collections.abc import Collection, Mapping
@@ -18,7 +19,8 @@ import numpy as np
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.crypto.paillier.vector import CipherVector
-from crowdfl.crypto.randomness import Coins
+from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.shares.ring import RunningSum, expand
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.hardened.prifedavg import dither
@@ -26,6 +28,7 @@ from crowdfl.protocols.hardened.prirwd import sketch
 from crowdfl.protocols.hardened.profile import HardenedParticipant
 from crowdfl.protocols.party import CountingBackend
 from crowdfl.protocols.profile import width_budget
+from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.settings import MILLION, TaskSettings
 from crowdfl_lab.bench import workload
 from crowdfl_lab.bench.workload import (
@@ -373,6 +376,7 @@ class Shares:
         whole = [self._round(next(numbers), settings.participants) for _ in range(settings.reads)]
         fewer = [self._round(next(numbers), settings.present)["servers"] for _ in range(settings.reads)]
         figures = {column: median(played[column] for played in whole) for column in whole[0]}
+        figures["floor"] = self._floor()
         layout = f"{self.parties.sp.upload_bytes() / settings.parameters:.1f} bytes a parameter"
         reads, pays = _SHARES_READS + "; but one phone that cheats can spoil the average", "off"
         if self.rewards:
@@ -421,6 +425,19 @@ class Shares:
     def _each(self, stage: str) -> float:
         """Seconds of a participant."""
         return median(lap.seconds for lap in self.recorder.laps if (lap.role, lap.stage) == ("participant", stage))
+
+    def _floor(self) -> float:
+        """Of both servers: SP hashes and adds everyone's share, CSP expands it from its seed and adds that."""
+        shape = SharesShape(self.parties.dealer.spec)
+        share, sums = bytes(shape.share_bytes), RunningSum(shape.ring, shape.spec.parameters)
+
+        def once() -> None:
+            for _ in range(self.settings.participants):
+                hashlib.sha256(share).digest()
+                sums.add(share)
+                sums.add(expand(bytes(SEED_BYTES), b"floor", len(share)))
+
+        return min(timed_call(once)[0] for _ in range(self.settings.reads))
 
     def _update(self, seed: int) -> workload.Floats:
         """Half as long as the task allows."""

@@ -61,15 +61,14 @@ class OpenLanes:
 
 
 def covered(side: Side, dealt: DealtLanes, widths: SharesWidths, slots: Sequence[int], lanes: Words) -> Words:
-    """This server's shares of c, from its shares of lanes [slots, lanes]."""
-    words = np.empty_like(lanes)
+    """This server's shares of c, from its shares of lanes [slots, lanes], which are used up."""
     for start in range(0, len(slots), _TOGETHER):
         part = slice(start, start + _TOGETHER)
-        words[part] = lanes[part] + low_words(dealt.lanes[slots[part], :, :WORD], widths.k)
+        lanes[part] += low_words(dealt.lanes[slots[part], :, :WORD], widths.k)
     if side.index == SP:
-        words += np.uint64(widths.lane_bound)
-    words &= np.uint64((1 << widths.k) - 1)
-    return words
+        lanes += np.uint64(widths.lane_bound)
+    lanes &= np.uint64((1 << widths.k) - 1)
+    return lanes
 
 
 def opened(widths: SharesWidths, slots: Sequence[int], mine: Words, theirs: Words) -> OpenLanes:

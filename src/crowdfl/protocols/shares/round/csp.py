@@ -261,6 +261,8 @@ class CspRound:
     def _opened(self, offer: SumOffer) -> CspAnswer:
         """The one sum of the round."""
         answer, members = CspAnswer(), self.tally.members
+        if members.void:  # nothing is asked for after that was said
+            raise ProtocolError(f"nothing of this round is opened: {members.void}")
         self.close()
         own, part = self._sums.result(), self._part(members)
         reply = open_sum(self._shape, self.place, members, own, offer, part, self._keys.signing)
