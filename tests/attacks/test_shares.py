@@ -36,7 +36,7 @@ from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.circuits.lanes import coins, opened
 from crowdfl.protocols.shares.circuits.scalars import unpack_flips
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderBundle, seeds_of
-from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, files, low_words, received
+from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, dealt_file, low_words, received
 from crowdfl.protocols.shares.profile import SharesProfile
 from crowdfl.protocols.shares.round import csp as csp_round
 from crowdfl.protocols.shares.round import sp as sp_round
@@ -367,7 +367,7 @@ def _reads_uploads(campaign: Campaign, said: dict[int, tuple[bytes, bytes]], sou
     drawn = coins(manifest.digest, ManifestReply.from_bytes(said[1][1], limits).nonce)
     unit = np.eye(widths.parameters, dtype=np.uint64)
     sketch = Sketch(drawn, widths.parameters, widths.rows, widths.buckets).lanes(unit).T
-    dealt = received(shape, seeds_of(source)[1], CSP_ROLE, 1, files(shape, source, 1)[CSP_ROLE])
+    dealt = received(shape, seeds_of(source)[1], CSP_ROLE, 1, dealt_file(shape, source, CSP_ROLE, 1))
     shown = ring.decode(said[LANES][1][: len(manifest.names) * widths.lanes * ring.bytes]).reshape(-1, widths.lanes)
     found = {}
     for slot, who in enumerate(manifest.names):

@@ -61,8 +61,8 @@ def test_a_bad_setting_is_refused_by_name(name, value):
 
 
 def test_unknown_settings_are_named():
-    with pytest.raises(SettingsError, match=r"unknown setting `colour`, `speed`; .*max_samples"):
-        LocalFederation(speed=1, colour="red")
+    with pytest.raises(SettingsError, match=r"unknown setting `hue`, `speed`; .*max_samples"):
+        LocalFederation(speed=1, hue="red")
 
 
 def test_an_unknown_profile_is_refused():

@@ -141,7 +141,7 @@ def test_a_task_without_a_budget_is_not_funded():
         model=refuse,
         report=lambda _task: {"paid_in": 0},
     )
-    settings = SimpleNamespace(profile="hardened", max_participants=5, min_participants=3, rounds=2, budget=None)
+    settings = TaskSettings.of(profile="hardened", max_participants=5, min_participants=3, rounds=2, budget=None)
     definition = SimpleNamespace(settings=settings, spec=SimpleNamespace(parameters=8))
     campaign = Campaign(requester, None, lambda what, _details: heard.append(what))
     campaign.run(definition, [], 3, invite=lambda *_: "here", save=lambda *_: "there")

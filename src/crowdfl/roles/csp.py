@@ -20,7 +20,6 @@ from crowdfl.roles.records import StoredParticipant, StoredTask, Tombstone
 from crowdfl.roles.retention import OVER, ended
 
 _SHORT, _FEW = 4096, 64  # bytes and values that are read at once
-_IN_FILES = ("heard ", "sums")  # what is long, and of no more use once its round is over: the store has its file's name
 REFUSED = "refused"  # the state of a task that the operator answers no more
 
 
@@ -150,7 +149,8 @@ class Csp:
                     draft.require_admitted()
                     self.store.remember(task, kept_here)
         except (TaskEnded, RoundEnded):  # while this was computed
-            self.blobs.delete(blob)
+            for written in (blob, *draft.files):
+                self.blobs.delete(written)
             raise
         return reply if kept == blob else self.blobs.get(kept)
 
@@ -193,6 +193,11 @@ def _require_answering(stored: StoredTask) -> None:
         raise TaskEnded(f"CSP answers task {stored.task} no more ({words})")
 
 
+def _is_in_file(name: str) -> bool:
+    """What is long, and of no more use once its round is over: the store has its file's name."""
+    return name == "sums" or name.startswith("heard ")
+
+
 def _memory_folder(task: str, number: int) -> str:
     return f"{task}/rounds/{number}/heard"
 
@@ -209,6 +214,7 @@ class _Draft:
     task: str
     restored: bool
     kept: dict[Place, bytes] = field(default_factory=dict, repr=False)
+    files: list[str] = field(default_factory=list)  # what was written for it
     _refusals: dict[Place, CrowdFLError] = field(default_factory=dict, repr=False)
     _read: dict[Place, bytes | None] = field(default_factory=dict, repr=False)
     _rounds: set[int] = field(default_factory=set, repr=False)  # that were read; 0 is the task's
@@ -220,7 +226,7 @@ class _Draft:
         place = number, who, name
         if place in self.kept:
             return self.kept[place]
-        if name.startswith(_IN_FILES):
+        if _is_in_file(name):
             file = self.store.remembered(self.task, *place)
             return self.blobs.get(file.decode()) if file else file
         self._last = number or self._last
@@ -238,9 +244,10 @@ class _Draft:
     def in_files(self) -> dict[Place, bytes]:
         """What was kept, long values by the names of their files, which are written now."""
         found = dict(self.kept)
-        for place in [place for place, value in found.items() if value and place[2].startswith(_IN_FILES)]:
+        for place in [place for place, value in found.items() if value and _is_in_file(place[2])]:
             file = f"{_memory_folder(self.task, place[0])}/{hashlib.sha256(found[place]).hexdigest()}"
             self.blobs.put(file, found[place])
+            self.files.append(file)
             found[place] = file.encode()
         return found
 

@@ -161,7 +161,7 @@ def _joined(words: Words, outputs: Words) -> bytes:
     bits, count, _ = words.shape
     rows = np.empty((count, SEED_BYTES * bits + _output_bytes(bits)), dtype=np.uint8)
     rows[:, SEED_BYTES * bits :] = np.packbits(outputs.T.astype(np.uint8), axis=1, bitorder="little")
-    rows[:, : SEED_BYTES * bits] = words.swapaxes(0, 1).reshape(count, -1).view(np.uint8)
+    rows[:, : SEED_BYTES * bits] = words.swapaxes(0, 1).reshape(count, 2 * bits).view(np.uint8)
     return rows.tobytes()
 
 
