@@ -39,6 +39,7 @@ const found = await withFirefox(async (page, said) => {
   await /** @type {import("puppeteer-core").ElementHandle<HTMLInputElement>} */ (input).uploadFile(file);
   await sees(page, "42 sec of walking, sitting, and climbing stairs.");
   await press(page, "button", "Send my contribution");
+  await until("Home", async () => (await page.$("#csv")) === null);
   await page.reload(); // keys, recordings and where it stands are kept
   await sees(page, "The campaign has ended.");
   await press(page, "a", "Round by round, with receipts");

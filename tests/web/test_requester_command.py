@@ -64,7 +64,7 @@ def test_the_console_listens_on_loopback_alone_and_ends_at_an_interrupt(console,
         socket.create_connection(("127.0.0.2", port), timeout=PATIENCE)  # an address of this machine, but not that one
     own = {"Origin": address.rstrip("/"), HEADER: "-"}
     with httpx.Client(base_url=address, trust_env=False, timeout=PATIENCE) as http:
-        assert "CrowdFL requester" in http.get("/").text
+        assert "requester.css" in http.get("/").text
         assert http.get("/api/overview", headers=own).status_code == 401
         opened = http.post("/api/session", json={"secret": secret}, headers=own)
         found = http.get("/api/overview", headers=own | {HEADER: opened.json()["half"]}).json()

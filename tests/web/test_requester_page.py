@@ -111,7 +111,7 @@ def test_the_wizard_answers_as_it_is_filled_in_and_loses_nothing(session, desk_c
     most.fill("200")
     expect(page.locator("section:visible .timeline")).to_contain_text("at most 200 people")
     expect(widths).to_contain_text("200 participants")
-    most.fill("100000000")
+    most.fill("100000000000000")
     expect(said).to_have_text("It does not fit.")
     expect(most).to_have_class(re.compile("named"))
     expect(page.get_by_role("button", name="People and time")).to_have_class(re.compile("wrong"))
