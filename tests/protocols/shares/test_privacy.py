@@ -67,8 +67,13 @@ def test_noise_never_serves_the_sum_of_other_people():
     part = MaskedPart.drawn(everyone, parties.shape, place, SP, audiences)
     own = ShareSum(bytes(parties.shape.share_bytes), 0)
     assert part.masked(parties.shape, place, everyone, own) == part.masked(parties.shape, place, everyone, own)
-    with pytest.raises(SeedReused):
-        part.masked(parties.shape, place, AcceptedSet(tuple(parties.names[1:]), {}), own)
+    others = (
+        AcceptedSet(everyone.accepted[1:]),
+        AcceptedSet(everyone.accepted, verdicts=b"of other uploads of theirs"),
+    )
+    for members in others:
+        with pytest.raises(SeedReused):
+            part.masked(parties.shape, place, members, own)
 
 
 def test_csp_forgets_its_seeds_when_the_next_round_begins():
