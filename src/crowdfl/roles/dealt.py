@@ -8,6 +8,7 @@ task, role or round, is not used. A round whose file is gone cannot be computed:
 
 import hashlib
 import os
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -125,6 +126,7 @@ class KeptFile:
 
     def __init__(self, file: BinaryIO, head: int) -> None:
         self._file = file
+        weakref.finalize(self, file.close)
         self.head = file.read(head)
         self._length = file.seek(0, os.SEEK_END) - head
 
@@ -135,6 +137,3 @@ class KeptFile:
         first, last, _ = piece.indices(self._length)
         self._file.seek(len(self.head) + first)
         return self._file.read(max(0, last - first))
-
-    def __del__(self) -> None:
-        self._file.close()
