@@ -304,10 +304,11 @@ export function timeline({ plan, settings, claim_window: claims }) {
   const pace = plan.daily ? t("time.daily", { when: plan.daily }) : plan.every ? t("time.every", { time: duration(plan.every) }) : t("time.atOnce");
   const early = [plan.goal && t("time.goal", { count: plan.goal }), plan.closes === "everyone" && t("time.everyone")].filter(Boolean);
   const closes = early.length ? t("time.early", { when: listOf(early, "disjunction") }) : t("time.deadline");
+  const draw = settings.per_round && t("time.drawn", { count: settings.per_round, time: duration(settings.window / 2) });
   const steps = [
     [t("time.join"), plan.enrol_until ? t("time.until", { when: at(plan.enrol_until), count: settings.max_participants }) : t("time.toTheLast", { count: settings.max_participants })],
     [t("time.first"), listOf(first)],
-    [t("time.rounds", { count: settings.rounds }), together(pace, t("time.open", { time: duration(settings.window) }), closes)],
+    [t("time.rounds", { count: settings.rounds }), together(pace, draw, t("time.open", { time: duration(settings.window) }), closes)],
     settings.budget ? [t("time.claims"), t("time.claimsText", { time: duration(claims) })] : null,
   ];
   return h("ol.timeline", null, ...steps.filter((step) => step !== null).map(([name, text]) => h("li", null, h("strong", null, name), h("div", null, text))));

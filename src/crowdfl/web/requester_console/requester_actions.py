@@ -184,11 +184,8 @@ class RequesterActions:
         rows = {one["who"]: one for one in found["people"]}
         now = self.requester.clock.now()
         own = [_invitation(path, page, used, rows, now) for path in self._files(task)]
-        others = [
-            {"number": None, "link": None, "file": None, **one}
-            for who, one in rows.items()
-            if who not in {o["who"] for o in own}
-        ]
+        named = {one["who"] for one in own}
+        others = [{"number": None, "link": None, "file": None, **rows[who]} for who in rows if who not in named]
         return {
             "invitations": [*own, *others],
             "rounds": found["rounds"],

@@ -58,7 +58,7 @@ function inRound(campaign, reached) {
   if (last.mine === "arrived") return said(t("standing.arrived", values), last.state === "open" ? t("standing.nothingToDo") : t("standing.addedUp"));
   if (last.mine === "late") return said(t("standing.late", values), t("standing.nothingToDo"));
   if (last.mine === "refused") return said(t("standing.refused", values), t("standing.waitsForNext"));
-  if (last.mine === "undrawn") return said(t("standing.notDrawn", values), t("standing.waitsForNext"));
+  if (last.mine === "undrawn") return said(t("standing.notDrawn", values), t(last.state === "open" ? "standing.mayBeDrawn" : "standing.waitsForNext"));
   if (last.state !== "open") return said(t("standing.without", values), t("standing.waitsForNext"));
   if (last.mine === "sending") return said(t(reached ? "standing.sending" : "standing.kept", values), until);
   if (last.mine === "nothing" || !campaign.contributed) return said(t("standing.recordFirst", values), together(until, unsaid(campaign)), "record");
