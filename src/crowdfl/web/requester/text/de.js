@@ -53,6 +53,7 @@ export default {
     profile: "Profil {profile}.",
     cost: "Alle Runden kosten {cost}.",
     warning: "Warnung: {text}",
+    named: "„{label}“",
     widths: "Breiten und Grenzen, für Fachleute",
     dealt: "Von KGC ausgeteilt: {dealt}",
     nothingSent: "Hier berechnet. Nichts wird gesendet, bevor Sie die Aufgabe anlegen.",
@@ -352,6 +353,14 @@ export default {
     money: "Geld: noch {amount} für die nächste Runde",
     unannounced: "Geld: noch {amount} für die nächste Runde; keine Zahlung ist angekündigt",
     confirming: "den Betreiber der Plattform, der die Einzahlung {name} von {amount} bestätigen muss",
+  },
+  known: {
+    model: { one: "ein Modell mit {count} Parameter", other: "ein Modell mit {count} Parametern" },
+    upload: "Beiträge von {count} Byte",
+    uploads: { one: "Runde {number}: {count} Beitrag", other: "Runde {number}: {count} Beiträge" },
+    enrolled: "{count} angemeldet",
+    dealt: "{count} Byte je Runde ausgeteilt",
+    dealtInAll: "insgesamt {count} Byte ausgeteilt",
   },
   order: {
     title: "Anordnungen",

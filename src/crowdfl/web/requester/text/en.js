@@ -53,6 +53,7 @@ export default {
     profile: "Profile {profile}.",
     cost: "All rounds cost {cost}.",
     warning: "Warning: {text}",
+    named: "“{label}”",
     widths: "Widths and bounds, for experts",
     dealt: "Dealt by KGC: {dealt}",
     nothingSent: "Computed here. Nothing is sent before you create the task.",
@@ -352,6 +353,14 @@ export default {
     money: "money: {amount} more for the next round",
     unannounced: "money: {amount} more for the next round; no payment is announced",
     confirming: "the platform's operator, who must confirm the deposit {name} of {amount}",
+  },
+  known: {
+    model: { one: "a model of {count} parameter", other: "a model of {count} parameters" },
+    upload: { one: "uploads of {count} byte", other: "uploads of {count} bytes" },
+    uploads: { one: "round {number}: {count} upload", other: "round {number}: {count} uploads" },
+    enrolled: "{count} enrolled",
+    dealt: { one: "{count} byte dealt for each round", other: "{count} bytes dealt for each round" },
+    dealtInAll: { one: "dealt {count} byte in all", other: "dealt {count} bytes in all" },
   },
   order: {
     title: "Orders",

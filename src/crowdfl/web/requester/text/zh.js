@@ -53,6 +53,7 @@ export default {
     profile: "配置 {profile}。",
     cost: "所有轮次共需 {cost}。",
     warning: "警告：{text}",
+    named: "“{label}”",
     widths: "位宽与界限（供专家参考）",
     dealt: "由 KGC 分发：{dealt}",
     nothingSent: "在本机计算。创建任务之前不会发送任何内容。",
@@ -352,6 +353,14 @@ export default {
     money: "资金：下一轮还差 {amount}",
     unannounced: "资金：下一轮还差 {amount}；尚未申报付款",
     confirming: "平台运营方，须确认存款 {name}（{amount}）",
+  },
+  known: {
+    model: { other: "{count} 个参数的模型" },
+    upload: { other: "每次上传 {count} 字节" },
+    uploads: { other: "第 {number} 轮：{count} 次上传" },
+    enrolled: { other: "{count} 人已报名" },
+    dealt: { other: "每轮分发 {count} 字节" },
+    dealtInAll: { other: "共分发 {count} 字节" },
   },
   order: {
     title: "指令",
