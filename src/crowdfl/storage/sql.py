@@ -588,7 +588,8 @@ def _judged(
     `left` who has left meanwhile, and `room` says how many new ones the round takes.
     """
     if state != RoundState.OPEN:
-        return [RoundNotOpen(f"round {number} has closed: come back for the next round") for _ in uploads]
+        closed = RoundNotOpen(f"round {number} has closed: come back for the next round")
+        return [False if own.get(upload.who) == upload.digest else closed for upload in uploads]
     mine, seen = dict(own), set(digests)
     return [
         Forbidden(f"{upload.who} has left this task")

@@ -24,6 +24,7 @@ from crowdfl.errors import (
     FormatError,
     NotDrawn,
     NotReady,
+    RoundNotOpen,
     UnknownParticipant,
     UploadDamaged,
 )
@@ -279,11 +280,12 @@ class Uploads:
         judged = self._checked(task, number, arrivals, judged)
         judged = self._written(task, number, arrivals, judged)
         welcome = [entry for entry in judged if isinstance(entry, Upload)]
-        # The store looks once more: the round may have closed while the bytes were checked.
-        most = self._core.definition(task).settings.most_in_round
+        # The store looks once more: the round may have closed, or have all that it takes, since the bytes were checked.
+        definition = self._core.definition(task)
+        most = definition.plan.goal or definition.settings.most_in_round
         known = self._ports.store.acknowledge(task, number, welcome, most) if welcome else []
         for upload, outcome in zip(welcome, known, strict=True):
-            if isinstance(outcome, Forbidden):  # its owner has withdrawn meanwhile: no byte of it stays
+            if isinstance(outcome, Forbidden | RoundNotOpen):  # withdrawn meanwhile, or not used: no byte of it stays
                 self._ports.blobs.delete(upload_name(task, number, upload.digest))
         outcomes = iter(known)
         return [_outcome(entry, next(outcomes)) if isinstance(entry, Upload) else entry for entry in judged]
