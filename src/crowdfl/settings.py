@@ -383,7 +383,8 @@ class TaskSettings(Settings):
     )
     per_round: _People | None = _optional(
         20,
-        "So many people, drawn at random, are in each round (client sampling); the others wait for the next. None: all.",
+        "So many people, drawn at random, are in each round; at half of its `window`, and if it waits another, others are "
+        "drawn for who has not sent. None: all.",
     )
     cohort: Annotated[int, Field(ge=2, le=_LARGEST_NUMBER)] = Field(
         default=4096,
@@ -564,7 +565,7 @@ class PlanSettings(Settings):
         "`window` ends.",
     )
     goal: _People | None = _optional(
-        40, "A round closes once it has so many uploads; whoever comes later is asked again in the next."
+        40, "A round takes so many uploads, then closes; later ones are neither used nor paid."
     )
 
     @model_validator(mode="after")

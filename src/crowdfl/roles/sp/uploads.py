@@ -24,6 +24,7 @@ from crowdfl.errors import (
     FormatError,
     NotDrawn,
     NotReady,
+    RoundNotOpen,
     UnknownParticipant,
     UploadDamaged,
 )
@@ -73,7 +74,7 @@ class RoundAggregators:
             tools = replace(options.tools, backend=options.checker)
             known = self._checking[task] = _Aggregator(self._new(task, number or 1, tools), number or 1)
         for who in (known.sp.signed_uploads and set(people) - known.known) or ():
-            known.sp.enrol(self._core.ports.store.participant(task, who).identity)
+            known.sp.enrol(self._core.identity(task, who))
             known.known.add(who)
         return known.sp
 
@@ -81,7 +82,7 @@ class RoundAggregators:
         """To check one claim with: it knows the claimant and nobody else."""
         who = self.checking(task).claimant(claim)
         sp = self._new(task, 1)
-        sp.enrol(self._core.ports.store.participant(task, who).identity)
+        sp.enrol(self._core.identity(task, who))
         return sp
 
     def add_new(self, task: str, number: int, most: int | None = None) -> int:
@@ -279,10 +280,12 @@ class Uploads:
         judged = self._checked(task, number, arrivals, judged)
         judged = self._written(task, number, arrivals, judged)
         welcome = [entry for entry in judged if isinstance(entry, Upload)]
-        # The store looks once more: the round may have closed while the bytes were checked.
-        known = self._ports.store.acknowledge(task, number, welcome) if welcome else []
+        # The store looks once more: the round may have closed, or have all that it takes, since the bytes were checked.
+        definition = self._core.definition(task)
+        most = definition.plan.goal or definition.settings.most_in_round
+        known = self._ports.store.acknowledge(task, number, welcome, most) if welcome else []
         for upload, outcome in zip(welcome, known, strict=True):
-            if isinstance(outcome, Forbidden):  # its owner has withdrawn meanwhile: no byte of it stays
+            if isinstance(outcome, Forbidden | RoundNotOpen):  # withdrawn meanwhile, or not used: no byte of it stays
                 self._ports.blobs.delete(upload_name(task, number, upload.digest))
         outcomes = iter(known)
         return [_outcome(entry, next(outcomes)) if isinstance(entry, Upload) else entry for entry in judged]
@@ -310,7 +313,7 @@ class Uploads:
         if arrival.who in standing.left:
             raise self._ports.store.participant(task, arrival.who).refusal()
         if settings.per_round is not None and arrival.who not in standing.drawn:
-            raise NotDrawn(f"others were drawn for round {number}: come back for the next round")
+            raise NotDrawn(f"others were drawn for round {number}: you may be drawn later, or for the next round")
         return Upload(arrival.who, arrival.digest, current.is_late(settings, now))
 
     def _time(self, task: str, state: str, current: Round) -> float:
@@ -331,7 +334,7 @@ class Uploads:
                 return current
             decided = self._core.as_of_now(task, current)
             if decided.state is RoundState.OPEN and decided != current:
-                store.put_round(task, decided)
+                self._core.keep_round(task, decided, current)
                 return decided
         return current
 

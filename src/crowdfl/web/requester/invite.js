@@ -2,6 +2,7 @@
 import { h, table } from "../web/common/dom.js";
 import { formatTime } from "../web/common/format.js";
 import { actionButton, ask, button, card, form, labelled, messageOf, notice, part } from "../web/common/parts.js";
+import { said } from "../web/common/said.js";
 import { t } from "../web/common/text.js";
 import { get, post } from "./api.js";
 import { isOver } from "./list.js";
@@ -33,11 +34,11 @@ export function inviteCard(task, signal) {
   const days = /** @type {HTMLInputElement} */ (h("input", { type: "number", min: 1, max: 3660, value: 30 }));
   const send = button(t("invite.make"), null, { kind: "main", type: "submit" });
   const list = new PeopleList(task, signal, (people) => {
-    if (people.no_phones) warning.replaceChildren(notice("warn", t("invite.noPhones", { why: people.no_phones })));
+    if (people.no_phones) warning.replaceChildren(notice("warn", t("invite.noPhones", { why: said(people.no_phones) })));
   });
   const make = async () => {
     const { made, warning: words } = await post(path, { count: Number(count.value), days: Number(days.value) }, signal);
-    place.replaceChildren(notice("good", t("invite.made", { count: made.length })), ...(words ? [notice("warn", t("invite.waitsForNobody", { count: task.least }), "\n", h("span.soft", null, words))] : []));
+    place.replaceChildren(notice("good", t("invite.made", { count: made.length })), ...(words ? [notice("warn", t("invite.waitsForNobody", { count: task.least }))] : []));
     await list.load();
   };
   const making = form(send, place, make,
@@ -110,8 +111,9 @@ class PeopleList {
     return [
       button(t("people.csv"), () => save(`invitations-${name}.csv`, invitationsCsv(people))),
       button(t("people.compliance"), () => save(`compliance-${name}.csv`, complianceCsv(people))),
+      this.task.consent && actionButton(t("people.consents"), this.#trouble, async () => save(`consents-${name}.csv`, consentsCsv(await get(`tasks/${this.task.task}/consents`, this.signal)))),
       links && h("a.button", { href: `#/tasks/${this.task.task}/sheet` }, t("sheet.title")),
-    ].filter((one) => one !== false);
+    ].filter((one) => typeof one === "object");
   }
 
   /** @param {Person} person @param {number} open */
@@ -169,6 +171,11 @@ export function complianceCsv({ invitations, rounds }) {
   return csv([["participant", "invitation", "state", "round", "day", "expected", "sent"], ...invitations.filter(({ who }) => who).flatMap(({ who, number, state, sent, drawn }) =>
     rounds.map((round) => [who, number, state, round.number, day(round.opened), !drawn.length || drawn.includes(round.number) ? 1 : 0, sent.includes(round.number) ? 1 : 0]))]);
 }
+
+const CONSENT = ["who", "state", "version", "language", "agreed", "received", "withdrawn", "document"];
+
+/** Who agreed to which version, with the signed proof, as `crowdfl task consents` writes it. @param {Record<string, string | number | null>[]} rows */
+export const consentsCsv = (rows) => csv([CONSENT, ...rows.map((row) => CONSENT.map((name) => row[name]))]);
 
 /** @param {string} name @param {string} text */
 function save(name, text) {

@@ -138,8 +138,9 @@ def _add_task(routes: APIRouter, actions: RequesterActions) -> None:
     reads = {
         "": actions.task,
         "/status": actions.status,
-        "/disclosures": actions.learnt,
+        "/known": actions.known,
         "/invitations": actions.people,
+        "/consents": actions.consents,
     }
     for path, read in reads.items():
         routes.get(_TASK + path, dependencies=[Depends(_require_task_id)])(read)
