@@ -49,6 +49,7 @@ from crowdfl.services.client.peer_link import PeerAccess, PeerCalls, PeerLink, c
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Link, Service, SystemClock
 from crowdfl.services.cluster.backend import Cluster
+from crowdfl.services.cluster.worker import Store
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
 from crowdfl.services.http.auth import Pins, Tokens
@@ -143,7 +144,9 @@ class _Folder(Background):
 
     def __init__(self, store: SqlStore, settings: ComputingSettings) -> None:
         self.blobs = _kept(settings, "blobs")
-        self.blobs.bind(store.identity(self.blobs.name))
+        name = store.identity(self.blobs.name)
+        self.blobs.bind(name)
+        self.place = Store(settings.s3 or (settings.data / "blobs").absolute(), name)
 
     def check(self) -> None:
         self.blobs.require_own()
@@ -208,8 +211,8 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
     keys, store, kgc = open_keys(settings), _store(settings), _link(settings, reloads, "KGC", lambda known: known.kgc)
     peers = PeerCalls(logs.get("csp"))
     kgc_service = peers.guard(kgc.service, "KGC")
-    backend, close = _backend(settings, "csp")
     files = _Folder(store, settings)
+    backend, close = _backend(settings, "csp", files.place)
     csp = Csp(
         store,
         files.blobs,
@@ -253,8 +256,8 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     kgc = _outside(steps, peers.guard(_link(settings, reloads, "KGC", lambda known: known.kgc).service, "KGC"))
     csp = _outside(steps, peers.guard(_link(settings, reloads, "CSP", lambda known: known.csp).service, "CSP"))
     watch.ask_peers = peers.ask_time
-    backend, close = _backend(settings, "sp")
     checker, files = Checker(Threads(1)), _Folder(store, settings)
+    backend, close = _backend(settings, "sp", files.place)
     ports = SpPorts(store, files.blobs, keys, SystemClock(), KgcClient(kgc), CspClient(csp), settings.kgc_key)
     options = SpOptions(
         _tools(settings, backend, observer),
@@ -463,13 +466,13 @@ def _tokens(settings: ServiceSettings) -> Tokens:
     return Tokens(settings.data / "tokens.json")
 
 
-def _backend(settings: ComputingSettings, role: str) -> tuple[Backend, Callable[[], None]]:
+def _backend(settings: ComputingSettings, role: str, store: Store) -> tuple[Backend, Callable[[], None]]:
     """Where the role computes, and what closes it; a backend that is missing is reported before anything is served."""
     if settings.compute == "threads":
         return default_backend(), lambda: None
     if settings.dask is None or settings.compute != "dask":
         return backend_named(settings.compute), lambda: None
-    cluster = Cluster(role, settings.dask.changed(plain_tcp=settings.plain_http))
+    cluster = Cluster(role, settings.dask.changed(plain_tcp=settings.plain_http), store=store)
     cluster.connect()
     return cluster, cluster.close
 

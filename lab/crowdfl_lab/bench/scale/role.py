@@ -125,10 +125,14 @@ class _Role:
             return partial(bytes, hear())  # waiting for CSP is on nobody's clock
 
         with (self.folder / UPLOADS).open("rb") as file:
-            sp.set_upload_loader(lambda who: upload(int(who[1:])))
             round_ = AggregationRound(sp, reply_to, self.recorder)
-            for place in range(self.order["crowd"]):
-                round_.collect({f"p{place:07}": upload(place)})
+            self.recorder.begin("collect")
+            with self.recorder.working("SP"):
+                for place in range(self.order["crowd"]):
+                    who = f"p{place:07}"
+                    if wrong := sp.refusals([(who, upload(place))])[0]:
+                        raise wrong
+                    sp.add_stored({who: str(place)}, lambda name: upload(int(name)))
             if self.order["payment"]:
                 round_.reward(self.order["payment"])
             (self.folder / PUBLICATION).write_bytes(round_.average())

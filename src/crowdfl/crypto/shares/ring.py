@@ -108,6 +108,12 @@ class RunningSum:
     def subtract(self, data: Wire) -> None:
         self._ring.accumulate(np.subtract, self._total, self._checked(data))
 
+    def merge(self, other: "RunningSum") -> None:
+        self._total += other._total
+
+    def take_out(self, other: "RunningSum") -> None:
+        self._total -= other._total
+
     def result(self) -> Words:
         """The sum so far, in [0, 2^bits)."""
         return self._ring.reduced(self._total)

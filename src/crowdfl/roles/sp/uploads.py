@@ -29,17 +29,27 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.profile import SpProtocol, Tools
 from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.ports import Blobs
 from crowdfl.roles.records import Round, RoundState, TaskState, Upload, UploadContext
 from crowdfl.roles.sp.core import SpCore, reference_name, require_running
 
 _WHOLE_TASK = 0  # the round under which is kept what outlives every round
 _MOST_KEPT = 8  # rounds in memory at once; one more costs another its head start
-_GROUP = 15  # uploads multiplied in at once: sixteen factors with the sum so far
-_GROUP_BYTES = 32 * 2**20  # of a group, held twice while it is multiplied in; a longer upload goes in alone
 
 
 def upload_name(task: str, number: int, digest: str) -> str:
     return f"{task}/rounds/{number}/uploads/{digest}"
+
+
+def read_upload(blobs: Blobs, name: str) -> bytes:
+    """An upload as it was acknowledged: it is validated once, so that a file altered since must not pass."""
+    try:
+        upload = blobs.get(name)
+    except NotReady:
+        raise UploadDamaged(f"the file of upload {name} is missing") from None
+    if not name.endswith(f"/{hashlib.sha256(upload).hexdigest()}"):
+        raise UploadDamaged(f"the file of upload {name} was altered")
+    return upload
 
 
 def left_name(task: str, number: int) -> str:
@@ -94,12 +104,9 @@ class RoundAggregators:
         fresh = [upload for upload in uploads if upload.who not in aggregator.added][:most]
         if fresh:
             self._introduce(task, aggregator)
-        size = max(1, min(_GROUP, _GROUP_BYTES // aggregator.sp.upload_bytes()))
-        for start in range(0, len(fresh), size):
-            group = fresh[start : start + size]
-            read = {one.who: self._read(task, number, one.digest) for one in group}
-            aggregator.sp.add_all(read, validated=True)  # when they were received
-            aggregator.added.update({one.who: one.digest for one in group})
+            names = {one.who: upload_name(task, number, one.digest) for one in fresh}
+            aggregator.sp.add_stored(names, self._read)
+            aggregator.added.update({one.who: one.digest for one in fresh})
         return aggregator, len(fresh)
 
     def is_behind(self, task: str, number: int, uploads: int) -> bool:
@@ -124,7 +131,7 @@ class RoundAggregators:
 
     def _is_damaged(self, task: str, number: int, upload: Upload) -> bool:
         try:
-            self._read(task, number, upload.digest)
+            self._read(upload_name(task, number, upload.digest))
         except UploadDamaged:
             return True
         return False
@@ -174,23 +181,13 @@ class RoundAggregators:
 
     def _aggregator(self, task: str, number: int) -> _Aggregator:
         """One that is pushed out by others' serves the step that holds it to its end."""
-        known = self._rounds.get((task, number)) or self._new_aggregator(task, number)
+        known = self._rounds.get((task, number)) or _Aggregator(self._new(task, number), number)
         with self._lock:
             self._rounds[task, number] = known
             self._rounds.move_to_end((task, number))
             while len(self._rounds) > _MOST_KEPT:
                 self._rounds.popitem(last=False)
         return known
-
-    def _new_aggregator(self, task: str, number: int) -> _Aggregator:
-        made = _Aggregator(self._new(task, number), number)
-
-        def load(who: str) -> bytes:
-            digest = made.added.get(who)
-            return self._read(task, number, digest) if digest is not None else b""
-
-        made.sp.set_upload_loader(load)
-        return made
 
     def _introduce(self, task: str, aggregator: _Aggregator) -> None:
         """Everyone who has joined since: signed uploads are checked by their keys."""
@@ -199,15 +196,8 @@ class RoundAggregators:
                 aggregator.sp.enrol(newcomer.identity)
                 aggregator.seen = newcomer.position
 
-    def _read(self, task: str, number: int, digest: str) -> bytes:
-        """An upload as it was acknowledged: it is validated once, so that a file altered since must not pass."""
-        try:
-            upload = self._core.ports.blobs.get(upload_name(task, number, digest))
-        except NotReady:
-            raise UploadDamaged(f"the file of upload {digest} in round {number} is missing") from None
-        if hashlib.sha256(upload).hexdigest() != digest:
-            raise UploadDamaged(f"the file of upload {digest} in round {number} was altered")
-        return upload
+    def _read(self, name: str) -> bytes:
+        return read_upload(self._core.ports.blobs, name)
 
     def _new(self, task: str, number: int, tools: Tools | None = None) -> SpProtocol:
         definition = self._core.definition(task)

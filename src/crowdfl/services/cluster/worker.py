@@ -9,14 +9,15 @@ import hashlib
 import os
 import threading
 from dataclasses import dataclass, field, fields
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, from_bytes
-from crowdfl.crypto.compute import Kernel, release_lock_while_computing
+from crowdfl.crypto.compute import Kernel, Work, release_lock_while_computing
 from crowdfl.crypto.paillier.kernels import (
     BucketProduct,
     FixedBase,
@@ -27,13 +28,25 @@ from crowdfl.crypto.paillier.kernels import (
     PowEach,
     PowMod,
 )
-from crowdfl.errors import CrowdFLError, FormatError, KeyFileDamaged, KeyFileMissing, KeyFilePermissions, KeyFileRole
+from crowdfl.errors import (
+    CrowdFLError,
+    FormatError,
+    KeyFileDamaged,
+    KeyFileMissing,
+    KeyFilePermissions,
+    KeyFileRole,
+    StoreUnavailable,
+)
 from crowdfl.protocols.hardened.shape import CspBundle, SpBundle
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.profile import PaperBundle
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesSpBundle
 from crowdfl.roles.dealt import is_dealt_file
+from crowdfl.roles.sp.uploads import read_upload
+from crowdfl.settings import S3Settings
 from crowdfl.storage.atomic import require_owner_only
+from crowdfl.storage.blobs import FileBlobs
+from crowdfl.storage.s3 import S3Blobs
 
 KEYS = "CROWDFL_KEYS"
 _ROLES = (".sp", ".csp")
@@ -178,6 +191,49 @@ def run_rows(recipe: KernelRecipe, *rows: Rows) -> Rows:
     """On a worker: the kernel over rows that may be results of other pieces."""
     release_lock_while_computing()
     return Rows.of(_kernel(recipe).run(*(part.block for part in rows)))
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where a role's uploads are: a folder that its workers see under the same name, or a bucket."""
+
+    where: Path | S3Settings
+    name: str  # of the database that it belongs to
+
+    def open(self) -> FileBlobs | S3Blobs:
+        if isinstance(self.where, Path) and not self.where.is_dir():
+            raise StoreUnavailable(f"{self.where} is not there: mount the role's folder `blobs` under the same name")
+        blobs = FileBlobs(self.where) if isinstance(self.where, Path) else S3Blobs(self.where, "blobs")
+        blobs.bind(self.name)
+        return blobs
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a work on uploads: it may hold seeds."""
+
+    work: Work[Any] = field(repr=False)
+    store: Store | None
+
+
+def run_part(part: Part) -> Any:  # noqa: ANN401 -- whatever the work finds
+    return part.work.run(partial(_read, part.store))
+
+
+def _read(store: Store | None, name: str) -> bytes:
+    """From a worker's own view of the store. That it has none, or another one, says nothing about an upload."""
+    try:
+        return read_upload(_opened(store), name)
+    except (OSError, StoreUnavailable) as wrong:
+        why = str(wrong) if isinstance(wrong, StoreUnavailable) else f"{type(wrong).__name__} at {name}"
+        raise StoreUnavailable(f"the worker on {gethostname()} cannot read uploads: {why}") from None
+
+
+@lru_cache(maxsize=4)
+def _opened(store: Store | None) -> FileBlobs | S3Blobs:
+    if store is None:
+        raise StoreUnavailable("the role has not said where they are")
+    return store.open()
 
 
 def _values(of: Any) -> tuple[tuple[str, str | int], ...]:  # noqa: ANN401 -- any dataclass of numbers
