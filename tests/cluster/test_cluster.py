@@ -67,7 +67,7 @@ from crowdfl.services.run import open_csp
 from crowdfl.services.server import running
 from crowdfl.settings import ClusterSettings, CspSettings, PeerSettings, TaskSettings
 from crowdfl.storage.atomic import write_private
-from crowdfl.storage.blobs import OF_STORE, FileBlobs
+from crowdfl.storage.blobs import OF_STORE, FileBlobs, SealedBlobs
 from tests.cluster.processes import clusters, wait_for
 from tests.hosts import FileDisk
 from tests.hosts import test_tools as host_tools
@@ -535,6 +535,25 @@ def test_a_worker_that_cannot_read_its_keys_does_not_start(monkeypatch):
         dask_setup(None)
 
 
+def test_sealed_shares_are_found_by_the_roles_settings(tmp_path, monkeypatch, sides):
+    """The passphrase opens them, wherever the settings say that they are; a deleted one is forgotten."""
+    (share, *_) = shares_of(sides.csp)
+    write_private(tmp_path / "passphrase", b"correct horse")
+    text = 'host = "h"\nport = 0\npassphrase_file = "passphrase"\n[kgc]\nurl = "https://k:1"\ntoken = "t"\n'
+    (tmp_path / "settings.toml").write_text(f'kgc_key = "{"00" * 32}"\n{text}')
+    sealed = SealedBlobs(FileBlobs(tmp_path / "keys"), "correct horse", 4)
+    sealed.put("task.csp", sides.dealer._dealing.csp)
+    monkeypatch.setenv(KEYS, str(tmp_path / "settings.toml"))
+    own_keys.cache_clear()
+    try:
+        assert own_keys().share(share_name(share)) == share
+        sealed.delete("task.csp")
+        with pytest.raises(KeyFileMissing):
+            own_keys().share(share_name(share))
+    finally:
+        own_keys.cache_clear()
+
+
 def test_what_a_task_of_shares_is_dealt_is_not_looked_at(tmp_path, sides):
     """No power is computed with it: its bundle has no key share, and its rounds' files are none."""
     dealing = PROFILES["shares"].deal(TaskSpec("task", TaskSettings(profile="shares"), 10), insecure_test_key=False)
@@ -559,7 +578,7 @@ class Twice:
 
     def divide(self, work, read):
         found, here = self.cluster.divide(work, read), work.run(read)
-        self.seen.append((type(work).__name__, len(work)))
+        self.seen.append((type(work).__name__, len(work.rows)))
         assert told(found) == told(here)
         return found
 
@@ -616,7 +635,7 @@ def stored(tmp_path):
         name = upload_name("task", 1, hashlib.sha256(body).hexdigest())
         blobs.put(name, body)
         sources.append(Stored(who, name))
-    work = ShareWork(shape, place, sources, coins=bytes(32))
+    work = ShareWork(sources, shape, place, bytes(32))
     return SimpleNamespace(work=work, blobs=blobs, read=partial(read_upload, blobs))
 
 
@@ -659,7 +678,7 @@ def test_what_a_worker_cannot_read_is_named_and_what_it_finds_damaged_is_looked_
     (empty_copy / OF_STORE).write_text(name)
     for store, why in (
         (None, "not said where"),
-        (Store(tmp_path / "nowhere", name), "is not there: mount"),
+        (Store(tmp_path / "nowhere", name), "is empty, or not there"),
         (Store(other.folder, other.name()[::-1]), "another database"),
     ):
         cluster = replace(world.sp, store=store)
@@ -669,7 +688,7 @@ def test_what_a_worker_cannot_read_is_named_and_what_it_finds_damaged_is_looked_
     assert not (tmp_path / "nowhere").exists()
     cluster = replace(world.sp, store=Store(empty_copy, name))
     assert told(cluster.divide(stored.work, stored.read)) == told(stored.work.run(stored.read))
-    stored.blobs.delete(stored.work.sources[5].name)
+    stored.blobs.delete(stored.work.rows[5].name)
     with pytest.raises(UploadDamaged, match="missing"):
         cluster.divide(stored.work, stored.read)
     cluster.close()
@@ -677,7 +696,7 @@ def test_what_a_worker_cannot_read_is_named_and_what_it_finds_damaged_is_looked_
 
 def test_no_seed_is_shown_where_dask_logs_what_a_part_was_called_with(stored):
     seed = secrets.token_bytes(32)
-    part = Part(replace(stored.work, sources=[Sown("p", seed)]), None)
+    part = Part(replace(stored.work, rows=[Sown("p", seed)]), None)
     for shown in (repr(part), repr(part.work), repr(part.work.run(stored.read))):
         assert repr(seed)[2:-1] not in shown
         assert seed.hex() not in shown

@@ -7,11 +7,11 @@ of rows of numbers is *work* (`run_work`): done here, or in parts by a backend t
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Protocol, Self, TypedDict, TypeVar, Unpack, runtime_checkable
+from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, Unpack, runtime_checkable
 
 import gmpy2
 
@@ -59,34 +59,46 @@ class Backend(Protocol):
         """Apply `kernel` to every row; into `out` if given, which may be one of `blocks`."""
 
 
+_Row = TypeVar("_Row")
 _Found = TypeVar("_Found")
 Read = Callable[[str], bytes]
 """What lies in the role's store under a name."""
 
 
-class Work(Protocol[_Found]):
+@dataclass(frozen=True)
+class Work(Generic[_Row, _Found]):
     """Work on rows that have nothing to do with each other, so that it can be done in parts, by others too."""
 
-    @property
-    def weight(self) -> int: ...  # about how many bytes it goes over
-    def __len__(self) -> int: ...  # rows
-    def part(self, rows: slice) -> Self: ...
-    def run(self, read: Read) -> _Found: ...  # here and now, on one core
-    def merged(self, found: Iterable[_Found]) -> _Found: ...  # what parts that follow each other have found
+    rows: Sequence[_Row]
+
+    def weight(self) -> int:
+        """About how many bytes it goes over."""
+        raise NotImplementedError
+
+    def run(self, read: Read) -> _Found:
+        """Here and now, on one core."""
+        raise NotImplementedError
+
+    def merged(self, found: Iterable[_Found]) -> _Found:
+        """What parts that follow each other have found."""
+        raise NotImplementedError
+
+    def part(self, rows: slice) -> Self:
+        return replace(self, rows=self.rows[rows])
 
 
 @runtime_checkable
 class Divider(Protocol):
     """A backend that lets others do parts of a work; what it reads, they read themselves."""
 
-    def divide(self, work: Work[_Found], read: Read) -> _Found: ...
+    def divide(self, work: Work[Any, _Found], read: Read) -> _Found: ...
 
 
 def _reads_nothing(name: str) -> bytes:
     raise LookupError(name)
 
 
-def run_work(backend: Backend, work: Work[_Found], read: Read = _reads_nothing) -> _Found:
+def run_work(backend: Backend, work: Work[Any, _Found], read: Read = _reads_nothing) -> _Found:
     """The same to the byte, wherever it is done."""
     return backend.divide(work, read) if isinstance(backend, Divider) else work.run(read)
 

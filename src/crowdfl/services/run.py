@@ -28,7 +28,7 @@ from crowdfl.retry import Backoff, retry
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.limits import SpQuotas, TaskBounds
-from crowdfl.roles.ports import Blobs, Clock, EndPeer, SpStore
+from crowdfl.roles.ports import Clock, EndPeer, SpStore
 from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.ledger import Ledger
@@ -65,10 +65,9 @@ from crowdfl.settings import (
     SpSettings,
 )
 from crowdfl.storage import migrations
-from crowdfl.storage.atomic import push_key, read_secret, signing_key
-from crowdfl.storage.blobs import FileBlobs, SealedBlobs, require_open
+from crowdfl.storage.atomic import push_key, signing_key
 from crowdfl.storage.database import open_engine
-from crowdfl.storage.s3 import S3Blobs
+from crowdfl.storage.s3 import kept, open_keys
 from crowdfl.storage.settings_file import role_of
 from crowdfl.storage.sql import SqlStore
 
@@ -143,7 +142,7 @@ class _Folder(Background):
     """The folder or bucket of a role's blobs, which must be the one of its store."""
 
     def __init__(self, store: SqlStore, settings: ComputingSettings) -> None:
-        self.blobs = _kept(settings, "blobs")
+        self.blobs = kept(settings, "blobs")
         name = store.identity(self.blobs.name)
         self.blobs.bind(name)
         self.place = Store(settings.s3 or (settings.data / "blobs").absolute(), name)
@@ -407,11 +406,11 @@ def open_retention(
 ) -> Iterator[SpRetention | CspRetention | KgcRetention]:
     """What a role holds, beside its running service: names and counts, so that no passphrase is needed."""
     with contextlib.closing(SqlStore(_database(settings, upgrade=upgrade))) as store:
-        keys, clock, margin = _kept(settings, "keys"), SystemClock(), settings.lifetime_margin
+        keys, clock, margin = kept(settings, "keys"), SystemClock(), settings.lifetime_margin
         if isinstance(settings, KgcSettings):
             yield KgcRetention(store, keys, clock, margin=margin)
             return
-        blobs = _kept(settings, "blobs")
+        blobs = kept(settings, "blobs")
         if isinstance(settings, SpSettings):
             parts = UnfinishedUploads(settings.data / "incoming")
             yield SpRetention(store, keys, clock, blobs, parts, margin=margin)
@@ -445,21 +444,6 @@ def _database(settings: ServiceSettings, *, upgrade: bool = True) -> str:
     if upgrade:
         migrations.upgrade(settings.database_url)
     return settings.database_url
-
-
-def open_keys(settings: ServiceSettings) -> Blobs:
-    """The role's key shares; a named error if its passphrase does not open them."""
-    blobs = _kept(settings, "keys")
-    if settings.passphrase_file is None:
-        return require_open(blobs)
-    return SealedBlobs(blobs, read_secret(settings.passphrase_file, "passphrase"))
-
-
-def _kept(settings: ServiceSettings, part: str) -> FileBlobs | S3Blobs:
-    """`blobs` or `keys`, where the settings say."""
-    if isinstance(settings, ComputingSettings) and settings.s3 is not None:
-        return S3Blobs(settings.s3, part)
-    return FileBlobs(settings.data / part)
 
 
 def _tokens(settings: ServiceSettings) -> Tokens:

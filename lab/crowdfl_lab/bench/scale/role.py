@@ -128,11 +128,11 @@ class _Role:
             round_ = AggregationRound(sp, reply_to, self.recorder)
             self.recorder.begin("collect")
             with self.recorder.working("SP"):
-                for place in range(self.order["crowd"]):
-                    who = f"p{place:07}"
-                    if wrong := sp.refusals([(who, upload(place))])[0]:
+                names = {f"p{place:07}": str(place) for place in range(self.order["crowd"])}
+                for who, name in names.items():
+                    if wrong := sp.refusals([(who, upload(int(name)))])[0]:
                         raise wrong
-                    sp.add_stored({who: str(place)}, lambda name: upload(int(name)))
+                sp.add_stored(names, lambda name: upload(int(name)))
             if self.order["payment"]:
                 round_.reward(self.order["payment"])
             (self.folder / PUBLICATION).write_bytes(round_.average())

@@ -11,10 +11,11 @@ together. What a process has added up is lost with it, and added up again by the
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from crowdfl.crypto.compute import Read, Work, run_work
 from crowdfl.errors import (
     BadSignature,
     Conflict,
@@ -50,6 +51,30 @@ def read_upload(blobs: Blobs, name: str) -> bytes:
     if not name.endswith(f"/{hashlib.sha256(upload).hexdigest()}"):
         raise UploadDamaged(f"the file of upload {name} was altered")
     return upload
+
+
+@dataclass(frozen=True)
+class _Looking(Work[str, list[str]]):
+    """Which of these uploads, by name, are missing, or not as they were acknowledged."""
+
+    size: int  # of each
+
+    def weight(self) -> int:
+        return len(self.rows) * self.size
+
+    def run(self, read: Read) -> list[str]:
+        return [name for name in self.rows if _is_damaged(read, name)]
+
+    def merged(self, found: Iterable[list[str]]) -> list[str]:
+        return [name for part in found for name in part]
+
+
+def _is_damaged(read: Read, name: str) -> bool:
+    try:
+        read(name)
+    except UploadDamaged:
+        return True
+    return False
 
 
 def left_name(task: str, number: int) -> str:
@@ -127,14 +152,10 @@ class RoundAggregators:
             self._add_new(task, number, None)
         except UploadDamaged:
             before = {upload.who for upload in uploads}
-        return [upload for upload in uploads if upload.who in before and self._is_damaged(task, number, upload)]
-
-    def _is_damaged(self, task: str, number: int, upload: Upload) -> bool:
-        try:
-            self._read(upload_name(task, number, upload.digest))
-        except UploadDamaged:
-            return True
-        return False
+        names = {upload_name(task, number, upload.digest): upload for upload in uploads if upload.who in before}
+        looking = _Looking(list(names), self.checking(task).upload_bytes())
+        found = run_work(self._core.options.tools.backend, looking, self._read)
+        return [names[name] for name in _Looking(found, 0).run(self._read)]  # whoever looked: this process judges
 
     def complete(self, task: str, number: int) -> SpProtocol:
         """A closed round's: every upload in, and the mask seeds as they were made durable."""

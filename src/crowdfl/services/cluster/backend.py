@@ -101,9 +101,9 @@ class Cluster:
             progress.report(piece.stop, rows)
         return result
 
-    def divide(self, work: Work[_Found], read: Read) -> _Found:
+    def divide(self, work: Work[Any, _Found], read: Read) -> _Found:
         """Workers read what it names themselves. Where one finds an upload missing or altered, this side looks."""
-        if work.weight < _LEAST_WEIGHT:
+        if work.weight() < _LEAST_WEIGHT:
             return work.run(read)
 
         def submit(client: Any, rows: slice) -> Any:  # noqa: ANN401 -- Dask's client and future
@@ -276,11 +276,12 @@ def _pieces(kernel: Kernel, rows: int, threads: int) -> Iterator[slice]:
     return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
 
-def _parts(work: Work[Any], threads: int) -> Iterator[slice]:
+def _parts(work: Work[Any, Any], threads: int) -> Iterator[slice]:
     """The same of a work: of tens of megabytes at most."""
-    row = max(1, work.weight // len(work))
-    size = max(1, _LEAST_PART // row, min(_MOST_PART // row, -(-len(work) // (3 * threads))))
-    return (slice(start, min(start + size, len(work))) for start in range(0, len(work), size))
+    count = len(work.rows)
+    row = max(1, work.weight() // count)
+    size = max(1, _LEAST_PART // row, min(_MOST_PART // row, -(-count // (3 * threads))))
+    return (slice(start, start + size) for start in range(0, count, size))
 
 
 def _factors(kernel: Kernel, rows: int) -> int:

@@ -1,8 +1,9 @@
 """A worker of one role's Dask cluster: `dask worker ... --preload crowdfl.services.cluster.worker`.
 
-It reads the role's key shares from the folder that CROWDFL_KEYS names, a copy of the role's own `keys`. What travels between
-the role and its workers is rows as bytes, and recipes to make kernels from: they name a share by its hash, so that no share
-ever travels through Dask, and show no number in a repr, for Dask logs what a failed piece was called with.
+It reads the role's key shares from the folder that CROWDFL_KEYS names, a copy of the role's own `keys`; where they are sealed,
+that is the role's settings file. What travels between the role and its workers is rows as bytes, and recipes to make kernels
+from: they name a share by its hash, so that no share ever travels through Dask, and show no number in a repr, for Dask logs
+what a failed piece was called with. Work on uploads travels as their names in the role's store, or as their seeds.
 """
 
 import hashlib
@@ -35,6 +36,7 @@ from crowdfl.errors import (
     KeyFileMissing,
     KeyFilePermissions,
     KeyFileRole,
+    NotReady,
     StoreUnavailable,
 )
 from crowdfl.protocols.hardened.shape import CspBundle, SpBundle
@@ -45,8 +47,9 @@ from crowdfl.roles.dealt import is_dealt_file
 from crowdfl.roles.sp.uploads import read_upload
 from crowdfl.settings import S3Settings
 from crowdfl.storage.atomic import require_owner_only
-from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.s3 import S3Blobs
+from crowdfl.storage.blobs import FileBlobs, SealedBlobs
+from crowdfl.storage.s3 import S3Blobs, open_keys
+from crowdfl.storage.settings_file import SERVICES, read_service, read_settings, role_in
 
 KEYS = "CROWDFL_KEYS"
 _ROLES = (".sp", ".csp")
@@ -61,11 +64,11 @@ def share_name(exponent: int) -> str:
 
 
 class KeyFolder:
-    """The shares in a role's folder of bundles; one that is deleted is forgotten, one that is added is found."""
+    """The shares in a role's folder of bundles, or where they are sealed; one that is deleted is forgotten, a new one found."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._shares: dict[str, tuple[Path, mpz]] = {}
+    def __init__(self, folder: Path, sealed: SealedBlobs | None = None) -> None:
+        self.folder, self._sealed, self._keys = folder, sealed, sealed or FileBlobs(folder, make=False)
+        self._shares: dict[str, tuple[str, mpz]] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -74,8 +77,8 @@ class KeyFolder:
     def share(self, name: str) -> mpz:
         """The share of this name, or `KeyFileMissing` with what to do."""
         with self._lock:
-            path, share = self._shares.get(name, (None, None))
-            if path is None or share is None or not path.exists():
+            bundle, share = self._shares.get(name, (None, None))
+            if bundle is None or share is None or not self._keys.has(bundle):
                 self._read()
                 _, share = self._shares.get(name, (None, None))
         if share is None:
@@ -91,24 +94,27 @@ class KeyFolder:
             return len(self._shares)
 
     def _read(self) -> None:
-        if not self.folder.is_dir():
+        if self._sealed is None and not self.folder.is_dir():
             raise KeyFileMissing(f"{self.folder} is not a folder: set {KEYS} to a copy of the role's folder `keys`")
-        named = [path for path in sorted(self.folder.iterdir()) if path.is_file() and not path.name.startswith(".")]
-        paths = [path for path in named if not is_dealt_file(path.name)]
-        if len({path.suffix for path in paths}) > 1 or not {path.suffix for path in paths} <= set(_ROLES):
+        bundles = [name for name in sorted(self._keys.listing()) if not is_dealt_file(name)]
+        suffixes = {Path(name).suffix for name in bundles}
+        if len(suffixes) > 1 or not suffixes <= set(_ROLES):
             raise KeyFileRole(
                 f"{self.folder} must hold the bundles of SP alone or of CSP alone: use that role's `keys`"
             )
-        self._shares = {share_name(share): (path, share) for path in paths for share in _shares_in(path)}
+        self._shares = {share_name(share): (name, share) for name in bundles for share in self._shares_in(name)}
+
+    def _shares_in(self, name: str) -> list[mpz]:
+        try:
+            with self._keys.open(name) as file:
+                if self._sealed is None:
+                    require_owner_only(file.fileno(), self.folder / name, KeyFilePermissions)
+                return _shares_of(file.read(_LONGEST), self.folder / name)
+        except NotReady:  # deleted since it was listed
+            return []
 
 
-def _shares_in(path: Path) -> list[mpz]:
-    try:
-        with open(path, "rb") as file:
-            require_owner_only(file.fileno(), path, KeyFilePermissions)
-            data = file.read(_LONGEST)
-    except FileNotFoundError:  # deleted since it was listed
-        return []
+def _shares_of(data: bytes, path: Path) -> list[mpz]:
     try:
         kind = Message.kind_of(data)
         if kind in _WITHOUT_SHARE:
@@ -123,10 +129,16 @@ def _shares_in(path: Path) -> list[mpz]:
 
 @cache
 def own_keys() -> KeyFolder:
-    folder = os.environ.get(KEYS)
-    if not folder:
+    """In a folder; or as the role's settings say, where they are sealed."""
+    named = os.environ.get(KEYS)
+    if not named:
         raise KeyFileMissing(f"this worker has no keys: set {KEYS} to a copy of the role's folder `keys`")
-    return KeyFolder(Path(folder))
+    path = Path(named)
+    if not path.is_file():
+        return KeyFolder(path)
+    settings = read_service(SERVICES[role_in(read_settings(path))], path)
+    keys = open_keys(settings)
+    return KeyFolder(settings.data / "keys", keys if isinstance(keys, SealedBlobs) else None)
 
 
 def dask_setup(_worker: Any) -> None:  # noqa: ANN401 -- Dask's worker, which nothing is asked of
@@ -201,9 +213,8 @@ class Store:
     name: str  # of the database that it belongs to
 
     def open(self) -> FileBlobs | S3Blobs:
-        if isinstance(self.where, Path) and not self.where.is_dir():
-            raise StoreUnavailable(f"{self.where} is not there: mount the role's folder `blobs` under the same name")
-        blobs = FileBlobs(self.where) if isinstance(self.where, Path) else S3Blobs(self.where, "blobs")
+        """`StoreUnavailable` if it is another one, or not there: it is mounted under the same name on all machines."""
+        blobs = FileBlobs(self.where, make=False) if isinstance(self.where, Path) else S3Blobs(self.where, "blobs")
         blobs.bind(self.name)
         return blobs
 
@@ -212,7 +223,7 @@ class Store:
 class Part:
     """A part of a work on uploads: it may hold seeds."""
 
-    work: Work[Any] = field(repr=False)
+    work: Work[Any, Any] = field(repr=False)
     store: Store | None
 
 

@@ -116,10 +116,6 @@ class ShareSums:
         self._sums.merge(other._sums)
         self._total = (self._total + other._total) % REWARD_MODULUS
 
-    def take_out(self, other: "ShareSums") -> None:
-        self._sums.take_out(other._sums)
-        self._total = (self._total - other._total) % REWARD_MODULUS
-
     def result(self) -> "ShareSum":
         return ShareSum(self.shape.ring.encode(self._sums.result()), self._total)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
-from crowdfl.crypto.compute import Backend, run_work
+from crowdfl.crypto.compute import Backend, default_backend, run_work
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.crypto.shares.ring import expand
@@ -178,9 +178,9 @@ class _CspCohort:
         self._now.verdict, self._now.judged = verdict_on(self.manifest, self.members), tuple(self._seeds)
         return sign_verdict(self.manifest, self.members, self._keys.signing)
 
-    def _work(self, sources: Sequence[Sown], coins: bytes = b"") -> Findings:
+    def _work(self, seeds: Sequence[Sown], coins: bytes = b"", backend: Backend | None = None) -> Findings:
         """On CSP's cluster, where it has one."""
-        return run_work(self._inputs.backend, ShareWork(self._shape, self.place, sources, coins))
+        return run_work(backend or self._inputs.backend, ShareWork(seeds, self._shape, self.place, coins))
 
     def _sown(self, names: Iterable[str]) -> list[Sown]:
         return [Sown(who, self._seeds[who]) for who in names]
@@ -197,8 +197,10 @@ class _CspCohort:
         if not self._shape.widths.is_checked:
             sums.merge(self._work(self._sown(self._seeds.keys() & accepted)).sums)
             return
-        sums.merge(self._sums)
-        sums.take_out(self._work(self._sown(self._seeds.keys() - accepted)).sums)
+        # Here: CSP has seen who is in, and must not fail for want of a cluster.
+        left_out = self._work(self._sown(self._seeds.keys() - accepted), backend=default_backend()).sums
+        rest = self._sums.result().minus(self._shape, left_out.result())
+        sums.add(rest.sums, rest.total)
 
 
 class CspRound:

@@ -7,9 +7,9 @@ of a few thousand people is one cohort. A void cohort is left out alone, and one
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeVar
+from typing import TypeVar
 
-from crowdfl.crypto.compute import Backend, Read, run_work
+from crowdfl.crypto.compute import Backend, Read, Work, run_work
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
 from crowdfl.errors import (
     AlreadyCounted,
@@ -154,25 +154,17 @@ def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[st
     rows = [(keys[who], who, ManifestEntry(*entry)) for who, entry in zip(names, fields, strict=True)]
     if settings.reference:
         rows.append((shape.spec.requester, REQUESTER_NAME, ManifestEntry(*manifest.reference)))
-    run_work(backend, SignedEntries(manifest.place, rows))
+    run_work(backend, SignedEntries(rows, manifest.place))
 
 
 @dataclass(frozen=True)
-class SignedEntries:
-    """Work: whether everyone has signed what a manifest says of its upload."""
+class SignedEntries(Work[tuple[bytes, str, ManifestEntry], None]):
+    """Whether everyone has signed, by this key, what a manifest says of its upload."""
 
     place: RoundPlace
-    rows: Sequence[tuple[bytes, str, ManifestEntry]]  # by whose key
 
-    @property
     def weight(self) -> int:
-        return _SIGNATURE_WEIGHT * len(self)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def part(self, rows: slice) -> Self:
-        return replace(self, rows=self.rows[rows])
+        return _SIGNATURE_WEIGHT * len(self.rows)
 
     def run(self, read: Read) -> None:
         del read

@@ -68,7 +68,7 @@ from crowdfl.protocols.shares.round.manifest import (
 )
 from crowdfl.protocols.shares.round.rewards import RewardMasks, open_envelope, reward_shares
 from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
-from crowdfl.protocols.shares.round.work import Findings, Given, ShareWork, Source, Stored
+from crowdfl.protocols.shares.round.work import Findings, ShareWork, Stored
 from crowdfl.protocols.shares.shape import Quorum, SharesShape
 
 _ROOM = 1024  # bytes of CSP's word on one participant, and of what goes with it
@@ -189,9 +189,10 @@ class SharesSp(PaidSp):
         self._counted |= found.entries
         self._names |= names
 
-    def _work(self, sources: Sequence[Source], coins: bytes = b"") -> Findings:
-        """On SP's cluster, where it has one."""
-        return run_work(self.party.backend, ShareWork(self._shape, self._place, sources, coins), self._read)
+    def _work(self, uploads: Sequence[Stored], coins: bytes = b"") -> Findings:
+        """On SP's cluster, where it has one; for the lanes nothing is added up again."""
+        work = ShareWork(uploads, self._shape, self._place, coins, adds=not coins)
+        return run_work(self.party.backend, work, self._read)
 
     def _stored(self, names: Iterable[str]) -> list[Stored]:
         """Uploads that were counted, to be read once more."""
@@ -322,7 +323,10 @@ class SharesSp(PaidSp):
 
     def _inputs(self, now: _SpCohort) -> CheckInputs:
         bodies = {who: slot for slot, who in enumerate(now.manifest.names) if who not in now.members.rejected}
-        own, sums = [] if self._reference is None else [Given(self._reference.shares)], self._sums_before()
+        own, sums = (
+            [] if self._reference is None else [Stored(REQUESTER_NAME, "", body=self._reference)],
+            self._sums_before(),
+        )
         found = self._work([*self._stored(bodies), *own], now.coins)
         return CheckInputs(
             slots=[*bodies.values(), *(self._shape.widths.cohort for _ in own)],

@@ -4,13 +4,12 @@ Each upload is a row by itself, so that a server may have it done in parts (`cry
 sum and the lanes, whoever did it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol, Self
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from crowdfl.crypto.compute import Read
+from crowdfl.crypto.compute import Read, Work
 from crowdfl.crypto.shares.ring import Words
 from crowdfl.errors import BadSignature, UploadDamaged
 from crowdfl.protocols.shares.chain import RoundPlace
@@ -18,25 +17,11 @@ from crowdfl.protocols.shares.circuits.lanes import LaneMaker
 from crowdfl.protocols.shares.reference import REQUESTER_NAME
 from crowdfl.protocols.shares.round.average import ShareSums
 from crowdfl.protocols.shares.round.manifest import ManifestEntry
-from crowdfl.protocols.shares.round.upload import expanded_samples, expanded_update, parse_upload
+from crowdfl.protocols.shares.round.upload import UploadBody, expanded_samples, expanded_update, parse_upload
 from crowdfl.protocols.shares.shape import SharesShape
 
-
-@dataclass(frozen=True)
-class OwnShare:
-    """One server's share of an upload."""
-
-    shares: bytes = field(repr=False)
-    samples: int = field(default=0, repr=False)
-    entry: ManifestEntry | None = None
-
-
-class Source(Protocol):
-    """Where a server's share of an upload comes from."""
-
-    @property
-    def who(self) -> str: ...
-    def take(self, shape: SharesShape, place: RoundPlace, read: Read) -> OwnShare: ...
+_Share = tuple[bytes, int, ManifestEntry | None]
+"""One server's share of an upload and of its samples, and what SP's manifest says of it."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +31,16 @@ class Stored:
     who: str
     name: str
     counted: ManifestEntry | None = None  # what it was then, once it was counted
+    body: UploadBody | None = None  # of the reference, which SP holds
 
-    def take(self, shape: SharesShape, place: RoundPlace, read: Read) -> OwnShare:
-        body = parse_upload(read(self.name), shape, place)
+    def take(self, shape: SharesShape, place: RoundPlace, read: Read) -> _Share:
+        body = self.body or parse_upload(read(self.name), shape, place)
         entry = ManifestEntry.of(body)
         if body.who != self.who:
             raise BadSignature(f"{self.who} has sent an upload that is {body.who}'s, or says so")
         if self.counted not in (None, entry):
             raise UploadDamaged(f"the upload of {self.who} is not the one that was counted: its file was altered")
-        return OwnShare(body.shares, int.from_bytes(body.samples, "little"), entry)
+        return body.shares, int.from_bytes(body.samples, "little"), entry
 
 
 @dataclass(frozen=True)
@@ -64,22 +50,10 @@ class Sown:
     who: str
     seed: bytes = field(repr=False)
 
-    def take(self, shape: SharesShape, place: RoundPlace, read: Read) -> OwnShare:
+    def take(self, shape: SharesShape, place: RoundPlace, read: Read) -> _Share:
         del read
         shares = expanded_update(self.seed, place, self.who, shape.share_bytes)
-        return OwnShare(shares, expanded_samples(self.seed, place, self.who, shape.count_bytes))
-
-
-@dataclass(frozen=True)
-class Given:
-    """SP's of the reference, which it holds."""
-
-    shares: bytes = field(repr=False)
-    who: str = REQUESTER_NAME
-
-    def take(self, shape: SharesShape, place: RoundPlace, read: Read) -> OwnShare:
-        del shape, place, read
-        return OwnShare(self.shares)
+        return shares, expanded_samples(self.seed, place, self.who, shape.count_bytes), None
 
 
 @dataclass
@@ -93,28 +67,21 @@ class Findings:
 
 
 @dataclass(frozen=True)
-class ShareWork:
-    """The shares of these uploads: added up, and with `coins` sketched."""
+class ShareWork(Work[Stored | Sown, Findings]):
+    """The shares of these uploads: added up, if `adds`, and with `coins` sketched."""
 
     shape: SharesShape
     place: RoundPlace
-    sources: Sequence[Source]
     coins: bytes = b""
+    adds: bool = True
 
-    @property
     def weight(self) -> int:
-        return len(self) * self.shape.share_bytes
-
-    def __len__(self) -> int:
-        return len(self.sources)
-
-    def part(self, rows: slice) -> Self:
-        return replace(self, sources=self.sources[rows])
+        return len(self.rows) * self.shape.share_bytes
 
     def run(self, read: Read) -> Findings:
         found = Findings(ShareSums(self.shape))
         if self.coins:
-            found.lanes = LaneMaker(self.shape, self.coins).lanes(self._shares(found, read), len(self))
+            found.lanes = LaneMaker(self.shape, self.coins).lanes(self._shares(found, read), len(self.rows))
         else:
             for _ in self._shares(found, read):
                 pass
@@ -122,19 +89,20 @@ class ShareWork:
 
     def _shares(self, found: Findings, read: Read) -> Iterator[bytes]:
         """One after the other: one is in memory at a time."""
-        for source in self.sources:
-            own = source.take(self.shape, self.place, read)
+        for source in self.rows:
+            shares, samples, entry = source.take(self.shape, self.place, read)
             if source.who != REQUESTER_NAME:  # what others are compared with is never added up
-                found.sums.add(own.shares, own.samples)
-                found.samples.append(own.samples)
-            if own.entry is not None:
-                found.entries[source.who] = own.entry
-            yield own.shares
+                found.samples.append(samples)
+                if self.adds:
+                    found.sums.add(shares, samples)
+            if entry is not None:
+                found.entries[source.who] = entry
+            yield shares
 
     def merged(self, found: Iterable[Findings]) -> Findings:
         whole, done = Findings(ShareSums(self.shape)), 0
         if self.coins:
-            whole.lanes = np.empty((len(self), self.shape.widths.lanes), dtype=np.uint64)
+            whole.lanes = np.empty((len(self.rows), self.shape.widths.lanes), dtype=np.uint64)
         for part in found:
             whole.sums.merge(part.sums)
             whole.samples += part.samples
