@@ -6,15 +6,12 @@ import os
 import shutil
 import signal
 import socket
-import ssl
 import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from cryptography import x509
 
 from crowdfl.cli.role_folder import read_part
 from crowdfl.services.client.transport import Bearer, Link
@@ -104,10 +101,6 @@ class Organisations:
             findings |= {line["what"]: line["verdict"] for line in found}
         assert "fail" not in findings.values()
         return findings
-
-    def serial(self, role: str) -> int:
-        pem = ssl.get_server_certificate(("127.0.0.1", self.ports[role]))
-        return int(x509.load_pem_x509_certificate(pem.encode()).serial_number)
 
     def call(self, service: str, token: str, own: tls.CertificateFiles | None = None) -> dict[str, Any]:
         """Whose token it is, at a service; as whoever has this certificate."""

@@ -6,7 +6,6 @@ import json
 import socket
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -64,63 +63,11 @@ def with_line(path, table, line):
     path.write_text("\n".join([*lines[:start], line, *kept, *lines[end:]]) + "\n")
 
 
-SERVICE_WRONG = [
-    ("", 'port = "abc"'),
-    ("", "port = 99999"),
-    ("", "port = -1"),
-    ("", "port = true"),
-    ("", "port = 7101.0"),
-    ("", "host = 5"),
-    ("", 'host = "a b"'),
-    ("", "listen = 0"),
-    ("", 'listen = ""'),
-    ("", "tick_seconds = 0"),
-    ("", "tick_seconds = nan"),
-    ("", "tick_seconds = true"),
-    ("", "lease_seconds = inf"),
-    ("", 'lease_seconds = "30"'),
-    ("", "csp_patience = -1.0"),
-    ("", 'on_paid = "/bin/pay"'),
-    ("", 'on_paid = ["/bin/pay", 1]'),
-    ("", 'plain_http = "false"'),
-    ("", "insecure_test_key = 0"),
-    ("", "constant_time = 1"),
-    ("", 'kgc_key = "zz"'),
-    ("", "database = 1"),
-    ("", "passphrase_file = true"),
-    ("kgc", "url = 7"),
-    ("kgc", 'url = "kgc:7101"'),
-    ("csp", 'url = "https://csp:99999"'),
-    ("csp", "token = []"),
-    ("dask", "scheduler = 1"),
-]
-UNKNOWN = [("", "prot = 1"), ("kgc", 'tokens = "x"'), ("csp", "port = 1"), ("dask", 'cert = "x"')]
-
-
-@pytest.mark.parametrize(
-    ("table", "line", "said"),
-    [(*wrong, "`{}` is ") for wrong in SERVICE_WRONG] + [(*unknown, "unknown setting `{}`") for unknown in UNKNOWN],
-)
-def test_a_wrong_or_unknown_service_setting_is_named(workspace, table, line, said):
-    """File, key, what was found and what is wanted; a mistyped name is no setting that is silently left at its default."""
-    path = workspace / "sp/settings.toml"
-    with_line(path, table, line)
-    name = f"{table}.".lstrip(".") + line.split(" =")[0]
-    wanted = "; expected " if "is" in said else "; the settings here are "
-    refused(call("sp", "token", "list", path), "SettingsError", str(path), said.format(name), wanted)
-
-
 @pytest.mark.parametrize("name", ["host", "port", "key"])
 def test_a_missing_service_setting_is_named(workspace, name):
     path = workspace / "kgc/settings.toml"
     path.write_text("\n".join(line for line in path.read_text().splitlines() if not line.startswith(f"{name} =")))
     refused(call("kgc", "token", "list", path), "SettingsError", str(path), f"`{name}`")
-
-
-def test_a_table_must_be_one(tmp_path):
-    path = tmp_path / "settings.toml"
-    path.write_text('host = "a"\nport = 1\nkgc = "https://a"\n')
-    refused(call("sp", "token", "list", path), "SettingsError", "a table, [kgc]")
 
 
 def test_good_service_settings_arrive(workspace):
@@ -145,22 +92,6 @@ def test_sp_is_as_patient_as_it_is_told(workspace, monkeypatch):
     monkeypatch.setattr(services.sp_app, "create_app", lambda *_args, **_options: app)
     services.open_sp(read_service(SpSettings, workspace / "sp/settings.toml"))
     assert (told[0].csp_patience, told[0].min_claim_window) == (60.5, 86400.0)
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("sp = 7", "`sp` is 7"),
-        ('kgc_key = "zz"', "`kgc_key` is 'zz'"),
-        ("insecure_test_key = 1", "`insecure_test_key` is 1"),
-        ('plain_http = "yes"', "`plain_http` is 'yes'"),
-        ('tokens = "x"', "unknown setting `tokens` (did you mean"),
-    ],
-)
-def test_a_wrong_requester_setting_is_named(workspace, line, said):
-    path = workspace / "requester/settings.toml"
-    with_line(path, "", line)
-    refused(call("task", "watch", "0" * 64, "-s", path), "SettingsError", str(path), said)
 
 
 def test_a_token_that_others_can_read_is_refused(workspace):
@@ -263,17 +194,6 @@ def test_payouts_as_json_and_csv(books, tmp_path):
         assert [rows[0][name] for name in ("participant", "amount", "key")] == ["somebody", "1.25", row["key"]]
 
 
-def test_deposits_are_confirmed_by_name_and_amount(books):
-    """Another amount, or another decision later, is refused; the same again is not."""
-    place = (books, "0" * 64, "a")
-    refused(call("sp", "deposit", "confirm", *place, "1.99"), "DepositRefused", "2000000", "1990000")
-    refused(call("sp", "deposit", "confirm", books, "0" * 64, "b", "2.00"), "UnknownDeposit", "'b'")
-    for _ in range(2):
-        assert call("sp", "deposit", "confirm", *place, "2.00").code == 0
-    assert "confirmed" in call("sp", "deposit", "list", books).out
-    refused(call("sp", "deposit", "reject", *place), "DepositRefused", "confirmed before")
-
-
 def test_a_payment_is_resolved_by_whoever_asked_the_bank(books):
     place = (books, "0" * 64, "somebody")
     refused(call("sp", "resolve", books, "0" * 64, "nobody", "paid"), "UnknownPayment", "nobody")
@@ -351,12 +271,6 @@ def test_a_home_that_nobody_joined_with(tmp_path, command):
     assert not home.exists()
 
 
-def test_an_unknown_profile_is_told_with_those_there_are(workspace, tmp_path):
-    (tmp_path / "task.toml").write_text(TASK.replace('profile = "shares"', 'profile = "x"'))
-    result = call("task", "create", tmp_path / "task.toml", "-s", workspace / "requester/settings.toml")
-    refused(result, "SettingsError", "hardened or paper", "'x'")
-
-
 @pytest.mark.parametrize("name", ["m.xyz", "m", "nodir/m.npz", "dir.npz"])
 def test_a_model_that_could_not_be_written_is_refused_at_the_start(workspace, tmp_path, name):
     """No task is posted, and nobody invited, for a model that has nowhere to go."""
@@ -421,10 +335,3 @@ def test_invitations_are_numbered_on_whatever_lies_beside_them(posted, tmp_path)
     assert found["invitations"] == [str(folder / f"invitation-{number}.json") for number in (3, 4)]
     (tmp_path / "afile").write_text("")
     refused(call("task", "invite", task, tmp_path / "afile", "-s", settings), "SettingsError", str(tmp_path / "afile"))
-
-
-def test_what_init_writes_is_what_is_read(workspace):
-    """Every entry that it writes is a known one, of every role."""
-    for role in ("kgc", "sp", "csp"):
-        found = tomllib.loads((workspace / role / "settings.toml").read_text())
-        assert read_service(SERVICES[role], workspace / role / "settings.toml").port == found["port"]

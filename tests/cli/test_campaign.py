@@ -106,24 +106,17 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
         made.stop()
 
 
-def start_with_task(made: Campaign, task: str, *options: str, learner: str = "") -> None:
-    """Three services as `init` with these options makes them, and the task in this text, perhaps with a learner of its own."""
-    roles = made.folder / "roles"
-    made.do("init", "init", roles, *options, *free_ports())
+def run_campaign(made: Campaign, task: str) -> None:
+    """Of the task in this text, from `init` until everyone is paid."""
+    folder, roles = made.folder, made.folder / "roles"
+    made.do("init", "init", roles, "--insecure-test-key", *free_ports())
     for role in ("sp", "requester"):
         allow_short_claims(roles / role / "settings.toml")
     for role in SERVERS:
         made.start(role, role, "serve", roles / role / "settings.toml")
-    (made.folder / "task.toml").write_text(task)
-    own = ("--learner", learner) if learner else ()
-    created = made.do("create", "task", "create", made.folder / "task.toml", "--json", *own, *made.settings)
+    (folder / "task.toml").write_text(task)
+    created = made.do("create", "task", "create", folder / "task.toml", "--json", *made.settings)
     made.task = json.loads(created.out)["task"]
-
-
-def run_campaign(made: Campaign, task: str) -> None:
-    """Of the task in this text, from `init` until everyone is paid."""
-    folder = made.folder
-    start_with_task(made, task, "--insecure-test-key")
     made.do("invite", "task", "invite", made.task, folder / "invitations", "-n", PEOPLE, "--json", *made.settings)
     made.do("look", "participant", "look", folder / "invitations/invitation-0.json", "--home", folder / "look")
     for person in range(PEOPLE):
@@ -304,20 +297,6 @@ def test_a_doctor_finds_running_roles_well(campaign: Campaign):
     assert result.code == 0, [line for line in found if line["verdict"] == "fail"]
     what = {line["what"] for line in found}
     assert {"sp: CSP", "sp: KGC's key", "csp: database", "requester: SP's clock", "kgc: certificate"} <= what
-
-
-def test_a_rotated_token_opens_and_the_old_one_does_not(campaign: Campaign):
-    settings, file = campaign.folder / "roles/sp/settings.toml", campaign.folder / "roles/requester/sp.token"
-    report = ("task", "report", campaign.task, "--json", *campaign.settings)
-    fresh = call("sp", "token", "rotate", settings, "requester").out.strip()
-    refused = call(*report)
-    assert (refused.code, "NotAuthenticated" in refused.err) == (3, True)
-    file.write_text(fresh)
-    assert call(*report).code == 0
-    assert call("sp", "token", "revoke", settings, "requester").code == 0
-    assert call(*report).code == 3
-    file.write_text(call("sp", "token", "add", settings, "requester", "requester").out.strip())
-    assert call(*report).code == 0
 
 
 @pytest.mark.second

@@ -3,22 +3,16 @@
 In the middle of the campaign every credential is renewed, while the services run.
 """
 
-import contextlib
 import datetime
-import http.client
 import json
-import os
 import shutil
-import signal
-import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from crowdfl.errors import CrowdFLError, KeyNotProven, TokenExpired
+from crowdfl.errors import KeyNotProven, TokenExpired
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens
 from tests import subprocesses
@@ -57,30 +51,6 @@ def test_every_credential_is_good_everywhere(organisations: Organisations):
         "kgc: sp's TLS key",
     }
     assert {findings.get(what) for what in tried} == {"ok"}
-
-
-def test_no_place_holds_a_secret_of_another(organisations: Organisations):
-    """Private keys and tokens, searched for as bytes in every file of every other machine."""
-    roles = ("kgc", "sp", "csp", "acme")
-    own = {role: _secrets(organisations.folder(role)) for role in roles}
-    for role in roles:
-        held = [path.read_bytes() for path in organisations.place(role).rglob("*") if path.is_file()]
-        foreign = [secret for other in roles if other != role for secret in own[other]]
-        assert foreign
-        assert not any(secret in data for secret in foreign for data in held)
-
-
-def _secrets(folder: Path) -> list[bytes]:
-    return [path.read_bytes().strip() for path in folder.rglob("*") if path.suffix in (".key", ".token")]
-
-
-def test_a_stolen_token_opens_nothing(organisations: Organisations):
-    """With no certificate, with CSP's, and from SP's own machine it does."""
-    token = (organisations.folder("sp") / "kgc.token").read_text()
-    for shown in (None, organisations.certificate("csp")):
-        with pytest.raises(KeyNotProven):
-            organisations.call("kgc", token, shown)
-    assert organisations.call("kgc", token, organisations.certificate("sp"))["role"] == "sp"
 
 
 @pytest.mark.parametrize(
@@ -131,58 +101,6 @@ def _harm(made: Organisations, copy: Path, damage: str) -> None:
         tls.renew_certificate(made_files(copy), authority, now=datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC))
 
 
-def test_a_certificate_is_renewed_while_connections_stay(organisations: Organisations):
-    """The next connection sees the new one; the old connection is asked on and never closed. A damaged file changes nothing."""
-    made, before = organisations, organisations.serial("sp")
-    with _asking(made.ports["sp"]) as answers:
-        made.do("sp", "tls", "renew", "sp/settings.toml")
-        assert made.serial("sp") == before  # until it is told
-        made.reload("sp")
-        after = made.serial("sp")
-        seen = len(answers)
-        made.wait(lambda: len(answers) > seen + 3)
-    assert after != before
-    assert set(answers) == {200}
-    good = made.certificate("sp").certificate.read_bytes()
-    made.certificate("sp").certificate.write_bytes(b"nothing")
-    os.kill(made.processes["sp"].pid, signal.SIGHUP)
-    made.wait(lambda: "not reloaded" in made.log("sp"))
-    made.certificate("sp").certificate.write_bytes(good)
-    assert made.serial("sp") == after
-    assert made.processes["sp"].poll() is None
-
-
-@contextlib.contextmanager
-def _asking(port: int) -> Iterator[list[int]]:
-    """One connection that asks all the time; the list ends with 0 if it breaks."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=60)
-    connection.auto_open = 0  # a closed one is an error
-    connection.connect()
-    answers: list[int] = []
-    ending = threading.Event()
-
-    def ask() -> None:
-        try:
-            while not ending.wait(0.1):
-                connection.request("GET", "/healthz")
-                answer = connection.getresponse()
-                answer.read()
-                answers.append(answer.status)
-        except (OSError, http.client.HTTPException):
-            answers.append(0)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    try:
-        yield answers
-    finally:
-        ending.set()
-        asking.join()
-        connection.close()
-
-
 def test_a_new_key_and_a_new_token_are_taken_over_while_running(organisations: Organisations):
     """Known before they are used; afterwards the old key opens nothing, and the old token until its overlap ends."""
     made = organisations
@@ -221,22 +139,6 @@ def _call_until_refused(known: Callable[[], object]) -> None:
     while time.monotonic() < until:
         known()
         time.sleep(0.5)
-
-
-def test_a_service_s_own_rotation_overlaps(organisations: Organisations):
-    """By the service that checks the token, for a holder inside its own organisation."""
-    made = organisations
-    first = made.do("sp", "sp", "token", "add", "sp/settings.toml", "monitoring", "operator").out.strip()
-    second = made.do("sp", "sp", "token", "rotate", "sp/settings.toml", "monitoring", "--overlap", 1).out.strip()
-    assert {made.call("sp", token)["name"] for token in (first, second)} == {"monitoring"}
-    third = made.do("sp", "sp", "token", "rotate", "sp/settings.toml", "monitoring").out.strip()
-    for token in (first, second):
-        with pytest.raises(CrowdFLError):
-            made.call("sp", token)
-    assert made.call("sp", third)["role"] == "operator"
-    assert (
-        len([entry for entry in Tokens(made.folder("sp") / "tokens.json").entries() if entry.name == "monitoring"]) == 1
-    )
 
 
 def test_the_campaign_ends_in_paid_claims(organisations: Organisations):

@@ -12,8 +12,6 @@ from crowdfl.cli.task import commands
 from crowdfl.cli.task.views import template
 from crowdfl.documents.task_summary import task_summary
 from crowdfl.roles.defining import defined
-from crowdfl.schema import settable
-from crowdfl.settings import TrainingSettings
 from tests.cli.program import call
 from tests.learning.test_csv_files import samples, write
 
@@ -45,14 +43,6 @@ def task_file(folder, **training):
 
 
 FITTING = {"window": 30, "channels": 3, "labels": ["moving", "still"]}
-
-
-def test_every_setting_is_in_a_new_task_file():
-    """Those that say which data people need as lines, not as comments."""
-    training = template.partition("[training]")[2]
-    for name in settable(TrainingSettings):
-        assert f"\n{name} = " in training or f"\n# {name} = " in training, name
-    assert {"window", "channels", "hertz", "labels"} <= tomllib.loads(template)["training"].keys()
 
 
 def test_data_that_fits_is_counted_by_label(mine, tmp_path):
@@ -144,13 +134,6 @@ def test_that_nothing_was_tried_is_said_and_what_comes_next(tmp_path, monkeypatc
     assert "the task was not tried on any data: `--try DATA`" in made.err
     assert "crowdfl task invite 0123" in made.err
     assert json.loads(call("task", "create", task_file(tmp_path), "--json").out)["tried"] == []
-
-
-def test_a_folder_of_recordings_can_be_tried(tmp_path):
-    for label in ("walking", "sitting"):
-        write(tmp_path / "anna" / f"{label}.csv", "time,x,y,z", samples(30))
-    path = task_file(tmp_path, channels=3, labels=["walking", "sitting"])
-    assert "walking 39 + 11" in call("task", "explain", path, "--try", f"csv:{tmp_path / 'anna'}").out
 
 
 class TestLook:

@@ -308,16 +308,6 @@ def test_without_a_step_nothing_is_said_of_a_state(fetched, tmp_path):
     assert json.loads(fetched({}, "--json")).keys() == {"model"}
 
 
-def test_a_participant_is_shown_its_state(capsys):
-    say("read", {"round": 2, "accuracy": 0.5, "state": STATES[2]})
-    say("read", {"round": 3, "accuracy": 0.5})
-    said = capsys.readouterr().out.splitlines()
-    assert said == [
-        "round 2: the average is read: accuracy 0.5; its state is 0123456789abcdef",
-        "round 3: the average is read: accuracy 0.5",
-    ]
-
-
 def test_a_campaign_that_is_run_shows_the_states_with_the_model(capsys):
     tell = commands._Teller("EUR")
     tell("fetched", {"model": "m.npz", "states": STATES})

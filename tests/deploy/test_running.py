@@ -129,7 +129,8 @@ def nginx_before(platform, folder, **changes):
     user = "user root;\n" if os.getuid() == 0 else ""
     (folder / "nginx.conf").write_text(
         f"{user}daemon off;\npid {folder}/nginx.pid;\nerror_log {folder}/error.log;\nevents {{}}\n"
-        f"http {{\naccess_log {folder}/access.log;\n{temporary}include {folder}/site.conf;\n}}\n"
+        f"http {{\nlog_format plain '$uri \"$request\" $status $upstream_addr';\naccess_log {folder}/access.log plain;\n"
+        f"{temporary}include {folder}/site.conf;\n}}\n"
     )
     command = ["nginx", "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", str(folder / "error.log")]
     tested = subprocesses.run([*command, "-t"], capture_output=True, text=True, check=False)
@@ -208,6 +209,38 @@ def test_nginx_turns_away_with_a_problem_and_hides_what_is_the_operators(tmp_pat
             assert long.status_code == 413
         with contextlib.closing(SpClient(Link(url, platform.ca).open())) as sp:
             assert sp.key() == sp.key()  # by a client that waits as it is told
+
+
+@pytest.mark.usefixtures("with_nginx")
+def test_all_pieces_of_an_upload_go_to_the_same_sp(tmp_path):
+    """Whatever is asked about it; uploads are spread over all SPs, and so are other requests. Nobody answers here: the log says
+    who was asked."""
+    silent = [f"127.0.0.1:{port}" for port in subprocesses.free_ports(2)]
+    both = {
+        "server 127.0.0.1:7102;": "\n".join(f"server {there} max_fails=0;" for there in silent),
+        "rate=20r/s": "rate=9000r/s",
+    }
+    uploads = [f"/v1/tasks/{task:064x}/rounds/2/uploads/{who:020x}" for task in (1, 2) for who in range(8)]
+    with (
+        serving(tmp_path) as platform,
+        nginx_before(platform, tmp_path, **both) as url,
+        # A connection each: nginx closes one whose body nobody took.
+        httpx.Client(
+            base_url=url, timeout=60, verify=tls.client_context(platform.ca), headers={"Connection": "close"}
+        ) as http,
+    ):
+        _wait_for_port(http)
+        for upload in uploads:
+            for offset in (0, 500):
+                http.patch(f"{upload}?offset={offset}", content=b"piece")
+            http.get(f"{upload}/offset")
+            http.post(f"{upload}/commit")
+            http.get("/v1/key")
+    asked = [line.split() for line in (tmp_path / "access.log").read_text().splitlines()]
+    for upload in uploads:
+        assert len({line[-1] for line in asked if line[0].startswith(upload)}) == 1
+    assert {line[-1] for line in asked if line[0].endswith("/commit")} == set(silent)
+    assert {line[-1] for line in asked if line[0] == "/v1/key"} == set(silent)
 
 
 def _wait_for_port(http):

@@ -181,7 +181,6 @@ def wait_for_round(sp: SpClient, task: str, *states: str) -> None:
 
 
 PATIENCE = 60.0  # of a test on a busy machine
-GARBAGE = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 9\r\n\r\nnot gzip!"
 SERVE = """
 import json, sys
 from pathlib import Path
@@ -201,7 +200,7 @@ def until(look: Callable[[], object]) -> None:
 
 
 class Gate:
-    """A port in front of a server. `mode`: pass, hang (whoever comes is let in and hears nothing), garbage, or closed."""
+    """A port in front of a server. `mode`: pass, or hang: whoever comes is let in and hears nothing."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -218,7 +217,7 @@ class Gate:
             _hang_up(self._open.pop())
 
     def close(self) -> None:
-        self.set("closed")
+        self.set("hang")
         self._listener.close()
 
     def _accept(self) -> None:
@@ -227,24 +226,14 @@ class Gate:
                 caller, _ = self._listener.accept()
                 self.came += 1
                 self._open.append(caller)
-                {"pass": self._forward, "garbage": self._babble, "closed": _hang_up}.get(self.mode, _nothing)(caller)
+                if self.mode == "pass":
+                    self._forward(caller)
 
     def _forward(self, caller: socket.socket) -> None:
         server = socket.create_connection(self._target)
         self._open.append(server)
         for here, there in ((caller, server), (server, caller)):
             threading.Thread(target=_pump, args=(here, there), daemon=True).start()
-
-    def _babble(self, caller: socket.socket) -> None:
-        def answer() -> None:
-            with contextlib.suppress(OSError):
-                while caller.recv(65536):
-                    caller.sendall(GARBAGE)
-
-        threading.Thread(target=answer, daemon=True).start()
-
-
-def _nothing(_caller: socket.socket) -> None: ...
 
 
 def _hang_up(connection: socket.socket) -> None:

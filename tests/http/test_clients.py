@@ -115,13 +115,6 @@ def test_a_platform_that_says_something_else_about_a_task_is_named(about):
             ask("0" * 64)
 
 
-def test_a_page_in_place_of_an_answer_is_not_kept_as_one():
-    """SP keeps CSP's answers for good: what a proxy says in CSP's place must not become one."""
-    csp = CspClient(Scripted(httpx.Response(200, html="<p>Welcome")).service)
-    with pytest.raises(ServiceUnavailable, match="something in between has answered"):
-        csp.answer("0" * 64, b"request")
-
-
 @pytest.mark.parametrize("error", [UnknownTask("no"), TooLate("no"), Conflict("no"), NotAuthenticated("no")])
 def test_a_refusal_is_raised_at_once_by_its_name(error):
     scripted = Scripted(problem(error))

@@ -4,9 +4,9 @@ import pytest
 
 from crowdfl.errors import UnknownParticipant
 from crowdfl.roles.ports import ManualClock
+from crowdfl.roles.sp import core
 from crowdfl.roles.sp.time import ClockWatch
 from crowdfl.services.client.transport import Signer
-from crowdfl.services.http import signatures
 from crowdfl.services.http.signatures import SKEW_SECONDS, ByParticipant
 from crowdfl.services.http.wire import DIGEST_HEADER
 from crowdfl.storage.sql import SqlStore
@@ -84,6 +84,7 @@ def test_a_signing_key_is_not_shown(signer):
 def test_a_key_is_looked_up_once(campaign, monkeypatch):
     """By the participant's name; a stranger costs one look, and is told what everyone is told."""
     guard, store, looks = ByParticipant(campaign.world.sp), campaign.world.sp.store, []
+    campaign.world.sp._core._identities.clear()  # as after a start
     look_up = store.participant
     monkeypatch.setattr(store, "participant", lambda *place: looks.append(place[1]) or look_up(*place))
 
@@ -98,17 +99,19 @@ def test_a_key_is_looked_up_once(campaign, monkeypatch):
 
 
 def test_strangers_leave_nothing_behind(campaign):
-    guard = ByParticipant(campaign.world.sp)
+    guard, kept = ByParticipant(campaign.world.sp), campaign.world.sp._core._identities
+    before = dict(kept)
     for task, who in (("0" * 64, campaign.people[0].who), (campaign.task, "0" * 20)):
         with pytest.raises(UnknownParticipant):
             campaign.world.portal.call(guard._key, task, who)
-    assert guard._keys == {}
+    assert kept == before
 
 
 def test_keys_beyond_the_bound_make_room(campaign, monkeypatch):
-    guard = ByParticipant(campaign.world.sp)
-    monkeypatch.setattr(signatures, "_MOST_KEYS", 2)
+    guard, kept = ByParticipant(campaign.world.sp), campaign.world.sp._core._identities
+    monkeypatch.setattr(core, "MOST_IDENTITIES", 2)
+    kept.clear()
     for person in [*campaign.people, *campaign.people]:
         found = campaign.world.portal.call(guard._key, campaign.task, person.who)
         assert found == person.keys.signing.public
-        assert len(guard._keys) <= 2
+        assert len(kept) <= 2

@@ -70,23 +70,6 @@ def finish_round(sp_site: Site):
     return task, people
 
 
-@pytest.mark.parametrize("mode", ["garbage", "closed", "hang"])
-def test_a_csp_that_talks_nonsense_or_nothing_keeps_no_round_for_ever(sp_site, mode):
-    """The worker lives, the round waits, and goes on when CSP is well again."""
-    task, people = open_round(sp_site)
-    sp_site.gate.set(mode)
-    came, failed = sp_site.gate.came, len(sp_site.events("a task's step failed"))
-    upload(people)
-    until(lambda: sp_site.state(task) == "closed")
-    if mode != "hang":  # a call that hears nothing waits half a minute
-        until(lambda: len(sp_site.events("a task's step failed")) > failed)
-    until(lambda: sp_site.gate.came > came)
-    assert is_ready(sp_site)
-    assert sp_site.events("a worker has died") == []
-    sp_site.gate.set("pass")
-    until(lambda: sp_site.state(task) == "rewarded")
-
-
 def test_many_who_join_while_csp_hangs_are_answered_and_so_is_everyone_else(sp_site):
     """Forty-five at once; CSP is told of them when it is back, and before it computes for their round."""
     task = sp_site.post(max_participants=48, window=3600.0, key_bits=1024)
@@ -150,14 +133,13 @@ def assert_stops_in_time(sp_site: Site) -> None:
     assert [entry for entry in sp_site.log[before:] if entry.get("level") not in ("info", "warning")] == []
 
 
-@pytest.mark.parametrize("mode", ["hang", "closed", "pass"])
-def test_sigterm_ends_sp_whatever_csp_does(sp_site, mode):
-    """While the worker waits for CSP, and while a phone holds half a request; the round goes on after the next start."""
+def test_sigterm_ends_sp_while_its_worker_waits_for_csp(sp_site):
+    """And while a phone holds half a request; the round goes on after the next start."""
     task, people = open_round(sp_site)
-    sp_site.gate.set(mode)
+    sp_site.gate.set("hang")
     came = sp_site.gate.came
     upload(people)
-    until(lambda: sp_site.gate.came > came or mode == "pass")
+    until(lambda: sp_site.gate.came > came)
     place = urlsplit(sp_site.url)
     with socket.create_connection((place.hostname, place.port)) as phone:
         lines = (f"POST /v1/tasks/{task}/claims HTTP/1.1", "Host: sp", "X-CrowdFL-Protocol: 3", "Content-Length: 9", "")

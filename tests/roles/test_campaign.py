@@ -417,16 +417,3 @@ def test_strangers_get_nothing(desk):
         desk.sp.publication(desk.task, 1, "stranger")
     with pytest.raises(UnknownParticipant):
         desk.sp.envelope(desk.task, 1, "stranger")
-
-
-def test_no_role_keeps_two_shares(desk):
-    """After dealing, SP's files hold one bundle, CSP's another, KGC's neither."""
-    held = {
-        role: sorted(path.name for path in (desk.folder / role / "keys").iterdir()) for role in ("kgc", "sp", "csp")
-    }
-    assert held["sp"] == [f"{desk.task}.sp"]
-    assert held["csp"] == [f"{desk.task}.csp"]
-    assert held["kgc"] == [f"{desk.task}.{name}" for name in ("appointment", "dealt", "participant")]
-    assert (desk.folder / "sp/keys" / held["sp"][0]).read_bytes() != (
-        desk.folder / "csp/keys" / held["csp"][0]
-    ).read_bytes()

@@ -186,29 +186,3 @@ def test_rewards_and_profiles_are_carried(profile):
     assert (second.settings.profile, second.settings.decimals) == (profile, first.settings.decimals)
     assert sum(second.rewards.values()) == (8 if profile == "shares" else 0)
     assert [one.number for one in second.history] == [1, 2]
-
-
-@pytest.mark.second
-def test_torchs_models_go_on_from_a_folder(tmp_path):
-    """A state_dict with BatchNorm's counts comes back as tensors, without an example of it."""
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(0)
-    network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
-    data = {who: tuple(torch.tensor(part, dtype=torch.float32) for part in own) for who, own in people().items()}
-    start = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-
-    def train_network(state, own):
-        network.load_state_dict(state)
-        network.train()
-        optimizer = torch.optim.SGD(network.parameters(), lr=0.01 / int(state["1.num_batches_tracked"] + 1))
-        ((network(own[0]).squeeze() - own[1]) ** 2).mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return {name: tensor.clone() for name, tensor in network.state_dict().items()}
-
-    given = {"progress": False, "server_step": "fedavgm"} | UNCHECKED
-    whole = crowdfl.simulate(train_network, None, data, rounds=4, initial=start, **given)
-    crowdfl.simulate(train_network, None, data, rounds=2, initial=start, **given).save(tmp_path / "campaign")
-    second = crowdfl.simulate(train_network, None, data, rounds=4, resume=tmp_path / "campaign", progress=False)
-    assert all(torch.equal(second.model[name], tensor) for name, tensor in whole.model.items())
-    assert list(second.model) == list(start)

@@ -175,19 +175,6 @@ def test_rewards_are_paid_and_claimed():
 
 
 @pytest.mark.second
-@pytest.mark.parametrize("profile", ["hardened", "paper"])
-def test_the_other_profiles_average_the_same(profile):
-    """With test keys, which must be asked for."""
-    data = people(3)
-    small = {"key_bits": 512, "mask_bits": 20, "decimals": 4, "insecure_test_key": True, "lanes": 0}
-    result = run(data=data, profile=profile, **small)
-    assert np.append(*result.model) == pytest.approx(plain(data, 2)[-1], abs=3e-4)
-    assert [len(round_.participants) for round_ in result.history] == [3, 3]
-    with pytest.raises(crowdfl.errors.InsecureKeyRefused):
-        run(data=data, profile=profile, **small | {"insecure_test_key": False})
-
-
-@pytest.mark.second
 def test_bounds_follow_from_everyones_first_training():
     """With room to spare; what was asked for stands, and whoever it clips is named."""
     data = people()
@@ -390,23 +377,6 @@ class TestTorch:
         from safetensors.torch import load_file
 
         network.load_state_dict(load_file(result.save(tmp_path / "model.safetensors")))
-
-    def test_a_list_of_tensors_that_require_grad(self, torch):
-        data = {who: tuple(torch.tensor(part) for part in own) for who, own in people().items()}
-
-        def train_tensors(model, own):
-            weights, offset = model
-            for _ in range(3):
-                loss = ((own[0] @ weights + offset - own[1]) ** 2).mean() / 2
-                steps = torch.autograd.grad(loss, [weights, offset])
-                weights, offset = (w - 0.1 * g for w, g in zip((weights, offset), steps, strict=True))
-            return [weights, offset]
-
-        start = [torch.tensor(array, requires_grad=True) for array in START]
-        result = run(train_tensors, None, data, initial=start)
-        assert all(tensor.requires_grad for tensor in result.model)
-        found = np.append(*(tensor.detach().numpy() for tensor in result.model))
-        assert found == pytest.approx(plain(people(), 2)[-1], abs=CLOSE)
 
 
 def test_a_simulation_starts_from_a_file(tmp_path):

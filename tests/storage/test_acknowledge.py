@@ -55,20 +55,6 @@ def test_a_round_that_is_not_open_takes_nothing(store: SqlStore):
     assert store.uploads("t", 1) == store.uploads("t", 2) == []
 
 
-def test_inside_a_transaction_it_is_a_part_of_it(store: SqlStore):
-    """It goes with the transaction that it is in."""
-    store.put_round("t", Round(1, 0.0))
-
-    def all_of_it() -> None:
-        with store.transaction():
-            assert store.acknowledge("t", 1, [upload(1)]) == [True]
-            raise ValueError("all of it")
-
-    with pytest.raises(ValueError, match="all of it"):
-        all_of_it()
-    assert store.uploads("t", 1) == []
-
-
 def test_what_could_be_confused_is_found_by_indexes(sql_store: SqlStore):
     """However many uploads a task has: no arm looks through all of them."""
     if sql_store.engine.dialect.name != "sqlite":

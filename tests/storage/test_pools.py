@@ -111,13 +111,6 @@ def test_entries_come_in_order_and_once(tmp_path: Path):
     assert seen == list(range(1, added + 1))
 
 
-def test_what_is_handed_out_is_the_callers_own(tmp_path: Path):
-    """The block may be written to, and is contiguous."""
-    block = filled(tmp_path / "pool", 2).take(2)
-    block[0, 0] = 7
-    assert block.flags.c_contiguous
-
-
 def test_an_exhausted_pool_hands_out_nothing(tmp_path: Path):
     """The error says how many there are, and they stay there."""
     pool = filled(tmp_path / "pool", 3)

@@ -31,7 +31,7 @@ DESK: dict[str, Any] = {
     "timezone_id": "UTC",
     "ignore_https_errors": True,
 }
-Shoot = Callable[..., Path]
+Shoot = Callable[..., Path | None]
 _SCRIPT = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
 _WORST = ("serious", "critical")
 # Its preload of style sheets writes a <style>, which our policy blocks: that would look like a fault of the page.
@@ -169,14 +169,16 @@ def shoot_console(page: Page, shoot: Shoot, views: dict[str, tuple[str, str]]) -
     page.set_viewport_size(DESK["viewport"])
 
 
-def shooter(otherwise: Path) -> Shoot:
-    folder = Path(os.environ.get("CROWDFL_SCREENSHOTS") or otherwise)
-    folder.mkdir(parents=True, exist_ok=True)
+def shooter() -> Shoot:
+    """Takes pictures where CROWDFL_SCREENSHOTS names a folder for them; hundreds of them would take minutes of each run."""
+    named = os.environ.get("CROWDFL_SCREENSHOTS")
 
-    def shoot(page: Page, name: str, scheme: Literal["light", "dark"] = "light", *, whole: bool = True) -> Path:
+    def shoot(page: Page, name: str, scheme: Literal["light", "dark"] = "light", *, whole: bool = True) -> Path | None:
         """The whole page, or the part in the window: `name`.png."""
+        if not named:
+            return None
+        path = Path(named) / f"{name}.png"
         page.emulate_media(color_scheme=scheme)
-        path = folder / f"{name}.png"
         page.screenshot(path=path, full_page=whole, animations="disabled")
         page.emulate_media(color_scheme="null")
         return path

@@ -71,5 +71,5 @@ def open_profile(playwright: Playwright) -> Iterator[Callable[[Path], BrowserCon
 
 
 @pytest.fixture
-def shoot(tmp_path: Path) -> browsers.Shoot:
-    return browsers.shooter(tmp_path)
+def shoot() -> browsers.Shoot:
+    return browsers.shooter()

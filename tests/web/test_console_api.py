@@ -203,15 +203,6 @@ def test_a_deposit_is_confirmed_by_the_amount_that_came_in(world, logged):
     assert [(line["operator"], line["did"]) for line in actions] == [("the operator", "confirmed a deposit")] * 2
 
 
-def test_a_deposit_is_rejected(world):
-    task = announced(world)
-    operator = world.operator()
-    for _ in range(2):
-        assert operator.post(f"tasks/{task}/deposits/first/rejection").status_code == 204
-    assert world.sp.store.deposit(task, "first").state == "rejected"
-    assert operator.post(f"tasks/{task}/deposits/other/rejection").status_code == 404
-
-
 def test_a_task_is_cancelled_with_a_reason_and_its_first_characters(world):
     """Its open round is aborted, its money returns to escrow, and everyone can read why."""
     task, _ = world.open_round()
@@ -248,27 +239,6 @@ def test_a_stuck_round_is_asked_for_again_or_given_up(world):
     assert (world.sp.store.round(task, 1).state, world.sp.store.task(task).state) == ("aborted", "running")
     assert world.sp.ledger(task).balance("escrow") == DEPOSIT
     assert operator.post(place, {"begins": task[:6], "void": True}).status_code == 409
-
-
-def test_a_task_is_purged_once_it_owes_nobody_anything_and_not_before(world):
-    task, people = world.open_round()
-    operator, place = world.operator(), f"tasks/{task}/purge"
-    answer = operator.post(place, {"begins": task[:6], "results": True})
-    assert (answer.status_code, "cancel it first" in answer.json()["detail"]) == (409, True)
-    people[0].sp.upload(task, 1, people[0].update())
-    assert operator.get(f"tasks/{task}/held").json()["uploads"] == 1
-    operator.post(f"tasks/{task}/cancellation", {"begins": task[:8], "reason": "enough"})
-    answer = operator.post(place, {"begins": task[:6], "results": True})
-    assert (answer.status_code, "claims" in answer.json()["detail"]) == (409, True)
-    assert not world.console.overview.task(task)["can_purge"]
-    world.run()
-    assert world.console.overview.task(task)["can_purge"]
-    assert operator.post(place, {"begins": "nothing", "results": False}).status_code == 422
-    assert operator.post(place, {"begins": task[:6], "results": False}).status_code == 204
-    assert operator.get(f"tasks/{task}/held").json() == {"results": 1}
-    for _ in range(2):
-        assert operator.post(place, {"begins": task[:6], "results": True}).status_code == 204
-    assert operator.get(f"tasks/{task}/held").json() == {}
 
 
 def test_a_payment_that_is_unknown_waits_for_the_operators_word(world):

@@ -65,6 +65,8 @@ def shown(show, name, **look):
 
 def shrink(path):
     """Few colours are enough for a page: the documents stay small."""
+    if path is None:
+        return
     image.open(path).convert("RGB").quantize(40, dither=image.Dither.NONE).save(path, optimize=True)
     assert path.stat().st_size < _LARGEST
 

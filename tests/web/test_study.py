@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from playwright.sync_api import Playwright, Request, expect
+from playwright.sync_api import BrowserContext, Page, Playwright, Request, expect
 
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.documents.envelope import to_base64url
@@ -37,13 +37,14 @@ from tests.crypto.test_webpush import AUTH, BROWSER, opened
 from tests.hosts import small_definition
 from tests.http.processes import Loopback, serving, wait_for, wait_for_round
 from tests.web import browsers
-from tests.web.motion import replay
-from tests.web.test_campaign_of_phones import LABELS, Phone
+from tests.web.motion import Motion, replay
 from tests.web.test_phone_campaign import BUDGET, NEAR, flat, link
 
 pytestmark = [pytest.mark.second, pytest.mark.timeout(2400)]  # six pages on a busy machine
 
 PEOPLE, PHONES, ROUNDS = 200, 6, 2
+LABELS = ("sitting", "jogging")
+LATER = 6 * browsers.PATIENCE  # milliseconds
 LEAVER, GERMAN = 0, 1  # of the phones
 HOUR, WINDOW = 3600.0, 1800.0  # seconds
 SECONDS, HERTZ = 15, 10  # of what the sensors show for each activity
@@ -108,10 +109,19 @@ class PushService(http.server.BaseHTTPRequestHandler):
 
 
 @dataclass
-class Visitor(Phone):
-    """Whose browser has a push service of the test's, and shows what was trained."""
+class Visitor:
+    """A browser with a profile of its own, what its owner does, a push service of the test's, and what was trained in it."""
 
-    push: str = field(kw_only=True)
+    number: int
+    folder: Path
+    playwright: Playwright
+    site: str
+    push: str
+    context: BrowserContext = field(init=False)
+    page: Page = field(init=False)
+    complaints: list[str] = field(default_factory=list)
+    motion: Motion | None = None
+    sent: dict[int, bytes] = field(default_factory=dict)  # uploads, by round
     trained: dict[int, tuple[Any, int]] = field(default_factory=dict)  # by round: weights, samples
 
     def open(self, url: str) -> None:
@@ -126,17 +136,38 @@ class Visitor(Phone):
         self.page.goto(url)
 
     def _note(self, request: Request) -> None:
-        """A short upload goes in one piece."""
+        """A short upload goes in one piece; a phone itself forgets it after the round."""
         found = WHOLE.search(request.url)
         if request.method == "PUT" and found is not None:
-            self.sent[int(found[1])] = {0: request.post_data_buffer or b""}
+            self.sent[int(found[1])] = request.post_data_buffer or b""
 
     def _note_trained(self, number: int, weights: list[float], samples: int) -> None:
         self.trained[number] = np.array(weights), min(samples, SETTINGS["max_samples"])
 
     def join(self) -> None:
         self.page.get_by_label("I have read the consent text, version 2026-11, and I agree.").check()
-        super().join()
+        expect(self.page.get_by_role("heading", level=1)).to_have_text("You are invited")
+        place = self.page.url.partition("#")[2]
+        assert re.fullmatch("/campaigns|/about/[0-9a-f]{64}", place), "the secret is still shown"
+        self.page.get_by_role("button", name="Join").click()
+        expect(self.page.get_by_role("heading", level=1)).to_have_text("Record")
+        self.motion = Motion(self.page, gyroscope=False)
+        self.motion.show([0.0, 0.0, 1.0])  # it lies on a table
+
+    def start(self, label: str) -> None:
+        self.page.get_by_role("button", name=f"Record {label}").click()
+        self.page.get_by_role("button", name="Start now").click()
+        expect(self.page.get_by_role("button", name="Hold to stop")).to_be_visible()
+
+    def has_stopped(self) -> None:
+        """By itself: there is enough."""
+        expect(self.page.get_by_role("dialog")).to_have_count(0)
+
+    def send(self) -> None:
+        self.page.get_by_role("button", name="Send my contribution").click()
+
+    def says(self, words: str) -> None:
+        expect(self.page.locator(".headline")).to_have_text(words, timeout=LATER)
 
     def come_back(self, task: str, ahead: float) -> None:
         """Hours later."""
@@ -382,8 +413,7 @@ def show_reminder(phone: Visitor) -> None:
 
 def withdraw(study: Study, phone: Visitor) -> None:
     """What it had sent is gone from SP's disk, and the other rows of the consents stand."""
-    upload = phone.upload(1)
-    assert upload
+    upload = phone.sent[1]
     assert study.holds(upload)
     phone.take_from_menu("Leave or withdraw")
     phone.page.get_by_role("button", name="Withdraw").click()

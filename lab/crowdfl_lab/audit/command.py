@@ -95,10 +95,11 @@ def incentives(
 ) -> None:
     """Let people cheat under every rule of payment: their part of the budget."""
     from crowdfl_lab.audit import incentives as cheating
+    from crowdfl_lab.audit.campaign import missing_files
 
     if quick and network:
         raise typer.BadParameter("--quick and --network exclude each other")
-    missing = [] if quick else cheating.missing_files(data)
+    missing = [] if quick else missing_files(data)
     made_up = quick or bool(missing)
     made = cheating.IncentiveSettings
     settings = made.quick() if made_up else made.network() if network else made()
@@ -120,17 +121,17 @@ def poisoning(
     out: Annotated[Path | None, typer.Option(help="A folder for JSON, Markdown, CSV, pictures and HTML.")] = None,
 ) -> None:
     """Let people send poison: what it does to a model, with and without the requester's reference."""
-    from crowdfl_lab.audit import incentives as cheating
     from crowdfl_lab.audit import poisoning as poison
+    from crowdfl_lab.audit.campaign import missing_files
 
-    missing = [] if quick else cheating.missing_files(data)
+    missing = [] if quick else missing_files(data)
     made_up = quick or bool(missing)
     settings = poison.PoisonSettings.quick() if made_up else poison.PoisonSettings.network() if network else None
     settings = settings or poison.PoisonSettings()
     notes = [f"MADE-UP PEOPLE: {', '.join(missing)} not found in {data}: {_how_to_get(missing)}"] if missing else []
     command = "crowdfl audit poisoning" + " --quick" * quick + " --network" * network + " --real" * real
     chosen = poison.with_real(settings) if real else settings
-    found = poison.audit_poisoning(chosen, None if made_up else data, progress_to_stderr(), notes, command)
+    found = poison.audit_poisoning(chosen, None if made_up else data, progress_to_stderr(), notes, command, out)
     deliver(found, as_json=as_json, out=out)
 
 

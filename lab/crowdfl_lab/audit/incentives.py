@@ -3,10 +3,11 @@
 Campaigns in the clear: honest people train, cheaters upload what their cheat says, each declaring as many samples as anyone
 has, or as many as the task allows. A cheater knows what every participant knows: all averages so far, the task's norm bound,
 its own data. Those of a group also share random numbers, so that they can agree on an upload. All uploads enter the average, as
-they would in a campaign, and everyone goes on from there. No rule changes that: it decides who is paid. That is why one
-campaign serves all rules.
+they would in a campaign, and everyone goes on from there. No rule of pay changes that: it decides who is paid. That is why one
+campaign serves all rules but `reference`: equal pay of those whom a requester's reference leaves in the average.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,15 +15,7 @@ from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from crowdfl.errors import DataMissing
-from crowdfl.learning.datasets.data import Cut, Labels, Source
-from crowdfl.learning.datasets.npz_files import MotionSense, WindowFile
-from crowdfl.learning.datasets.supplied import Synthetic
-from crowdfl.learning.features import Inputs, features
-from crowdfl.learning.models.learner import Learner, SoftmaxLearner, Training
-from crowdfl.learning.models.torch_models import TorchLearner, mlp
 from crowdfl.learning.oracle import (
     count_weights,
     distance_weights,
@@ -31,17 +24,12 @@ from crowdfl.learning.oracle import (
     rewards_from,
     updates_of,
 )
+from crowdfl_lab.audit.campaign import FEATURES, Campaign, CrowdData, Flat, Judge, Pupil, bounded, load_sources, scaled
 from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine
-from crowdfl_lab.wisdm_set import SET_FILE
 
-Flat = npt.NDArray[np.float64]
 TrainedOn = Literal["own data", "flipped labels", "one of each class", "random inputs"]
-FILES: Mapping[str, str] = MappingProxyType({"WISDM": SET_FILE, "MotionSense": "motionsense_24subj_acc50hz.npz"})
-MADE_UP, NOBODY = "made-up people", "nobody cheats"
-_FEATURES = {"spectral features": "motion", "raw windows": "flat"}
-_APART = Cut(length=100, step=100, held_out=0.3, gap=100)  # MotionSense, two seconds each, none twice
-_SECONDS = Cut(length=16, step=16, held_out=0.3, gap=16, hertz=8.0)  # of made-up people
+NOBODY = "nobody cheats"
 _FAINT = 0.01
 
 
@@ -73,14 +61,8 @@ class Cheat:
     declares_most: bool = False  # as many samples as the task allows
 
 
-def _scaled(change: Flat, norm: float) -> Flat:
-    """The same direction with this norm; zero stays zero."""
-    length = float(np.linalg.norm(change))
-    return change * (norm / length) if length > 0 else change
-
-
 def _noise(generator: np.random.Generator, like: Flat, norm: float) -> Flat:
-    return _scaled(generator.normal(size=like.shape), norm)
+    return scaled(generator.normal(size=like.shape), norm)
 
 
 def _noisy_replay(view: CheaterView) -> Flat:
@@ -105,14 +87,14 @@ CHEATS = (
     Cheat("replay", "repeats the last step of the average", lambda view: view.step(1)),
     Cheat("older replay", "repeats the step before the last", lambda view: view.step(2)),
     Cheat("noisy replay", "repeats the last step with as much noise", _noisy_replay),
-    Cheat("replay at the bound", "repeats the last step, as long as allowed", lambda v: _scaled(v.step(1), v.bound)),
+    Cheat("replay at the bound", "repeats the last step, as long as allowed", lambda v: scaled(v.step(1), v.bound)),
     Cheat("noise", "uploads noise as long as an honest update", lambda v: _noise(v.own, v.averages[-1], v.bound / 2)),
     Cheat(
         "flipped labels",
         "trains on its data with the labels in reverse order",
         lambda view: view.train("flipped labels"),
     ),
-    Cheat("boosting", "trains, and scales up as far as allowed", lambda v: _scaled(v.train("own data"), v.bound)),
+    Cheat("boosting", "trains, and scales up as far as allowed", lambda v: scaled(v.train("own data"), v.bound)),
     Cheat(
         "collusion",
         "all upload one common noise, as long as allowed",
@@ -142,11 +124,12 @@ class IncentiveSettings:
     batch: int = 32
     rate: float = 0.05
     max_samples: int = 1000  # of the task; people have far fewer
+    reference: int = 4  # people whose data the requester has
     seed: int = 0
 
     @classmethod
     def quick(cls) -> "IncentiveSettings":
-        return cls(honest=6, groups=(1, 2), rounds=3, draws=1)
+        return cls(honest=6, groups=(1, 2), rounds=3, draws=1, reference=2)
 
     @classmethod
     def network(cls) -> "IncentiveSettings":
@@ -155,124 +138,95 @@ class IncentiveSettings:
 
     @property
     def people(self) -> int:
-        """So many are drawn: cheaters have data, too, which some cheats use."""
-        return self.honest + max(self.groups)
-
-
-@dataclass(frozen=True, eq=False)
-class CrowdData:
-    """Everyone of a data set under one kind of features: names, inputs and labels to train on."""
-
-    source: str
-    inputs: str
-    pupils: tuple[tuple[str, Inputs, Labels], ...]
-    label_count: int
-    notes: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return f"{self.source}, {self.inputs}"
-
-    @classmethod
-    def of(cls, name: str, source: Source, inputs: str) -> "CrowdData":
-        people = [source.load_person(index).train for index in range(len(source.people))]
-        pupils = tuple((one.name, features(_FEATURES[inputs], one.windows), one.labels) for one in people)
-        return cls(name, inputs, pupils, len(source.label_names), source.notes)
+        """So many are drawn: cheaters have data, too, which some cheats use; and so has the requester."""
+        return self.honest + max(self.groups) + self.reference
 
 
 def load_crowds(settings: IncentiveSettings, folder: Path | None) -> Iterator[CrowdData]:
-    """Both data sets with both kinds of features. Without a folder, made-up people; a file that is not there is an error."""
-    sources: dict[str, Source] = {MADE_UP: Synthetic(settings.people, seed=settings.seed, cut=_SECONDS)}
-    if folder is not None:
-        if missing := missing_files(folder):
-            raise DataMissing(f"{', '.join(missing)} not found in {folder}: name the folder with --data")
-        wisdm, motion = (folder / name for name in FILES.values())
-        sources = {"WISDM": WindowFile(wisdm), "MotionSense": MotionSense(motion, _APART)}
-    for name, source in sources.items():
-        yield from (CrowdData.of(name, source, inputs) for inputs in _FEATURES)
-
-
-def missing_files(folder: Path) -> list[str]:
-    return [file for file in FILES.values() if not (folder / file).exists()]
+    """Both data sets with both kinds of features; without a folder, made-up people."""
+    for name, source in load_sources(folder, settings.people, settings.seed).items():
+        yield from (CrowdData.of(name, source, inputs) for inputs in FEATURES)
 
 
 @dataclass(frozen=True, eq=False)
 class RoundUploads:
-    """A round's updates D_i, cheaters last, with declared samples."""
+    """A round's updates D_i, cheaters last, with declared samples; and who was in."""
 
     updates: Flat
     samples: tuple[int, ...]
+    accepted: tuple[int, ...]
 
 
-class CheatedCampaign:
-    """One draw of people, honest ones first, and the norm bound that a trial of them suggests: twice the largest update."""
+class CheatedCampaign(Campaign):
+    """People of whom some cheat."""
 
     def __init__(self, crowd: CrowdData, settings: IncentiveSettings, draw: int) -> None:
-        if len(crowd.pupils) < settings.people:
-            raise DataMissing(f"{crowd.source} has {len(crowd.pupils)} people; {settings.people} are needed")
-        self._settings, self._draw, self._labels = settings, draw, crowd.label_count
-        order = np.random.default_rng([settings.seed, draw]).permutation(len(crowd.pupils))[: settings.people]
-        self._drawn = [crowd.pupils[place] for place in order]
-        inputs = self._drawn[0][1].shape[1]
-        self._learner: Learner = SoftmaxLearner(inputs, crowd.label_count)
-        if settings.hidden:
-            self._learner = TorchLearner(inputs, mlp([settings.hidden], crowd.label_count), seed=settings.seed)
-        self._start = self._learner.shape.flat(self._learner.weights())
-        self._training = Training(settings.epochs, settings.batch, settings.rate, settings.seed)
-        # A trial, and at the same time everyone's first round, whoever cheats.
-        self._first = [self._train(self._start, 1, place) for place in range(settings.honest)]
-        self.bound = 2 * max(float(np.linalg.norm(change)) for change in self._first)
+        super().__init__(crowd, settings, draw, settings.people, settings.honest)
+        self._settings, self._draw = settings, draw
+        few = self.drawn[settings.people - settings.reference : settings.people]
+        inputs, labels = (np.concatenate([getattr(one, part) for one in few]) for part in ("inputs", "labels"))
+        self._reference = Pupil("reference", inputs, labels)
 
-    def play(self, cheat: Cheat | None, group: int = 0) -> list[RoundUploads]:
-        """Every round with the first `group` cheaters; none of them without a cheat."""
-        averages, rounds = [self._start], list[RoundUploads]()
-        counts = [len(labels) for _, _, labels in self._drawn[: self._settings.honest]]
+    def play(self, cheat: Cheat | None, group: int = 0, *, referred: bool = False) -> list[RoundUploads]:
+        """Every round with the first `group` cheaters; none of them without a cheat. With a reference everyone counts once."""
+        averages, rounds = [self.start], list[RoundUploads]()
+        counts = [len(pupil.labels) for pupil in self.drawn[: self._settings.honest]]
         declared = self._settings.max_samples if cheat is not None and cheat.declares_most else max(counts)
-        samples = [*counts, *[declared] * group]
+        samples = [1] * (len(counts) + group) if referred else [*counts, *[declared] * group]
+        judge = Judge(self.bound, len(self.start))
         for number in range(1, self._settings.rounds + 1):
-            models = self._models(averages, number, cheat, group)
-            rounds.append(RoundUploads(updates_of(models, samples, averages[-1]), tuple(samples)))
-            averages.append(fedavg(models, samples))
+            models, kept = self._models(averages, number, cheat, group), list(range(len(samples)))
+            if referred:
+                wanted = self.trained(averages[-1], number, [self._reference])[0]
+                coins = hashlib.sha256(f"{self._draw} {number}".encode()).digest()
+                kept = judge.accepted(np.array(models) - averages[-1], wanted, coins)
+            rounds.append(RoundUploads(updates_of(models, samples, averages[-1]), tuple(samples), tuple(kept)))
+            is_void = 2 * len(kept) < len(samples)
+            averages.append(averages[-1] if is_void else fedavg([models[k] for k in kept], [samples[k] for k in kept]))
         return rounds
 
     def _models(self, averages: Sequence[Flat], number: int, cheat: Cheat | None, group: int) -> list[Flat]:
         base, honest = averages[-1], self._settings.honest
-        changes = list(self._first) if number == 1 else [self._train(base, number, place) for place in range(honest)]
+        changes = list(self.first if number == 1 else self.trained(base, number, self.drawn[:honest]))
         for place in range(group if cheat is not None else 0):
             seed = self._settings.seed, self._draw, number
             own, common = np.random.default_rng([*seed, place + 1]), np.random.default_rng([*seed, 0])
 
             def train(on: TrainedOn, place: int = place, own: np.random.Generator = own) -> Flat:
-                return self._train(base, number, honest + place, on, own)
+                return np.asarray(
+                    self.trained(base, number, [self._pupil(self.drawn[honest + place], base, on, own)])[0]
+                )
 
             if cheat is not None:
                 changes.append(cheat.change(CheaterView(averages, self.bound, own, common, train)))
-        # A phone scales its update down to the bound; an upload that is larger would be left out.
-        return [base + _scaled(change, min(self.bound, float(np.linalg.norm(change)))) for change in changes]
+        return list(base + bounded(changes, self.bound))
 
-    def _train(
-        self, base: Flat, number: int, place: int, on: TrainedOn = "own data", own: np.random.Generator | None = None
-    ) -> Flat:
-        name, inputs, labels = self._drawn[place]
-        shape = self._learner.shape
-        self._learner.load(shape.arrays(base))
+    def _pupil(self, one: Pupil, base: Flat, on: TrainedOn, own: np.random.Generator) -> Pupil:
+        inputs, labels = one.inputs, one.labels
         if on == "flipped labels":
-            labels = self._labels - 1 - labels
+            labels = self.crowd.label_count - 1 - labels
         elif on == "one of each class":
             kept = np.unique(labels, return_index=True)[1]
             inputs, labels = inputs[kept], labels[kept]
-        elif on == "random inputs" and own is not None:
+        elif on == "random inputs":
             inputs = own.normal(size=inputs.shape).astype(inputs.dtype)
-            labels = np.argmax(self._learner.predict(inputs), axis=1)
-        self._learner.train(inputs, labels, self._training.at(number, name))
-        return shape.flat(self._learner.weights()) - base
+            labels = self.classified(base, inputs)
+        return Pupil(one.name, inputs, labels)
 
 
+def _accepted_weights(uploads: RoundUploads) -> Flat:
+    weights = np.zeros(len(uploads.samples))
+    weights[list(uploads.accepted)] = 1.0
+    return weights if 2 * len(uploads.accepted) >= len(weights) else 0 * weights  # a void round pays nothing
+
+
+REFERENCE = "reference"
 RULES: Mapping[str, Callable[[RoundUploads], Flat]] = MappingProxyType(
     {
         "equal": lambda uploads: equal_weights(len(uploads.samples)),
         "samples": lambda uploads: count_weights(uploads.samples),
         "distance": lambda uploads: distance_weights(uploads.updates, uploads.samples),
+        REFERENCE: _accepted_weights,
     }
 )
 
@@ -297,9 +251,10 @@ def outcomes(crowd: CrowdData, settings: IncentiveSettings, say: Callable[[str],
         name = NOBODY if cheat is None else cheat.name
         say(f"{crowd.name}: {name}")
         for group in [0] if cheat is None else [size for size in settings.groups if size >= cheat.least]:
-            played = [campaign.play(cheat, group) for campaign in campaigns]
+            played, referred = ([one.play(cheat, group, referred=rule) for one in campaigns] for rule in (False, True))
             for rule, weigh in RULES.items():
-                earned = np.array([[rewards_from(weigh(one), 1.0) for one in rounds] for rounds in played])
+                of = referred if rule == REFERENCE else played
+                earned = np.array([[rewards_from(weigh(one), 1.0) for one in rounds] for rounds in of])
                 share = float(earned[..., settings.honest :].sum(axis=2).mean())  # draw, round, participant
                 yield Outcome(crowd.source, crowd.inputs, name, group, rule, share)
 

@@ -1,41 +1,32 @@
 """`crowdfl audit poisoning`: what people who send poison do to a model, with and without the requester's reference.
 
 Every campaign draws people: honest ones, attackers, and the few whose data the requester holds. Attackers know all that a
-participant knows, and for `min-max` and `min-sum` all honest updates of the round too. Campaigns marked "real" are rounds of
-`crowdfl.simulate`, with every role and both servers; the others judge in the clear, by the same sketch and the same rule.
+participant knows, and for `min-max` and `min-sum` all honest updates of the round too. With `--real` rounds are those of
+`crowdfl.simulate`, with every role and both servers, and their verdicts are compared with those of the rule in the clear on the
+same coins; else all judge in the clear, with coins of their own.
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from matplotlib.figure import Figure as Drawing
 
 from crowdfl.crypto.shares.sketch import Sketch
-from crowdfl.errors import NothingToAverage
-from crowdfl.learning.datasets.data import Source
-from crowdfl.learning.datasets.npz_files import MotionSense, WindowFile
-from crowdfl.learning.datasets.supplied import Synthetic
-from crowdfl.learning.features import features
-from crowdfl.learning.models.learner import Learner, SoftmaxLearner, Training
-from crowdfl.learning.models.torch_models import TorchLearner, mlp
-from crowdfl.protocols.shares.reference import LONGEST, OPPOSED
-from crowdfl.protocols.shares.shape import widths_of
-from crowdfl.settings import TaskSettings
+from crowdfl.protocols.shares.circuits import lanes
+from crowdfl.protocols.shares.reference import LONGEST
 from crowdfl.simulation.run import simulate
-from crowdfl_lab.audit.incentives import _APART, _SECONDS, FILES, MADE_UP
-from crowdfl_lab.report.plots import Picture
+from crowdfl_lab.audit.campaign import LANES, Campaign, CrowdData, Flat, Judge, Pupil, bounded, load_sources, scaled
+from crowdfl_lab.audit.shares.deviating_round import switched
+from crowdfl_lab.report.plots import Canvas, Picture, panels
 from crowdfl_lab.report.results import Cell, Result, ResultTable
 from crowdfl_lab.timing import machine
 
-Flat = npt.NDArray[np.float64]
 NOBODY = "nobody"
-_UNIT = 10**6
 _TRIGGER, _TARGET, _RAISED = 3, 0, 4.0  # the first inputs of a backdoor's window, the class it stands for, and how far
 
 
@@ -49,11 +40,12 @@ class PoisonSettings:
     rounds: int = 15
     early: int = 5
     seeds: int = 3
+    inputs: str = "spectral features"
     hidden: int = 0
     epochs: int = 5
     batch: int = 32
     rate: float = 0.05
-    lanes: int = 4096
+    lanes: int = LANES
     longest: int = LONGEST
     real: bool = False
     seed: int = 0
@@ -64,23 +56,23 @@ class PoisonSettings:
 
     @classmethod
     def network(cls) -> "PoisonSettings":
-        return cls(hidden=50, epochs=10, rate=0.005, seeds=1, attackers=(6,))
+        return cls(hidden=50, epochs=10, rate=0.005)
 
 
 @dataclass(frozen=True, eq=False)
 class PoisonView:
-    """What attackers have: honest updates of the round, their own, the bound, and random numbers that they share."""
+    """What an attacker has: all honest updates of the round, what it trained itself, the bound, and random numbers that all of
+    them share."""
 
     number: int
     bound: float
     honest: Flat
     common: np.random.Generator
-    train: Callable[[str], Flat]  # on one's own data, as it is, with wrong labels, or with a trigger
+    own: Flat
 
-
-def _long(change: Flat, norm: float) -> Flat:
-    length = float(np.linalg.norm(change))
-    return change * (norm / length) if length else change
+    @property
+    def at_bound(self) -> Flat:
+        return scaled(self.own, self.bound)
 
 
 def _farthest(view: PoisonView, total: bool) -> Flat:
@@ -88,7 +80,7 @@ def _farthest(view: PoisonView, total: bool) -> Flat:
     mean, ups = view.honest.mean(axis=0), view.honest
     apart = ((ups[:, None] - ups[None]) ** 2).sum(axis=2)
     most = apart.sum(axis=1).max() if total else apart.max()
-    low, high, against = 0.0, 50.0, -_long(mean, 1.0)
+    low, high, against = 0.0, 50.0, -scaled(mean, 1.0)
     for _ in range(40):
         middle = (low + high) / 2
         away = ((mean + middle * against - ups) ** 2).sum(axis=1)
@@ -96,46 +88,36 @@ def _farthest(view: PoisonView, total: bool) -> Flat:
     return np.asarray(mean + low * against)
 
 
-ATTACKS: Mapping[str, Callable[[PoisonView], Flat]] = {
-    "sign flip": lambda view: -view.train("own"),
-    "sign flip at the bound": lambda view: _long(-view.train("own"), view.bound),
-    "honest, then flip": lambda view: view.train("own") * (1 if view.number <= 3 else -1),
-    "flipped labels": lambda view: view.train("flipped"),
-    "flipped labels at the bound": lambda view: _long(view.train("flipped"), view.bound),
-    "shuffled labels": lambda view: view.train("shuffled"),
-    "shuffled labels at the bound": lambda view: _long(view.train("shuffled"), view.bound),
-    "common noise": lambda view: _long(view.common.normal(size=view.honest.shape[1:]), view.bound),
-    "boosting": lambda view: _long(view.train("own"), view.bound),
-    "min-max": lambda view: _farthest(view, total=False),
-    "min-sum": lambda view: _farthest(view, total=True),
-    "backdoor": lambda view: _long(view.train("trigger"), view.bound),
+@dataclass(frozen=True)
+class Poison:
+    """What an attacker uploads, and what it trains on for that: its data as they are, with wrong labels, or with a trigger."""
+
+    change: Callable[[PoisonView], Flat]
+    on: str = "own"
+
+
+ATTACKS: Mapping[str, Poison] = {
+    "sign flip": Poison(lambda view: -view.own),
+    "sign flip at the bound": Poison(lambda view: -view.at_bound),
+    "honest, then flip": Poison(lambda view: view.own * (1 if view.number <= 3 else -1)),
+    "flipped labels": Poison(lambda view: view.own, "flipped"),
+    "flipped labels at the bound": Poison(lambda view: view.at_bound, "flipped"),
+    "shuffled labels": Poison(lambda view: view.own, "shuffled"),
+    "shuffled labels at the bound": Poison(lambda view: view.at_bound, "shuffled"),
+    "common noise": Poison(lambda view: scaled(view.common.normal(size=view.own.shape), view.bound)),
+    "boosting": Poison(lambda view: view.at_bound),
+    "min-max": Poison(lambda view: _farthest(view, total=False)),
+    "min-sum": Poison(lambda view: _farthest(view, total=True)),
+    "backdoor": Poison(lambda view: view.at_bound, "trigger"),
 }
-
-
-@dataclass
-class Judge:
-    """The rule of `protocols.shares.reference` on sketches with fresh coins; sums follow the rounds that accepted."""
-
-    settings: PoisonSettings
-    bound: float
-    parameters: int
-    sums: dict[int, float] = field(default_factory=dict)
-
-    def accepted(self, updates: Flat, reference: Flat, number: int) -> list[int]:
-        task = {"weighting": "equal", "max_norm": self.bound, "clip": self.bound, "lanes": self.settings.lanes}
-        widths = widths_of(TaskSettings.of(reference=True, **task), self.parameters)
-        coins = hashlib.sha256(f"{self.settings.seed} {number}".encode()).digest()
-        sketch = Sketch(coins, self.parameters, widths.rows, widths.buckets)
-        whole = np.rint(np.vstack([updates, reference[None]]) * _UNIT).astype(np.int64)
-        lanes = sketch.lanes(whole.view(np.uint64)).view(np.int64).astype(np.float64)
-        found, c = list[int](), float(lanes[-1] @ lanes[-1])
-        for place, lane in enumerate(lanes[:-1]):
-            a, g = float(lane @ lane), float(lane @ lanes[-1])
-            opposed = g < 0 and g * g > float(OPPOSED) ** 2 * a * c
-            if not opposed and self.sums.get(place, 0) + g > 0 and a <= self.settings.longest**2 * c:
-                found.append(place)
-                self.sums[place] = self.sums.get(place, 0) + g
-        return found
+_NONE = Poison(lambda view: view.own)
+_AT_BOUND = (NOBODY, "sign flip at the bound", "flipped labels at the bound")
+VARIANTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
+    "": ({}, (NOBODY, *ATTACKS)),
+    ", raw windows": ({"inputs": "raw windows"}, _AT_BOUND),
+    ", a reference of one person": ({"reference": 1}, _AT_BOUND),
+    ", uploads up to 3 times as long": ({"longest": 3}, (NOBODY, "backdoor")),
+}
 
 
 Rule = Callable[[Flat, Flat, int], Flat]  # updates, the reference, how many attack
@@ -172,7 +154,9 @@ REFERENCE = "reference"
 
 @dataclass(frozen=True)
 class PoisonOutcome:
-    """Of one campaign: accuracy after some rounds and at the end, honest people left out, rounds void, backdoor's success."""
+    """Of one campaign: accuracy after some rounds and at the end, the part of honest people's uploads that was left out, rounds
+    void, a backdoor's success; of real rounds, how many verdicts differ from those of the rule in the clear on the same coins.
+    """
 
     data: str
     attack: str
@@ -184,93 +168,99 @@ class PoisonOutcome:
     left_out: float
     void: int
     success: float
-    real: bool
+    differs: int | None = None
+
+    @property
+    def key(self) -> tuple[str, str, int, str, int]:
+        return self.data, self.attack, self.attackers, self.rule, self.seed
 
 
-class PoisonCampaign:
+@dataclass
+class _Played:
+    """So far."""
+
+    model: Flat
+    early: float = 0.0
+    left_out: int = 0
+    void: int = 0
+    differs: int | None = None
+
+
+class PoisonCampaign(Campaign):
     """One draw of people. Everything follows from the seed, so that each rule meets the same people."""
 
-    def __init__(self, name: str, source: Source, settings: PoisonSettings, seed: int) -> None:
+    def __init__(self, name: str, crowd: CrowdData, settings: PoisonSettings, seed: int) -> None:
+        honest, few = settings.honest, settings.reference
+        super().__init__(crowd, settings, seed, honest + few, honest)
         self.name, self.settings, self.seed = name, settings, seed
-        rng = np.random.default_rng([settings.seed, seed])
-        people = [source.load_person(int(place)) for place in rng.permutation(len(source.people))]
-        self._train = [(features("motion", one.train.windows), one.train.labels) for one in people]
-        own, honest = settings.reference, settings.honest
-        self._reference = tuple(np.concatenate(parts) for parts in zip(*self._train[:own], strict=True))
-        self._honest = self._train[own : own + honest]
-        rest = self._train[own + honest :] or self._honest
-        self._attackers = [rest[place % len(rest)] for place in range(max(settings.attackers))]
-        self._test = features("motion", np.concatenate([one.held_out.windows for one in people]))
-        self._labels = np.concatenate([one.held_out.labels for one in people])
-        self._classes, inputs = len(source.label_names), self._test.shape[1]
-        self._learner: Learner = SoftmaxLearner(inputs, self._classes)
-        if settings.hidden:
-            self._learner = TorchLearner(inputs, mlp([settings.hidden], self._classes), seed=settings.seed)
-        self.start = self._learner.shape.flat(self._learner.weights())
-        firsts = [self._trained(self.start, 1, one, f"h{place}") for place, one in enumerate(self._honest)]
-        self.bound = 2 * max(float(np.linalg.norm(change)) for change in firsts)
+        self._honest = self.drawn[:honest]
+        parts = ([getattr(one, part) for one in self.drawn[honest : honest + few]] for part in ("inputs", "labels"))
+        self._reference = Pupil("reference", *map(np.concatenate, parts))
+        rest = self.drawn[honest + few :] or self._honest  # MotionSense has 24 people: some attack twice
+        self._attackers = [
+            replace(rest[place % len(rest)], name=f"a{place}") for place in range(max(settings.attackers))
+        ]
 
     def changes(self, base: Flat, number: int, attack: str, attackers: int) -> tuple[Flat, Flat]:
         """Everyone's update, attackers last, none beyond the bound; and the reference."""
-        honest = [self._trained(base, number, one, f"h{place}") for place, one in enumerate(self._honest)]
-        ups = honest
-        for place in range(attackers if attack in ATTACKS else 0):
+        poison, honest = ATTACKS.get(attack, _NONE), len(self._honest)
+        bad = [self._poisoned(one, number, poison.on) for one in self._attackers[:attackers]]
+        found = self.trained(base, number, [*self._honest, *bad, self._reference])
+        sent = list(found[:honest])
+        for own in found[honest:-1]:
             common = np.random.default_rng([self.seed, number])
+            sent.append(poison.change(PoisonView(number, self.bound, found[:honest], common, own)))
+        return bounded(sent, self.bound), found[-1]
 
-            def train(how: str, place: int = place) -> Flat:
-                return self._trained(base, number, self._attackers[place], f"a{place}", how)
-
-            view = PoisonView(number, self.bound, np.array(honest), common, train)
-            ups = [*ups, ATTACKS[attack](view)]
-        bounded = [_long(up, min(self.bound, float(np.linalg.norm(up)))) for up in ups]
-        return np.array(bounded), self._trained(base, number, self._reference, "reference")
-
-    def _trained(self, base: Flat, number: int, own: Any, name: str, how: str = "own") -> Flat:  # noqa: ANN401
-        inputs, labels = own
-        if how == "flipped":
-            labels = self._classes - 1 - labels
-        if how == "shuffled":
-            labels = np.random.default_rng([self.seed, number, len(name)]).permutation(labels)
-        if how == "trigger":
-            marked = _marked(inputs)
-            inputs, labels = np.concatenate([inputs, marked]), np.concatenate([labels, np.full(len(labels), _TARGET)])
-        self._learner.load(self._learner.shape.arrays(base))
-        rule = Training(self.settings.epochs, self.settings.batch, self.settings.rate, self.settings.seed)
-        self._learner.train(inputs, labels, rule.at(number, name))
-        return self._learner.shape.flat(self._learner.weights()) - base
-
-    def accuracy(self, model: Flat) -> float:
-        return float((self._classified(model, self._test) == self._labels).mean())
+    def _poisoned(self, own: Pupil, number: int, on: str) -> Pupil:
+        inputs, labels = own.inputs, own.labels
+        if on == "flipped":
+            labels = self.crowd.label_count - 1 - labels
+        if on == "shuffled":
+            labels = np.random.default_rng([self.seed, number]).permutation(labels)
+        if on == "trigger":
+            inputs = np.concatenate([inputs, _marked(inputs)])
+            labels = np.concatenate([labels, np.full_like(labels, _TARGET)])
+        return Pupil(own.name, inputs, labels)
 
     def success(self, model: Flat) -> float:
         """Of held-out windows of other classes, with the trigger."""
-        others = self._labels != _TARGET
-        return float((self._classified(model, _marked(self._test[others])) == _TARGET).mean())
-
-    def _classified(self, model: Flat, inputs: Any) -> Any:  # noqa: ANN401
-        self._learner.load(self._learner.shape.arrays(model))
-        return np.argmax(self._learner.predict(inputs), axis=1)
+        held_out = self.crowd.held_out
+        marked = _marked(held_out.inputs[held_out.labels != _TARGET])
+        return float((self.classified(model, marked) == _TARGET).mean())
 
     def play(self, attack: str, attackers: int, rule: str) -> PoisonOutcome:
-        if self.settings.real and rule == REFERENCE:
-            return self._served(attack, attackers)
-        model, judge = self.start.copy(), Judge(self.settings, self.bound, len(self.start))
-        early, out, void, honest = 0.0, 0, 0, self.settings.honest
-        for number in range(1, self.settings.rounds + 1):
-            updates, wanted = self.changes(model, number, attack, attackers)
-            if rule == REFERENCE:
-                kept = judge.accepted(updates, wanted, number)
-                out += honest - sum(place < honest for place in kept)
-                void += 2 * len(kept) < len(updates)
-                model = model + (updates[kept].mean(axis=0) if 2 * len(kept) >= len(updates) else 0)
-            else:
-                model = model + RULES[rule](updates, wanted, attackers)
-            early = self.accuracy(model) if number == self.settings.early else early
-        return self._outcome(attack, attackers, rule, model, (early, out, void), real=False)
+        served = self.settings.real and rule == REFERENCE
+        done = self._served(attack, attackers) if served else self._cleared(attack, attackers, rule)
+        share = done.left_out / (self.settings.honest * self.settings.rounds)
+        late, success = self.accuracy(done.model), self.success(done.model)
+        found = (done.early, late, share, done.void, success, done.differs)
+        return PoisonOutcome(self.name, attack, attackers, rule, self.seed, *found)
 
-    def _served(self, attack: str, attackers: int) -> PoisonOutcome:
+    def _cleared(self, attack: str, attackers: int, rule: str) -> _Played:
+        done, judge, honest = _Played(self.start), self._judge(), self.settings.honest
+        for number in range(1, self.settings.rounds + 1):
+            updates, wanted = self.changes(done.model, number, attack, attackers)
+            if rule == REFERENCE:
+                coins = hashlib.sha256(f"{self.seed} {number}".encode()).digest()
+                kept = judge.accepted(updates, wanted, coins)
+                done.left_out += honest - sum(place < honest for place in kept)
+                done.void += 2 * len(kept) < len(updates)
+                step = updates[kept].mean(axis=0) if 2 * len(kept) >= len(updates) else 0.0
+            else:
+                step = RULES[rule](updates, wanted, attackers)
+            done.model = done.model + step
+            if number == self.settings.early:
+                done.early = self.accuracy(done.model)
+        return done
+
+    def _judge(self) -> Judge:
+        return Judge(self.bound, len(self.start), self.settings.lanes, self.settings.longest)
+
+    def _served(self, attack: str, attackers: int) -> _Played:
         """The same by KGC, SP, CSP and everyone's agent."""
         rounds, people = dict[int, tuple[Flat, Flat]](), self.settings.honest + attackers
+        drawn = dict[bytes, None]()  # the coins of each round, in order
 
         def train(model: Flat, place: int, info: Any) -> tuple[Flat, int]:  # noqa: ANN401
             if info.round not in rounds:
@@ -278,33 +268,34 @@ class PoisonCampaign:
             updates, wanted = rounds[info.round]
             return model + (wanted if place < 0 else updates[place]), 1
 
-        found = simulate(
-            train,
-            None,
-            {f"{place:02}": place for place in range(people)},
-            reference=-1,
-            initial=self.start,
-            rounds=self.settings.rounds,
-            evaluate_central=self.accuracy,
-            lanes=self.settings.lanes,
-            max_norm=self.bound,
-            clip=self.bound,
-            progress=False,
-            seed=self.seed,
-        )
-        history = found.history
-        out = sum(int(name) < self.settings.honest for one in history for name in one.rejected)
-        void = sum(not one.is_averaged for one in history)
-        early = float(next(iter(history[self.settings.early - 1].central.values()), 0.0))
-        return self._outcome(attack, attackers, REFERENCE, np.asarray(found.model), (early, out, void), real=True)
+        def sketch(coins: bytes, *sizes: int) -> Sketch:
+            drawn[coins] = None
+            return Sketch(coins, *sizes)
 
-    def _outcome(
-        self, attack: str, attackers: int, rule: str, model: Flat, found: tuple[float, int, int], *, real: bool
-    ) -> PoisonOutcome:
-        early, out, void = found
-        share = out / (self.settings.honest * self.settings.rounds)
-        late, success = self.accuracy(model), self.success(model)
-        return PoisonOutcome(self.name, attack, attackers, rule, self.seed, early, late, share, void, success, real)
+        with switched(lanes, "Sketch", sketch):
+            found = simulate(
+                train,
+                None,
+                {f"{place:02}": place for place in range(people)},
+                reference=-1,
+                initial=self.start,
+                rounds=self.settings.rounds,
+                evaluate_central=self.accuracy,
+                lanes=self.settings.lanes,
+                max_norm=self.bound,
+                clip=self.bound,
+                progress=False,
+                seed=self.seed,
+            )
+        done, judge = _Played(np.asarray(found.model), differs=0), self._judge()
+        for one, coins in zip(found.history, drawn, strict=True):
+            out = {int(name) for name in one.rejected}
+            clear = set(range(people)).difference(judge.accepted(*rounds[one.number], coins))
+            done.differs = (done.differs or 0) + len(out ^ clear)
+            done.left_out += sum(place < self.settings.honest for place in out)
+            done.void += not one.is_averaged
+        done.early = found.history[self.settings.early - 1].central.get("score", 0.0)
+        return done
 
 
 def _marked(inputs: Any) -> Any:  # noqa: ANN401
@@ -313,38 +304,73 @@ def _marked(inputs: Any) -> Any:  # noqa: ANN401
     return marked
 
 
-def sources(settings: PoisonSettings, folder: Path | None) -> dict[str, Source]:
-    if folder is None:
-        people = settings.honest + max(settings.attackers) + settings.reference
-        return {MADE_UP: Synthetic(people, seed=settings.seed, cut=_SECONDS)}
-    wisdm, motion = (folder / name for name in FILES.values())
-    return {"WISDM": WindowFile(wisdm), "MotionSense": MotionSense(motion, _APART)}
+def outcomes(
+    settings: PoisonSettings, folder: Path | None, say: Callable[[str], None], kept: Path | None = None
+) -> Iterator[PoisonOutcome]:
+    """Nobody, then every attack with every number; most rules in the clear with the largest number alone.
+
+    What a file of an earlier run has is not computed again, and every campaign is added to it at once.
+    """
+    lines = kept.read_text(encoding="utf-8").splitlines() if kept is not None and kept.exists() else []
+    have = {one.key: one for one in (PoisonOutcome(**json.loads(line)) for line in lines)}
+    people = settings.honest + max(settings.attackers) + settings.reference
+    variants = VARIANTS if not settings.hidden and not settings.real else {"": VARIANTS[""]}
+    crowds = [
+        (name + words, CrowdData.of(name, source, chosen.inputs), chosen, attacks)
+        for name, source in load_sources(folder, people, settings.seed).items()
+        for words, (changed, attacks) in variants.items()
+        for chosen in [replace(settings, **changed)]
+    ]
+    for stage, (name, crowd, chosen, attacks), seed in product(_STAGES, crowds, range(settings.seeds)):
+        say(f"{name}, seed {seed}: {stage}")
+        campaign = PoisonCampaign(name, crowd, chosen, seed)
+        for cell in (one for one in _cells(chosen, attacks) if _stage(chosen, *one) == stage):
+            key = (name, *cell, seed)
+            if key not in have:
+                have[key] = campaign.play(*cell)
+                if kept is not None:
+                    with kept.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(asdict(have[key])) + "\n")
+            yield have[key]
 
 
-def outcomes(settings: PoisonSettings, folder: Path | None, say: Callable[[str], None]) -> Iterator[PoisonOutcome]:
-    """Nobody, then every attack with every number; the rules in the clear beside the largest number alone."""
-    most = max(settings.attackers)
-    for (name, source), seed in product(sources(settings, folder).items(), range(settings.seeds)):
-        campaign = PoisonCampaign(name, source, settings, seed)
-        for attack in (NOBODY, *ATTACKS):
-            say(f"{name}, seed {seed}: {attack}")
-            for attackers in (0,) if attack == NOBODY else settings.attackers:
-                rules = [REFERENCE, *(RULES if attackers in (0, most) else ["bound alone"])]
-                try:
-                    yield from [campaign.play(attack, attackers, rule) for rule in rules]
-                except NothingToAverage:
-                    say(f"{name}, seed {seed}: {attack} by {attackers} voided every round")
+_STAGES = "most attackers", "fewer attackers", "other rules"  # in this order, for what matters comes first
+
+
+def _stage(settings: PoisonSettings, _attack: str, attackers: int, rule: str) -> str:
+    if rule not in (REFERENCE, "bound alone"):
+        return _STAGES[2]
+    return _STAGES[attackers not in (0, max(settings.attackers))]
+
+
+def _cells(settings: PoisonSettings, attacks: Sequence[str]) -> Iterator[tuple[str, int, str]]:
+    for attack in attacks:
+        for attackers in (0,) if attack == NOBODY else settings.attackers:
+            others = RULES if attackers in (0, max(settings.attackers)) and not settings.real else ("bound alone",)
+            yield from ((attack, attackers, rule) for rule in (REFERENCE, *others))
 
 
 def audit_poisoning(
-    settings: PoisonSettings, folder: Path | None, say: Callable[[str], None], notes: Sequence[str], command: str
+    settings: PoisonSettings,
+    folder: Path | None,
+    say: Callable[[str], None],
+    notes: Sequence[str],
+    command: str,
+    out: Path | None,
 ) -> Result:
-    where, found = machine(), list(outcomes(settings, folder, say))
+    name = "poisoning" + "-network" * bool(settings.hidden) + "-real" * settings.real
+    kept = None
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        kept = out / f"{name}-campaigns.jsonl"
+    where, found = machine(), list(outcomes(settings, folder, say, kept))
     said = (*notes, "real rounds" if settings.real else "in the clear, with the same sketch and rule")
-    tables = tuple(_table(found, name, settings) for name in dict.fromkeys(one.data for one in found))
-    picture = Picture("poisoning", "Accuracy after the last round", lambda drawing: _draw(drawing, found))
+    tables = tuple(_table(found, of, settings) for of in dict.fromkeys(one.data for one in found))
+    picture = Picture(
+        name, f"Accuracy after {settings.rounds} rounds", lambda canvas: _draw(canvas, found), (10.0, 5.0)
+    )
     return Result(
-        "poisoning-network" if settings.hidden else "poisoning",
+        name,
         "What poison does to a model",
         where,
         asdict(settings),
@@ -356,45 +382,55 @@ def audit_poisoning(
     )
 
 
+_ORDER = {attack: place for place, attack in enumerate((NOBODY, *ATTACKS))}
+
+
 def _mean(found: Sequence[PoisonOutcome], name: str) -> float | None:
     return float(np.mean([getattr(one, name) for one in found])) if found else None
 
 
 def _table(found: Sequence[PoisonOutcome], name: str, settings: PoisonSettings) -> ResultTable:
-    rows = list[tuple[Cell, ...]]()
-    for attack, attackers in dict.fromkeys((one.attack, one.attackers) for one in found):
-        own = [one for one in found if (one.data, one.attack, one.attackers) == (name, attack, attackers)]
+    rows, here = list[tuple[Cell, ...]](), [one for one in found if one.data == name]
+    for attack, attackers in sorted(
+        {(one.attack, one.attackers) for one in here}, key=lambda row: (_ORDER[row[0]], row[1])
+    ):
+        own = [one for one in here if (one.attack, one.attackers) == (attack, attackers)]
         by = {rule: [one for one in own if one.rule == rule] for rule in (REFERENCE, *RULES)}
-        cells = [_words(_mean(by[rule], "late")) for rule in RULES]
-        reference = [_words(_mean(by[REFERENCE], column)) for column in ("early", "late", "left_out")]
-        void = sum(one.void for one in by[REFERENCE])
-        backdoor = [_words(_mean(by[rule], "success")) for rule in ("bound alone", REFERENCE)]
-        shown = " -> ".join(backdoor) if attack == "backdoor" else "-"
-        rows.append((attack, attackers, *cells, *reference, void, shown))
-    first = f"reference, {settings.early} rounds"
-    columns = ("attack", "by", *RULES, first, REFERENCE, "honest left out", "void", "backdoor")
-    return ResultTable(f"{name}: accuracy after {settings.rounds} rounds", columns, tuple(rows))
+        cells = [_words(_mean(by[rule], column)) for rule in (REFERENCE, *RULES) for column in ("early", "late")]
+        judged = by[REFERENCE]
+        left = _words(_mean(judged, "left_out")), _words(max(one.left_out for one in judged))
+        differs = sum(one.differs or 0 for one in judged) if settings.real else "-"
+        success = [_words(_mean(by[rule], "success")) for rule in ("bound alone", REFERENCE)]
+        rows.append((attack, attackers, *cells, *left, sum(one.void for one in judged), *success, differs))
+    accuracies = [f"{rule}, {rounds}" for rule in (REFERENCE, *RULES) for rounds in (settings.early, settings.rounds)]
+    left_out = "honest left out", "most of a draw"
+    columns = ("attack", "by", *accuracies, *left_out, "void", "trigger, bound alone", "trigger, reference", "differ")
+    title = f"{name}: accuracy after {settings.early} and {settings.rounds} rounds, {settings.seeds} draws"
+    return ResultTable(title, columns, tuple(rows))
 
 
 def _words(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def _draw(drawing: Drawing, found: Sequence[PoisonOutcome]) -> None:
+def _draw(canvas: Canvas, found: Sequence[PoisonOutcome]) -> None:
     """Both rules for each attack, by the largest number of attackers."""
-    names = list(dict.fromkeys(one.data for one in found))
     most = max(one.attackers for one in found)
-    for place, name in enumerate(names, 1):
-        axes = drawing.add_subplot(1, len(names), place)
-        for rule, shift in (("bound alone", -0.2), (REFERENCE, 0.2)):
-            of = [one for one in found if (one.data, one.rule) == (name, rule) and one.attackers in (0, most)]
-            attacks = list(dict.fromkeys(one.attack for one in of))
-            heights = [_mean([one for one in of if one.attack == attack], "late") or 0.0 for attack in attacks]
-            axes.barh([row + shift for row in range(len(attacks))], heights, 0.38, label=rule)
-            axes.set_yticks(range(len(attacks)), attacks)
+    shown = [one for one in found if one.attackers in (0, most) and "," not in one.data]
+    names = list(dict.fromkeys(one.data for one in shown))
+    attacks = list(dict.fromkeys(one.attack for one in shown))[::-1]
+    for name, axes in zip(names, panels(canvas, len(names)), strict=True):
+        for rule, shift in ((REFERENCE, 0.2), ("bound alone", -0.2)):
+            own = [
+                [one for one in shown if one.key[:4:3] == (name, rule) and one.attack == attack] for attack in attacks
+            ]
+            axes.barh(
+                [row + shift for row in range(len(own))], [_mean(of, "late") or 0.0 for of in own], 0.38, label=rule
+            )
+        axes.set_yticks(range(len(attacks)), attacks)
         axes.set_title(f"{name}, {most} attackers")
         axes.set_xlim(0, 1)
-        axes.legend()
+        axes.legend(loc="lower left")
 
 
 def with_real(settings: PoisonSettings) -> PoisonSettings:

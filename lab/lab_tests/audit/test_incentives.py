@@ -10,10 +10,9 @@ from typer.testing import CliRunner
 
 from crowdfl.cli.main import app
 from crowdfl.errors import DataMissing
+from crowdfl_lab.audit.campaign import FILES, MADE_UP
 from crowdfl_lab.audit.incentives import (
     CHEATS,
-    FILES,
-    MADE_UP,
     NOBODY,
     RULES,
     CheatedCampaign,
@@ -112,7 +111,7 @@ def test_a_campaign_without_cheaters_is_plain_averaging(crowd, campaign):
     assert [len(uploads.samples) for uploads in first] == [QUICK.honest] * QUICK.rounds
     assert [one.updates.tobytes() for one in first] == [one.updates.tobytes() for one in again]
     assert CheatedCampaign(crowd, QUICK, 1).play(None)[0].updates.tobytes() != first[0].updates.tobytes()
-    with pytest.raises(DataMissing, match="8 people; 9 are needed"):
+    with pytest.raises(DataMissing, match="10 people; 11 are needed"):
         CheatedCampaign(crowd, replace(QUICK, honest=7), 0)
 
 

@@ -11,10 +11,11 @@ from tests.protocols.shares.parties import Parties
 from crowdfl.learning.datasets.data import Cut
 from crowdfl.learning.datasets.supplied import Watch
 from crowdfl.learning.oracle import rewards_from
-from crowdfl_lab.audit.incentives import CHEATS, RULES, CheatedCampaign, CrowdData, IncentiveSettings, RoundUploads
+from crowdfl_lab.audit.campaign import CrowdData
+from crowdfl_lab.audit.incentives import CHEATS, RULES, CheatedCampaign, IncentiveSettings, RoundUploads
 
 LANES = 16384
-SETTINGS = IncentiveSettings(honest=6, groups=(1, 2), rounds=3, draws=1, epochs=10)
+SETTINGS = IncentiveSettings(honest=6, groups=(1, 2), rounds=3, draws=1, epochs=10, reference=2)
 BUDGET = 9_000_000
 pytestmark = pytest.mark.second
 
@@ -49,7 +50,7 @@ def played(campaign: CheatedCampaign, cheat: str, group: int) -> list[RoundUploa
     return campaign.play(next(one for one in CHEATS if one.name == cheat), group)
 
 
-@pytest.mark.parametrize("pay", RULES)
+@pytest.mark.parametrize("pay", ["equal", "samples", "distance"])
 @pytest.mark.parametrize(("cheat", "group"), [("echo", 1), ("collusion", 2)])
 def test_the_protocol_pays_what_the_oracle_says(campaign, pay, cheat, group):
     rounds = played(campaign, cheat, group)

@@ -39,7 +39,7 @@ from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
 from crowdfl.protocols.shares.widths import SharesWidths
 
 REQUESTER_NAME = "requester"  # that a reference is uploaded by; no participant's has these letters
-OPPOSED = Fraction(3, 20)
+OPPOSED = Fraction(1, 4)
 LONGEST = 2
 _ANSWERS = 5  # bound, length, whole, G >= 0, and that of the square
 _CASES = np.arange(1 << _ANSWERS)

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import ClockInDoubt, Forbidden, TaskNotRunning
-from crowdfl.protocols.profile import Tools
+from crowdfl.protocols.profile import Identity, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
 from crowdfl.roles.limits import SpQuotas
@@ -20,6 +20,7 @@ from crowdfl.roles.retention import ended
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.time import ClockWatch
 
+MOST_IDENTITIES = 10_000  # at hand
 ENDED = (TaskState.FINISHED, TaskState.CANCELLED, TaskState.SETTLED)
 UNDER_WAY = (RoundState.CLOSED, RoundState.WEIGHED)
 
@@ -148,6 +149,7 @@ class SpCore:
         self.ports, self.options = ports, options
         self._definitions: dict[str, Definition] = {}
         self._papers: dict[str, tuple[str, str]] = {}
+        self._identities: dict[tuple[str, str], Identity] = {}  # by task and name
 
     def definition(self, task: str) -> Definition:
         """What the task is; it never changes, so that it is read once."""
@@ -161,6 +163,20 @@ class SpCore:
             stored = self.ports.store.task(task)
             self._papers[task] = stored.definition, stored.appointment
         return self._papers[task]
+
+    def identity_at_hand(self, task: str, who: str) -> Identity | None:
+        return self._identities.get((task, who))
+
+    def identity(self, task: str, who: str) -> Identity:
+        """Read once: a name never changes its keys. Of a stranger nothing is kept."""
+        known = self.identity_at_hand(task, who)
+        return known or self.keep_identity(task, self.ports.store.participant(task, who).identity)
+
+    def keep_identity(self, task: str, identity: Identity) -> Identity:
+        while len(self._identities) >= MOST_IDENTITIES:  # the one that came first
+            self._identities.pop(next(iter(self._identities)), None)
+        self._identities[task, identity.who] = identity
+        return identity
 
     def clock_is_sure(self) -> bool:
         return self.options.watch is None or self.options.watch.is_sure()

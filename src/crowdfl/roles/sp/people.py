@@ -52,6 +52,7 @@ class People:
             if opened.replaces:
                 self._take_back(task, opened.replaces)
             self._let_in(task, who, opened.replaces)
+        self._core.keep_identity(task, opened.identity)
         if opened.replaces:
             self._erase(task, opened.replaces)
         return who

@@ -64,6 +64,7 @@ class Sp:
         self.claim, self.claim_limit, self.pay_to = self.claims.pay, self.claims.limit, self.claims.pay_to
         self.definition, self.papers, self.ledger = core.definition, core.papers, core.ledger
         self.clock_is_sure, self.is_about_now = core.clock_is_sure, core.is_about_now
+        self.identity, self.identity_at_hand = core.identity, core.identity_at_hand
 
     @property
     def store(self) -> SpStore:

@@ -108,7 +108,7 @@ class RoundAggregators:
             tools = replace(options.tools, backend=options.checker)
             known = self._checking[task] = _Aggregator(self._new(task, number or 1, tools), number or 1)
         for who in (known.sp.signed_uploads and set(people) - known.known) or ():
-            known.sp.enrol(self._core.ports.store.participant(task, who).identity)
+            known.sp.enrol(self._core.identity(task, who))
             known.known.add(who)
         return known.sp
 
@@ -116,7 +116,7 @@ class RoundAggregators:
         """To check one claim with: it knows the claimant and nobody else."""
         who = self.checking(task).claimant(claim)
         sp = self._new(task, 1)
-        sp.enrol(self._core.ports.store.participant(task, who).identity)
+        sp.enrol(self._core.identity(task, who))
         return sp
 
     def add_new(self, task: str, number: int, most: int | None = None) -> int:

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 from anyio import to_thread
@@ -19,7 +19,6 @@ from crowdfl.services.http.wire import DIGEST_HEADER, REQUESTER_HEADER, signed_t
 REQUESTER = "requester"
 SIGNED = "crowdfl.signed"  # in a request's scope: a participant of the task has signed it
 SKEW_SECONDS = 300.0
-_MOST_KEYS = 100_000
 _PROOF = r'time="([0-9]{1,12})", signature="([0-9a-f]{128})"'
 _PARTICIPANT = re.compile(rf'CrowdFL who="([0-9a-f]{{20}})", {_PROOF}')
 _REQUESTER = re.compile(_PROOF)
@@ -44,7 +43,6 @@ class ByParticipant:
     """A dependency: the request is signed by a participant of the task that its path names."""
 
     sp: Sp
-    _keys: dict[tuple[str, str], bytes] = field(default_factory=dict, repr=False)  # by task and name
 
     security: Security = ({PARTICIPANT: []},)
 
@@ -64,14 +62,10 @@ class ByParticipant:
         return Signed(who, digest)
 
     async def _key(self, task: str, who: str) -> bytes:
-        """Read once from the store: a name never changes its key. Of a stranger nothing is kept."""
-        known = self._keys.get((task, who))
+        known = self.sp.identity_at_hand(task, who)
         if known is None:
-            known = (await to_thread.run_sync(self.sp.participant, task, who)).identity.signing
-            if len(self._keys) >= _MOST_KEYS:  # the one that was read first
-                self._keys.pop(next(iter(self._keys)), None)
-            self._keys[task, who] = known
-        return known
+            known = await to_thread.run_sync(self.sp.identity, task, who)
+        return known.signing
 
 
 Proof = Callable[[bytes], Signed]
