@@ -44,7 +44,7 @@ from crowdfl.errors import (
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.protocols.shares.round.upload import make_upload
-from crowdfl.protocols.shares.round.work import ShareWork, Sown, Stored
+from crowdfl.protocols.shares.round.work import Findings, ShareWork, Sown, Stored
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.uploads import read_upload, upload_name
@@ -585,8 +585,8 @@ class Twice:
 
 def told(found):
     """All of it, as bytes."""
-    if found is None:
-        return None
+    if not isinstance(found, Findings):
+        return found
     lanes = found.lanes.shape, found.lanes.tobytes()
     return found.sums.to_bytes(), found.samples, list(found.entries.items()), lanes
 
