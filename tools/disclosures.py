@@ -1,4 +1,4 @@
-"""Writes who learns what (`crowdfl.disclosures`) into SECURITY.md and the phone's page. Run it after a change of the table.
+"""Writes who learns what (`crowdfl.disclosures`) into SECURITY.md and the pages' catalogue. Run it after a change of the table.
 
 `--check` changes nothing, and fails where one of them is not what it would write.
 """
@@ -9,16 +9,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from crowdfl.disclosures import PROFILES, Disclosure, disclosures, learnt_in
+from crowdfl.disclosures import PROFILES, Disclosure, disclosures
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "SECURITY.md"
-PHONE = ROOT / "src/crowdfl/web/phone/text/en.js"  # its other languages are written by hand
+CATALOGUE = ROOT / "src/crowdfl/web/common/text/en.js"  # its other languages are written by hand
 _TABLES = re.compile(r"(<!-- disclosures: .*? -->\n).*?(<!-- end of disclosures -->)", re.DOTALL)
-_LEARNT = re.compile(r"(  learnt: \{\n).*?(  \},\n)", re.DOTALL)
 _TITLES = {"every": "In every profile", "shares": "Profile `shares` (the default)"}
-_ON_A_PHONE = {"CSP": "the second server", "SP": "the platform", "KGC": "the key centre", "`": ""}
-_PHONES_PROFILE = "shares"
+_ON_PAGES = {"CSP": "the second server", "SP": "the platform", "KGC": "the key centre", "`": ""}
 
 
 def tables() -> str:
@@ -56,23 +54,33 @@ def page(text: str) -> str:
     return _TABLES.sub(lambda found: f"{found[1]}{tables()}\n{found[2]}", text)
 
 
-def phone(text: str) -> str:
-    """The phone's catalogue, with the rows that a person reads before joining: of parties that follow the protocol."""
-    learnt = [_plainly(f"{row.party}: {row.learns}.") for row in learnt_in(_PHONES_PROFILE)]
-    rows = "".join(f"    row{number}: {json.dumps(sentence)},\n" for number, sentence in enumerate(learnt, 1))
-    return _LEARNT.sub(lambda found: found[1] + rows + found[2], text)
+def catalogue(text: str) -> str:
+    """The pages' words, with the rows that they show: of parties that follow the protocol."""
+    shown = [row for row in disclosures() if not row.deviates]
+    sections = {
+        "party": {row.id: _plainly(row.party, named=True) for row in shown},
+        "learnt": {row.key: _plainly(row.learns) for row in shown},
+        "hidden": {row.key: _plainly(row.hidden) for row in shown if row.hidden},
+    }
+    for name, sentences in sections.items():
+        rows = "".join(f"    {key}: {json.dumps(sentence)},\n" for key, sentence in sentences.items())
+        text = re.sub(
+            rf"(  {name}: \{{\n).*?(  \}},\n)", lambda found, rows=rows: found[1] + rows + found[2], text, flags=re.S
+        )
+    return text
 
 
-def _plainly(sentence: str) -> str:
-    """With the names that the phone has for the servers."""
-    for name, plain in _ON_A_PHONE.items():
-        sentence = re.sub(rf"\b{name}\b" if name.isalpha() else name, plain, sentence)
-    return sentence[0].upper() + sentence[1:]
+def _plainly(words: str, *, named: bool = False) -> str:
+    """With the names that pages have for the servers; a party's own goes with the usual one."""
+    for name, plain in _ON_PAGES.items():
+        said = f"{plain} ({name})" if named and name.isalpha() else plain
+        words = re.sub(rf"\b{name}\b(?!\))" if name.isalpha() else name, said, words)
+    return words[0].upper() + words[1:]
 
 
 def main() -> int:
     """Write both, or with `--check` compare them."""
-    wanted = {path: write(path.read_text(encoding="utf-8")) for path, write in ((PAGE, page), (PHONE, phone))}
+    wanted = {path: write(path.read_text(encoding="utf-8")) for path, write in ((PAGE, page), (CATALOGUE, catalogue))}
     if "--check" in sys.argv[1:]:
         return int(any(path.read_text(encoding="utf-8") != text for path, text in wanted.items()))
     for path, text in wanted.items():

@@ -1,4 +1,5 @@
-"""Who learns what: the one table that SECURITY.md, both consoles and the phone show. Its rows are in `disclosures.toml`."""
+"""Who learns what: the one table that SECURITY.md, both consoles and the phone show. Its rows are in `disclosures.toml`;
+pages have those with an `id` in each language (web/common/text)."""
 
 import tomllib
 from functools import cache
@@ -18,9 +19,15 @@ class Disclosure(NamedTuple):
     party: str
     learns: str
     hidden: str = ""
+    id: str = ""  # the party, as catalogues call it; rows of deviating parties are on no page
     deviates: bool = False
     audit: tuple[str, ...] = ()
     proof: str = ""
+
+    @property
+    def key(self) -> str:
+        """Of what is learnt and hidden, in catalogues."""
+        return f"{self.profile}_{self.id}"
 
 
 @cache

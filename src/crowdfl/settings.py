@@ -383,7 +383,8 @@ class TaskSettings(Settings):
     )
     per_round: _People | None = _optional(
         20,
-        "So many people, drawn at random, are in each round (client sampling); the others wait for the next. None: all.",
+        "So many people, drawn at random, are in each round; at half of its `window`, and if it waits another, others are "
+        "drawn for who has not sent. None: all.",
     )
     cohort: Annotated[int, Field(ge=2, le=_LARGEST_NUMBER)] = Field(
         default=4096,

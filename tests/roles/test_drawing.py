@@ -2,12 +2,14 @@
 
 import pytest
 
-from crowdfl.errors import NotDrawn, SettingsError
+from crowdfl.errors import NotDrawn, RoundNotOpen, SettingsError
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.records import RoundState
 from crowdfl.roles.sp.core import draw_at_random
+from crowdfl.roles.waiting import waits_for
 from crowdfl.settings import TaskSettings
 from tests.hosts import Desk, heard, moved_by, unchanged
+from tests.roles.test_reminders import AUTH, BROWSER, ENDPOINT, HOSTS
 
 DRAWN = {"per_round": 4, "max_participants": 12}
 
@@ -59,7 +61,7 @@ def test_an_upload_of_somebody_else_is_refused_by_name(tmp_path):
     other = next(person for person in desk.crowd if person.keys.who not in drawn(desk, 1))
     other.encrypt(1, *moved_by(0.5)(other.model(), {}, 1))
     upload = other.blobs.get("rounds/1/upload")
-    with pytest.raises(NotDrawn, match="come back for the next round"):
+    with pytest.raises(NotDrawn, match="you may be drawn later"):
         desk.sp.upload(desk.task, 1, other.keys.who, upload)
     assert desk.sp.store.uploads(desk.task, 1) == []
     events = heard(other)
@@ -74,6 +76,64 @@ def test_who_comes_later_fills_a_round_that_was_drawn_of_fewer(tmp_path):
     assert drawn(desk, 1) == {person.keys.who for person in desk.crowd} - {fifth.keys.who}
     assert desk.sp.is_drawn(desk.task, 1, fourth.keys.who)
     assert desk.sp.store.turnout(desk.task, 1) == (0, 4)
+
+
+def test_others_are_drawn_for_who_stays_away_and_all_may_send_until_the_round_is_full(tmp_path):
+    """At half of the window, durably, once; at most as many uploads as the round was planned for."""
+    desk = Desk.funded(tmp_path, people=9, plan={"closes": "deadline"}, **DRAWN)
+    first = drawn(desk, 1)
+    inside = [person for person in desk.crowd if person.keys.who in first]
+    for person in [inside[0], *(one for one in desk.crowd if one not in inside)]:
+        person.step(unchanged)
+    desk.clock.time += desk.settings.window / 2 - 1
+    desk.run()
+    assert drawn(desk, 1) == first
+    desk.clock.time += 1
+    desk.run()
+    desk.restart()
+    desk.run()
+    more = drawn(desk, 1) - first
+    assert (len(more), first < drawn(desk, 1), desk.sp.store.turnout(desk.task, 1)) == (3, True, (1, 6))
+    assert waits_for(desk.requester.definition(desk.task), desk.sp.status(desk.task), {}) == [
+        "uploads to round 1: 1 of 4 have come"
+    ]
+    added = [person for person in desk.crowd if person.keys.who in more]
+    told = heard(added[0])
+    for person in (added[0], inside[1], added[1]):
+        person.step(unchanged)
+    assert [what for what, _ in told] == ["trained", "uploaded"]
+    (late,), last = [person for person in added if person not in added[:2]], heard(inside[2])
+    late.encrypt(1, *unchanged(late.model(), {}, 1))
+    with pytest.raises(RoundNotOpen, match="all the uploads that it takes"):
+        desk.sp.upload(desk.task, 1, late.keys.who, late.blobs.get("rounds/1/upload"))
+    inside[2].step(unchanged)
+    assert [what for what, _ in last] == ["trained", "refused"]
+    desk.run()
+    assert desk.sp.store.round(desk.task, 1).state is RoundState.REWARDED
+    assert len(desk.sp.store.uploads(desk.task, 1)) == 4
+
+
+def test_a_round_that_is_extended_draws_once_more_and_those_are_reminded(tmp_path):
+    desk = Desk.funded(tmp_path, people=9, **DRAWN)
+    desk.sp.options.push_hosts = HOSTS
+    for person in desk.crowd:
+        desk.sp.reminders.subscribe(desk.task, person.keys.who, ENDPOINT, BROWSER.public, AUTH)
+    first = drawn(desk, 1)
+    desk.sp.reminders.due()
+    desk.clock.time += desk.settings.window / 2
+    desk.run()
+    second = drawn(desk, 1) - first
+    reminded = desk.sp.reminders.due()
+    assert ({one.subscription.who for one in reminded}, {one.message for one in reminded}) == (second, {"opened"})
+    desk.clock.time += desk.settings.window / 2
+    desk.run()
+    assert desk.sp.store.round(desk.task, 1).extended
+    assert drawn(desk, 1) == {person.keys.who for person in desk.crowd}
+    assert {one.subscription.who for one in desk.sp.reminders.due()} == drawn(desk, 1) - first - second
+    for person in desk.crowd:
+        person.step(unchanged)
+    desk.run()
+    assert len(desk.sp.store.uploads(desk.task, 1)) == 4
 
 
 def test_nobody_waits_for_one_who_was_drawn_and_has_left(tmp_path):

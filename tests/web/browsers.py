@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PATIENCE = 60_000.0  # milliseconds that a page is waited for: long, because a busy machine is slow
@@ -154,6 +155,13 @@ def in_language(page: Page, code: str) -> None:
     until(page, "code => document.documentElement.lang === code", code)
 
 
+def assert_spoken(place: Locator, code: str) -> None:
+    """What a service says is there in its reader's language."""
+    place.wait_for()
+    english = re.search(r"\b(the|of|with|at most|which)\b", place.inner_text())
+    assert bool(english) is (code == "en"), (code, place.inner_text())
+
+
 def shoot_console(page: Page, shoot: Shoot, views: dict[str, tuple[str, str]]) -> None:
     """Each view, by its address and what must be there, in every language: wide and light, narrow and dark."""
     for code in LANGUAGES:
@@ -161,6 +169,9 @@ def shoot_console(page: Page, shoot: Shoot, views: dict[str, tuple[str, str]]) -
             page.goto(place)
             in_language(page, code)
             page.locator(wanted).first.wait_for()
+            for button in page.locator("#show-learnt").all():
+                button.click()
+                assert_spoken(page.locator(".learnt tbody"), code)
             for width, scheme in ((1200, "light"), (420, "dark")):
                 page.set_viewport_size({"width": width, "height": 900})
                 assert sideways(page) == 0, (name, code, width)

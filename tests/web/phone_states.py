@@ -7,6 +7,11 @@ from crowdfl.settings import PlanSettings
 TASK = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 OTHER = "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"
 Campaign = dict[str, Any]
+# A white cross on blue, 8 by 8.
+LOGO = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAIAQMAAAD+wSzIAAAABlBMVEUUWqD///8CVhE/AAAAGElEQVR42mNgYJBgYmBKY2JgkGBi"
+    "YGAAAAWaAJ/UOxFiAAAAAElFTkSuQmCC"
+)
 
 DEFINITION: Campaign = {
     "purpose": "Tell seven shoulder exercises apart, for a study on recovery after an injury",
@@ -36,7 +41,7 @@ DEFINITION: Campaign = {
         "institution": "University hospital, department of sports medicine",
         "contact": "study@hospital.example",
         "approval": "Ethics committee of the university, 2026-114",
-        "logo": "",
+        "logo": LOGO,
     },
     "plan": dict(PlanSettings(daily="18:00 Europe/Berlin", closes="deadline")),
     "payer": "9c1e4f0a2b3d5c6e" * 4,

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import expect
 
+from crowdfl.protocols.profile import NOT_IN_LINE
 from crowdfl.services.server import running
 from tests.web import browsers, motion, phone_states
 from tests.web.browsers import until
@@ -336,6 +337,21 @@ def test_home_says_what_stopped_it_and_the_details_what_each_round_was(show):
     expect(cells.nth(1)).to_contain_text("arrived")
     assert [text.split("\n")[0] for text in cells.all_inner_texts()] == ["1", "arrived", "42.0%", "54.0%"]
     expect(page.get_by_text("Round 3: The contribution came after the round had closed.")).to_be_visible()
+
+
+def test_whoever_was_left_out_twice_is_led_to_the_recordings(show):
+    """Not after once: anybody may be out of line by chance."""
+    out = [task_round(number, "refused", why=NOT_IN_LINE, reason="not_in_line", reward=None) for number in (1, 2)]
+    page = show([JOINED | {"rounds": out[:1]}], f"#/home/{TASK}", recordings=RECORDINGS, windows=WINDOWS)
+    notice = page.get_by_text("Your recordings or labels may be mixed up.")
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    expect(notice).to_have_count(0)
+    change(page, rounds=out)
+    expect(notice).to_be_visible()
+    browsers.assert_usable_by_all(page)
+    page.locator("#to-check").click()
+    expect(page.get_by_text("Walking").first).to_be_visible()
+    assert page.url.endswith(f"#/record/{TASK}")
 
 
 def test_a_phone_with_one_campaign_opens_at_it_and_says_at_once_that_there_is_no_network(show):

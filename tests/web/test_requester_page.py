@@ -125,7 +125,7 @@ def test_the_wizard_answers_as_it_is_filled_in_and_loses_nothing(session, desk_c
     rounds.fill("three")
     expect(said).to_have_text("1 setting is wrong.")
     expect(rounds).to_have_attribute("aria-invalid", "true")
-    expect(page.locator("#field-settings-rounds-fault")).to_contain_text("`rounds` is 'three'; expected a whole number")
+    expect(page.locator("#field-settings-rounds-fault")).to_contain_text("“Rounds” is 'three'; expected a whole number")
     page.get_by_role("button", name="Check and create").click()
     page.get_by_role("button", name="Create the task").click()
     expect(rounds).to_be_focused()
@@ -181,6 +181,8 @@ def shoot_steps(page: Page, shoot: Any) -> None:
         page.locator("form details").evaluate_all("all => all.forEach(one => { one.open = true; })")
         for step in ("what", "record", "plan", "pay", "consent", "protect", "check"):
             page.locator(f"#step-{step}").click()
+            if step == "check":
+                browsers.assert_spoken(page.locator("#widths"), code)
             for width, scheme in ((1200, "light"), (420, "dark")):
                 page.set_viewport_size({"width": width, "height": 900})
                 assert browsers.sideways(page) == 0, (step, code, width)

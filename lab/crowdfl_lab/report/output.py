@@ -25,13 +25,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from crowdfl.cli.output import column_widths, longest_word
+from crowdfl.cli.output import column_widths
 from crowdfl_lab.report.plots import draw_png, save_picture
 from crowdfl_lab.report.results import Result, ResultTable, cell_text, cell_value
 
 _BARE: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "show_edge": False, "padding": (0, 1, 0, 0)}
 # Rich's options, and what they need of the width besides the texts: for each column, and once.
 _STYLES: tuple[tuple[dict[str, Any], int, int], ...] = (({"box": box.HEAVY_HEAD}, 3, 1), (_BARE, 2, 0))
+_LINES = 8  # that a cell of a table takes at most
 _SOME = 4  # if more than one row in so many takes several lines, there is space between all
 
 
@@ -67,22 +68,30 @@ def print_result(result: Result, console: Console) -> None:
 def rich_tables(table: ResultTable, width: int) -> Iterator[Table | str]:
     """For a terminal of so many columns: lines break between words only, and nothing is lost.
 
-    A table that is too wide is set without lines; if that does not help either, row by row, a line for each cell.
+    A table that is too wide is set without lines; if that does not help either, or a cell would become a thin strip, it is set
+    row by row, with its cells one below the other.
     """
     columns = [[name, *(cell_text(row[place]) for row in table.rows)] for place, name in enumerate(table.columns)]
     for options, beside, around in _STYLES:
         room = width - beside * len(columns) - around
-        if sum(map(longest_word, columns)) <= room:
-            yield _rich_table(table, columns, column_widths(columns, room), options)
+        widths = column_widths(columns, room)
+        if sum(widths) <= room and all(map(_is_short, columns, widths)):
+            yield _rich_table(table, columns, widths, options)
             return
     yield f"[italic]{escape(table.title)}[/italic]"
     for row in table.rows:
+        yield f"\n[bold]{escape(cell_text(row[0]))}[/bold]"
         cells = Table.grid(padding=(0, 2, 0, 0))
-        for name, cell in zip(table.columns, row, strict=True):
+        for name, cell in zip(table.columns[1:], row[1:], strict=True):
             cells.add_row(escape(name), _coloured(cell_text(cell), table))
         yield cells
-        yield ""
+    yield ""
     yield escape(table.note)
+
+
+def _is_short(column: list[str], width: int) -> bool:
+    """Whether its longest cell takes a few lines."""
+    return max(map(len, column)) <= _LINES * width
 
 
 def _rich_table(table: ResultTable, columns: list[list[str]], widths: list[int], options: dict[str, Any]) -> Table:

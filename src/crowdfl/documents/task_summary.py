@@ -139,11 +139,20 @@ def plan_lines(definition: Definition) -> list[str]:
     early = [f"with {plan.goal} uploads"] if plan.goal else []
     early += ["once everyone who is in it has sent"] if plan.closes == "everyone" else []
     closes = f"; it closes early {' or '.join(early)}" if early else ""
+    again = (
+        []
+        if settings.per_round is None
+        else [
+            f"Others are drawn in place of who has not sent {span_words(settings.window / 2)} after a round's opening, and "
+            f"if it is extended; who was drawn first can still send, until it has {settings.per_round} uploads"
+        ]
+    )
     return [
         f"Joining: {until}, at most {settings.max_participants} people",
         f"First round: {', '.join(start)}",
         f"Rounds: {settings.rounds}{some}{''.join(f', {words}' for words in pace)}; each takes uploads for "
         f"{span_words(settings.window)}{late}{closes}",
+        *again,
     ]
 
 

@@ -117,7 +117,9 @@ class SpStore(CrowdStore, Protocol):
     def mark_asked(self, task: str, number: int) -> None: ...
     def rounds(self, task: str) -> list[Round]: ...  # in order
     def round(self, task: str, number: int) -> Round: ...  # or NotReady
-    def draw(self, task: str, number: int, people: Sequence[str]) -> None: ...  # these are in the round; once each
+    def draw(
+        self, task: str, number: int, people: Sequence[str]
+    ) -> None: ...  # these are in the round, and are told so
     def drawn(self, task: str, number: int) -> frozenset[str]: ...  # empty: everyone is
     def places_drawn(self, task: str, number: int) -> int: ...  # how many those are
     def upload(self, task: str, number: int, who: str) -> Upload | None: ...
@@ -130,10 +132,12 @@ class SpStore(CrowdStore, Protocol):
     def turnout(self, task: str, number: int) -> tuple[int, int]:
         """How many have uploaded in a round, and how many more are in it, enrolled, and have not left."""
 
-    def acknowledge(self, task: str, number: int, uploads: Sequence[Upload]) -> list[bool | CrowdFLError]:
-        """Add each to a round that is open, else `RoundNotOpen`, in one commit. True if new; False if this very upload is in;
-        `AlreadyCounted` if another one of this participant's is, or if these very bytes were uploaded to this task before;
-        `Forbidden` if the participant has left."""
+    def acknowledge(
+        self, task: str, number: int, uploads: Sequence[Upload], most: float = ...
+    ) -> list[bool | CrowdFLError]:
+        """Add each to a round that is open and has fewer than `most`, else `RoundNotOpen`, in one commit. True if new; False if
+        this very upload is in; `AlreadyCounted` if another one of this participant's is, or if these very bytes were uploaded
+        to this task before; `Forbidden` if the participant has left."""
 
     def drop_uploads(self, task: str, number: int, uploads: Sequence[Upload]) -> None:
         """As if they had never come: the same bytes may come again. That they were dropped stays known. Idempotent."""

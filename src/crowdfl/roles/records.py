@@ -177,6 +177,7 @@ class Round:
     opened_at: float
     state: RoundState = RoundState.OPEN
     extended: bool = False
+    redrawn: int = 0  # how often others were drawn in place of who had not sent
     final: bool = False  # its average is for the requester alone; of a host that opens rounds itself
     asked: bool = field(default=False, compare=False)  # CSP may have heard of it: its uploads are settled
 
@@ -217,17 +218,26 @@ class Round:
     ) -> "Round":
         """What an open round becomes at this moment: itself, extended, closed or aborted.
 
+        One that people are drawn for draws others at half of its window, and when it is extended.
         Without the reference that its task has, it waits until no upload is taken any more, and is given up.
         """
         if self.state is not RoundState.OPEN:
             return self
         found = self._decided(settings, now, uploads, enrolled, plan)
+        if found.state is RoundState.OPEN and settings.per_round is not None:
+            due = (now >= self.opened_at + settings.window / 2) + found.extended
+            return replace(found, redrawn=max(due, self.redrawn))
         if found.state is not RoundState.CLOSED or has_reference:
             return found
         return self if now < self.last_call(settings) else replace(self, state=RoundState.ABORTED)
 
     def _decided(self, settings: TaskSettings, now: float, uploads: int, enrolled: int, plan: PlanSettings) -> "Round":
-        wanted = min(plan.goal or math.inf, enrolled if plan.closes == "everyone" else math.inf)
+        places = [
+            plan.goal,
+            enrolled if plan.closes == "everyone" else None,
+            settings.per_round if self.redrawn else None,
+        ]
+        wanted = min((one for one in places if one is not None), default=math.inf)
         if uploads >= wanted and uploads >= settings.min_participants:
             return replace(self, state=RoundState.CLOSED)
         if now < self.deadline(settings):

@@ -47,7 +47,8 @@ def waits_for(definition: Definition, status: Mapping[str, Any], report: Mapping
     if status["state"] in _BY_STATE:
         return _BY_STATE[status["state"]]
     if last["state"] == "open":
-        come = {"uploads": last["uploads"], "all": last["drawn"] or status["enrolled"]}
+        in_round = min(last["drawn"] or status["enrolled"], definition.settings.most_in_round)
+        come = {"uploads": last["uploads"], "all": in_round}
         own = [_reference(status["task"], last["number"])] if last.get("reference") is False else []
         return [*own, _come(last["number"], "", **come)]
     if last["number"] >= definition.settings.rounds:
@@ -184,8 +185,8 @@ def _computing(stored: StoredTask, last: Round) -> Wait:
 
 def _uploads(store: SpStore, task: str, last: Round, settings: TaskSettings) -> Wait:
     uploaded, missing = store.turnout(task, last.number)
-    until = last.last_call(settings)
-    return _come(last.number, f", until {format_time(until)}", uploads=uploaded, all=uploaded + missing, until=until)
+    until, in_round = last.last_call(settings), min(uploaded + missing, settings.most_in_round)
+    return _come(last.number, f", until {format_time(until)}", uploads=uploaded, all=in_round, until=until)
 
 
 def _next_round(store: SpStore, stored: StoredTask, definition: Definition, last: Round | None) -> list[Wait]:

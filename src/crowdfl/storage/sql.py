@@ -1,6 +1,7 @@
 """The roles' stores in SQL. One class serves every role; `roles.ports` says what each method promises."""
 
 import contextlib
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -276,16 +277,19 @@ class SqlStore(MoneyTables):
         with self._read() as c:
             return {int(number): int(count) for number, count in c.execute(UPLOADS_BY_ROUND, {"this_task": task})}
 
-    def acknowledge(self, task: str, number: int, uploads: Sequence[Upload]) -> list[bool | CrowdFLError]:
+    def acknowledge(
+        self, task: str, number: int, uploads: Sequence[Upload], most: float = math.inf
+    ) -> list[bool | CrowdFLError]:
         asked = {"this_task": task, "this_round": number}
         asked |= named("who", [upload.who for upload in uploads])
         asked |= named("digest", [upload.digest for upload in uploads])
         with self._write() as c:
-            state = find(c, [t.rounds.c.state], task=task, number=number).scalar()
+            round_ = find(c, [t.rounds.c.state, t.rounds.c.uploads], task=task, number=number).first()
             known = c.execute(alike(len(uploads)), asked).all()
             own = {who: digest for in_round, who, digest in known if in_round == number}
             left = {who for in_round, who, _ in known if in_round == 0}
-            outcomes = _judged(number, state, uploads, own, {digest for *_, digest in known}, left)
+            state, room = (None, 0.0) if round_ is None else (round_.state, most - round_.uploads)
+            outcomes = _judged(number, state, room, uploads, own, {digest for *_, digest in known}, left)
             pairs = zip(uploads, outcomes, strict=True)
             new = [{"task": task, "number": number, **vars(upload)} for upload, outcome in pairs if outcome is True]
             if new:  # of people who have not left
@@ -311,6 +315,9 @@ class SqlStore(MoneyTables):
         with self._write() as c:
             new = sum(add_new(c, t.drawn, task=task, number=number, who=who) for who in people)
             self._count(c, t.rounds, {"drawn": new, "members": new}, task=task, number=number)
+            s, told = t.subscriptions.c, {"opened": number - 1, "closing": number - 1}
+            late = (s.task == task) & (s.opened == number) & s.who.in_(people)  # drawn after the others were told
+            c.execute(sa.update(t.subscriptions).where(late).values(told))
 
     def places_drawn(self, task: str, number: int) -> int:
         with self._read() as c:
@@ -569,6 +576,7 @@ def _unknown(who: str) -> UnknownParticipant:
 def _judged(
     number: int,
     state: str | None,
+    room: float,
     uploads: Sequence[Upload],
     own: Mapping[str, str],
     digests: Iterable[str],
@@ -577,7 +585,7 @@ def _judged(
     """For each upload to a round: True if it is new, False if it is in already, or why it is refused.
 
     `own` has the digests in this round by participant, `digests` those of the whole task, as far as `uploads` names them;
-    `left` who has left meanwhile.
+    `left` who has left meanwhile, and `room` says how many new ones the round takes.
     """
     if state != RoundState.OPEN:
         return [RoundNotOpen(f"round {number} has closed: come back for the next round") for _ in uploads]
@@ -585,12 +593,12 @@ def _judged(
     return [
         Forbidden(f"{upload.who} has left this task")
         if upload.who in left and upload.digest not in seen
-        else _judge(number, upload, mine, seen)
+        else _judge(number, upload, mine, seen, is_full=len(mine) - len(own) >= room)
         for upload in uploads
     ]
 
 
-def _judge(number: int, upload: Upload, mine: dict[str, str], seen: set[str]) -> bool | CrowdFLError:
+def _judge(number: int, upload: Upload, mine: dict[str, str], seen: set[str], *, is_full: bool) -> bool | CrowdFLError:
     known = mine.get(upload.who)
     if known == upload.digest:
         return False
@@ -598,6 +606,8 @@ def _judge(number: int, upload: Upload, mine: dict[str, str], seen: set[str]) ->
         return AlreadyCounted(f"{upload.who} has an upload in round {number} already, with other contents")
     if upload.digest in seen:
         return AlreadyCounted("the same bytes were uploaded to this task before: encrypt the update again")
+    if is_full:
+        return RoundNotOpen(f"round {number} has all the uploads that it takes: come back for the next round")
     mine[upload.who] = upload.digest
     seen.add(upload.digest)
     return True

@@ -131,6 +131,7 @@ rounds = Table(
     Column("opened_at", Float(53), nullable=False),
     Column("state", _Name(32), nullable=False),
     Column("extended", Boolean, nullable=False),
+    Column("redrawn", _Whole, nullable=False),
     Column("final", Boolean, nullable=False),
     Column("asked", Boolean, nullable=False),
     # How many: uploads, those of people who have not left, people drawn, those of them who have not left.

@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from crowdfl.disclosures import learnt_in
 from crowdfl.errors import CrowdFLError
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import (
@@ -78,7 +77,6 @@ class Overview:
         return self._row(stored) | {
             "requester": definition.requester.hex(),
             "profile": definition.settings.profile,
-            **_learnt(definition.settings.profile),
             "window": definition.settings.window,
             "least": definition.settings.min_participants,
             "ended": self._actions.ended(task),
@@ -274,11 +272,6 @@ def _meaning(movement: Movement) -> tuple[str | None, int]:
     if not number.isdecimal():
         return None, 0
     return ("earned" if words.startswith("pay ") else _WORDS.get(words)), int(number)
-
-
-def _learnt(profile: str) -> Row:
-    """What the operator's own SP learns."""
-    return next({"learns": row.learns, "hidden": row.hidden} for row in learnt_in(profile) if row.party == "SP")
 
 
 def _attention(payments: Sequence[StoredPayment], now: float) -> list[StoredPayment]:

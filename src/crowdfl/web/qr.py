@@ -22,5 +22,7 @@ def qr_terminal(link: str) -> str:
 
 
 def _code(link: str) -> segno.QRCode:
-    """The least error correction: a screen is not scratched, and larger modules are easier to read."""
-    return segno.make(link, error="l", micro=False, boost_error=False)
+    """The least error correction: a screen is not scratched, and larger modules are easier to read.
+
+    Links look random, so that no mask is better than another: trying them all took most of a sheet's time."""
+    return segno.make(link, error="l", mask=0, micro=False, boost_error=False)

@@ -101,7 +101,11 @@ test("an upload that comes too late is told, and the round is let go", async () 
   assert.deepEqual([shown?.rounds[0].mine, shown?.rounds[0].why], ["refused", "round 1 ended 3 s ago"]);
 });
 
-test("who is not drawn waits for the next round, reads the average, and asks again only when SP was restored", async () => {
+const CHANGES = {
+  "more were drawn": (/** @type {any} */ platform) => Object.assign(platform.rounds[0], { drawn: 9 }),
+  "SP was restored": (/** @type {any} */ platform) => Object.assign(platform, { epoch: "second" }),
+};
+for (const [name, changed] of Object.entries(CHANGES)) test(`who is not drawn waits, reads the average, and asks again when ${name}`, async () => {
   const { platform, phone, step } = await joined({ draws: true });
   platform.instead.isDrawn = () => false;
   await step();
@@ -110,7 +114,12 @@ test("who is not drawn waits for the next round, reads the average, and asks aga
   assert.equal(platform.calls.filter((name) => name === "isDrawn").length, 1);
   assert.equal(names(phone).filter((name) => name === "not drawn").length, 1);
   assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "undrawn");
-  platform.epoch = "second"; // the restored platform has drawn this one
+  Object.assign(platform.rounds[0], { drawn: 7 }); // others stayed away, and this one was not drawn in their place
+  await step();
+  await step();
+  assert.equal(platform.calls.filter((name) => name === "isDrawn").length, 2);
+  assert.equal(names(phone).filter((name) => name === "not drawn").length, 1);
+  changed(platform);
   delete platform.instead.isDrawn;
   await step();
   assert.equal((await view(phone.store, TASK))?.rounds[0].mine, "arrived");

@@ -39,7 +39,7 @@ test("an error without a sentence of its own has that of its kind", () => {
   whileOnline(true, () => {
     assert.match(explain(new RolledBack("x")), /^The records of the servers do not fit together/);
     assert.match(explain(new ClockInDoubt("x")), /^The platform does not answer/);
-    assert.match(explain(Object.assign(new Error("x"), { name: "TaskFull" })), /^All places/); // of the learning code, or a worker
+    assert.match(explain(Object.assign(new Error("x"), { name: "TaskFull" })), /^All places of this campaign are taken\. Nothing of yours was sent\.$/); // of the learning code, or a worker
   });
   for (const [name, kind] of Object.entries(errors)) {
     const kinds = [];

@@ -33,7 +33,7 @@ for (const [name, words, changes, act] of /** @type {[string, RegExp, object, (s
   ["while it is added up", /has arrived\. All contributions are being added up/, { rounds: [round("arrived", "closed")] }],
   ["a late one", /arrived after the round had closed/, { rounds: [round("late", "closed")] }],
   ["a refused one", /was not taken/, { rounds: [round("refused", "closed")] }],
-  ["undrawn", /Others were drawn/, { rounds: [round("undrawn")] }],
+  ["undrawn", /Others were drawn.*may be drawn later/, { rounds: [round("undrawn")] }],
   ["a round that closed without this phone", /closed without a contribution/, { rounds: [round("nothing", "closed")] }],
   ["between two rounds", /^The next round begins on/, { rounds: [round("arrived", "rewarded")], next: 1_794_636_000 }],
   ["between two without a plan", /^The next round begins soon/, { rounds: [round("arrived", "rewarded")] }],

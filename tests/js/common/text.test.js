@@ -3,6 +3,8 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 
+import { Refusal } from "#web/common/api.js";
+import { readServices, said, translated } from "#web/common/said.js";
 import { bestLanguage, isSaid, LANGUAGES, listOf, speak, t, withNodes } from "#web/common/text.js";
 
 const WEB = new URL("../../../src/crowdfl/web/", import.meta.url);
@@ -12,7 +14,7 @@ const NO_SENTENCES = ["13px system-ui, sans-serif", "(prefers-color-scheme: dark
 
 /** @param {string} folder */
 const scripts = (folder) => readdirSync(new URL(folder, WEB), { recursive: true, encoding: "utf8" })
-  .filter((file) => file.endsWith(".js") && !file.startsWith("text/")).map((file) => `${folder}/${file}`);
+  .filter((file) => file.endsWith(".js") && !/^(text|said)\//.test(file)).map((file) => `${folder}/${file}`);
 
 /** @param {string} folder @param {string} code */
 const catalogue = async (folder, code) => (await import(new URL(`${folder}/text/${code}.js`, WEB).href)).default;
@@ -73,6 +75,27 @@ test("no sentence stands outside of the catalogues", () => {
   const found = files.flatMap((file) =>
     literals(readFileSync(new URL(file, WEB), "utf8")).filter((one) => isProse(one) && !NO_SENTENCES.includes(one.text)).map(({ whole }) => `${file}: ${whole}`));
   assert.deepEqual(found, []);
+});
+
+test("no page shows a service's English as it is", () => {
+  const files = [...PAGES.flatMap(scripts), ...scripts("common")];
+  assert.deepEqual(files.filter((file) => /lang: "en"/.test(readFileSync(new URL(file, WEB), "utf8"))), []);
+});
+
+test("a service's sentence is looked up by its words, with values as its reader writes them", async () => {
+  speak("de", await catalogue("common", "de"));
+  await readServices();
+  assert.equal(said("There is no such task here."), "Diese Aufgabe gibt es hier nicht.");
+  assert.equal(said("`rounds` is 'three'; expected a whole number, at least 1 and at most 2,000"), "`rounds` ist 'three'; erwartet wird eine ganze Zahl, mindestens 1 und höchstens 2.000");
+  assert.equal(said('`closes` is \'x\'; expected "everyone" or "deadline"'), '`closes` ist \'x\'; erwartet wird "everyone" oder "deadline"');
+  assert.equal(said("cancelled by the requester"), "abgebrochen von dem Auftraggeber");
+  assert.equal(said("deposit d1 was confirmed before, and that is final"), "die Einzahlung d1 ist schon entschieden (bestätigt), und das ist endgültig");
+  assert.equal(said("SP 1.5 MB a round, 1,200.0 MB in all"), "SP 1,5 MB je Runde, 1.200,0 MB insgesamt");
+  const unknown = "words that no catalogue has, and 5 of them";
+  assert.deepEqual([said(unknown), translated(unknown)], [unknown, null]);
+  const refused = (/** @type {string} */ detail) => new Refusal(404, { title: "There is no such task here.", detail }).message;
+  assert.equal(refused(unknown), `Diese Aufgabe gibt es hier nicht.\nIm Einzelnen (englisch): ${unknown}`);
+  assert.equal(refused("no round is finished yet"), "noch keine Runde ist fertig");
 });
 
 test("prose is told from code", () => {

@@ -226,8 +226,11 @@ class SharesProfile:
             lines += _reference()
         if shape.payment:
             lines.append(shape.rule_widths.explain() if shape.is_reward_computed else _PAY[shape.pay])
-        step = "model          " if shape.step is None else f"server step    {settings.server_step}: "
-        return "\n".join([*lines, f"{step}moves a weight by at most {shape.furthest:.3g} in a round"])
+        moves = f"model          moves a weight by at most {shape.furthest:.3g} in a round"
+        if shape.step is not None:
+            step = settings.server_step
+            moves = f"server step    {step}: moves a weight by at most {shape.furthest:.3g} in a round"
+        return "\n".join([*lines, moves])
 
     def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
         form = SharesShape(TaskSpec("", settings, 0)).reward_form

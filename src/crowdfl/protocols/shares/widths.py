@@ -174,19 +174,20 @@ class SharesWidths:
         return math.erfc(float(share) * math.sqrt(self.lanes) / 2) / 2  # its variance is 2 / lanes
 
     def explain(self) -> str:
-        times = f"{self.max_samples} samples * " if self.has_counts else "counts once: "
         lines = [
-            f"one upload     {times}{self.entry_bound} in each of {self.parameters} entries",
+            f"one upload     {self.max_samples} samples * {self.entry_bound} in each of {self.parameters} entries"
+            if self.has_counts
+            else f"one upload     counts once: {self.entry_bound} in each of {self.parameters} entries",
             f"sum of uploads {self.participants} participants: {self.sum_bound}, in a ring of {self.k} bits",
         ]
         if not self.is_checked:
             return "\n".join([*lines, "checks         none: one upload out of bounds spoils the average"])
-        norm = (
-            f"at most {self.norm_bound} units{' a sample' if self.has_counts else ''}"
-            if self.has_norm_bound
-            else "no norm bound: `max_norm` is not set"
-        )
-        return "\n".join([*lines, f"length         {norm}", *self._sketch_lines()])
+        norm = "length         no norm bound: `max_norm` is not set"
+        if self.has_norm_bound and self.has_counts:
+            norm = f"length         at most {self.norm_bound} units a sample"
+        elif self.has_norm_bound:
+            norm = f"length         at most {self.norm_bound} units"
+        return "\n".join([*lines, norm, *self._sketch_lines()])
 
     def _sketch_lines(self) -> list[str]:
         return [
@@ -226,11 +227,14 @@ class SharesWidths:
         return self
 
     def _remedy(self) -> str:
-        samples = "max_samples, " if self.has_counts else ""
-        others = f"lower max_participants, {samples}clip or decimals"
+        others = "lower max_participants, clip or decimals"
+        if self.has_counts:
+            others = "lower max_participants, max_samples, clip or decimals"
         if not self.is_checked:
             return others
-        return f"{'lower' if self.has_norm_bound else 'set'} max_norm (about the largest norm of a trial), or {others}"
+        if self.has_norm_bound:
+            return f"lower max_norm (about the largest norm of a trial), or {others}"
+        return f"set max_norm (about the largest norm of a trial), or {others}"
 
     def _shaped(self, rows: int, lanes: int, load: int | None = None) -> Self:
         buckets = lanes // rows

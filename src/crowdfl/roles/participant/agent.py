@@ -51,7 +51,9 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "uploaded": lambda e: f"round {e['round']}: the upload is in{', late' if e['late'] else ''}; its receipt is kept",
     "refused": lambda e: f"round {e['round']}: the upload was not taken: {e['why']}",
     "nothing to contribute": lambda e: f"round {e['round']}: not part of it: {e['why']}",
-    "not drawn": lambda e: f"round {e['round']}: not this time, others were drawn; you wait for the next round",
+    "not drawn": lambda e: (
+        f"round {e['round']}: others were drawn; if some of them stay away you may be drawn later, else for another round"
+    ),
     "rewarded": lambda e: (
         f"round {e['round']}: you earned {money_words(e['millionths'], e['currency'])}"
         + ("" if e["millionths"] else "; docs/incentives.md says what rewards follow")

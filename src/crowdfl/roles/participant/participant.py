@@ -138,7 +138,9 @@ class Participant:
     _keys: ParticipantKeys | None = field(default=None, repr=False)
     _epoch: str | None = field(default=None, repr=False)  # SP's, when this participant last looked
     _looked: dict[int, tuple[str, int]] = field(default_factory=dict, repr=False)  # by round: epoch, uploads
-    _undrawn: set[tuple[str | None, int]] = field(default_factory=set, repr=False)  # epochs and rounds
+    _undrawn: dict[int, tuple[str | None, int]] = field(
+        default_factory=dict, repr=False
+    )  # by round: epoch, people drawn
     _told: set[tuple[str, int, str]] = field(default_factory=set, repr=False)  # what need not be told again
     _unread: dict[int, bool] = field(default_factory=dict, repr=False)  # rewards that could not be read: may that pass?
 
@@ -263,7 +265,7 @@ class Participant:
         for entry in status["rounds"]:
             number, state = entry["number"], entry["state"]
             if state == "open" or self.blobs.has(f"rounds/{number}/upload"):  # its receipt may have been lost
-                did |= self._take_part(number, train)
+                did |= self._take_part(number, train, entry.get("drawn"))
             if state == "rewarded":
                 did |= self._read(number, evaluate)
                 did |= self._open_reward(number)
@@ -345,13 +347,13 @@ class Participant:
         self._stock.fill(missing, FreshRandomizers(self._stock.public, backend=self.tools.backend))
         return True
 
-    def _take_part(self, number: int, train: Train) -> bool:
+    def _take_part(self, number: int, train: Train, drawn: int | None) -> bool:
         ends = any(self.blobs.has(f"rounds/{number}/{end}") for end in ("receipt", "refused", "nothing"))
         if ends or self.has_left:
             return False
         self.require_company(self._definition)  # before the work; the number may have been raised since joining
         if not self.blobs.has(f"rounds/{number}/upload"):
-            if not self._is_drawn(number) or not self._has_caught_up(number):
+            if not self._is_drawn(number, drawn or 0) or not self._has_caught_up(number):
                 return False
             try:
                 self.encrypt(number, *train(self.model(), self._definition.training, number))
@@ -361,16 +363,18 @@ class Participant:
                 return True
         return self.send(number)
 
-    def _is_drawn(self, number: int) -> bool:
-        """Asked once a round, and again when SP was restored: it may have drawn others then."""
+    def _is_drawn(self, number: int, people: int) -> bool:
+        """Asked once a round, and again when SP has drawn more people, or was restored and may have drawn others."""
         if self._definition.settings.per_round is None:
             return True
-        if (self._epoch, number) in self._undrawn:
+        known, now = self._undrawn.get(number), (self._epoch, people)
+        if known == now:
             return False
         drawn = self.sp.is_drawn(self.task, number, self.keys)
         if not drawn:
-            self._undrawn.add((self._epoch, number))
-            self.on_event("not drawn", {"round": number})
+            self._undrawn[number] = now
+            if known is None:
+                self.on_event("not drawn", {"round": number})
         return drawn
 
     def encrypt(self, number: int, weights: Weights, samples: int) -> None:

@@ -267,6 +267,16 @@ class SpCore:
         settings, has_reference = definition.settings, self.has_reference(task, current.number)
         return current.decide(settings, self.now(), uploaded, enrolled, definition.plan, has_reference=has_reference)
 
+    def keep_round(self, task: str, round_: Round, before: Round | None = None) -> None:
+        """Durably, and with whom it draws. The caller holds a transaction."""
+        store, most = self.ports.store, self.definition(task).settings.per_round
+        store.put_round(task, round_)
+        if most is not None and (before is None or round_.redrawn > before.redrawn):
+            drawn, places = store.drawn(task, round_.number), most - store.turnout(task, round_.number)[0]
+            others = [one.identity.who for one in store.participants(task) if not one.left]
+            others = [who for who in others if who not in drawn]
+            store.draw(task, round_.number, self.options.draw(round_.number, others, min(places, len(others))))
+
     def has_reference(self, task: str, number: int) -> bool:
         """Whether a round has what its task asks of the requester; of most tasks that is nothing."""
         return not self.definition(task).settings.reference or self.ports.blobs.has(reference_name(task, number))

@@ -148,11 +148,7 @@ class RoundSteps:
     def _open(self, task: str, number: int, payment: int, *, final: bool = False) -> None:
         """Prepaid before it opens."""
         self._ports.store.post(task, Ledger.fund_round(number, payment))
-        self._ports.store.put_round(task, Round(number, self._core.now(), final=final))
-        most = self._core.definition(task).settings.per_round
-        if most is not None:
-            people = [one.identity.who for one in self._ports.store.participants(task) if not one.left]
-            self._ports.store.draw(task, number, self._core.options.draw(number, people, min(most, len(people))))
+        self._core.keep_round(task, Round(number, self._core.now(), final=final))
 
     def abort(self, task: str, current: Round) -> None:
         """Give a round up: its money returns to escrow. The caller holds a transaction."""
@@ -174,7 +170,7 @@ class RoundSteps:
             if decided.state is RoundState.ABORTED:
                 self.abort(task, current)
             else:
-                store.put_round(task, decided)
+                self._core.keep_round(task, decided, current)
         return True
 
     def _is_quiet(self, task: str, number: int, uploaded: int) -> bool:

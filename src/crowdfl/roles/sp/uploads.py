@@ -291,7 +291,8 @@ class Uploads:
         judged = self._written(task, number, arrivals, judged)
         welcome = [entry for entry in judged if isinstance(entry, Upload)]
         # The store looks once more: the round may have closed while the bytes were checked.
-        known = self._ports.store.acknowledge(task, number, welcome) if welcome else []
+        most = self._core.definition(task).settings.most_in_round
+        known = self._ports.store.acknowledge(task, number, welcome, most) if welcome else []
         for upload, outcome in zip(welcome, known, strict=True):
             if isinstance(outcome, Forbidden):  # its owner has withdrawn meanwhile: no byte of it stays
                 self._ports.blobs.delete(upload_name(task, number, upload.digest))
@@ -321,7 +322,7 @@ class Uploads:
         if arrival.who in standing.left:
             raise self._ports.store.participant(task, arrival.who).refusal()
         if settings.per_round is not None and arrival.who not in standing.drawn:
-            raise NotDrawn(f"others were drawn for round {number}: come back for the next round")
+            raise NotDrawn(f"others were drawn for round {number}: you may be drawn later, or for the next round")
         return Upload(arrival.who, arrival.digest, current.is_late(settings, now))
 
     def _time(self, task: str, state: str, current: Round) -> float:
@@ -342,7 +343,7 @@ class Uploads:
                 return current
             decided = self._core.as_of_now(task, current)
             if decided.state is RoundState.OPEN and decided != current:
-                store.put_round(task, decided)
+                self._core.keep_round(task, decided, current)
                 return decided
         return current
 

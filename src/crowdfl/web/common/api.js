@@ -1,4 +1,5 @@
 // A console's calls to its own service. No token is kept here: the session is a cookie that scripts cannot read.
+import { said, translated } from "./said.js";
 import { t } from "./text.js";
 
 const HEADER = "X-CrowdFL-Console"; // no form of another page can send it
@@ -6,16 +7,23 @@ const PROBLEM = "urn:crowdfl:problem:";
 
 /** @typedef {{ type?: string, title?: string, detail?: string, errors?: { at: string, what: string }[], faults?: Record<string, string> }} Problem */
 
-/** A refusal in words that the service made to be shown; `kind` is its name, `faults` are by field. */
+/** A refusal in words that the service made to be shown; `kind` is its code, `faults` are by field. */
 export class Refusal extends Error {
   /** @param {number} status 0: nobody answered. @param {Problem | null} problem */
   constructor(status, problem) {
-    const wrong = (problem?.errors ?? []).map(({ at, what }) => `${at}: ${what}`).join("; ");
-    super(problem?.detail || [problem?.title, wrong].filter(Boolean).join(" ") || t("shell.status", { status }));
+    super(wordsOf(problem ?? {}) || t("shell.status", { status }));
     this.status = status;
     this.kind = (problem?.type ?? "").replace(PROBLEM, "");
     this.faults = problem?.faults ?? {};
   }
+}
+
+/** The detail, if its sentence is known; else that of the code, and what only an operator may need, in English. @param {Problem} problem */
+function wordsOf({ title = "", detail, errors = [] }) {
+  const more = detail || errors.map(({ at, what }) => `${at}: ${what}`).join("; ");
+  if (!more) return said(title);
+  const code = translated(title); // in English there is none
+  return translated(more) ?? (code ? [code, t("shell.detail", { words: more })].join("\n") : detail || `${title} ${more}`);
 }
 
 /** @typedef {{ body?: unknown, mark?: string, signal?: AbortSignal }} Options `mark`: what the page's header says. */

@@ -75,11 +75,24 @@ export function withNodes(key, values) {
   });
 }
 
+/** What stands between two sentences: Chinese has no space there. */
+export const between = () => (spoken === "zh" ? "" : " ");
+
+/** Sentences, one after the other; what is empty is left out. @param {...(string | false | null | undefined | 0)} said */
+export const together = (...said) => said.filter(Boolean).join(between());
+
 /** Whether there is such a sentence: for names that come from elsewhere. @param {string} key */
 export function isSaid(key) {
   const [section, name] = key.split(".");
   return Object.hasOwn(sentences, section) && Object.hasOwn(sentences[section], name);
 }
+
+/** Who learns what of a task, a row for each party: what catalogues have of its profile, then of all. @param {string} profile */
+export const learntRows = (profile) => [profile, "every"].flatMap((place) =>
+  Object.keys(sentences.learnt).filter((key) => key.startsWith(`${place}_`)).map((key) => {
+    const [party, hidden] = [`party.${key.slice(place.length + 1)}`, `hidden.${key}`];
+    return { key, party: t(party), learns: t(`learnt.${key}`), hidden: isSaid(hidden) ? t(hidden) : "" };
+  }));
 
 /** Several things, joined as one writes them. @param {readonly string[]} items @param {Intl.ListFormatType} [type] */
 export const listOf = (items, type = "conjunction") => new Intl.ListFormat(spoken, { type }).format(items);

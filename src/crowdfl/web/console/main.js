@@ -3,6 +3,7 @@ import { Refusal } from "../web/common/api.js";
 import { h } from "../web/common/dom.js";
 import { formatTime } from "../web/common/format.js";
 import { button, form, labelled, languageChoice, markView, messageOf, notice, redraw, showBar } from "../web/common/parts.js";
+import { readServices } from "../web/common/said.js";
 import { speakReaders, t } from "../web/common/text.js";
 import { BY_PAGE, get, logOut, post, session } from "./api.js";
 import { Live } from "./live.js";
@@ -143,4 +144,4 @@ async function start() {
   else login(t("login.for"));
 }
 
-speakReaders((code) => import(`./text/${code}.js`)).then(start).catch((failure) => login(messageOf(failure)));
+speakReaders((code) => import(`./text/${code}.js`)).then(readServices).then(start).catch((failure) => login(messageOf(failure)));

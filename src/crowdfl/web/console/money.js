@@ -2,6 +2,7 @@
 import { h, table } from "../web/common/dom.js";
 import { formatTime, money } from "../web/common/format.js";
 import { ask, button, stateTag } from "../web/common/parts.js";
+import { said } from "../web/common/said.js";
 import { t } from "../web/common/text.js";
 import { post, taskPath } from "./api.js";
 import { taskName } from "./tasks.js";
@@ -77,7 +78,7 @@ function payouts(live) {
 export function paymentTable(caption, rows, live) {
   return table(caption, columns("amount", "state", "who", "why", "attempts", "task", "since"),
     rows.map((row) => [money(row.amount, row.currency), h("span", null, stateTag(row.state), " ", resolution(row)),
-      h("code", null, row.who), row.error ?? "", row.attempts, taskName(row.task, live), formatTime(row.since)]),
+      h("code", null, row.who), said(row.error ?? ""), row.attempts, taskName(row.task, live), formatTime(row.since)]),
     { numbers: [0, 4], empty: t("money.none") });
 }
 

@@ -2,6 +2,7 @@
 import { h, table } from "../web/common/dom.js";
 import { bytes, formatTime, formatSeconds, percent } from "../web/common/format.js";
 import { stateTag, waitText } from "../web/common/parts.js";
+import { said } from "../web/common/said.js";
 import { isSaid, listOf, t } from "../web/common/text.js";
 import { eventText } from "./messages.js";
 
@@ -83,7 +84,7 @@ function arrivals(live) {
 /** @param {Row[]} rows @param {Live} live */
 export function refusals(rows, live) {
   return table(t("tasks.refusals"), columns("last", "task", "number", "who", "why", "times"),
-    newestFirst(rows).map((row) => [formatSeconds(row.at), taskName(row.task, live), row.number, h("code", null, row.who), row.reason ?? row.error, row.times]),
+    newestFirst(rows).map((row) => [formatSeconds(row.at), taskName(row.task, live), row.number, h("code", null, row.who), said(row.reason ?? row.error), row.times]),
     { numbers: [2, 5], empty: t("tasks.noneSince") });
 }
 

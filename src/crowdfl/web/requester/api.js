@@ -1,6 +1,7 @@
 // The console's own API on this machine: the session is a cookie that no script reads, and a half that this origin alone keeps.
 import { Api, Refusal } from "../web/common/api.js";
 import { h } from "../web/common/dom.js";
+import { said } from "../web/common/said.js";
 import { t } from "../web/common/text.js";
 
 const HALF = "crowdfl-console-half";
@@ -41,7 +42,8 @@ export async function follow(job, place, signal) {
 /** @param {Job} job */
 function progress(job) {
   const known = job.of > 0 ? { max: job.of, value: job.done } : {};
-  return h("div", { role: "status" }, h("p.soft", null, job.words || t("page.working")), h("progress", { "aria-label": job.words || t("page.working"), ...known }));
+  const words = said(job.words) || t("page.working");
+  return h("div", { role: "status" }, h("p.soft", null, words), h("progress", { "aria-label": words, ...known }));
 }
 
 /** Fetch a file with the session and hand it to the browser. @param {string} path @param {string} name */

@@ -1,18 +1,19 @@
 // A new task, step by step: every setting, the phone's page beside it, and what it leads to before anything is sent.
 import { h } from "../web/common/dom.js";
-import { duration, formatTime } from "../web/common/format.js";
+import { duration, formatTime, money } from "../web/common/format.js";
 import { button, facts, form, messageOf, notice } from "../web/common/parts.js";
-import { language, LANGUAGES, listOf, t } from "../web/common/text.js";
+import { said, translated } from "../web/common/said.js";
+import { language, LANGUAGES, listOf, t, together } from "../web/common/text.js";
 import { Refusal } from "../web/common/api.js";
 import { follow, get, post } from "./api.js";
-import { control, hintOf, keyOf, spoken } from "./fields.js";
+import { control, hintOf, inForm, keyOf, spoken } from "./fields.js";
 
 /** @typedef {import("./fields.js").Field} Field */
 /** @typedef {import("./fields.js").Control} Control */
 /** @typedef {Record<string, Record<string, string | boolean>>} Values */
 /** @typedef {{ name: string, values: Values }} Start */
 /** @typedef {{ profile: string, parameters: number, widths: string, dealt: string, warnings: string[] }} Explanation */
-/** @typedef {{ errors: Record<string, string>, problem: string | null, named: string[], explanation: Explanation | null, cost: string, body: any }} Answer */
+/** @typedef {{ errors: Record<string, string>, problem: string | null, named: string[], explanation: Explanation | null, cost: number, body: any }} Answer */
 
 const DRAFT = "crowdfl-draft";
 const PAUSE_MS = 350;
@@ -211,13 +212,13 @@ class Maker {
     this.#verdict.className = `headline ${explanation ? "good" : "bad"}`;
     if (explanation) {
       this.#verdict.textContent = t("create.fits", { count: explanation.parameters });
-      this.#answer.replaceChildren(timeline(body), ...explained(explanation, cost));
+      this.#answer.replaceChildren(timeline(body), ...explained(explanation, cost && money(cost, body.settings.currency)));
       this.#timeline.replaceChildren(h("h3", null, t("time.title")), timeline(body));
       this.#preview.show(body);
     } else {
       this.#verdict.textContent = problem ? t("create.doesNotFit") : t("create.wrong", { count });
-      const list = Object.entries(errors).map(([key, text]) => h("li", null, this.#linkTo(key), text));
-      this.#answer.replaceChildren(problem ? notice("bad", problem) : h("ul", null, ...list));
+      const list = Object.entries(errors).map(([key, text]) => h("li", null, this.#linkTo(key), inForm(text)));
+      this.#answer.replaceChildren(problem ? notice("bad", inForm(problem)) : h("ul", null, ...list));
     }
   }
 
@@ -243,7 +244,7 @@ class Maker {
   #mark(errors, named = []) {
     for (const tab of Object.values(this.tabs)) tab.classList.remove("wrong");
     for (const [key, { control: { input }, fault, step }] of this.#inputs) {
-      const text = errors[key] ?? "";
+      const text = inForm(errors[key] ?? "");
       if (fault.textContent !== text) fault.textContent = text;
       input.classList.toggle("named", named.includes(key));
       if (text) input.setAttribute("aria-invalid", "true");
@@ -303,21 +304,22 @@ export function timeline({ plan, settings, claim_window: claims }) {
   const pace = plan.daily ? t("time.daily", { when: plan.daily }) : plan.every ? t("time.every", { time: duration(plan.every) }) : t("time.atOnce");
   const early = [plan.goal && t("time.goal", { count: plan.goal }), plan.closes === "everyone" && t("time.everyone")].filter(Boolean);
   const closes = early.length ? t("time.early", { when: listOf(early, "disjunction") }) : t("time.deadline");
+  const draw = settings.per_round && t("time.drawn", { count: settings.per_round, time: duration(settings.window / 2) });
   const steps = [
     [t("time.join"), plan.enrol_until ? t("time.until", { when: at(plan.enrol_until), count: settings.max_participants }) : t("time.toTheLast", { count: settings.max_participants })],
     [t("time.first"), listOf(first)],
-    [t("time.rounds", { count: settings.rounds }), [pace, t("time.open", { time: duration(settings.window) }), closes].join(" ")],
+    [t("time.rounds", { count: settings.rounds }), together(pace, draw, t("time.open", { time: duration(settings.window) }), closes)],
     settings.budget ? [t("time.claims"), t("time.claimsText", { time: duration(claims) })] : null,
   ];
   return h("ol.timeline", null, ...steps.filter((step) => step !== null).map(([name, text]) => h("li", null, h("strong", null, name), h("div", null, text))));
 }
 
-/** @param {Explanation} explanation @param {string} cost */
+/** @param {Explanation} explanation @param {string | 0} cost */
 function explained({ profile, widths, dealt, warnings }, cost) {
   return [
-    h("p", null, t("create.profile", { profile }), " ", cost && t("create.cost", { cost })),
-    ...warnings.map((text) => notice("warn", t("create.warning", { text }))),
-    h("details", { id: "widths" }, h("summary", null, t("create.widths")), facts(explainedRows(widths)), dealt && h("p", null, t("create.dealt", { dealt }))),
+    h("p", null, together(t("create.profile", { profile }), cost && t("create.cost", { cost }))),
+    ...warnings.map((text) => notice("warn", t("create.warning", { text: inForm(text) }))),
+    h("details", { id: "widths" }, h("summary", null, t("create.widths")), facts(explainedRows(widths)), dealt && h("p", null, t("create.dealt", { dealt: dealt.split("; ").map(said).join("; ") }))),
     h("p.soft", null, t("create.nothingSent")),
   ];
 }
@@ -332,11 +334,16 @@ export function explainedRows(widths) {
   /** @type {[string, string][]} */
   const rows = [];
   for (const line of widths.split("\n").filter((one) => one.trim())) {
-    const term = line.slice(0, LABEL).trim();
-    const last = rows.at(-1);
-    if (!/\s$/.test(line.slice(0, LABEL))) rows.push(["", line.trim()]);
-    else if (term || !last) rows.push([term, line.slice(LABEL).trim()]);
-    else last[1] += ` ${line.trim()}`;
+    const [last, [term, text]] = [rows.at(-1), partsOf(line)];
+    if (last && !line.slice(0, LABEL).trim()) last[1] += ` ${text}`;
+    else rows.push([term, text]);
   }
   return rows;
+}
+
+/** As a catalogue parts it, or its columns. @param {string} line */
+function partsOf(line) {
+  const [term, text] = (translated(line.trim()) ?? line.trim()).split("\t");
+  if (text) return [term, inForm(text)];
+  return /\S\s+$/.test(line.slice(0, LABEL)) ? [line.slice(0, LABEL).trim(), inForm(line.slice(LABEL).trim())] : ["", inForm(term)];
 }

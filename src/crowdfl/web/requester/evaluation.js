@@ -2,7 +2,8 @@
 import { h, table } from "../web/common/dom.js";
 import { percent } from "../web/common/format.js";
 import { actionButton, card, labelled, notice } from "../web/common/parts.js";
-import { t } from "../web/common/text.js";
+import { said } from "../web/common/said.js";
+import { t, together } from "../web/common/text.js";
 import { plot } from "../web/common/plot.js";
 import { download, follow, post } from "./api.js";
 
@@ -37,7 +38,7 @@ export function accuracyCard(task, signal) {
     const known = rounds;
     const job = await post(`tasks/${task.task}/accuracy`, { data: lines(input) }, signal);
     const found = await follow(job, place, signal);
-    place.replaceChildren(...found.unread.map((/** @type {{ number: number, why: string }} */ { number, why }) => notice("warn", t("score.unread", { number, why }))));
+    place.replaceChildren(...found.unread.map((/** @type {{ number: number, why: string }} */ { number, why }) => notice("warn", t("score.unread", { number, why: said(why) }))));
     result.replaceChildren(...curve(task, found.rounds));
     shown = known;
   };
@@ -47,7 +48,7 @@ export function accuracyCard(task, signal) {
     if (shown >= 0 && rounds !== shown) button.click(); // what was computed before is kept
   };
   const note = t(task.profile === "shares" ? "score.every" : "score.last");
-  return { element: card(t("score.title"), h("p", null, note, " ", t("score.zero")), element,
+  return { element: card(t("score.title"), h("p", null, together(note, t("score.zero"))), element,
     h("div.row", null, button, h("span.soft", null, t("score.later"))), place, result), show };
 }
 

@@ -1,5 +1,6 @@
 // How a setting is typed or chosen: in people's units on the page, in the task file's own when it is sent.
 import { h } from "../web/common/dom.js";
+import { said } from "../web/common/said.js";
 import { isSaid, t } from "../web/common/text.js";
 
 /**
@@ -19,6 +20,16 @@ export const keyOf = ({ section, name }) => `${section}.${name}`;
 export function spoken({ section, name, optional }) {
   const label = section.startsWith("texts.") ? t(`texts.${name}`) : t(`field.${section}_${name}`);
   return optional ? t("create.optional", { label }) : label;
+}
+
+const SECTIONS = ["settings", "plan", "training", "task", "consent", "who"];
+
+/** What the service says of settings, with the names that the form has for them. @param {string} words */
+export function inForm(words) {
+  return said(words).replace(/`(\w+)`/g, (whole, name) => {
+    const key = SECTIONS.map((section) => `field.${section}_${name}`).find(isSaid);
+    return key ? t("create.named", { label: t(key) }) : whole;
+  });
 }
 
 /** @param {Field} field */

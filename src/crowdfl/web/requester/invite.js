@@ -2,6 +2,7 @@
 import { h, table } from "../web/common/dom.js";
 import { formatTime } from "../web/common/format.js";
 import { actionButton, ask, button, card, form, labelled, messageOf, notice, part } from "../web/common/parts.js";
+import { said } from "../web/common/said.js";
 import { t } from "../web/common/text.js";
 import { get, post } from "./api.js";
 import { isOver } from "./list.js";
@@ -33,11 +34,11 @@ export function inviteCard(task, signal) {
   const days = /** @type {HTMLInputElement} */ (h("input", { type: "number", min: 1, max: 3660, value: 30 }));
   const send = button(t("invite.make"), null, { kind: "main", type: "submit" });
   const list = new PeopleList(task, signal, (people) => {
-    if (people.no_phones) warning.replaceChildren(notice("warn", t("invite.noPhones", { why: people.no_phones })));
+    if (people.no_phones) warning.replaceChildren(notice("warn", t("invite.noPhones", { why: said(people.no_phones) })));
   });
   const make = async () => {
     const { made, warning: words } = await post(path, { count: Number(count.value), days: Number(days.value) }, signal);
-    place.replaceChildren(notice("good", t("invite.made", { count: made.length })), ...(words ? [notice("warn", t("invite.waitsForNobody", { count: task.least }), "\n", h("span.soft", null, words))] : []));
+    place.replaceChildren(notice("good", t("invite.made", { count: made.length })), ...(words ? [notice("warn", t("invite.waitsForNobody", { count: task.least }))] : []));
     await list.load();
   };
   const making = form(send, place, make,

@@ -2,6 +2,7 @@
 import { h, table } from "../web/common/dom.js";
 import { money } from "../web/common/format.js";
 import { messageOf, notice, stateTag } from "../web/common/parts.js";
+import { said } from "../web/common/said.js";
 import { t } from "../web/common/text.js";
 import { get } from "./api.js";
 
@@ -21,7 +22,7 @@ export async function listView(signal) {
   const columns = ["for", "task", "profile", "rounds", "budget", "state"].map((name) => t(`list.${name}`));
   const element = h("div", null,
     h("h1", null, t("list.title")),
-    ...unread.map(({ task, why }) => notice("warn", t("list.unread", { task, why }))),
+    ...unread.map(({ task, why }) => notice("warn", t("list.unread", { task, why: said(why) }))),
     table(t("list.caption"), columns, rows, { numbers: [3, 4], empty: t("list.none") }),
     h("p", null, h("a.button.main", { href: "#/new" }, t("page.new"))),
     h("details", null, h("summary", null, t("list.kept")), h("p", null, h("code", null, folder)),

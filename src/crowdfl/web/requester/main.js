@@ -1,6 +1,7 @@
 // The requester's page: opens the session, then shows the view that the address names. No address holds a secret.
 import { h } from "../web/common/dom.js";
 import { markView, messageOf, notice, showBar } from "../web/common/parts.js";
+import { readServices } from "../web/common/said.js";
 import { speakReaders, t } from "../web/common/text.js";
 import { get, openSession } from "./api.js";
 import { createView } from "./create.js";
@@ -63,6 +64,7 @@ async function show() {
 async function start() {
   try {
     await speakReaders((code) => import(`./text/${code}.js`));
+    await readServices();
     await openPage();
     const { name, sp } = await get("overview");
     showBar(/** @type {HTMLElement} */ (document.querySelector("header")), t("page.name"), { "#/": t("page.tasks"), "#/new": t("page.new") }, h("span.soft", null, t("page.who", { name, sp })));

@@ -2,7 +2,8 @@
 import { h, table } from "../web/common/dom.js";
 import { duration, formatTime } from "../web/common/format.js";
 import { actionButton, ask, button, card, messageOf, notice, stateTag, waitText } from "../web/common/parts.js";
-import { t } from "../web/common/text.js";
+import { said } from "../web/common/said.js";
+import { learntRows, listOf, t } from "../web/common/text.js";
 import { Refusal } from "../web/common/api.js";
 import { follow, get, post } from "./api.js";
 import { accuracyCard, modelCard } from "./evaluation.js";
@@ -75,7 +76,7 @@ function standingCard(task, { status, waits, now }) {
   const left = status.claim_seconds_left;
   return card(t("task.stands"),
     h("p.headline", { role: "status" }, stateTag(status.state), " ", t("task.joined", { enrolled: status.enrolled, most: task.most })),
-    status.ended ? h("p", null, t("task.ended", { words: status.ended })) : null,
+    status.ended ? h("p", null, t("task.ended", { words: said(status.ended) })) : null,
     waits.length ? notice("good", `${t("task.waits")}\n${waits.map((one) => `• ${waitText(one)}`).join("\n")}`) : null,
     left !== null && status.state !== "settled" ? h("p", null, t("task.claims", { time: duration(left) })) : null,
     status.dropped ? notice("warn", t("task.dropped", { count: status.dropped })) : null,
@@ -96,12 +97,12 @@ function postAgain(task, signal) {
 function learntCard(task, signal) {
   const place = h("div.learnt");
   const show = actionButton(t("task.showLearnt"), place, async () => {
-    const { rows } = await get(`tasks/${task.task}/disclosures`, signal);
-    const cells = rows.map((/** @type {Record<string, string>} */ row) =>
-      [h("strong", null, row.party), row.learns, row.hidden, row.known].map((one) => h("span", { lang: "en" }, one)));
+    const known = /** @type {Record<string, { code: string, [value: string]: any }[]>} */ (await get(`tasks/${task.task}/known`, signal));
+    const cells = learntRows(task.profile).map(({ key, party, learns, hidden }) =>
+      [h("strong", null, party), learns, hidden, listOf((known[key] ?? []).map(({ code, ...values }) => t(`known.${code}`, values)), "unit")]);
     place.replaceChildren(
       table(t("task.learntCaption", { profile: task.profile }), ["party", "learns", "hidden", "known"].map((name) => t(`task.${name}`)), cells));
-  });
+  }, { id: "show-learnt" });
   return card(t("task.learnt"), h("p", null, t("common.kgc")), place, show);
 }
 

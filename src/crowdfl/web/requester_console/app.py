@@ -138,7 +138,7 @@ def _add_task(routes: APIRouter, actions: RequesterActions) -> None:
     reads = {
         "": actions.task,
         "/status": actions.status,
-        "/disclosures": actions.learnt,
+        "/known": actions.known,
         "/invitations": actions.people,
     }
     for path, read in reads.items():

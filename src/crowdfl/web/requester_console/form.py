@@ -27,7 +27,6 @@ from crowdfl.settings import (
     TaskFile,
     TaskSettings,
     TrainingSettings,
-    money_words,
     to_millionths,
 )
 
@@ -121,7 +120,7 @@ class Answer:
     problem: str | None = None
     named: list[str] = field(default_factory=list)  # the fields that the problem speaks about
     explanation: Any = None
-    cost: str = ""  # of all rounds
+    cost: int = 0  # of all rounds, in millionths
     body: Any = None  # of the definition, as a phone shows it
 
 
@@ -133,8 +132,7 @@ def answer(values: Values, min_claim_window: float) -> Answer:
     try:
         definition, _ = defined("the form", contents(values), None, min_claim_window)
         settings = definition.settings
-        whole = settings.rounds * to_millionths(settings.budget or 0)
-        cost = money_words(whole, settings.currency) if whole else ""
+        cost = settings.rounds * to_millionths(settings.budget or 0)
         return Answer(explanation=_with_phones(explained(definition), definition), cost=cost, body=definition.body())
     except CrowdFLError as wrong:
         words = str(wrong)

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from crowdfl.disclosures import learnt_in
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.links import phone_page
 from crowdfl.documents.signed import Definition, Invitation
@@ -41,6 +40,7 @@ _KEPT, _AT_ONCE = 100, 8  # jobs
 Invite = Callable[[str, Path, int, float, str], list[Path]]
 """Write so many invitations to a task into a folder, good for so many days, in whose place if in somebody's; their files."""
 Work = Callable[[Progress], Any]
+Row = dict[str, Any]
 
 
 @dataclass
@@ -184,11 +184,8 @@ class RequesterActions:
         rows = {one["who"]: one for one in found["people"]}
         now = self.requester.clock.now()
         own = [_invitation(path, page, used, rows, now) for path in self._files(task)]
-        others = [
-            {"number": None, "link": None, "file": None, **one}
-            for who, one in rows.items()
-            if who not in {o["who"] for o in own}
-        ]
+        named = {one["who"] for one in own}
+        others = [{"number": None, "link": None, "file": None, **rows[who]} for who in rows if who not in named]
         return {
             "invitations": [*own, *others],
             "rounds": found["rounds"],
@@ -218,10 +215,10 @@ class RequesterActions:
         else:
             self.requester.order(task, action)
 
-    def learnt(self, task: str) -> dict[str, Any]:
-        """What each party saw."""
+    def known(self, task: str) -> dict[str, list[Row]]:
+        """What each party saw of this task."""
         definition = self.requester.definition(task)
-        return _learnt(definition, self.requester.sp.status(task))
+        return _known(definition, self.requester.sp.status(task))
 
     def evaluate(self, task: str, data: Sequence[str]) -> Job:
         self.requester.definition(task)
@@ -284,36 +281,21 @@ def _summary(definition: Definition) -> dict[str, Any]:
     }
 
 
-def _learnt(definition: Definition, status: Mapping[str, Any] | None) -> dict[str, Any]:
-    profile = definition.settings.profile
-    known = {"SP": _sp(definition, status), "CSP": _csp(definition, status), "KGC": _kgc(definition)}
-    rows = [
-        {"party": row.party, "learns": row.learns, "hidden": row.hidden, "known": known.get(row.party, "")}
-        for row in learnt_in(profile)
-    ]
-    return {"profile": profile, "rows": rows}
+def _known(definition: Definition, status: Mapping[str, Any]) -> dict[str, list[Row]]:
+    """By row of the table of who learns what: codes and values, for which the page has words."""
+    sizes, profile, rounds = dealt_sizes(definition), definition.settings.profile, status["rounds"]
+    sp: list[Row] = [{"code": "model", "count": definition.spec.parameters}]
+    if profile == "shares":
+        sp.append({"code": "upload", "count": upload_bytes(SharesShape(definition.spec))})
+    sp += [{"code": "uploads", "number": entry["number"], "count": entry["uploads"]} for entry in rounds]
+    csp: list[Row] = [{"code": "enrolled", "count": status["enrolled"]}]
+    in_all = sum(sizes.values()) * definition.settings.rounds
+    return {
+        f"{profile}_sp": [*sp, *_dealt(sizes, "sp")],
+        f"{profile}_csp": [*csp, *_dealt(sizes, "csp")],
+        "every_kgc": [{"code": "dealtInAll", "count": in_all}] if sizes else [],
+    }
 
 
-def _sp(definition: Definition, status: Mapping[str, Any] | None) -> str:
-    parts = [f"a model of {definition.spec.parameters:,} parameters"]
-    if definition.settings.profile == "shares":
-        parts.append(f"uploads of {upload_bytes(SharesShape(definition.spec)):,} bytes")
-    rounds = [] if status is None else status["rounds"]
-    parts += [f"round {entry['number']}: {entry['uploads']} uploads" for entry in rounds]
-    return ", ".join([*parts, *_dealt(definition, "sp")])
-
-
-def _csp(definition: Definition, status: Mapping[str, Any] | None) -> str:
-    people = [] if status is None else [f"{status['enrolled']} enrolled"]
-    return ", ".join([*people, *_dealt(definition, "csp")])
-
-
-def _kgc(definition: Definition) -> str:
-    sizes = dealt_sizes(definition)
-    total = sum(sizes.values()) * definition.settings.rounds
-    return f"dealt {total:,} bytes in all" if sizes else ""
-
-
-def _dealt(definition: Definition, role: str) -> list[str]:
-    size = dealt_sizes(definition).get(role)
-    return [] if size is None else [f"{size:,} bytes dealt for each round"]
+def _dealt(sizes: Mapping[str, int], role: str) -> list[Row]:
+    return [{"code": "dealt", "count": sizes[role]}] if role in sizes else []

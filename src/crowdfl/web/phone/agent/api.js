@@ -21,7 +21,7 @@ const RESTARTS = 5;
  * @property {number | null} [next_round] When it opens, if its plan says; seconds since 1970.
  * @property {number} [come_back] In how many seconds a phone with nothing to do looks again.
  * @property {string | null} [ended]
- * @property {{number: number, state: string, deadline: number, uploads?: number, unused?: boolean}[]} rounds
+ * @property {{number: number, state: string, deadline: number, uploads?: number, drawn?: number | null, unused?: boolean}[]} rounds
  */
 
 /** @typedef {{paid: Map<number, bigint>, claimed: Map<number, bigint>}} PaidClaim Millionths by round. */

@@ -18,9 +18,9 @@ export function requireStatus(status, rounds) {
   if (!isOptional(status.come_back, isCount)) throw impossible("when to look again");
   if (!isOptional(status.enrolled, isCount)) throw impossible("how many have joined");
   const known = new Set();
-  for (const { number, state, deadline, uploads } of status.rounds.map(tableOf)) {
+  for (const { number, state, deadline, uploads, drawn } of status.rounds.map(tableOf)) {
     if (!Number.isInteger(number) || number < 1 || number > rounds || known.has(number)) throw impossible("a round's number");
-    if (!isCount(deadline) || !isOptional(uploads, isCount)) throw impossible(`round ${number}`);
+    if (!isCount(deadline) || !isOptional(uploads, isCount) || !isOptional(drawn, isCount)) throw impossible(`round ${number}`);
     if (!isShort(state)) throw impossible(`round ${number}`);
     known.add(number);
   }

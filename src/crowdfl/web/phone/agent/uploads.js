@@ -40,7 +40,8 @@ export class Uploads {
     if ((await this._kept.hasAny(number, "receipt", "refused")) || (await this._kept.has("stopped"))) return false;
     await this._context.requireCompany(); // before the work; the owner may have raised it since joining
     if (!(await this._kept.hasAny(number, "upload"))) {
-      if (!(await this._isDrawn(number)) || (await this._hadNothing(number)) || !(await this._model.hasCaughtUp(number, status))) return false;
+      const { drawn } = status.rounds.find((entry) => entry.number === number) ?? {};
+      if (!(await this._isDrawn(number, drawn ?? 0)) || (await this._hadNothing(number)) || !(await this._model.hasCaughtUp(number, status))) return false;
       const said = await this._said(); // now: what is said while this trains must be tried next
       try {
         await this._train(number, trainer);
@@ -53,14 +54,18 @@ export class Uploads {
     return this.send(number);
   }
 
-  /** Asked once a round, and again when SP was restored: it may have drawn others then. @param {number} number */
-  async _isDrawn(number) {
+  /**
+   * Asked once a round, and again when SP has drawn more people, or was restored and may have drawn others.
+   * @param {number} number @param {number} people How many are drawn.
+   */
+  async _isDrawn(number, people) {
     const { platform, task, tell } = this._context;
     if (!(await this._context.shares()).draws) return true;
-    if ((await this._kept.of(number, "not-drawn"))?.epoch === this._epoch) return false;
+    const [known, name] = [await this._kept.of(number, "not-drawn"), named(number, "not-drawn")];
+    if (known?.epoch === this._epoch && known.people === people) return false;
     const drawn = await platform.isDrawn(task, number, await this._context.keys());
-    await this._kept.change(drawn ? {} : { [named(number, "not-drawn")]: { epoch: this._epoch } }, drawn ? [named(number, "not-drawn")] : []);
-    if (!drawn) tell("not drawn", { round: number });
+    await this._kept.change(drawn ? {} : { [name]: { epoch: this._epoch, people } }, drawn ? [name] : []);
+    if (!drawn && !known) tell("not drawn", { round: number });
     return drawn;
   }
 

@@ -3,7 +3,7 @@
 import { privacyOf } from "../protocol/accounting.js";
 import { estimateOf } from "../protocol/amounts.js";
 import { duration, formatTime, moneyRange } from "../../web/common/format.js";
-import { language, listOf, t } from "../../web/common/text.js";
+import { language, listOf, t, together } from "../../web/common/text.js";
 import { slowNames } from "./sensors.js";
 
 /** @typedef {import("./types.js").DefinitionBody} DefinitionBody */
@@ -18,7 +18,7 @@ export function sensorsOf(definition) {
   const [channels, slow] = [definition.training.channels ?? 6, slowNames(definition)];
   const motion = channels === 3 ? t("about.moved") : channels === 6 ? t("about.movedAndTurned") : t("about.otherSensors", { channels });
   const names = listOf(slow.map((name) => t(`sensor.${name}`)));
-  return [motion, slow.length > 0 && t("about.beside", { sensors: names })].filter(Boolean).join(" ");
+  return together(motion, slow.length > 0 && t("about.beside", { sensors: names }));
 }
 
 /** @param {DefinitionBody} definition */
@@ -40,7 +40,7 @@ export function effortWords(definition) {
 
 /** How often, in a line. @param {DefinitionBody} definition */
 export function roundsLine({ settings, plan }) {
-  return [t("about.rounds", { count: settings.rounds }), paceWords(plan)].filter(Boolean).join(" ");
+  return together(t("about.rounds", { count: settings.rounds }), paceWords(plan));
 }
 
 /** @param {DefinitionBody["plan"]} plan */

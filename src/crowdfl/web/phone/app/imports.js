@@ -1,7 +1,7 @@
 // What of a CSV file this task can use.
 
 import { duration } from "../../web/common/format.js";
-import { listOf, t } from "../../web/common/text.js";
+import { listOf, t, together } from "../../web/common/text.js";
 import { MISSING, readCsv, toRecordings } from "../learning/csv.js";
 import { askedFor } from "../learning/recipe.js";
 import { folded } from "../learning/recordings.js";
@@ -48,7 +48,7 @@ function summary(name, recordings, others, dropped) {
   const labels = listOf([...new Set(recordings.map(({ label }) => label))]);
   const words = [t("import.summary", { name, seconds: duration(seconds), labels })];
   if (others) words.push(t("import.others", { count: others }));
-  return [...words, ...leftOut(dropped)].join(" ");
+  return together(...words, ...leftOut(dropped));
 }
 
 /** @param {Map<string, number>} dropped */

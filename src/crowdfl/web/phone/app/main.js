@@ -6,7 +6,7 @@ import { takeInvitation } from "./link.js";
 import { keepForOffline } from "./browser.js";
 import { refuseInvitation, shownInvitation } from "./door.js";
 import { notice, title } from "../../web/common/parts.js";
-import { t } from "../../web/common/text.js";
+import { between, t } from "../../web/common/text.js";
 import { explain, explainLink } from "./messages.js";
 import { showMenu } from "./menu.js";
 import { isReached, watchReach } from "./reach.js";
@@ -99,7 +99,7 @@ class Page {
       return true;
     } catch (wrong) {
       refuseInvitation(wrong);
-      notices.replaceChildren(notice("bad", h("strong", null, t("menu.badLink")), " ", explainLink(wrong)));
+      notices.replaceChildren(notice("bad", h("strong", null, t("menu.badLink")), between(), explainLink(wrong)));
       return false;
     }
   }

@@ -1,6 +1,6 @@
 // What states and errors are called when a person reads them.
 
-import { isSaid, t } from "../../web/common/text.js";
+import { isSaid, t, together } from "../../web/common/text.js";
 
 /** @typedef {import("./types.js").RoundView} RoundView */
 /** @typedef {import("./types.js").Campaign} Campaign */
@@ -28,8 +28,13 @@ function known(error) {
   return names.find((name) => isSaid(`errors.${name}`));
 }
 
+/** Errors whose sentence leaves something open that helpers may need. */
+const DETAILED = new Set(["CrowdFLError", "UnsupportedTask", "SettingsError", "FormatError", "SealBroken", "BadSignature", "DocumentError",
+  "ProtocolError", "TooFewParticipants", "NothingToContribute", "ChainBroken", "UploadRejected", "RewardOutOfRange", "ClaimRefused",
+  "CampaignError", "InvitationRefused", "LearningError", "StoreUnavailable", "StorageFull", "ServiceError", "NotAuthenticated", "ServiceUnavailable"]);
+
 /**
- * What happened, and what to do; behind it, in English, what the program says of it. An error that no catalogue knows was made for
+ * What happened, and what to do; behind it, in English, what only helpers may need. An error that no catalogue knows was made for
  * people: its message is all.
  * @param {unknown} wrong
  */
@@ -37,12 +42,12 @@ export function explain(wrong) {
   if (isAway(wrong) && !navigator.onLine) return t("errors.offline");
   const [name, words] = [known(wrong), sentence(wrong instanceof Error ? wrong.message : String(wrong))];
   if (!name) return words;
-  return [t(`errors.${name}`), t("errors.detail", { words })].join("\n");
+  return DETAILED.has(name) ? [t(`errors.${name}`), t("errors.detail", { words })].join("\n") : t(`errors.${name}`);
 }
 
 /** The same of a link that cannot be read. @param {unknown} wrong */
 export function explainLink(wrong) {
-  return `${known(wrong) === "FormatError" ? t("errors.linkDamaged") : explain(wrong)} ${t("errors.linkAgain")}`;
+  return together(known(wrong) === "FormatError" ? t("errors.linkDamaged") : explain(wrong), t("errors.linkAgain"));
 }
 
 const TURNING = /[\u202a-\u202e\u2066-\u2069]|(?!\n)\p{Cc}/gu;

@@ -1,7 +1,7 @@
 // Where a campaign stands, in a sentence or two: what happens now, and what its participant can do. No network is asked.
 
 import { formatTime } from "../../web/common/format.js";
-import { language, t } from "../../web/common/text.js";
+import { language, t, together } from "../../web/common/text.js";
 import { textsIn } from "../protocol/texts.js";
 import { plainly } from "./messages.js";
 
@@ -58,11 +58,11 @@ function inRound(campaign, reached) {
   if (last.mine === "arrived") return said(t("standing.arrived", values), last.state === "open" ? t("standing.nothingToDo") : t("standing.addedUp"));
   if (last.mine === "late") return said(t("standing.late", values), t("standing.nothingToDo"));
   if (last.mine === "refused") return said(t("standing.refused", values), t("standing.waitsForNext"));
-  if (last.mine === "undrawn") return said(t("standing.notDrawn", values), t("standing.waitsForNext"));
+  if (last.mine === "undrawn") return said(t("standing.notDrawn", values), t(last.state === "open" ? "standing.mayBeDrawn" : "standing.waitsForNext"));
   if (last.state !== "open") return said(t("standing.without", values), t("standing.waitsForNext"));
   if (last.mine === "sending") return said(t(reached ? "standing.sending" : "standing.kept", values), until);
-  if (last.mine === "nothing" || !campaign.contributed) return said(t("standing.recordFirst", values), [until, unsaid(campaign)].filter(Boolean).join(" "), "record");
-  return said(t("standing.open", values), [until, t("standing.keepOpen")].filter(Boolean).join(" "));
+  if (last.mine === "nothing" || !campaign.contributed) return said(t("standing.recordFirst", values), together(until, unsaid(campaign)), "record");
+  return said(t("standing.open", values), together(until, t("standing.keepOpen")));
 }
 
 /** What was recorded waits for its owner's word. @param {Campaign} campaign */
@@ -75,7 +75,7 @@ function between(campaign) {
   const act = contributed ? null : "record";
   if (last && last.number >= roundsOf(campaign)) return said(t("standing.lastDone"), t("standing.lastDoneMore"));
   const before = last ? t("standing.ready") : company(campaign);
-  const more = [act ? unsaid(campaign) || t("standing.recordNow") : before, act && !last && before].filter(Boolean).join(" ");
+  const more = together(act ? unsaid(campaign) || t("standing.recordNow") : before, act && !last && before);
   if (next) return said(t(last ? "standing.nextAt" : "standing.firstAt", { when: formatTime(next) }), more, act);
   return said(t(last ? "standing.waitsNext" : "standing.waitsFirst"), more, act);
 }

@@ -2,7 +2,7 @@
 
 import { h } from "../../../web/common/dom.js";
 import { formatTime } from "../../../web/common/format.js";
-import { isSaid, language, listOf, t } from "../../../web/common/text.js";
+import { between, language, learntRows, listOf, t, together } from "../../../web/common/text.js";
 import { missingSensors } from "../sensors.js";
 import * as about from "../about.js";
 import { actionButton, ask, button, facts, notice, part, title } from "../../../web/common/parts.js";
@@ -15,7 +15,7 @@ import { grouped, plainly, sentence } from "../messages.js";
 /** @typedef {import("../types.js").Campaign} Campaign */
 /** @typedef {import("../types.js").DefinitionBody} DefinitionBody */
 
-const MOST_ROWS = 40; // of who learns what
+const PROFILE = "shares"; // phones take part in no other
 
 /** @param {Model} model @param {string} task */
 export function aboutView(model, task) {
@@ -69,7 +69,7 @@ function papers(model, campaign) {
   const closed = invited && campaign.closed;
   const lacking = missingSensors(definition);
   return [
-    closed && notice("warn", h("strong", null, t("invite.closed")), " ", t(`enrolment.${closed}`), " ", t("invite.nothingSent")),
+    closed && notice("warn", h("strong", null, t("invite.closed")), between(), together(t(`enrolment.${closed}`), t("invite.nothingSent"))),
     closed && deleting(model, task),
     invited && lacking.length > 0 && notice("warn", t("about.lacking", { sensors: listOf(lacking.map((name) => t(`sensor.${name}`))) })),
     brief(definition, campaign.others),
@@ -100,7 +100,7 @@ function brief(definition, others) {
       h("li", null, h("strong", null, about.effortWords(definition)), h("div.soft", null, names)),
       h("li", null, h("strong", null, about.payLine(definition))),
       h("li", null, about.roundsLine(definition)),
-      h("li", null, t("invite.stays"), " ", epsilon != null && t("invite.epsilon", { epsilon: about.short(epsilon), sum: about.short(epsilon + others) }))));
+      h("li", null, together(t("invite.stays"), epsilon != null && t("invite.epsilon", { epsilon: about.short(epsilon), sum: about.short(epsilon + others) })))));
 }
 
 /** @param {Record<string, string>} who */
@@ -146,19 +146,12 @@ const invitationWords = (expires) => t(expires * 1000 > Date.now() ? "about.usab
 
 /** @param {DefinitionBody} definition */
 function leaving(definition) {
-  const rows = learntRows();
   return h("section.card", { "aria-labelledby": "leaves" },
     h("h2", { id: "leaves" }, t("picture.title")),
     picture(definition.settings.min_participants),
     h("p", null, t("about.halves")),
     h("p", null, t("common.kgc")),
-    h("details", { id: "learnt" }, h("summary", null, t("about.learnt")), h("ul", null, ...rows.map((words) => h("li", null, words)))));
-}
-
-/** As many as the table of disclosures has. @returns {string[]} */
-function learntRows() {
-  const rows = Array.from({ length: MOST_ROWS }, (_, place) => `learnt.row${place + 1}`);
-  return rows.filter(isSaid).map((row) => t(row));
+    h("details", { id: "learnt" }, h("summary", null, t("about.learnt")), h("ul", null, ...learntRows(PROFILE).map(({ party, learns }) => h("li", null, t("about.learntRow", { party, learns }))))));
 }
 
 /** @param {Model} model @param {NonNullable<Answer>} answer @param {HTMLElement} trouble */

@@ -3,7 +3,7 @@
 import { h, table } from "../../../web/common/dom.js";
 import { duration, formatTime, money } from "../../../web/common/format.js";
 import { actionButton, ask, button, form, labelled, notice, part, title } from "../../../web/common/parts.js";
-import { isSaid, listOf, t } from "../../../web/common/text.js";
+import { isSaid, listOf, t, together } from "../../../web/common/text.js";
 import { grouped, sentence } from "../messages.js";
 
 /** @typedef {import("../types.js").Model} Model */
@@ -69,12 +69,12 @@ function claiming(model, task, { claim, amount, window }) {
 
 /** @param {ClaimView} claim @param {string} amount @param {number} window */
 function words({ state, until }, amount, window) {
-  const end = until === null ? "" : ` ${t("earnings.until", { when: formatTime(until) })}`;
+  const end = until === null ? "" : t("earnings.until", { when: formatTime(until) });
   switch (state) {
     case "none": return t("earnings.none");
     case "later": return t("earnings.later", { time: duration(window) });
-    case "due": return t("earnings.due", { amount }) + end;
-    case "sent": return t("earnings.sent", { amount }) + end;
+    case "due": return together(t("earnings.due", { amount }), end);
+    case "sent": return together(t("earnings.sent", { amount }), end);
     case "paid": return t("earnings.paid", { amount });
     case "refused": return t("earnings.refused");
     default: return t("earnings.tooLate");

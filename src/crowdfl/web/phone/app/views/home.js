@@ -3,7 +3,7 @@
 import { h } from "../../../web/common/dom.js";
 import { formatTime, money } from "../../../web/common/format.js";
 import { button, notice, part, title } from "../../../web/common/parts.js";
-import { t } from "../../../web/common/text.js";
+import { between, t, together } from "../../../web/common/text.js";
 import { isPaid } from "../../protocol/amounts.js";
 import { NOT_IN_LINE } from "../../protocol/average.js";
 import { short } from "../about.js";
@@ -24,7 +24,7 @@ export function homeView(model, task) {
     [h("p.headline", null, text), h("p.soft", null, more)]);
   const bar = part("div.bar", null, (/** @type {Campaign["now"]} */ now) => progress(now));
   const trouble = part("div", null, (/** @type {{ problem: string | null, waits: string | null }} */ wrong) => troubles(model, task, wrong));
-  const mixed = part("div", null, (/** @type {boolean} */ twice) => twice ? [notice("warn", t("home.mixedUp"), " ", h("a", { href: hashOf("record", task), id: "to-check" }, t("home.check")))] : []);
+  const mixed = part("div", null, (/** @type {boolean} */ twice) => twice ? [notice("warn", t("home.mixedUp"), between(), h("a", { href: hashOf("record", task), id: "to-check" }, t("home.check")))] : []);
   const doing = part("div.buttons", null, (/** @type {Doing} */ shown) => buttons(task, shown));
   const tiles = part("dl.tiles", null, (/** @type {Figures} */ figures) => tilesOf(task, figures));
   const reminders = reminding(model, task);
@@ -100,7 +100,7 @@ function tilesOf(task, { of, begun, done, mine, next, enrolled, earned, paid, no
 /** @param {NonNullable<Campaign["noise"]>} noise */
 function chargedWords({ epsilon, charged, spent, others }) {
   if (!charged) return t("home.uncharged", { epsilon: short(epsilon) });
-  return `${t("home.spent", { spent: short(spent) })} ${t("home.withOthers", { sum: short(epsilon + others) })}`;
+  return together(t("home.spent", { spent: short(spent) }), t("home.withOthers", { sum: short(epsilon + others) }));
 }
 
 /** @param {string} name @param {...(Node | string | false)} about */
