@@ -237,7 +237,9 @@ class KgcPeer(Protocol):
     """KGC as SP or CSP reaches it, authenticated as itself."""
 
     def bundle(self, task: str) -> tuple[str, str, bytes]: ...  # definition, appointment, and this role's bundle
-    def dealt(self, task: str, number: int) -> bytes: ...  # this role's file of a round, before it acknowledges
+    def dealt(
+        self, task: str, number: int
+    ) -> bytes | memoryview: ...  # this role's file of a round, before it acknowledges
     def acknowledge(self, task: str) -> bool: ...  # all of it is durable here; whether KGC has no copy left of anything
 
 

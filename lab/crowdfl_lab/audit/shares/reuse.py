@@ -202,7 +202,7 @@ def _subtracted(subject: str) -> Finding:
 def _old_file(round_: DeviatingRound) -> str:
     """What CSP says to the file of another round."""
     _, seed = seeds_of(round_.source)
-    old = dealing.dealt_file(round_.shape, round_.source, CSP_ROLE, 1)
+    old = b"".join(dealing.dealt_file(round_.shape, round_.source, CSP_ROLE, 1))
     try:
         dealing.received(round_.shape, seed, CSP_ROLE, 2, old)
     except DealtMaterialDamaged as refusal:
@@ -243,9 +243,9 @@ def _unmasked(round_: DeviatingRound, roles: tuple[str, ...]) -> Floats:
     seeds = dict(zip((SP_ROLE, CSP_ROLE), seeds_of(source), strict=True))
     left = _lanes_shown(round_) - np.uint64(shape.widths.lane_bound)
     for role in roles:
-        file = dealing.dealt_file(shape, source, role, 1)
+        file = b"".join(dealing.dealt_file(shape, source, role, 1))
         dealt = dealing.received(shape, seeds[role], role, 1, file)
-        left = left - low_words(dealt.lanes.lanes[_SLOT], shape.widths.k)
+        left = left - low_words(dealt.lanes.lanes[[_SLOT]], shape.widths.k)[0]
     return _signed(round_, left)
 
 
