@@ -146,8 +146,8 @@ class ClearSp(_Side, KeyedSp):
         for who, upload in uploads.items():
             self.add(who, upload)
 
-    def add_stored(self, names: Mapping[str, str], read: Callable[[str], bytes]) -> None:
-        self.add_all({who: read(name) for who, name in names.items()}, validated=True)
+    def add_stored(self, folder: str, names: Mapping[str, str], read: Callable[[str], bytes]) -> None:
+        self.add_all({who: read(folder + name) for who, name in names.items()}, validated=True)
 
     def check(self) -> None:
         if len(self._uploads) < self.about.settings.min_participants:
@@ -397,8 +397,8 @@ class ChainedSp(_ChainedSide):
             assert self._refusal(who, json.loads(upload)) is None
             self._uploads[who] = json.loads(upload)
 
-    def add_stored(self, names: Mapping[str, str], read: Callable[[str], bytes]) -> None:
-        self.add_all({who: read(name) for who, name in names.items()}, validated=True)
+    def add_stored(self, folder: str, names: Mapping[str, str], read: Callable[[str], bytes]) -> None:
+        self.add_all({who: read(folder + name) for who, name in names.items()}, validated=True)
 
     def check(self) -> None:
         if len(self._uploads) < self.spec.settings.min_participants:

@@ -62,7 +62,7 @@ def test_stored_uploads_are_counted_in_groups_of_bounded_size(monkeypatch, most,
     monkeypatch.setattr(sp, "add_all", lambda group, *, validated: [seen.append(len(group)), whole(group)])
     monkeypatch.setattr(keyed, "_GROUP", most)
     monkeypatch.setattr(keyed, "_GROUP_BYTES", int(uploads_of_bytes * sp.upload_bytes()))
-    sp.add_stored({who: f"{who}'s" for who in uploads}, lambda name: uploads[name[:-2]])
+    sp.add_stored("in/", {who: who for who in uploads}, lambda name: uploads[name[3:]])
     assert seen == groups
     assert sp._products.result() == fill(sides.dealer.sp(), uploads)._products.result()
 

@@ -241,8 +241,8 @@ class SpProtocol(RoleProtocol, Protocol):
         `validated`: `refusals` has looked at these very bytes, and found nothing.
         """
 
-    def add_stored(self, names: Mapping[str, str], read: Read) -> None:
-        """The same of validated uploads that are in a store, under these names: read from there, now and when needed again."""
+    def add_stored(self, folder: str, names: Mapping[str, str], read: Read) -> None:
+        """The same of validated uploads in a folder of a store, under these names: read there, now and when needed again."""
 
     def take_reference(self, upload: bytes) -> None:
         """The requester's own upload of this round, of a task that has references; refused in any other."""

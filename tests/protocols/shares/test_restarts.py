@@ -189,6 +189,6 @@ def test_uploads_in_any_order_and_read_again_from_elsewhere_give_the_same(rounds
     parties = recorded.again()
     sp = parties.new_sp(2)
     for who in reversed(recorded.uploads):
-        sp.add_stored({who: who}, recorded.uploads.__getitem__)
+        sp.add_stored("", {who: who}, recorded.uploads.__getitem__)
     run_exchange(sp.publish(final=False), parties.ask)
     assert sp.publication() == recorded.played.publication

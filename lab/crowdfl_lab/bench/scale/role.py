@@ -134,7 +134,7 @@ class _Role:
                 with self.recorder.working("SP"):
                     if wrong := [*filter(None, sp.refusals([(who, upload(int(name))) for who, name in names.items()]))]:
                         raise wrong[0]
-                    sp.add_stored(names, lambda name: upload(int(name)))
+                    sp.add_stored("", names, lambda name: upload(int(name)))
             if self.order["payment"]:
                 round_.reward(self.order["payment"])
             (self.folder / PUBLICATION).write_bytes(round_.average())

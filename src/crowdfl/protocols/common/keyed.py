@@ -173,12 +173,12 @@ class BaseSp(KeyedSp):
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         raise NotImplementedError
 
-    def add_stored(self, names: Mapping[str, str], read: Read) -> None:
+    def add_stored(self, folder: str, names: Mapping[str, str], read: Read) -> None:
         self._read, people = read, list(names)
-        self._names |= names
+        self._names |= {who: folder + name for who, name in names.items()}
         size = max(1, min(_GROUP, _GROUP_BYTES // self.upload_bytes()))
         for start in range(0, len(people), size):
-            self.add_all({who: read(names[who]) for who in people[start : start + size]}, validated=True)
+            self.add_all({who: read(folder + names[who]) for who in people[start : start + size]}, validated=True)
 
     def upload_bytes(self) -> int:
         return form_bytes(self.party.public, self._length)

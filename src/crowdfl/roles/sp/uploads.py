@@ -35,6 +35,7 @@ from crowdfl.roles.records import Round, RoundState, TaskState, Upload, UploadCo
 from crowdfl.roles.sp.core import SpCore, reference_name, require_running
 
 _WHOLE_TASK = 0  # the round under which is kept what outlives every round
+_TOGETHER = 1024  # uploads added up at once
 _MOST_KEPT = 8  # rounds in memory at once; one more costs another its head start
 
 
@@ -129,9 +130,10 @@ class RoundAggregators:
         fresh = [upload for upload in uploads if upload.who not in aggregator.added][:most]
         if fresh:
             self._introduce(task, aggregator)
-            names = {one.who: upload_name(task, number, one.digest) for one in fresh}
-            aggregator.sp.add_stored(names, self._read)
-            aggregator.added.update({one.who: one.digest for one in fresh})
+        for start in range(0, len(fresh), _TOGETHER):
+            names = {one.who: one.digest for one in fresh[start : start + _TOGETHER]}
+            aggregator.sp.add_stored(upload_name(task, number, ""), names, self._read)
+            aggregator.added.update(names)
         return aggregator, len(fresh)
 
     def is_behind(self, task: str, number: int, uploads: int) -> bool:

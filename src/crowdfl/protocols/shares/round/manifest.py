@@ -160,15 +160,16 @@ def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[st
         raise ProtocolError(
             f"the manifest of round {manifest.number} has no reference where the task has one, or the reverse"
         )
-    fields = zip(manifest.digests, manifest.sealed, manifest.signatures, strict=True)
-    rows = [(keys[who], who, ManifestEntry(*entry)) for who, entry in zip(names, fields, strict=True)]
+    signers = [keys[who] for who in names]
+    rows = list(zip(signers, names, manifest.digests, manifest.sealed, manifest.signatures, strict=True))
     if settings.reference:
-        rows.append((shape.spec.requester, REQUESTER_NAME, ManifestEntry(*manifest.reference)))
+        digest, sealed, signature = manifest.reference
+        rows.append((shape.spec.requester, REQUESTER_NAME, digest, sealed, signature))
     run_work(backend, SignedEntries(rows, manifest.place))
 
 
 @dataclass(frozen=True)
-class SignedEntries(Work[tuple[bytes, str, ManifestEntry], None]):
+class SignedEntries(Work[tuple[bytes, str, bytes, bytes, bytes], None]):
     """Whether everyone has signed, by this key, what a manifest says of its upload."""
 
     place: RoundPlace
@@ -178,8 +179,8 @@ class SignedEntries(Work[tuple[bytes, str, ManifestEntry], None]):
 
     def run(self, read: Read) -> None:
         del read
-        for key, who, entry in self.rows:
-            _check_entry(self.place, key, who, entry.digest, entry.sealed, entry.signature)
+        for row in self.rows:
+            _check_entry(self.place, *row)
 
     def merged(self, found: Iterable[None]) -> None:
         for _ in found:

@@ -116,7 +116,8 @@ class SharesSp(PaidSp):
         self.round_number = round_number
         self._counted: dict[str, ManifestEntry] = {}
         self._bodies: dict[str, bytes] = {}  # those that are in no store
-        self._names: dict[str, str] = {}  # of the others, there
+        self._names: dict[str, str] = {}  # of the others, in this folder of it
+        self._folder = ""
         self._read: Read = self._bodies.__getitem__
         self._reference: UploadBody | None = None
         self._products: dict[str, int] = {}  # SP's shares, with the reference, of those who are in
@@ -176,15 +177,15 @@ class SharesSp(PaidSp):
         self._bodies |= fresh
         self._count({who: who for who in fresh})
 
-    def add_stored(self, names: Mapping[str, str], read: Read) -> None:
+    def add_stored(self, folder: str, names: Mapping[str, str], read: Read) -> None:
         if changed := [who for who in self._names.keys() & names.keys() if self._names[who] != names[who]]:
             raise AlreadyCounted(f"an upload of {min(changed)} is in this round already, with other contents")
-        self._read = read
+        self._folder, self._read = folder, read
         self._count({who: name for who, name in names.items() if who not in self._counted})
 
     def _count(self, names: Mapping[str, str]) -> None:
         """In any order, and all or none."""
-        found = self._work([Stored(who, name) for who, name in names.items()])
+        found = self._work([Stored(who, self._folder + name) for who, name in names.items()])
         self._sums.merge(found.sums)
         self._counted |= found.entries
         self._names |= names
@@ -196,7 +197,7 @@ class SharesSp(PaidSp):
 
     def _stored(self, names: Iterable[str]) -> list[Stored]:
         """Uploads that were counted, to be read once more."""
-        return [Stored(who, self._names[who], self._counted[who]) for who in names]
+        return [Stored(who, self._folder + self._names[who], self._counted[who]) for who in names]
 
     def take_reference(self, upload: bytes) -> None:
         """The requester's upload of this round, which the others are compared with; it is never added up."""
