@@ -25,6 +25,7 @@ from crowdfl.errors import (
     FormatError,
     NotDrawn,
     NotReady,
+    RoundNotOpen,
     UnknownParticipant,
     UploadDamaged,
 )
@@ -56,18 +57,19 @@ def read_upload(blobs: Blobs, name: str) -> bytes:
 
 @dataclass(frozen=True)
 class _Looking(Work[str, list[str]]):
-    """Which of these uploads, by name, are missing, or not as they were acknowledged."""
+    """Which of these uploads, by digest, are missing, or not as they were acknowledged."""
 
+    folder: str
     size: int  # of each
 
     def weight(self) -> int:
         return len(self.rows) * self.size
 
     def run(self, read: Read) -> list[str]:
-        return [name for name in self.rows if _is_damaged(read, name)]
+        return [digest for digest in self.rows if _is_damaged(read, self.folder + digest)]
 
     def merged(self, found: Iterable[list[str]]) -> list[str]:
-        return [name for part in found for name in part]
+        return [digest for part in found for digest in part]
 
 
 def _is_damaged(read: Read, name: str) -> bool:
@@ -90,6 +92,7 @@ class _Aggregator:
     added: dict[str, str] = field(default_factory=dict)  # by participant, its upload's digest
     known: set[str] = field(default_factory=set)  # participants, where uploads are signed
     seen: int = 0  # the position of the last of them, where all are needed
+    last: int = 0  # the position of the last upload that was added ahead of time
 
 
 class RoundAggregators:
@@ -120,21 +123,32 @@ class RoundAggregators:
         sp.enrol(self._core.identity(task, who))
         return sp
 
-    def add_new(self, task: str, number: int, most: int | None = None) -> int:
-        """Add up the uploads that came since the last time, at most `most` of them; how many there were."""
-        return self._add_new(task, number, most)[1]
+    def add_new(self, task: str, number: int, most: int) -> int:
+        """Add up uploads that came since the last time, at most `most` of them; how many there were.
 
-    def _add_new(self, task: str, number: int, most: int | None) -> tuple[_Aggregator, int]:
+        None of the others is looked at, or a crowd would take the square of its time. One that was overtaken on its way into
+        the store, or dropped since, is found when all of them are.
+        """
+        aggregator = self._aggregator(task, number)
+        rows = self._core.ports.store.uploads_after(task, number, aggregator.last, most)
+        self._extend(task, number, aggregator, [upload for _, upload in rows])
+        aggregator.last = max((place for place, _ in rows), default=aggregator.last)
+        return len(rows)
+
+    def _add_rest(self, task: str, number: int) -> _Aggregator:
         uploads = self._core.ports.store.uploads(task, number)
         aggregator = self._current(task, number, {upload.who: upload.digest for upload in uploads})
-        fresh = [upload for upload in uploads if upload.who not in aggregator.added][:most]
+        self._extend(task, number, aggregator, uploads)
+        return aggregator
+
+    def _extend(self, task: str, number: int, aggregator: _Aggregator, uploads: Sequence[Upload]) -> None:
+        fresh = [upload for upload in uploads if upload.who not in aggregator.added]
         if fresh:
             self._introduce(task, aggregator)
         for start in range(0, len(fresh), _TOGETHER):
             names = {one.who: one.digest for one in fresh[start : start + _TOGETHER]}
             aggregator.sp.add_stored(upload_name(task, number, ""), names, self._read)
             aggregator.added.update(names)
-        return aggregator, len(fresh)
 
     def is_behind(self, task: str, number: int, uploads: int) -> bool:
         """Whether some of so many uploads are not added up yet, and there is room to do it ahead of time."""
@@ -151,17 +165,18 @@ class RoundAggregators:
         known = self._rounds.get((task, number))
         before = set() if known is None else set(known.added)
         try:
-            self._add_new(task, number, None)
+            self._add_rest(task, number)
         except UploadDamaged:
             before = {upload.who for upload in uploads}
-        names = {upload_name(task, number, upload.digest): upload for upload in uploads if upload.who in before}
-        looking = _Looking(list(names), self.checking(task).upload_bytes())
+        digests = [upload.digest for upload in uploads if upload.who in before]
+        looking = _Looking(digests, upload_name(task, number, ""), self.checking(task).upload_bytes())
         found = run_work(self._core.options.tools.backend, looking, self._read)
-        return [names[name] for name in _Looking(found, 0).run(self._read)]  # whoever looked: this process judges
+        bad = set(replace(looking, rows=found).run(self._read))  # whoever has looked: this process judges
+        return [upload for upload in uploads if upload.digest in bad]
 
     def complete(self, task: str, number: int) -> SpProtocol:
         """A closed round's: every upload in, and the mask seeds as they were made durable."""
-        (aggregator, _), store = self._add_new(task, number, None), self._core.ports.store
+        aggregator, store = self._add_rest(task, number), self._core.ports.store
         self._introduce(task, aggregator)
         sp = aggregator.sp
         if self._core.definition(task).settings.reference:
@@ -292,11 +307,12 @@ class Uploads:
         judged = self._checked(task, number, arrivals, judged)
         judged = self._written(task, number, arrivals, judged)
         welcome = [entry for entry in judged if isinstance(entry, Upload)]
-        # The store looks once more: the round may have closed while the bytes were checked.
-        most = self._core.definition(task).settings.most_in_round
+        # The store looks once more: the round may have closed, or have all that it takes, since the bytes were checked.
+        definition = self._core.definition(task)
+        most = definition.plan.goal or definition.settings.most_in_round
         known = self._ports.store.acknowledge(task, number, welcome, most) if welcome else []
         for upload, outcome in zip(welcome, known, strict=True):
-            if isinstance(outcome, Forbidden):  # its owner has withdrawn meanwhile: no byte of it stays
+            if isinstance(outcome, Forbidden | RoundNotOpen):  # withdrawn meanwhile, or not used: no byte of it stays
                 self._ports.blobs.delete(upload_name(task, number, upload.digest))
         outcomes = iter(known)
         return [_outcome(entry, next(outcomes)) if isinstance(entry, Upload) else entry for entry in judged]

@@ -198,7 +198,7 @@ export default {
     consent_text: "Vollständig: Jede Person behält eine Kopie, und ihr Telefon signiert sie.",
     task_language: "Als Kürzel, etwa de, zh-Hans oder pt-BR.",
     plan_every: "Mindestens, von der Öffnung einer Runde bis zur nächsten.",
-    plan_goal: "Eine Runde schließt, sobald sie so viele hat; wer später kommt, wird in der nächsten wieder gefragt.",
+    plan_goal: "Eine Runde nimmt so viele und schließt. Spätere werden weder verwendet noch bezahlt; wer sie sendet, wird in der nächsten wieder gefragt.",
     settings_total: "Wird sie verborgen, erfährt niemand, aus wie vielen ein Durchschnitt ist.",
     settings_decimals: "Wie genau Gewichte gesendet werden.",
     settings_clip: "Größere Gewichte werden darauf gekürzt; wie viele, erfährt die Person.",
@@ -480,6 +480,7 @@ export default {
     neverSent: "noch nicht",
     csv: "Einladungen als CSV",
     compliance: "Wer wann gesendet hat, als CSV",
+    consents: "Wer wozu eingewilligt hat, als CSV",
     more: { one: "{count} weitere zeigen", other: "{count} weitere zeigen" },
   },
   column: {

@@ -198,7 +198,7 @@ export default {
     consent_text: "Whole: each person keeps a copy, and its phone signs it.",
     task_language: "By its code, such as de, zh-Hans or pt-BR.",
     plan_every: "From the opening of one round to that of the next, at least.",
-    plan_goal: "A round closes once it has so many; whoever comes later is asked again in the next.",
+    plan_goal: "A round takes so many, then closes. Later ones are neither used nor paid; their senders are asked again in the next.",
     settings_total: "If it is hidden, readers of an average do not learn how many samples it is of.",
     settings_decimals: "How exactly weights are sent.",
     settings_clip: "Larger weights are cut to it; the participant is told how many.",
@@ -480,6 +480,7 @@ export default {
     neverSent: "not yet",
     csv: "Invitations as CSV",
     compliance: "Who sent when, as CSV",
+    consents: "Who agreed to what, as CSV",
     more: { one: "Show {count} more", other: "Show {count} more" },
   },
   column: {

@@ -198,7 +198,7 @@ export default {
     consent_text: "完整文本：每个人保留一份副本，由其手机签署。",
     task_language: "用代码表示，例如 de、zh-Hans 或 pt-BR。",
     plan_every: "从一轮开始到下一轮开始，至少这么久。",
-    plan_goal: "达到这个数量时该轮结束；晚到者在下一轮再次受邀。",
+    plan_goal: "每轮收到这个数量后结束。之后的贡献不会使用，也没有报酬；其发送者在下一轮再次受邀。",
     settings_total: "若隐藏，读取平均值的人不知道它来自多少样本。",
     settings_decimals: "发送权重的精度。",
     settings_clip: "更大的权重会被截断；参与者会得知有多少个。",
@@ -480,6 +480,7 @@ export default {
     neverSent: "尚未",
     csv: "邀请导出为 CSV",
     compliance: "发送情况导出为 CSV",
+    consents: "同意记录导出为 CSV",
     more: { other: "再显示 {count} 项" },
   },
   column: {
