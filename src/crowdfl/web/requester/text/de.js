@@ -344,7 +344,7 @@ export default {
     you: "Sie: Die Aufgabe ist angehalten",
     computing: "SP und CSP, die Runde {number} berechnen",
     uploads: "Beiträge zu Runde {number}: {uploads} von {all} sind da",
-    reference: "Ihre Referenz für Runde {number}: `crowdfl task watch {task} --reference DATEN --until settled`",
+    reference: "Ihre Referenz für Runde {number}: `crowdfl task console --reference DATEN`, oder `crowdfl task watch {task} --reference DATEN --until settled`",
     final: "das fertige Modell",
     time: "den Beginn von Runde {number}, {moment}",
     dealing: "SP und CSP, die holen, was KGC austeilt, und dann Runde {number} öffnen",

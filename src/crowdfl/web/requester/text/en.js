@@ -344,7 +344,7 @@ export default {
     you: "you: the task is paused",
     computing: "SP and CSP, which compute round {number}",
     uploads: "uploads to round {number}: {uploads} of {all} have come",
-    reference: "your reference of round {number}: `crowdfl task watch {task} --reference DATA --until settled`",
+    reference: "your reference of round {number}: `crowdfl task console --reference DATA`, or `crowdfl task watch {task} --reference DATA --until settled`",
     final: "the final model",
     time: "the time of round {number}, {moment}",
     dealing: "SP and CSP, which fetch what KGC deals and then open round {number}",

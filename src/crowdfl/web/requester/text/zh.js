@@ -344,7 +344,7 @@ export default {
     you: "您：任务已暂停",
     computing: "SP 和 CSP 计算第 {number} 轮",
     uploads: "第 {number} 轮的上传：已收到 {uploads}/{all}",
-    reference: "您在第 {number} 轮的参考更新：`crowdfl task watch {task} --reference DATA --until settled`",
+    reference: "您在第 {number} 轮的参考更新：`crowdfl task console --reference DATA`，或 `crowdfl task watch {task} --reference DATA --until settled`",
     final: "最终模型",
     time: "第 {number} 轮的开始时间，{moment}",
     dealing: "SP 和 CSP 取得 KGC 分发的内容，然后开始第 {number} 轮",
