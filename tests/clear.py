@@ -349,7 +349,7 @@ class _ChainedSide:
 
     def dealt(self, number: int) -> bytes:
         assert self._load is not None
-        return self._load(number)
+        return bytes(self._load(number)[:])
 
 
 class ChainedSp(_ChainedSide):
@@ -567,9 +567,9 @@ class ChainedProfile:
     def dealt_bytes(self, settings: TaskSettings, parameters: int) -> Mapping[str, int]:
         return DEALT
 
-    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
+    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> Iterator[bytes]:
         self.made.append((role, number))
-        return _file(spec, source, role, number)
+        return iter([_file(spec, source, role, number)])
 
     def deal(self, spec: TaskSpec, *, insecure_test_key: bool) -> Dealing:
         source = hashlib.sha256(spec.name.encode()).digest()[:8]

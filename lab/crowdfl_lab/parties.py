@@ -161,7 +161,7 @@ class LocalDealer:
 
     def dealt(self, role: str, number: int) -> bytes:
         """A role's file of one round, made when it is asked for."""
-        return self._profile.dealt(self.spec, self._dealing.source, role, number)
+        return b"".join(self._profile.dealt(self.spec, self._dealing.source, role, number))
 
     def _tell(self, server: _Server) -> _Server:
         for identity in self._identities:

@@ -565,7 +565,7 @@ class PlanSettings(Settings):
         "`window` ends.",
     )
     goal: _People | None = _optional(
-        40, "A round closes once it has so many uploads; whoever comes later is asked again in the next."
+        40, "A round takes so many uploads, then closes; later ones are neither used nor paid."
     )
 
     @model_validator(mode="after")

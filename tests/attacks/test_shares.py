@@ -367,13 +367,14 @@ def _reads_uploads(campaign: Campaign, said: dict[int, tuple[bytes, bytes]], sou
     drawn = coins(manifest.digest, ManifestReply.from_bytes(said[1][1], limits).nonce)
     unit = np.eye(widths.parameters, dtype=np.uint64)
     sketch = Sketch(drawn, widths.parameters, widths.rows, widths.buckets).lanes(unit).T
-    dealt = received(shape, seeds_of(source)[1], CSP_ROLE, 1, dealt_file(shape, source, CSP_ROLE, 1))
+    file = b"".join(dealt_file(shape, source, CSP_ROLE, 1))
+    dealt = received(shape, seeds_of(source)[1], CSP_ROLE, 1, file)
     shown = ring.decode(said[LANES][1][: len(manifest.names) * widths.lanes * ring.bytes]).reshape(-1, widths.lanes)
     found = {}
     for slot, who in enumerate(manifest.names):
         body = sp.blobs.get(f"{task}/rounds/1/uploads/{sp.store.upload(task, 1, who).digest}")
         own = sketch @ ring.decode(UploadBody.from_bytes(body, limits).shares)
-        whole = ring.signed(ring.reduced(shown[slot] - low_words(dealt.lanes.lanes[slot], widths.k) + own))
+        whole = ring.signed(ring.reduced(shown[slot] - low_words(dealt.lanes.lanes[[slot]], widths.k)[0] + own))
         found[who] = np.rint(np.linalg.lstsq(sketch.view(np.int64).astype(float), whole.astype(float), rcond=None)[0])
     return all(np.array_equal(found[campaign.pseudonym(who)], campaign.uploaded(who, 1)) for who in campaign.wanted)
 

@@ -125,6 +125,6 @@ def test_uploads_are_counted_in_groups_of_bounded_size(tmp_path, monkeypatch, mo
     monkeypatch.setattr(aggregators, "_GROUP", most)
     monkeypatch.setattr(aggregators, "_GROUP_BYTES", int(uploads_of_bytes * desk.sp.upload_limit(desk.task)))
     desk.upload()
-    assert desk.sp.aggregators.add_new(desk.task, 1) == 4
+    assert desk.sp.aggregators.add_new(desk.task, 1, 100) == 4
     assert seen == groups
-    assert desk.sp.aggregators.add_new(desk.task, 1) == 0
+    assert desk.sp.aggregators.add_new(desk.task, 1, 100) == 0

@@ -8,12 +8,13 @@ import pytest
 
 from crowdfl.documents.signed import Definition
 from crowdfl.documents.task_summary import plan_lines
-from crowdfl.errors import DocumentError, EnrolmentOver, SettingsError, TaskFull, TaskNotRunning
+from crowdfl.errors import DocumentError, EnrolmentOver, RoundNotOpen, SettingsError, TaskFull, TaskNotRunning
 from crowdfl.roles.defining import invitation_warning
 from crowdfl.roles.participant.participant import Participant
+from crowdfl.roles.sp.uploads import PendingUpload, upload_name
 from crowdfl.roles.waiting import operator_waits_for, waits_for
 from crowdfl.settings import PlanSettings
-from tests.hosts import Desk, small_definition
+from tests.hosts import Desk, small_definition, unchanged
 
 DAY = 86400.0
 ROUND = {"profile": "shares", "budget": None, "key_bits": 2048, "decimals": 6, "clip": 16.0, "rounds": 2}
@@ -174,9 +175,16 @@ def test_a_round_that_closes_by_its_deadline_waits_though_everyone_has_sent(tmp_
     assert desk.states() == ["rewarded", "open"]
 
 
-def test_a_round_closes_with_its_goal_and_who_comes_later_is_asked_in_the_next(tmp_path):
+def test_a_round_takes_its_goal_and_who_comes_later_is_asked_in_the_next(tmp_path):
+    """However many come at once: of the others no byte stays, and they are not in the average."""
     desk = planned(tmp_path, 5, {"closes": "deadline", "goal": 3})
-    desk.upload(desk.crowd[:3])
+    for person in desk.crowd:
+        person.encrypt(1, *unchanged(person.model(), {}, 1))
+    arrivals = [PendingUpload.of(one.keys.who, one.blobs.get("rounds/1/upload")) for one in desk.crowd]
+    outcomes = desk.sp.receive_all(desk.task, 1, arrivals)
+    assert [type(one) for one in outcomes] == [tuple] * 3 + [RoundNotOpen] * 2
+    kept = [desk.sp.blobs.has(upload_name(desk.task, 1, one.digest)) for one in arrivals]
+    assert kept == [True] * 3 + [False] * 2
     desk.run()
     assert desk.states() == ["rewarded", "open"]
     desk.upload(desk.crowd[3:])

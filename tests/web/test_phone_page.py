@@ -464,7 +464,9 @@ def test_withdrawing_says_first_what_is_deleted_and_what_cannot_be_undone(show):
     page = shown(show, "leave")
     page.get_by_role("button", name="Withdraw").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("Deleted: contributions that are not in an average yet.")
+    expect(dialog).to_contain_text(
+        "Deleted: its recordings on this phone, and contributions that are not in an average yet."
+    )
     expect(dialog).to_contain_text("Nobody can take one person out of them.")
     dialog.get_by_role("button", name="Withdraw").click()
     expect(page.get_by_text("Rounds whose contribution was deleted: 3.")).to_be_visible()

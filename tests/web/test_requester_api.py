@@ -338,7 +338,15 @@ def test_orders_are_given_and_others_are_refused(browser, task):
 
 
 @pytest.mark.parametrize(
-    "path", ["tasks/{}", "tasks/{}/status", "tasks/{}/invitations", "tasks/{}/known", "tasks/{}/model.npz"]
+    "path",
+    [
+        "tasks/{}",
+        "tasks/{}/status",
+        "tasks/{}/invitations",
+        "tasks/{}/known",
+        "tasks/{}/consents",
+        "tasks/{}/model.npz",
+    ],
 )
 def test_a_task_of_somebody_else_is_not_here(browser, path):
     answer = browser.get(path.format("a" * 64))

@@ -4,7 +4,7 @@ Prepare an update, add an update, publish, read, reward, claim. SP's long steps 
 bytes and are sent CSP's replies to come, so that a function call, a queue or HTTP can carry them, and the two may work at once.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import index
 from typing import Protocol
@@ -16,6 +16,7 @@ from crowdfl.crypto.compute import Backend, Progress, default_backend
 from crowdfl.crypto.paillier.budget import WidthBudget
 from crowdfl.crypto.paillier.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.crypto.shares.ring import Long
 from crowdfl.errors import CrowdFLError, FormatError, NothingToContribute, SlotOverflow
 from crowdfl.protocols.exchange import Exchange, Observer, ReplyForm, Silent
 from crowdfl.protocols.party import KeyedParty, Party
@@ -209,7 +210,7 @@ class SpProtocol(RoleProtocol, Protocol):
     def enrol(self, identity: Identity) -> None: ...
     def open_round(self, round_number: int) -> None: ...  # with nothing in it
 
-    def set_dealt_loader(self, load: Callable[[int], bytes]) -> None:
+    def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
         """Take what KGC dealt for a round from there; `DealtMaterialDamaged` if it is not there any more."""
 
     def load_previous(self, left: bytes | None) -> None:
@@ -265,7 +266,7 @@ class CspProtocol(RoleProtocol, Protocol):
     def enrol(self, identity: Identity) -> None: ...
     def remember(self, memory: CspMemory) -> None: ...  # keep there what must outlive a request
 
-    def set_dealt_loader(self, load: Callable[[int], bytes]) -> None:
+    def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
         """Take what KGC dealt for a round from there; `DealtMaterialDamaged` if it is not there any more."""
 
     def answer(self, request: bytes) -> bytes: ...
@@ -298,8 +299,8 @@ class Profile(Protocol):
     def dealt_bytes(self, settings: TaskSettings, parameters: int) -> Mapping[str, int]:
         """A file of what KGC deals, by role ("sp", "csp"), in bytes; empty if it deals nothing but bundles."""
 
-    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
-        """A role's file of one cohort of one round, counted through: the same each time it is asked for."""
+    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> Iterator[bytes]:
+        """A role's file of one cohort of one round, counted through, piece by piece: the same each time it is asked for."""
 
     def explain(self, settings: TaskSettings, parameters: int) -> str:
         """The widths, chances and bounds of a task that `check` accepts, for people."""

@@ -7,8 +7,11 @@ task, role or round, is not used. A round whose file is gone cannot be computed:
 """
 
 import hashlib
+import os
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import DealtMaterialDamaged, NotReady
@@ -17,6 +20,7 @@ from crowdfl.roles.ports import Blobs, KgcPeer
 
 DEALT_FILES = "dealt files"
 _HASH = 32
+_PIECE = 1 << 20
 
 
 def dealt_name(task: str, number: int) -> str:
@@ -75,19 +79,22 @@ class DealtFiles:
             if not self.bundles.has(name):
                 self.bundles.put(name, self._sealed(definition.task, number, kgc.dealt(definition.task, number), size))
 
-    def load(self, definition: Definition, number: int) -> bytes:
+    def load(self, definition: Definition, number: int) -> "KeptFile":
+        """Looked at from its beginning to its end, and not kept in memory."""
         try:
-            kept = self.bundles.get(dealt_name(definition.task, number))
+            file = self.bundles.open(dealt_name(definition.task, number))
         except NotReady:
             raise DealtMaterialDamaged(
                 f"file {number} of what KGC dealt is not here any more: its round cannot be computed"
             ) from None
-        data = kept[_HASH:]
-        if kept[:_HASH] != self._hash(definition.task, number, data):
+        kept, hashed = KeptFile(file, _HASH), self._hasher(definition.task, number)
+        for start in range(0, len(kept), _PIECE):
+            hashed.update(kept[start : start + _PIECE])
+        if kept.head != hashed.digest():
             raise DealtMaterialDamaged(
                 f"file {number} of what KGC dealt was altered, or is of another task or round: it cannot be computed with"
             )
-        return data
+        return kept
 
     def burn(self, definition: Definition, rounds: Iterable[int]) -> None:
         """Of rounds that are over for good. Idempotent."""
@@ -100,15 +107,33 @@ class DealtFiles:
             if is_dealt_file(name) and name.partition(".")[0] == task:
                 self.bundles.delete(name)
 
-    def _sealed(self, task: str, number: int, data: bytes, size: int) -> bytes:
+    def _sealed(self, task: str, number: int, data: bytes | memoryview, size: int) -> bytes:
         if len(data) != size:
             raise DealtMaterialDamaged(
                 f"KGC dealt {len(data)} bytes as file {number} where the task's settings say {size}: nothing is kept; "
                 "ask KGC's operator whether both run the same version"
             )
-        return self._hash(task, number, data) + data
-
-    def _hash(self, task: str, number: int, data: bytes) -> bytes:
-        hashed = hashlib.sha256(f"crowdfl dealt 1 {task} {self.role} {number} ".encode())
+        hashed = self._hasher(task, number)
         hashed.update(data)
-        return hashed.digest()
+        return b"".join((hashed.digest(), data))
+
+    def _hasher(self, task: str, number: int) -> "hashlib._Hash":
+        return hashlib.sha256(f"crowdfl dealt 1 {task} {self.role} {number} ".encode())
+
+
+class KeptFile:
+    """What follows the head of a file, read a piece at a time, as it is where it lies; closed when nobody holds it."""
+
+    def __init__(self, file: BinaryIO, head: int) -> None:
+        self._file = file
+        weakref.finalize(self, file.close)
+        self.head = file.read(head)
+        self._length = file.seek(0, os.SEEK_END) - head
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, piece: slice) -> bytes:
+        first, last, _ = piece.indices(self._length)
+        self._file.seek(len(self.head) + first)
+        return self._file.read(max(0, last - first))

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from crowdfl.crypto.sealing import SigningKey
@@ -88,8 +89,8 @@ class Kgc:
         self._require_undealt(stored, role)
         return stored.definition, stored.appointment, self.bundles.get(f"{task}.{role}")
 
-    def dealt(self, task: str, role: str, number: int) -> bytes:
-        """One of a server's files, made for this answer: the same until that server has acknowledged, then never again."""
+    def dealt(self, task: str, role: str, number: int) -> Iterator[bytes]:
+        """A server's file, made piece by piece as it is read: the same until that server has acknowledged, then never again."""
         stored = self.store.task(task)
         definition = stored.opened
         self._require_undealt(stored, role)

@@ -197,7 +197,7 @@ class _KgcFor:
         return self.host.kgc.bundle(task, self.role)
 
     def dealt(self, task: str, number: int) -> bytes:
-        return self.host.kgc.dealt(task, self.role, number)
+        return b"".join(self.host.kgc.dealt(task, self.role, number))
 
     def acknowledge(self, task: str) -> bool:
         return self.host.kgc.acknowledge(task, self.role)

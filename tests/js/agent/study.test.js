@@ -58,8 +58,9 @@ test("whoever withdraws hears what is gone and what stands, is owed nothing for 
   platform.finish(1);
   await agent.participant.step(phone.trainer); // reads round 1, sends to round 2
   assert.equal(await phone.store.has(TASK, "rounds/2/upload"), true);
+  await phone.store.addRecording(TASK, { id: "a", label: "w", times: new Float64Array(), signal: new Float64Array(), channels: 3 });
   assert.deepEqual(await agent.withdraw(), { told: true, deleted: [2], standing: [1] });
-  assert.equal(await phone.store.has(TASK, "rounds/2/upload"), false);
+  assert.deepEqual([await phone.store.has(TASK, "rounds/2/upload"), await phone.store.listRecordings(TASK)], [false, []]);
   assert.deepEqual((await agent.unclaimed()).owed, []);
   assert.deepEqual((await view(phone.store, TASK))?.withdrawn?.standing, [1]);
   await assert.rejects(agent.join(), Withdrawn);

@@ -27,7 +27,7 @@ def deal_with(script: Callable[[Cards], Any], seed: int = 1) -> Given:
     seeds = [Coins(seed.to_bytes(32, "big")).child(name).take(32) for name in ("sp", "csp")]
     kgc = KgcCards(*(Stream(own, b"test") for own in seeds))
     known = script(kgc)
-    files = kgc.files()
+    files = [b"".join(file) for file in kgc.files()]
     sp, csp = SpCards(Stream(seeds[0], b"test"), files[0]), CspCards(Stream(seeds[1], b"test"), files[1])
     given = Given(known, script(sp), script(csp), *map(len, files))
     sp.require_end()

@@ -44,7 +44,7 @@ def dealt(widths: SharesWidths, seed: int = 1) -> tuple[rounds.DealtLanes, round
     seeds = seed.to_bytes(32, "little"), (seed + 1000).to_bytes(32, "little")
     kgc = KgcCards(Stream(seeds[0], b"round"), Stream(seeds[1], b"round"))
     values = rounds.deal_lanes(kgc, widths)
-    files = kgc.files()
+    files = [b"".join(file) for file in kgc.files()]
     sp, csp = SpCards(Stream(seeds[0], b"round"), files[0]), CspCards(Stream(seeds[1], b"round"), files[1])
     shares = rounds.deal_lanes(sp, widths), rounds.deal_lanes(csp, widths)
     sp.require_end()

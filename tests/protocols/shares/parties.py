@@ -88,7 +88,7 @@ class Parties:
     def dealt(self, role: str, number: int) -> bytes:
         """A file of KGC's; made once, since making it takes longer than using it."""
         if (role, number) not in self.files:
-            self.files[role, number] = PROFILE.dealt(self.spec, self.dealing.source, role, number)
+            self.files[role, number] = b"".join(PROFILE.dealt(self.spec, self.dealing.source, role, number))
         return self.files[role, number]
 
     def new_csp(self) -> SharesCsp:

@@ -182,10 +182,10 @@ def test_dealt_files_are_checked_before_anything_is_computed():
     parties = Parties()
     models = parties.models()
     uploads = parties.encrypt(1, models)
-    file = PROFILE.dealt(parties.spec, parties.dealing.source, "sp", 1)
-    theirs = PROFILE.dealt(parties.spec, parties.dealing.source, "csp", 1)
-    second = PROFILE.dealt(parties.spec, parties.dealing.source, "sp", 2)
-    stranger = PROFILE.dealt(parties.spec, Parties().dealing.source, "sp", 1)
+    file = b"".join(PROFILE.dealt(parties.spec, parties.dealing.source, "sp", 1))
+    theirs = b"".join(PROFILE.dealt(parties.spec, parties.dealing.source, "csp", 1))
+    second = b"".join(PROFILE.dealt(parties.spec, parties.dealing.source, "sp", 2))
+    stranger = b"".join(PROFILE.dealt(parties.spec, Parties().dealing.source, "sp", 1))
     altered = bytes([file[0] ^ 1]) + file[1:]
     for wrong in (b"", file[:-1], file + b"\0", altered, second, stranger, theirs):
         sp = parties.new_sp(1)
@@ -205,8 +205,12 @@ def test_dealt_files_are_checked_before_anything_is_computed():
 def test_csp_refuses_dealt_files_that_are_not_its_own():
     parties = Parties()
     uploads = parties.encrypt(1, parties.models())
-    file = PROFILE.dealt(parties.spec, parties.dealing.source, "csp", 1)
-    for load in (missing, lambda _: file[:-1], lambda _: PROFILE.dealt(parties.spec, parties.dealing.source, "csp", 2)):
+    file = b"".join(PROFILE.dealt(parties.spec, parties.dealing.source, "csp", 1))
+    for load in (
+        missing,
+        lambda _: file[:-1],
+        lambda _: b"".join(PROFILE.dealt(parties.spec, parties.dealing.source, "csp", 2)),
+    ):
         parties.keeping.csp.set_dealt_loader(load)
         with pytest.raises(DealtMaterialDamaged):
             parties.play(1, uploads)
@@ -234,7 +238,9 @@ def test_dealt_files_are_as_long_as_announced():
     ):
         parties = Parties(settings=kind)
         announced = PROFILE.dealt_bytes(parties.spec.settings, parties.parameters)
-        made = {role: len(PROFILE.dealt(parties.spec, parties.dealing.source, role, 1)) for role in ("sp", "csp")}
+        made = {
+            role: len(b"".join(PROFILE.dealt(parties.spec, parties.dealing.source, role, 1))) for role in ("sp", "csp")
+        }
         assert announced == made
     assert PROFILE.dealt_bytes(Parties(settings=UNCHECKED).spec.settings, 8) == {}
 

@@ -202,7 +202,7 @@ def _altered(own: DealtLanes, change: int) -> DealtLanes:
     """Other masks in block 1 but for their lowest bytes, which the opening itself uses, and other products of theirs."""
 
     def with_change(array: np.ndarray, places: slice) -> np.ndarray:
-        other = array.copy()
+        other = array[:].copy()
         other[..., places, 8:] += np.uint8(change)
         return other
 

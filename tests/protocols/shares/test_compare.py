@@ -20,7 +20,7 @@ def _servers(deal, seed: int = 1):
     """What `deal` gives to SP, to CSP and to KGC."""
     seeds = seed.to_bytes(32, "little"), (seed + 5000).to_bytes(32, "little")
     kgc = KgcCards(Stream(seeds[0], b"t"), Stream(seeds[1], b"t"))
-    known, files = deal(kgc), kgc.files()
+    known, files = deal(kgc), [b"".join(file) for file in kgc.files()]
     sp, csp = SpCards(Stream(seeds[0], b"t"), files[0]), CspCards(Stream(seeds[1], b"t"), files[1])
     return deal(sp), deal(csp), known
 

@@ -146,8 +146,8 @@ class DeviatingRound(LocalParties):
 class TamperedProfile(SharesProfile):
     """The profile with servers that can be made to deviate; a file of KGC's is made once."""
 
-    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
-        return _file(spec, source, role, number)
+    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> Iterator[bytes]:
+        return iter([_file(spec, source, role, number)])
 
     def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "TamperedSp":
         return TamperedSp(tools.party("SP"), SharesShape(spec), SharesSpBundle.from_bytes(bundle, Limits.plain()))
@@ -162,7 +162,7 @@ class TamperedProfile(SharesProfile):
 
 @lru_cache(maxsize=4)
 def _file(spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
-    return dealing.dealt_file(SharesShape(spec), source, role, number)
+    return b"".join(dealing.dealt_file(SharesShape(spec), source, role, number))
 
 
 def _as_it_is(_step: int, message: bytes) -> bytes:

@@ -248,9 +248,10 @@ class SharesPoint(RoundPoint):
             for number in range(1, task.most_cohorts + 1):  # of the first round
                 for role in ("sp", "csp"):
                     start = time.process_time()
-                    dealt = self.profile.dealt(self.spec, self.dealing.source, role, number)
+                    with (folder / f"{role}.dealt.{number}").open("wb") as out:
+                        out.writelines(self.profile.dealt(self.spec, self.dealing.source, role, number))
+                        size += out.tell()
                     spent += time.process_time() - start
-                    size += (folder / f"{role}.dealt.{number}").write_bytes(dealt)
             found |= {"KGC: deal": Figure(spent, "s"), "dealt": Figure(size, "B")}
         return found
 

@@ -25,12 +25,14 @@ from crowdfl.protocols.party import KeyedParty, Party
 from crowdfl.protocols.profile import CspProtocol, ParticipantKeys, SpProtocol, TaskSpec, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
+from crowdfl.roles.dealt import KeptFile
 from crowdfl.settings import TaskSettings
 from crowdfl_lab.bench.workload import made_up_weights
 from crowdfl_lab.parties import RoundRecorder
 from crowdfl_lab.timing import current_bytes, peak_bytes
 
 UPLOADS, PUBLICATION, END = "uploads", "publication", b""
+_GROUP = 15  # uploads that go in together, as in a service
 _STAGES = {"collect": "add", "check": "publish", "average": "publish"}  # as the tables name them
 
 
@@ -93,7 +95,7 @@ class _Role:
         if server is not None:
             for identity in self.order.pop("people"):
                 server.enrol(identity)
-            server.set_dealt_loader(lambda n: (self.folder / f"{self.order['role']}.dealt.{n}").read_bytes())
+            server.set_dealt_loader(lambda n: KeptFile((self.folder / f"{self.order['role']}.dealt.{n}").open("rb"), 0))
         if isinstance(party, KeyedParty):
             FreshRandomizers(party.public).prepare()
         self.baseline = current_bytes()
@@ -116,7 +118,7 @@ class _Role:
         size = (self.folder / UPLOADS).stat().st_size // self.order["uploads"]
 
         def upload(place: int) -> bytes:
-            """One is in memory at a time; where there are fewer than people, they serve in turn."""
+            """A few are in memory at a time; where there are fewer than people, they serve in turn."""
             file.seek(place % self.order["uploads"] * size)
             return file.read(size)
 
@@ -127,8 +129,9 @@ class _Role:
         with (self.folder / UPLOADS).open("rb") as file:
             sp.set_upload_loader(lambda who: upload(int(who[1:])))
             round_ = AggregationRound(sp, reply_to, self.recorder)
-            for place in range(self.order["crowd"]):
-                round_.collect({f"p{place:07}": upload(place)})
+            for start in range(0, crowd := self.order["crowd"], _GROUP):
+                group = range(start, min(crowd, start + _GROUP))
+                round_.collect({f"p{place:07}": upload(place) for place in group})
             if self.order["payment"]:
                 round_.reward(self.order["payment"])
             (self.folder / PUBLICATION).write_bytes(round_.average())

@@ -30,7 +30,6 @@ from crowdfl.settings import (
     TrainingSettings,
     money_words,
 )
-from crowdfl.storage.atomic import write_private
 from crowdfl.storage.settings_file import template_text
 from crowdfl.text import span_words
 
@@ -293,7 +292,10 @@ def code_in_letters(link: str) -> str:
 
 
 def _write(path: Path, data: bytes) -> Path:
-    write_private(path, data, overwrite=True)
+    """Private; without waiting for the disk, since it can be made again from its invitation."""
+    path.unlink(missing_ok=True)
+    path.touch(0o600, exist_ok=False)
+    path.write_bytes(data)
     return path
 
 

@@ -6,11 +6,11 @@ So an upload is added in one pass over its wire bytes, without being decoded fir
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -23,6 +23,13 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 Wire: TypeAlias = "bytes | bytearray | memoryview"
 
 _WORD = 8
+
+
+class Long(Protocol):
+    """Bytes that may lie elsewhere, looked at piece by piece."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, piece: slice, /) -> Wire: ...
 
 
 class Ring:
@@ -122,7 +129,7 @@ class RunningSum:
 
 
 _KEY_BYTES = 32
-_COUNTER = bytes(16)
+_BLOCK_BYTES = 16
 _ZEROS = memoryview(bytes(1 << 22))  # kept: fresh zeros for every call would take three times as long as AES
 
 
@@ -136,20 +143,39 @@ class Stream:
     def __init__(self, seed: bytes, context: bytes) -> None:
         if len(seed) != SEED_BYTES:
             raise ValueError(f"a seed has {SEED_BYTES} bytes, not {len(seed)}")
-        key = HKDF(SHA256(), _KEY_BYTES, None, context).derive(seed)
-        self._cipher = Cipher(AES(key), CTR(_COUNTER)).encryptor()
+        self._key = AES(HKDF(SHA256(), _KEY_BYTES, None, context).derive(seed))
+        self._cipher, self._place = self._from(0), 0
 
     def take(self, length: int) -> bytes:
         """The next bytes; two calls give what one for both lengths gives."""
         if length < 0:
             raise ValueError(f"no stream gives {length} bytes")
-        if length <= len(_ZEROS):
-            return self._cipher.update(_ZEROS[:length])
-        pieces = (min(len(_ZEROS), length - start) for start in range(0, length, len(_ZEROS)))
-        return b"".join(self._cipher.update(_ZEROS[:size]) for size in pieces)
+        self._place += length
+        return _drawn(self._cipher, length)
+
+    def aside(self, length: int) -> Callable[[int, int], bytes]:
+        """The next bytes, to be read in pieces (start, length) when they are needed: the stream goes on behind them."""
+        first = self._place
+        self._place += length
+        self._cipher = self._from(self._place)
+        return lambda start, size: _drawn(self._from(first + start), size)
+
+    def _from(self, place: int) -> CipherContext:
+        """What is encrypted next is the byte at this place."""
+        blocks, within = divmod(place, _BLOCK_BYTES)
+        cipher = Cipher(self._key, CTR(blocks.to_bytes(_BLOCK_BYTES, "big"))).encryptor()
+        cipher.update(_ZEROS[:within])
+        return cipher
 
     def __repr__(self) -> str:
         return "Stream(secret)"
+
+
+def _drawn(cipher: CipherContext, length: int) -> bytes:
+    if length <= len(_ZEROS):
+        return cipher.update(_ZEROS[:length])
+    pieces = (min(len(_ZEROS), length - start) for start in range(0, length, len(_ZEROS)))
+    return b"".join(cipher.update(_ZEROS[:size]) for size in pieces)
 
 
 def expand(seed: bytes, context: bytes, length: int) -> bytes:

@@ -5,13 +5,14 @@ left out.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct, Unchecked, form_bytes
 from crowdfl.crypto.sealing import SigningKey
+from crowdfl.crypto.shares.ring import Long
 from crowdfl.errors import (
     AlreadyCounted,
     CrowdFLError,
@@ -76,7 +77,7 @@ class KeyedSp(KeyedSide):
 
     signed_uploads = False
 
-    def set_dealt_loader(self, load: Callable[[int], bytes]) -> None:
+    def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
         """Nothing is dealt for a round."""
 
     def load_previous(self, left: bytes | None) -> None:
@@ -92,7 +93,7 @@ class KeyedSp(KeyedSide):
 class KeyedCsp(KeyedSide):
     """The same on CSP."""
 
-    def set_dealt_loader(self, load: Callable[[int], bytes]) -> None:
+    def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
         """Nothing is dealt for a round."""
 
     def spent_rounds(self) -> Iterable[int]:
@@ -108,8 +109,8 @@ class KeyedProfile:
     def dealt_bytes(self, settings: TaskSettings, parameters: int) -> Mapping[str, int]:
         return {}
 
-    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
-        return b""
+    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> Iterator[bytes]:
+        return iter(())
 
     def check_settings(self, settings: TaskSettings) -> None:
         """Refuse what another profile has and this one has not: it would be ignored."""

@@ -1,6 +1,6 @@
 """The profile `shares`: additive shares between two servers, and no public-key arithmetic at all."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -246,7 +246,7 @@ class SharesProfile:
         shape = SharesShape(TaskSpec("", settings, parameters))
         return file_bytes(shape)
 
-    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
+    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> Iterator[bytes]:
         return dealt_file(SharesShape(spec), source, role, number)
 
     def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> SharesSp:

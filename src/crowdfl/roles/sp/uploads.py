@@ -24,6 +24,7 @@ from crowdfl.errors import (
     FormatError,
     NotDrawn,
     NotReady,
+    RoundNotOpen,
     UnknownParticipant,
     UploadDamaged,
 )
@@ -54,6 +55,7 @@ class _Aggregator:
     added: dict[str, str] = field(default_factory=dict)  # by participant, its upload's digest
     known: set[str] = field(default_factory=set)  # participants, where uploads are signed
     seen: int = 0  # the position of the last of them, where all are needed
+    last: int = 0  # the position of the last upload that was added ahead of time
 
 
 class RoundAggregators:
@@ -84,14 +86,26 @@ class RoundAggregators:
         sp.enrol(self._core.identity(task, who))
         return sp
 
-    def add_new(self, task: str, number: int, most: int | None = None) -> int:
-        """Add up the uploads that came since the last time, at most `most` of them; how many there were."""
-        return self._add_new(task, number, most)[1]
+    def add_new(self, task: str, number: int, most: int) -> int:
+        """Add up uploads that came since the last time, at most `most` of them; how many there were.
 
-    def _add_new(self, task: str, number: int, most: int | None) -> tuple[_Aggregator, int]:
+        None of the others is looked at, or a crowd would take the square of its time. One that was overtaken on its way into
+        the store, or dropped since, is found when all of them are.
+        """
+        aggregator = self._aggregator(task, number)
+        rows = self._core.ports.store.uploads_after(task, number, aggregator.last, most)
+        self._extend(task, number, aggregator, [upload for _, upload in rows])
+        aggregator.last = max((place for place, _ in rows), default=aggregator.last)
+        return len(rows)
+
+    def _add_rest(self, task: str, number: int) -> _Aggregator:
         uploads = self._core.ports.store.uploads(task, number)
         aggregator = self._current(task, number, {upload.who: upload.digest for upload in uploads})
-        fresh = [upload for upload in uploads if upload.who not in aggregator.added][:most]
+        self._extend(task, number, aggregator, uploads)
+        return aggregator
+
+    def _extend(self, task: str, number: int, aggregator: _Aggregator, uploads: Sequence[Upload]) -> None:
+        fresh = [upload for upload in uploads if upload.who not in aggregator.added]
         if fresh:
             self._introduce(task, aggregator)
         size = max(1, min(_GROUP, _GROUP_BYTES // aggregator.sp.upload_bytes()))
@@ -100,7 +114,6 @@ class RoundAggregators:
             read = {one.who: self._read(task, number, one.digest) for one in group}
             aggregator.sp.add_all(read, validated=True)  # when they were received
             aggregator.added.update({one.who: one.digest for one in group})
-        return aggregator, len(fresh)
 
     def is_behind(self, task: str, number: int, uploads: int) -> bool:
         """Whether some of so many uploads are not added up yet, and there is room to do it ahead of time."""
@@ -117,7 +130,7 @@ class RoundAggregators:
         known = self._rounds.get((task, number))
         before = set() if known is None else set(known.added)
         try:
-            self._add_new(task, number, None)
+            self._add_rest(task, number)
         except UploadDamaged:
             before = {upload.who for upload in uploads}
         return [upload for upload in uploads if upload.who in before and self._is_damaged(task, number, upload)]
@@ -131,7 +144,7 @@ class RoundAggregators:
 
     def complete(self, task: str, number: int) -> SpProtocol:
         """A closed round's: every upload in, and the mask seeds as they were made durable."""
-        (aggregator, _), store = self._add_new(task, number, None), self._core.ports.store
+        aggregator, store = self._add_rest(task, number), self._core.ports.store
         self._introduce(task, aggregator)
         sp = aggregator.sp
         if self._core.definition(task).settings.reference:
@@ -279,11 +292,12 @@ class Uploads:
         judged = self._checked(task, number, arrivals, judged)
         judged = self._written(task, number, arrivals, judged)
         welcome = [entry for entry in judged if isinstance(entry, Upload)]
-        # The store looks once more: the round may have closed while the bytes were checked.
-        most = self._core.definition(task).settings.most_in_round
+        # The store looks once more: the round may have closed, or have all that it takes, since the bytes were checked.
+        definition = self._core.definition(task)
+        most = definition.plan.goal or definition.settings.most_in_round
         known = self._ports.store.acknowledge(task, number, welcome, most) if welcome else []
         for upload, outcome in zip(welcome, known, strict=True):
-            if isinstance(outcome, Forbidden):  # its owner has withdrawn meanwhile: no byte of it stays
+            if isinstance(outcome, Forbidden | RoundNotOpen):  # withdrawn meanwhile, or not used: no byte of it stays
                 self._ports.blobs.delete(upload_name(task, number, upload.digest))
         outcomes = iter(known)
         return [_outcome(entry, next(outcomes)) if isinstance(entry, Upload) else entry for entry in judged]

@@ -1,16 +1,15 @@
 """KGC over HTTP."""
 
 import hashlib
-import io
 import threading
 from base64 import b64encode
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request, Response
+from fastapi.responses import StreamingResponse
 from prometheus_client import Counter
 
 from crowdfl.documents.signed import Definition
@@ -29,18 +28,16 @@ from crowdfl.services.http.bodies import (
     SignedOrder,
     TaskId,
     binary_body,
-    download,
     json_body,
     known_task,
     parse,
     takes_json,
 )
 from crowdfl.services.http.signatures import ByOwner, ByRequester, Proof, signed_json_body
-from crowdfl.services.http.wire import DIGEST_HEADER, REQUESTER_HEADER
+from crowdfl.services.http.wire import OCTETS, REQUESTER_HEADER, with_hash
 from crowdfl.services.retention import add_end_route, add_held_metrics
 
 _MOST_WAITING = 4
-Making = Callable[[], AbstractContextManager[None]]
 
 
 class NewTask(Form):
@@ -77,7 +74,7 @@ def create_app(
         add_held_metrics(metrics, retention)
     dealt = metrics.counter("crowdfl_bundles_dealt", "Bundles handed to a server", "role")
     certified = metrics.counter("crowdfl_participants_certified", "Invitations honoured, repeats included")
-    # What takes seconds to minutes, keys and files of rounds: those who wait must not take up every thread there is.
+    # Keys take seconds to minutes: those who wait must not take up every thread there is.
     making = partial(place_in, threading.BoundedSemaphore(_MOST_WAITING), "keys are being made for other tasks")
     requester = ByRequester(tokens.require("requester"), lambda moment, most: abs(kgc.clock.now() - moment) <= most)
     owner = ByOwner(requester, lambda task: kgc.store.task(task).opened.requester)
@@ -101,7 +98,7 @@ def create_app(
         _tell_dealing(made.task, Definition.open(definition))
         return {"task": made.task, "appointment": made.appointment, "bundle": b64encode(made.bundle).decode()}
 
-    _add_dealing_routes(app, kgc, server, owner, making, dealt)
+    _add_dealing_routes(app, kgc, server, owner, dealt)
 
     # No token: the invitation is the right to join.
     known, joining = [Depends(known_task(kgc.store.task))], json_body(Joining, SMALL_LIMIT)
@@ -126,9 +123,7 @@ def create_app(
     return app
 
 
-def _add_dealing_routes(
-    app: FastAPI, kgc: Kgc, server: CertifiedToken, owner: ByOwner, making: Making, dealt: Counter
-) -> None:
+def _add_dealing_routes(app: FastAPI, kgc: Kgc, server: CertifiedToken, owner: ByOwner, dealt: Counter) -> None:
     """What SP and CSP fetch of a new task, until they say that they have it."""
 
     @opened_by(server, owner)
@@ -146,13 +141,10 @@ def _add_dealing_routes(
 
     @app.get("/v1/tasks/{task}/dealt/{number}", dependencies=[Depends(between_roles)], response_class=Response)
     def dealt_file(task: TaskId, number: Number, caller: Annotated[TokenEntry, Depends(server)]) -> Response:
-        """One of the caller's own files, as long as it has not acknowledged."""
-        with making():
-            data = kgc.dealt(task, caller.role, number)
-        logs.get("kgc").info("round dealt", task=task, number=number, role=caller.role, bytes=len(data))
-        answer = download(io.BytesIO(data))
-        answer.headers[DIGEST_HEADER] = hashlib.sha256(data).hexdigest()
-        return answer
+        """One of the caller's own files, as long as it has not acknowledged: sent as it is made, its hash behind it."""
+        pieces = kgc.dealt(task, caller.role, number)
+        logs.get("kgc").info("round dealt", task=task, number=number, role=caller.role)
+        return StreamingResponse(with_hash(pieces), media_type=OCTETS)
 
     @app.post("/v1/tasks/{task}/acknowledge")
     def acknowledge(task: TaskId, role: Annotated[str, Depends(receiver)]) -> dict[str, bool]:

@@ -30,7 +30,7 @@ from crowdfl.roles.requester import Requester, own_key
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Link, Service, SystemClock
 from crowdfl.settings import ParticipantSettings, RequesterSettings
-from crowdfl.storage.atomic import alone_in, read_secret, write_private
+from crowdfl.storage.atomic import alone_in, read_secret, sync_directory, write_private
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.pools import RandomizerPool
 from crowdfl.storage.settings_file import read_file
@@ -107,7 +107,8 @@ def write_invitations(
     first, paths = _first_free(folder), []
     for number, invitation in enumerate(requester.invite(task, count, days * 86400, replaces), start=first):
         paths.append(folder / f"invitation-{number}.json")
-        write_private(paths[-1], json.dumps({**contents, "invitation": invitation}).encode())
+        write_private(paths[-1], json.dumps({**contents, "invitation": invitation}).encode(), sync_folder=False)
+    sync_directory(folder)  # once for all
     return paths
 
 

@@ -23,7 +23,7 @@ from crowdfl.roles.kgc import Created
 from crowdfl.roles.records import PaidClaim
 from crowdfl.services.client.breaker import allow
 from crowdfl.services.client.transport import RESPONSE_LIMIT, Reply, Service, Signer, in_time
-from crowdfl.services.http.wire import OCTETS, REQUEST_HEADER, from_base64
+from crowdfl.services.http.wire import OCTETS, REQUEST_HEADER, before_hash, from_base64
 
 _PIECE = 256 * 1024
 _RESTARTS = 5
@@ -61,11 +61,11 @@ class KgcClient:
         reply = _as_peer("KGC", lambda: self.service.call("GET", f"/v1/tasks/{task}/bundle"))
         return reply.text("definition"), reply.text("appointment"), from_base64(reply.text("bundle"))
 
-    def dealt(self, task: str, number: int) -> bytes:
-        """SP or CSP: the caller's file of a round. KGC makes it first, which may take a while."""
+    def dealt(self, task: str, number: int) -> memoryview:
+        """SP or CSP: the caller's file of a round. KGC makes it as it sends it, which may take a while."""
         allow(_DEALING_SECONDS)
         slow = replace(self.service, read_seconds=_DEALING_SECONDS)
-        return _as_peer("KGC", lambda: slow.call("GET", f"/v1/tasks/{task}/dealt/{number}")).whole_octets()
+        return before_hash(_as_peer("KGC", lambda: slow.call("GET", f"/v1/tasks/{task}/dealt/{number}")).octets())
 
     def acknowledge(self, task: str) -> bool:
         return _as_peer("KGC", lambda: self._acknowledged(task))

@@ -8,7 +8,7 @@ import re
 import secrets
 from base64 import b64decode
 from binascii import Error as _NotBase64
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 
 from crowdfl import errors
@@ -24,6 +24,24 @@ OCTETS = "application/octet-stream"
 PROBLEM_TYPE = "urn:crowdfl:problem:"
 _SCANNED = "crowdfl_"  # a token starts so, so that scanners for leaked secrets can find one
 _LATER = (408, 425, 429)  # refusals that pass; so does every 5xx
+
+
+def with_hash(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """A long answer that is sent as it is made; behind it its hash, so that a part of one is none."""
+    hashed = hashlib.sha256()
+    for piece in pieces:
+        hashed.update(piece)
+        yield piece
+    yield hashed.digest()
+
+
+def before_hash(answer: bytes) -> memoryview:
+    """What such an answer holds, not copied."""
+    view = memoryview(answer)
+    body, found = view[: -hashlib.sha256().digest_size], view[-hashlib.sha256().digest_size :]
+    if hashlib.sha256(body).digest() != found:
+        raise ServiceUnavailable("the answer did not arrive whole: try again later")
+    return body
 
 
 def error_from(status: int, body: object) -> CrowdFLError:

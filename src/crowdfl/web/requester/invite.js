@@ -111,8 +111,9 @@ class PeopleList {
     return [
       button(t("people.csv"), () => save(`invitations-${name}.csv`, invitationsCsv(people))),
       button(t("people.compliance"), () => save(`compliance-${name}.csv`, complianceCsv(people))),
+      this.task.consent && actionButton(t("people.consents"), this.#trouble, async () => save(`consents-${name}.csv`, consentsCsv(await get(`tasks/${this.task.task}/consents`, this.signal)))),
       links && h("a.button", { href: `#/tasks/${this.task.task}/sheet` }, t("sheet.title")),
-    ].filter((one) => one !== false);
+    ].filter((one) => typeof one === "object");
   }
 
   /** @param {Person} person @param {number} open */
@@ -170,6 +171,11 @@ export function complianceCsv({ invitations, rounds }) {
   return csv([["participant", "invitation", "state", "round", "day", "expected", "sent"], ...invitations.filter(({ who }) => who).flatMap(({ who, number, state, sent, drawn }) =>
     rounds.map((round) => [who, number, state, round.number, day(round.opened), !drawn.length || drawn.includes(round.number) ? 1 : 0, sent.includes(round.number) ? 1 : 0]))]);
 }
+
+const CONSENT = ["who", "state", "version", "language", "agreed", "received", "withdrawn", "document"];
+
+/** Who agreed to which version, with the signed proof, as `crowdfl task consents` writes it. @param {Record<string, string | number | null>[]} rows */
+export const consentsCsv = (rows) => csv([CONSENT, ...rows.map((row) => CONSENT.map((name) => row[name]))]);
 
 /** @param {string} name @param {string} text */
 function save(name, text) {

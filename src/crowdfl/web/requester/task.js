@@ -14,7 +14,7 @@ import { moneyCard } from "./money.js";
  * @typedef {object} Task
  * @property {string} task @property {string} purpose @property {string} profile @property {number} rounds
  * @property {number} parameters @property {number} budget @property {number} least @property {number} most
- * @property {string} [currency] @property {string} step @property {string[]} labels @property {string} folder
+ * @property {string} [currency] @property {string} step @property {string} consent @property {string[]} labels @property {string} folder
  */
 /** @typedef {{ number: number, state: string, uploads: number, drawn: number | null, deadline: number, last_call: number }} Round */
 /** @typedef {{ state: string, ended: string | null, enrolled: number, dropped: number, claim_seconds_left: number | null, rounds: Round[] }} Status */

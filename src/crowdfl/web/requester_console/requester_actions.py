@@ -193,6 +193,11 @@ class RequesterActions:
             "no_phones": phone_obstacle(definition),
         }
 
+    def consents(self, task: str) -> list[dict[str, Any]]:
+        """Who has agreed to which version of the consent text, with the signed proof."""
+        self.requester.definition(task)
+        return self.requester.consents(task)
+
     def codes(self, task: str, first: int) -> dict[str, str]:
         """Pictures of some invitations' links, by number, from this number on."""
         page = self._page(task)
@@ -278,6 +283,7 @@ def _summary(definition: Definition) -> dict[str, Any]:
         "most": settings.max_participants,
         "step": settings.server_step,
         "labels": list(definition.training.get("labels", ())),
+        "consent": definition.consent.version,
     }
 
 

@@ -11,19 +11,19 @@ A server that alters its share of x before c is opened compares another number: 
 chose. It can do no more: c is uniform for every shift, and evaluations of a key at other points are shares that it cannot read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 import numpy as np
 
 from crowdfl.crypto.shares import dcf
 from crowdfl.crypto.shares.limbs import Bytes
-from crowdfl.crypto.shares.ring import Wire
+from crowdfl.crypto.shares.ring import Long
 from crowdfl.protocols.shares.circuits.program import SP, Side
 from crowdfl.protocols.shares.dealing.correlations import Cards, Dealt
 
 _TOGETHER = 128  # numbers compared at once
+_MADE_TOGETHER = 512
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ComparisonKeys:
 
     bits: int
     seeds: bytes = field(repr=False)
-    corrections: Wire = field(repr=False)
+    corrections: Long = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -58,24 +58,27 @@ class GatedComparison:
 
 def deal(cards: Cards, count: int, bits: int) -> Comparison:
     mask, (sp, csp) = cards.uniform(count, bits), cards.seeds(count, dcf.SEED_BYTES)
-    corrections = cards.public(dcf.corrections_bytes(count, bits), lambda: dcf.generate(mask.share, bits, sp, csp))
-    return Comparison(mask, ComparisonKeys(bits, sp or csp, corrections))
+    return Comparison(mask, _keys(cards, mask.share, bits, sp, csp))
 
 
 def deal_gated(cards: Cards, count: int, bits: int) -> GatedComparison:
-    """KGC makes both kinds of keys at once, which takes hardly longer than one of them."""
-    mask, (sp, csp) = cards.uniform(count, bits), cards.seeds(count, dcf.SEED_BYTES)
-    flips, (sp_gated, csp_gated) = cards.flips(count), cards.seeds(count, dcf.SEED_BYTES)
+    mask, seeds = cards.uniform(count, bits), cards.seeds(count, dcf.SEED_BYTES)
+    flips, gated = cards.flips(count), cards.seeds(count, dcf.SEED_BYTES)
+    plain = Comparison(mask, _keys(cards, mask.share, bits, *seeds))
+    return GatedComparison(plain, _keys(cards, _where(flips, mask.share), bits, *gated), flips)
 
-    @cache
-    def made() -> bytes:
-        numbers = [*mask.share, *_where(flips, mask.share)]
-        return dcf.generate(numbers, bits, sp + sp_gated, csp + csp_gated)
 
-    length = dcf.corrections_bytes(count, bits)
-    plain = ComparisonKeys(bits, sp or csp, cards.public(length, lambda: made()[:length]))
-    gated = ComparisonKeys(bits, sp_gated or csp_gated, cards.public(length, lambda: made()[length:]))
-    return GatedComparison(Comparison(mask, plain), gated, flips)
+def _keys(cards: Cards, numbers: Sequence[int], bits: int, sp: bytes, csp: bytes) -> ComparisonKeys:
+    """KGC makes those of a few hundred numbers at a time, which stay in a processor's cache."""
+    count, size = len(sp or csp) // dcf.SEED_BYTES, dcf.SEED_BYTES
+
+    def made() -> Iterator[bytes]:
+        for start in range(0, count, _MADE_TOGETHER):
+            end = start + _MADE_TOGETHER
+            own = slice(start * size, end * size)
+            yield dcf.generate(numbers[start:end], bits, sp[own], csp[own])
+
+    return ComparisonKeys(bits, sp or csp, cards.public(dcf.corrections_bytes(count, bits), made))
 
 
 def _where(flips: Bytes, numbers: Sequence[int]) -> list[int]:
@@ -115,7 +118,11 @@ def _evaluated_part(
 ) -> Bytes:
     points = [*opened, *((c - bound) % (1 << keys.bits) for c in opened)]
     instances = np.array([*places, *places], dtype=np.int64)
-    values = dcf.evaluate(side.index, keys.seeds, keys.corrections, instances, points, keys.bits)
+    first, last = min(places, default=0), max(places, default=-1) + 1
+    own = slice(first * dcf.SEED_BYTES, last * dcf.SEED_BYTES)
+    each = dcf.corrections_bytes(1, keys.bits)
+    corrections = keys.corrections[first * each : last * each]
+    values = dcf.evaluate(side.index, keys.seeds[own], corrections, instances - first, points, keys.bits)
     return values[: len(opened)] ^ values[len(opened) :]
 
 

@@ -21,7 +21,7 @@ from crowdfl.crypto.shares.ring import Words
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import RewardsOff
 from crowdfl.protocols.shares.circuits.program import SP, Half, Side
-from crowdfl.protocols.shares.dealing.rounds import WORD, DealtLanes, ReferenceMasks, SumMasks, low_words
+from crowdfl.protocols.shares.dealing.rounds import DealtLanes, ReferenceMasks, SumMasks, low_words
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.widths import SharesWidths
 
@@ -64,7 +64,7 @@ def covered(side: Side, dealt: DealtLanes, widths: SharesWidths, slots: Sequence
     """This server's shares of c, from its shares of lanes [slots, lanes], which are used up."""
     for start in range(0, len(slots), _TOGETHER):
         part = slice(start, start + _TOGETHER)
-        lanes[part] += low_words(dealt.lanes[slots[part], :, :WORD], widths.k)
+        lanes[part] += low_words(dealt.lanes[slots[part]], widths.k)
     if side.index == SP:
         lanes += np.uint64(widths.lane_bound)
     lanes &= np.uint64((1 << widths.k) - 1)
@@ -102,7 +102,7 @@ def with_reference(
 ) -> list[int]:
     """Shares of <z_i, z_c> = <c'_i, c'_c - a_c> - <a_i, c'_c> + <a_i, a_c> of each slot; the last one is the reference."""
     shown = lanes.shown[-1]
-    own = _own_part(side, from_words(shown, widths.R), dealt.lanes[lanes.slots[-1]][lanes.places])
+    own = _own_part(side, from_words(shown, widths.R), dealt.lanes[lanes.slots[-1:]][0, lanes.places])
     found: list[int] = []
     for part in lanes.parts():
         public, hidden = dots(part.shown, own, widths.R), dots(_masks(dealt, part), shown, widths.R)
@@ -168,7 +168,8 @@ def _sum_square(side: Side, sums: SumMasks, widths: SharesWidths, lanes: OpenLan
 
 def _masks(dealt: DealtLanes, lanes: OpenLanes) -> Bytes:
     """[slots, kept lanes, bytes]."""
-    return dealt.lanes[np.ix_(np.array(lanes.slots, dtype=np.intp), lanes.places)]
+    masks = dealt.lanes[lanes.slots]
+    return masks if lanes.kept == masks.shape[1] else masks[:, lanes.places]
 
 
 def _summed(blocks: Bytes, lanes: OpenLanes) -> list[int]:

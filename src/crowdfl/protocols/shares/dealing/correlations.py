@@ -7,19 +7,38 @@ on others (a product of masks, say) is corrected in CSP's file. What both must h
 The index of a stream is the round: nothing that is dealt serves twice.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
 
 from crowdfl.crypto.shares.limbs import Bytes, add_rows, subtract_rows
-from crowdfl.crypto.shares.ring import Stream, Wire
+from crowdfl.crypto.shares.ring import Long, Stream, Wire
 from crowdfl.errors import DealtMaterialDamaged
-from crowdfl.protocols.shares.circuits.scalars import flips_bytes, unpack, unpack_flips
+from crowdfl.protocols.shares.circuits.scalars import flips_bytes, pack, unpack, unpack_flips
 
 _Values = Callable[[], Sequence[int]]
-_ROWS_AT_ONCE = 1 << 15
+_Reader = Callable[[int, int], Wire]  # where a piece starts, and its length
+_RowMaker = Callable[[int, int], Bytes]  # of rows from one to before another
+_PIECE_BYTES = 1 << 19  # of rows that are made together
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a long file, which stays where it is."""
+
+    whole: Long = field(repr=False)
+    start: int
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, piece: slice) -> Wire:
+        first, last, _ = piece.indices(self.length)
+        return self.whole[self.start + first : self.start + last]
 
 
 @dataclass(frozen=True)
@@ -38,6 +57,37 @@ class DealtRows:
     share: Bytes = field(repr=False)
 
 
+@dataclass(frozen=True)
+class Masks:
+    """Rows [slots, lanes, bytes] that are made when they are looked at: together they are longer than all else of a round."""
+
+    slots: int
+    lanes: int
+    size: int
+    make: _RowMaker = field(repr=False)  # [rows, bytes]
+
+    def __len__(self) -> int:
+        return self.slots
+
+    def __getitem__(self, chosen: slice | Sequence[int]) -> Bytes:
+        """Of these slots."""
+        places = np.arange(self.slots)[chosen]
+        if not len(places):
+            return np.empty((0, self.lanes, self.size), dtype=np.uint8)
+        first, last = int(places.min()), int(places.max()) + 1
+        rows = self.make(first * self.lanes, last * self.lanes).reshape(-1, self.lanes, self.size)
+        return rows if len(places) == len(rows) else rows[places - first]
+
+    def parts(self) -> Iterator[slice]:
+        """All slots, as many at a time as fit a piece."""
+        return _parts(self.slots, self.lanes * self.size)
+
+
+def _parts(count: int, size: int) -> Iterator[slice]:
+    step = max(1, _PIECE_BYTES // size)
+    return (slice(start, min(count, start + step)) for start in range(0, count, step))
+
+
 class Cards(Protocol):
     """Whoever runs a script. `bits` is a multiple of 8 everywhere; XOR-shared bits are arrays of 0 and 1."""
 
@@ -46,36 +96,40 @@ class Cards(Protocol):
     def private_sp(self, count: int, bits: int) -> Dealt: ...  # known to SP, and to KGC
     def private_csp(self, count: int, bits: int) -> Dealt: ...
     def uniform_rows(self, count: int, bits: int) -> DealtRows: ...
-    def narrow_rows(
-        self, count: int, narrow: int, bits: int
-    ) -> DealtRows: ...  # uniform in [0, 2^narrow), shared modulo 2^bits
-    def derived_rows(self, count: int, bits: int, values: Callable[[], Bytes]) -> DealtRows: ...
+    def masks(self, slots: int, lanes: int, narrow: int, bits: int) -> Masks:
+        """Uniform in [0, 2^narrow), shared modulo 2^bits."""
+
+    def derived_rows(self, count: int, bits: int, values: Callable[[], Iterable[Bytes]]) -> DealtRows:
+        """KGC alone makes `values`, a few rows at a time, and keeps none."""
+
     def flips(self, count: int) -> Bytes: ...  # uniform bits, XOR-shared
     def seeds(
         self, count: int, size: int
     ) -> tuple[bytes, bytes]: ...  # SP's and CSP's, each known to its owner and to KGC
-    def public(self, length: int, make: Callable[[], bytes]) -> Wire: ...  # the same bytes for both servers
+    def public(self, length: int, make: Callable[[], Iterable[bytes]]) -> Long: ...  # the same bytes for both servers
 
 
 class _Numbers:
     """Bytes, taken one after the other, read as numbers, rows and bits."""
 
-    def __init__(self, take: Callable[[int], Wire]) -> None:
-        self.take = take
+    def __init__(self, source: "Stream | _File") -> None:
+        self.take, self.aside = source.take, source.aside
 
     def ints(self, count: int, bits: int) -> list[int]:
         return unpack(self.take(count * bits // 8), bits)
 
     def rows(self, count: int, bits: int) -> Bytes:
-        """Taken a part at a time: what there is much of is in memory once."""
-        rows = np.empty((count, bits // 8), dtype=np.uint8)
-        self.fill(rows)
-        return rows
+        return np.frombuffer(self.take(count * bits // 8), dtype=np.uint8).reshape(count, bits // 8)
 
-    def fill(self, rows: Bytes) -> None:
-        for start in range(0, len(rows), _ROWS_AT_ONCE):
-            part = rows[start : start + _ROWS_AT_ONCE]
-            part[:] = np.frombuffer(self.take(part.size), dtype=np.uint8).reshape(part.shape)
+    def later(self, count: int, bits: int) -> _RowMaker:
+        """The same, made when they are looked at."""
+        size = bits // 8
+        read = self.aside(count * size)
+
+        def made(first: int, last: int) -> Bytes:
+            return np.frombuffer(read(first * size, (last - first) * size), dtype=np.uint8).reshape(-1, size)
+
+        return made
 
     def flips(self, count: int) -> Bytes:
         return unpack_flips(self.take(flips_bytes(count)), count)
@@ -84,16 +138,23 @@ class _Numbers:
 class _File:
     """A file that is read from its beginning to its end; it must be as long as the script says, and no longer."""
 
-    def __init__(self, data: bytes | memoryview) -> None:
-        self._data, self._place = memoryview(data), 0
+    def __init__(self, data: Long) -> None:
+        self._data, self._place = data, 0
 
-    def take(self, length: int) -> memoryview:
-        """Not copied: a file is long, and most of it is used as it lies."""
-        piece = self._data[self._place : self._place + length]
-        if len(piece) != length:
-            raise DealtMaterialDamaged("what KGC dealt for this round ends too early: the round cannot be computed")
+    def part(self, length: int) -> Part:
+        """Not read: a file is long, and what is in it is looked at a piece at a time."""
+        part = Part(self._data, self._place, length)
         self._place += length
-        return piece
+        if self._place > len(self._data):
+            raise DealtMaterialDamaged("what KGC dealt for this round ends too early: the round cannot be computed")
+        return part
+
+    def take(self, length: int) -> Wire:
+        return self.part(length)[:]
+
+    def aside(self, length: int) -> _Reader:
+        part = self.part(length)
+        return lambda start, size: part[start : start + size]
 
     def require_end(self) -> None:
         if self._place != len(self._data):
@@ -116,16 +177,16 @@ class _ServerCards:
     def uniform_rows(self, count: int, bits: int) -> DealtRows:
         return DealtRows(bits, self._own.rows(count, bits))
 
-    def derived_rows(self, count: int, bits: int, values: Callable[[], Bytes]) -> DealtRows:
+    def derived_rows(self, count: int, bits: int, values: Callable[[], Iterable[Bytes]]) -> DealtRows:
         del values
         return DealtRows(bits, self._derived.rows(count, bits))
 
     def flips(self, count: int) -> Bytes:
         return self._own.flips(count)
 
-    def public(self, length: int, make: Callable[[], bytes]) -> Wire:
+    def public(self, length: int, make: Callable[[], Iterable[bytes]]) -> Long:
         del make
-        return self._file.take(length)
+        return self._file.part(length)
 
     def require_end(self) -> None:
         self._file.require_end()
@@ -139,15 +200,15 @@ class _ServerCards:
 class SpCards(_ServerCards):
     """SP's shares: what is derived comes from its stream too."""
 
-    def __init__(self, stream: Stream, file: bytes | memoryview) -> None:
-        own = _Numbers(stream.take)
+    def __init__(self, stream: Stream, file: Long) -> None:
+        own = _Numbers(stream)
         super().__init__(own, own, _File(file))
 
     private_sp, private_csp = _ServerCards.uniform, _ServerCards._nothing
 
-    def narrow_rows(self, count: int, narrow: int, bits: int) -> DealtRows:
+    def masks(self, slots: int, lanes: int, narrow: int, bits: int) -> Masks:
         del narrow
-        return self.uniform_rows(count, bits)
+        return Masks(slots, lanes, bits // 8, self._own.later(slots * lanes, bits))
 
     def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
         return bytes(self._own.take(count * size)), b""
@@ -156,37 +217,32 @@ class SpCards(_ServerCards):
 class CspCards(_ServerCards):
     """CSP's shares: what is derived is in its file."""
 
-    def __init__(self, stream: Stream, file: bytes | memoryview) -> None:
+    def __init__(self, stream: Stream, file: Long) -> None:
         opened = _File(file)
-        super().__init__(_Numbers(stream.take), _Numbers(opened.take), opened)
+        super().__init__(_Numbers(stream), _Numbers(opened), opened)
 
     private_sp, private_csp = _ServerCards._nothing, _ServerCards.uniform
 
-    def public(self, length: int, make: Callable[[], bytes]) -> Wire:
-        """Copied: most of CSP's file is of no more use once it is read."""
-        return bytes(super().public(length, make))
-
-    def narrow_rows(self, count: int, narrow: int, bits: int) -> DealtRows:
-        rows = np.empty((count, bits // 8), dtype=np.uint8)
-        self._own.fill(rows[:, : narrow // 8])
-        self._derived.fill(rows[:, narrow // 8 :])
-        return DealtRows(bits, rows)
+    def masks(self, slots: int, lanes: int, narrow: int, bits: int) -> Masks:
+        low, high = self._own.later(slots * lanes, narrow), self._derived.later(slots * lanes, bits - narrow)
+        return Masks(slots, lanes, bits // 8, lambda first, last: np.hstack((low(first, last), high(first, last))))
 
     def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
         return b"", bytes(self._own.take(count * size))
 
 
 class KgcCards:
-    """Every value, and the files of both servers as they grow; or, much faster, SP's alone, which nothing derived is in."""
+    """Every value; and the files of both servers, whose long parts are made as they are read, and again by each reader."""
 
-    def __init__(self, sp: Stream, csp: Stream, *, sp_alone: bool = False) -> None:
-        self._sp, self._csp, self._sp_alone = _Numbers(sp.take), _Numbers(csp.take), sp_alone
-        self._sp_file: list[bytes] = []
-        self._csp_file: list[bytes] = []
+    def __init__(self, sp: Stream, csp: Stream) -> None:
+        self._sp, self._csp = _Numbers(sp), _Numbers(csp)
+        self._sp_file: list[Callable[[], Iterable[bytes]]] = []
+        self._csp_file: list[Callable[[], Iterable[bytes]]] = []
 
-    def files(self) -> tuple[bytes, bytes]:
-        """SP's and CSP's."""
-        return b"".join(self._sp_file), b"".join(self._csp_file)
+    def files(self) -> tuple[Iterator[bytes], Iterator[bytes]]:
+        """SP's and CSP's, in pieces."""
+        sp, csp = (chain.from_iterable(part() for part in file) for file in (self._sp_file, self._csp_file))
+        return sp, csp
 
     def uniform(self, count: int, bits: int) -> Dealt:
         pairs = zip(self._sp.ints(count, bits), self._csp.ints(count, bits), strict=True)
@@ -194,8 +250,8 @@ class KgcCards:
 
     def derived(self, count: int, bits: int, values: _Values) -> Dealt:
         dealt = [value % (1 << bits) for value in values()]
-        for value, share in zip(dealt, self._sp.ints(count, bits), strict=True):
-            self._csp_file.append(((value - share) % (1 << bits)).to_bytes(bits // 8, "little"))
+        rests = [value - share for value, share in zip(dealt, self._sp.ints(count, bits), strict=True)]
+        self._csp_file.append(lambda: [pack(rests, bits)])
         return Dealt(bits, dealt)
 
     def private_sp(self, count: int, bits: int) -> Dealt:
@@ -207,30 +263,34 @@ class KgcCards:
     def uniform_rows(self, count: int, bits: int) -> DealtRows:
         return DealtRows(bits, add_rows(self._sp.rows(count, bits), self._csp.rows(count, bits)))
 
-    def narrow_rows(self, count: int, narrow: int, bits: int) -> DealtRows:
+    def masks(self, slots: int, lanes: int, narrow: int, bits: int) -> Masks:
         """The last bits of both shares are the servers' own; CSP's first ones make the sum come out below 2^narrow."""
-        if self._sp_alone:
-            return self._skipped(count, bits, narrow)
-        theirs, low = self._sp.rows(count, bits), self._csp.rows(count, narrow)
-        value = np.zeros((count, bits // 8), dtype=np.uint8)
-        value[:, : narrow // 8] = add_rows(np.ascontiguousarray(theirs[:, : narrow // 8]), low)
-        correction = subtract_rows(value, theirs)[:, narrow // 8 :]
-        self._csp_file.append(correction.tobytes())
-        return DealtRows(bits, value)
+        sp, csp, size = self._sp.later(slots * lanes, bits), self._csp.later(slots * lanes, narrow), bits // 8
 
-    def derived_rows(self, count: int, bits: int, values: Callable[[], Bytes]) -> DealtRows:
-        if self._sp_alone:
-            return self._skipped(count, bits, 0)
-        dealt = values()
-        self._csp_file.append(subtract_rows(dealt, self._sp.rows(count, bits)).tobytes())
-        return DealtRows(bits, dealt)
+        def value(first: int, last: int) -> Bytes:
+            rows = np.zeros((last - first, size), dtype=np.uint8)
+            rows[:, : narrow // 8] = add_rows(np.ascontiguousarray(sp(first, last)[:, : narrow // 8]), csp(first, last))
+            return rows
 
-    def _skipped(self, count: int, bits: int, narrow: int) -> DealtRows:
-        """Rows that nothing in SP's file comes from: the streams go on as if they had been made."""
-        for numbers, each in ((self._sp, bits), (self._csp, narrow)):
-            for start in range(0, count, _ROWS_AT_ONCE):
-                numbers.take(min(_ROWS_AT_ONCE, count - start) * each // 8)
-        return DealtRows(bits, np.broadcast_to(np.uint8(0), (count, bits // 8)))
+        def corrections() -> Iterator[bytes]:
+            for part in _parts(slots * lanes, size):
+                rest = subtract_rows(value(part.start, part.stop), sp(part.start, part.stop))
+                yield rest[:, narrow // 8 :].tobytes()
+
+        self._csp_file.append(corrections)
+        return Masks(slots, lanes, size, value)
+
+    def derived_rows(self, count: int, bits: int, values: Callable[[], Iterable[Bytes]]) -> DealtRows:
+        theirs = self._sp.later(count, bits)
+
+        def corrections() -> Iterator[bytes]:
+            done = 0
+            for rows in values():
+                yield subtract_rows(rows, theirs(done, done + len(rows))).tobytes()
+                done += len(rows)
+
+        self._csp_file.append(corrections)
+        return DealtRows(bits, np.empty((0, bits // 8), dtype=np.uint8))
 
     def flips(self, count: int) -> Bytes:
         return self._sp.flips(count) ^ self._csp.flips(count)
@@ -238,55 +298,53 @@ class KgcCards:
     def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
         return bytes(self._sp.take(count * size)), bytes(self._csp.take(count * size))
 
-    def public(self, length: int, make: Callable[[], bytes]) -> bytes:
-        made = make()
-        if len(made) != length:
-            raise ValueError(f"{len(made)} bytes where {length} are dealt")
-        self._sp_file.append(made)
-        self._csp_file.append(made)
-        return made
-
-
-class _Zeros(_Numbers):
-    """No numbers, but how many bytes they would take; zeros that take no memory where there are many."""
-
-    def __init__(self) -> None:
-        super().__init__(bytes)
-        self.counted = 0
-
-    def ints(self, count: int, bits: int) -> list[int]:
-        self.counted += count * bits // 8
-        return [0] * count
-
-    def rows(self, count: int, bits: int) -> Bytes:
-        self.counted += count * bits // 8
-        return np.broadcast_to(np.uint8(0), (count, bits // 8))
-
-    def flips(self, count: int) -> Bytes:
-        return np.zeros(count, dtype=np.uint8)
+    def public(self, length: int, make: Callable[[], Iterable[bytes]]) -> bytes:
+        del length
+        self._sp_file.append(make)
+        self._csp_file.append(make)
+        return b""
 
 
 class CountingCards(_ServerCards):
     """Runs a script for the lengths of the files that it makes."""
 
     def __init__(self) -> None:
-        self._zeros, self._public = _Zeros(), 0
-        super().__init__(_Zeros(), self._zeros, _File(b""))
+        self._derived_bytes = self._public = 0
+        super().__init__(_Numbers(_File(b"")), _Numbers(_File(b"")), _File(b""))
 
-    private_sp = private_csp = _ServerCards.uniform
+    def uniform(self, count: int, bits: int) -> Dealt:
+        return Dealt(bits, [0] * count)
 
-    def narrow_rows(self, count: int, narrow: int, bits: int) -> DealtRows:
-        self._zeros.rows(count, bits - narrow)
+    private_sp = private_csp = uniform
+
+    def derived(self, count: int, bits: int, values: _Values) -> Dealt:
+        del values
+        self._derived_bytes += count * bits // 8
+        return Dealt(bits, [0] * count)
+
+    def uniform_rows(self, count: int, bits: int) -> DealtRows:
+        return DealtRows(bits, np.broadcast_to(np.uint8(0), (count, bits // 8)))
+
+    def derived_rows(self, count: int, bits: int, values: Callable[[], Iterable[Bytes]]) -> DealtRows:
+        del values
+        self._derived_bytes += count * bits // 8
         return self.uniform_rows(count, bits)
+
+    def masks(self, slots: int, lanes: int, narrow: int, bits: int) -> Masks:
+        self._derived_bytes += slots * lanes * (bits - narrow) // 8
+        return Masks(slots, lanes, bits // 8, lambda first, last: np.zeros((last - first, bits // 8), dtype=np.uint8))
+
+    def flips(self, count: int) -> Bytes:
+        return np.zeros(count, dtype=np.uint8)
 
     def seeds(self, count: int, size: int) -> tuple[bytes, bytes]:
         return bytes(count * size), b""
 
-    def public(self, length: int, make: Callable[[], bytes]) -> Wire:
+    def public(self, length: int, make: Callable[[], Iterable[bytes]]) -> Long:
         del make
         self._public += length
         return b""
 
     def lengths(self) -> tuple[int, int]:
         """Of SP's and CSP's."""
-        return self._public, self._public + self._zeros.counted
+        return self._public, self._public + self._derived_bytes

@@ -9,18 +9,28 @@ round is refused before anything is computed with it.
 """
 
 import hmac
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from crowdfl.crypto.shares.limbs import Bytes, block_dots
-from crowdfl.crypto.shares.ring import Stream, Words, expand
+from crowdfl.crypto.shares.ring import Long, Stream, Words, expand
 from crowdfl.errors import DealtMaterialDamaged, RewardsOff
 from crowdfl.protocols.shares import reference, rules
 from crowdfl.protocols.shares.chain import ROUND_BYTES, bind
 from crowdfl.protocols.shares.circuits import compare
 from crowdfl.protocols.shares.circuits.compare import Comparison, GatedComparison
-from crowdfl.protocols.shares.dealing.correlations import Cards, CountingCards, CspCards, Dealt, KgcCards, SpCards
+from crowdfl.protocols.shares.dealing.correlations import (
+    Cards,
+    CountingCards,
+    CspCards,
+    Dealt,
+    KgcCards,
+    Masks,
+    Part,
+    SpCards,
+)
 from crowdfl.protocols.shares.dealing.keys import seeds_of
 from crowdfl.protocols.shares.reference import DealtReference
 from crowdfl.protocols.shares.rules import DealtRewards
@@ -30,6 +40,7 @@ from crowdfl.protocols.shares.widths import SAMPLE_BITS, SharesWidths
 TAG_BYTES = 32
 SP_ROLE, CSP_ROLE = "sp", "csp"
 WORD = 8
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,7 @@ class DealtLanes:
     its count and its length; or, where everyone counts once, its length alone, or how it stands to the reference.
     """
 
-    lanes: Bytes = field(repr=False)
+    lanes: Masks | Bytes = field(repr=False)
     squares: Bytes = field(repr=False)
     sums: SumMasks | None
     checks: DealtCounts | Comparison | ReferenceMasks
@@ -82,21 +93,21 @@ class DealtLanes:
 
 def deal_lanes(cards: Cards, widths: SharesWidths) -> DealtLanes:
     people, bits = widths.slots, widths.R
-    lanes = cards.narrow_rows(people * widths.lanes, widths.k, bits).share.reshape(people, widths.lanes, bits // 8)
+    lanes = cards.masks(people, widths.lanes, widths.k, bits)
     return DealtLanes(
         lanes=lanes,
-        squares=_products(cards, widths, lanes, lanes),
+        squares=_products(cards, widths, lanes),
         sums=_deal_sums(cards, widths, lanes) if widths.has_sums else None,
         checks=_deal_checks(cards, widths, lanes),
     )
 
 
-def _deal_checks(cards: Cards, widths: SharesWidths, lanes: Bytes) -> DealtCounts | Comparison | ReferenceMasks:
+def _deal_checks(cards: Cards, widths: SharesWidths, lanes: Masks) -> DealtCounts | Comparison | ReferenceMasks:
     if widths.has_counts:
         return _deal_counts(cards, widths.cohort, widths.R)
     if not widths.has_reference:
         return compare.deal(cards, widths.cohort, widths.R)
-    return ReferenceMasks(_products(cards, widths, lanes, lanes[-1:]), reference.deal(cards, widths))
+    return ReferenceMasks(_products(cards, widths, lanes, lambda: lanes[-1:]), reference.deal(cards, widths))
 
 
 def _deal_counts(cards: Cards, people: int, bits: int) -> DealtCounts:
@@ -109,24 +120,24 @@ def _deal_counts(cards: Cards, people: int, bits: int) -> DealtCounts:
     )
 
 
-def _deal_sums(cards: Cards, widths: SharesWidths, lanes: Bytes) -> SumMasks:
+def _deal_sums(cards: Cards, widths: SharesWidths, lanes: Masks) -> SumMasks:
     mask = cards.uniform_rows(widths.lanes, widths.R).share
     sizes = _sizes(widths)
-    square = cards.derived_rows(len(sizes), widths.R, lambda: block_dots(mask, mask, sizes, widths.R)[0]).share
-    return SumMasks(mask, _products(cards, widths, lanes, mask[np.newaxis]), square)
+    square = cards.derived_rows(len(sizes), widths.R, lambda: [block_dots(mask, mask, sizes, widths.R)[0]]).share
+    return SumMasks(mask, _products(cards, widths, lanes, lambda: mask[np.newaxis]), square)
 
 
-def _products(cards: Cards, widths: SharesWidths, left: Bytes, right: Bytes) -> Bytes:
-    """Inner products of masks block by block; KGC alone holds the masks themselves, all but the sum's narrow."""
+def _products(cards: Cards, widths: SharesWidths, left: Masks, right: Callable[[], Bytes] | None = None) -> Bytes:
+    """Inner products of masks block by block, with themselves or with one other; all but the sum's are narrow."""
     sizes, size = _sizes(widths), widths.R // 8
-    shape = (len(left), len(sizes), size)
 
-    def made() -> Bytes:
-        words = low_words(left, widths.k)
-        other = words if right is left else right
-        return block_dots(words, other, sizes, widths.R).reshape(-1, size)
+    def made() -> Iterator[Bytes]:
+        other = None if right is None else right()
+        for part in left.parts():
+            words = low_words(left[part], widths.k)
+            yield block_dots(words, words if other is None else other, sizes, widths.R).reshape(-1, size)
 
-    return cards.derived_rows(len(left) * len(sizes), widths.R, made).share.reshape(shape)
+    return cards.derived_rows(len(left) * len(sizes), widths.R, made).share.reshape(-1, len(sizes), size)
 
 
 def _sizes(widths: SharesWidths) -> list[int]:
@@ -155,16 +166,18 @@ def deal_round(cards: Cards, shape: SharesShape) -> DealtRound:
     return DealtRound(lanes, rules.deal(cards, shape.rule_widths, lanes.counts.roots))
 
 
-def dealt_file(shape: SharesShape, source: bytes, role: str, number: int) -> bytes:
-    """KGC: what it deals to a server for a cohort of a round; the same each time."""
+def dealt_file(shape: SharesShape, source: bytes, role: str, number: int) -> Iterator[bytes]:
+    """KGC: what it deals to a server for a cohort of a round, in pieces, made as they are asked for; the same each time."""
     if not shape.widths.is_checked:
-        return b""
+        return
     seeds = dict(zip((SP_ROLE, CSP_ROLE), seeds_of(source), strict=True))
-    streams = (_stream(shape, seed, owner, number) for owner, seed in seeds.items())
-    cards = KgcCards(*streams, sp_alone=role == SP_ROLE)
+    cards = KgcCards(*(_stream(shape, seed, owner, number) for owner, seed in seeds.items()))
     deal_round(cards, shape)
-    body = cards.files()[role == CSP_ROLE]
-    return body + _tag(shape, seeds[role], role, number, body)
+    tag = _tag(shape, seeds[role], role, number)
+    for piece in cards.files()[role == CSP_ROLE]:
+        tag.update(piece)
+        yield piece
+    yield tag.digest()
 
 
 def file_bytes(shape: SharesShape) -> dict[str, int]:
@@ -176,10 +189,12 @@ def file_bytes(shape: SharesShape) -> dict[str, int]:
     return {role: length + TAG_BYTES for role, length in zip((SP_ROLE, CSP_ROLE), cards.lengths(), strict=True)}
 
 
-def received(shape: SharesShape, seed: bytes, role: str, number: int, file: bytes) -> DealtRound:
+def received(shape: SharesShape, seed: bytes, role: str, number: int, file: Long) -> DealtRound:
     """A server: its part of a round's correlations, from its seed and its file."""
-    body, tag = memoryview(file)[:-TAG_BYTES], file[-TAG_BYTES:]
-    if not hmac.compare_digest(tag, _tag(shape, seed, role, number, body)):
+    body, tag = Part(file, 0, max(0, len(file) - TAG_BYTES)), _tag(shape, seed, role, number)
+    for start in range(0, len(body), _PIECE_BYTES):
+        tag.update(body[start : start + _PIECE_BYTES])
+    if not hmac.compare_digest(bytes(file[len(body) :]), tag.digest()):
         raise DealtMaterialDamaged(
             f"what KGC dealt for round {number} is truncated, altered, or of another task or round: the round is void"
         )
@@ -194,9 +209,9 @@ def _stream(shape: SharesShape, seed: bytes, role: str, number: int) -> Stream:
     return Stream(seed, _context("crowdfl dealt 1", shape, role, number))
 
 
-def _tag(shape: SharesShape, seed: bytes, role: str, number: int, body: bytes | memoryview) -> bytes:
+def _tag(shape: SharesShape, seed: bytes, role: str, number: int) -> "hmac.HMAC":
     key = expand(seed, _context("crowdfl dealt tag 1", shape, role, number), 32)
-    return hmac.digest(key, body, "sha256")
+    return hmac.new(key, digestmod="sha256")
 
 
 def _context(label: str, shape: SharesShape, role: str, number: int) -> bytes:

@@ -13,7 +13,7 @@ from itertools import chain, islice
 
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
-from crowdfl.crypto.shares.ring import expand
+from crowdfl.crypto.shares.ring import Long, expand
 from crowdfl.errors import (
     BackendUnavailable,
     Cancelled,
@@ -296,7 +296,7 @@ class SharesCsp:
     def __init__(self, party: Party, shape: SharesShape, bundle: SharesCspBundle) -> None:
         self.party, self.fingerprint, self._shape, self._keys = party, bundle.fingerprint, shape, CspKeys.of(bundle)
         self.roster = Roster()
-        self._load: Callable[[int], bytes] | None = None
+        self._load: Callable[[int], Long] | None = None
         self._running: _Running | None = None
         self.remember(InProcessMemory())
 
@@ -306,7 +306,7 @@ class SharesCsp:
     def remember(self, memory: CspMemory) -> None:
         self._memory, self._state = memory, CspState(self._shape.spec.name, memory)
 
-    def set_dealt_loader(self, load: Callable[[int], bytes]) -> None:
+    def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
         self._load = load
 
     def spent_rounds(self) -> Iterable[int]:

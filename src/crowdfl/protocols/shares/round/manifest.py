@@ -95,15 +95,25 @@ def manifest_of(
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """What the manifest says of one upload."""
+    """What the manifest says of one upload, in one piece: SP holds those of everyone in a round."""
 
-    digest: bytes
-    sealed: bytes
-    signature: bytes
+    packed: bytes
 
     @classmethod
     def of(cls, body: UploadBody) -> "ManifestEntry":
-        return cls(body.digest, body.sealed, body.signature)
+        return cls(body.digest + body.sealed + body.signature)
+
+    @property
+    def digest(self) -> bytes:
+        return self.packed[:HASH_BYTES]
+
+    @property
+    def sealed(self) -> bytes:
+        return self.packed[HASH_BYTES : HASH_BYTES + SEALED_BYTES]
+
+    @property
+    def signature(self) -> bytes:
+        return self.packed[HASH_BYTES + SEALED_BYTES :]
 
 
 def cohorts_of(names: Collection[str], most: int, seed: bytes) -> list[list[str]]:

@@ -12,7 +12,7 @@ from itertools import chain
 from secrets import token_bytes
 
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
-from crowdfl.crypto.shares.ring import expand
+from crowdfl.crypto.shares.ring import Long, expand
 from crowdfl.errors import (
     AlreadyCounted,
     BadSignature,
@@ -105,7 +105,7 @@ class SharesSp(PaidSp):
         self.party, self.fingerprint, self._shape = party, bundle.fingerprint, shape
         self._csp_key, self._seed, self._audiences = bundle.csp_signing, bundle.seed, bundle.audiences
         self._load: Callable[[str], bytes] | None = None
-        self._file: Callable[[int], bytes] | None = None
+        self._file: Callable[[int], Long] | None = None
         self.open_round(1)
 
     # Uploads.
@@ -131,7 +131,7 @@ class SharesSp(PaidSp):
     def load_previous(self, left: bytes | None) -> None:
         self._before = None if left is None else LeftOver.from_bytes(left, self._shape.limits())
 
-    def set_dealt_loader(self, load: Callable[[int], bytes]) -> None:
+    def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
         self._file = load
 
     def set_upload_loader(self, load: Callable[[str], bytes]) -> None:

@@ -9,6 +9,7 @@ import { Participant, UNDER_WAY } from "./participant.js";
 import { keepWords, reminderState, subscribe } from "./reminders.js";
 import { Backoff, retry, sleep as sleepFor, uniform } from "./retry.js";
 import { OneTab } from "./tabs.js";
+import { CONTRIBUTION } from "./uploads.js";
 
 /** @typedef {import("./participant_context.js").Trainer} Trainer */
 /** @typedef {import("../protocol/invitation.js").Invitation} Invitation */
@@ -177,12 +178,13 @@ export class Agent {
   }
 
   /**
-   * Leave for good, and take back what was sent and no server has begun to average: the rounds whose upload was deleted, and
-   * those that it stands in. Both are null until the platform was told.
+   * Leave for good, delete the recordings, and take back what was sent and no server has begun to average: the rounds whose
+   * upload was deleted, and those that it stands in. Both are null until the platform was told.
    */
   async withdraw() {
     await this.stop();
-    await this._store.change(this.task, { left: Date.now() / 1000, withdrawing: true });
+    await this._store.change(this.task, { left: Date.now() / 1000, withdrawing: true }, [CONTRIBUTION]);
+    for (const { id } of await this._store.listRecordings(this.task)) await this._store.deleteRecording(this.task, id);
     const told = await this._farewell();
     const found = /** @type {{deleted: number[], standing: number[]} | undefined} */ (await this._store.get(this.task, "withdrawn"));
     return { told, deleted: found?.deleted ?? null, standing: found?.standing ?? null };
