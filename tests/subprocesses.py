@@ -4,11 +4,13 @@ import contextlib
 import secrets
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 PATIENCE = 300.0  # seconds, for a process that is waited for to its end
 
+_Found = TypeVar("_Found")
 _started: list["subprocess.Popen[Any]"] = []
 
 
@@ -32,6 +34,15 @@ def running(command: Sequence[object], **options: Any) -> Iterator["subprocess.P
 def run(command: Sequence[object], **options: Any) -> "subprocess.CompletedProcess[Any]":
     words = [str(word) for word in command]
     return subprocess.run(words, **{"timeout": PATIENCE, "check": False} | options)  # noqa: S603, PLW1510 -- the tests' own
+
+
+def until(look: Callable[[], _Found], why: Callable[[], str] = lambda: "it never came") -> _Found:
+    """What is found, as soon as it is something; a test waits long for what a busy machine does late."""
+    end = time.monotonic() + PATIENCE
+    while not (found := look()):
+        assert time.monotonic() < end, why()
+        time.sleep(0.02)
+    return found
 
 
 def free_ports(count: int) -> list[int]:

@@ -7,7 +7,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from crowdfl.cli.role_folder import read_part
 from crowdfl.services.client.transport import Bearer, Link
 from crowdfl.services.http import tls
+from tests import subprocesses
 from tests.cli.program import Result, call, start, wait_or_kill
 from tests.cli.test_campaign import allow_short_claims, task_file
 from tests.http.world import IMPATIENT
@@ -83,10 +83,7 @@ class Organisations:
         return path.read_text() if path.exists() else ""
 
     def wait(self, there: Callable[[], bool]) -> None:
-        until = time.monotonic() + PATIENCE
-        while not there():
-            assert time.monotonic() < until, self.logs()
-            time.sleep(0.1)
+        subprocesses.until(there, self.logs)
 
     def up(self, role: str) -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.ports[role]), timeout=5):

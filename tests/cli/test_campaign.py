@@ -4,7 +4,6 @@ import csv
 import json
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,8 +69,26 @@ class Campaign:
         self.said[name] = result
         return result
 
+    def serve(self, *options: str) -> None:
+        """Three services, as `init` with these options makes them."""
+        roles = self.folder / "roles"
+        self.do("init", "init", roles, *options, *free_ports())
+        for role in ("sp", "requester"):
+            allow_short_claims(roles / role / "settings.toml")
+        for role in SERVERS:
+            self.start(role, role, "serve", roles / role / "settings.toml")
+
+    def post(self, task: str, *options: object) -> None:
+        (self.folder / "task.toml").write_text(task)
+        created = self.do("create", "task", "create", self.folder / "task.toml", *options, "--json", *self.settings)
+        self.task = json.loads(created.out)["task"]
+
     def status(self) -> dict[str, Any]:
         return dict(json.loads(self.do("watch", "task", "watch", self.task, "--json", *self.settings).out))
+
+    def gather(self, people: int) -> None:
+        """Until so many have joined."""
+        subprocesses.until(lambda: self.status()["enrolled"] == people, self.logs)
 
     def wait(self, *names: str) -> None:
         for name in names:
@@ -108,15 +125,9 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
 
 def run_campaign(made: Campaign, task: str) -> None:
     """Of the task in this text, from `init` until everyone is paid."""
-    folder, roles = made.folder, made.folder / "roles"
-    made.do("init", "init", roles, "--insecure-test-key", *free_ports())
-    for role in ("sp", "requester"):
-        allow_short_claims(roles / role / "settings.toml")
-    for role in SERVERS:
-        made.start(role, role, "serve", roles / role / "settings.toml")
-    (folder / "task.toml").write_text(task)
-    created = made.do("create", "task", "create", folder / "task.toml", "--json", *made.settings)
-    made.task = json.loads(created.out)["task"]
+    folder = made.folder
+    made.serve("--insecure-test-key")
+    made.post(task)
     made.do("invite", "task", "invite", made.task, folder / "invitations", "-n", PEOPLE, "--json", *made.settings)
     made.do("look", "participant", "look", folder / "invitations/invitation-0.json", "--home", folder / "look")
     for person in range(PEOPLE):
@@ -124,9 +135,7 @@ def run_campaign(made: Campaign, task: str) -> None:
         home = ("--home", folder / f"person-{person}", "--least-participants", PEOPLE)
         options = ("--data", f"watch:{person}", *home, "--yes", "--json")
         made.start(f"person-{person}", "participant", "run", invitation, *options)
-    until = time.monotonic() + PATIENCE
-    while made.status()["enrolled"] < PEOPLE:
-        assert time.monotonic() < until, made.logs()
+    made.gather(PEOPLE)
     made.do("pause", "task", "pause", made.task, *made.settings)
     made.do("fund", "task", "fund", made.task, "72.00", "--name", "all", *made.settings)
     made.do("fund again", "task", "fund", made.task, "72.00", "--name", "all", *made.settings)
@@ -269,10 +278,8 @@ def test_a_task_that_is_cancelled_gives_the_money_back(campaign: Campaign, tmp_p
     call("task", "fund", task, "36.50", "--name", "some", *campaign.settings)
     call("sp", "deposit", "confirm", campaign.folder / "roles/sp/settings.toml", task, "some", "36.50")
     assert call("task", "cancel", task, *campaign.settings).code == 0
-    until = time.monotonic() + PATIENCE
-    while (report := json.loads(call("task", "report", task, "--json", *campaign.settings).out))["returned"] == 0:
-        assert time.monotonic() < until
-        time.sleep(0.2)
+    words = ("task", "report", task, "--json", *campaign.settings)
+    report = subprocesses.until(lambda: (found := json.loads(call(*words).out))["returned"] and found)
     assert report["returned"] == report["paid_in"] == 36_500_000
     assert call("task", "resume", task, *campaign.settings).code == 3
 
@@ -297,21 +304,3 @@ def test_a_doctor_finds_running_roles_well(campaign: Campaign):
     assert result.code == 0, [line for line in found if line["verdict"] == "fail"]
     what = {line["what"] for line in found}
     assert {"sp: CSP", "sp: KGC's key", "csp: database", "requester: SP's clock", "kgc: certificate"} <= what
-
-
-@pytest.mark.second
-def test_a_copy_of_each_folder_is_a_backup(campaign: Campaign):
-    """The services stopped, their folders copied, lost and put back: they go on as before."""
-    settings = ("task", "report", campaign.task, "--json", *campaign.settings)
-    before, roles = json.loads(call(*settings).out), campaign.folder / "roles"
-    campaign.stop()
-    shutil.copytree(roles, campaign.folder / "backup")
-    shutil.rmtree(roles)
-    (campaign.folder / "backup").rename(roles)
-    for role in SERVERS:
-        campaign.start(role, role, "serve", roles / role / "settings.toml")
-    assert json.loads(call(*settings).out) == before
-    files = [roles / role / "settings.toml" for role in (*SERVERS, "requester")]
-    until = time.monotonic() + PATIENCE
-    while (found := call("doctor", *files)).code:  # a service that was just started may not listen yet
-        assert time.monotonic() < until, found.out

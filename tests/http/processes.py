@@ -192,13 +192,6 @@ serve_sp(SpSettings(**settings | {{"data": Path(settings["data"])}}))
 """
 
 
-def until(look: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not look():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
-
-
 class Gate:
     """A port in front of a server. `mode`: pass, or hang: whoever comes is let in and hears nothing."""
 
@@ -281,7 +274,7 @@ class Site:
         self.log: list[dict[str, Any]] = []
         self._reader = threading.Thread(target=self._read, args=(self.process.stderr, self.log), daemon=True)
         self._reader.start()
-        until(lambda: self.events("listening") or self.process.poll() is not None)
+        subprocesses.until(lambda: self.events("listening") or self.process.poll() is not None)
         (listening,) = self.events("listening")
         self.url = listening["url"]
 

@@ -15,6 +15,7 @@ from crowdfl.services.http.connections import LimitedH11Protocol
 from crowdfl.services.server import running
 from crowdfl.settings import ServiceSettings
 from tests.http.test_boundary import numbers
+from tests.subprocesses import until
 
 
 class Endless:
@@ -138,13 +139,6 @@ def open_files(campaign):
     return sum(os.path.realpath(link) == path for link in links if os.path.islink(link))
 
 
-def wait_until(holds):
-    until = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 def test_a_long_answer_comes_whole_with_its_length(served, campaign, weights):
     """One after the other over the same connection, and two that were asked for at once; the file is closed in the end."""
     with asking(served, campaign, times=2) as connection, connection.makefile("rb") as file:
@@ -152,15 +146,15 @@ def test_a_long_answer_comes_whole_with_its_length(served, campaign, weights):
             status, headers, body = answer(file)
             assert (status, headers["content-type"]) == (200, "application/octet-stream")
             assert body == weights
-    wait_until(lambda: open_files(campaign) == 0)
+    until(lambda: open_files(campaign) == 0)
 
 
 def test_who_does_not_read_is_hung_up_on(served, campaign, monkeypatch):
     """After a while without progress; its file is closed, and it is counted."""
     monkeypatch.setattr(LimitedH11Protocol, "stall_seconds", 0.4)
     with asking(served, campaign):
-        wait_until(lambda: open_files(campaign) == 1)
-        wait_until(lambda: open_files(campaign) == 0)
+        until(lambda: open_files(campaign) == 1)
+        until(lambda: open_files(campaign) == 0)
     text = numbers(campaign.world, "sp")
     assert 'crowdfl_connections_turned_away_total{why="slow reader"}' in text
 
@@ -172,7 +166,7 @@ def test_short_answers_that_are_not_read_are_not_waited_for(served, campaign, mo
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect((served.hostname, served.port))
         connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: sp\r\n\r\n" * 200)
-        wait_until(lambda: _connections(campaign) == 0)
+        until(lambda: _connections(campaign) == 0)
     assert _connections(campaign) == 0
 
 
@@ -192,8 +186,8 @@ def test_a_slow_reader_that_goes_on_reading_gets_everything(served, campaign, we
 def test_who_leaves_in_the_middle_leaves_no_file_open(served, campaign):
     with asking(served, campaign) as connection:
         assert connection.recv(1000)
-        wait_until(lambda: open_files(campaign) == 1)
-    wait_until(lambda: open_files(campaign) == 0)
+        until(lambda: open_files(campaign) == 1)
+    until(lambda: open_files(campaign) == 0)
 
 
 def test_head_of_a_long_answer_sends_nothing_of_it(served, campaign):
@@ -215,7 +209,7 @@ def test_a_file_that_shrinks_while_it_is_sent_ends_the_connection(served, campai
     whole = path.read_bytes()
     try:
         with asking(served, campaign) as connection, connection.makefile("rb") as file:
-            wait_until(lambda: open_files(campaign) == 1)
+            until(lambda: open_files(campaign) == 1)
             os.truncate(path, 1000)
             try:
                 body = file.read()

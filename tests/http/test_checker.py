@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -70,13 +69,6 @@ def gone(pid: int) -> bool:
         return True
 
 
-def wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 60
-    while not gone(pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_the_verdicts_are_those_of_this_process(checker, public, numbers):
     """Of good and of bad numbers, batch after batch, in whatever layout they lie."""
     kernel = CheckUnits(public.n)
@@ -101,7 +93,7 @@ def test_a_dead_process_is_missed_by_nobody(checker, public, numbers, now, logge
     expected = Threads(1).map(kernel, numbers)
     first = child(checker)
     os.kill(first, signal.SIGKILL)
-    wait_until_gone(first)
+    subprocesses.until(lambda: gone(first))
     for _ in range(2):
         assert np.array_equal(checker.map(kernel, numbers), expected)
         assert checker._process is None
@@ -178,4 +170,4 @@ def test_it_does_not_outlive_a_killed_service():
         assert not gone(pid)
         service.kill()
         service.communicate(timeout=60)
-        wait_until_gone(pid)
+        subprocesses.until(lambda: gone(pid))

@@ -1,7 +1,6 @@
 """The money over HTTP: who may say that a deposit came in, and payments that are made beside the rounds."""
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from crowdfl.services.client.transport import Signer
 from tests.hosts import Desk
 from tests.http.test_bodies import Endless
 from tests.http.world import World, task_definition
+from tests.subprocesses import until
 
 PATIENCE = 60.0
 BUDGET = 36_000_000
@@ -130,10 +130,7 @@ def test_payments_are_made_whatever_state_their_task_is_in(desk: Desk):
     desk.sp.options.on_paid = lambda payment: told.append(payment.who)
     payouts = Payouts(structlog.get_logger(), desk.sp.payments.run_one, 0.01)
     payouts.start()
-    until = time.monotonic() + PATIENCE
-    while not told:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    until(lambda: told)
     payouts.stop()
     assert told == [desk.crowd[0].keys.who]
     with pytest.raises(ServiceUnavailable, match="payments are not made"):

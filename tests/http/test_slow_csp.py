@@ -9,9 +9,10 @@ import httpx
 import pytest
 
 from crowdfl.services.http.wire import OCTETS, PROTOCOL, PROTOCOL_HEADER
-from tests.http.processes import Gate, Site, site, until
+from tests.http.processes import Gate, Site, site
 from tests.http.test_stays_up import upload
 from tests.storage.conftest import DATABASES, empty_database
+from tests.subprocesses import until
 
 pytestmark = pytest.mark.second
 SPEAKS = f"{PROTOCOL_HEADER}: {PROTOCOL}\r\n"

@@ -23,7 +23,8 @@ from crowdfl.services.http.auth import Tokens
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.sql import SqlStore
 from tests import subprocesses
-from tests.http.processes import PATIENCE, Site, site, until
+from tests.http.processes import PATIENCE, Site, site
+from tests.subprocesses import until
 
 pytestmark = pytest.mark.second
 

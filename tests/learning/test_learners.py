@@ -297,17 +297,6 @@ def test_the_second_step_of_softmax_follows_the_gradient_of_the_whole_loss():
             assert (array[index] - there[place][index]) / rate == pytest.approx(slope, abs=1e-5)
 
 
-def test_a_strong_pull_keeps_softmax_near_its_start():
-    ends = []
-    for proximal in (0.0, 1.0, 5.0):
-        learner = started_softmax()
-        learner.train(ROWS, LABELS, Training(epochs=30, batch=8, rate=0.1, proximal=proximal))
-        ends.append(
-            np.linalg.norm(learner.shape.flat(learner.weights()) - learner.shape.flat(started_softmax().weights()))
-        )
-    assert ends[0] > 1.5 * ends[1] > 2 * ends[2] > 0
-
-
 @pytest.mark.second  # the first step of torch's own class loads a compiler
 @pytest.mark.parametrize(("proximal", "apart"), [(0.0, 0.0), (0.7, 1e-6)])
 def test_every_step_of_adam_is_torchs(proximal, apart):
@@ -327,18 +316,6 @@ def test_every_step_of_adam_is_torchs(proximal, apart):
             optimizer.step()
         assert all(torch.allclose(a, b, rtol=0, atol=apart) for a, b in zip(ours, theirs, strict=True))
     assert torch.equal(ours[2], start[2])
-
-
-@pytest.mark.second
-def test_a_pull_keeps_a_network_nearer_its_start():
-    pytest.importorskip("torch")
-    ends = []
-    for proximal in (0.0, 1.0):
-        learner = TorchLearner(4, mlp([5], 3), seed=2)
-        start = learner.shape.flat(learner.weights())
-        learner.train(ROWS, LABELS, Training(proximal=proximal))
-        ends.append(np.linalg.norm(learner.shape.flat(learner.weights()) - start))
-    assert 0 < ends[1] < 0.8 * ends[0]
 
 
 def test_a_recipe_says_how_strong_it_is():

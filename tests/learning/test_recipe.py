@@ -10,25 +10,15 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import DataMalformed, SettingsError
-from crowdfl.learning.datasets import supplied as watch
 from crowdfl.learning.datasets.data import Cut
 from crowdfl.learning.datasets.supplied import PACES
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.recipe import Recipe
-from tests.learning.shared import shared_file
 from tests.learning.test_commands import typed
 from tests.learning.test_values import sensor_csv
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 MADE_UP = {"labels": list(PACES), "channels": 3, "learner": "softmax"}
-
-
-def test_what_is_left_out_is_the_watchs():
-    """So that the task files of before go on working."""
-    recipe = Recipe.of({"labels": list(watch.EXERCISES)})
-    assert (recipe.cut.length, recipe.cut.step, recipe.cut.gap) == (watch.CUT.length, watch.CUT.step, watch.CUT.gap)
-    assert recipe.cut.held_out == watch.CUT.held_out
-    assert (recipe.inputs, recipe.training) == (54, Training())
 
 
 def test_what_is_said_is_taken():
@@ -117,12 +107,6 @@ def test_labels_are_the_tasks_and_windows_too():
     assert split.train.windows.shape[1:] == (50, 3)
 
 
-def test_standardising_is_by_the_persons_own_training_windows():
-    split = Recipe.of(MADE_UP | {"standardise": True}).load("synthetic:1")
-    assert np.abs(split.train.windows.mean(axis=(0, 1))).max() < 1e-3
-    assert 1e-4 < np.abs(split.held_out.windows.mean(axis=(0, 1))).max() < 0.5
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -134,17 +118,6 @@ def test_standardising_is_by_the_persons_own_training_windows():
 def test_data_that_does_not_fit_the_task_is_refused(change, said):
     with pytest.raises(DataMalformed, match=said):
         Recipe.of(MADE_UP | change).load("synthetic:1")
-
-
-@needs_torch
-def test_the_papers_network_on_a_wisdm_user():
-    section = {"labels": ["Jogging", "Walking"], "features": "flat", "hidden": [1000], "window": 90, "channels": 3}
-    recipe = Recipe.of(section)
-    split = recipe.load(f"npz:{shared_file('wisdm_v1.1_crowdfl_2520x90x3.npz')}#2")  # user 2 does nothing else
-    learner = recipe.make_learner()
-    learner.train(recipe.inputs_of(split.train.windows), split.train.labels, Training(epochs=5, batch=50, rate=0.001))
-    assert len(split.train) == 49
-    assert learner.evaluate(recipe.inputs_of(split.held_out.windows), split.held_out.labels).accuracy > 0.8
 
 
 @needs_torch

@@ -20,8 +20,7 @@ every_keyed_profile = pytest.mark.parametrize("profile", KEYED)
 OWN = {"shares": {"check": "none", "pay": "none"}}  # without lanes nothing can be checked
 
 
-def test_the_example_of_the_issue():
-    """Arrays in, arrays of the same shapes out; rewards as exact money."""
+def test_arrays_come_back_in_their_shapes_and_rewards_as_exact_money():
     rng = np.random.default_rng(0)
     shapes = [(2, 3), (3,), (3, 1), (1,)]
     people = {f"p{i}": Update([rng.normal(size=shape) for shape in shapes], 40 + i) for i in range(1, 4)}

@@ -53,7 +53,7 @@ def relative_errors(differences, lanes):
 
 
 def check_errors(differences, lanes):
-    """The issue's bounds: spread, worst case, bias (within five standard errors of the mean, seeds being independent)."""
+    """The promised bounds: spread, worst case, bias (within five standard errors of the mean, seeds being independent)."""
     errors, k = relative_errors(differences, lanes)
     promised = np.sqrt(2 / k)
     assert errors.std() <= 1.2 * promised

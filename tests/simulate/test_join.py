@@ -4,7 +4,6 @@ import hashlib
 import json
 import sys
 import threading
-import time
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +21,7 @@ from crowdfl.roles.participant.participant import Participant
 from crowdfl.services.client.opening import invited, read_invitation
 from crowdfl.settings import ParticipantSettings
 from tests.cli.program import call
-from tests.cli.test_campaign import PATIENCE, Campaign, allow_short_claims, free_ports
+from tests.cli.test_campaign import PATIENCE, Campaign
 from tests.simulate.lines import START, evaluate, people, plain, train
 
 TASK = """
@@ -55,18 +54,11 @@ labels = ["value"]
 def campaign(tmp_path_factory):
     """Three services and a task whose model is a file; people are invited, and the money is there."""
     made = Campaign(tmp_path_factory.mktemp("joined"))
-    folder, roles = made.folder, made.folder / "roles"
+    folder = made.folder
     try:
-        made.do("init", "init", roles, *free_ports())
-        for role in ("sp", "requester"):
-            allow_short_claims(roles / role / "settings.toml")
-        for role in ("kgc", "sp", "csp"):
-            made.start(role, role, "serve", roles / role / "settings.toml")
-        (folder / "task.toml").write_text(TASK)
+        made.serve()
         np.savez(folder / "start.npz", w=START[0], b=START[1], steps=np.array(7))
-        initial = ("--initial", folder / "start.npz")
-        created = made.do("create", "task", "create", folder / "task.toml", *initial, "--json", *made.settings)
-        made.task = json.loads(created.out)["task"]
+        made.post(TASK, "--initial", folder / "start.npz")
         made.do("invite", "task", "invite", made.task, folder / "invitations", "-n", 3, *made.settings)
         yield made
     finally:
@@ -82,9 +74,7 @@ def invitation(campaign, person):
 
 def pay_when_everyone_is_there(campaign):
     """As the requester and the platform's operator do."""
-    until = time.monotonic() + PATIENCE
-    while campaign.status()["enrolled"] < 3:
-        assert time.monotonic() < until, campaign.logs()
+    campaign.gather(3)
     campaign.do("fund", "task", "fund", campaign.task, "18.00", "--name", "all", *campaign.settings)
     sp = campaign.folder / "roles/sp/settings.toml"
     campaign.do("confirm", "sp", "deposit", "confirm", sp, campaign.task, "all", "18.00")

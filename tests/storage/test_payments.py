@@ -2,13 +2,13 @@
 
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.subprocesses import until
 
 from crowdfl.errors import Conflict, PaymentFailed, PaymentUnknown, SettingsError, UnknownPayment
 from crowdfl.roles.ports import ManualClock, SpStore
@@ -57,14 +57,6 @@ def bank(store: SpStore) -> Bank:
     return bank
 
 
-def wait_until(done: Callable[[], bool]) -> None:
-    """Another thread or process has come so far."""
-    until = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < until, "it never came"
-        time.sleep(0.005)
-
-
 @contextmanager
 def hooks_under_way(bank: Bank, lease: float) -> Iterator[threading.Event]:
     """A process whose program has begun and ends when the event is set."""
@@ -111,7 +103,7 @@ def test_a_lease_is_renewed_while_its_program_runs(bank: Bank):
         other.run_one()
         for _ in range(5):
             bank.clock.time += 0.9 * lease
-            wait_until(lambda: (bank.found("ada").until or 0.0) >= bank.clock.now() + lease)
+            until(lambda: (bank.found("ada").until or 0.0) >= bank.clock.now() + lease)
             assert other.run_one() is False
             assert bank.state("ada") is PaymentState.RUNNING
     assert sorted(bank.told) == ["ada", "bob"]

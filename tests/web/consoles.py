@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,11 +33,11 @@ from crowdfl.web.requester_console.app import create_requester_app
 from crowdfl.web.requester_console.form import PHONE_TASK, contents, start_values
 from crowdfl.web.shell import HEADER, OneBrowser
 from tests.http.world import InProcess, ObservedWorld, World
+from tests.subprocesses import until
 
 __all__ = ["Browser", "ConsoleWorld", "Office", "Operator", "PageClient", "small_values", "task_of"]
 
 PORT = 7999
-PATIENCE = 120.0
 
 
 class PageClient:
@@ -245,13 +244,8 @@ class Browser(PageClient):
 
     def ended(self, started: httpx.Response) -> dict[str, Any]:
         assert started.status_code == 202, started.text
-        job = started.json()
-        until = time.monotonic() + PATIENCE
-        while job["state"] == "running" and time.monotonic() < until:
-            time.sleep(0.02)
-            job = self.get(f"jobs/{job['job']}").json()
-        assert job["state"] != "running", job
-        return dict(job)
+        job = started.json()["job"]
+        return dict(until(lambda: (found := self.get(f"jobs/{job}").json())["state"] != "running" and found))
 
     def create(self, values: object) -> str:
         return str(self.done("tasks", {"values": values})["task"])

@@ -19,6 +19,7 @@ from crowdfl.web import events, overview
 from tests.hosts import INITIAL_MODEL
 from tests.http import conftest as http
 from tests.http.world import DEPOSIT, task_definition
+from tests.subprocesses import until
 from tests.web.consoles import ConsoleWorld, Operator
 
 portal, logged = http.portal, http.logged
@@ -329,9 +330,7 @@ def test_streams_are_few_and_one_that_ends_makes_room(world, watching):
         first.next()
         second.next()
         assert watching.get("events").status_code == 503
-    until = time.monotonic() + 60
-    while streams.open and time.monotonic() < until:
-        time.sleep(0.02)
+    until(lambda: not streams.open)
     with watching.watch() as again:
         assert again.next()[0] == "snapshot"
 
@@ -342,10 +341,7 @@ def test_a_stream_that_waits_holds_no_thread_and_no_connection_to_the_store(worl
         for _ in range(world.console.streams.most):
             stack.enter_context(watching.watch()).next()
         pool = world.sp.store.engine.pool
-        until = time.monotonic() + 60
-        while pool.checkedout() and time.monotonic() < until:
-            time.sleep(0.02)
-        assert pool.checkedout() == 0
+        until(lambda: pool.checkedout() == 0)
         looked = world.console.streams.snapshots
         with looked.lock:  # nobody looks now, and nobody waits in a thread for it
             names = [thread.name for thread in threading.enumerate()]

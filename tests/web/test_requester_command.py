@@ -23,6 +23,7 @@ from crowdfl.roles.requester import Requester
 from crowdfl.services.client.opening import RequesterFile, open_requester
 from crowdfl.web.shell import HEADER
 from tests.cli.program import call, start, wait_or_kill
+from tests.subprocesses import until
 from tests.web.consoles import small_values
 
 PATIENCE = 120.0
@@ -45,14 +46,9 @@ def console(settings: Path, tmp_path: Path) -> Iterator[tuple["subprocess.Popen[
 
 
 def printed(log: Path) -> str:
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        found = re.findall(r"http://127\.0\.0\.1:\d+/#open=\S+", log.read_text())
-        if found:
-            (address,) = found  # once
-            return str(address)
-        time.sleep(0.05)
-    raise AssertionError(log.read_text())
+    found = until(lambda: re.findall(r"http://127\.0\.0\.1:\d+/#open=\S+", log.read_text()), log.read_text)
+    (address,) = found  # once
+    return str(address)
 
 
 @pytest.mark.second
