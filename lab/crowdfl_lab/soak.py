@@ -56,6 +56,7 @@ _PARAMETERS, _PEOPLE, _ROUNDS = 200, 5, 3
 _BUDGET = 9_000_000  # of a round, in millionths
 _AT_ONCE = 2  # campaigns
 _WINDOW = 40.0
+_TO_CLAIM = 90.0  # a server may be starting again
 _LONGEST = 1200.0  # seconds of one campaign, whatever happens
 _SAMPLE_SECONDS = 5.0
 _PARTS = 3  # of the run, which are compared
@@ -201,7 +202,7 @@ class Campaign:
         times = {"rounds": _ROUNDS, "window": _WINDOW, "grace": 10.0}
         settings = TaskSettings.of(profile="shares", lanes=256, budget=str(_BUDGET // 10**6), **sizes | times)
         shape = ModelShape.of({"w": np.zeros(_PARAMETERS)})
-        return Definition(f"soak {self.number}", "none", "nobody", shape, settings, 30.0, {})
+        return Definition(f"soak {self.number}", "none", "nobody", shape, settings, _TO_CLAIM, {})
 
     def _rounds(self, task: str, people: list[Participant], until: float) -> None:
         """The first is gone after its first upload, the last comes when the first round is over."""

@@ -95,7 +95,7 @@ def test_a_closed_round_goes_on_without_it(tmp_path, how, added, settings):
     desk = WatchedDesk(tmp_path, **settings)
     desk.upload()
     if added:
-        desk.sp.aggregators.add_new(desk.task, 1)  # the sum is there: rewards would read each upload again
+        desk.sp.aggregators.add_new(desk.task, 1, 100)  # the sum is there: rewards would read each upload again
     owner, *others = desk.crowd
     desk.damage(owner, how)
     desk.run()
@@ -126,7 +126,7 @@ def test_what_another_process_has_dropped_is_not_averaged(tmp_path, again):
     desk = Desk.funded(tmp_path, 5, profile="hardened", budget=None, lanes=0, key_bits=512)
     honest_uploads(desk, 1, [[0.1 * i] * 8 for i in range(1, 5)], [5] * 4)
     other, who = desk.new_sp(), desk.crowd[0].keys.who
-    assert other.aggregators.add_new(desk.task, 1) == 4
+    assert other.aggregators.add_new(desk.task, 1, 100) == 4
     (file,) = desk.folder.rglob(desk.sp.store.upload(desk.task, 1, who).digest)
     file.unlink()
     for _ in range(2):  # at the second look no more has come, and what is there is added up

@@ -4,7 +4,7 @@ import pytest
 
 from crowdfl.errors import NotDrawn, RoundNotOpen, SettingsError
 from crowdfl.protocols.registry import profile_named
-from crowdfl.roles.records import RoundState
+from crowdfl.roles.records import Round, RoundState
 from crowdfl.roles.sp.core import draw_at_random
 from crowdfl.roles.waiting import waits_for
 from crowdfl.settings import TaskSettings
@@ -144,6 +144,14 @@ def test_nobody_waits_for_one_who_was_drawn_and_has_left(tmp_path):
         person.step(unchanged)
     desk.run()
     assert desk.sp.store.round(desk.task, 1).state is RoundState.REWARDED
+
+
+def test_nobody_is_drawn_who_would_come_late():
+    settings = TaskSettings.of(**DRAWN, window=100.0, grace=50.0, strategy="retransmit")
+    found = {
+        now: Round(1, 0.0).decide(settings, now, uploads=3, enrolled=4).redrawn for now in (49.0, 50.0, 99.0, 101.0)
+    }
+    assert found == {49.0: 0, 50.0: 1, 99.0: 1, 101.0: 0}
 
 
 def test_a_draw_is_of_everyone_alike():

@@ -202,3 +202,10 @@ def test_initial_weights_that_are_not_the_task_s_are_not_kept(tmp_path: Path):
         person.model()
     del desk.sp_link.initial_weights
     assert [array.shape for array in person.model()] == [(2, 3), (2,)]
+
+
+def test_one_reward_for_all_is_found_without_a_list_of_them():
+    packed = pack_envelopes(dict.fromkeys("abc", b"all"), 3)
+    assert find_envelope(packed, "b") == b"all"
+    assert len(pack_envelopes(dict.fromkeys(map(str, range(1000)), b"all"), 1000)) == len(packed)
+    assert find_envelope(pack_envelopes({"a": b"all"}, 2), "b") is None

@@ -1,10 +1,14 @@
 """A task with a reference, by the real roles on disk: restarts, deadlines, pay, and what people are told."""
 
+import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from crowdfl.errors import BadSignature, Conflict, FormatError, NotReady, RoundNotOpen, SettingsError
+from crowdfl.cli.task.console import referring
+from crowdfl.errors import BadSignature, Conflict, FormatError, NotReady, RoundNotOpen, ServiceError, SettingsError
 from crowdfl.roles.requester import Campaign
 from crowdfl.settings import from_millionths
 from tests.hosts import BUDGET, Desk, heard, moved_by
@@ -127,3 +131,25 @@ def test_a_campaign_sends_a_reference_to_every_round(tmp_path: Path) -> None:
     campaign.run(definition, desk.initial, 4, invite=invite, save=lambda *_: "a file")
     assert told.count("reference") == 4
     assert desk.states() == ["rewarded"] * 4
+
+
+def test_the_requesters_console_trains_for_every_round_that_waits(desk: Desk) -> None:
+    """In its own process, while the page is served; what cannot be done is said, and tried again."""
+    desk.run()
+    sent, tries, platform = threading.Event(), [], desk.requester.sp
+
+    class Listening:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(platform, name)
+
+        def reference(self, task: str, number: int, upload: bytes) -> None:
+            tries.append(number)
+            if len(tries) == 1:
+                raise ServiceError("the platform is away")
+            platform.reference(task, number, upload)
+            sent.set()
+
+    with referring(replace(desk.requester, sp=Listening()), lambda _definition: moved_by(0.4)):
+        assert sent.wait(60)
+    assert desk.requester.sp.status(desk.task)["rounds"][0]["reference"]
+    assert tries == [1, 1]

@@ -95,5 +95,8 @@ def test_the_last_uploads_and_their_counts_are_read_without_the_rest(store: SqlS
     assert [one.who for one in store.last_uploads("t", 1, 3)] == ["p4", "p3", "p2"]
     assert [one.who for one in store.last_uploads("t", 2, 3)] == ["p9"]
     assert store.last_uploads("t", 3, 3) == []
+    (first, _), (second, one) = store.uploads_after("t", 1, 0, 2)
+    assert [found.who for _, found in store.uploads_after("t", 1, first, 2)] == [one.who, "p2"]
+    assert store.uploads_after("t", 2, second, 9)[-1][1].who == "p9"
     assert store.upload_counts("t") == {1: 5, 2: 1}
     assert store.upload_counts("u") == {}

@@ -4,6 +4,7 @@ that compares them with a requester's reference, in the clear.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -128,8 +129,11 @@ class Campaign:
 
     def trained(self, base: Flat, number: int, pupils: Sequence[Pupil]) -> Flat:
         """By how much each one's training of a round changes the base, as its learner would, all of them at once."""
-        rules = [self.training.at(number, pupil.name) for pupil in pupils]
-        return _train(base, self._hidden, self.crowd.label_count, pupils, rules) - base
+        return self.taught([Lesson(base, number, pupil) for pupil in pupils])
+
+    def taught(self, lessons: Sequence["Lesson"]) -> Flat:
+        rules = [self.training.at(lesson.number, lesson.pupil.name) for lesson in lessons]
+        return _teach(lessons, rules, self._hidden, self.crowd.label_count)
 
     def accuracy(self, model: Flat) -> float:
         held_out = self.crowd.held_out
@@ -140,41 +144,58 @@ class Campaign:
         return np.asarray(np.argmax(self.learner.predict(inputs), axis=1))
 
 
-def _train(base: Flat, hidden: int, classes: int, pupils: Sequence[Pupil], rules: Sequence[Training]) -> Flat:
-    """What `SoftmaxLearner` or a `TorchLearner` with one hidden layer makes of the base for each pupil.
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """That somebody trains in a round, from this base."""
+
+    base: Flat = field(repr=False)
+    number: int
+    pupil: Pupil
+
+
+def _teach(lessons: Sequence[Lesson], rules: Sequence[Training], hidden: int, classes: int) -> Flat:
+    """By how much `SoftmaxLearner`, or a `TorchLearner` with one hidden layer, would change each base.
 
     One step of everyone is a few products of stacks of matrices: a learner for each would spend its time between them.
     """
-    plans = [list(batches(len(pupil.labels), rule)) for pupil, rule in zip(pupils, rules, strict=True)]
-    order = sorted(range(len(pupils)), key=lambda place: -len(plans[place]))  # whoever still trains comes first
+    pupils = {id(lesson.pupil): lesson.pupil for lesson in lessons}
+    starts = dict(zip(pupils, np.cumsum([0, *(len(one.labels) for one in pupils.values())]).tolist(), strict=False))
+    plan = cache(_plan)
+    plans = [plan(len(one.pupil.labels), rule) for one, rule in zip(lessons, rules, strict=True)]
+    order = sorted(range(len(lessons)), key=lambda place: -len(plans[place]))  # whoever still trains comes first
     lengths = np.array([len(plans[place]) for place in order])
-    starts = np.cumsum([0, *(len(pupil.labels) for pupil in pupils)])
-    rows = np.full((lengths[0], len(pupils), rules[0].batch), -1)
-    for row, place in enumerate(order):
-        for step, batch in enumerate(plans[place]):
-            rows[step, row, : len(batch)] = starts[place] + batch
-    inputs, labels = (np.concatenate([getattr(pupil, part) for pupil in pupils]) for part in ("inputs", "labels"))
-    stack = _Stack(base, len(pupils), inputs.shape[1], hidden, classes)
+    inputs, labels = (np.concatenate([getattr(one, part) for one in pupils.values()]) for part in ("inputs", "labels"))
+    stack = _Stack(np.array([lessons[place].base for place in order]), inputs.shape[1], hidden, classes)
     inputs, wanted = inputs.astype(stack.kind), np.eye(classes, dtype=stack.kind)[labels]
-    parts = (rows >= 0) / np.maximum((rows >= 0).sum(axis=2, keepdims=True), 1)  # what fills a batch up weighs nothing
-    parts = parts[..., np.newaxis].astype(stack.kind)
+    offsets = np.array([starts[id(lessons[place].pupil)] for place in order])[:, np.newaxis]
     for step, active in enumerate((lengths > np.arange(lengths[0])[:, np.newaxis]).sum(axis=1)):
-        chosen = rows[step, :active]
-        stack.step(inputs[chosen], wanted[chosen], parts[step, :active], rules[0].rate)
-    trained = np.empty((len(pupils), len(base)))
-    trained[order] = stack.all
-    return trained
+        batch = np.array([plans[place][step] for place in order[:active]])
+        is_in = (batch >= 0)[..., np.newaxis]
+        parts = is_in / is_in.sum(axis=1, keepdims=True).astype(stack.kind)  # what fills a batch up weighs nothing
+        chosen = np.maximum(batch, 0) + offsets[:active]
+        stack.step(inputs[chosen], wanted[chosen], parts, rules[0].rate)
+    changes = np.empty(stack.all.shape)
+    changes[order] = stack.all
+    return np.asarray(changes - np.array([lesson.base for lesson in lessons]))
+
+
+def _plan(samples: int, rule: Training) -> npt.NDArray[np.int64]:
+    """The batches as rows; a short one is filled up with -1."""
+    drawn = list(batches(samples, rule))
+    rows = np.full((len(drawn), rule.batch), -1)
+    for row, batch in zip(rows, drawn, strict=True):
+        row[: len(batch)] = batch
+    return rows
 
 
 class _Stack:
     """Everyone's weights as rows, and layers as views of them: (people, inputs, outputs) and (people, 1, outputs)."""
 
-    def __init__(self, base: Flat, people: int, inputs: int, hidden: int, classes: int) -> None:
+    def __init__(self, bases: Flat, inputs: int, hidden: int, classes: int) -> None:
         self.kind = np.float32 if hidden else np.float64  # as the learners
-        self.all: _Numbers
-        self._grads: _Numbers
-        self.all, self._grads = (np.tile(base, (people, 1)).astype(self.kind) for _ in range(2))
-        self._means, self._squares, self._steps = np.zeros_like(self.all), np.zeros_like(self.all), 0
+        self.all: _Numbers = bases.astype(self.kind)
+        self._grads, self._means, self._squares = (np.zeros_like(self.all) for _ in range(3))
+        self._steps = 0
         sides = [(inputs, hidden), (hidden, classes)] if hidden else [(inputs, classes)]
         self._layers, self._slopes = (
             self._views(whole, sides, turned=bool(hidden)) for whole in (self.all, self._grads)

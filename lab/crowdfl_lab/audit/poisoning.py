@@ -8,7 +8,7 @@ same coins; else all judge in the clear, with coins of their own.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -20,13 +20,27 @@ from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.protocols.shares.circuits import lanes
 from crowdfl.protocols.shares.reference import LONGEST
 from crowdfl.simulation.run import simulate
-from crowdfl_lab.audit.campaign import LANES, Campaign, CrowdData, Flat, Judge, Pupil, bounded, load_sources, scaled
+from crowdfl_lab.audit.campaign import (
+    LANES,
+    Campaign,
+    CrowdData,
+    Flat,
+    Judge,
+    Lesson,
+    Pupil,
+    bounded,
+    load_sources,
+    scaled,
+)
 from crowdfl_lab.audit.shares.deviating_round import switched
 from crowdfl_lab.report.plots import Canvas, Picture, panels
-from crowdfl_lab.report.results import Cell, Result, ResultTable
+from crowdfl_lab.report.results import Cell as TableCell
+from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine
 
 NOBODY = "nobody"
+Cell = tuple[str, int, str]
+"""An attack, by how many, and the rule that they meet."""
 _TRIGGER, _TARGET, _RAISED = 3, 0, 4.0  # the first inputs of a backdoor's window, the class it stands for, and how far
 
 
@@ -97,6 +111,7 @@ class Poison:
 
 
 ATTACKS: Mapping[str, Poison] = {
+    NOBODY: Poison(lambda view: view.own),
     "sign flip": Poison(lambda view: -view.own),
     "sign flip at the bound": Poison(lambda view: -view.at_bound),
     "honest, then flip": Poison(lambda view: view.own * (1 if view.number <= 3 else -1)),
@@ -110,10 +125,9 @@ ATTACKS: Mapping[str, Poison] = {
     "min-sum": Poison(lambda view: _farthest(view, total=True)),
     "backdoor": Poison(lambda view: view.at_bound, "trigger"),
 }
-_NONE = Poison(lambda view: view.own)
 _AT_BOUND = (NOBODY, "sign flip at the bound", "flipped labels at the bound")
 VARIANTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
-    "": ({}, (NOBODY, *ATTACKS)),
+    "": ({}, tuple(ATTACKS)),
     ", raw windows": ({"inputs": "raw windows"}, _AT_BOUND),
     ", a reference of one person": ({"reference": 1}, _AT_BOUND),
     ", uploads up to 3 times as long": ({"longest": 3}, (NOBODY, "backdoor")),
@@ -201,16 +215,19 @@ class PoisonCampaign(Campaign):
             replace(rest[place % len(rest)], name=f"a{place}") for place in range(max(settings.attackers))
         ]
 
-    def changes(self, base: Flat, number: int, attack: str, attackers: int) -> tuple[Flat, Flat]:
-        """Everyone's update, attackers last, none beyond the bound; and the reference."""
-        poison, honest = ATTACKS.get(attack, _NONE), len(self._honest)
-        bad = [self._poisoned(one, number, poison.on) for one in self._attackers[:attackers]]
-        found = self.trained(base, number, [*self._honest, *bad, self._reference])
-        sent = list(found[:honest])
-        for own in found[honest:-1]:
+    def lessons(self, base: Flat, number: int, attack: str, attackers: int) -> list[Lesson]:
+        """Of honest people, of attackers, and of the requester."""
+        bad = [self._poisoned(one, number, ATTACKS[attack].on) for one in self._attackers[:attackers]]
+        return [Lesson(base, number, one) for one in (*self._honest, *bad, self._reference)]
+
+    def uploads(self, learnt: Flat, number: int, attack: str) -> Flat:
+        """Of everyone but the requester, who is last: none beyond the bound."""
+        honest = learnt[: len(self._honest)]
+        sent = list(honest)
+        for own in learnt[len(honest) : -1]:
             common = np.random.default_rng([self.seed, number])
-            sent.append(poison.change(PoisonView(number, self.bound, found[:honest], common, own)))
-        return bounded(sent, self.bound), found[-1]
+            sent.append(ATTACKS[attack].change(PoisonView(number, self.bound, honest, common, own)))
+        return bounded(sent, self.bound)
 
     def _poisoned(self, own: Pupil, number: int, on: str) -> Pupil:
         inputs, labels = own.inputs, own.labels
@@ -229,18 +246,35 @@ class PoisonCampaign(Campaign):
         marked = _marked(held_out.inputs[held_out.labels != _TARGET])
         return float((self.classified(model, marked) == _TARGET).mean())
 
-    def play(self, attack: str, attackers: int, rule: str) -> PoisonOutcome:
-        served = self.settings.real and rule == REFERENCE
-        done = self._served(attack, attackers) if served else self._cleared(attack, attackers, rule)
+    def play_all(self, cells: Sequence[Cell]) -> list[PoisonOutcome]:
+        """Campaigns side by side: everyone of all of them trains at once. Real rounds come one after the other."""
+        served = [cell for cell in cells if self.settings.real and cell[2] == REFERENCE]
+        found = {cell: self._served(*cell[:2]) for cell in served}
+        running = {cell: self._cleared(*cell) for cell in cells if cell not in found}
+        asked = {cell: next(steps) for cell, steps in running.items()}
+        while asked:
+            learnt = self.taught([lesson for lessons in asked.values() for lesson in lessons])
+            for cell, lessons in list(asked.items()):
+                own, learnt = learnt[: len(lessons)], learnt[len(lessons) :]
+                try:
+                    asked[cell] = running[cell].send(own)
+                except StopIteration as end:
+                    found[cell] = end.value
+                    del asked[cell]
+        return [self._outcome(cell, found[cell]) for cell in cells]
+
+    def _outcome(self, cell: Cell, done: _Played) -> PoisonOutcome:
         share = done.left_out / (self.settings.honest * self.settings.rounds)
         late, success = self.accuracy(done.model), self.success(done.model)
-        found = (done.early, late, share, done.void, success, done.differs)
-        return PoisonOutcome(self.name, attack, attackers, rule, self.seed, *found)
+        return PoisonOutcome(
+            self.name, *cell, self.seed, done.early, late, share, done.void, success, differs=done.differs
+        )
 
-    def _cleared(self, attack: str, attackers: int, rule: str) -> _Played:
+    def _cleared(self, attack: str, attackers: int, rule: str) -> Generator[list[Lesson], Flat, _Played]:
         done, judge, honest = _Played(self.start), self._judge(), self.settings.honest
         for number in range(1, self.settings.rounds + 1):
-            updates, wanted = self.changes(done.model, number, attack, attackers)
+            learnt = yield self.lessons(done.model, number, attack, attackers)
+            updates, wanted = self.uploads(learnt, number, attack), learnt[-1]
             if rule == REFERENCE:
                 coins = hashlib.sha256(f"{self.seed} {number}".encode()).digest()
                 kept = judge.accepted(updates, wanted, coins)
@@ -264,7 +298,8 @@ class PoisonCampaign(Campaign):
 
         def train(model: Flat, place: int, info: Any) -> tuple[Flat, int]:  # noqa: ANN401
             if info.round not in rounds:
-                rounds[info.round] = self.changes(model, info.round, attack, attackers)
+                learnt = self.taught(self.lessons(model, info.round, attack, attackers))
+                rounds[info.round] = self.uploads(learnt, info.round, attack), learnt[-1]
             updates, wanted = rounds[info.round]
             return model + (wanted if place < 0 else updates[place]), 1
 
@@ -309,7 +344,7 @@ def outcomes(
 ) -> Iterator[PoisonOutcome]:
     """Nobody, then every attack with every number; most rules in the clear with the largest number alone.
 
-    What a file of an earlier run has is not computed again, and every campaign is added to it at once.
+    What a file of an earlier run has is not computed again, and what was found is added to it every time.
     """
     lines = kept.read_text(encoding="utf-8").splitlines() if kept is not None and kept.exists() else []
     have = {one.key: one for one in (PoisonOutcome(**json.loads(line)) for line in lines)}
@@ -323,15 +358,14 @@ def outcomes(
     ]
     for stage, (name, crowd, chosen, attacks), seed in product(_STAGES, crowds, range(settings.seeds)):
         say(f"{name}, seed {seed}: {stage}")
-        campaign = PoisonCampaign(name, crowd, chosen, seed)
-        for cell in (one for one in _cells(chosen, attacks) if _stage(chosen, *one) == stage):
-            key = (name, *cell, seed)
-            if key not in have:
-                have[key] = campaign.play(*cell)
-                if kept is not None:
-                    with kept.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(asdict(have[key])) + "\n")
-            yield have[key]
+        cells = [one for one in _cells(chosen, attacks) if _stage(chosen, *one) == stage]
+        if missing := [cell for cell in cells if (name, *cell, seed) not in have]:
+            found = PoisonCampaign(name, crowd, chosen, seed).play_all(missing)
+            have |= {one.key: one for one in found}
+            if kept is not None:
+                with kept.open("a", encoding="utf-8") as file:
+                    file.writelines(json.dumps(asdict(one)) + "\n" for one in found)
+        yield from (have[(name, *cell, seed)] for cell in cells)
 
 
 _STAGES = "most attackers", "fewer attackers", "other rules"  # in this order, for what matters comes first
@@ -343,7 +377,7 @@ def _stage(settings: PoisonSettings, _attack: str, attackers: int, rule: str) ->
     return _STAGES[attackers not in (0, max(settings.attackers))]
 
 
-def _cells(settings: PoisonSettings, attacks: Sequence[str]) -> Iterator[tuple[str, int, str]]:
+def _cells(settings: PoisonSettings, attacks: Sequence[str]) -> Iterator[Cell]:
     for attack in attacks:
         for attackers in (0,) if attack == NOBODY else settings.attackers:
             others = RULES if attackers in (0, max(settings.attackers)) and not settings.real else ("bound alone",)
@@ -382,7 +416,7 @@ def audit_poisoning(
     )
 
 
-_ORDER = {attack: place for place, attack in enumerate((NOBODY, *ATTACKS))}
+_ORDER = {attack: place for place, attack in enumerate(ATTACKS)}
 
 
 def _mean(found: Sequence[PoisonOutcome], name: str) -> float | None:
@@ -390,7 +424,7 @@ def _mean(found: Sequence[PoisonOutcome], name: str) -> float | None:
 
 
 def _table(found: Sequence[PoisonOutcome], name: str, settings: PoisonSettings) -> ResultTable:
-    rows, here = list[tuple[Cell, ...]](), [one for one in found if one.data == name]
+    rows, here = list[tuple[TableCell, ...]](), [one for one in found if one.data == name]
     for attack, attackers in sorted(
         {(one.attack, one.attackers) for one in here}, key=lambda row: (_ORDER[row[0]], row[1])
     ):

@@ -42,8 +42,8 @@ def test_people_who_train_at_once_learn_what_each_would_alone(crowd, hidden):
 
 def test_a_reference_keeps_what_reversed_updates_take(campaign):
     attack = "sign flip at the bound"
-    alone, kept = (campaign.play(attack, 2, rule) for rule in ("bound alone", poisoning.REFERENCE))
-    nobody = campaign.play(poisoning.NOBODY, 0, poisoning.REFERENCE)
+    cells = [(attack, 2, "bound alone"), (attack, 2, poisoning.REFERENCE), (poisoning.NOBODY, 0, poisoning.REFERENCE)]
+    alone, kept, nobody = campaign.play_all(cells)
     assert kept.void == nobody.void == 0
     assert kept.late == pytest.approx(nobody.late, abs=0.05)
     assert alone.late <= kept.late
@@ -52,7 +52,7 @@ def test_a_reference_keeps_what_reversed_updates_take(campaign):
 @pytest.mark.second
 def test_real_rounds_and_the_rule_in_the_clear_judge_alike(crowd, campaign):
     real = poisoning.PoisonCampaign(crowd.source, crowd, replace(SETTINGS, real=True), 0)
-    served, clear = (one.play("sign flip at the bound", 2, poisoning.REFERENCE) for one in (real, campaign))
+    served, clear = (one.play_all([("sign flip at the bound", 2, poisoning.REFERENCE)])[0] for one in (real, campaign))
     assert served.differs == 0
     assert (served.left_out, served.void) == (clear.left_out, clear.void)
     assert [served.early, served.late] == pytest.approx([clear.early, clear.late], abs=0.01)
@@ -63,7 +63,7 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
     kept, said = tmp_path / "campaigns.jsonl", [].append
     monkeypatch.setattr(poisoning, "VARIANTS", {"": ({}, ("nobody", "sign flip"))})
     first = list(islice(poisoning.outcomes(SETTINGS, None, said, kept), 3))
-    monkeypatch.setattr(poisoning.PoisonCampaign, "play", lambda *_: pytest.fail("played again"))
+    monkeypatch.setattr(poisoning.PoisonCampaign, "play_all", lambda *_: pytest.fail("played again"))
     assert list(islice(poisoning.outcomes(SETTINGS, None, said, kept), 3)) == first
 
 

@@ -48,11 +48,16 @@ def write_rows(
     else:
         writer = csv.DictWriter(text, columns)
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({name: _harmless(value) for name, value in row.items()} for row in rows)
     if file is None:
         typer.echo(text.getvalue(), nl=False)
     else:
         write_private(file, text.getvalue().encode(), overwrite=True)
+
+
+def _harmless(value: object) -> object:
+    """Others' words are no formula of a spreadsheet's."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t")) else value
 
 
 def _console(part: Text | Table) -> Console:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdfl.cli.output import Json, show
+from crowdfl.cli.output import Json, show, write_rows
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.documents.destination import open_destination
 from crowdfl.errors import CrowdFLError, FormatError, KeyFileExists, WrongAmount
@@ -19,7 +19,6 @@ from crowdfl.storage.atomic import read_private_key, write_private
 app = typer.Typer(help="Whoever pays people out: make a key, open where to pay.", no_args_is_help=True)
 _KeyFile = Annotated[Path, typer.Argument(metavar="KEY", help="The payer's private key. It never leaves this machine.")]
 _COLUMNS = ("key", "amount", "currency", "kind", "to", "task", "participant")
-_FORMULA = ("=", "+", "-", "@", "\t")  # what a spreadsheet would compute
 
 
 @app.command()
@@ -50,14 +49,7 @@ def open_payouts(
         except (CrowdFLError, KeyError, ValueError) as wrong:
             refused += 1
             typer.echo(f"not paid: {row.get('participant')} of task {row.get('task')}: {wrong}", err=True)
-    if as_json:
-        typer.echo(json.dumps(found))
-    else:
-        text = io.StringIO()
-        writer = csv.DictWriter(text, _COLUMNS)
-        writer.writeheader()
-        writer.writerows({name: _harmless(value) for name, value in row.items()} for row in found)
-        typer.echo(text.getvalue(), nl=False)
+    write_rows(found, _COLUMNS, None, as_json=as_json)
     if refused:
         raise typer.Exit(1)
 
@@ -80,7 +72,3 @@ def _rows(text: str) -> tuple[str, list[dict[str, Any]]]:
     except ValueError:
         raise FormatError("this is neither CSV nor JSON as `crowdfl sp payouts` writes it") from None
     return ("pending", found) if isinstance(found, list) else ("running", [found])
-
-
-def _harmless(value: str) -> str:
-    return f"'{value}" if value.startswith(_FORMULA) else value

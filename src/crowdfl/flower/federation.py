@@ -15,6 +15,7 @@ from crowdfl.flower.task_owner import PreparedTask, PublishedRounds
 from crowdfl.flower.wire import ENROL, READ, WORK, ClientAnswer, Instruction, states_text
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import Tools
+from crowdfl.roles.participant.participant import Train
 from crowdfl.roles.ports import Blobs, ManualClock
 from crowdfl.roles.records import RoundState
 from crowdfl.roles.requester import Requester
@@ -138,10 +139,18 @@ class RoundOutcome:
 
 
 class Federation:
-    """A task of one run. `owner`: the keys of the task's owner, where averages are to be opened in this process."""
+    """A task of one run. `owner`: the keys of the task's owner, where averages are to be opened in this process, or where it
+    trains a reference."""
 
-    def __init__(self, servers: LocalServers | ServiceServers, prepared: PreparedTask, owner: Blobs | None) -> None:
+    def __init__(
+        self,
+        servers: LocalServers | ServiceServers,
+        prepared: PreparedTask,
+        owner: Blobs | None,
+        reference: Train | None = None,
+    ) -> None:
         self.servers, self.sp, self._prepared, self._owner = servers, servers.sp, prepared, owner
+        self._reference = reference
         self.task = self.sp.create_task(prepared.definition, prepared.appointment, prepared.initial)
         self.settings = self.sp.definition(self.task).settings
         self.clients: dict[int, Client] = {}
@@ -280,6 +289,9 @@ class Federation:
             self.sp.deposit(self.task, name, self.budget)
             self.sp.confirm_deposit(self.task, name, self.budget)
         number = self.sp.steps.open(self.task, self.budget)
+        if self._reference is not None and self._owner is not None:
+            own = self.published().reader(self._owner).reference(self.task, number, self._reference)
+            self.sp.reference(self.task, number, own)
         left |= self._receive(number, uploads)
         self._run(number)
         self.sp.blobs.clear(f"{self.task}/rounds/{number}/uploads")  # nothing of a round that is over needs them

@@ -3,7 +3,7 @@
 `CrowdFLStrategy(FedAvg(...))` sends what FedAvg would send, sealed, and averages uploads that nobody can read.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from logging import INFO, WARNING
 from pathlib import Path
@@ -28,6 +28,7 @@ from crowdfl.flower.federation import (
 )
 from crowdfl.flower.task_owner import PreparedTask, create, make_definition, owners_blobs, task_settings
 from crowdfl.flower.wire import ClientAnswer, Template
+from crowdfl.learning.models.shape import Weights
 from crowdfl.roles.ports import Blobs
 from crowdfl.schema import require_known
 from crowdfl.settings import TaskSettings
@@ -60,7 +61,9 @@ class CrowdFLStrategy(Strategy):
         csp: "local", for a trial: KGC and CSP in this process, which then hides nothing from it. Else SP's settings file.
         task: the folder `run` of a task that its owner has prepared. Without it the task is made here, by this process.
         reveal: averages are opened here, for `evaluate_fn` and `Result.arrays`. Single updates stay hidden.
-        requester: the owner's settings file, for `reveal` with `task`.
+        reference: trains on data of the owner's own, `reference(arrays, server_round)`, and returns the arrays: nodes whose
+            updates go against it are left out (docs/poisoning.md). Every client counts once then.
+        requester: the owner's settings file, for `reveal` or `reference` with `task`.
         home: where the sealed averages are written, for `open_model`; of a trial the owner's keys too.
         settings: settings of the task (docs/settings.md), except `profile`, `rounds` and `strategy`. `max_norm` is the largest
             length of an update, and a client scales a longer one down: about the largest that you expect. With
@@ -76,12 +79,13 @@ class CrowdFLStrategy(Strategy):
         csp: str | Path = LOCAL,
         task: str | Path | None = None,
         reveal: bool = False,
+        reference: Callable[[ArrayRecord, int], ArrayRecord] | None = None,
         requester: str | Path | None = None,
         home: str | Path | None = None,
         **settings: Any,  # noqa: ANN401 -- TaskSettings checks each by name
     ) -> None:
         _require_fedavg(strategy)
-        self.inner, self.csp, self.reveal, self.settings = strategy, csp, reveal, settings
+        self.inner, self.csp, self.reveal, self.settings, self.reference = strategy, csp, reveal, settings, reference
         self.task, self.requester, self.home = _path(task), _path(requester), _path(home)
         self.left_out: dict[int, dict[int, str]] = {}  # by round of Flower's: nodes, and why
         self.outcomes: dict[int, RoundOutcome] = {}
@@ -94,14 +98,17 @@ class CrowdFLStrategy(Strategy):
 
     def _require_sense(self) -> None:
         require_known(TaskSettings, self.settings)  # first: `reveal` may be what was mistyped
+        if self.reference is not None and not callable(self.reference):
+            raise SettingsError("`reference` is a function here, which trains on data of the owner's own")
         if self.csp != LOCAL and self.task is None:
             raise SettingsError("with CSP as a service, name the task that its owner has prepared: task=...")
         if self.task is not None and self.csp == LOCAL:
             raise SettingsError("a prepared task has its KGC and CSP elsewhere: csp= names SP's settings file")
         if self.task is not None and self.settings:
             raise SettingsError(f"a prepared task has its settings: leave {', '.join(self.settings)} out here")
-        if self.task is not None and self.reveal and self.requester is None:
-            raise SettingsError("reveal=True needs the keys of the task's owner here: requester=...")
+        if self.task is not None and (self.reveal or self.reference) and self.requester is None:
+            what = "reveal=True" if self.reveal else "`reference`"
+            raise SettingsError(f"{what} needs the keys of the task's owner here: requester=...")
         if not self.reveal and self.home is None:
             raise SettingsError(
                 "nobody could read the model: say home=... for the sealed averages, or reveal=True to open them here"
@@ -174,8 +181,12 @@ class CrowdFLStrategy(Strategy):
             prepared = self._made_here(servers, grid, arrays, rounds)
         else:
             prepared = PreparedTask.read(self.task or Path())
-        self._foresee(grid, Definition.open(prepared.definition).settings.min_participants)
-        federation = Federation(servers, prepared, self._owner(servers) if self.reveal else None)
+        settings = Definition.open(prepared.definition).settings
+        if settings.reference != (self.reference is not None):
+            raise SettingsError("a task with `reference = true`, and no other, needs reference=..., which trains one")
+        self._foresee(grid, settings.min_participants)
+        owner = self._owner(servers) if self.reveal or self.reference else None
+        federation = Federation(servers, prepared, owner, self._referred if self.reference else None)
         federation.require_rounds(rounds)
         self._require_same_model(federation)
         return federation
@@ -190,10 +201,17 @@ class CrowdFLStrategy(Strategy):
     def _made_here(self, servers: LocalServers, grid: Grid, arrays: ArrayRecord, rounds: int) -> PreparedTask:
         """For a trial. Everyone who is there may take part, and as many again who come later."""
         nodes = max(len(list(grid.get_node_ids())), self.inner.min_available_nodes, _FEWEST) * _SPARE
-        settings = task_settings(rounds, {"max_participants": nodes, **self.settings})
+        referred = {"reference": True, "weighting": "equal"} if self.reference else {}
+        settings = task_settings(rounds, {"max_participants": nodes, **referred, **self.settings})
         template = self._template
         definition = make_definition(settings, template.shape(arrays), template.training(), {})
         return create(servers.requester, definition, template.initial(arrays), settings.max_participants)[1]
+
+    def _referred(self, weights: Weights, _training: Mapping[str, Any], number: int) -> tuple[Weights, int]:
+        if self.reference is None:
+            raise NotReady("this strategy has no reference to train")
+        trained = self.reference(self._template.record(weights, self._kept), number)
+        return self._template.weights(trained), 1
 
     def _owner(self, servers: LocalServers | ServiceServers) -> Blobs | None:
         """The owner's keys, where it has lent them to this process; of a trial they are here anyway."""

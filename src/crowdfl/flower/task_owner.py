@@ -79,10 +79,6 @@ def task_settings(rounds: int, settings: Mapping[str, Any]) -> TaskSettings:
     for name in ("profile", "rounds", "strategy", "per_round"):
         if name in settings:
             raise SettingsError(f"`{name}` is not yours to set here: a run with Flower decides it")
-    if settings.get("reference"):
-        raise SettingsError(
-            "`reference` needs the requester's key in each round, and a run with Flower does not have it"
-        )
     return TaskSettings.of(**{**DEFAULTS, **settings, "rounds": rounds + 1})
 
 

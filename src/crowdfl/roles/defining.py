@@ -83,16 +83,18 @@ def defined(
         )
     else:
         shape, weights = _made(recipe.make_learner(module, learner=learner, loss=loss), initial)
-    plan = PlanSettings.parse(task.plan, f"{place}, [plan]").require(settings)
-    who = AskerSettings.parse(task.who, f"{place}, [who]")
-    consent = ConsentSettings.parse(task.consent, f"{place}, [consent]")
     texts = {
         language: TextsSettings.parse(_table(found, language), f"{place}, [texts.{language}]")
         for language, found in task.texts.items()
     }
+    more: dict[str, Any] = {
+        "plan": PlanSettings.parse(task.plan, f"{place}, [plan]").require(settings),
+        "who": AskerSettings.parse(task.who, f"{place}, [who]"),
+        "consent": ConsentSettings.parse(task.consent, f"{place}, [consent]"),
+    }
     words = task.purpose, task.terms, task.readers
-    more: dict[str, Any] = {"plan": plan, "who": who, "language": task.language, "consent": consent, "texts": texts}
-    return Definition(*words, shape, settings, float(task.claim_window), task.training, **more), weights
+    about = float(task.claim_window), task.training
+    return Definition(*words, shape, settings, *about, language=task.language, texts=texts, **more), weights
 
 
 def _table(found: object, name: str) -> dict[str, Any]:
@@ -128,12 +130,8 @@ def explained(definition: Definition) -> Explanation:
     settings, parameters = definition.settings, definition.spec.parameters
     profile = profile_named(settings.profile)
     profile.check(settings, parameters)
-    widths = profile.explain(settings, parameters)
-    dealt, plan, texts = (
-        dealt_words(definition),
-        [*plan_lines(definition), *reward_lines(definition)],
-        text_lines(definition),
-    )
+    widths, dealt = profile.explain(settings, parameters), dealt_words(definition)
+    plan, texts = [*plan_lines(definition), *reward_lines(definition)], text_lines(definition)
     return Explanation(settings.profile, parameters, widths, dealt, plan, texts, warnings(definition))
 
 

@@ -124,6 +124,7 @@ class SpStore(CrowdStore, Protocol):
     def places_drawn(self, task: str, number: int) -> int: ...  # how many those are
     def upload(self, task: str, number: int, who: str) -> Upload | None: ...
     def uploads(self, task: str, number: int) -> list[Upload]: ...  # in the order they came
+    def uploads_after(self, task: str, number: int, position: int, most: int) -> list[tuple[int, Upload]]: ...
     def last_uploads(self, task: str, number: int, most: int) -> list[Upload]: ...  # the newest first
     def upload_counts(self, task: str) -> dict[int, int]: ...  # by round, of those that have any
     def dropped_uploads(self, task: str) -> dict[int, list[str]]: ...  # whose, by round

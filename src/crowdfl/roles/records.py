@@ -225,7 +225,7 @@ class Round:
             return self
         found = self._decided(settings, now, uploads, enrolled, plan)
         if found.state is RoundState.OPEN and settings.per_round is not None:
-            due = (now >= self.opened_at + settings.window / 2) + found.extended
+            due = (self.opened_at + settings.window / 2 <= now < found.deadline(settings)) + found.extended
             return replace(found, redrawn=max(due, self.redrawn))
         if found.state is not RoundState.CLOSED or has_reference:
             return found

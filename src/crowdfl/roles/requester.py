@@ -225,10 +225,11 @@ class Requester:
         return side
 
     def refer(self, task: str, number: int, train: Train) -> None:
-        """Train on the requester's own data from the model that a round starts from, and upload what others are compared with.
+        """Train on the requester's own data from what a round starts from, and upload what others are compared with."""
+        self.sp.reference(task, number, self.reference(task, number, train))
 
-        What was made for a round is kept before it is sent: a repeat sends the same bytes.
-        """
+    def reference(self, task: str, number: int, train: Train) -> bytes:
+        """What was made for a round is kept before it is sent: a repeat sends the same bytes."""
         name = f"{task}/rounds/{number}/reference"
         if not self.blobs.has(name):
             definition = self.definition(task)
@@ -238,7 +239,7 @@ class Requester:
                 return definition.shape.flat(weights)
 
             self.blobs.put(name, self._caught_up(task, number).refer(trained, number, self.signing))
-        self.sp.reference(task, number, self.blobs.get(name))
+        return self.blobs.get(name)
 
     def _chain(self, definition: Definition) -> KeptChain:
         return KeptChain(self.blobs, f"{definition.task}/rounds", definition.settings.rounds)
@@ -336,12 +337,12 @@ class Campaign:
             if (lasting := told | {"claim_seconds_left": None}) != seen:  # time that passes is no change
                 self.on_event("status", told)
                 seen = lasting
-            self._refer(task, status)
+            self.refer(task, status)
             if done(status) or status["state"] == "settled":
                 return status
             self.sleep(self.poll_seconds)
 
-    def _refer(self, task: str, status: Mapping[str, Any]) -> None:
+    def refer(self, task: str, status: Mapping[str, Any]) -> None:
         """Where a round waits for its reference; one that cannot be sent any more costs that round, and is told."""
         train, rounds = self.reference, status["rounds"]
         if train is None:

@@ -267,6 +267,12 @@ class SqlStore(MoneyTables):
         with self._read() as c:
             return [Upload(*row) for row in find(c, UPLOAD, task=task, number=number)]
 
+    def uploads_after(self, task: str, number: int, position: int, most: int) -> list[tuple[int, Upload]]:
+        u = t.uploads.c
+        wanted = select(u.position, *UPLOAD).where(u.task == task, u.number == number, u.position > position)
+        with self._read() as c:
+            return [(row[0], Upload(*row[1:])) for row in c.execute(wanted.order_by(u.position).limit(most))]
+
     def last_uploads(self, task: str, number: int, most: int) -> list[Upload]:
         u = t.uploads.c
         wanted = select(*UPLOAD).where(u.task == task, u.number == number).order_by(u.position.desc())

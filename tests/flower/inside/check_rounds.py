@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.clientapp import mod as mods_of_flower
@@ -71,6 +71,37 @@ def test_with_epsilon_the_average_has_both_servers_noise_and_nothing_else(monkey
     change = [(found.arrays[name].numpy() - expected[name].numpy()).reshape(-1) for name in names]
     assert np.abs(np.concatenate(change) - noise).max() < 2e-4
     assert np.abs(noise).max() > 1
+
+
+def forward(arrays: ArrayRecord, _number: int = 0, by: float = 0.1) -> ArrayRecord:
+    """Everything that is averaged, by the same."""
+    moved = {name: np.asarray(array.numpy() + (name != "steps") * by, array.dtype) for name, array in arrays.items()}
+    return ArrayRecord({name: Array(array) for name, array in moved.items()})
+
+
+def test_a_node_that_goes_against_the_owners_own_data_is_left_out():
+    """The owner trains in the server's process, where the keys of a trial are; node 5 goes back where all others go forward."""
+    app = ClientApp(mods=[CrowdFLMod()])
+
+    @app.train()
+    def train(message, context):
+        trained = forward(message.content["arrays"], by=-0.1 if context.node_id == 5 else 0.1)
+        metrics = MetricRecord({"num-examples": 1})
+        return Message(RecordDict({"arrays": trained, "metrics": metrics}), reply_to=message)
+
+    strategy = CrowdFLStrategy(FedAvg(fraction_evaluate=0.0), reveal=True, reference=forward, max_norm=5.0)
+    found = strategy.start(ServedGrid(app, NODES), initial(), num_rounds=2)
+    assert [list(out) for out in strategy.left_out.values()] == [[5], [5]]
+    assert "not in line with the task" in strategy.left_out[1][5]
+    assert distance(found.arrays, forward(initial(), by=0.2)) < CLOSE
+
+
+def test_a_reference_without_what_it_needs_is_refused(tmp_path: Path):
+    settings = {"reference": True, "weighting": "equal"}
+    with pytest.raises(SettingsError, match="keys of the task's owner"):
+        CrowdFLStrategy(FedAvg(), csp="sp.toml", task=tmp_path, home=tmp_path, reference=forward)
+    with pytest.raises(SettingsError, match="`reference` is a function"):
+        CrowdFLStrategy(FedAvg(), home=tmp_path, **settings)
 
 
 def test_some_clients_a_round_and_those_who_come_later_read_what_they_have_missed():

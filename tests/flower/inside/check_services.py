@@ -1,14 +1,16 @@
 """KGC and CSP as services of their own: nodes bring invitations, and the server has no key that opens anything."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from flwr.serverapp.strategy import FedAvg
 
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.flower import CrowdFLStrategy, crowdfl_mod, open_model
-from tests.flower.inside.grid import ServedGrid, average, distance, initial, make_app
+from tests.flower.inside.grid import ServedGrid, average, distance, initial, make_app, update
 from tests.flower.inside.organisations import organisations, prepared
 
 NODES = range(1, 6)
@@ -60,6 +62,27 @@ def test_with_the_owners_keys_averages_are_opened_on_the_server(roles: Path, tmp
     sealed = CrowdFLStrategy(FedAvg(), home=tmp_path / "home", **options)
     with pytest.raises(CrowdFLError):
         sealed.start(invited(task), initial(), num_rounds=7)
+
+
+def cosine(node: int, other: int) -> float:
+    made = [update(one, initial()) for one in (node, other)]
+    names = [name for name in initial() if name != "steps"]
+    flat = [np.concatenate([(one[name] - initial()[name].numpy()).ravel() for name in names]) for one in made]
+    return float(flat[0] @ flat[1] / np.linalg.norm(flat[0]) / np.linalg.norm(flat[1]))
+
+
+def test_with_the_owners_keys_a_reference_is_trained_on_the_server(roles: Path, tmp_path: Path):
+    """And without one the prepared task says what is missing, before anything is used up."""
+    task = prepared(roles, tmp_path / "task", len(NODES), reference=True, weighting="equal", max_norm=5.0)
+    options = {"csp": roles / "sp/settings.toml", "task": task / "run", "home": tmp_path / "home"}
+    with pytest.raises(SettingsError, match=r"needs reference=\.\.\."):
+        CrowdFLStrategy(FedAvg(), **options).start(invited(task), initial(), num_rounds=1)
+    as_node_1 = partial(average, nodes=[1], equally=True)
+    options |= {"requester": roles / "requester/settings.toml", "reference": lambda arrays, _number: as_node_1(arrays)}
+    strategy = CrowdFLStrategy(FedAvg(), **options)
+    strategy.start(invited(task), initial(), num_rounds=1)
+    goes = {node: cosine(node, 1) for node in NODES}  # of random updates; none is near a threshold
+    assert set(strategy.left_out[1]) == {node for node in NODES if goes[node] < 0}
 
 
 def test_a_node_invited_to_another_task_stays_out(roles: Path, tmp_path: Path):

@@ -1,8 +1,8 @@
 """What must serve once: a manifest, a base, the numbers that KGC deals, the seed of an upload.
 
 **CSP's order**, against SP with a reader: one manifest a round, of enough people, and one sum for each base. Each rule is
-broken the way a platform would: a manifest of one, a name three times, a second manifest without the victim, and the same model
-once more in the next round. Where CSP opens a second sum, the difference of the two is the victim's update.
+broken the way a platform would: a manifest of one, a name three times, or in two cohorts, a second manifest without the victim,
+and the same model once more in the next round. Where CSP opens a second sum, the difference of the two is the victim's update.
 
 **What KGC deals** covers lanes once. If it served twice, or were opened, or were still known to KGC, lanes would show uploads:
 a lane is a sum of entries with known signs. Of a model with fewer weights than there are lanes, all lanes of an upload
@@ -10,7 +10,7 @@ together are a system of equations with one solution: the upload. Of a larger mo
 lanes. So no server computes while a server that does not acknowledge its files lets KGC keep what it dealt.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -33,7 +33,7 @@ from crowdfl.protocols.shares.round import manifest as manifest_module
 from crowdfl.protocols.shares.round import sp as sp_module
 from crowdfl.protocols.shares.round.csp import SharesCsp
 from crowdfl.protocols.shares.round.csp_state import CspState
-from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest
+from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundTally, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import SALT_BYTES, UploadBody, upload_from_seed
 from crowdfl.protocols.shares.shape import Quorum, SharesShape
@@ -74,16 +74,18 @@ def attack_order() -> Iterator[Finding]:
 
     manifest = (csp_module, "check_manifest", nothing), (Quorum, "why_void", nothing)
     base = tuple((CspState, rule, nothing) for rule in ("check_base", "spend", "_spent"))
-    forgets = ((SharesCsp, "answer", _forgetful),)
+    forgets, cohorts = ((SharesCsp, "answer", _forgetful),), ((RoundTally, "require_new", nothing),)
     for name, title, off, go, switches in (
         ("manifest of one", "a manifest of one", "no least number", _alone, manifest),
         ("name twice", "a sybil that is named twice", "names not compared", _twice_named, manifest),
+        ("two cohorts", "a sybil that is in two cohorts", "cohorts not compared", _in_two_cohorts, cohorts),
         ("two manifests", "two manifests of a round", "a CSP that forgets", _second_manifest, forgets),
         ("same model again", "the same model once more", "any base", _same_base, base),
     ):
         attack = Attack(name, "new", f"an upload, by SP with a reader: {title}", ("SP", "participant"), ENTRY)
         for subject in (f"shares, {off}", SHARES):
-            yield attempt(attack, subject, DeviatingRound(check="none", lanes=0), go, *switches)
+            together = 3 if switches is cohorts else len(PEOPLE)
+            yield attempt(attack, subject, DeviatingRound(check="none", lanes=0, cohort=together), go, *switches)
 
 
 _ANSWER = SharesCsp.answer
@@ -153,6 +155,25 @@ def _repeated(manifest: RoundManifest) -> RoundManifest:
         if (values := getattr(manifest, name))
     }
     return replace(manifest, **doubled)
+
+
+def _in_two_cohorts(round_: DeviatingRound) -> Floats:
+    """The victim, and a sybil that makes up the numbers in two cohorts; SP's own tally has no scruples either."""
+    uploads = round_.encrypt(updates())
+    body = UploadBody.from_bytes(uploads[READER], round_.shape.limits())
+
+    def cohorts(*_: object) -> list[list[str]]:
+        round_.sp._sums.add(body.shares, int.from_bytes(body.samples, "little"))
+        return [[READER, VICTIM], [READER]]
+
+    with switched(sp_module, "cohorts_of", cohorts), switched(sp_module, "RoundTally", _AnyTally):
+        both = _sum(round_, 1, round_.sp, {who: uploads[who] for who in (READER, VICTIM)})
+    return both - 2 * round_.integers(updates()[READER])
+
+
+class _AnyTally(RoundTally):
+    def require_new(self, names: Sequence[str], cohorts: int) -> None:
+        """Anyone, as often as SP likes."""
 
 
 def _second_manifest(round_: DeviatingRound) -> Floats:

@@ -331,6 +331,7 @@ def console(
     open_page: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in this machine's browser.")
     ] = False,
+    reference: _Reference = None,
 ) -> None:
     """Serve a page on this machine alone: create, fund, invite, watch, evaluate and stop tasks in a browser."""
     try:  # late: the packages of a server, which the other commands do not need
@@ -341,7 +342,7 @@ def console(
         raise PackageMissing(
             f"`crowdfl task console` needs {missing.name}: `pip install 'crowdfl[services]'`"
         ) from None
-    serve_console(settings, port, open_page=open_page)
+    serve_console(settings, port, open_page=open_page, reference=reference)
 
 
 @app.command()

@@ -4,8 +4,9 @@ import os
 import signal
 import sys
 import threading
+import time
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from html import escape
@@ -13,22 +14,30 @@ from pathlib import Path
 
 import typer
 
+from crowdfl.documents.signed import Definition
+from crowdfl.errors import CrowdFLError
+from crowdfl.learning.training import LocalTrainer
 from crowdfl.retry import Backoff
-from crowdfl.roles.requester import Requester
+from crowdfl.roles.participant.participant import Train
+from crowdfl.roles.requester import Campaign, Requester
 from crowdfl.services.client.opening import RequesterFile, open_requester, write_invitations
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.storage.atomic import write_private
 from crowdfl.web.requester_console.app import create_requester_app, serving_requester
 from crowdfl.web.requester_console.requester_actions import RequesterActions
 
-_LAST_SECONDS = 0.5
+_LAST_SECONDS, _LOOK_SECONDS = 0.5, 1.0
 _PATIENCE = Backoff(deadline=5.0)  # a page that asks again by itself need not wait longer
 
 
-def serve_console(settings: Path, port: int, *, open_page: bool) -> None:
+def serve_console(settings: Path, port: int, *, open_page: bool, reference: str | None = None) -> None:
     """Print the address once, and serve until SIGINT or SIGTERM."""
     own = RequesterFile.read(settings)
-    with open_requester(own) as requester:
+
+    def trainer(definition: Definition) -> Train:
+        return LocalTrainer(reference or "", definition.training).train
+
+    with open_requester(own) as requester, referring(requester, trainer) if reference else nullcontext():
         actions = requester_actions(own, impatient(requester))
         with serving_requester(lambda session: create_requester_app(actions, session), port) as session:
             address = session.address
@@ -37,6 +46,39 @@ def serve_console(settings: Path, port: int, *, open_page: bool) -> None:
                 _wait_for_signal()
     typer.echo("the console has ended")
     _leave()
+
+
+@contextmanager
+def referring(requester: Requester, trainer: Callable[[Definition], Train]) -> Iterator[None]:
+    """Meanwhile, train a reference for each round of the requester's that waits for one."""
+    stop, made, said = threading.Event(), dict[str, Train](), set[str]()
+
+    def tell(what: str) -> None:
+        if what not in said:  # a platform that is away stays away for a while
+            typer.echo(what, err=True)
+        said.add(what)
+
+    def look(task: str) -> None:
+        definition = requester.definition(task)
+        if definition.settings.reference and (status := requester.sp.status(task))["state"] == "running":
+            made[task] = made.get(task) or trainer(definition)
+            Campaign(requester, time.sleep, reference=made[task]).refer(task, status)
+
+    def work() -> None:
+        while not stop.wait(_LOOK_SECONDS):
+            for task in requester.tasks():
+                try:
+                    look(task)
+                except CrowdFLError as wrong:
+                    tell(f"no reference for task {task}: {wrong}")
+
+    thread = threading.Thread(target=work, name="reference", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(_LAST_SECONDS)
 
 
 def _leave() -> None:

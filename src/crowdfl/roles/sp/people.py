@@ -9,16 +9,18 @@ earned is sealed to its keys, and no word of a requester's moves it: else a requ
 """
 
 import contextlib
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.signed import Certificate, Consent, Definition
-from crowdfl.errors import ConsentMissing, DocumentError, EnrolmentOver, UnknownParticipant
+from crowdfl.errors import ConsentMissing, DocumentError, EnrolmentOver, QuotaExceeded, UnknownParticipant
 from crowdfl.roles.ports import Blobs, SpStore
 from crowdfl.roles.records import NOT_OPEN, Round, RoundState, StoredParticipant, replaced
 from crowdfl.roles.sp.core import ENDED, SpCore, require_running
 from crowdfl.roles.sp.uploads import upload_name
 
+_MOST = 20_000  # people that the requester is shown at once
 CONSENT_COLUMNS = ("who", "state", "version", "language", "agreed", "received", "withdrawn", "document")
 
 
@@ -125,6 +127,29 @@ class People:
 
     def consents(self, task: str) -> list[dict[str, Any]]:
         return consent_rows(self._ports.store, task)
+
+
+def compliance(store: SpStore, task: str) -> dict[str, Any]:
+    """Rounds with the moment each opened; people in the order they joined, where each stands, and the rounds it has sent in.
+
+    `drawn`: the rounds that it was drawn for, of a task that draws people. By the names in the task; never what was sent.
+    """
+    people, rounds = store.participants(task), store.rounds(task)
+    if len(people) > _MOST:
+        raise QuotaExceeded(
+            f"{len(people)} people have joined, and at most {_MOST} are listed: ask the platform's operator"
+        )
+    sent = {one.number: {upload.who for upload in store.uploads(task, one.number)} for one in rounds}
+    drawn = {one.number: store.drawn(task, one.number) for one in rounds}
+    rows = [
+        {"who": who, "state": state, "sent": _of(who, sent), "drawn": _of(who, drawn)}
+        for who, state in ((one.identity.who, one.state) for one in people)
+    ]
+    return {"rounds": [{"number": one.number, "opened": one.opened_at} for one in rounds], "people": rows}
+
+
+def _of(who: str, by_round: Mapping[int, Collection[str]]) -> list[int]:
+    return [number for number, people in by_round.items() if who in people]
 
 
 def erase_gone(store: SpStore, blobs: Blobs, task: str) -> None:

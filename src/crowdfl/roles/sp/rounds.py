@@ -40,17 +40,21 @@ _SET_BACK = (WrongBase, RolledBack)  # as CSP says, or as its record shows
 _PIECE = 100  # uploads added up at a look, so that other tasks and uploads have their turn
 
 
-def pack_envelopes(envelopes: Mapping[str, bytes]) -> bytes:
-    """Each once, with all whom it is for: a record that says what everyone has earned is long."""
+def pack_envelopes(envelopes: Mapping[str, bytes], uploads: int | None = None) -> bytes:
+    """Each once, with all whom it is for: a record that says what everyone has earned is long. If it is for all of so many
+    uploads, nobody is named: no list of a crowd is read for each of them."""
     owners: dict[bytes, list[str]] = {}
     for who, envelope in envelopes.items():
         owners.setdefault(envelope, []).append(who)
+    if len(owners) == 1 and len(envelopes) == uploads:
+        owners = {envelope: [] for envelope in owners}
     return json.dumps({envelope.hex(): names for envelope, names in owners.items()}).encode()
 
 
 def find_envelope(packed: bytes, who: str) -> bytes | None:
+    """Of somebody who has an upload in the round."""
     owners: dict[str, list[str]] = json.loads(packed)
-    return next((bytes.fromhex(envelope) for envelope, names in owners.items() if who in names), None)
+    return next((bytes.fromhex(envelope) for envelope, names in owners.items() if who in names or not names), None)
 
 
 def rewards_name(task: str, number: int) -> str:
@@ -292,7 +296,8 @@ class RoundSteps:
             round_ = self._round(task, current.number)
             with self._naming(task, current.number, round_.sp):
                 envelopes = round_.reward(payment)
-            self._ports.blobs.put(name, pack_envelopes(envelopes))
+            uploads, _ = self._ports.store.turnout(task, current.number)
+            self._ports.blobs.put(name, pack_envelopes(envelopes, uploads))
         with self._ports.store.transaction():
             if self._still(task, current):
                 self._ports.store.put_round(task, replace(current, state=RoundState.WEIGHED))

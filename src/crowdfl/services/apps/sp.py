@@ -21,7 +21,7 @@ from crowdfl.documents.envelope import from_base64url
 from crowdfl.documents.signed import ConsentReceipt, digest_of
 from crowdfl.errors import Forbidden
 from crowdfl.roles.records import StoredDeposit, StoredPayment
-from crowdfl.roles.sp.compliance import compliance
+from crowdfl.roles.sp.people import compliance
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads, add_upload_routes

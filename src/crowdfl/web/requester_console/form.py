@@ -16,7 +16,6 @@ from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.defining import WATCH_TASK, Explanation, defined, explained
-from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.roles.recipe_check import phone_obstacle
 from crowdfl.schema import Settings, settable, types_of
 from crowdfl.settings import (
@@ -50,22 +49,11 @@ _LISTS = {"hidden": "numbers", "layers": "lines", "labels": "lines", "sensors": 
 PHONE_TASK: Values = MappingProxyType(
     {
         "task": {
+            **WATCH_TASK["task"],
             "purpose": "Recognise what the owner of a phone is doing: sitting, standing, walking or climbing stairs",
             "terms": "Recordings stay on your phone. Only two masked shares of what your phone learnt leave it.",
-            "readers": "The requester reads every average; participants read every one but the last.",
-            "claim_window": 604800.0,
         },
-        "settings": {
-            "max_participants": 30,
-            "max_samples": 1000,
-            "weighting": "equal",
-            "max_norm": 10.0,
-            "lanes": 256,
-            "strategy": "retransmit",
-            "min_participants": LEAST_PARTICIPANTS,  # or phones would refuse the task
-            "rounds": 3,
-            "budget": "36.00",
-        },
+        "settings": {**WATCH_TASK["settings"], "max_participants": 30, "lanes": 256},
         "training": {"labels": ["sitting", "standing", "walking", "stairs"], "channels": 3},
     }
 )
@@ -95,13 +83,7 @@ def start_values(own: Values) -> dict[str, dict[str, Any]]:
 def values_of(definition: Definition) -> dict[str, dict[str, Any]]:
     """A task that exists, as a form shows it: to start another from."""
     task = {name: getattr(definition, name) for name in ("purpose", "terms", "readers", "claim_window")}
-    tables = {
-        "who": dict(definition.who),
-        "plan": dict(definition.plan),
-        "consent": dict(definition.consent),
-        "settings": dict(definition.settings),
-        "training": dict(definition.training),
-    }
+    tables = {section: dict(getattr(definition, section)) for section in SECTIONS if section != "task"}
     texts = {
         f"{_TEXTS}{language}": {
             **dict(one),
