@@ -212,12 +212,6 @@ class Store:
     where: Path | S3Settings
     name: str  # of the database that it belongs to
 
-    def open(self) -> FileBlobs | S3Blobs:
-        """`StoreUnavailable` if it is another one, or not there: it is mounted under the same name on all machines."""
-        blobs = FileBlobs(self.where, make=False) if isinstance(self.where, Path) else S3Blobs(self.where, "blobs")
-        blobs.bind(self.name)
-        return blobs
-
 
 @dataclass(frozen=True)
 class WorkPart:
@@ -244,7 +238,9 @@ def _read(store: Store | None, name: str) -> bytes:
 def _opened(store: Store | None) -> FileBlobs | S3Blobs:
     if store is None:
         raise StoreUnavailable("the role has not said where they are")
-    return store.open()
+    blobs = FileBlobs(store.where, make=False) if isinstance(store.where, Path) else S3Blobs(store.where, "blobs")
+    blobs.bind(store.name)  # another one, or none at all, is named
+    return blobs
 
 
 def _values(of: Any) -> tuple[tuple[str, str | int], ...]:  # noqa: ANN401 -- any dataclass of numbers
