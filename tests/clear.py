@@ -123,9 +123,6 @@ class ClearSp(_Side, KeyedSp):
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
         self._seeds, self._keep = dict(known), keep
 
-    def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
-        """They are small."""
-
     def upload_bytes(self) -> int:
         return 1000
 
@@ -148,6 +145,9 @@ class ClearSp(_Side, KeyedSp):
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         for who, upload in uploads.items():
             self.add(who, upload)
+
+    def add_stored(self, folder: str, names: Mapping[str, str], read: Callable[[str], bytes]) -> None:
+        self.add_all({who: read(folder + name) for who, name in names.items()}, validated=True)
 
     def check(self) -> None:
         if len(self._uploads) < self.about.settings.min_participants:
@@ -373,9 +373,6 @@ class ChainedSp(_ChainedSide):
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
         """Nothing is masked."""
 
-    def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
-        """They are small."""
-
     def upload_bytes(self) -> int:
         return 1000
 
@@ -399,6 +396,9 @@ class ChainedSp(_ChainedSide):
         for who, upload in uploads.items():
             assert self._refusal(who, json.loads(upload)) is None
             self._uploads[who] = json.loads(upload)
+
+    def add_stored(self, folder: str, names: Mapping[str, str], read: Callable[[str], bytes]) -> None:
+        self.add_all({who: read(folder + name) for who, name in names.items()}, validated=True)
 
     def check(self) -> None:
         if len(self._uploads) < self.spec.settings.min_participants:

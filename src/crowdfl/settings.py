@@ -986,12 +986,8 @@ class ComputingSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _can_use_its_cluster(self) -> Self:
-        if self.compute != "dask":
-            return self
-        if self.dask is None:
+        if self.compute == "dask" and self.dask is None:
             raise ValueError('`dask` is missing; compute = "dask" needs this role\'s own scheduler, in a table [dask]')
-        if self.passphrase_file is not None:
-            raise ValueError("workers of a cluster read key shares that are not sealed: leave `passphrase_file` out")
         return self
 
 

@@ -1,9 +1,11 @@
 """The cluster backend on real schedulers and workers: processes with TLS on loopback, one cluster for each role."""
 
+import hashlib
 import secrets
 import signal
 import sys
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import gmpy2
@@ -24,6 +26,7 @@ from crowdfl.crypto.paillier.kernels import (
     PowMod,
 )
 from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct
+from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.errors import (
     BackendUnavailable,
     Cancelled,
@@ -35,18 +38,41 @@ from crowdfl.errors import (
     KeyFileRole,
     NotAUnit,
     SettingsError,
+    StoreUnavailable,
+    UploadDamaged,
 )
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.protocols.registry import PROFILES
+from crowdfl.protocols.shares.round.upload import make_upload
+from crowdfl.protocols.shares.round.work import Findings, ShareWork, Sown, Stored
+from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.roles.sp.core import SpOptions
+from crowdfl.roles.sp.uploads import read_upload, upload_name
+from crowdfl.services.cluster import backend as backend_module
 from crowdfl.services.cluster.backend import Cluster
-from crowdfl.services.cluster.worker import KEYS, KeyFolder, Piece, Rows, dask_setup, own_keys, recipe_of, share_name
+from crowdfl.services.cluster.worker import (
+    KEYS,
+    KeyFolder,
+    Part,
+    Piece,
+    Rows,
+    Store,
+    dask_setup,
+    own_keys,
+    recipe_of,
+    share_name,
+)
 from crowdfl.services.http.tls import make_cluster_certificate
 from crowdfl.services.run import open_csp
 from crowdfl.services.server import running
 from crowdfl.settings import ClusterSettings, CspSettings, PeerSettings, TaskSettings
 from crowdfl.storage.atomic import write_private
+from crowdfl.storage.blobs import OF_STORE, FileBlobs, SealedBlobs
 from tests.cluster.processes import clusters, wait_for
+from tests.hosts import FileDisk
+from tests.hosts import test_tools as host_tools
 from tests.protocols.driving import SMALL, converse, deal
+from tests.shares.crowd import BUDGET, SETTINGS, Crowd, along, next_model
 
 ONE = Threads(1)
 
@@ -509,6 +535,25 @@ def test_a_worker_that_cannot_read_its_keys_does_not_start(monkeypatch):
         dask_setup(None)
 
 
+def test_sealed_shares_are_found_by_the_roles_settings(tmp_path, monkeypatch, sides):
+    """The passphrase opens them, wherever the settings say that they are; a deleted one is forgotten."""
+    (share, *_) = shares_of(sides.csp)
+    write_private(tmp_path / "passphrase", b"correct horse")
+    text = 'host = "h"\nport = 0\npassphrase_file = "passphrase"\n[kgc]\nurl = "https://k:1"\ntoken = "t"\n'
+    (tmp_path / "settings.toml").write_text(f'kgc_key = "{"00" * 32}"\n{text}')
+    sealed = SealedBlobs(FileBlobs(tmp_path / "keys"), "correct horse", 4)
+    sealed.put("task.csp", sides.dealer._dealing.csp)
+    monkeypatch.setenv(KEYS, str(tmp_path / "settings.toml"))
+    own_keys.cache_clear()
+    try:
+        assert own_keys().share(share_name(share)) == share
+        sealed.delete("task.csp")
+        with pytest.raises(KeyFileMissing):
+            own_keys().share(share_name(share))
+    finally:
+        own_keys.cache_clear()
+
+
 def test_what_a_task_of_shares_is_dealt_is_not_looked_at(tmp_path, sides):
     """No power is computed with it: its bundle has no key share, and its rounds' files are none."""
     dealing = PROFILES["shares"].deal(TaskSpec("task", TaskSettings(profile="shares"), 10), insecure_test_key=False)
@@ -517,3 +562,141 @@ def test_what_a_task_of_shares_is_dealt_is_not_looked_at(tmp_path, sides):
     write_private(tmp_path / "other.sp", dealing.sp)
     write_private(tmp_path / "other.dealt.1", b"dealt")
     assert KeyFolder(tmp_path).read() == alone > 0
+
+
+# Work on uploads of `shares`.
+
+
+class Twice:
+    """A cluster beside this machine: what the workers find must be the same, to the byte."""
+
+    name = "twice"
+
+    def __init__(self, cluster, store=None):
+        self.cluster, self.seen = replace(cluster, store=store), []
+        self.map = ONE.map
+
+    def divide(self, work, read):
+        found, here = self.cluster.divide(work, read), work.run(read)
+        self.seen.append((type(work).__name__, len(work.rows)))
+        assert told(found) == told(here)
+        return found
+
+
+def told(found):
+    """All of it, as bytes."""
+    if not isinstance(found, Findings):
+        return found
+    lanes = found.lanes.shape, found.lanes.tobytes()
+    return found.sums.to_bytes(), found.samples, list(found.entries.items()), lanes
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Of few uploads, though they are short."""
+    for name in ("_LEAST_WEIGHT", "_LEAST_PART"):
+        monkeypatch.setattr(backend_module, name, 1)
+
+
+def test_a_campaign_of_shares_on_both_clusters_is_that_of_one_machine(world, tmp_path, small_parts):
+    """Rounds with cohorts, checks, pay and someone out of bounds: every sum, lane and entry, and the model in the end."""
+    blobs = FileBlobs(tmp_path / "sp" / "blobs")
+    sp, csp = Twice(world.sp, Store(blobs.folder, blobs.name())), Twice(world.csp)
+    options = SpOptions(replace(host_tools(), backend=sp), checker=ONE, min_claim_window=0.0)
+    host = {"disk": FileDisk(tmp_path, durable=False), "options": options}
+    once = {"weighting": "equal", "pay": "equal", "max_participants": 7, "cohort": 4, "rounds": 2}
+    try:
+        crowd = Crowd(7, host=host, **once)
+        crowd.csp.tools = replace(crowd.csp.tools, backend=csp)
+        base, people = crowd.start(), [str(place) for place in range(6)]
+        for number in (1, 2):
+            changes = along(number, [0.1 * (place + number) for place in range(6)])
+            crowd.train(number, changes, dict.fromkeys(people, 1))
+            crowd.cheat("6", number, [4000] * 8, 1)
+            crowd.everyone_came()
+            base = next_model(base, changes, dict.fromkeys(people, 1))
+            assert crowd.units(number) == base
+            assert crowd.rewards(number, people) == [BUDGET // 6] * 6
+        assert crowd.states == ["rewarded"] * 2
+    finally:
+        sp.cluster.close(), csp.cluster.close()
+    assert {("ShareWork", 7), ("ShareWork", 4), ("ShareWork", 1)} <= set(sp.seen)
+    assert {("SignedEntries", 4), ("ShareWork", 3)} <= set(csp.seen)
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """Forty uploads in a folder, and SP's work on them."""
+    shape = SharesShape(TaskSpec("task", TaskSettings.of(**SETTINGS | {"max_participants": 40}), 30_000))
+    place, signing, sealing = shape.place(1, bytes(32)), SigningKey.fresh(), ReaderKey.fresh().public
+    blobs, sources = FileBlobs(tmp_path / "blobs"), []
+    for who in map(str, range(40)):
+        body = make_upload(shape, place, who, signing, sealing, np.ones(30_000, dtype=np.int64), 3).to_bytes()
+        name = upload_name("task", 1, hashlib.sha256(body).hexdigest())
+        blobs.put(name, body)
+        sources.append(Stored(who, name))
+    work = ShareWork(sources, shape, place, bytes(32))
+    return SimpleNamespace(work=work, blobs=blobs, read=partial(read_upload, blobs))
+
+
+class Killing(Cluster):
+    """Kills a worker once there is a first result."""
+
+    victim = None
+
+    def _result(self, future, progress):
+        found = super()._result(future, progress)
+        if self.victim is not None:
+            self.victim.send_signal(signal.SIGKILL)
+            self.victim.wait()
+            self.victim = None
+        return found
+
+
+def test_a_worker_killed_amid_uploads_costs_its_part(world, stored, small_parts):
+    spare = world.processes["sp"].add_worker()
+    wait_for(lambda: world.sp.connect() == 3, spare)
+    moved = steps(world.sp, "run_part", "released", "processing")
+    cluster = Killing("sp", world.sp.settings, ONE, Store(stored.blobs.folder, stored.blobs.name()))
+    cluster.victim = spare
+    try:
+        assert told(cluster.divide(stored.work, stored.read)) == told(stored.work.run(stored.read))
+    finally:
+        cluster.close()
+    wait_for(lambda: world.sp.connect() == 2)
+    assert steps(world.sp, "run_part", "released", "processing") > moved
+
+
+def test_what_a_worker_cannot_read_is_named_and_what_it_finds_damaged_is_looked_at_here(
+    world, stored, tmp_path, small_parts
+):
+    """No folder, another's, one without the upload: a worker's bad view alone costs no upload."""
+    name = stored.blobs.name()
+    other = FileBlobs(tmp_path / "other")
+    empty_copy = tmp_path / "copy"
+    empty_copy.mkdir()
+    (empty_copy / OF_STORE).write_text(name)
+    for store, why in (
+        (None, "not said where"),
+        (Store(tmp_path / "nowhere", name), "is empty, or not there"),
+        (Store(other.folder, other.name()[::-1]), "another database"),
+    ):
+        cluster = replace(world.sp, store=store)
+        with pytest.raises(StoreUnavailable, match=rf"the worker on .* cannot read uploads: .*{why}"):
+            cluster.divide(stored.work, stored.read)
+        cluster.close()
+    assert not (tmp_path / "nowhere").exists()
+    cluster = replace(world.sp, store=Store(empty_copy, name))
+    assert told(cluster.divide(stored.work, stored.read)) == told(stored.work.run(stored.read))
+    stored.blobs.delete(stored.work.rows[5].name)
+    with pytest.raises(UploadDamaged, match="missing"):
+        cluster.divide(stored.work, stored.read)
+    cluster.close()
+
+
+def test_no_seed_is_shown_where_dask_logs_what_a_part_was_called_with(stored):
+    seed = secrets.token_bytes(32)
+    part = Part(replace(stored.work, rows=[Sown("p", seed)]), None)
+    for shown in (repr(part), repr(part.work), repr(part.work.run(stored.read))):
+        assert repr(seed)[2:-1] not in shown
+        assert seed.hex() not in shown

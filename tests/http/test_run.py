@@ -228,16 +228,6 @@ def test_key_folders_open_with_their_passphrase(tmp_path):
     open_kgc(settings)
     with pytest.raises(PassphraseError, match="is sealed"):
         open_kgc(settings.changed(passphrase_file=None))
-    with pytest.raises(SettingsError, match="not sealed"):
-        CspSettings(
-            data=tmp_path / "csp",
-            **LOCAL,
-            passphrase_file=file,
-            kgc_key=bytes(32),
-            kgc={"url": "https://localhost:1", "token": "t"},
-            compute="dask",
-            dask={"scheduler": "tls://127.0.0.1:1"},
-        )
     with pytest.raises(KeyFileMissing):
         open_kgc(settings.changed(passphrase_file=tmp_path / "nowhere"))
     file.write_text("wrong")

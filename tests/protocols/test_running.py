@@ -18,6 +18,7 @@ from crowdfl.errors import (
     TooFewParticipants,
     TooManyUploads,
 )
+from crowdfl.protocols.common import keyed
 from tests.protocols.driving import SMALL, Tape, Wire, converse, deal
 
 PAYMENT = 36_000_000
@@ -47,6 +48,23 @@ def test_any_order_and_grouping_gives_the_same_sum_bit_for_bit(profile):
     grouped.add_all(uploads)
     assert len({sp._products.result().block.tobytes() for sp in [*filled, grouped]}) == 1
     assert grouped._products.count == 4
+
+
+@pytest.mark.parametrize(
+    ("most", "uploads_of_bytes", "groups"),
+    [(15, 99, [4]), (3, 99, [3, 1]), (15, 2.5, [2, 2]), (15, 0.5, [1, 1, 1, 1])],
+)
+def test_stored_uploads_are_counted_in_groups_of_bounded_size(monkeypatch, most, uploads_of_bytes, groups):
+    """By number and by bytes; an upload beyond the bound goes in alone."""
+    sides, uploads = four()
+    sp, seen = sides.dealer.sp(), []
+    whole = sp.add_all
+    monkeypatch.setattr(sp, "add_all", lambda group, *, validated: [seen.append(len(group)), whole(group)])
+    monkeypatch.setattr(keyed, "_GROUP", most)
+    monkeypatch.setattr(keyed, "_GROUP_BYTES", int(uploads_of_bytes * sp.upload_bytes()))
+    sp.add_stored("in/", {who: who for who in uploads}, lambda name: uploads[name[3:]])
+    assert seen == groups
+    assert sp._products.result() == fill(sides.dealer.sp(), uploads)._products.result()
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])

@@ -1,11 +1,14 @@
 """Blobs in a bucket of a real S3 server: written once, read whole, sealed where they are keys."""
 
+import hashlib
 from collections.abc import Iterator
 
 import pytest
 from tests.storage.swift import CREDENTIALS, require_swift, serving_s3
 
 from crowdfl.errors import Conflict, NotReady, PassphraseError, StoreUnavailable
+from crowdfl.roles.sp.uploads import upload_name
+from crowdfl.services.cluster.worker import Part, Store, run_part
 from crowdfl.settings import S3Settings
 from crowdfl.storage.blobs import SealedBlobs
 from crowdfl.storage.s3 import S3Blobs
@@ -41,6 +44,19 @@ def test_blobs_in_a_bucket_are_as_those_in_a_folder(bucket: S3Settings):
     assert not blobs.has("t/1/a")
     with pytest.raises(NotReady):
         blobs.get("t/1/a")
+
+
+def test_a_worker_of_a_cluster_reads_uploads_from_the_roles_bucket(bucket: S3Settings):
+    class Joined:
+        def run(self, read):
+            return read(name)
+
+    blobs, upload = S3Blobs(bucket, "blobs"), b"an upload"
+    name = upload_name("task", 1, hashlib.sha256(upload).hexdigest())
+    blobs.put(name, upload)
+    assert run_part(Part(Joined(), Store(bucket, blobs.name()))) == upload  # type: ignore[arg-type]
+    with pytest.raises(StoreUnavailable, match=r"the worker on .* another database"):
+        run_part(Part(Joined(), Store(bucket, "f" * 32)))  # type: ignore[arg-type]
 
 
 def test_keys_in_a_bucket_open_with_their_passphrase_alone(bucket: S3Settings):

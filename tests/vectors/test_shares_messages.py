@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from crowdfl import errors
+from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.protocols.claims import RewardEnvelope, make_claim, open_reward
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
@@ -123,7 +124,7 @@ def test_the_manifest():
     entries = {case["who"]: ManifestEntry.of(body_of(case)) for case in UPLOADS}
     manifest = manifest_of(PLACE, SHAPE.payment, entries)
     assert manifest.to_bytes().hex() == given["message"]
-    check_manifest(manifest, SHAPE, {who: key.public for who, key in SIGNING.items()})
+    check_manifest(manifest, SHAPE, {who: key.public for who, key in SIGNING.items()}, Threads(1))
     assert manifest.digest.hex() == given["digest"]
     assert coins(manifest.digest, bytes.fromhex(given["nonce"])).hex() == given["coins"]
 

@@ -1,16 +1,17 @@
 """Where batches run.
 
 A *kernel* (`crypto.paillier.kernels`) says what to do with each row of some blocks; a *backend* decides where and in what
-pieces. Callers know the one method `map`, so a cluster or a GPU is one more backend and no caller changes.
+pieces. Callers know the one method `map`, so a cluster or a GPU is one more backend and no caller changes. What is not a matter
+of rows of numbers is *work* (`run_work`): done here, or in parts by a backend that can have others do them.
 """
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Protocol, TypedDict, Unpack
+from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, Unpack, runtime_checkable
 
 import gmpy2
 
@@ -56,6 +57,50 @@ class Backend(Protocol):
 
     def map(self, kernel: Kernel, *blocks: Block, out: Block | None = None, progress: Progress | None = None) -> Block:
         """Apply `kernel` to every row; into `out` if given, which may be one of `blocks`."""
+
+
+_Row = TypeVar("_Row")
+_Found = TypeVar("_Found")
+Read = Callable[[str], bytes]
+"""What lies in the role's store under a name."""
+
+
+@dataclass(frozen=True)
+class Work(Generic[_Row, _Found]):
+    """Work on rows that have nothing to do with each other, so that it can be done in parts, by others too."""
+
+    rows: Sequence[_Row]
+
+    def weight(self) -> int:
+        """About how many bytes it goes over."""
+        raise NotImplementedError
+
+    def run(self, read: Read) -> _Found:
+        """Here and now, on one core."""
+        raise NotImplementedError
+
+    def merged(self, found: Iterable[_Found]) -> _Found:
+        """What parts that follow each other have found."""
+        raise NotImplementedError
+
+    def part(self, rows: slice) -> Self:
+        return replace(self, rows=self.rows[rows])
+
+
+@runtime_checkable
+class Divider(Protocol):
+    """A backend that lets others do parts of a work; what it reads, they read themselves."""
+
+    def divide(self, work: Work[Any, _Found], read: Read) -> _Found: ...
+
+
+def _reads_nothing(name: str) -> bytes:
+    raise LookupError(name)
+
+
+def run_work(backend: Backend, work: Work[Any, _Found], read: Read = _reads_nothing) -> _Found:
+    """The same to the byte, wherever it is done."""
+    return backend.divide(work, read) if isinstance(backend, Divider) else work.run(read)
 
 
 class Threads:

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.compute import Backend, Progress, default_backend
+from crowdfl.crypto.compute import Backend, Progress, Read, default_backend
 from crowdfl.crypto.paillier.budget import WidthBudget
 from crowdfl.crypto.paillier.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
@@ -227,9 +227,6 @@ class SpProtocol(RoleProtocol, Protocol):
 
         A purpose that begins with "base " is of the whole task, and outlives its round."""
 
-    def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
-        """From now on, take an upload that is needed again from there, by its participant: keep none in memory."""
-
     def upload_bytes(self) -> int: ...  # the size of an upload of this task
 
     def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
@@ -243,6 +240,9 @@ class SpProtocol(RoleProtocol, Protocol):
 
         `validated`: `refusals` has looked at these very bytes, and found nothing.
         """
+
+    def add_stored(self, folder: str, names: Mapping[str, str], read: Read) -> None:
+        """The same of validated uploads in a folder of a store, under these names: read there, now and when needed again."""
 
     def take_reference(self, upload: bytes) -> None:
         """The requester's own upload of this round, of a task that has references; refused in any other."""

@@ -28,7 +28,7 @@ from crowdfl.retry import Backoff, retry
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.limits import SpQuotas, TaskBounds
-from crowdfl.roles.ports import Blobs, Clock, EndPeer, SpStore
+from crowdfl.roles.ports import Clock, EndPeer, SpStore
 from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.ledger import Ledger
@@ -49,6 +49,7 @@ from crowdfl.services.client.peer_link import PeerAccess, PeerCalls, PeerLink, c
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Link, Service, SystemClock
 from crowdfl.services.cluster.backend import Cluster
+from crowdfl.services.cluster.worker import Store
 from crowdfl.services.http import logs
 from crowdfl.services.http.app_factory import Background
 from crowdfl.services.http.auth import Pins, Tokens
@@ -64,10 +65,9 @@ from crowdfl.settings import (
     SpSettings,
 )
 from crowdfl.storage import migrations
-from crowdfl.storage.atomic import push_key, read_secret, signing_key
-from crowdfl.storage.blobs import FileBlobs, SealedBlobs, require_open
+from crowdfl.storage.atomic import push_key, signing_key
 from crowdfl.storage.database import open_engine
-from crowdfl.storage.s3 import S3Blobs
+from crowdfl.storage.s3 import kept, open_keys
 from crowdfl.storage.settings_file import role_of
 from crowdfl.storage.sql import SqlStore
 
@@ -142,8 +142,10 @@ class _Folder(Background):
     """The folder or bucket of a role's blobs, which must be the one of its store."""
 
     def __init__(self, store: SqlStore, settings: ComputingSettings) -> None:
-        self.blobs = _kept(settings, "blobs")
-        self.blobs.bind(store.identity(self.blobs.name))
+        self.blobs = kept(settings, "blobs")
+        name = store.identity(self.blobs.name)
+        self.blobs.bind(name)
+        self.place = Store(settings.s3 or (settings.data / "blobs").absolute(), name)
 
     def check(self) -> None:
         self.blobs.require_own()
@@ -208,8 +210,8 @@ def open_csp(settings: CspSettings, observer: Observer | None = None) -> FastAPI
     keys, store, kgc = open_keys(settings), _store(settings), _link(settings, reloads, "KGC", lambda known: known.kgc)
     peers = PeerCalls(logs.get("csp"))
     kgc_service = peers.guard(kgc.service, "KGC")
-    backend, close = _backend(settings, "csp")
     files = _Folder(store, settings)
+    backend, close = _backend(settings, "csp", files.place)
     csp = Csp(
         store,
         files.blobs,
@@ -253,8 +255,8 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     kgc = _outside(steps, peers.guard(_link(settings, reloads, "KGC", lambda known: known.kgc).service, "KGC"))
     csp = _outside(steps, peers.guard(_link(settings, reloads, "CSP", lambda known: known.csp).service, "CSP"))
     watch.ask_peers = peers.ask_time
-    backend, close = _backend(settings, "sp")
     checker, files = Checker(Threads(1)), _Folder(store, settings)
+    backend, close = _backend(settings, "sp", files.place)
     ports = SpPorts(store, files.blobs, keys, SystemClock(), KgcClient(kgc), CspClient(csp), settings.kgc_key)
     options = SpOptions(
         _tools(settings, backend, observer),
@@ -404,11 +406,11 @@ def open_retention(
 ) -> Iterator[SpRetention | CspRetention | KgcRetention]:
     """What a role holds, beside its running service: names and counts, so that no passphrase is needed."""
     with contextlib.closing(SqlStore(_database(settings, upgrade=upgrade))) as store:
-        keys, clock, margin = _kept(settings, "keys"), SystemClock(), settings.lifetime_margin
+        keys, clock, margin = kept(settings, "keys"), SystemClock(), settings.lifetime_margin
         if isinstance(settings, KgcSettings):
             yield KgcRetention(store, keys, clock, margin=margin)
             return
-        blobs = _kept(settings, "blobs")
+        blobs = kept(settings, "blobs")
         if isinstance(settings, SpSettings):
             parts = UnfinishedUploads(settings.data / "incoming")
             yield SpRetention(store, keys, clock, blobs, parts, margin=margin)
@@ -444,32 +446,17 @@ def _database(settings: ServiceSettings, *, upgrade: bool = True) -> str:
     return settings.database_url
 
 
-def open_keys(settings: ServiceSettings) -> Blobs:
-    """The role's key shares; a named error if its passphrase does not open them."""
-    blobs = _kept(settings, "keys")
-    if settings.passphrase_file is None:
-        return require_open(blobs)
-    return SealedBlobs(blobs, read_secret(settings.passphrase_file, "passphrase"))
-
-
-def _kept(settings: ServiceSettings, part: str) -> FileBlobs | S3Blobs:
-    """`blobs` or `keys`, where the settings say."""
-    if isinstance(settings, ComputingSettings) and settings.s3 is not None:
-        return S3Blobs(settings.s3, part)
-    return FileBlobs(settings.data / part)
-
-
 def _tokens(settings: ServiceSettings) -> Tokens:
     return Tokens(settings.data / "tokens.json")
 
 
-def _backend(settings: ComputingSettings, role: str) -> tuple[Backend, Callable[[], None]]:
+def _backend(settings: ComputingSettings, role: str, store: Store) -> tuple[Backend, Callable[[], None]]:
     """Where the role computes, and what closes it; a backend that is missing is reported before anything is served."""
     if settings.compute == "threads":
         return default_backend(), lambda: None
     if settings.dask is None or settings.compute != "dask":
         return backend_named(settings.compute), lambda: None
-    cluster = Cluster(role, settings.dask.changed(plain_tcp=settings.plain_http))
+    cluster = Cluster(role, settings.dask.changed(plain_tcp=settings.plain_http), store=store)
     cluster.connect()
     return cluster, cluster.close
 

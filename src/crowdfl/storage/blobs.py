@@ -51,11 +51,12 @@ class FileBlobs:
     A full disk, or one that fails, is the OSError that the system raised; nothing half-written is left under a name.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, make: bool = True) -> None:
         self.folder = folder
         self._store: str | None = None
         self._durable = {folder} if folder.is_dir() else set()  # folders known to survive a power cut
-        self._make_folder(folder)
+        if make:
+            self._make_folder(folder)
 
     def name(self) -> str:
         """That the folder carries, and a new one for a folder that carries none."""

@@ -14,8 +14,9 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, TypeVar
 
 from crowdfl.errors import Conflict, NotReady, StoreUnavailable
-from crowdfl.settings import S3Settings
-from crowdfl.storage.blobs import OF_STORE, require_blob_name
+from crowdfl.settings import ComputingSettings, S3Settings, ServiceSettings
+from crowdfl.storage.atomic import read_secret
+from crowdfl.storage.blobs import OF_STORE, FileBlobs, SealedBlobs, require_blob_name, require_open
 
 _Result = TypeVar("_Result")
 _AT_ONCE = 8  # objects that are written together
@@ -152,3 +153,18 @@ class S3Blobs:
             raise NotReady(f"{name} does not exist (yet)") from None
         except self._exceptions.BaseError as wrong:
             raise StoreUnavailable(f"s3://{self.folder} cannot be used now: {type(wrong).__name__}") from None
+
+
+def open_keys(settings: ServiceSettings) -> FileBlobs | S3Blobs | SealedBlobs:
+    """A role's key shares; a named error if its passphrase does not open them."""
+    blobs = kept(settings, "keys")
+    if settings.passphrase_file is None:
+        return require_open(blobs)
+    return SealedBlobs(blobs, read_secret(settings.passphrase_file, "passphrase"))
+
+
+def kept(settings: ServiceSettings, part: str) -> FileBlobs | S3Blobs:
+    """`blobs` or `keys`, where the settings say."""
+    if isinstance(settings, ComputingSettings) and settings.s3 is not None:
+        return S3Blobs(settings.s3, part)
+    return FileBlobs(settings.data / part)

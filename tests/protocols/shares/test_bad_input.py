@@ -159,8 +159,8 @@ def test_an_upload_read_again_must_be_the_one_that_was_counted():
     uploads = parties.encrypt(1, parties.models())
     others = parties.encrypt(1, parties.models(1))
     sp = parties.new_sp(1)
-    sp.set_upload_loader(others.__getitem__)
-    sp.add_all(uploads)
+    sp.add_stored("", {who: who for who in uploads}, uploads.__getitem__)
+    uploads |= others
     with pytest.raises(UploadDamaged):
         run_exchange(sp.publish(final=False), parties.ask)
 

@@ -188,8 +188,7 @@ def test_uploads_in_any_order_and_read_again_from_elsewhere_give_the_same(rounds
     recorded = rounds["samples"]
     parties = recorded.again()
     sp = parties.new_sp(2)
-    sp.set_upload_loader(recorded.uploads.__getitem__)
     for who in reversed(recorded.uploads):
-        sp.add_all({who: recorded.uploads[who]}, validated=True)
+        sp.add_stored("", {who: who}, recorded.uploads.__getitem__)
     run_exchange(sp.publish(final=False), parties.ask)
     assert sp.publication() == recorded.played.publication

@@ -127,11 +127,14 @@ class _Role:
             return partial(bytes, hear())  # waiting for CSP is on nobody's clock
 
         with (self.folder / UPLOADS).open("rb") as file:
-            sp.set_upload_loader(lambda who: upload(int(who[1:])))
             round_ = AggregationRound(sp, reply_to, self.recorder)
+            self.recorder.begin("collect")
             for start in range(0, crowd := self.order["crowd"], _GROUP):
-                group = range(start, min(crowd, start + _GROUP))
-                round_.collect({f"p{place:07}": upload(place) for place in group})
+                names = {f"p{place:07}": str(place) for place in range(start, min(crowd, start + _GROUP))}
+                with self.recorder.working("SP"):
+                    if wrong := [*filter(None, sp.refusals([(who, upload(int(name))) for who, name in names.items()]))]:
+                        raise wrong[0]
+                    sp.add_stored("", names, lambda name: upload(int(name)))
             if self.order["payment"]:
                 round_.reward(self.order["payment"])
             (self.folder / PUBLICATION).write_bytes(round_.average())

@@ -26,11 +26,12 @@ from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens, said_time
 from crowdfl.services.http.signatures import SKEW_SECONDS
-from crowdfl.services.run import certificate_files, open_keys, peer_access
+from crowdfl.services.run import certificate_files, peer_access
 from crowdfl.services.server import bind
 from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
 from crowdfl.storage.atomic import read_secret, read_signing_key
+from crowdfl.storage.s3 import open_keys
 from crowdfl.storage.settings_file import SERVICES, read_service, read_settings, role_in, role_of
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

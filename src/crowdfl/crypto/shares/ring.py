@@ -104,7 +104,7 @@ def _in_place(data: Wire, count: int, stride: int) -> Words:
 
 
 class RunningSum:
-    """Sum of uploads, added and taken away in any order: eight bytes per element, however many there are."""
+    """Sum of uploads, added in any order: eight bytes per element, however many there are."""
 
     def __init__(self, ring: Ring, count: int) -> None:
         self._ring, self._total = ring, np.zeros(count, dtype=np.uint64)
@@ -112,8 +112,8 @@ class RunningSum:
     def add(self, data: Wire) -> None:
         self._ring.accumulate(np.add, self._total, self._checked(data))
 
-    def subtract(self, data: Wire) -> None:
-        self._ring.accumulate(np.subtract, self._total, self._checked(data))
+    def merge(self, other: "RunningSum") -> None:
+        self._total += other._total
 
     def result(self) -> Words:
         """The sum so far, in [0, 2^bits)."""

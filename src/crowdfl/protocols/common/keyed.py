@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.crypto.compute import Read
 from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct, Unchecked, form_bytes
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.crypto.shares.ring import Long
@@ -30,6 +31,8 @@ from crowdfl.protocols.profile import NO_REFERENCE, KeyedTask, RoleProtocol, Tas
 from crowdfl.settings import TaskSettings
 
 _ROOM = 4096  # bytes
+_GROUP = 15  # uploads multiplied in at once: sixteen factors with the sum so far
+_GROUP_BYTES = 32 * 2**20  # of a group, held twice while it is multiplied in; a longer upload goes in alone
 
 
 def keyed_party(side: RoleProtocol) -> KeyedParty:
@@ -155,6 +158,8 @@ class BaseSp(KeyedSp):
         self._products = RunningProduct(self.party.public, self._summed, most, backend=self.party.compute)
         self._uploads: dict[str, bytes] = {}  # by participant, the hash of what was counted
         self._vectors: dict[str, CipherVector] = {}
+        self._names: dict[str, str] = {}  # of those that are read again from a store
+        self._read: Read | None = None
         self._publication: Message | None = None
         self._envelopes: Mapping[str, Message] = {}
 
@@ -167,6 +172,13 @@ class BaseSp(KeyedSp):
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         raise NotImplementedError
+
+    def add_stored(self, folder: str, names: Mapping[str, str], read: Read) -> None:
+        self._read, people = read, list(names)
+        self._names |= {who: folder + name for who, name in names.items()}
+        size = max(1, min(_GROUP, _GROUP_BYTES // self.upload_bytes()))
+        for start in range(0, len(people), size):
+            self.add_all({who: read(folder + names[who]) for who in people[start : start + size]}, validated=True)
 
     def upload_bytes(self) -> int:
         return form_bytes(self.party.public, self._length)

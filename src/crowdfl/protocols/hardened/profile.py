@@ -177,7 +177,6 @@ class HardenedSp(PaidSp, BaseSp):
         self._shape = shape
         # For the laboratory, which watches PriRwd or weakens it on purpose; no setting leads here.
         self.reward_side: Callable[[KeyedParty, RewardWidths, Packing, int], RewardSp] = RewardSp
-        self._load: Callable[[str], bytes] | None = None
         self.growth = max(BaseSp.growth, shape.budget.slots)  # every lane of a packed ciphertext comes back as one
         length = shape.budget.ciphertexts + 1
         BaseSp.__init__(self, party, shape.task, length, summed=length)
@@ -204,11 +203,8 @@ class HardenedSp(PaidSp, BaseSp):
         }
         self._products.add_all(list(fresh.values()))
         self._uploads |= {who: names[who] for who in fresh}
-        if self._load is None:
+        if self._read is None:
             self._vectors |= fresh
-
-    def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
-        self._load = load
 
     def sums(self) -> CipherVector:
         """The running products: encrypted sums of everything counted so far."""
@@ -216,9 +212,9 @@ class HardenedSp(PaidSp, BaseSp):
 
     def averaged(self, who: str) -> CipherVector:
         """An upload that was counted: from memory, or read again, and then it must be the same bytes."""
-        if self._load is None:
+        if self._read is None:
             return self._vectors[who]
-        upload = self._load(who)
+        upload = self._read(self._names[who])
         if upload_digest(upload) != self._uploads[who]:
             raise ProtocolError(f"the upload of {who} is not the one that was averaged: its file was altered")
         return self._unchecked(upload).trusted()

@@ -340,9 +340,6 @@ class PaperSp(BaseSp):
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
         """The paper masks with fresh numbers at every try: there is nothing to keep, and that is one of its leaks."""
 
-    def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
-        """The paper's SP keeps every model in memory, for Alg. 4."""
-
     def claimant(self, claim: bytes) -> str:
         raise _no_claims()
 

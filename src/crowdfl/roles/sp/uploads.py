@@ -11,10 +11,11 @@ together. What a process has added up is lost with it, and added up again by the
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from crowdfl.crypto.compute import Read, Work, run_work
 from crowdfl.errors import (
     BadSignature,
     Conflict,
@@ -30,17 +31,53 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.profile import SpProtocol, Tools
 from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.ports import Blobs
 from crowdfl.roles.records import Round, RoundState, TaskState, Upload, UploadContext
 from crowdfl.roles.sp.core import SpCore, reference_name, require_running
 
 _WHOLE_TASK = 0  # the round under which is kept what outlives every round
+_TOGETHER = 1024  # uploads added up at once
 _MOST_KEPT = 8  # rounds in memory at once; one more costs another its head start
-_GROUP = 15  # uploads multiplied in at once: sixteen factors with the sum so far
-_GROUP_BYTES = 32 * 2**20  # of a group, held twice while it is multiplied in; a longer upload goes in alone
 
 
 def upload_name(task: str, number: int, digest: str) -> str:
     return f"{task}/rounds/{number}/uploads/{digest}"
+
+
+def read_upload(blobs: Blobs, name: str) -> bytes:
+    """An upload as it was acknowledged: it is validated once, so that a file altered since must not pass."""
+    try:
+        upload = blobs.get(name)
+    except NotReady:
+        raise UploadDamaged(f"the file of upload {name} is missing") from None
+    if not name.endswith(f"/{hashlib.sha256(upload).hexdigest()}"):
+        raise UploadDamaged(f"the file of upload {name} was altered")
+    return upload
+
+
+@dataclass(frozen=True)
+class _Looking(Work[str, list[str]]):
+    """Which of these uploads, by digest, are missing, or not as they were acknowledged."""
+
+    folder: str
+    size: int  # of each
+
+    def weight(self) -> int:
+        return len(self.rows) * self.size
+
+    def run(self, read: Read) -> list[str]:
+        return [digest for digest in self.rows if _is_damaged(read, self.folder + digest)]
+
+    def merged(self, found: Iterable[list[str]]) -> list[str]:
+        return [digest for part in found for digest in part]
+
+
+def _is_damaged(read: Read, name: str) -> bool:
+    try:
+        read(name)
+    except UploadDamaged:
+        return True
+    return False
 
 
 def left_name(task: str, number: int) -> str:
@@ -108,12 +145,10 @@ class RoundAggregators:
         fresh = [upload for upload in uploads if upload.who not in aggregator.added]
         if fresh:
             self._introduce(task, aggregator)
-        size = max(1, min(_GROUP, _GROUP_BYTES // aggregator.sp.upload_bytes()))
-        for start in range(0, len(fresh), size):
-            group = fresh[start : start + size]
-            read = {one.who: self._read(task, number, one.digest) for one in group}
-            aggregator.sp.add_all(read, validated=True)  # when they were received
-            aggregator.added.update({one.who: one.digest for one in group})
+        for start in range(0, len(fresh), _TOGETHER):
+            names = {one.who: one.digest for one in fresh[start : start + _TOGETHER]}
+            aggregator.sp.add_stored(upload_name(task, number, ""), names, self._read)
+            aggregator.added.update(names)
 
     def is_behind(self, task: str, number: int, uploads: int) -> bool:
         """Whether some of so many uploads are not added up yet, and there is room to do it ahead of time."""
@@ -133,14 +168,11 @@ class RoundAggregators:
             self._add_rest(task, number)
         except UploadDamaged:
             before = {upload.who for upload in uploads}
-        return [upload for upload in uploads if upload.who in before and self._is_damaged(task, number, upload)]
-
-    def _is_damaged(self, task: str, number: int, upload: Upload) -> bool:
-        try:
-            self._read(task, number, upload.digest)
-        except UploadDamaged:
-            return True
-        return False
+        digests = [upload.digest for upload in uploads if upload.who in before]
+        looking = _Looking(digests, upload_name(task, number, ""), self.checking(task).upload_bytes())
+        found = run_work(self._core.options.tools.backend, looking, self._read)
+        bad = set(replace(looking, rows=found).run(self._read))  # whoever has looked: this process judges
+        return [upload for upload in uploads if upload.digest in bad]
 
     def complete(self, task: str, number: int) -> SpProtocol:
         """A closed round's: every upload in, and the mask seeds as they were made durable."""
@@ -187,23 +219,13 @@ class RoundAggregators:
 
     def _aggregator(self, task: str, number: int) -> _Aggregator:
         """One that is pushed out by others' serves the step that holds it to its end."""
-        known = self._rounds.get((task, number)) or self._new_aggregator(task, number)
+        known = self._rounds.get((task, number)) or _Aggregator(self._new(task, number), number)
         with self._lock:
             self._rounds[task, number] = known
             self._rounds.move_to_end((task, number))
             while len(self._rounds) > _MOST_KEPT:
                 self._rounds.popitem(last=False)
         return known
-
-    def _new_aggregator(self, task: str, number: int) -> _Aggregator:
-        made = _Aggregator(self._new(task, number), number)
-
-        def load(who: str) -> bytes:
-            digest = made.added.get(who)
-            return self._read(task, number, digest) if digest is not None else b""
-
-        made.sp.set_upload_loader(load)
-        return made
 
     def _introduce(self, task: str, aggregator: _Aggregator) -> None:
         """Everyone who has joined since: signed uploads are checked by their keys."""
@@ -212,15 +234,8 @@ class RoundAggregators:
                 aggregator.sp.enrol(newcomer.identity)
                 aggregator.seen = newcomer.position
 
-    def _read(self, task: str, number: int, digest: str) -> bytes:
-        """An upload as it was acknowledged: it is validated once, so that a file altered since must not pass."""
-        try:
-            upload = self._core.ports.blobs.get(upload_name(task, number, digest))
-        except NotReady:
-            raise UploadDamaged(f"the file of upload {digest} in round {number} is missing") from None
-        if hashlib.sha256(upload).hexdigest() != digest:
-            raise UploadDamaged(f"the file of upload {digest} in round {number} was altered")
-        return upload
+    def _read(self, name: str) -> bytes:
+        return read_upload(self._core.ports.blobs, name)
 
     def _new(self, task: str, number: int, tools: Tools | None = None) -> SpProtocol:
         definition = self._core.definition(task)

@@ -2,20 +2,21 @@
 
 A piece whose worker is lost is computed by another. Products of many factors are reduced as a tree that stays on the workers.
 Powers and products are sent; what takes a multiplication or two a row costs as much to send as to do, and is done here, as is
-a handful of rows.
+a handful of rows. Of work on uploads their names are sent, or their seeds: workers read and expand them.
 """
 
 import contextlib
-import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from crowdfl.crypto.blocks import Block, empty, require_rows
-from crowdfl.crypto.compute import Backend, Kernel, Progress, default_backend
+from crowdfl.crypto.compute import Backend, Kernel, Progress, Read, Work, default_backend
 from crowdfl.crypto.paillier.kernels import (
     BucketProduct,
     FixedBasePower,
@@ -25,9 +26,26 @@ from crowdfl.crypto.paillier.kernels import (
     PowEach,
     PowMod,
 )
-from crowdfl.errors import BackendUnavailable, ClusterTaken, ClusterUnprotected, KeyFilePermissions, SettingsError
+from crowdfl.errors import (
+    BackendUnavailable,
+    ClusterTaken,
+    ClusterUnprotected,
+    KeyFilePermissions,
+    SettingsError,
+    UploadDamaged,
+)
 from crowdfl.retry import Backoff
-from crowdfl.services.cluster.worker import KernelRecipe, Piece, Rows, recipe_of, run_piece, run_rows
+from crowdfl.services.cluster.worker import (
+    KernelRecipe,
+    Part,
+    Piece,
+    Rows,
+    Store,
+    recipe_of,
+    run_part,
+    run_piece,
+    run_rows,
+)
 from crowdfl.services.http.tls import CertificateFiles, is_loopback, require_usable
 from crowdfl.settings import ClusterSettings
 from crowdfl.storage.atomic import require_owner_only
@@ -36,6 +54,9 @@ _POWERS = (PowMod, PartialDecrypt, PowEach, FixedBasePower, MultiPow)
 _FEWEST_POWERS, _MOST_POWERS = 16, 512  # numbers that are worth sending, numbers of a piece
 _FEWEST_FACTORS, _MOST_FACTORS = 1024, 2048  # the same for products, where a number costs one multiplication
 _FACTORS = 8  # of a row that one piece multiplies; more of them are a tree
+_LEAST_WEIGHT = 8 * 2**20  # bytes of a work that is worth sending
+_LEAST_PART, _MOST_PART = 4 * 2**20, 64 * 2**20  # bytes of a part of it
+_Found = TypeVar("_Found")
 _POLL = 0.2  # seconds between looks at the progress
 
 
@@ -46,6 +67,7 @@ class Cluster:
     role: str
     settings: ClusterSettings
     others: Backend = field(default_factory=default_backend)
+    store: Store | None = None  # that its workers read from
     name: str = field(default="dask", init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
     _client: Any = field(default=None, init=False, repr=False)
@@ -70,56 +92,68 @@ class Cluster:
         result = empty(rows, kernel.out_width) if out is None else out
         progress = progress or Progress()
         progress.report(0, rows)
-        done = 0
-        for piece, found in self._results(kernel, recipe, blocks, progress):
-            result[piece] = found.block
-            done += piece.stop - piece.start
-            progress.report(done, rows)
+
+        def submit(client: Any, piece: slice) -> Any:  # noqa: ANN401 -- Dask's client and future
+            return self._submit(client, kernel, recipe, [block[piece] for block in blocks])
+
+        for piece, wait in self._results(partial(_pieces, kernel, rows), submit, progress):
+            result[piece] = wait().block
+            progress.report(piece.stop, rows)
         return result
 
+    def divide(self, work: Work[Any, _Found], read: Read) -> _Found:
+        """Workers read what it names themselves. Where one finds an upload missing or altered, this side looks."""
+        if work.weight() < _LEAST_WEIGHT:
+            return work.run(read)
+
+        def submit(client: Any, rows: slice) -> Any:  # noqa: ANN401 -- Dask's client and future
+            with self._named_failures():
+                return client.submit(run_part, Part(work.part(rows), self.store), pure=False)
+
+        def found() -> Iterator[_Found]:
+            for rows, wait in self._results(partial(_parts, work), submit, Progress()):
+                try:
+                    part = wait()
+                except UploadDamaged:
+                    part = work.part(rows).run(read)
+                yield part
+
+        return work.merged(found())
+
     def _results(
-        self, kernel: Kernel, recipe: KernelRecipe, blocks: Sequence[Block], progress: Progress
-    ) -> Iterator[tuple[slice, Rows]]:
-        """The pieces as they are finished; a few more than the workers have threads are under way at a time."""
+        self, cut: Callable[[int], Iterator[slice]], submit: Callable[[Any, slice], Any], progress: Progress
+    ) -> Iterator[tuple[slice, Callable[[], Any]]]:
+        """The pieces in order, and what waits for each; a few more than the workers have threads are under way at a time."""
         progress.check()
         threads, client = self._ready(progress)
-        waiting = _pieces(kernel, len(blocks[0]), threads)
-        pending: dict[Any, tuple[slice, Any]] = {}
-        finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        waiting, pending = cut(threads), deque[tuple[slice, Any]]()
         try:
             while True:
                 progress.check()
                 for piece in islice(waiting, 2 * threads + 2 - len(pending)):
-                    future = self._submit(client, kernel, recipe, [block[piece] for block in blocks])
-                    pending[future.key] = piece, future
-                    future.add_done_callback(finished.put)
+                    pending.append((piece, submit(client, piece)))
                 if not pending:
                     return
-                if (future := self._next(finished, progress)) is not None:
-                    piece, _ = pending.pop(future.key)
-                    yield piece, self._result(future, progress)
+                piece, future = pending[0]
+                yield piece, partial(self._result, future, progress)
+                pending.popleft()
         finally:
             with contextlib.suppress(OSError, RuntimeError):  # of a scheduler that is lost: nothing is left to cancel
-                client.cancel([future for _, future in pending.values()])
+                client.cancel([future for _, future in pending])
 
-    def _next(self, finished: queue.SimpleQueue[Any], progress: Progress) -> Any:  # noqa: ANN401 -- Dask's future
-        """A finished piece, or None after a while, in which workers must be there or come back."""
-        try:
-            return finished.get(timeout=_POLL)
-        except queue.Empty:
-            self._ready(progress)
-            return None
-
-    def _result(self, future: Any, progress: Progress) -> Rows:  # noqa: ANN401 -- Dask's future
-        """Its rows; if the worker that had them is lost, they are computed again, for which there must be another."""
+    def _result(self, future: Any, progress: Progress) -> Any:  # noqa: ANN401 -- Dask's future
+        """What it found; if the worker that had it is lost, it is computed again, for which there must be another."""
+        done = threading.Event()
+        future.add_done_callback(lambda _: done.set())
         while True:
+            while not done.wait(_POLL):
+                progress.check()
+                self._ready(progress)
             with self._named_failures():
                 try:
-                    found: Rows = future.result(timeout=self.settings.patience)
+                    return future.result(timeout=self.settings.patience)
                 except TimeoutError:
                     pass
-                else:
-                    return found
             progress.check()
             self._ready(progress)
 
@@ -240,6 +274,14 @@ def _pieces(kernel: Kernel, rows: int, threads: int) -> Iterator[slice]:
     most = max(1, _most(kernel) // min(_size(kernel), _factors(kernel, rows)))
     size = min(most, max(kernel.chunk, -(-rows // (3 * threads))))
     return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
+
+
+def _parts(work: Work[Any, Any], threads: int) -> Iterator[slice]:
+    """The same of a work: of tens of megabytes at most."""
+    count = len(work.rows)
+    row = max(1, work.weight() // count)
+    size = max(1, _LEAST_PART // row, min(_MOST_PART // row, -(-count // (3 * threads))))
+    return (slice(start, start + size) for start in range(0, count, size))
 
 
 def _factors(kernel: Kernel, rows: int) -> int:

@@ -1,22 +1,24 @@
 """A worker of one role's Dask cluster: `dask worker ... --preload crowdfl.services.cluster.worker`.
 
-It reads the role's key shares from the folder that CROWDFL_KEYS names, a copy of the role's own `keys`. What travels between
-the role and its workers is rows as bytes, and recipes to make kernels from: they name a share by its hash, so that no share
-ever travels through Dask, and show no number in a repr, for Dask logs what a failed piece was called with.
+It reads the role's key shares from the folder that CROWDFL_KEYS names, a copy of the role's own `keys`; where they are sealed,
+that is the role's settings file. What travels between the role and its workers is rows as bytes, and recipes to make kernels
+from: they name a share by its hash, so that no share ever travels through Dask, and show no number in a repr, for Dask logs
+what a failed piece was called with. Work on uploads travels as their names in the role's store, or as their seeds.
 """
 
 import hashlib
 import os
 import threading
 from dataclasses import dataclass, field, fields
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 from gmpy2 import mpz
 
 from crowdfl.crypto.blocks import Block, from_bytes
-from crowdfl.crypto.compute import Kernel, release_lock_while_computing
+from crowdfl.crypto.compute import Kernel, Work, release_lock_while_computing
 from crowdfl.crypto.paillier.kernels import (
     BucketProduct,
     FixedBase,
@@ -27,13 +29,27 @@ from crowdfl.crypto.paillier.kernels import (
     PowEach,
     PowMod,
 )
-from crowdfl.errors import CrowdFLError, FormatError, KeyFileDamaged, KeyFileMissing, KeyFilePermissions, KeyFileRole
+from crowdfl.errors import (
+    CrowdFLError,
+    FormatError,
+    KeyFileDamaged,
+    KeyFileMissing,
+    KeyFilePermissions,
+    KeyFileRole,
+    NotReady,
+    StoreUnavailable,
+)
 from crowdfl.protocols.hardened.shape import CspBundle, SpBundle
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.paper.profile import PaperBundle
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesSpBundle
 from crowdfl.roles.dealt import is_dealt_file
+from crowdfl.roles.sp.uploads import read_upload
+from crowdfl.settings import S3Settings
 from crowdfl.storage.atomic import require_owner_only
+from crowdfl.storage.blobs import FileBlobs, SealedBlobs
+from crowdfl.storage.s3 import S3Blobs, open_keys
+from crowdfl.storage.settings_file import SERVICES, read_service, read_settings, role_in
 
 KEYS = "CROWDFL_KEYS"
 _ROLES = (".sp", ".csp")
@@ -48,11 +64,11 @@ def share_name(exponent: int) -> str:
 
 
 class KeyFolder:
-    """The shares in a role's folder of bundles; one that is deleted is forgotten, one that is added is found."""
+    """The shares in a role's folder of bundles, or where they are sealed; one that is deleted is forgotten, a new one found."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._shares: dict[str, tuple[Path, mpz]] = {}
+    def __init__(self, folder: Path, sealed: SealedBlobs | None = None) -> None:
+        self.folder, self._sealed, self._keys = folder, sealed, sealed or FileBlobs(folder, make=False)
+        self._shares: dict[str, tuple[str, mpz]] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -61,8 +77,8 @@ class KeyFolder:
     def share(self, name: str) -> mpz:
         """The share of this name, or `KeyFileMissing` with what to do."""
         with self._lock:
-            path, share = self._shares.get(name, (None, None))
-            if path is None or share is None or not path.exists():
+            bundle, share = self._shares.get(name, (None, None))
+            if bundle is None or share is None or not self._keys.has(bundle):
                 self._read()
                 _, share = self._shares.get(name, (None, None))
         if share is None:
@@ -78,24 +94,27 @@ class KeyFolder:
             return len(self._shares)
 
     def _read(self) -> None:
-        if not self.folder.is_dir():
+        if self._sealed is None and not self.folder.is_dir():
             raise KeyFileMissing(f"{self.folder} is not a folder: set {KEYS} to a copy of the role's folder `keys`")
-        named = [path for path in sorted(self.folder.iterdir()) if path.is_file() and not path.name.startswith(".")]
-        paths = [path for path in named if not is_dealt_file(path.name)]
-        if len({path.suffix for path in paths}) > 1 or not {path.suffix for path in paths} <= set(_ROLES):
+        bundles = [name for name in sorted(self._keys.listing()) if not is_dealt_file(name)]
+        suffixes = {Path(name).suffix for name in bundles}
+        if len(suffixes) > 1 or not suffixes <= set(_ROLES):
             raise KeyFileRole(
                 f"{self.folder} must hold the bundles of SP alone or of CSP alone: use that role's `keys`"
             )
-        self._shares = {share_name(share): (path, share) for path in paths for share in _shares_in(path)}
+        self._shares = {share_name(share): (name, share) for name in bundles for share in self._shares_in(name)}
+
+    def _shares_in(self, name: str) -> list[mpz]:
+        try:
+            with self._keys.open(name) as file:
+                if self._sealed is None:
+                    require_owner_only(file.fileno(), self.folder / name, KeyFilePermissions)
+                return _shares_of(file.read(_LONGEST), self.folder / name)
+        except NotReady:  # deleted since it was listed
+            return []
 
 
-def _shares_in(path: Path) -> list[mpz]:
-    try:
-        with open(path, "rb") as file:
-            require_owner_only(file.fileno(), path, KeyFilePermissions)
-            data = file.read(_LONGEST)
-    except FileNotFoundError:  # deleted since it was listed
-        return []
+def _shares_of(data: bytes, path: Path) -> list[mpz]:
     try:
         kind = Message.kind_of(data)
         if kind in _WITHOUT_SHARE:
@@ -110,10 +129,16 @@ def _shares_in(path: Path) -> list[mpz]:
 
 @cache
 def own_keys() -> KeyFolder:
-    folder = os.environ.get(KEYS)
-    if not folder:
+    """In a folder; or as the role's settings say, where they are sealed."""
+    named = os.environ.get(KEYS)
+    if not named:
         raise KeyFileMissing(f"this worker has no keys: set {KEYS} to a copy of the role's folder `keys`")
-    return KeyFolder(Path(folder))
+    path = Path(named)
+    if not path.is_file():
+        return KeyFolder(path)
+    settings = read_service(SERVICES[role_in(read_settings(path))], path)
+    keys = open_keys(settings)
+    return KeyFolder(settings.data / "keys", keys if isinstance(keys, SealedBlobs) else None)
 
 
 def dask_setup(_worker: Any) -> None:  # noqa: ANN401 -- Dask's worker, which nothing is asked of
@@ -178,6 +203,48 @@ def run_rows(recipe: KernelRecipe, *rows: Rows) -> Rows:
     """On a worker: the kernel over rows that may be results of other pieces."""
     release_lock_while_computing()
     return Rows.of(_kernel(recipe).run(*(part.block for part in rows)))
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where a role's uploads are: a folder that its workers see under the same name, or a bucket."""
+
+    where: Path | S3Settings
+    name: str  # of the database that it belongs to
+
+    def open(self) -> FileBlobs | S3Blobs:
+        """`StoreUnavailable` if it is another one, or not there: it is mounted under the same name on all machines."""
+        blobs = FileBlobs(self.where, make=False) if isinstance(self.where, Path) else S3Blobs(self.where, "blobs")
+        blobs.bind(self.name)
+        return blobs
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a work on uploads: it may hold seeds."""
+
+    work: Work[Any, Any] = field(repr=False)
+    store: Store | None
+
+
+def run_part(part: Part) -> Any:  # noqa: ANN401 -- whatever the work finds
+    return part.work.run(partial(_read, part.store))
+
+
+def _read(store: Store | None, name: str) -> bytes:
+    """From a worker's own view of the store. That it has none, or another one, says nothing about an upload."""
+    try:
+        return read_upload(_opened(store), name)
+    except (OSError, StoreUnavailable) as wrong:
+        why = str(wrong) if isinstance(wrong, StoreUnavailable) else f"{type(wrong).__name__} at {name}"
+        raise StoreUnavailable(f"the worker on {gethostname()} cannot read uploads: {why}") from None
+
+
+@lru_cache(maxsize=4)
+def _opened(store: Store | None) -> FileBlobs | S3Blobs:
+    if store is None:
+        raise StoreUnavailable("the role has not said where they are")
+    return store.open()
 
 
 def _values(of: Any) -> tuple[tuple[str, str | int], ...]:  # noqa: ANN401 -- any dataclass of numbers

@@ -112,9 +112,9 @@ class ShareSums:
         self._sums.add(shares)
         self._total = (self._total + samples) % REWARD_MODULUS
 
-    def subtract(self, shares: bytes, samples: int) -> None:
-        self._sums.subtract(shares)
-        self._total = (self._total - samples) % REWARD_MODULUS
+    def merge(self, other: "ShareSums") -> None:
+        self._sums.merge(other._sums)
+        self._total = (self._total + other._total) % REWARD_MODULUS
 
     def result(self) -> "ShareSum":
         return ShareSum(self.shape.ring.encode(self._sums.result()), self._total)

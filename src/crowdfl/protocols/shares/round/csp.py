@@ -6,11 +6,12 @@ the same bytes. Once a round has begun, every failure is one and the same error 
 without the checks that the task asks for.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 
+from crowdfl.crypto.compute import Backend, default_backend, run_work
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.crypto.shares.ring import Long, expand
@@ -30,7 +31,7 @@ from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party, View
 from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory
 from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, bind, next_base, sha256
-from crowdfl.protocols.shares.circuits.lanes import LaneMaker, coins
+from crowdfl.protocols.shares.circuits.lanes import coins
 from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half
 from crowdfl.protocols.shares.circuits.reciprocal import CspDivider
 from crowdfl.protocols.shares.circuits.scalars import Pieces
@@ -64,7 +65,7 @@ from crowdfl.protocols.shares.round.manifest import (
     verdict_on,
 )
 from crowdfl.protocols.shares.round.rewards import equal_part, kept_openly, reward_shares
-from crowdfl.protocols.shares.round.upload import expanded_samples, expanded_update
+from crowdfl.protocols.shares.round.work import Findings, ShareWork, Sown
 from crowdfl.protocols.shares.shape import SharesShape
 
 _ENVIRONMENT = (BackendUnavailable, OSError, MemoryError)  # no secret brings these about: try again
@@ -93,6 +94,7 @@ class CspInputs:
     dealt: Callable[[int], DealtRound]  # of a cohort
     reading: Mapping[str, bytes]  # the participants' keys, which rewards are sealed to
     view: View  # told what CSP sees
+    backend: Backend  # where the work on uploads is done
     closed: Collection[str]  # of whom SP may learn no further bit
     alignments: Mapping[str, int]  # sums of products with references, over the rounds whose record is kept
 
@@ -155,11 +157,14 @@ class _CspCohort:
     def _check_inputs(self) -> CheckInputs:
         names = self.manifest.names
         drawn = coins(self.manifest.digest, self._nonce)
-        maker, last = LaneMaker(self._shape, drawn), [self._shape.widths.cohort] if self._reference else []
+        reference = [Sown(REQUESTER_NAME, self._reference)] if self._reference else []
+        found = self._work([*self._sown(self._seeds), *reference], drawn)
+        self._sums.merge(found.sums)
         return CheckInputs(
-            slots=[slot for slot, who in enumerate(names) if who in self._seeds] + last,
-            lanes=maker.lanes(chain(self._expanded(), self._expanded_reference()), len(self._seeds) + len(last)),
-            samples=[self._samples_of(who) for who in self._seeds],
+            slots=[slot for slot, who in enumerate(names) if who in self._seeds]
+            + [self._shape.widths.cohort for _ in reference],
+            lanes=found.lanes,
+            samples=found.samples,
             listed=len(names),
             quorum=self._quorum,
             context=drawn,
@@ -173,23 +178,12 @@ class _CspCohort:
         self._now.verdict, self._now.judged = verdict_on(self.manifest, self.members), tuple(self._seeds)
         return sign_verdict(self.manifest, self.members, self._keys.signing)
 
-    def _expanded(self) -> Iterator[bytes]:
-        """CSP's shares one after the other, in the order of the names; what was expanded is added up too."""
-        for who in self._seeds:
-            shares, samples = self._share_of(who)
-            self._sums.add(shares, samples)
-            yield shares
+    def _work(self, seeds: Sequence[Sown], coins: bytes = b"", backend: Backend | None = None) -> Findings:
+        """On CSP's cluster, where it has one."""
+        return run_work(backend or self._inputs.backend, ShareWork(seeds, self._shape, self.place, coins))
 
-    def _expanded_reference(self) -> Iterator[bytes]:
-        """It is compared with, and never added up."""
-        if self._reference:
-            yield expanded_update(self._reference, self.place, REQUESTER_NAME, self._shape.share_bytes)
-
-    def _share_of(self, who: str) -> tuple[bytes, int]:
-        return expanded_update(self._seeds[who], self.place, who, self._shape.share_bytes), self._samples_of(who)
-
-    def _samples_of(self, who: str) -> int:
-        return expanded_samples(self._seeds[who], self.place, who, self._shape.count_bytes)
+    def _sown(self, names: Iterable[str]) -> list[Sown]:
+        return [Sown(who, self._seeds[who]) for who in names]
 
     def drop(self) -> None:
         """What was dealt for it and computed with it: the next cohort needs the room."""
@@ -201,12 +195,12 @@ class _CspCohort:
             return
         accepted = set(self.members.accepted)
         if not self._shape.widths.is_checked:
-            for who in self._seeds.keys() & accepted:
-                sums.add(*self._share_of(who))
+            sums.merge(self._work(self._sown(self._seeds.keys() & accepted)).sums)
             return
-        for who in self._seeds.keys() - accepted:
-            self._sums.subtract(*self._share_of(who))
-        sums.add_kept(self._sums.to_bytes())
+        # Here: CSP has seen who is in, and must not fail for want of a cluster.
+        left_out = self._work(self._sown(self._seeds.keys() - accepted), backend=default_backend()).sums
+        rest = self._sums.result().minus(self._shape, left_out.result())
+        sums.add(rest.sums, rest.total)
 
 
 class CspRound:
@@ -367,7 +361,7 @@ class SharesCsp:
         manifest, number = RoundManifest.from_bytes(message.payload, self._shape.limits()), message.round_number
         if manifest.number != number:
             raise ProtocolError(f"a manifest of another round in a request of round {number}")
-        check_manifest(manifest, self._shape, self.roster.signing)
+        check_manifest(manifest, self._shape, self.roster.signing, self.party.backend)
         self._state.check_base(manifest)
         running, due = self._running, self._state.cohort(number)[0] + 1
         if manifest.cohort != due:
@@ -442,6 +436,7 @@ class SharesCsp:
             partial(self._dealt, number),
             self.roster.reading,
             self.party.view,
+            self.party.backend,
             set() if self._shape.widths.has_reference else self._state.closed(),
             self._alignments(),
         )

@@ -5,10 +5,11 @@ come from its hash and from a nonce that CSP draws afterwards. CSP takes one man
 of a few thousand people is one cohort. A void cohort is left out alone, and one sum is opened for all the others.
 """
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from crowdfl.crypto.compute import Backend, Read, Work, run_work
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
 from crowdfl.errors import (
     AlreadyCounted,
@@ -34,6 +35,7 @@ BROKEN_SEAL = "its seal does not open"
 FAILED = "CSP failed after it had seen who is within the bounds: nothing was opened, and nothing will be"
 OUT_OF_BOUNDS = "its number of samples or its size is out of bounds"
 NO_REFERENCE = "the seal of the requester's reference does not open"
+_SIGNATURE_WEIGHT = 1 << 16  # to check one takes as long as to go over so many bytes
 _WITH_OTHERS = "too many of those who were checked with it were out of bounds, or could not be read"
 
 
@@ -132,7 +134,7 @@ def quorum_in(manifest: RoundManifest, shape: SharesShape) -> Quorum:
     return Quorum(least_in(manifest, shape), shape.widths.has_reference)
 
 
-def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[str, bytes]) -> None:
+def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[str, bytes], backend: Backend) -> None:
     """CSP, before it does anything: everyone is certified, has signed this very upload, and there are enough."""
     settings, names = shape.spec.settings, manifest.names
     if manifest.task != shape.spec.name:
@@ -158,11 +160,31 @@ def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[st
         raise ProtocolError(
             f"the manifest of round {manifest.number} has no reference where the task has one, or the reverse"
         )
-    rows = zip(names, manifest.digests, manifest.sealed, manifest.signatures, strict=True)
-    for who, digest, sealed, signature in rows:
-        _check_entry(manifest.place, keys[who], who, digest, sealed, signature)
+    signers = [keys[who] for who in names]
+    rows = list(zip(signers, names, manifest.digests, manifest.sealed, manifest.signatures, strict=True))
     if settings.reference:
-        _check_entry(manifest.place, shape.spec.requester, REQUESTER_NAME, *manifest.reference)
+        digest, sealed, signature = manifest.reference
+        rows.append((shape.spec.requester, REQUESTER_NAME, digest, sealed, signature))
+    run_work(backend, SignedEntries(rows, manifest.place))
+
+
+@dataclass(frozen=True)
+class SignedEntries(Work[tuple[bytes, str, bytes, bytes, bytes], None]):
+    """Whether everyone has signed, by this key, what a manifest says of its upload."""
+
+    place: RoundPlace
+
+    def weight(self) -> int:
+        return _SIGNATURE_WEIGHT * len(self.rows)
+
+    def run(self, read: Read) -> None:
+        del read
+        for row in self.rows:
+            _check_entry(self.place, *row)
+
+    def merged(self, found: Iterable[None]) -> None:
+        for _ in found:
+            pass
 
 
 def _check_entry(place: RoundPlace, key: bytes, who: str, digest: bytes, sealed: bytes, signature: bytes) -> None:

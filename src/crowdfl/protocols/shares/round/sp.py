@@ -5,12 +5,12 @@ the role keeps, a round that is run again sends the same bytes. Uploads that are
 anything is opened. SP sends one sum for a base, ever: that is noted before it leaves, and a failure gives no base back.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from secrets import token_bytes
 
+from crowdfl.crypto.compute import Read, run_work
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.shares.ring import Long, expand
 from crowdfl.errors import (
@@ -26,7 +26,6 @@ from crowdfl.errors import (
     RoundsExhausted,
     TooFewParticipants,
     UnknownParticipant,
-    UploadDamaged,
 )
 from crowdfl.protocols.common.paid import PaidSp
 from crowdfl.protocols.exchange import Exchange, Reply, ReplyForm
@@ -34,7 +33,7 @@ from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import NO_REFERENCE
 from crowdfl.protocols.shares.chain import RoundPlace, first_base, next_base, sha256
-from crowdfl.protocols.shares.circuits.lanes import LaneMaker, coins
+from crowdfl.protocols.shares.circuits.lanes import coins
 from crowdfl.protocols.shares.circuits.program import SpSide
 from crowdfl.protocols.shares.circuits.reciprocal import SpDivider
 from crowdfl.protocols.shares.dealing.keys import SharesSpBundle
@@ -69,6 +68,7 @@ from crowdfl.protocols.shares.round.manifest import (
 )
 from crowdfl.protocols.shares.round.rewards import RewardMasks, open_envelope, reward_shares
 from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
+from crowdfl.protocols.shares.round.work import Findings, ShareWork, Stored
 from crowdfl.protocols.shares.shape import Quorum, SharesShape
 
 _ROOM = 1024  # bytes of CSP's word on one participant, and of what goes with it
@@ -104,7 +104,6 @@ class SharesSp(PaidSp):
         super().__init__(shape.spec.name, bundle.csp_signing, shape.limits())
         self.party, self.fingerprint, self._shape = party, bundle.fingerprint, shape
         self._csp_key, self._seed, self._audiences = bundle.csp_signing, bundle.seed, bundle.audiences
-        self._load: Callable[[str], bytes] | None = None
         self._file: Callable[[int], Long] | None = None
         self.open_round(1)
 
@@ -116,7 +115,10 @@ class SharesSp(PaidSp):
             raise RoundsExhausted(f"round {round_number} of {rounds}: the correlations were dealt for those")
         self.round_number = round_number
         self._counted: dict[str, ManifestEntry] = {}
-        self._bodies: dict[str, bytes] = {}  # none if they can be read again
+        self._bodies: dict[str, bytes] = {}  # those that are in no store
+        self._names: dict[str, str] = {}  # of the others, in this folder of it
+        self._folder = ""
+        self._read: Read = self._bodies.__getitem__
         self._reference: UploadBody | None = None
         self._products: dict[str, int] = {}  # SP's shares, with the reference, of those who are in
         self._sums = ShareSums(self._shape)
@@ -133,9 +135,6 @@ class SharesSp(PaidSp):
 
     def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
         self._file = load
-
-    def set_upload_loader(self, load: Callable[[str], bytes]) -> None:
-        self._load = load
 
     def upload_bytes(self) -> int:
         return upload_bytes(self._shape)
@@ -166,21 +165,39 @@ class SharesSp(PaidSp):
             require_signed(body, self.roster.signing[who])
         return body
 
-    def _entry(self, who: str, upload: bytes, *, validated: bool) -> ManifestEntry:
-        return ManifestEntry.of(self._checked(who, upload, validated=validated))
-
     def add(self, who: str, upload: bytes) -> None:
         self.add_all({who: upload})
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         """Extend the sums; one that is refused keeps the others out too."""
-        entries = {who: self._entry(who, upload, validated=validated) for who, upload in uploads.items()}
-        for who in [who for who in uploads if not self._is_counted(who, entries[who])]:
-            body = self._checked(who, uploads[who], validated=True)  # parsed once more: in memory one at a time
-            self._sums.add(body.shares, int.from_bytes(body.samples, "little"))
-            self._counted[who] = entries[who]
-            if self._load is None:
-                self._bodies[who] = uploads[who]
+        entries = {
+            who: ManifestEntry.of(self._checked(who, upload, validated=validated)) for who, upload in uploads.items()
+        }
+        fresh = {who: upload for who, upload in uploads.items() if not self._is_counted(who, entries[who])}
+        self._bodies |= fresh
+        self._count({who: who for who in fresh})
+
+    def add_stored(self, folder: str, names: Mapping[str, str], read: Read) -> None:
+        if changed := [who for who in self._names.keys() & names.keys() if self._names[who] != names[who]]:
+            raise AlreadyCounted(f"an upload of {min(changed)} is in this round already, with other contents")
+        self._folder, self._read = folder, read
+        self._count({who: name for who, name in names.items() if who not in self._counted})
+
+    def _count(self, names: Mapping[str, str]) -> None:
+        """In any order, and all or none."""
+        found = self._work([Stored(who, self._folder + name) for who, name in names.items()])
+        self._sums.merge(found.sums)
+        self._counted |= found.entries
+        self._names |= names
+
+    def _work(self, uploads: Sequence[Stored], coins: bytes = b"") -> Findings:
+        """On SP's cluster, where it has one; for the lanes nothing is added up again."""
+        work = ShareWork(uploads, self._shape, self._place, coins, adds=not coins)
+        return run_work(self.party.backend, work, self._read)
+
+    def _stored(self, names: Iterable[str]) -> list[Stored]:
+        """Uploads that were counted, to be read once more."""
+        return [Stored(who, self._folder + self._names[who], self._counted[who]) for who in names]
 
     def take_reference(self, upload: bytes) -> None:
         """The requester's upload of this round, which the others are compared with; it is never added up."""
@@ -204,13 +221,6 @@ class SharesSp(PaidSp):
             raise TooFewParticipants(f"{len(self._counted)} uploads, {fewest} needed to protect those who took part")
         if self._shape.widths.has_reference and self._reference is None:
             raise NotReady(f"the requester's reference of round {self.round_number} is not here")
-
-    def _body(self, who: str) -> UploadBody:
-        """An upload that was counted, once more; whoever keeps it has looked at its bytes."""
-        body = parse_upload(self._bodies[who] if self._load is None else self._load(who), self._shape, self._place)
-        if ManifestEntry.of(body) != self._counted[who]:
-            raise UploadDamaged(f"the upload of {who} is not the one that was counted: its file was altered")
-        return body
 
     # The round with CSP.
 
@@ -314,12 +324,15 @@ class SharesSp(PaidSp):
 
     def _inputs(self, now: _SpCohort) -> CheckInputs:
         bodies = {who: slot for slot, who in enumerate(now.manifest.names) if who not in now.members.rejected}
-        maker, samples = LaneMaker(self._shape, now.coins), list[int]()
-        own, sums = [] if self._reference is None else [self._reference.shares], self._sums_before()
+        own, sums = (
+            [] if self._reference is None else [Stored(REQUESTER_NAME, "", body=self._reference)],
+            self._sums_before(),
+        )
+        found = self._work([*self._stored(bodies), *own], now.coins)
         return CheckInputs(
             slots=[*bodies.values(), *(self._shape.widths.cohort for _ in own)],
-            lanes=maker.lanes(chain(self._shares(bodies, samples), own), len(bodies) + len(own)),
-            samples=samples,
+            lanes=found.lanes,
+            samples=found.samples,
             listed=len(now.manifest.names),
             quorum=now.quorum,
             context=now.coins,
@@ -330,13 +343,6 @@ class SharesSp(PaidSp):
     def _sums_before(self) -> dict[str, int]:
         kept, people = None if self._before is None else self._before.sums, self._shape.spec.settings.max_participants
         return RunningSums.read(kept, self._shape.widths.R, people)
-
-    def _shares(self, names: Iterable[str], samples: list[int]) -> Iterator[bytes]:
-        """SP's shares, read again one after the other; their numbers of samples beside them."""
-        for who in names:
-            body = self._body(who)
-            samples.append(int.from_bytes(body.samples, "little"))
-            yield body.shares
 
     def _dealt(self, manifest: RoundManifest) -> DealtRound:
         if self._file is None:
@@ -350,11 +356,8 @@ class SharesSp(PaidSp):
 
     def _own_sum(self, members: AcceptedSet) -> ShareSum:
         """Of those who are in: the others are taken out of what was added up."""
-        left_out = ShareSums(self._shape)
-        for who in self._counted.keys() - set(members.accepted):
-            body = self._body(who)
-            left_out.add(body.shares, int.from_bytes(body.samples, "little"))
-        return self._sums.result().minus(self._shape, left_out.result())
+        left_out = self._work(self._stored(self._counted.keys() - set(members.accepted)))
+        return self._sums.result().minus(self._shape, left_out.sums.result())
 
     def _part(self, members: AcceptedSet) -> MaskedPart:
         """SP's part of the one sum of this base: of these people, and of no others."""
