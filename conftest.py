@@ -36,7 +36,6 @@ SECOND_TIER = (
     "lab/lab_tests/bench",
     "lab/lab_tests/experiments",
     "lab/lab_tests/report",
-    "lab/lab_tests/test_observe.py",
     "tests/protocols/test_costs.py",
     "tests/protocols/test_guard.py",
     "tests/protocols/test_rewards.py",

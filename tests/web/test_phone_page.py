@@ -154,7 +154,7 @@ FACTS = (
     "The accelerometer and the gyroscope",
     "There are 5 rounds. They begin at 18:00 Europe/Berlin",
     "A round is open for up to 1 hr.",
-    "The platform and the second server together: everything.",
+    "The platform (SP) and the second server (CSP) together Everything",
     "The key centre (KGC) deals the keys",
     "36.00 EUR for each round",
     "About €15.00",
@@ -177,7 +177,7 @@ def test_an_invitation_says_everything_before_one_joins(show):
     evil = "<img src=x onerror=alert(1)><b>bold</b>"
     change(page, definition=phone_states.DEFINITION | {"purpose": evil}, expires=1_700_000_000)
     expect(page.locator(".headline")).to_have_text(evil)
-    assert page.locator("main b, main img").count() == 0
+    assert page.locator("main b, main img:not(.logo)").count() == 0
     expect(page.get_by_text("It could be used until 14 Nov 2023")).to_be_visible()
 
 

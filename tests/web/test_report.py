@@ -1,9 +1,13 @@
-"""The laboratory's reports at the widths of a phone and of a desk: no sideways scrolling of the page, real tables."""
+"""The laboratory's reports at the widths of a phone and of a desk: real tables that nobody scrolls sideways on a phone; and the
+same in a terminal."""
+
+import io
 
 import pytest
 from playwright.sync_api import expect
+from rich.console import Console
 
-from crowdfl_lab.report.output import page_html, section_html
+from crowdfl_lab.report.output import page_html, rich_tables, section_html
 from crowdfl_lab.report.results import Result, ResultTable
 from tests.web import browsers
 
@@ -31,18 +35,31 @@ def report(tmp_path):
 
 
 @pytest.mark.parametrize("width", [420, 1200])
-def test_a_report_is_usable_by_all_and_only_a_wide_table_scrolls(browser, report, width, shoot):
+def test_a_report_is_usable_by_all_and_its_rows_are_cards_on_a_phone(browser, report, width, shoot):
     with browsers.opened(browser, browsers.DESK, viewport={"width": width, "height": 900}) as context:
         page = context.new_page()
         page.goto(report)
         page.get_by_text("How this was made").click()
         assert browsers.sideways(page) == 0
         region = page.get_by_role("region", name="What each server saw")
-        assert width > 420 or region.evaluate("one => one.scrollWidth > one.clientWidth")
+        assert width > 420 or region.evaluate("one => one.scrollWidth === one.clientWidth")
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
             browsers.assert_usable_by_all(page)
+            shoot(page, f"report-{width}-{scheme}", scheme)
         expect(page.get_by_role("table", name="What each server saw")).to_be_visible()
         expect(page.get_by_role("rowheader", name="CSP", exact=True)).to_be_visible()
         assert page.get_by_role("columnheader").all_inner_texts() == list(WIDE.columns)
-        shoot(page, f"report-{width}")
+
+
+@pytest.mark.parametrize(("width", "strips"), [(80, False), (220, True)])
+def test_a_table_with_long_texts_is_set_row_by_row_in_a_narrow_terminal(width, strips):
+    """One cell below the other, lines broken between words, and nothing lost."""
+    console = Console(width=width, file=io.StringIO(), highlight=False)
+    for part in rich_tables(WIDE, width):
+        console.print(part)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert max(map(len, lines)) <= width
+    assert any(line.startswith("┃") for line in lines) is strips
+    assert ("SP" in lines) is not strips
+    assert " ".join(lines).count("sentence") == 2 * 6

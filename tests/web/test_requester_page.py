@@ -46,8 +46,8 @@ def opened(context: BrowserContext, session: OneBrowser) -> tuple[Page, list[str
 
 
 def type_all(page: Page, values: dict[str, dict[str, Any]]) -> None:
-    """Every field of every step, those under "More settings" too; lengths of time in seconds."""
-    expect(page.get_by_text("More settings")).to_have_count(3)
+    """Every field of every step, those under "more settings" too; lengths of time in seconds."""
+    expect(page.get_by_text("more settings")).to_have_count(3)
     page.locator("form section").evaluate_all("all => all.forEach(one => { one.hidden = false; })")
     page.locator("form details").evaluate_all("all => all.forEach(one => { one.open = true; })")
     for section, typed in values.items():
@@ -216,7 +216,7 @@ def test_a_campaign_from_the_form_to_its_evaluated_model(session, office, desk_c
     views = {
         "tasks": ("", "main table"),
         "task": (f"tasks/{task}", "#people-filter"),
-        "sheet": (f"tasks/{task}/sheet", ".screen"),
+        "sheet": (f"tasks/{task}/sheet", "main img"),
     }
     places = {f"requester-{name}": (f"{session.origin}/#/{place}", wanted) for name, (place, wanted) in views.items()}
     browsers.shoot_console(page, shoot, places)

@@ -48,7 +48,7 @@ def test_the_papers_task_is_explained() -> None:
     text = _paper().explain()
     assert "6 rows of 682 buckets" in text
     assert "ring of 56 bits" in text
-    assert "at most 20000264 units a sample" in text
+    assert "at most 20,000,264 units a sample" in text
     assert "wrapped around with chance 2^-47" in text
 
 

@@ -175,24 +175,24 @@ class SharesWidths:
 
     def explain(self) -> str:
         lines = [
-            f"one upload     {self.max_samples} samples * {self.entry_bound} in each of {self.parameters} entries"
+            f"one upload     {self.max_samples:,} samples * {self.entry_bound:,} in each of {self.parameters:,} entries"
             if self.has_counts
-            else f"one upload     counts once: {self.entry_bound} in each of {self.parameters} entries",
-            f"sum of uploads {self.participants} participants: {self.sum_bound}, in a ring of {self.k} bits",
+            else f"one upload     counts once: {self.entry_bound:,} in each of {self.parameters:,} entries",
+            f"sum of uploads {self.participants:,} participants: {self.sum_bound:,}, in a ring of {self.k} bits",
         ]
         if not self.is_checked:
             return "\n".join([*lines, "checks         none: one upload out of bounds spoils the average"])
         norm = "length         no norm bound: `max_norm` is not set"
         if self.has_norm_bound and self.has_counts:
-            norm = f"length         at most {self.norm_bound} units a sample"
+            norm = f"length         at most {self.norm_bound:,} units a sample"
         elif self.has_norm_bound:
-            norm = f"length         at most {self.norm_bound} units"
+            norm = f"length         at most {self.norm_bound:,} units"
         return "\n".join([*lines, norm, *self._sketch_lines()])
 
     def _sketch_lines(self) -> list[str]:
         return [
             f"sketch         {self.rows} rows of {self.buckets} buckets, at most {self.load} entries a bucket",
-            f"lanes          up to {self.lane_bound}",
+            f"lanes          up to {self.lane_bound:,}",
             f"scalars        {self.R} bits",
             f"left out       a block of {BLOCK} lanes with chance {float(self.drop_chance):.2g}, "
             f"at most {self.max_dropped_blocks} of {len(self.blocks)} blocks",

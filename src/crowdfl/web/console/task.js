@@ -128,7 +128,7 @@ function roundCard(round, about) {
   return h("li.card", null,
     h("h3", null, t("task.round", { number: round.number }), " ", stateTag(round.state)),
     h("ol.steps", null, ...round.steps.map((/** @type {Row} */ step, /** @type {number} */ place) => stepItem(step, place === next))),
-    h("p", null, listOf([t("task.uploads", { count: round.uploads }), t("task.leftOut", { count: round.rejected }), ...(round.extended ? [t("task.extended")] : [])], "unit")),
+    h("p", null, [t("task.uploads", { count: round.uploads }), t("task.leftOut", { count: round.rejected }), ...(round.extended ? [t("task.extended")] : [])].join(" · ")),
     COMPUTED.includes(round.state) && button(t("task.retry"), () => retry(about, round.number), { id: `retry-${round.number}` }),
     round.rejected > 0 && h("details", { id: `left-out-${round.number}` }, h("summary", null, t("task.who")),
       table(t("task.leftOutOf", { number: round.number }), [t("task.participant"), t("task.why")], round.rejections.map((/** @type {Row} */ one) => [h("code", null, one.who), said(one.why)]))));

@@ -57,7 +57,7 @@ function inputOf({ section, name, kind, choices, optional, example }, id) {
     const options = [...(optional ? [h("option", { value: "" }, t("create.asUsual"))] : []), ...choices.map((one) => h("option", { value: one }, shown(one)))];
     return /** @type {HTMLSelectElement} */ (h("select", { id }, ...options));
   }
-  const rows = section === "consent" ? 10 : kind === "long" ? 2 : 4;
+  const rows = section === "consent" ? 10 : kind === "long" ? 3 : 4;
   if (kind === "long" || kind === "lines") return /** @type {HTMLTextAreaElement} */ (h("textarea", { id, rows }));
   const mode = { whole: "numeric", number: "decimal", money: "decimal" }[kind];
   return /** @type {HTMLInputElement} */ (h("input", { id, type: "text", inputmode: mode, autocomplete: "off", placeholder: example && t("create.example", { example }) }));

@@ -3,7 +3,7 @@ import { h, table } from "../web/common/dom.js";
 import { duration, formatTime } from "../web/common/format.js";
 import { actionButton, ask, button, card, messageOf, notice, stateTag, waitText } from "../web/common/parts.js";
 import { said } from "../web/common/said.js";
-import { learntRows, listOf, t } from "../web/common/text.js";
+import { learntRows, t } from "../web/common/text.js";
 import { Refusal } from "../web/common/api.js";
 import { follow, get, post } from "./api.js";
 import { accuracyCard, modelCard } from "./evaluation.js";
@@ -99,7 +99,7 @@ function learntCard(task, signal) {
   const show = actionButton(t("task.showLearnt"), place, async () => {
     const known = /** @type {Record<string, { code: string, [value: string]: any }[]>} */ (await get(`tasks/${task.task}/known`, signal));
     const cells = learntRows(task.profile).map(({ key, party, learns, hidden }) =>
-      [h("strong", null, party), learns, hidden, listOf((known[key] ?? []).map(({ code, ...values }) => t(`known.${code}`, values)), "unit")]);
+      [h("strong", null, party), learns, hidden, known[key]?.length ? h("div", null, ...known[key].map(({ code, ...values }) => h("div", null, t(`known.${code}`, values)))) : ""]);
     place.replaceChildren(
       table(t("task.learntCaption", { profile: task.profile }), ["party", "learns", "hidden", "known"].map((name) => t(`task.${name}`)), cells));
   }, { id: "show-learnt" });

@@ -13,6 +13,8 @@ chose. It can do no more: c is uniform for every shift, and evaluations of a key
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
+from itertools import chain
 
 import numpy as np
 
@@ -57,28 +59,42 @@ class GatedComparison:
 
 
 def deal(cards: Cards, count: int, bits: int) -> Comparison:
-    mask, (sp, csp) = cards.uniform(count, bits), cards.seeds(count, dcf.SEED_BYTES)
-    return Comparison(mask, _keys(cards, mask.share, bits, sp, csp))
+    mask, seeds = cards.uniform(count, bits), cards.seeds(count, dcf.SEED_BYTES)
+    (keys,) = _keys(cards, bits, [(mask.share, *seeds)])
+    return Comparison(mask, keys)
 
 
 def deal_gated(cards: Cards, count: int, bits: int) -> GatedComparison:
     mask, seeds = cards.uniform(count, bits), cards.seeds(count, dcf.SEED_BYTES)
     flips, gated = cards.flips(count), cards.seeds(count, dcf.SEED_BYTES)
-    plain = Comparison(mask, _keys(cards, mask.share, bits, *seeds))
-    return GatedComparison(plain, _keys(cards, _where(flips, mask.share), bits, *gated), flips)
+    plain, only = _keys(cards, bits, [(mask.share, *seeds), (_where(flips, mask.share), *gated)])
+    return GatedComparison(Comparison(mask, plain), only, flips)
 
 
-def _keys(cards: Cards, numbers: Sequence[int], bits: int, sp: bytes, csp: bytes) -> ComparisonKeys:
-    """KGC makes those of a few hundred numbers at a time, which stay in a processor's cache."""
-    count, size = len(sp or csp) // dcf.SEED_BYTES, dcf.SEED_BYTES
+def _keys(cards: Cards, bits: int, kinds: Sequence[tuple[Sequence[int], bytes, bytes]]) -> list[ComparisonKeys]:
+    """For each kind, numbers and both servers' seeds. KGC makes a few hundred keys at a time, which stay in a processor's
+    cache; if there are fewer, those of all kinds at once, which takes hardly longer than one of them."""
+    count, each = len(kinds[0][1] or kinds[0][2]) // dcf.SEED_BYTES, dcf.corrections_bytes(1, bits)
 
-    def made() -> Iterator[bytes]:
+    @cache
+    def together() -> bytes:
+        numbers, sp, csp = zip(*kinds, strict=True)
+        return dcf.generate([*chain(*numbers)], bits, b"".join(sp), b"".join(csp))
+
+    def made(kind: int) -> Iterator[bytes]:
+        if count <= _MADE_TOGETHER:
+            yield together()[kind * count * each : (kind + 1) * count * each]
+            return
+        numbers, sp, csp = kinds[kind]
         for start in range(0, count, _MADE_TOGETHER):
-            end = start + _MADE_TOGETHER
-            own = slice(start * size, end * size)
-            yield dcf.generate(numbers[start:end], bits, sp[own], csp[own])
+            part = slice(start, start + _MADE_TOGETHER)
+            own = slice(start * dcf.SEED_BYTES, part.stop * dcf.SEED_BYTES)
+            yield dcf.generate(numbers[part], bits, sp[own], csp[own])
 
-    return ComparisonKeys(bits, sp or csp, cards.public(dcf.corrections_bytes(count, bits), made))
+    return [
+        ComparisonKeys(bits, sp or csp, cards.public(count * each, partial(made, kind)))
+        for kind, (_, sp, csp) in enumerate(kinds)
+    ]
 
 
 def _where(flips: Bytes, numbers: Sequence[int]) -> list[int]:

@@ -9,6 +9,7 @@ The index of a stream is the round: nothing that is dealt serves twice.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from typing import Protocol
 
@@ -22,7 +23,7 @@ from crowdfl.protocols.shares.circuits.scalars import flips_bytes, pack, unpack,
 _Values = Callable[[], Sequence[int]]
 _Reader = Callable[[int, int], Wire]  # where a piece starts, and its length
 _RowMaker = Callable[[int, int], Bytes]  # of rows from one to before another
-_PIECE_BYTES = 1 << 19  # of rows that are made together
+_PIECE_BYTES = 1 << 22  # of rows that are made together
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,8 @@ class Masks:
 
     def parts(self) -> Iterator[slice]:
         """All slots, as many at a time as fit a piece."""
-        return _parts(self.slots, self.lanes * self.size)
-
-
-def _parts(count: int, size: int) -> Iterator[slice]:
-    step = max(1, _PIECE_BYTES // size)
-    return (slice(start, min(count, start + step)) for start in range(0, count, step))
+        step = max(1, _PIECE_BYTES // (self.lanes * self.size))
+        return (slice(start, min(self.slots, start + step)) for start in range(0, self.slots, step))
 
 
 class Cards(Protocol):
@@ -267,18 +264,21 @@ class KgcCards:
         """The last bits of both shares are the servers' own; CSP's first ones make the sum come out below 2^narrow."""
         sp, csp, size = self._sp.later(slots * lanes, bits), self._csp.later(slots * lanes, narrow), bits // 8
 
-        def value(first: int, last: int) -> Bytes:
-            rows = np.zeros((last - first, size), dtype=np.uint8)
-            rows[:, : narrow // 8] = add_rows(np.ascontiguousarray(sp(first, last)[:, : narrow // 8]), csp(first, last))
-            return rows
+        @lru_cache(maxsize=1)  # those of a few people are asked for twice
+        def drawn(first: int, last: int) -> tuple[Bytes, Bytes]:
+            """SP's shares, and the values."""
+            theirs, rows = sp(first, last), np.zeros((last - first, size), dtype=np.uint8)
+            rows[:, : narrow // 8] = add_rows(np.ascontiguousarray(theirs[:, : narrow // 8]), csp(first, last))
+            return theirs, rows
 
         def corrections() -> Iterator[bytes]:
-            for part in _parts(slots * lanes, size):
-                rest = subtract_rows(value(part.start, part.stop), sp(part.start, part.stop))
-                yield rest[:, narrow // 8 :].tobytes()
+            for part in masks.parts():
+                theirs, rows = drawn(part.start * lanes, part.stop * lanes)
+                yield subtract_rows(rows, theirs)[:, narrow // 8 :].tobytes()
 
+        masks = Masks(slots, lanes, size, lambda first, last: drawn(first, last)[1])
         self._csp_file.append(corrections)
-        return Masks(slots, lanes, size, value)
+        return masks
 
     def derived_rows(self, count: int, bits: int, values: Callable[[], Iterable[Bytes]]) -> DealtRows:
         theirs = self._sp.later(count, bits)

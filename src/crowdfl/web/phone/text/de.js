@@ -162,7 +162,6 @@ export default {
     keyOnly: "Wer den Schlüssel hat, der mit {key} beginnt. Diese Seite beweist nicht, wer das ist: Fragen Sie nach.",
     halves: "Zwei Server bekommen je eine Hälfte dessen, was Ihr Telefon sendet. Eine Hälfte allein sieht aus wie Rauschen.",
     learnt: "Wer was erfährt",
-    learntRow: "{party}: {learns}.",
     trust: "Kann ich dieser Seite vertrauen?",
     served: "Diese Seite kommt von der Plattform. Eine unehrliche Plattform könnte Ihnen anderen Code schicken, und dann gälte nichts davon.",
     compare: "Die Dokumentation sagt, wie jeder den gelieferten Code mit dem veröffentlichten vergleichen kann.",

@@ -162,7 +162,6 @@ export default {
     keyOnly: "Whoever holds the key that begins with {key}. Nothing on this page proves who that is: ask them.",
     halves: "Two servers get one half each of what your phone sends. A half alone looks like noise.",
     learnt: "Who learns what",
-    learntRow: "{party}: {learns}.",
     trust: "Can I trust this page?",
     served: "This page comes from the platform. A dishonest platform could send you other code, and then none of this would hold.",
     compare: "The documentation says how anyone can compare the code that is served with the code that is published.",

@@ -41,7 +41,7 @@ export default {
     asUsual: "as usual",
     example: "e.g. {example}",
     unit: "Unit",
-    more: { one: "More setting ({count})", other: "More settings ({count})" },
+    more: { one: "{count} more setting", other: "{count} more settings" },
     back: "Back",
     next: "Next",
     create: "Create the task",

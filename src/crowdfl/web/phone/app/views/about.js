@@ -151,7 +151,7 @@ function leaving(definition) {
     picture(definition.settings.min_participants),
     h("p", null, t("about.halves")),
     h("p", null, t("common.kgc")),
-    h("details", { id: "learnt" }, h("summary", null, t("about.learnt")), h("ul", null, ...learntRows(PROFILE).map(({ party, learns }) => h("li", null, t("about.learntRow", { party, learns }))))));
+    h("details", { id: "learnt" }, h("summary", null, t("about.learnt")), h("ul", null, ...learntRows(PROFILE).map(({ party, learns }) => h("li", null, h("strong", null, party), h("div", null, learns))))));
 }
 
 /** @param {Model} model @param {NonNullable<Answer>} answer @param {HTMLElement} trouble */
