@@ -133,7 +133,7 @@ class PeopleList {
     const replace = who && HERE.includes(state) && button(t("replace.action"), () => this.#replace(person), { small: true, label: t("replace.of", { who }) });
     const actions = h("div.row", null, ...(who ? [replace] : [copy, show, !link && file && h("span.link", null, file)]).filter((one) => !!one), done, code);
     return [number ?? "", h(`span.state${owes(person, open) ? ".warn" : ""}`, null, t(`person.${state}`)),
-      last ? t("people.sentIn", { number: last }) : who ? t("people.neverSent") : "", h("code", null, who ?? ""), actions];
+      last ? t("people.sentIn", { number: last }) : who ? t("people.neverSent") : "", who ? h("code", null, who) : "", actions];
   }
 
   /** @param {Person} person */

@@ -78,7 +78,7 @@ export default {
   },
   about: {
     what: "Wer fragt, und wofür. Menschen lesen das, bevor sie beitreten; es wird mit der Aufgabe signiert.",
-    record: "Die Tätigkeiten, die Menschen aufnehmen, und das Modell, das jedes Telefon selbst trainiert.",
+    record: "Die Aktivitäten, die Menschen aufnehmen, und das Modell, das jedes Telefon selbst trainiert.",
     plan: "Wie viele Menschen, bis wann sie beitreten können, und wann die Runden sind.",
     pay: "Was sich alle einer Runde teilen. Lassen Sie den Betrag leer, um nichts zu zahlen.",
     consent: "Der Text, dem jede Person zustimmt und den sie signiert, und was Menschen in anderen Sprachen lesen.",
@@ -111,7 +111,7 @@ export default {
     settings_max_norm: "Länge eines Beitrags",
     settings_max_samples: "Höchstens so viele Stichproben je Person",
     settings_server_step: "Serverschritt",
-    training_labels: "Tätigkeiten",
+    training_labels: "Aktivitäten",
     training_channels: "Sensorkanäle",
     training_learner: "Art des Modells",
     training_hidden: "Verborgene Schichten",
@@ -279,7 +279,7 @@ export default {
     terms: "Bedingungen",
     readers: "Wer das Ergebnis liest",
     consent: "Text der Einwilligung",
-    words: "Tätigkeiten",
+    words: "Aktivitäten",
   },
   textHint: {
     purpose: "Leer: wie in der Aufgabe selbst.",
