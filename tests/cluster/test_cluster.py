@@ -53,10 +53,10 @@ from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.cluster.worker import (
     KEYS,
     KeyFolder,
-    Part,
     Piece,
     Rows,
     Store,
+    WorkPart,
     dask_setup,
     own_keys,
     recipe_of,
@@ -696,7 +696,7 @@ def test_what_a_worker_cannot_read_is_named_and_what_it_finds_damaged_is_looked_
 
 def test_no_seed_is_shown_where_dask_logs_what_a_part_was_called_with(stored):
     seed = secrets.token_bytes(32)
-    part = Part(replace(stored.work, rows=[Sown("p", seed)]), None)
+    part = WorkPart(replace(stored.work, rows=[Sown("p", seed)]), None)
     for shown in (repr(part), repr(part.work), repr(part.work.run(stored.read))):
         assert repr(seed)[2:-1] not in shown
         assert seed.hex() not in shown

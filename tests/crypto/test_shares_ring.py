@@ -143,6 +143,15 @@ def test_long_pieces_are_as_right_as_short_ones(extra):
     assert long == b"".join(stream.take(min(1000, KEPT + extra - at)) for at in range(0, KEPT + extra, 1000))
 
 
+@pytest.mark.parametrize("before", [0, 7, 16, 33])
+def test_what_is_left_for_later_is_what_would_have_come(before):
+    whole, stream = expand(bytes(32), b"later", 1000), Stream(bytes(32), b"later")
+    assert stream.take(before) == whole[:before]
+    read = stream.aside(500)
+    assert stream.take(100) == whole[before + 500 : before + 600]
+    assert (read(0, 500), read(41, 9)) == (whole[before : before + 500], whole[before + 41 : before + 50])
+
+
 def test_seeds_and_contexts_give_streams_of_their_own():
     """Three streams that have nothing to do with each other."""
     streams = {expand(SEED, b"a", 32), expand(SEED, b"b", 32), expand(bytes(32), b"a", 32)}

@@ -8,7 +8,7 @@ from tests.storage.swift import CREDENTIALS, require_swift, serving_s3
 
 from crowdfl.errors import Conflict, NotReady, PassphraseError, StoreUnavailable
 from crowdfl.roles.sp.uploads import upload_name
-from crowdfl.services.cluster.worker import Part, Store, run_part
+from crowdfl.services.cluster.worker import Store, WorkPart, run_part
 from crowdfl.settings import S3Settings
 from crowdfl.storage.blobs import SealedBlobs
 from crowdfl.storage.s3 import S3Blobs
@@ -54,9 +54,9 @@ def test_a_worker_of_a_cluster_reads_uploads_from_the_roles_bucket(bucket: S3Set
     blobs, upload = S3Blobs(bucket, "blobs"), b"an upload"
     name = upload_name("task", 1, hashlib.sha256(upload).hexdigest())
     blobs.put(name, upload)
-    assert run_part(Part(Joined(), Store(bucket, blobs.name()))) == upload  # type: ignore[arg-type]
+    assert run_part(WorkPart(Joined(), Store(bucket, blobs.name()))) == upload  # type: ignore[arg-type]
     with pytest.raises(StoreUnavailable, match=r"the worker on .* another database"):
-        run_part(Part(Joined(), Store(bucket, "f" * 32)))  # type: ignore[arg-type]
+        run_part(WorkPart(Joined(), Store(bucket, "f" * 32)))  # type: ignore[arg-type]
 
 
 def test_keys_in_a_bucket_open_with_their_passphrase_alone(bucket: S3Settings):

@@ -88,7 +88,7 @@ class Work(Generic[_Row, _Found]):
 
 
 @runtime_checkable
-class Divider(Protocol):
+class DividingBackend(Protocol):
     """A backend that lets others do parts of a work; what it reads, they read themselves."""
 
     def divide(self, work: Work[Any, _Found], read: Read) -> _Found: ...
@@ -100,7 +100,7 @@ def _reads_nothing(name: str) -> bytes:
 
 def run_work(backend: Backend, work: Work[Any, _Found], read: Read = _reads_nothing) -> _Found:
     """The same to the byte, wherever it is done."""
-    return backend.divide(work, read) if isinstance(backend, Divider) else work.run(read)
+    return backend.divide(work, read) if isinstance(backend, DividingBackend) else work.run(read)
 
 
 class Threads:

@@ -24,6 +24,8 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.exchange import run_exchange
 from crowdfl.protocols.profile import Identity
+from crowdfl.protocols.shares.circuits import compare
+from crowdfl.protocols.shares.dealing import correlations
 from crowdfl.protocols.shares.dealing.keys import SharesReaderBundle
 from crowdfl.protocols.shares.round.upload import UploadBody, upload_statement
 from tests.protocols.shares.parties import PROFILE, UNCHECKED, Parties, expected, in_units, initial_units, name_of
@@ -227,6 +229,17 @@ def test_nothing_is_computed_without_dealt_files():
     sp.add_all(parties.encrypt(1, parties.models()))
     with pytest.raises(DealtMaterialDamaged):
         run_exchange(sp.publish(final=False), parties.ask)
+
+
+@pytest.mark.parametrize("role", ["sp", "csp"])
+def test_a_dealt_file_is_the_same_in_whatever_pieces_it_is_made(monkeypatch, role):
+    parties = Parties(5, settings={"budget": "9.00", "pay": "distance"})
+    whole = parties.dealt(role, 1)
+    monkeypatch.setattr(correlations, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(compare, "_MADE_TOGETHER", 2)
+    pieces = list(PROFILE.dealt(parties.spec, parties.dealing.source, role, 1))
+    assert b"".join(pieces) == whole
+    assert max(map(len, pieces)) < len(whole) / 2
 
 
 def test_dealt_files_are_as_long_as_announced():

@@ -50,17 +50,17 @@ def generate(alphas: Sequence[int], bits: int, seeds_sp: bytes, seeds_csp: bytes
     )
     words, outputs = np.empty((bits, count, 2), dtype="<u8"), np.empty((bits + 1, count), dtype=np.uint64)
     value, halves = np.zeros(count, dtype=np.uint64), np.empty((2, 2, count, 2), dtype="<u8")  # side, party
-    for goes, word, output in zip(path, words, outputs, strict=False):
+    for goes, right, word, output in zip(path, _masks(path), words, outputs, strict=False):
         walk.expand(halves)
         differ = halves[:, 0] ^ halves[:, 1]
         kept = differ[..., 0] & _ONE ^ goes
-        np.copyto(word, np.where(goes[:, np.newaxis] == 1, *differ))  # of the half that alpha leaves
+        np.bitwise_xor((differ[0] ^ differ[1]) & right, differ[1], out=word)  # of the half that alpha leaves
         low = word[:, 0]
         # Whoever leaves alpha's path to the left is below alpha.
         np.bitwise_and(low >> _ONE ^ value ^ goes, _ONE, out=output)
         low &= ~_CONTROL
         low |= kept[0] ^ _ONE | kept[1] << _ONE
-        value ^= _differ(walk.go(halves, goes, _turned(word, output, goes)))
+        value ^= _differ(walk.go(halves, right, _turned(word, output, goes)))
     outputs[bits] = value ^ _differ(_last_bit(walk.seed))
     return _joined(words, outputs)
 
@@ -78,9 +78,9 @@ def evaluate(
     turned = _turned(words.swapaxes(0, 1), outputs[:, :bits].T.astype(np.uint64), path)
     walk = _Walk(_seeds_of(seeds, count, instance), np.full(len(points), party, dtype=np.uint64))
     value, halves = np.zeros_like(walk.control), np.empty((2, len(points), 2), dtype="<u8")
-    for goes, correction in zip(path, turned, strict=True):
+    for right, correction in zip(_masks(path), turned, strict=True):
         walk.expand(halves)
-        value ^= walk.go(halves, goes, correction)
+        value ^= walk.go(halves, right, correction)
     value ^= _last_bit(walk.seed) ^ walk.control & outputs[:, bits].astype(np.uint64)
     return value.astype(np.uint8)
 
@@ -103,9 +103,10 @@ class _Walk:
             half[...] = np.frombuffer(cipher.update(data), dtype="<u8").reshape(half.shape)
         halves ^= self.seed
 
-    def go(self, halves: Words, goes: Words, turned: Words) -> Words:
-        """One level down, to the right where `goes` is 1, corrected where the control bit is set; the output bits there."""
-        seed = np.where(goes[:, np.newaxis] == 1, halves[1], halves[0])
+    def go(self, halves: Words, right: Words, turned: Words) -> Words:
+        """One level down, right where that is all ones, corrected where the control bit is set; the output bits there."""
+        seed: Words = (halves[0] ^ halves[1]) & right
+        seed ^= halves[0]
         seed ^= turned & (np.uint64(0) - self.control)[..., np.newaxis]
         low = seed[..., 0]
         value: Words = low >> _ONE & _ONE
@@ -113,6 +114,12 @@ class _Walk:
         low &= ~_CONTROL
         self.seed = seed
         return value
+
+
+def _masks(path: Words) -> Words:
+    """For each bit of a path [levels, numbers], all ones or zeros: [levels, numbers, 1]."""
+    masks: Words = (np.uint64(0) - path)[..., np.newaxis]
+    return masks
 
 
 def _differ(both: Words) -> Words:

@@ -37,10 +37,10 @@ from crowdfl.errors import (
 from crowdfl.retry import Backoff
 from crowdfl.services.cluster.worker import (
     KernelRecipe,
-    Part,
     Piece,
     Rows,
     Store,
+    WorkPart,
     recipe_of,
     run_part,
     run_piece,
@@ -108,7 +108,7 @@ class Cluster:
 
         def submit(client: Any, rows: slice) -> Any:  # noqa: ANN401 -- Dask's client and future
             with self._named_failures():
-                return client.submit(run_part, Part(work.part(rows), self.store), pure=False)
+                return client.submit(run_part, WorkPart(work.part(rows), self.store), pure=False)
 
         def found() -> Iterator[_Found]:
             for rows, wait in self._results(partial(_parts, work), submit, Progress()):

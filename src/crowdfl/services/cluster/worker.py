@@ -220,14 +220,14 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Part:
+class WorkPart:
     """A part of a work on uploads: it may hold seeds."""
 
     work: Work[Any, Any] = field(repr=False)
     store: Store | None
 
 
-def run_part(part: Part) -> Any:  # noqa: ANN401 -- whatever the work finds
+def run_part(part: WorkPart) -> Any:  # noqa: ANN401 -- whatever the work finds
     return part.work.run(partial(_read, part.store))
 
 
