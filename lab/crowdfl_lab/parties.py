@@ -224,11 +224,15 @@ class LocalParties:
         payment: int | None = None,
         final: bool = False,
         readers: int | None = 1,
+        reference: bytes | None = None,
     ) -> PlayedRound:
         """Collect, reward, average, let `readers` read (None: everyone; the last round: the requester), open."""
         round_ = self.open(number)
         for who, upload in uploads.items():
             round_.collect({who: upload})
+        if reference is not None:
+            with self.observer.working("SP"):
+                self.sp.take_reference(reference)
         rewarded = payment is not None and not self.sp.averages_first
         envelopes = round_.reward(payment) if payment is not None and rewarded else {}
         publication = self.publish(round_, final=final)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from crowdfl.documents.signed import Definition
-from crowdfl.documents.task_summary import task_summary
 from crowdfl.errors import PackageMissing, SettingsError
 from crowdfl.learning.functions import (
     NOT_METRICS,
@@ -168,7 +167,6 @@ class AcceptedInvitation:
         require_functions(train, evaluate)
         try:
             with _opened(self) as person:
-                person.agree, person.language = self.agree, self.language
                 form = partial(_form, model=model, personalize=personalize)
                 taking = _Taking(person, _teller(shown=progress))
                 return taking.part(self, train, evaluate, data, model, form, claim=claim)
@@ -179,9 +177,7 @@ class AcceptedInvitation:
     def look(self) -> str:
         """What the task is for, its terms, and who will read the model. Sends nothing about you."""
         with _opened(self, reads=True) as person:
-            return printable_lines(
-                task_summary(person.look(), person.least_participants, person.charged_elsewhere, self.language)
-            )
+            return printable_lines(person.summary(person.look()))
 
 
 def join(
@@ -220,7 +216,6 @@ def join(
     own = opening.home_of(path) if home is None else Path(home)
     joining = AcceptedInvitation(opening.read_invitation(path), own, least_participants, agree, _reader(language))
     with _opened(joining, reads=True) as person:
-        person.agree, person.language = agree, joining.language
         if not Agent(person, time.sleep).has_joined:
             _ask(person, path, yes=yes)
     return replace(joining, agree=person.agree)
@@ -237,10 +232,7 @@ def _ask(person: Participant, path: Path, *, yes: bool) -> None:
     if yes:
         person.require_agreement(definition)
         return
-    words, version = (
-        printable_lines(task_summary(definition, person.least_participants, person.charged_elsewhere, person.language)),
-        definition.consent.version,
-    )
+    words, version = printable_lines(person.summary(definition)), definition.consent.version
     if in_notebook() or sys.stdin is None or not sys.stdin.isatty():
         agree = f", agree={version!r}" if version else ""
         raise SettingsError(f'{words}\nIf you agree, write crowdfl.join("{path}", yes=True{agree})')
@@ -377,8 +369,8 @@ def _teller(*, shown: bool) -> Callable[[str], None]:
 
 
 def _opened(joining: AcceptedInvitation, *, reads: bool = False) -> Any:  # noqa: ANN401
-    least = joining.least_participants
-    return _invited().invited(joining.invitation, joining.home, Participant, reads=reads, least=least)
+    more = {"least": joining.least_participants, "agree": joining.agree, "language": joining.language}
+    return _invited().invited(joining.invitation, joining.home, Participant, reads=reads, **more)
 
 
 def _invited() -> Any:  # noqa: ANN401

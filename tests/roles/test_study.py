@@ -88,24 +88,27 @@ def test_nobody_joins_without_agreeing_to_this_very_version(tmp_path):
 
 @pytest.fixture
 def asked(tmp_path, monkeypatch):
-    """A desk, and somebody with an invitation, whom the command line and `crowdfl.join` open."""
+    """A desk with somebody who has an invitation, whom the command line and `crowdfl.join` open."""
     desk = consenting(tmp_path)
     person, invitation = invited(desk)
+
+    def opened(*_given: object, agree: str | None, language: str, **_more: object):
+        person.agree, person.language = agree, language
+        return contextlib.nullcontext(person)
+
     for module in (participant_commands, opening):
-        monkeypatch.setattr(module, "invited", lambda *_given, **_more: contextlib.nullcontext(person))
+        monkeypatch.setattr(module, "invited", opened)
         monkeypatch.setattr(module, "read_invitation", lambda _path: SimpleNamespace(invitation=invitation))
-    return desk, person
+    return desk
 
 
 def test_the_command_line_asks_for_consent_in_the_readers_language_and_signs_what_was_read(asked, monkeypatch):
-    desk, person = asked
     for answers in ("n\n", "y\nn\n", "y\ny\n"):
-        assert desk.requester.consents(desk.task) == []
-        person.agree = None
+        assert asked.requester.consents(asked.task) == []
         monkeypatch.setattr(sys, "stdin", io.StringIO(answers))
         told = call("participant", "join", "invitation.json", "--language", "de_AT.UTF-8")
         assert "Consent, version 2, which you sign:\nWir messen." in told.out
-    (row,) = desk.requester.consents(desk.task)
+    (row,) = asked.requester.consents(asked.task)
     assert (row["version"], row["language"], row["state"]) == ("2", "de", "in")
 
 

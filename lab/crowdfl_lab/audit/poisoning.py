@@ -349,7 +349,9 @@ def outcomes(
     lines = kept.read_text(encoding="utf-8").splitlines() if kept is not None and kept.exists() else []
     have = {one.key: one for one in (PoisonOutcome(**json.loads(line)) for line in lines)}
     people = settings.honest + max(settings.attackers) + settings.reference
-    variants = VARIANTS if not settings.hidden and not settings.real else {"": VARIANTS[""]}
+    variants = {"": VARIANTS[""]} if settings.hidden else VARIANTS
+    if settings.real:  # each campaign takes minutes
+        variants = {"": ({}, _AT_BOUND)}
     crowds = [
         (name + words, CrowdData.of(name, source, chosen.inputs), chosen, attacks)
         for name, source in load_sources(folder, people, settings.seed).items()
@@ -359,8 +361,10 @@ def outcomes(
     for stage, (name, crowd, chosen, attacks), seed in product(_STAGES, crowds, range(settings.seeds)):
         say(f"{name}, seed {seed}: {stage}")
         cells = [one for one in _cells(chosen, attacks) if _stage(chosen, *one) == stage]
-        if missing := [cell for cell in cells if (name, *cell, seed) not in have]:
-            found = PoisonCampaign(name, crowd, chosen, seed).play_all(missing)
+        missing = [cell for cell in cells if (name, *cell, seed) not in have]
+        campaign = PoisonCampaign(name, crowd, chosen, seed) if missing else None
+        for part in [[cell] for cell in missing] if settings.real else [missing]:
+            found = campaign.play_all(part) if campaign is not None else []
             have |= {one.key: one for one in found}
             if kept is not None:
                 with kept.open("a", encoding="utf-8") as file:
@@ -464,7 +468,7 @@ def _draw(canvas: Canvas, found: Sequence[PoisonOutcome]) -> None:
         axes.set_yticks(range(len(attacks)), attacks)
         axes.set_title(f"{name}, {most} attackers")
         axes.set_xlim(0, 1)
-        axes.legend(loc="lower left")
+        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.06), ncols=2)
 
 
 def with_real(settings: PoisonSettings) -> PoisonSettings:

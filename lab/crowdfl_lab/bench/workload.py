@@ -74,10 +74,15 @@ class BenchSettings:
         return TaskSettings(**{"profile": "hardened"} | sizes | others)
 
     def parties(
-        self, task: TaskSettings, backend: Backend, recorder: RoundRecorder, parameters: int | None = None
+        self,
+        task: TaskSettings,
+        backend: Backend,
+        recorder: RoundRecorder,
+        parameters: int | None = None,
+        requester: bytes = b"",
     ) -> LocalParties:
         tools = Tools(backend, insecure_test_key=self.insecure_test_key, observer=recorder)
-        return LocalParties(TaskSpec("bench", task, parameters or self.parameters), tools)
+        return LocalParties(TaskSpec("bench", task, parameters or self.parameters, requester=requester), tools)
 
     def play(
         self, task: TaskSettings, backend: Backend, models: Sequence[Floats], *, say: Say = lambda _: None

@@ -57,7 +57,7 @@ class TestRows:
 
     def test_every_system_has_a_row_and_every_figure_is_a_positive_number(self, run, systems):
         """Both totals, rewards on and off, the paper, three peers that are absent and say so, and no protection at all."""
-        assert list(systems) == [*VARIANTS, *SHARES, "paper", *PEERS, "plain"]
+        assert list(systems) == [*VARIANTS, *SHARES, "shares_reference", "paper", *PEERS, "plain"]
         for system in systems.values():
             assert all(math.isfinite(f.value) and f.value > 0 for f in system.figures.values()), system.name
             assert system.missing or system.words["reads"]

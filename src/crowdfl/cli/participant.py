@@ -11,7 +11,6 @@ import typer
 
 from crowdfl.cli.output import JsonLines, Module, OwnLearnerName, OwnLossName, clean, show, show_event, tell_code
 from crowdfl.documents.signed import Definition
-from crowdfl.documents.task_summary import task_summary
 from crowdfl.errors import SettingsError
 from crowdfl.learning.training import LocalTrainer
 from crowdfl.roles.participant.agent import Agent, event_words
@@ -56,14 +55,10 @@ _Language = Annotated[
 @app.command()
 def look(invitation: _Invitation, home: _Home = None, language: _Language = "", as_json: JsonLines = False) -> None:
     """Show what the task is for, its terms, and who will read the model. Sends nothing about you."""
-    with open_participant(invitation, home, as_json=as_json, reads=True) as person:
-        person.on_event, person.language = beside, language
+    with open_participant(invitation, home, as_json=as_json, reads=True, language=language) as person:
+        person.on_event = beside
         definition = person.look()
-    show(
-        definition.body(),
-        task_summary(definition, person.least_participants, person.charged_elsewhere, person.language),
-        as_json=as_json,
-    )
+    show(definition.body(), person.summary(definition), as_json=as_json)
     if not as_json:
         typer.echo(f"to take part: crowdfl participant run {invitation} --data DATA", err=True)
 
@@ -79,9 +74,10 @@ def join(
     as_json: JsonLines = False,
 ) -> None:
     """Make your keys, have them certified, and enrol. Safe to repeat."""
-    with open_participant(invitation, home, as_json=as_json, least=least_participants) as person:
-        agent, person.agree, person.language = Agent(person, time.sleep), agree, language
-        _ask(person, person.look(), agreed=yes or agent.has_joined, as_json=as_json)
+    own: dict[str, Any] = {"least": least_participants, "agree": agree, "language": language}
+    with open_participant(invitation, home, as_json=as_json, **own) as person:
+        agreed = yes or Agent(person, time.sleep).has_joined
+        _ask(person, person.look(), agreed=agreed, as_json=as_json)
         person.join(read_invitation(invitation).invitation)
 
 
@@ -107,9 +103,9 @@ def run(  # noqa: PLR0913, PLR0917 -- each is an option
     ] = 0,
 ) -> None:
     """Join and take part until the task ends; after an interruption, continue where it stopped."""
-    least, hold = least_participants, hold_upload
-    with open_participant(invitation, home, as_json=as_json, least=least, hold=hold) as person:
-        agent, person.agree, person.language = Agent(person, time.sleep), agree, language
+    own: dict[str, Any] = {"least": least_participants, "agree": agree, "language": language}
+    with open_participant(invitation, home, as_json=as_json, hold=hold_upload, **own) as person:
+        agent = Agent(person, time.sleep)
         definition = agent.look()
         _ask(person, definition, agreed=yes or agent.has_joined, as_json=as_json)
         tell_code(module, learner, loss)
@@ -200,7 +196,7 @@ def _ask(person: Participant, definition: Definition, *, agreed: bool, as_json: 
         return
     if as_json:
         raise SettingsError("--json asks no questions: read `crowdfl participant look`, then add --yes")
-    typer.echo(clean(task_summary(definition, person.least_participants, person.charged_elsewhere, person.language)))
+    typer.echo(clean(person.summary(definition)))
     person.require_company(definition)  # no question about what is then refused
     version = definition.consent.version
     if version and person.agree != version:
@@ -231,14 +227,11 @@ def open_participant(
     home: Path | None,
     *,
     as_json: bool,
-    joined: bool = False,
-    reads: bool = False,
     hold: int = 0,
-    least: int | None = None,
+    **more: Any,  # noqa: ANN401 -- those of `invited`
 ) -> Iterator[Participant]:
     """The participant that an invitation and a home folder make, with its links, which are closed at the end."""
-    found = read_invitation(invitation)
-    with invited(found, home or home_of(invitation), _Holding, joined=joined, reads=reads, least=least) as person:
+    with invited(read_invitation(invitation), home or home_of(invitation), _Holding, **more) as person:
         person.hold, person.on_event = hold, show_event if as_json else say
         yield person
 

@@ -95,8 +95,8 @@ def measure_systems(
         if fast is not None:
             say(f"{variant.name}: the servers on {fast.name}, whole")
             yield variant.system(device, *variant.whole_servers(fast), fast.name)
-    for rewards in (False, True):
-        shares = Shares(settings, rewards=rewards)
+    for rewards, reference in ((False, False), (True, False), (True, True)):
+        shares = Shares(settings, rewards=rewards, reference=reference)
         say(f"{shares.name}: whole rounds")
         yield shares.system()
     say("paper, two small rounds")
@@ -153,7 +153,7 @@ def target_rows(systems: Sequence[System], memory: Sequence[MemoryOfServers]) ->
     known = {system.key: system for system in systems}
     if "shares" not in known:
         return []
-    return [*_beside_others(known), *_beside_itself(known), *_memory(memory)]
+    return [*_beside_others(known), *_beside_itself(known), *_beside_checks(known), *_memory(memory)]
 
 
 def _beside_others(known: Mapping[str, System]) -> Iterator[Row]:
@@ -182,6 +182,22 @@ def _beside_itself(known: Mapping[str, System]) -> Iterator[Row]:
     for one in own:
         target, quantity = Target("at most 15", "crowdfl", at_most=15), "requests of SP to CSP, a round"
         yield Row(f"{one.key}_exchanges", quantity, one.figures["exchanges"], target, note=one.name)
+
+
+_PUBLISHED = (  # theirs, on their machines
+    Reference("RoFL, norms alone, 48 people, 62,006 parameters, on its machines", Figure(110, "s")),
+    Reference("ELSA, norms, on its machines", missing="states up to 305 times the speed of RoFL"),
+)
+
+
+def _beside_checks(known: Mapping[str, System]) -> Iterator[Row]:
+    if (one := known.get("shares_reference")) is not None:
+        alone, target = known["shares_rewards"].figures, Target("at most 2", "ratio", at_most=2)
+        row = Row("shares_reference_servers", "both servers, with a reference", one.figures["servers"], target)
+        yield row.over(Reference("checks and rewards alone", alone["servers"]), "with / without", *_PUBLISHED)
+        for column, quantity in (("kgc", "KGC deals a round with a reference"), ("dealt", "dealt with a reference")):
+            row = Row(f"shares_reference_{column}", quantity, one.figures[column])
+            yield row.over(Reference("without", alone[column]), "with / without")
 
 
 def _memory(memory: Sequence[MemoryOfServers]) -> Iterator[Row]:

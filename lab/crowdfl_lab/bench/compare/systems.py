@@ -20,6 +20,7 @@ from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.crypto.paillier.pctd import FreshRandomizers
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.sealing import SigningKey
 from crowdfl.crypto.shares.ring import RunningSum, expand
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.common.keyed import keyed_party
@@ -347,24 +348,31 @@ def _server_figures(
     return figures_of({"sp": sp, "csp": csp, "servers": sp + csp}, sample) | figures_of({"dropped": left}, fewer)
 
 
-def shares_task(settings: CompareSettings, *, rewards: bool) -> TaskSettings:
+def shares_task(settings: CompareSettings, *, rewards: bool, reference: bool = False) -> TaskSettings:
     """As many rounds as are measured, and one before and after them: nobody but the requester reads the last."""
     sizes = {"profile": "shares", "max_participants": settings.participants, "rounds": 2 * settings.reads + 2}
     if not rewards:
         return TaskSettings.of(**sizes, check="none", pay="none", lanes=0)
-    pay = {"budget": str(settings.participants), "pay": "equal"}
-    return TaskSettings.of(**sizes, **pay, lanes=settings.share_lanes, max_norm=settings.norm)
+    pay: dict[str, Any] = {"budget": str(settings.participants), "pay": "equal"}
+    lanes = settings.share_lanes
+    if reference:
+        pay |= {"reference": True, "weighting": "equal"}
+        lanes = max(lanes, 1024)  # the fewest that it takes
+    return TaskSettings.of(**sizes, **pay, lanes=lanes, max_norm=settings.norm)
 
 
 class Shares:
     """One kind of `shares` task. The first round warms up and is not counted."""
 
-    def __init__(self, settings: CompareSettings, *, rewards: bool) -> None:
+    def __init__(self, settings: CompareSettings, *, rewards: bool, reference: bool = False) -> None:
         self.settings, self.rewards, self.recorder = settings, rewards, RoundRecorder(keep_messages=True)
-        self.key = "shares_rewards" if rewards else "shares"
-        self.name = f"shares, {'checks and rewards' if rewards else 'no checks, no rewards'}"
-        self.task = shares_task(settings, rewards=rewards)
-        self.parties = settings.parties(self.task, Threads(), self.recorder)
+        self.key = "shares_reference" if reference else "shares_rewards" if rewards else "shares"
+        self.name = (
+            f"shares, {'checks and rewards' if rewards else 'no checks, no rewards'}" + ", a reference" * reference
+        )
+        self.task = shares_task(settings, rewards=rewards, reference=reference)
+        self.signing = SigningKey.fresh()
+        self.parties = settings.parties(self.task, Threads(), self.recorder, requester=self.signing.public)
         self.names = [f"p{i:03}" for i in range(settings.participants)]
         for who in self.names:
             self.parties.participant(who)
@@ -394,9 +402,13 @@ class Shares:
         self.parties.csp.set_dealt_loader(lambda _: files["csp"])
         self.recorder.reset()
         updates = {who: (self.weights + self._update(i + number), 10 + i) for i, who in enumerate(self.names[:crowd])}
+        if self.task.reference:  # everyone in line with it, and counts once
+            updates = {who: ((model + self._common(number)) / 2, 1) for who, (model, _) in updates.items()}
         uploads = self.parties.encrypt(updates, number)
         payment = self.settings.participants * MILLION if self.rewards else None
-        played = self.parties.play(number, uploads, payment=payment, readers=None)
+        played = self.parties.play(number, uploads, payment=payment, readers=None, reference=self._reference(number))
+        if self.task.reference:
+            self.parties.requester.read(played.publication, number)  # what the next reference starts from
         if crowd < len(self.names):
             self.parties.read(played.publication, number, self.names[crowd:])
         self.weights = played.average.weights
@@ -438,6 +450,14 @@ class Shares:
                 sums.add(expand(bytes(SEED_BYTES), b"floor", len(share)))
 
         return min(timed_call(once)[0] for _ in range(self.settings.reads))
+
+    def _common(self, number: int) -> workload.Floats:
+        return self.weights + self._update(10**6 + number)
+
+    def _reference(self, number: int) -> bytes | None:
+        if not self.task.reference:
+            return None
+        return self.parties.requester.refer(lambda _: self._common(number), number, self.signing)
 
     def _update(self, seed: int) -> workload.Floats:
         """Half as long as the task allows."""

@@ -26,6 +26,7 @@ from crowdfl.documents.signed import (
     digest_of,
     participant_name,
 )
+from crowdfl.documents.task_summary import task_summary
 from crowdfl.errors import (
     AlreadyCounted,
     Conflict,
@@ -151,6 +152,10 @@ class Participant:
     def look(self) -> Definition:
         """The task as its requester signed it and KGC appointed it: read this before joining."""
         return self._papers()[1]
+
+    def summary(self, definition: Definition) -> str:
+        """A task in words for whoever is asked to join."""
+        return task_summary(definition, self.least_participants, self.charged_elsewhere, self.language)
 
     def _papers(self) -> tuple[str, Definition, Appointment]:
         text, appointment = self.sp.papers(self.task)

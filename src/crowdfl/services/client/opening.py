@@ -175,6 +175,8 @@ def invited(
     joined: bool = False,
     reads: bool = False,
     least: int | None = None,
+    agree: str | None = None,
+    language: str = "",
 ) -> Iterator[_Kind]:
     """The participant that an invitation and a home folder make. Its links are closed at the end.
 
@@ -208,6 +210,8 @@ def invited(
                 open_stock=lambda public: RandomizerPool.open(home / "randomizers.pool", public),
                 least_participants=_least(blobs, least),
                 charged_elsewhere=_charged(home, invitation.task),
+                language=language,
+                agree=agree,
             )
             yield person
 
