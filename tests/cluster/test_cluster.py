@@ -65,7 +65,7 @@ from crowdfl.services.cluster.worker import (
 from crowdfl.services.http.tls import make_cluster_certificate
 from crowdfl.services.run import open_csp
 from crowdfl.services.server import running
-from crowdfl.settings import ClusterSettings, CspSettings, PeerSettings, TaskSettings
+from crowdfl.settings import ClusterSettings, CspSettings, PeerSettings, S3Settings, TaskSettings
 from crowdfl.storage.atomic import write_private
 from crowdfl.storage.blobs import OF_STORE, FileBlobs, SealedBlobs
 from tests.cluster.processes import clusters, wait_for
@@ -354,6 +354,7 @@ def test_a_service_computes_on_its_roles_cluster(world, tmp_path):
     )
     with pytest.raises(SettingsError, match="scheduler"):
         settings.changed(compute="dask")
+    settings.changed(compute="dask", dask=world.csp.settings, s3=S3Settings(bucket="b"), passphrase_file=token)
     with pytest.raises(ClusterTaken):
         open_csp(settings.changed(compute="dask", dask=world.sp.settings))
 
