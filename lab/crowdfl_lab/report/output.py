@@ -80,7 +80,7 @@ def rich_tables(table: ResultTable, width: int) -> Iterator[Table | str]:
             return
     yield f"[italic]{escape(table.title)}[/italic]"
     for row in table.rows:
-        yield f"\n[bold]{escape(cell_text(row[0]))}[/bold]"
+        yield f"\n{escape(table.columns[0])} [bold]{escape(cell_text(row[0]))}[/bold]"
         cells = Table.grid(padding=(0, 2, 0, 0))
         for name, cell in zip(table.columns[1:], row[1:], strict=True):
             cells.add_row(escape(name), _coloured(cell_text(cell), table))
