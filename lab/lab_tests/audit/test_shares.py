@@ -8,10 +8,7 @@ from crowdfl_lab.audit.finding import SHARES, Verdict
 from crowdfl_lab.audit.shares import altered, counts, freezing, openings, reuse, transcript
 from crowdfl_lab.audit.shares.deviating_round import PEOPLE, DeviatingRound, switched, updates
 
-CONCEDED = {
-    "one bit": altered.attack_bits,
-    "claimed counts": lambda: [altered.attack_claims()],
-}
+CONCEDED = {"one bit": altered.attack_bits, "claimed counts": lambda: [altered.attack_claims()]}
 
 
 @pytest.mark.parametrize(
