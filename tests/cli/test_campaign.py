@@ -3,7 +3,6 @@
 import csv
 import json
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from crowdfl.cli.task.views import task_text
 from crowdfl.settings import to_millionths
 from crowdfl_lab.demo.finished import SERVERS, secrets_of, shares_in
 from tests import subprocesses
-from tests.cli.program import Result, call, finish, start, wait_or_kill
+from tests.cli.program import Processes, Result, call, finish
 
 PEOPLE = 3
 CHANGES = {  # every bound small, so that a short key has room for rewards
@@ -49,18 +48,12 @@ def allow_short_claims(settings: Path) -> None:
 
 
 @dataclass
-class Campaign:
-    folder: Path
-    processes: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict)
+class Campaign(Processes):
     said: dict[str, Result] = field(default_factory=dict)
-    task: str = ""
 
     @property
     def settings(self) -> tuple[str, str]:
         return "-s", str(self.folder / "roles/requester/settings.toml")
-
-    def start(self, name: str, *args: object) -> None:
-        self.processes[name] = start(*args, log=self.folder / f"{name}.log")
 
     def do(self, name: str, *args: object) -> Result:
         """A command to its end, which must be a good one."""
@@ -93,17 +86,6 @@ class Campaign:
     def wait(self, *names: str) -> None:
         for name in names:
             assert self.processes[name].wait(timeout=PATIENCE) == 0, self.logs()
-
-    def logs(self) -> str:
-        """The end of every log, to explain a failure."""
-        return "\n".join(f"{path.name}: {path.read_text()[-800:]}" for path in sorted(self.folder.glob("*.log")))
-
-    def stop(self) -> None:
-        for process in self.processes.values():
-            if process.poll() is None:
-                process.terminate()
-        for process in self.processes.values():
-            wait_or_kill(process)
 
 
 def free_ports() -> list[str]:
