@@ -57,6 +57,7 @@ def test_no_server_chooses_its_part_of_a_sum_after_the_others():
     *rows, by_sp, by_csp = freezing.attack_freezing()
     for weakened, built in zip(rows[::2], rows[1::2], strict=True):
         require_held(weakened, built)
+    assert rows[1].note == "refused: ChainBroken"  # the sum is not the one of CSP's record
     for finding in (by_sp, by_csp):
         assert (finding.subject, finding.verdict, finding.surprising) == (SHARES, Verdict.CONCEDED, False)
         assert finding.error < 0.05 * finding.blind
