@@ -235,7 +235,7 @@ def test_a_round_outlives_a_clock_that_jumps_forward(desk):
     entry = desk.sp.store.round(desk.task, 1)
     assert (entry.state, entry.extended) == ("open", False)
     person = desk.crowd[2]
-    upload = person.side.encrypt_update(person._definition.shape.flat(person.model()), 5, 1)
+    upload = person.side.encrypt_update(person.definition.shape.flat(person.model()), 5, 1)
     assert desk.sp.upload(desk.task, 1, person.keys.who, upload).late is False
     desk.run()
     assert desk.sp.store.round(desk.task, 1) == entry

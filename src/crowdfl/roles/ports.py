@@ -74,6 +74,12 @@ class Blobs(Protocol):
         """Remove what a crash left of writes that began before this moment; how many there were."""
 
 
+def replace_blob(blobs: Blobs, name: str, data: bytes) -> None:
+    """In place of what is there; a crash in between leaves nothing."""
+    blobs.delete(name)
+    blobs.put(name, data)
+
+
 class Stock(RandomizerSource, Protocol):
     """Randomizers made ahead of time for one key; each is handed out at most once, whatever crashes."""
 
