@@ -119,7 +119,7 @@ def test_a_platform_that_says_something_else_about_a_task_is_named(about):
 def test_a_refusal_is_raised_at_once_by_its_name(error):
     scripted = Scripted(problem(error))
     with pytest.raises(type(error), match="no"):
-        SpClient(scripted.service).about("0" * 64)
+        SpClient(scripted.service).about("0" * 64).json()
     assert len(scripted.asked) == 1
 
 
@@ -195,14 +195,14 @@ def test_a_requester_pauses_reads_the_books_and_cancels(world):
 
     def order(action):
         sp.order(task, Order(task, action, world.clock.now()).sign(world.requester.signing))
-        return sp.about(task)["status"]["state"]
+        return sp.status(task)["state"]
 
     assert [order("pause"), order("resume"), order("cancel")] == ["paused", "running", "cancelled"]
     world.run()
     books = sp.ledger(task)
     assert (books["balances"]["escrow"], books["balances"]["requester"]) == (0, 0)
     assert "fund round 1" in {movement["name"] for movement in books["movements"]}
-    assert sp.about(task)["status"].keys().isdisjoint({"balances", "deposits"})
+    assert sp.status(task).keys().isdisjoint({"balances", "deposits"})
     with pytest.raises(NotReady):
         people[0].sp.average(task, 1)
 
@@ -210,7 +210,7 @@ def test_a_requester_pauses_reads_the_books_and_cancels(world):
 def test_a_participant_leaves(world):
     task, people = world.open_round()
     people[0].sp.leave(task)
-    assert people[1].sp.about(task)["status"]["enrolled"] == 2
+    assert people[1].sp.status(task)["enrolled"] == 2
     assert people[1].sp.initial_weights(task) == INITIAL
 
 

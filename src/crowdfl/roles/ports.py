@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol, Unpack
+from typing import BinaryIO, Protocol
 
 from crowdfl.crypto.paillier.pctd import RandomizerSource
 from crowdfl.errors import CrowdFLError
@@ -17,7 +17,6 @@ from crowdfl.roles.records import (
     StoredPayment,
     StoredSubscription,
     StoredTask,
-    TaskChanges,
     TaskStatus,
     Upload,
     UploadContext,
@@ -95,7 +94,7 @@ class TaskStore(Protocol):
     def add_task(self, task: StoredTask) -> None: ...  # idempotent; other papers are a Conflict
     def task(self, task: str) -> StoredTask: ...  # or UnknownTask
     def tasks(self) -> list[StoredTask]: ...
-    def change_task(self, task: str, **changes: Unpack[TaskChanges]) -> None: ...  # or UnknownTask
+    def change_task(self, task: str, **changes: object) -> None: ...  # of a `StoredTask`; or UnknownTask
 
 
 class CrowdStore(TaskStore, Protocol):
