@@ -200,8 +200,7 @@ def test_a_requester_with_one_phone_gets_no_model_for_nothing(tmp_path: Path, mo
     send(desk, 1, desk.crowd[3], sample_upload(desk, desk.crowd[3], declared))
     desk.run()
     paid = sum(map(paid_to, desk.crowd[:3]))
-    desk.clock.time += 10_000
-    desk.run()
+    desk.later(10_000)
     model = None
     if desk.sp.status(desk.task)["rounds"][0]["state"] == "rewarded":
         arrays = desk.requester.model(desk.task)
@@ -348,11 +347,9 @@ def test_what_was_earned_can_be_claimed_after_a_round_that_hung(tmp_path: Path) 
     assert desk.sp.status(desk.task)["rounds"][1]["state"] == "aborted"
     assert desk.sp.status(desk.task)["claim_seconds_left"] == day
     desk.sp.ports.csp = honest  # the requester's model is opened too
-    desk.clock.time += day - 1
-    desk.run()
+    desk.later(day - 1)
     assert sum(map(paid_to, desk.crowd)) == earned
-    desk.clock.time += 1
-    desk.run()
+    desk.later(1)
     assert desk.sp.status(desk.task)["state"] == "settled"
 
 
@@ -384,15 +381,13 @@ def test_a_restored_task_pays_nothing_that_was_returned(tmp_path: Path, settled:
     shutil.copytree(tmp_path / "desk/sp", tmp_path / "copy/sp")
     cancel(desk)
     if settled:
-        desk.clock.time += 10_000
-        desk.run()
+        desk.later(10_000)
     before = returned(desk)
     assert before == (3 if settled else 2) * BUDGET
     desk.sp = desk.new_sp(disk=FileDisk(tmp_path / "copy"))
     mark_restored_sp(desk.sp.store, desk.clock.now())
     honest_uploads(desk, 2, MODELS, COUNTS)
-    desk.clock.time += 10_000
-    desk.run()
+    desk.later(10_000)
     cancel(desk)
     assert (desk.sp.status(desk.task)["rounds"][1]["state"], returned(desk)) == ("aborted", 0)
     for _ in range(2):
@@ -400,8 +395,7 @@ def test_a_restored_task_pays_nothing_that_was_returned(tmp_path: Path, settled:
         desk.run()
     paid = sum(map(paid_to, desk.crowd))
     assert paid == 0 if settled else BUDGET - 10 <= paid <= BUDGET
-    desk.clock.time += 10_000
-    desk.run()
+    desk.later(10_000)
     assert paid + before <= 3 * BUDGET
     assert paid + returned(desk) == 3 * BUDGET
     assert desk.sp.status(desk.task)["state"] == "settled"

@@ -534,8 +534,7 @@ def test_a_task_whose_opened_sum_is_lost_ends_with_the_next_manifest(tmp_path: P
     desk.csp.answer = losing  # type: ignore[method-assign]
     with pytest.raises(ConnectionError):
         train_all(desk)
-    desk.clock.time += 2 * desk.options.csp_patience
-    desk.run()
+    desk.later(2 * desk.options.csp_patience)
     desk.csp.answer = answer  # type: ignore[method-assign]
     train_all(desk)
     status = desk.sp.status(desk.task)

@@ -7,14 +7,7 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
-from crowdfl.errors import (
-    FormatError,
-    KeyNotProven,
-    NotAuthenticated,
-    NotReady,
-    ServiceUnavailable,
-    UnknownTask,
-)
+from crowdfl.errors import FormatError, KeyNotProven, NotAuthenticated, NotReady, ServiceUnavailable, UnknownTask
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.retry import Backoff
 from crowdfl.services.apps.csp import Preparations

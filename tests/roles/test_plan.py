@@ -180,8 +180,7 @@ def test_a_round_that_closes_by_its_deadline_waits_though_everyone_has_sent(tmp_
     desk = planned(tmp_path, 3, {"closes": "deadline"})
     desk.play()
     assert desk.states() == ["open"]
-    desk.clock.time += 101.0
-    desk.run()
+    desk.later(101.0)
     assert desk.states() == ["rewarded", "open"]
 
 
