@@ -430,7 +430,7 @@ class Participant:
         found = self._checked(receipt, number, upload)
         if found is not None and found.unused:
             self.blobs.put(f"rounds/{number}/unused", receipt.encode())
-            paid = {"millionths": self._definition.plan.each_unused, "currency": self.currency}
+            paid = {"millionths": self.definition.plan.each_unused, "currency": self.currency}
             self.on_event("unused", {"round": number} | paid)
             return True
         self.blobs.put(f"rounds/{number}/receipt", receipt.encode())
@@ -614,7 +614,7 @@ class Participant:
             if self.blobs.has(f"rounds/{number}/reward"):
                 earned[number] = self.side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
             elif self.blobs.has(f"rounds/{number}/unused"):
-                earned[number] = self._definition.plan.each_unused
+                earned[number] = self.definition.plan.each_unused
         return earned
 
     def claim(self, *, without_missing: bool = False) -> int:
