@@ -194,7 +194,7 @@ class Overview:
         ]
 
     def round(self, task: str, one: Round, uploads: int, dropped: Sequence[str]) -> Row:
-        rejected = self._rejected(task, one)
+        rejected, pays = self._rejected(task, one), bool(self._sp.definition(task).settings.budget)
         rejected |= dict.fromkeys(dropped, "its file was damaged on SP, and dropped")
         rows = [{"who": who, "why": printable(why, 500)} for who, why in sorted(rejected.items())]
         return {
@@ -204,7 +204,7 @@ class Overview:
             "uploads": uploads,
             "rejected": len(rows),
             "rejections": rows[:_MOST],
-            "steps": steps_of(one, self.history.steps(task, one.number), self._pays(task)),
+            "steps": steps_of(one, self.history.steps(task, one.number), pays),
         }
 
     def _rejected(self, task: str, one: Round) -> dict[str, str]:
@@ -213,9 +213,6 @@ class Overview:
             return self._sp.rejected(task, one.number) if one.state is not RoundState.OPEN else {}
         except (CrowdFLError, OSError, ValueError):
             return {}
-
-    def _pays(self, task: str) -> bool:
-        return bool(self._sp.definition(task).settings.budget)
 
 
 def steps_of(one: Round, seen: dict[str, float], pays: bool) -> list[Row]:
