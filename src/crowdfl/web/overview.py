@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from crowdfl.errors import CrowdFLError
-from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import (
     DepositState,
     Movement,
@@ -44,14 +43,10 @@ class Overview:
     """Reads the store; one that is slow is looked at less often (`events.Snapshots`)."""
 
     def __init__(self, parts: SpParts, actions: OperatorActions, history: EventHistory) -> None:
-        self._parts, self._sp, self._actions = parts, parts.sp, actions
-        self.history = history
+        self._parts, self._sp, self._store = parts, parts.sp, parts.sp.store
+        self._actions, self.history = actions, history
         self._over: dict[str, Row] = {}  # rows of tasks that have nothing left to do
         self._forgotten = time.monotonic()
-
-    @property
-    def _store(self) -> SpStore:
-        return self._sp.store
 
     def forget(self) -> None:
         """Read again what is over, too: a command may have changed it."""
