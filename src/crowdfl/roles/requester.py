@@ -42,7 +42,7 @@ from crowdfl.roles.ports import Blobs, Clock
 from crowdfl.roles.records import NOT_OPEN
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
 from crowdfl.roles.waiting import unannounced, waits_for
-from crowdfl.settings import from_millionths, to_millionths
+from crowdfl.settings import from_millionths
 
 
 class RequesterKgc(Protocol):
@@ -362,7 +362,7 @@ class Campaign:
         return {"waits": waits_for(definition, status, report)} | ({"to_fund": missing} if missing else {})
 
     def _fund(self, task: str, definition: Definition) -> None:
-        payment = definition.settings.rounds * to_millionths(definition.settings.budget or 0)
+        payment = definition.settings.rounds * definition.plan.round_cost(definition.settings)
         if payment:
             self.requester.fund(task, payment, _PAYMENT)
             self.on_event("funded", {"amount": str(from_millionths(payment)), "deposit": _PAYMENT})

@@ -91,7 +91,7 @@ class Claiming:
 
     def _make(self, rounds: Sequence[int]) -> None:
         side = self.person.new_side()
-        for number in rounds:
+        for number in self._opened(rounds):
             side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
         claim = side.claim()
         replace_blob(self.blobs, "claimed-rounds", json.dumps(list(rounds)).encode())
@@ -108,11 +108,17 @@ class Claiming:
     def _make_smaller(self, why: str) -> bool:
         """Without the newest round; False if there would be nothing left."""
         rounds = json.loads(self.blobs.get("claimed-rounds"))
-        if len(rounds) < 2:
+        newest = self._opened(rounds)[-1:]
+        rest = [number for number in rounds if number not in newest]
+        if not newest or not rest:
             return False
-        self.tell("claiming without", {"rounds": rounds[-1:], "why": why})
-        self._make(rounds[:-1])
+        self.tell("claiming without", {"rounds": newest, "why": why})
+        self._make(rest)
         return True
+
+    def _opened(self, rounds: Sequence[int]) -> list[int]:
+        """Those with a reward that the servers computed: what an unused upload earns, SP owes by its receipt alone."""
+        return [number for number in rounds if self.blobs.has(f"rounds/{number}/reward")]
 
     def _rounds(self, *, without_missing: bool) -> list[int]:
         """The rounds to claim: whoever was away may not have read the last."""
@@ -120,14 +126,15 @@ class Claiming:
         rewarded = _rewarded(status)
         for number in rewarded:
             self.person.open_at_end(number)
-        earned = self.person.rewards()
+        earned = list(self.person.rewards())
         missing = [number for number in rewarded if number not in earned and self._is_owed(number)]
-        missing += [number for number in earned if number not in rewarded]  # an SP that was restored has lost the round
+        lost = [number for number in self._opened(earned) if number not in rewarded]  # an SP that was restored
+        missing += lost
         if missing and not without_missing:
             self._wait_for(missing, status)
         if missing:
             self.tell("claiming without", {"rounds": missing, "why": "the platform does not show their rewards"})
-        return [number for number in earned if number in rewarded]
+        return [number for number in earned if number not in lost]
 
     def _is_owed(self, number: int) -> bool:
         return holds_receipt(self.blobs, number) and not self.blobs.has(f"rounds/{number}/no-reward")

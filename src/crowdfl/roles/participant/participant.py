@@ -352,7 +352,7 @@ class Participant:
         return True
 
     def _take_part(self, number: int, train: Train, drawn: int | None) -> bool:
-        ends = any(self.blobs.has(f"rounds/{number}/{end}") for end in ("receipt", "refused", "nothing"))
+        ends = any(self.blobs.has(f"rounds/{number}/{end}") for end in ("receipt", "refused", "nothing", "unused"))
         if ends or self.has_left:
             return False
         self.require_company(self.definition)  # before the work; the number may have been raised since joining
@@ -427,9 +427,14 @@ class Participant:
             self.blobs.put(f"rounds/{number}/refused", str(refusal).encode())
             self.on_event("refused", {"round": number, "why": str(refusal)})
             return True
-        late = self._checked(receipt, number, upload)
+        found = self._checked(receipt, number, upload)
+        if found is not None and found.unused:
+            self.blobs.put(f"rounds/{number}/unused", receipt.encode())
+            paid = {"millionths": self.definition.plan.each_unused, "currency": self.currency}
+            self.on_event("unused", {"round": number} | paid)
+            return True
         self.blobs.put(f"rounds/{number}/receipt", receipt.encode())
-        self.on_event("uploaded", {"round": number, "bytes": len(upload), "late": late})
+        self.on_event("uploaded", {"round": number, "bytes": len(upload), "late": found and found.late})
         return True
 
     def _send_as_enrolled(self, number: int, upload: bytes) -> str:
@@ -443,16 +448,17 @@ class Participant:
                 raise
         return self.sp.send(self.task, number, self.keys, upload)
 
-    def _checked(self, receipt: str, number: int, upload: bytes) -> bool | None:
-        """Whether SP counts the upload as late; a receipt that would prove nothing later is refused now."""
+    def _checked(self, receipt: str, number: int, upload: bytes) -> Receipt | None:
+        """None where SP's key is not known; a receipt that would prove nothing later is refused now."""
         if self.sp_key is None:
             return None
         found = Receipt.open(receipt, self.sp_key)
-        if found != Receipt(self.task, number, self.keys.who, hashlib.sha256(upload).hexdigest(), found.late):
+        sent = hashlib.sha256(upload).hexdigest()
+        if found != Receipt(self.task, number, self.keys.who, sent, found.late, found.unused):
             raise DocumentError(
                 f"the platform's receipt is not for this upload of round {number}: keep it and complain"
             )
-        return found.late
+        return found
 
     def _read(self, number: int, evaluate: Evaluate | None) -> bool:
         if number >= self.definition.settings.rounds:
@@ -602,10 +608,13 @@ class Participant:
         return amount
 
     def rewards(self) -> dict[int, int]:
+        """By round, those of unused uploads too."""
         earned = {}
         for number in range(1, self.definition.settings.rounds + 1):
             if self.blobs.has(f"rounds/{number}/reward"):
                 earned[number] = self.side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
+            elif self.blobs.has(f"rounds/{number}/unused"):
+                earned[number] = self.definition.plan.each_unused
         return earned
 
     def claim(self, *, without_missing: bool = False) -> int:
