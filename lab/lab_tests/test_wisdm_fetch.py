@@ -23,7 +23,6 @@ class Handler(BaseHTTPRequestHandler):
     """Sends the body, less than it promised, or nothing."""
 
     def do_GET(self):
-        """By path."""
         body = ARCHIVE.get(self.path, BODY)
         self.send_response(404 if self.path == "/gone" else 200)
         self.send_header("Content-Length", str(len(body)))
@@ -36,7 +35,6 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def server():
-    """Its address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
@@ -109,7 +107,6 @@ def test_one_file_is_taken_out_and_no_other(tmp_path):
 
 
 def test_another_archive_is_refused(tmp_path):
-    """Or what is none."""
     archive(tmp_path / "a.tar.gz", ["readme.txt"])
     (tmp_path / "b.tar.gz").write_bytes(b"<html>moved</html>")
     for name, said in (("a", "does not contain"), ("b", "not a readable tar")):

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ from crowdfl.cli.role_folder import read_part
 from crowdfl.services.client.transport import Bearer, Link
 from crowdfl.services.http import tls
 from tests import subprocesses
-from tests.cli.program import Result, call, start, wait_or_kill
+from tests.cli.program import Processes, Result, call
 from tests.cli.test_campaign import allow_short_claims, task_file
 from tests.http.world import IMPATIENT
 
@@ -31,25 +30,22 @@ PATIENCE = 240.0
 
 
 @dataclass
-class Organisations:
+class Organisations(Processes):
     """Four places that share nothing but what one sends to another."""
 
-    root: Path
-    ports: dict[str, int]
-    processes: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict)
-    task: str = ""
+    ports: dict[str, int] = field(default_factory=dict)
 
     def place(self, role: str) -> Path:
-        return self.root / f"machine-of-{role}"
+        return self.folder / f"machine-of-{role}"
 
-    def folder(self, role: str) -> Path:
+    def home(self, role: str) -> Path:
         return self.place(role) / role
 
     def settings(self, role: str) -> Path:
-        return self.folder(role) / "settings.toml"
+        return self.home(role) / "settings.toml"
 
     def public(self, role: str) -> Path:
-        return self.folder(role) / f"{role}.public.json"
+        return self.home(role) / f"{role}.public.json"
 
     def do(self, role: str, *words: object) -> Result:
         """A command on a role's machine, which must end well."""
@@ -70,16 +66,13 @@ class Organisations:
             own, "exchange", "accept", f"{own}/settings.toml", f"{peer}.public.json", "--fingerprint", told, *more
         )
 
-    def start(self, name: str, *words: object) -> None:
-        self.processes[name] = start(*words, log=self.root / f"{name}.log")
-
     def reload(self, role: str) -> None:
         before = self.log(role).count('"reloaded"')
         os.kill(self.processes[role].pid, signal.SIGHUP)
         self.wait(lambda: self.log(role).count('"reloaded"') > before)
 
     def log(self, name: str) -> str:
-        path = self.root / f"{name}.log"
+        path = self.folder / f"{name}.log"
         return path.read_text() if path.exists() else ""
 
     def wait(self, there: Callable[[], bool]) -> None:
@@ -101,23 +94,13 @@ class Organisations:
 
     def call(self, service: str, token: str, own: tls.CertificateFiles | None = None) -> dict[str, Any]:
         """Whose token it is, at a service; as whoever has this certificate."""
-        trusted = self.folder("acme" if service != "csp" else "sp") / "peers/ca.pem"
+        trusted = self.home("acme" if service != "csp" else "sp") / "peers/ca.pem"
         link = Link(f"https://127.0.0.1:{self.ports[service]}", trusted, own=own)
         with contextlib.closing(link.open(Bearer(token), IMPATIENT)) as opened:
             return opened.call("GET", "/v1/whoami").json()
 
     def certificate(self, role: str) -> tls.CertificateFiles:
-        return made_files(self.folder(role))
-
-    def logs(self) -> str:
-        return "\n".join(f"{path.name}: {path.read_text()[-800:]}" for path in sorted(self.root.glob("*.log")))
-
-    def stop(self) -> None:
-        for process in self.processes.values():
-            if process.poll() is None:
-                process.terminate()
-        for process in self.processes.values():
-            wait_or_kill(process)
+        return made_files(self.home(role))
 
 
 def set_up(made: Organisations) -> None:
@@ -146,7 +129,7 @@ def enrol(made: Organisations) -> None:
     made.do("acme", "task", "invite", made.task, "invitations", "-n", PEOPLE, *own)
     for person in range(PEOPLE):
         invitation = made.place("acme") / f"invitations/invitation-{person}.json"
-        home = ("--home", made.root / f"person-{person}", "--least-participants", PEOPLE)
+        home = ("--home", made.folder / f"person-{person}", "--least-participants", PEOPLE)
         made.start(
             f"person-{person}", "participant", "run", invitation, "--data", f"watch:{person}", *home, "--yes", "--json"
         )

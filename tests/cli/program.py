@@ -5,7 +5,7 @@ import io
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crowdfl.cli import main
@@ -64,6 +64,29 @@ def finish(*args: object, timeout: float = 300.0) -> Result:
 ROLES = ("kgc", "sp", "csp", "requester")
 
 
+@dataclass
+class Processes:
+    """Commands that run beside a test, each with a log in a folder."""
+
+    folder: Path
+    processes: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict)
+    task: str = ""
+
+    def start(self, name: str, *args: object) -> None:
+        self.processes[name] = start(*args, log=self.folder / f"{name}.log")
+
+    def logs(self) -> str:
+        """The end of every log, to explain a failure."""
+        return "\n".join(f"{path.name}: {path.read_text()[-800:]}" for path in sorted(self.folder.glob("*.log")))
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes.values():
+            wait_or_kill(process)
+
+
 def settings(place, role):
     return place / role / "settings.toml"
 
@@ -85,6 +108,8 @@ def accept_all(place):
 
 
 def refused(result, *said):
+    """A named error, exit code 3, no traceback, and each of these words in the message."""
     assert result.code == 3, result
+    assert "Traceback" not in result.err
     for words in said:
         assert words in result.err, result.err

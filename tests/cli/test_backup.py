@@ -129,24 +129,9 @@ def test_what_cannot_be_done_is_named_and_changes_nothing(made: Path, tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sp.backup"]
 
 
-def test_the_passphrase_stays_out_and_the_operator_is_told(made: Path, tmp_path: Path):
-    settings = made / "csp/settings.toml"
-    text = settings.read_text()
-    (made / "csp/passphrase").write_text("secret words")
-    (made / "csp/passphrase").chmod(0o600)
-    changed = text.replace('# passphrase_file = "passphrase"', 'passphrase_file = "passphrase"')
-    settings.write_text(changed.replace('ca = "peers/ca.pem"', 'ca = "/etc/ssl/ca.pem"', 1))
-    try:
-        told = json.loads(call("backup", settings, tmp_path / "csp.backup", "--json").out)
-        assert [note.rpartition(": ")[2] for note in told["notes"]] == [str(made / "csp/passphrase"), "/etc/ssl/ca.pem"]
-        assert b"secret words" not in (tmp_path / "csp.backup").read_bytes()
-    finally:
-        settings.write_text(text)
-        (made / "csp/passphrase").unlink()
-
-
 @pytest.mark.parametrize(
-    "named", ["../csp/passphrase", "{made}/link/csp/passphrase", "alias", "../hard", "./keys/../passphrase"]
+    "named",
+    ["passphrase", "../csp/passphrase", "{made}/link/csp/passphrase", "alias", "../hard", "./keys/../passphrase"],
 )
 def test_the_passphrase_stays_out_by_whatever_name_the_settings_reach_it(named: str, made: Path, tmp_path: Path):
     """Through a folder above, a link to the folder, a link to the file, another name of the same file."""

@@ -29,7 +29,7 @@ from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.settings_file import SERVICES, read_service
 from crowdfl.storage.sql import SqlStore
 from tests import subprocesses
-from tests.cli.program import call
+from tests.cli.program import call, refused
 from tests.http.world import definition_of
 
 TASK = template.replace('learner = "network"', 'learner = "softmax"')
@@ -43,14 +43,6 @@ INVITATION = {
     "ca": None,
     "insecure_test_key": True,
 }
-
-
-def refused(result, *said):
-    """A named error, exit code 3, no traceback, and each of these words in the message."""
-    assert result.code == 3, result
-    assert "Traceback" not in result.err
-    for words in said:
-        assert words in result.err, result.err
 
 
 def with_line(path, table, line):

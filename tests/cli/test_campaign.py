@@ -3,7 +3,6 @@
 import csv
 import json
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from crowdfl.cli.task.views import task_text
 from crowdfl.settings import to_millionths
 from crowdfl_lab.demo.finished import SERVERS, secrets_of, shares_in
 from tests import subprocesses
-from tests.cli.program import Result, call, finish, start, wait_or_kill
+from tests.cli.program import Processes, Result, call, finish
 
 PEOPLE = 3
 CHANGES = {  # every bound small, so that a short key has room for rewards
@@ -49,18 +48,12 @@ def allow_short_claims(settings: Path) -> None:
 
 
 @dataclass
-class Campaign:
-    folder: Path
-    processes: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict)
+class Campaign(Processes):
     said: dict[str, Result] = field(default_factory=dict)
-    task: str = ""
 
     @property
     def settings(self) -> tuple[str, str]:
         return "-s", str(self.folder / "roles/requester/settings.toml")
-
-    def start(self, name: str, *args: object) -> None:
-        self.processes[name] = start(*args, log=self.folder / f"{name}.log")
 
     def do(self, name: str, *args: object) -> Result:
         """A command to its end, which must be a good one."""
@@ -94,17 +87,6 @@ class Campaign:
         for name in names:
             assert self.processes[name].wait(timeout=PATIENCE) == 0, self.logs()
 
-    def logs(self) -> str:
-        """The end of every log, to explain a failure."""
-        return "\n".join(f"{path.name}: {path.read_text()[-800:]}" for path in sorted(self.folder.glob("*.log")))
-
-    def stop(self) -> None:
-        for process in self.processes.values():
-            if process.poll() is None:
-                process.terminate()
-        for process in self.processes.values():
-            wait_or_kill(process)
-
 
 def free_ports() -> list[str]:
     """Options for `init`."""
@@ -136,16 +118,13 @@ def run_campaign(made: Campaign, task: str) -> None:
         options = ("--data", f"watch:{person}", *home, "--yes", "--json")
         made.start(f"person-{person}", "participant", "run", invitation, *options)
     made.gather(PEOPLE)
-    made.do("pause", "task", "pause", made.task, *made.settings)
     made.do("fund", "task", "fund", made.task, "72.00", "--name", "all", *made.settings)
     made.do("fund again", "task", "fund", made.task, "72.00", "--name", "all", *made.settings)
     made.do("unconfirmed", "task", "report", made.task, "--json", *made.settings)
     sp = folder / "roles/sp/settings.toml"
     made.do("deposits", "sp", "deposit", "list", sp, "--json")
     made.do("confirm", "sp", "deposit", "confirm", sp, made.task, "all", "72.00")
-    made.do("paused", "task", "watch", made.task, "--json", *made.settings)
     made.do("close", "task", "close", made.task, *made.settings)
-    made.do("resume", "task", "resume", made.task, *made.settings)
     made.do("finished", "task", "watch", made.task, "--until", "finished", *made.settings)
     made.wait(*(f"person-{person}" for person in range(PEOPLE)))
 
@@ -154,11 +133,6 @@ def events(campaign: Campaign, person: int, what: str) -> list[dict[str, Any]]:
     lines = (campaign.folder / f"person-{person}.log").read_text().splitlines()
     found = [json.loads(line) for line in lines if line.startswith("{")]
     return [event for event in found if event["event"] == what]
-
-
-def test_creating_again_is_the_same_task(campaign: Campaign):
-    again = call("task", "create", campaign.folder / "task.toml", *campaign.settings)
-    assert again.out.strip() == campaign.task
 
 
 def test_a_participant_sees_the_terms_before_joining(campaign: Campaign, tmp_path):
@@ -208,11 +182,6 @@ def test_the_least_number_of_participants_is_kept_with_the_participant(campaign:
     (home / "least-participants").write_text("many")
     damaged = call("participant", "join", *place)
     assert (damaged.code, "--least-participants" in damaged.err) == (3, True)
-
-
-def test_nothing_moves_while_a_task_is_paused(campaign: Campaign):
-    paused = json.loads(campaign.said["paused"].out)
-    assert (paused["state"], paused["enrolled"], paused["rounds"]) == ("paused", PEOPLE, [])
 
 
 def test_a_deposit_is_pending_until_the_operator_confirms_it(campaign: Campaign):
@@ -271,19 +240,6 @@ def test_the_model_is_fetched_and_used(campaign: Campaign, tmp_path):
     assert found["npz"]["accuracy"] > 2 / 7  # seven exercises, two epochs
 
 
-def test_a_task_that_is_cancelled_gives_the_money_back(campaign: Campaign, tmp_path):
-    (tmp_path / "task.toml").write_text(task_file(purpose="Also recognise"))
-    task = call("task", "create", tmp_path / "task.toml", *campaign.settings).out.strip()
-    assert task != campaign.task
-    call("task", "fund", task, "36.50", "--name", "some", *campaign.settings)
-    call("sp", "deposit", "confirm", campaign.folder / "roles/sp/settings.toml", task, "some", "36.50")
-    assert call("task", "cancel", task, *campaign.settings).code == 0
-    words = ("task", "report", task, "--json", *campaign.settings)
-    report = subprocesses.until(lambda: (found := json.loads(call(*words).out))["returned"] and found)
-    assert report["returned"] == report["paid_in"] == 36_500_000
-    assert call("task", "resume", task, *campaign.settings).code == 3
-
-
 def test_no_folder_holds_two_key_shares(campaign: Campaign):
     """Each server its own, KGC neither once they were dealt, nor any other process."""
     roles = campaign.folder / "roles"
@@ -295,12 +251,3 @@ def test_no_folder_holds_two_key_shares(campaign: Campaign):
     for log in campaign.folder.glob("*.log"):
         assert str(shares["lambda_c"]) not in log.read_text()
         assert str(shares["lambda_sc"]) not in log.read_text()
-
-
-def test_a_doctor_finds_running_roles_well(campaign: Campaign):
-    files = [campaign.folder / "roles" / role / "settings.toml" for role in (*SERVERS, "requester")]
-    result = call("doctor", *files, "--json")
-    found = json.loads(result.out)["findings"]
-    assert result.code == 0, [line for line in found if line["verdict"] == "fail"]
-    what = {line["what"] for line in found}
-    assert {"sp: CSP", "sp: KGC's key", "csp: database", "requester: SP's clock", "kgc: certificate"} <= what

@@ -254,17 +254,6 @@ def test_explain_warns_of_what_a_requester_should_know(tmp_path, changes, words)
     assert words in call("task", "explain", _task_file(tmp_path, *changes)).out
 
 
-def test_explain_prints_what_divisions_may_show(tmp_path):
-    told = call("task", "explain", _task_file(tmp_path, EQUAL, ('# pay = "equal"', 'pay = "distance"'))).out
-    assert "by at most 1.00%" in told
-
-
-def test_what_needs_numbers_of_samples_is_refused_where_everyone_counts_once(tmp_path):
-    result = call("task", "explain", _task_file(tmp_path, ('# pay = "equal"', 'pay = "distance"')))
-    assert result.code == 3
-    assert 'set pay = "equal", or weighting = "samples"' in result.err
-
-
 @pytest.mark.parametrize(
     ("bound", "words"),
     [

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.second
 def organisations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Organisations]:
     """Set up as docs/organisations.md says; a task with its people, before its money."""
     ports = dict(zip(("kgc", "sp", "csp"), subprocesses.free_ports(3), strict=True))
-    made = Organisations(tmp_path_factory.mktemp("organisations"), ports)
+    made = Organisations(tmp_path_factory.mktemp("organisations"), ports=ports)
     try:
         set_up(made)
         enrol(made)
@@ -69,7 +69,7 @@ def test_doctor_tries_every_credential_and_names_the_bad_one(
     organisations: Organisations, tmp_path, damage, what, said
 ):
     """On a copy of SP's folder, against the services as they run."""
-    made, copy = organisations, Path(shutil.copytree(organisations.folder("sp"), tmp_path / "sp"))
+    made, copy = organisations, Path(shutil.copytree(organisations.home("sp"), tmp_path / "sp"))
     _harm(made, copy, damage)
     found = {
         line["what"]: line for line in json.loads(call("doctor", copy / "settings.toml", "--json").out)["findings"]
@@ -85,7 +85,7 @@ def _harm(made: Organisations, copy: Path, damage: str) -> None:
         (copy / "kgc.token").write_text("crowdfl_other")
     elif damage == "certificate":
         for name in ("tls.pem", "tls.key"):
-            shutil.copy(made.folder("csp") / name, copy / name)
+            shutil.copy(made.home("csp") / name, copy / name)
     elif damage == "authority":
         for path in (authority.certificate, authority.key, copy / "tls.pem", copy / "tls.key"):
             path.unlink()
@@ -105,10 +105,10 @@ def test_a_new_key_and_a_new_token_are_taken_over_while_running(organisations: O
     """Known before they are used; afterwards the old key opens nothing, and the old token until its overlap ends."""
     made = organisations
     old_files = made.certificate("sp")
-    kept = tls.CertificateFiles(made.root / "stolen.pem", made.root / "stolen.key")
+    kept = tls.CertificateFiles(made.folder / "stolen.pem", made.folder / "stolen.key")
     shutil.copy(old_files.certificate, kept.certificate)
     shutil.copy(old_files.key, kept.key)
-    old_token = (made.folder("sp") / "kgc.token").read_text()
+    old_token = (made.home("sp") / "kgc.token").read_text()
     made.do("sp", "tls", "renew", "sp/settings.toml", "--new-key")
     made.do("sp", "exchange", "token", "sp/settings.toml", "kgc")
     made.send("sp")
@@ -125,7 +125,7 @@ def test_a_new_key_and_a_new_token_are_taken_over_while_running(organisations: O
     for peer in ("kgc", "csp"):
         made.accept(peer, "sp", "--replace")
         made.reload(peer)
-    new_token = (made.folder("sp") / "kgc.token").read_text()
+    new_token = (made.home("sp") / "kgc.token").read_text()
     with pytest.raises(KeyNotProven):
         made.call("kgc", new_token, kept)
     assert made.call("kgc", new_token, old_files)["expires"] is None

@@ -7,13 +7,7 @@ import pytest
 
 from crowdfl.crypto import blocks
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector, Unchecked
-from crowdfl.errors import (
-    CiphertextOutOfRange,
-    FormatError,
-    LimitExceeded,
-    NotAUnit,
-    Truncated,
-)
+from crowdfl.errors import CiphertextOutOfRange, FormatError, LimitExceeded, NotAUnit, Truncated
 
 HEADER_BYTES = 52
 CIPHERTEXTS, PARTIALS = 1, 2

@@ -18,7 +18,7 @@ KILLED = tuple(SAMPLE)  # person2 does nothing that person1 does not
 OWN = ("dealt", "csp_state.", "chain.", "rejected", "left")  # in the names of steps that only a chained profile has
 SHARDS, SLOW_SHARDS = 4, 10  # few deaths in each: no test takes long, even on a busy machine
 HIDDEN_SHARDS = 2
-LIVES, CHAIN = 3, 4
+LIVES = 3
 Point = tuple[str, Kill]
 WRITTEN = "blobs.put_all<uploads._written<uploads.receive<sp_uploads.receive"
 ACKNOWLEDGED = "sql.acknowledge<uploads.receive<sp_uploads.receive"
@@ -161,24 +161,6 @@ def test_all_processes_killed_again_and_again_change_nothing(seed: int, whole: C
         lives = min(LIVES, steps)  # the operator has one thing to do
         kills[role] = [Kill(ANY, draw.randint(1, steps // lives), draw.random() < 0.5) for _ in range(lives)]
     survive(Campaign(tmp_path / "campaign", kills, settings=whole.settings), whole)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shard", range(SLOW_SHARDS))
-def test_every_durable_step_is_somebodys_last_in_campaigns_of_many_deaths(
-    shard: int, undisturbed: Campaign, tmp_path: Path
-):
-    """All of them again, several deaths of every role in one campaign: a kill meets what an earlier one has left."""
-    chosen = {role: [kill for _, kill in points(undisturbed, role)] for role in KILLED}
-    campaigns = max(len(kills) for kills in chosen.values()) // CHAIN
-    failures = []
-    for first in range(shard, campaigns, SLOW_SHARDS):
-        armed = {role: kills[first::campaigns] for role, kills in chosen.items()}
-        try:
-            survive(Campaign(tmp_path / str(first), armed=armed), undisturbed)
-        except (AssertionError, CrowdFLError) as failure:
-            failures.append(f"{armed}: {type(failure).__name__} {failure}")
-    assert not failures, "\n".join(failures)
 
 
 def test_an_sp_killed_amid_a_payment_pays_once_when_the_operator_has_asked_the_bank(

@@ -485,8 +485,3 @@ def room_for(count: int) -> None:
     wanted = count + 200
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard) if hard >= 0 else wanted, hard))
-
-
-def close_all(connections: Sequence[socket.socket]) -> None:
-    for connection in connections:
-        connection.close()

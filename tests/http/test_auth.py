@@ -218,16 +218,6 @@ def test_a_token_is_known_by_its_name_and_role_and_is_not_in_the_file(tokens):
     assert tokens.check(new).role == "sp"
 
 
-def test_a_revoked_token_is_dead_at_once_in_a_running_service(tokens):
-    serving, kept = Tokens(tokens.path), tokens.add("other", "csp")
-    token = tokens.add("platform", "sp")
-    assert serving.check(token)
-    tokens.revoke("platform")
-    with pytest.raises(NotAuthenticated):
-        serving.check(token)
-    assert serving.check(kept)
-
-
 def test_names_and_roles_of_tokens_are_checked(tokens):
     tokens.add("platform", "sp")
     for act, error in (

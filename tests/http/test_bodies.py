@@ -190,12 +190,6 @@ def test_who_leaves_in_the_middle_leaves_no_file_open(served, campaign):
     until(lambda: open_files(campaign) == 0)
 
 
-def test_head_of_a_long_answer_sends_nothing_of_it(served, campaign):
-    with asking(served, campaign, method="HEAD") as connection:
-        assert connection.recv(20).startswith(b"HTTP/1.1 405")
-    assert open_files(campaign) == 0
-
-
 def test_a_short_answer_is_read_at_once(tmp_path):
     (tmp_path / "short").write_bytes(b"short")
     file = (tmp_path / "short").open("rb")

@@ -7,11 +7,10 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from crowdfl.documents.signed import EnrolmentEnd, Order
+from crowdfl.documents.signed import EnrolmentEnd
 from crowdfl.errors import (
     Conflict,
     NotAuthenticated,
-    NotReady,
     PlainHttpRefused,
     ServiceUnavailable,
     TooLate,
@@ -24,7 +23,6 @@ from crowdfl.services.client.breaker import Breaker, BreakerState, PeerPatience,
 from crowdfl.services.client.peers import CspClient, KgcClient, SpClient
 from crowdfl.services.client.transport import Bearer, Link, Service
 from crowdfl.services.http.problems import problem_for
-from tests.http.world import INITIAL
 
 
 class Scripted:
@@ -186,32 +184,6 @@ def test_plain_http_is_refused_off_loopback_or_unasked(url, asked):
 
 def test_a_token_is_not_shown():
     assert "token-123" not in repr(Scripted({}).service) + repr(Bearer("token-123"))
-
-
-def test_a_requester_pauses_reads_the_books_and_cancels(world):
-    """Orders are signed, money comes back, and strangers do not see who was paid."""
-    task, people = world.open_round()
-    sp = world.for_requester()
-
-    def order(action):
-        sp.order(task, Order(task, action, world.clock.now()).sign(world.requester.signing))
-        return sp.about(task)["status"]["state"]
-
-    assert [order("pause"), order("resume"), order("cancel")] == ["paused", "running", "cancelled"]
-    world.run()
-    books = sp.ledger(task)
-    assert (books["balances"]["escrow"], books["balances"]["requester"]) == (0, 0)
-    assert "fund round 1" in {movement["name"] for movement in books["movements"]}
-    assert sp.about(task)["status"].keys().isdisjoint({"balances", "deposits"})
-    with pytest.raises(NotReady):
-        people[0].sp.average(task, 1)
-
-
-def test_a_participant_leaves(world):
-    task, people = world.open_round()
-    people[0].sp.leave(task)
-    assert people[1].sp.about(task)["status"]["enrolled"] == 2
-    assert people[1].sp.initial_weights(task) == INITIAL
 
 
 def test_enrolment_closes_by_order(world):

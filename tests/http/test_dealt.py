@@ -7,14 +7,7 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
-from crowdfl.errors import (
-    FormatError,
-    KeyNotProven,
-    NotAuthenticated,
-    NotReady,
-    ServiceUnavailable,
-    UnknownTask,
-)
+from crowdfl.errors import FormatError, KeyNotProven, NotAuthenticated, NotReady, ServiceUnavailable, UnknownTask
 from crowdfl.protocols.shares.profile import SharesProfile
 from crowdfl.retry import Backoff
 from crowdfl.roles.dealt import dealt_sizes

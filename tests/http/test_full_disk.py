@@ -100,19 +100,6 @@ def test_a_full_disk_refuses_uploads_and_keeps_nothing_of_them(disk, small, monk
     assert small.http("sp").get("/readyz").status_code == 200
 
 
-def test_a_piece_that_no_longer_fits_leaves_those_before_it(disk, small):
-    task, people = small.open_round()
-    person, upload = people[0], people[0].update()
-    person.sp.service.call("PATCH", place(task, person.who, "?offset=0"), upload[:300])
-    disk.fill()
-    with contextlib.suppress(StorageFull):  # up to a page it fits where its beginning lies
-        person.sp.service.call("PATCH", place(task, person.who, "?offset=300"), upload[300:])
-    offset = person.sp.service.call("GET", place(task, person.who, "/offset")).whole("offset")
-    assert offset in (300, len(upload))
-    disk.free()
-    assert person.sp.upload_in_pieces(task, 1, upload)
-
-
 def test_a_full_disk_stops_money_keys_and_enrolment_between_two_commits(disk, small):
     """507 from the database and from the key store; nothing is half done, and a retry of each is the same request."""
     task = small.post()

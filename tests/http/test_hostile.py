@@ -8,8 +8,6 @@ from crowdfl.documents.signed import Certificate, EnrolmentRequest, Invitation, 
 from crowdfl.services.client.transport import Signer
 from tests.fuzz.platform import Answer, check_problem
 
-HEADER = 52  # of a vector of ciphertexts
-
 
 @pytest.fixture(scope="module")
 def other(campaign):
@@ -44,56 +42,6 @@ def signer(person):
 
 def place(task, person):
     return f"/v1/tasks/{task}/rounds/1/uploads/{person.who}"
-
-
-def row(campaign, number):
-    public = campaign.people[0].side.party.public
-    return int(number(public)).to_bytes(public.ciphertext_bytes, "big")
-
-
-def zero(_public):
-    return 0
-
-
-def square(public):
-    return public.n_squared
-
-
-def modulus(public):
-    return public.n
-
-
-def shortened(campaign, good):
-    """A vector of one ciphertext fewer that is otherwise right."""
-    width = len(row(campaign, zero))
-    count = int.from_bytes(good[HEADER - 8 : HEADER], "big") - 1
-    return good[: HEADER - 8] + count.to_bytes(8, "big") + good[HEADER:-width]
-
-
-BAD_UPLOADS = {
-    "empty": (lambda c, good: b"", 400, "truncated"),
-    "cut inside its header": (lambda c, good: good[: HEADER - 1], 400, "truncated"),
-    "cut by a byte": (lambda c, good: good[:-1], 400, "truncated"),
-    "no vector": (lambda c, good: b"x" * len(good), 400, "format-error"),
-    "one ciphertext short": (shortened, 422, "length-mismatch"),
-    "zero": (lambda c, good: good[: -len(row(c, zero))] + row(c, zero), 422, "ciphertext-out-of-range"),
-    "N squared": (lambda c, good: good[: -len(row(c, zero))] + row(c, square), 422, "ciphertext-out-of-range"),
-    "a factor of N": (lambda c, good: good[: -len(row(c, zero))] + row(c, modulus), 422, "not-aunit"),
-}
-
-
-@pytest.mark.parametrize("what", BAD_UPLOADS)
-def test_a_bad_upload_is_refused(campaign, person, what):
-    make, status, kind = BAD_UPLOADS[what]
-    good = person.update()
-    body = make(campaign, good)
-    assert refused(campaign, "PUT", place(campaign.task, person), body, signer(person)) == (status, kind)
-    assert person.sp.upload(campaign.task, 1, good)  # the good one is still welcome
-
-
-def test_an_upload_under_another_task_s_key_is_refused(campaign, person, other):
-    _, _, upload = other
-    assert refused(campaign, "PUT", place(campaign.task, person), upload, signer(person)) == (422, "key-mismatch")
 
 
 def test_a_participant_of_another_task_is_nobody_here(campaign, other):

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from crowdfl.services.client.transport import Signer
 from crowdfl.services.http import tls
 from tests.http.processes import LiveService, finished_desk, room_for, serving_sp
 
@@ -18,7 +17,6 @@ pytestmark = pytest.mark.second
 
 MB = 1_000_000
 MODEL = 64 * 2**20
-CLAIM = 16 * 2**20
 
 
 @pytest.fixture(scope="module")
@@ -66,31 +64,6 @@ def growth(sp: LiveService, before: int) -> float:
         time.sleep(0.2)
         looks.append(sp.memory())
     return (max(looks) - before) / MB
-
-
-@pytest.mark.parametrize("known", [True, False], ids=["of a task", "of no task"])
-def test_anonymous_claims_cost_no_memory(sp, desk, crowd, known):
-    """Thirty of 16 MB: +490 MB before."""
-    before, task = sp.memory(), desk.task if known else "0" * 64
-    for _ in range(30):
-        post(sp, crowd, f"/v1/tasks/{task}/claims", CLAIM, "X-CrowdFL-Protocol: 3")
-    assert growth(sp, before) < 60
-
-
-def test_claims_with_any_signature_cost_no_memory(sp, desk, crowd):
-    before, person = sp.memory(), desk.crowd[0]
-    path = f"/v1/tasks/{desk.task}/claims"
-    for _ in range(30):
-        signed = Signer(person.keys.who, person.keys.signing).headers("POST", path, b"", time.time())
-        post(sp, crowd, path, CLAIM, *(f"{name}: {value}" for name, value in signed.items()))
-    assert growth(sp, before) < 60
-
-
-def test_anonymous_enrolments_cost_no_memory(sp, desk, crowd):
-    before = sp.memory()
-    for _ in range(60):
-        post(sp, crowd, f"/v1/tasks/{desk.task}/participants", 4 * 2**20)
-    assert growth(sp, before) < 60
 
 
 def test_a_requester_s_long_bodies_wait_on_disk(sp, crowd):

@@ -30,7 +30,6 @@ from crowdfl.errors import (
     NotReady,
     PassphraseError,
     PlainHttpRefused,
-    ServiceError,
     ServiceUnavailable,
     SettingsError,
     TaskEnded,
@@ -299,13 +298,6 @@ def test_after_the_end_everyone_is_told_so_by_name(world):
 
 def _headers(world) -> dict[str, str]:
     return {PROTOCOL_HEADER: PROTOCOL, "Authorization": f"Bearer {world.token('csp', 'sp').token}"}
-
-
-def test_an_older_peer_is_unavailable_for_this_and_no_more(world):
-    task = world.post()
-    service = world.service("csp", world.token("csp", "sp"))
-    with pytest.raises(ServiceError, match="Not Found"):
-        service.call("POST", f"/v1/tasks/{task}/unknown")
 
 
 def test_held_things_are_counted_once_a_minute():

@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import LengthMismatch, NothingToAverage, ProtocolError, WidthBudgetExceeded
-from crowdfl.protocols.common.sdiv import (
-    GuardReply,
-    HardenedSdivSp,
-    PaperSdivCsp,
-    PaperSdivSp,
-    SdivReply,
-    SdivWidths,
-)
+from crowdfl.protocols.common.sdiv import GuardReply, HardenedSdivSp, PaperSdivCsp, PaperSdivSp, SdivReply, SdivWidths
 from crowdfl.protocols.common.smul import PolynomialsReply
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.messages import Message

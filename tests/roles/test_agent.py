@@ -150,13 +150,6 @@ def test_idle_time_is_used_for_randomizers():
     assert gone.calls == ["step"]  # and it does not join again by itself
 
 
-def test_a_platform_that_goes_away_in_a_round_is_waited_for():
-    person = Person(steps=[AWAY, AWAY, True, AWAY])
-    agent, waits = agent_of(person)
-    agent.take_part(DEFINITION, Trainer(), "invitation", claim=False)
-    assert waits == [1.5, 3.0, 1.5]
-
-
 @pytest.mark.parametrize(
     "failure",
     [
@@ -255,22 +248,3 @@ def test_an_agent_takes_part_from_joining_to_being_paid(tmp_path):
         "paid",
     ]
     assert person.claim() == sum(person.rewards().values()) > 0
-
-
-class Late(Trainer):
-    """Has no data before the second round."""
-
-    def train(self, arrays, settings, number):
-        weights, samples = super().train(arrays, settings, number)
-        return weights, 0 if number == 1 else samples
-
-
-def test_an_agent_without_data_stays_for_the_next_round(tmp_path):
-    """With the real roles: it is told, does not stop, and is paid for the round that it took part in."""
-    _, said = taken_part(Desk.funded(tmp_path, 4), Late())
-    assert [(what, details.get("round")) for what, details in said] == [
-        ("joined", None),
-        ("nothing to contribute", 1),
-        *(("read", 1), ("trained", 2), ("uploaded", 2), ("rewarded", 2)),
-        ("paid", None),
-    ]

@@ -77,12 +77,6 @@ def test_a_participant_joins_no_task_with_another_key(monkeypatch, host, profile
         person.encrypt(1, INITIAL_MODEL, 5)
 
 
-@profiles
-def test_who_is_dealt_the_appointed_key_goes_on(host, profile):
-    task = host.create(definition_under(profile), INITIAL_MODEL)
-    assert host.join(task, "p").keys.who == host.sp.store.participants(task)[0].identity.who
-
-
 def test_the_check_is_of_the_whole_fingerprint():
     """Not of the part that is shown."""
     public = pctd.keygen(64, insecure_test_key=True).public

@@ -14,7 +14,6 @@ from crowdfl.errors import (
     NotReady,
     ServiceUnavailable,
     TaskNotRunning,
-    TooLate,
     UnknownParticipant,
 )
 from crowdfl.learning.models.forms import from_safetensors
@@ -127,19 +126,6 @@ def test_a_round_opens_only_with_its_budget_in_escrow(tmp_path):
     desk.run()
     assert state_of(desk, 1) == "open"
     assert desk.ledger.balance(ESCROW) == 0
-
-
-def test_discard_refuses_a_late_upload_with_advice(desk):
-    """Who comes too late is told so, keeps that, and takes part in the next round."""
-    take_part(desk, {0, 1, 2})
-    desk.clock.time += 101
-    with pytest.raises(TooLate, match="next round"):
-        desk.sp.upload(desk.task, 1, desk.crowd[3].keys.who, desk.crowd[3].side.encrypt_update(np.zeros(8), 1, 1))
-    desk.run()
-    desk.crowd[3].step(trainer(3))
-    take_part(desk)
-    assert desk.crowd[3].blobs.has("rounds/2/receipt")
-    assert [len(desk.sp.store.uploads(desk.task, n)) for n in (1, 2)] == [3, 4]
 
 
 def test_retransmit_takes_a_late_upload_until_the_grace_ends(tmp_path):

@@ -8,13 +8,7 @@ import pytest
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Receipt
-from crowdfl.errors import (
-    BadSignature,
-    DocumentError,
-    NothingToContribute,
-    TaskNotRunning,
-    TooFewParticipants,
-)
+from crowdfl.errors import BadSignature, DocumentError, NothingToContribute, TaskNotRunning, TooFewParticipants
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.storage.pools import RandomizerPool
 from tests.hosts import Desk

@@ -13,14 +13,7 @@ import pytest
 from sqlalchemy import make_url, text
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.errors import (
-    BackupDamaged,
-    BackupError,
-    BackupRefused,
-    BackupToolMissing,
-    NotReady,
-    StoreTooNew,
-)
+from crowdfl.errors import BackupDamaged, BackupError, BackupRefused, BackupToolMissing, NotReady, StoreTooNew
 from crowdfl.roles.records import Round, StoredTask, Upload
 from crowdfl.roles.sp.uploads import upload_name
 from crowdfl.storage import backup as database_copy

@@ -98,20 +98,6 @@ def test_a_view_is_usable_by_all_at_360_pixels_in_every_language(show, shoot, na
     assert {urlsplit(url).netloc for url in page.requests} == {urlsplit(page.url).netloc}
 
 
-def test_the_state_of_a_stepped_model_can_be_compared_with_others(show):
-    """Only in a campaign that has one, and in groups that fit a small screen."""
-    digests = {number: f"{number}123456789abcdef" * 4 for number in (1, 2)}
-    rounds = [*(task_round(number, digest=digest) for number, digest in digests.items()), task_round(3, digest=None)]
-    page = show([JOINED | {"rounds": rounds}], f"#/details/{TASK}")
-    page.get_by_text("Does everyone have the same model?").click()
-    rows = page.get_by_role("table", name="State of the model").get_by_role("row")
-    assert [row.split("\t")[-1] for row in rows.all_inner_texts()[1:]] == ["1123 4567 89ab cdef", "2123 4567 89ab cdef"]
-    browsers.assert_usable_by_all(page)
-    assert browsers.sideways(page) == 0
-    change(page, rounds=[task_round(1, digest=None)])
-    expect(page.get_by_text("Does everyone have the same model?")).to_have_count(0)
-
-
 def test_a_link_shows_its_invitation_and_leaves_the_address_bar_at_once(show):
     """No request carries the secret, and going back does not bring it back."""
     page = show([campaign()], f"#{SECRET}")

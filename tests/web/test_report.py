@@ -1,13 +1,9 @@
-"""The laboratory's reports at the widths of a phone and of a desk: real tables that nobody scrolls sideways on a phone; and the
-same in a terminal."""
-
-import io
+"""The laboratory's reports at the widths of a phone and of a desk: real tables that nobody scrolls sideways on a phone."""
 
 import pytest
 from playwright.sync_api import expect
-from rich.console import Console
 
-from crowdfl_lab.report.output import page_html, rich_tables, section_html
+from crowdfl_lab.report.output import page_html, section_html
 from crowdfl_lab.report.results import Result, ResultTable
 from tests.web import browsers
 
@@ -50,16 +46,3 @@ def test_a_report_is_usable_by_all_and_its_rows_are_cards_on_a_phone(browser, re
         expect(page.get_by_role("table", name="What each server saw")).to_be_visible()
         expect(page.get_by_role("rowheader", name="CSP", exact=True)).to_be_visible()
         assert page.get_by_role("columnheader").all_inner_texts() == list(WIDE.columns)
-
-
-@pytest.mark.parametrize(("width", "strips"), [(80, False), (220, True)])
-def test_a_table_with_long_texts_is_set_row_by_row_in_a_narrow_terminal(width, strips):
-    """One cell below the other, lines broken between words, and nothing lost."""
-    console = Console(width=width, file=io.StringIO(), highlight=False)
-    for part in rich_tables(WIDE, width):
-        console.print(part)
-    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert max(map(len, lines)) <= width
-    assert any(line.startswith("┃") for line in lines) is strips
-    assert (f"{WIDE.columns[0]} SP" in lines) is not strips
-    assert " ".join(lines).count("sentence") == 2 * 6

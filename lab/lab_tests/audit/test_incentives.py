@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.learning.shared import shared_file
 from typer.testing import CliRunner
 
 from crowdfl.cli.main import app
@@ -153,18 +152,6 @@ def test_the_command_tells_the_same_as_the_outcomes(found, crowd, tmp_path):
     assert {"incentives.json", "incentives.md", "incentives-1.csv"} <= written
     with pytest.raises(DataMissing, match=FILES["WISDM"]):
         list(load_crowds(QUICK, tmp_path))
-
-
-def test_the_default_rule_follows_from_real_data():
-    """One draw and one cheater alone or four of WISDM: Eq. 10 pays who cheats far more than an equal part."""
-    folder = shared_file(FILES["WISDM"]).parent
-    shared_file(FILES["MotionSense"])
-    settings = replace(IncentiveSettings(), draws=1, groups=(1, 4))
-    spectral = next(iter(load_crowds(settings, folder)))
-    found = list(outcomes(spectral, settings, lambda _: None))
-    worst = {rule: max(one.share for one in found if one.rule == rule) for rule in RULES}
-    assert worst["equal"] == pytest.approx(4 / 20)
-    assert min(worst["distance"], worst["samples"]) > 2.5 * worst["equal"]
 
 
 def test_options_before_the_subcommand_are_refused():

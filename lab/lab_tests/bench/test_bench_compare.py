@@ -81,11 +81,6 @@ class TestRows:
         assert all(figure.sample for figure in systems["paper"].figures.values())
         assert not systems["plain"].samples
 
-    def test_rewards_and_a_hidden_total_make_uploads_larger(self, systems):
-        """Wider slots, more ciphertexts."""
-        sizes = [systems[key].figures["upload"].value for key in ("shown", "shown_rewards", "hidden")]
-        assert sizes[0] < sizes[1] < sizes[2]
-
     def test_rounds_of_shares_are_measured_whole(self, systems):
         """No star; what only this profile has is there, and checks make uploads longer."""
         plain, paid = (systems[key] for key in SHARES)
@@ -116,7 +111,6 @@ class TestTargets:
     """What `shares` promises, judged by made-up figures."""
 
     def rows(self, flower: System, grown: float = 1e6) -> dict[str, Row]:
-        """By key."""
         numbers = {
             "servers": 0.1,
             "before": 0.01,
@@ -143,7 +137,6 @@ class TestTargets:
         assert [found[f"shares_{one}"].ratio for one in ("plain", "floor")] == [pytest.approx(2), pytest.approx(5)]
 
     def test_without_flower_its_rows_say_so(self):
-        """And are not judged."""
         row = self.rows(System("flower", "Flower", missing=NOT_INSTALLED))["shares_servers"]
         assert row.met is None
         assert NOT_INSTALLED in str(row.peers[0])
@@ -181,7 +174,6 @@ class TestPeers:
         assert "fewer than 3 of 5" in plain["drop"]
 
     def test_left_out_peers_say_so(self):
-        """Not a failure, a choice."""
         assert ask_system(None, "phe", SMALL).missing == LEFT_OUT
 
 

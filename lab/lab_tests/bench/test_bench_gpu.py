@@ -23,7 +23,6 @@ SMALL = replace(
 
 @pytest.fixture(scope="module")
 def report() -> Result:
-    """One small run."""
     return bench_gpu(SMALL, Threads(2))
 
 

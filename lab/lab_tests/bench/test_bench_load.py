@@ -13,12 +13,8 @@ def test_every_upload_of_a_small_load_is_acknowledged_and_counted(profile):
     said: list[str] = []
     report = bench_load(replace(LoadSettings.quick(), profile=profile), say=said.append)
     rows = {row.key: row for row in report.rows}
-    assert rows["acknowledged"].crowdfl.value > 0
-    assert rows["kept"].crowdfl.value > 0
-    assert rows["processor"].crowdfl.value > 0
+    assert min(rows[key].crowdfl.value for key in ("acknowledged", "kept", "processor", "validate", "count")) > 0
     assert rows["memory"].ratio > 0
-    assert rows["validate"].crowdfl.value > 0
-    assert rows["count"].crowdfl.value > 0
     crowds = rows["crowd_10"], rows["crowd_50"]
     assert crowds[1].ratio > 0
     assert report.unjudged == (

@@ -40,7 +40,6 @@ def points() -> list[ScalePoint]:
 
 @pytest.fixture(scope="module")
 def shares() -> list[ScalePoint]:
-    """And one of `shares`."""
     return measure_points(SHARES)
 
 
@@ -118,7 +117,6 @@ def test_files_hold_the_run(points, tmp_path):
 
 @pytest.mark.parametrize("profile", ["hardened", "shares"])
 def test_the_command_prints_what_the_run_gave(points, shares, monkeypatch, profile):
-    """One object on stdout."""
     results = {"ScaleSettings": (SMALL, points), "SharesScaleSettings": (SHARES, shares)}
     monkeypatch.setattr(measured, "bench_scale", lambda chosen, **_: scale_result({}, *results[type(chosen).__name__]))
     done = CliRunner().invoke(command.app, ["scale", "--profile", profile, "--quick", "--json"])
@@ -136,7 +134,6 @@ def test_another_profile_is_refused_by_name(words):
 
 
 def test_a_role_that_dies_is_named(capfd):
-    """Not waited for."""
     with pytest.raises(ProtocolError, match="SP ended with exit code 1"):
         ChildRole({"role": "sp", "rows": 1}).figures()
     assert "KeyError" in capfd.readouterr().err

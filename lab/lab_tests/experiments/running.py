@@ -28,7 +28,6 @@ def silent() -> Progress:
 
 
 def bench(data: Source = MADE_UP) -> Bench:
-    """One thread."""
     return Bench(Threads(1), data)
 
 

@@ -36,19 +36,16 @@ def out(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fig5(out):
-    """Its rows."""
     return run(replace(FIG_5, quick=CLOCK), out)
 
 
 @pytest.fixture(scope="module")
 def fig6(out, fig5):
-    """Its rows."""
     return run(replace(FIG_6, quick=CLOCK), out)
 
 
 @pytest.fixture(scope="module")
 def fig7(out, fig6):
-    """Its rows."""
     return run(replace(FIG_7, quick=RewardSettings(PAID, CLOCK)), out)
 
 

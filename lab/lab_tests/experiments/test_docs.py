@@ -18,7 +18,6 @@ RESULTS = sorted(path.parent.relative_to(FIGURES) for path in (FIGURES / "experi
 
 @pytest.fixture(scope="module")
 def page():
-    """The page, lines joined."""
     return " ".join((LAB / "docs" / "experiments.md").read_text().split())
 
 
@@ -38,7 +37,6 @@ def check_quoted(page, rows, columns):
 
 @pytest.mark.parametrize("scheme", ["NN", "FedAvg_1", "FedAvg_5"])
 def test_table_3_is_quoted_as_it_is(page, scheme):
-    """From the CSV."""
     check_quoted(page, [r for r in table3() if r["scheme"] == scheme and not r["of"]], ("accuracy", "f1", "mad"))
 
 

@@ -17,7 +17,7 @@ from crowdfl.cli.main import app
 from crowdfl.errors import DataMissing, SettingsError
 from crowdfl_lab.experiments.accuracy import spread
 from crowdfl_lab.experiments.command import CATALOG, changed
-from crowdfl_lab.experiments.experiment import TABLE3, Experiment, ExperimentPoint, Notebook, Part, reproduce
+from crowdfl_lab.experiments.experiment import Experiment, ExperimentPoint, Notebook, Part, reproduce
 from crowdfl_lab.experiments.federated import named_data
 from crowdfl_lab.report.plots import Picture
 from crowdfl_lab.report.results import ResultTable
@@ -155,15 +155,6 @@ def test_spread_is_the_sample_deviation():
     """By hand: 1, 2, 3 have the mean 2 and the deviation 1."""
     assert spread([1.0, 2.0, 3.0]) == "2.0000 ± 1.0000"
     assert spread([0.5]) == "0.5000"
-
-
-def test_the_papers_mad_is_the_mean_absolute_difference_to_nn():
-    """The paper's own five values follow from its other columns."""
-    base = TABLE3["NN"]
-    for name, row in TABLE3.items():
-        if name != "NN":
-            difference = sum(abs(a - b) for a, b in zip(row[:4], base[:4], strict=True)) / 4
-            assert difference == pytest.approx(row[4], abs=6e-5)
 
 
 class TestCommand:

@@ -32,13 +32,11 @@ def out(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def table4(out):
-    """Its rows."""
     return run(tiny(TABLE_4, crowds=(3, 4), **KEY), out)
 
 
 @pytest.fixture(scope="module")
 def table5(out, table4):
-    """Its rows."""
     return run(tiny(TABLE_5, crowds=(3, 4), **KEY), out)
 
 
