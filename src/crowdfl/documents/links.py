@@ -48,5 +48,5 @@ def phone_page(settings: RequesterSettings) -> str:
 
 
 def read_link(link: str) -> InvitationLink:
-    """What a link holds, for whoever wrote it. A phone looks closer before it goes anywhere: web/phone/protocol/invitation.js."""
+    """What a link holds, for whoever wrote it. A phone looks closer: web/phone/protocol/invitation.js."""
     return InvitationLink.from_bytes(from_base64url(link.partition("#")[2]), Limits.plain())
