@@ -107,7 +107,7 @@ PLAN: Body = {
     "every": None,
     "daily": "18:00 Europe/Berlin",
     "closes": "deadline",
-    "goal": None,
+    "goal": None, "unused_pay": None,
 }
 
 
@@ -258,6 +258,7 @@ def others() -> Body:
         "who": who,
         "digest": hashlib.sha256(b"upload").hexdigest(),
         "late": False,
+        "unused": False,
     }
     appointment: Body = {"task": task, "fingerprint": hashlib.sha256(b"keys").hexdigest()}
     return {

@@ -228,8 +228,7 @@ def taken_part(desk, trainer):
     said = heard(person)
 
     def wait(seconds):
-        desk.clock.time += seconds
-        desk.run()
+        desk.later(seconds)
         desk.upload(others, Trainer().train)
         desk.run()
 

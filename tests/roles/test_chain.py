@@ -15,7 +15,7 @@ from crowdfl.roles.participant.agent import event_words
 from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes, rewards_name
 from crowdfl.simulation.local_host import LocalFederation, Update
 from crowdfl.storage.blobs import FileBlobs
-from tests.hosts import BUDGET, Desk, heard
+from tests.hosts import BUDGET, Desk, heard, raising
 
 TASK = {"profile": "shares", "pay": "samples", "rounds": 3, "min_participants": 3}
 
@@ -23,10 +23,7 @@ TASK = {"profile": "shares", "pay": "samples", "rounds": 3, "min_participants": 
 @pytest.fixture
 def desk(tmp_path) -> Desk:
     """A task of three rounds, with four people and the money for it."""
-    desk = Desk(tmp_path, **TASK)
-    desk.invite(4)
-    desk.requester.fund(desk.task, 3 * BUDGET)
-    return desk
+    return Desk.funded(tmp_path, 4, **TASK)
 
 
 def moved_by(distance, samples=3):
@@ -89,7 +86,7 @@ def test_a_reader_that_failed_on_the_way_reads_again_from_what_is_kept(desk, mon
     play_round(desk)
     person = desk.crowd[0]
     with monkeypatch.context() as patch:
-        patch.setattr(FileBlobs, "put", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        patch.setattr(FileBlobs, "put", raising(OSError(28, "full")))
         with pytest.raises(OSError, match="full"):
             person.read(1)
     assert person.read(1).weights[0] == pytest.approx(desk.initial[0].flat[0] + 0.5)
@@ -173,12 +170,8 @@ def test_a_platform_that_says_so_against_the_average_is_not_believed(desk):
 def test_a_platform_that_knows_nobody_against_the_average_is_not_believed(desk, monkeypatch):
     play_round(desk)
     person = desk.crowd[0]
-
-    def unknown(*_args):
-        raise UnknownParticipant("was not averaged in round 1")
-
     with monkeypatch.context() as lying:
-        lying.setattr(person.sp, "reward", unknown)
+        lying.setattr(person.sp, "reward", raising(UnknownParticipant("was not averaged in round 1")))
         person.step(moved_by(0.5))
     assert not person.blobs.has("rounds/1/no-reward")
     assert person.step(moved_by(0.5)) is True
@@ -202,15 +195,13 @@ def not_in_it(read):
 @pytest.mark.parametrize("shown", [True, False])
 def test_who_is_left_out_of_the_last_round_is_told_by_its_record(tmp_path, monkeypatch, shown):
     """Without it SP alone says why, and gives no reward up for anybody: the reward is waited for."""
-    desk = Desk(tmp_path, **TASK | {"rounds": 1})
-    desk.invite(4)
-    desk.requester.fund(desk.task, BUDGET)
+    desk = Desk.funded(tmp_path, 4, **TASK | {"rounds": 1})
     person = desk.crowd[0]
     play_round(desk, cheater=person)
     said = heard(person)
     with monkeypatch.context() as lying:
         if not shown:
-            lying.setattr(person.sp, "average", lambda *_: (_ for _ in ()).throw(NotReady("not yet")))
+            lying.setattr(person.sp, "average", raising(NotReady("not yet")))
         person.step(moved_by(0.5))
         if not shown:
             with pytest.raises(NotReady):
@@ -224,8 +215,7 @@ def test_who_is_left_out_of_the_last_round_is_told_by_its_record(tmp_path, monke
 
 def test_a_round_without_payment_leaves_out_too(tmp_path):
     """What the servers agreed on is in the average."""
-    desk = Desk(tmp_path, **TASK | {"budget": None})
-    desk.invite(4)
+    desk = Desk.funded(tmp_path, 4, **TASK | {"budget": None})
     play_round(desk, cheater=desk.crowd[2])
     said = heard(desk.crowd[2])
     desk.crowd[2].step(moved_by(0.5))

@@ -10,7 +10,7 @@ from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import MemoryBlobs
-from tests.hosts import BUDGET, INITIAL_MODEL, SMALL_TASK, Desk, moved_by, small_definition
+from tests.hosts import INITIAL_MODEL, SMALL_TASK, Desk, moved_by, small_definition
 
 TASK = {"profile": "shares", "rounds": 3, "min_participants": 3}
 
@@ -18,10 +18,7 @@ TASK = {"profile": "shares", "rounds": 3, "min_participants": 3}
 @pytest.fixture
 def desk(tmp_path, dealt) -> Desk:
     """A task of three rounds, with three people and the money for it."""
-    desk = Desk(tmp_path, **TASK)
-    desk.invite(3)
-    desk.requester.fund(desk.task, 3 * BUDGET)
-    return desk
+    return Desk.funded(tmp_path, 3, **TASK)
 
 
 class NoParts:
@@ -139,10 +136,8 @@ def test_a_file_is_burnt_with_its_round_on_both_servers(desk):
 def test_a_round_that_is_given_up_burns_sp_s_file(desk):
     """Too few people came; the next round has another one."""
     desk.run()
-    desk.clock.time += 10_000.0
-    desk.run()
-    desk.clock.time += 10_000.0
-    desk.run()
+    desk.later(10_000.0)
+    desk.later(10_000.0)
     assert desk.sp.store.round(desk.task, 1).state == "aborted"
     play_round(desk)
     assert 1 not in files_of(desk, "sp")

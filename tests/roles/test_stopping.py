@@ -6,26 +6,19 @@ import pytest
 
 from crowdfl.errors import RoundEnded, UploadRejected
 from crowdfl.roles.participant.agent import Agent
-from tests.hosts import BUDGET, Desk, heard
+from tests.hosts import BUDGET, Desk, heard, raising
 from tests.roles.test_chain import moved_by, play_round
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    desk = Desk(tmp_path, profile="shares", rounds=8, min_participants=3)
-    desk.invite(4)
-    desk.requester.fund(desk.task, 8 * BUDGET)
-    return desk
+    return Desk.funded(tmp_path, 4, profile="shares", rounds=8, min_participants=3)
 
 
 def void_round(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """CSP ends it after the servers have begun."""
-
-    def ends(*_: object) -> bytes:
-        raise RoundEnded("something went wrong")
-
     with monkeypatch.context() as patch:
-        patch.setattr(desk.csp, "answer", ends)
+        patch.setattr(desk.csp, "answer", raising(RoundEnded("something went wrong")))
         play_round(desk)
 
 
@@ -34,8 +27,7 @@ def unused_round(desk: Desk) -> None:
     desk.run()
     for person in desk.crowd[:2]:
         person.step(moved_by(0.5))
-    desk.clock.time += 3 * desk.settings.window + desk.settings.grace
-    desk.run()
+    desk.later(3 * desk.settings.window + desk.settings.grace)
 
 
 def test_a_device_that_is_rejected_stays_away_and_still_claims(desk: Desk) -> None:
