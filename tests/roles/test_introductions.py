@@ -9,7 +9,7 @@ from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.csp_link import CspEnrolment
 from tests.hosts import BUDGET, Desk, FileDisk, moved_by
 
-TASK = {"profile": "chained", "rounds": 3, "min_participants": 3}
+TASK = {"profile": "shares", "rounds": 3, "min_participants": 3}
 
 
 class Wire:
@@ -45,7 +45,7 @@ class WiredDesk(Desk):
 
 
 @pytest.fixture
-def desk(tmp_path, profile) -> WiredDesk:
+def desk(tmp_path) -> WiredDesk:
     """Three people, whom CSP has not heard of yet."""
     desk = WiredDesk(tmp_path, **TASK)
     desk.invite(3)
