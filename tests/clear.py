@@ -1,18 +1,14 @@
-"""Two profiles that compute in the clear: the interface, the messages and the memory of a real one, without the arithmetic.
+"""A profile that computes in the clear: the interface, the messages and the memory of a real one, without the arithmetic.
 
-Campaigns under them take milliseconds, so that hundreds of them can go wrong in different ways. CSP's answers are salted as a
+Campaigns under it take milliseconds, so that hundreds of them can go wrong in different ways. CSP's answers are salted as a
 real CSP's are: asked twice, a CSP that forgot would answer differently. `Observer` is told of every sum that is opened.
-
-The chained profile has no key, and what `shares` has: files dealt for rounds, a chain of averages, uploads that are left out.
-What it checks, it checks as a real one would: SP's file against CSP's, an upload's base against the chain, its name against who
-sent it.
 """
 
 import hashlib
 import json
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -24,8 +20,6 @@ from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.errors import (
     AlreadyCounted,
-    BadSignature,
-    ChainBroken,
     ClaimRefused,
     CrowdFLError,
     FormatError,
@@ -33,10 +27,8 @@ from crowdfl.errors import (
     NothingToContribute,
     OutOfTurn,
     ProtocolError,
-    RoundEnded,
     SeedReused,
     TooFewParticipants,
-    WrongBase,
 )
 from crowdfl.protocols.common.keyed import KeyedCsp, KeyedProfile, KeyedReader, KeyedSide, KeyedSp
 from crowdfl.protocols.exchange import Exchange, ReplyForm
@@ -52,13 +44,10 @@ from crowdfl.protocols.profile import (
 )
 from crowdfl.settings import TaskSettings
 
-__all__ = ["DEALT", "TOO_MANY", "ChainedProfile", "ChainedReader", "ClearProfile", "Observer", "packed_upload"]
+__all__ = ["ClearProfile", "Observer", "packed_upload"]
 
 MILLION = 10**6
 _CHUNKS = 2  # requests per opening, so that there is something between them
-DEALT = {"sp": 100, "csp": 250}  # bytes of a round of the chained profile
-TOO_MANY = 9  # samples: an upload of more is left out
-_NAME = b"a dealing's name"
 
 
 def _pack(**body: Any) -> bytes:
@@ -323,277 +312,3 @@ def _refusal(upload: bytes) -> CrowdFLError | None:
     except (ValueError, KeyError, TypeError):
         return FormatError("no upload")
     return None
-
-
-def _base(chain: Sequence[str], name: str) -> str:
-    return hashlib.sha256(json.dumps([name, *chain]).encode()).hexdigest()
-
-
-def _sha(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-class _ChainedSide:
-    fingerprint = _NAME
-
-    def __init__(self, spec: TaskSpec, tools: Tools, name: str) -> None:
-        self.spec, self.party = spec, tools.party(name)
-        self.enrolled: dict[str, Identity] = {}
-        self._load: Callable[[int], bytes] | None = None
-
-    def enrol(self, identity: Identity) -> None:
-        self.enrolled[identity.who] = identity
-
-    def set_dealt_loader(self, load: Callable[[int], bytes]) -> None:
-        self._load = load
-
-    def dealt(self, number: int) -> bytes:
-        assert self._load is not None
-        return bytes(self._load(number)[:])
-
-
-class ChainedSp(_ChainedSide):
-    averages_first = False
-    signed_uploads = True
-
-    def open_round(self, round_number: int) -> None:
-        self.number, self._chain = round_number, list[str]()
-        self._uploads: dict[str, dict[str, Any]] = {}
-        self._published, self._left, self._rewards = b"", None, dict[str, bytes]()
-
-    def load_previous(self, left: bytes | None) -> None:
-        self._chain = json.loads(left) if left else []
-
-    def carry_over(self) -> bytes | None:
-        return self._left
-
-    def rejected(self) -> Mapping[str, str]:
-        return {who: f"{one['samples']} samples are too many" for who, one in self._uploads.items() if _is_bad(one)}
-
-    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
-        """Nothing is masked."""
-
-    def upload_bytes(self) -> int:
-        return 1000
-
-    def reply_form(self, request: bytes) -> ReplyForm:
-        return ReplyForm(10_000, json.loads)
-
-    def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
-        return [self._refusal(who, json.loads(upload)) for who, upload in uploads]
-
-    def _refusal(self, who: str, body: dict[str, Any]) -> CrowdFLError | None:
-        if who not in self.enrolled or body["who"] != who:
-            return BadSignature("an upload in another one's name")
-        if (body["round"], body["base"]) != (self.number, _base(self._chain, self.spec.name)):
-            return WrongBase("an update to another model")
-        return None
-
-    def add(self, who: str, upload: bytes) -> None:
-        self.add_all({who: upload})
-
-    def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
-        for who, upload in uploads.items():
-            assert self._refusal(who, json.loads(upload)) is None
-            self._uploads[who] = json.loads(upload)
-
-    def add_stored(self, folder: str, names: Mapping[str, str], read: Callable[[str], bytes]) -> None:
-        self.add_all({who: read(folder + name) for who, name in names.items()}, validated=True)
-
-    def check(self) -> None:
-        if len(self._uploads) < self.spec.settings.min_participants:
-            raise TooFewParticipants(str(len(self._uploads)))
-
-    def _accepted(self) -> dict[str, dict[str, Any]]:
-        return {who: body for who, body in self._uploads.items() if not _is_bad(body)}
-
-    def reward(self, payment: int) -> Exchange:
-        """The same for everyone who is not left out."""
-        people = sorted(self._accepted())
-        amounts = {who: payment // len(people) for who in people}
-        file = self.dealt(self.number).hex()
-        (yield _pack(kind="reward", round=self.number, amounts=amounts, file=file))()
-        self._rewards = {who: _pack(amount=amount) for who, amount in amounts.items()}
-
-    def publish(self, *, final: bool) -> Exchange:
-        """A sum of updates, and the base that they are updates of."""
-        self.check()
-        people, base = sorted(self._accepted()), _base(self._chain, self.spec.name)
-        file, rejected = self.dealt(self.number).hex(), dict(self.rejected())
-        reply = (yield _pack(kind="open", round=self.number, base=base, people=people, file=file))()
-        total = sum(body["update"] for body in self._accepted().values())
-        word = json.loads(reply)["word"]
-        self._published = _pack(total=total, base=base, rejected=rejected, word=word)
-        self._left = json.dumps([*self._chain, _sha(self._published)]).encode()
-
-    def publication(self) -> bytes:
-        return self._published
-
-    def envelopes(self) -> Mapping[str, bytes]:
-        return self._rewards
-
-    def claimant(self, claim: bytes) -> str:
-        return str(json.loads(claim)["who"])
-
-    def check_claim(self, claim: bytes) -> str:
-        return self.claimant(claim)
-
-    def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]:
-        return {int(number): amount for number, amount in json.loads(attestation)["amounts"].items()}
-
-
-class ChainedCsp(_ChainedSide):
-    """CSP's side: it opens one sum for each base, and knows everyone in it."""
-
-    def __init__(self, spec: TaskSpec, tools: Tools, source: bytes) -> None:
-        super().__init__(spec, tools, "CSP")
-        self._source, self._memory = source, InProcessMemory()  # its source stands for what ties the two files together
-
-    def remember(self, memory: CspMemory) -> None:
-        self._memory = memory  # type: ignore[assignment]
-
-    def spent_rounds(self) -> Iterable[int]:
-        rounds = range(1, self.spec.settings.rounds + 1)
-        return [number for number in rounds if self._memory.get(f"opened {number}") is not None]
-
-    def answer(self, request: bytes) -> bytes:
-        body = json.loads(request)
-        if body["kind"] == "claim":
-            return self._attest(body)
-        if self._memory.restored:
-            raise RoundEnded("CSP was restored")
-        asked = _sha(request).encode()
-        if self._memory.reserve(f"asked {body['round']} {body['kind']}", asked) != asked:
-            raise OutOfTurn("asked for with other contents")
-        self.dealt(body["round"])
-        assert body["file"] == _file(self.spec, self._source, "sp", body["round"]).hex()
-        return self._reward(body) if body["kind"] == "reward" else self._open(body)
-
-    def _reward(self, body: dict[str, Any]) -> bytes:
-        for who, amount in body["amounts"].items():
-            assert who in self.enrolled
-            self._memory.keep(f"reward {body['round']} {who}", str(amount).encode())
-        return _pack(done=True)
-
-    def _open(self, body: dict[str, Any]) -> bytes:
-        assert set(body["people"]) <= self.enrolled.keys()
-        if (
-            self._memory.reserve(f"opened base {body['base']}", str(body["round"]).encode())
-            != str(body["round"]).encode()
-        ):
-            raise RoundEnded("a sum of updates to this model was opened before")
-        self._memory.keep(f"opened {body['round']}", b"")
-        return _pack(word=_sha(_pack(**body)))
-
-    def _attest(self, body: dict[str, Any]) -> bytes:
-        earned = {number: self._memory.get(f"reward {number} {body['who']}") for number in body["amounts"]}
-        amounts = {number: int(amount) for number, amount in earned.items() if amount is not None}
-        if amounts != body["amounts"]:
-            raise ClaimRefused(body["who"])
-        return _pack(amounts=amounts)
-
-
-class ChainedReader(_ChainedSide):
-    clipped = 0
-
-    def __init__(self, spec: TaskSpec, tools: Tools, who: str) -> None:
-        super().__init__(spec, tools, who)
-        self.who, self.scaled = who, None
-        self._chain: list[str] | None = None
-        self._earned: dict[int, int] = {}
-
-    def resume(self, chain: bytes | None, initial: npt.NDArray[np.float64]) -> None:
-        kept = json.loads(chain) if chain else {"chain": [], "weights": initial.tolist()}
-        self._chain, self._weights = kept["chain"], np.array(kept["weights"])
-
-    def chain(self) -> bytes | None:
-        return _pack(chain=self._followed(), weights=self._weights.tolist())
-
-    def _followed(self) -> list[str]:
-        assert self._chain is not None, "nothing is read or made before `follow`"
-        return self._chain
-
-    def upload_randomizers(self) -> int:
-        return 0
-
-    def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int, round_number: int) -> bytes:
-        """How far the first weight has moved; more than one, and it is scaled down."""
-        moved, base = float(weights[0] - self._weights[0]), _base(self._followed(), self.spec.name)
-        self.scaled = 1 / abs(moved) if abs(moved) > 1 else None
-        update = moved * (self.scaled or 1.0)
-        return _pack(who=self.who, round=round_number, base=base, update=update, samples=samples)
-
-    def read(self, publication: bytes, round_number: int) -> Average:
-        body = json.loads(publication)
-        if body["base"] != _base(self._followed(), self.spec.name):
-            raise ChainBroken(f"round {round_number} does not follow from what was read before")
-        self._chain = [*self._followed(), _sha(publication)]
-        self._weights = self._weights + body["total"]
-        return Average(self._weights, None, body["rejected"].get(self.who))
-
-    def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, str | None]:
-        """The publication itself: it has no signature."""
-        body = json.loads(publication)
-        if body["base"] != _base(self._followed(), self.spec.name):
-            raise ChainBroken(f"round {round_number} does not follow from what was read before")
-        return publication, body["rejected"].get(self.who)
-
-    def record_in(self, envelope: bytes) -> bytes:
-        return b""
-
-    def open_reward(self, envelope: bytes, round_number: int) -> int:
-        self._earned[round_number] = int(json.loads(envelope)["amount"])
-        return self._earned[round_number]
-
-    def claim(self) -> bytes:
-        return _pack(kind="claim", who=self.who, amounts=self._earned)
-
-
-class ChainedProfile:
-    """Its source is eight bytes; every bundle has its own name."""
-
-    chained = True
-
-    def __init__(self, name: str = "chained") -> None:
-        self.name = name
-        self.made: list[tuple[str, int]] = []  # files that KGC was asked for
-
-    def check(self, settings: TaskSettings, parameters: int) -> None:
-        """Everything fits."""
-
-    def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
-        return 1024 * (rounds + 1)
-
-    def dealt_bytes(self, settings: TaskSettings, parameters: int) -> Mapping[str, int]:
-        return DEALT
-
-    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> Iterator[bytes]:
-        self.made.append((role, number))
-        return iter([_file(spec, source, role, number)])
-
-    def deal(self, spec: TaskSpec, *, insecure_test_key: bool) -> Dealing:
-        source = hashlib.sha256(spec.name.encode()).digest()[:8]
-        return Dealing(_NAME, b"sp", source, b"requester", b"participant", source)
-
-    def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> ChainedSp:
-        side = ChainedSp(spec, tools, "SP")
-        side.open_round(1)
-        return side
-
-    def csp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> ChainedCsp:
-        return ChainedCsp(spec, tools, bundle)
-
-    def requester(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> ChainedReader:
-        return ChainedReader(spec, tools, "requester")
-
-    def participant(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> ChainedReader:
-        return ChainedReader(spec, tools, keys.who)
-
-
-def _file(spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
-    seed = hashlib.sha256(source + f"{spec.name} {role} {number}".encode()).digest()
-    return (seed * 8)[: DEALT[role]]
-
-
-def _is_bad(body: Mapping[str, Any]) -> bool:
-    return int(body["samples"]) > TOO_MANY

@@ -14,17 +14,18 @@ from crowdfl.services.apps.csp import Preparations
 from crowdfl.services.client.breaker import PeerPatience, allow, seconds_left
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Service
-from tests.clear import DEALT, ChainedProfile
+from crowdfl.settings import TaskSettings
+from tests.hosts import SHARES, NotingShares
 from tests.http.test_boundary import numbers
-from tests.http.world import definition_of
+from tests.http.world import TASK, definition_of
 
-TASK = {"profile": "chained", "rounds": 3}
+DEALT = NotingShares().dealt_bytes(TaskSettings.of(**TASK | SHARES), parameters=8)
 ANY_REFUSAL = (NotAuthenticated, KeyNotProven, ServiceUnavailable)
 
 
 @pytest.fixture(autouse=True)
-def profile(monkeypatch) -> ChainedProfile:
-    made = ChainedProfile()
+def profile(monkeypatch) -> NotingShares:
+    made = NotingShares()
     monkeypatch.setitem(PROFILES, made.name, made)
     return made
 
@@ -32,18 +33,18 @@ def profile(monkeypatch) -> ChainedProfile:
 def undealt(world, **changes):
     """A task at KGC that no server has taken over."""
     signing = world.requester.signing
-    return world.requester.kgc.create_task(definition_of(signing, **TASK | changes).sign(signing)).task
+    return world.requester.kgc.create_task(definition_of(signing, **SHARES | changes).sign(signing)).task
 
 
 def test_a_task_comes_with_its_files_and_runs_to_its_end(world, profile):
-    task, people = world.open_round(**TASK, min_participants=3)
+    task, people = world.open_round(**SHARES)
     assert sorted(profile.made) == [(role, number) for role in ("csp", "sp") for number in (1, 2, 3)]
     for person in people:
         person.participant.step(lambda arrays, _settings, _number: ([array + 0.5 for array in arrays], 3))
     world.run()
     assert world.sp.status(task)["rounds"][0]["state"] == "rewarded"
     assert people[0].participant.open_reward(1) == 12_000_000
-    assert world.requester.read(task, 1).weights[0] == 1.5
+    assert world.requester.read(task, 1).weights[0] == 0.5
 
 
 def test_a_server_gets_its_own_file_and_nobody_else_any(world):
@@ -63,8 +64,7 @@ def test_kgc_s_log_says_what_a_new_task_is_dealt(world):
         undealt(world)
     told = [line for line in lines if line["event"] == "dealing"]
     assert [(line["role"], line["bytes_a_round"], line["bytes"]) for line in told] == [
-        ("sp", 100, 300),
-        ("csp", 250, 750),
+        (role, size, 3 * size) for role, size in DEALT.items()
     ]
 
 
@@ -83,14 +83,14 @@ def test_a_file_that_arrives_altered_is_not_taken(world, monkeypatch):
 
 def test_a_csp_that_fetches_for_long_says_so_and_is_asked_again(world, monkeypatch):
     """Longer than a caller is held: the task is there in the end all the same."""
-    world.patience, dealt = 0.01, ChainedProfile.dealt
+    world.patience, dealt = 0.01, NotingShares.dealt
     world.start_csp()
 
     def slowly(self, spec, source, role, number):
         time.sleep(0.05 if role == "csp" else 0.0)
         return dealt(self, spec, source, role, number)
 
-    monkeypatch.setattr(ChainedProfile, "dealt", slowly)
+    monkeypatch.setattr(NotingShares, "dealt", slowly)
     statuses, call = [], Service.call
 
     def noted(self, method, target, *args, **more):
@@ -100,7 +100,7 @@ def test_a_csp_that_fetches_for_long_says_so_and_is_asked_again(world, monkeypat
         return reply
 
     monkeypatch.setattr(Service, "call", noted)
-    task = world.post(**TASK)
+    task = world.post(**SHARES)
     assert set(statuses[:-1]) == {202}
     assert statuses[-1] == 204
     assert all(world.csp.bundles.has(f"{task}.dealt.{number}") for number in (1, 2, 3))
@@ -122,12 +122,12 @@ def test_a_failure_of_csp_s_is_told_once_and_may_be_tried_again(world, monkeypat
             raise ServiceUnavailable("KGC is away")
         return dealt(self, spec, source, role, number)
 
-    dealt = ChainedProfile.dealt
-    monkeypatch.setattr(ChainedProfile, "dealt", fail)
+    dealt = NotingShares.dealt
+    monkeypatch.setattr(NotingShares, "dealt", fail)
     with pytest.raises(ServiceUnavailable):
-        world.post(**TASK)
+        world.post(**SHARES)
     failing.append(False)
-    task = world.post(**TASK)
+    task = world.post(**SHARES)
     assert world.csp.bundles.has(f"{task}.dealt.3")
     assert [number for role, number in profile.made if role == "csp"] == [1, 2, 3]
 

@@ -1,42 +1,33 @@
-"""A chained profile through the roles: averages that follow from each other, and uploads that the servers leave out."""
-
-import json
-from dataclasses import replace
+"""The profile `shares` through the roles: averages that follow from each other, and uploads that the servers leave out."""
 
 import numpy as np
 import pytest
 
 from crowdfl.errors import ChainBroken, NotReady, UnknownParticipant, UploadRejected
+from crowdfl.protocols.shares.round.manifest import OUT_OF_BOUNDS
+from crowdfl.protocols.shares.round.upload import UpdateEncoder
 from crowdfl.roles.participant.agent import event_words
 from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes, rewards_name
 from crowdfl.simulation.local_host import LocalFederation, Update
 from crowdfl.storage.blobs import FileBlobs
-from tests.clear import TOO_MANY, ChainedReader
-from tests.hosts import BUDGET, Desk, heard
+from tests.hosts import BUDGET, SHARES, SMALL_TASK, Desk, heard, moved_by
 
-TASK = {"profile": "chained", "rounds": 3, "min_participants": 3}
-pytestmark = pytest.mark.usefixtures("profile")
+ENCODE = UpdateEncoder.encode
 
 
 @pytest.fixture
 def desk(tmp_path) -> Desk:
     """A task of three rounds, with three people and the money for it."""
-    desk = Desk(tmp_path, **TASK)
-    desk.invite(3)
-    desk.requester.fund(desk.task, 3 * BUDGET)
-    return desk
+    return Desk.funded(tmp_path, 3, **SHARES)
 
 
-def moved_by(distance, samples=3):
-    """Training that moves every weight as far."""
-    return lambda arrays, _settings, _number: ([array + distance for array in arrays], samples)
-
-
-def play_round(desk, *, distance=0.5, samples=None):
-    """Everyone takes part, each with so many samples."""
+def play_round(desk, *, cheaters=0):
+    """Everyone takes part; the first ones with phones that multiply what they share."""
     desk.run()
-    for index, person in enumerate(desk.crowd):
-        person.step(moved_by(distance, (samples or {}).get(index, 3)))
+    with pytest.MonkeyPatch.context() as altered:
+        altered.setattr(UpdateEncoder, "encode", lambda *args: 100 * ENCODE(*args))
+        desk.upload(desk.crowd[:cheaters], moved_by(0.5))
+    desk.upload(desk.crowd[cheaters:], moved_by(0.5))
     desk.run()
 
 
@@ -51,7 +42,7 @@ def test_one_publication_serves_participants_and_requester(desk):
     desk.run()
     assert desk.sp.settlement._undelivered(desk.task) is None
     assert not [name for name in desk.sp.blobs.listing() if name.endswith("/requester")]
-    np.testing.assert_allclose(desk.requester.read(desk.task, 2).weights[0], desk.initial[0].flat[0] + 2 * 3 * 0.5)
+    np.testing.assert_allclose(desk.requester.read(desk.task, 2).weights[0], desk.initial[0].flat[0] + 2 * 0.5)
 
 
 def test_a_reader_goes_on_after_a_crash_between_average_and_chain(desk):
@@ -81,7 +72,7 @@ def test_a_reader_that_failed_on_the_way_reads_again_from_what_is_kept(desk, mon
         patch.setattr(FileBlobs, "put", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
         with pytest.raises(OSError, match="full"):
             person.read(1)
-    assert person.read(1).weights[0] == pytest.approx(desk.initial[0].flat[0] + 1.5)
+    assert person.read(1).weights[0] == pytest.approx(desk.initial[0].flat[0] + 0.5)
 
 
 def test_an_average_may_be_read_again(desk):
@@ -90,7 +81,7 @@ def test_an_average_may_be_read_again(desk):
     play_round(desk)
     person, requester = desk.crowd[0], desk.requester
     first = person.read(1).weights[0]
-    assert person.read(2).weights[0] == pytest.approx(first + 1.5)
+    assert person.read(2).weights[0] == pytest.approx(first + 0.5)
     assert person.read(1).weights[0] == first
     assert requester.read(desk.task, 2).weights[0] == person.read(2).weights[0]
     assert requester.read(desk.task, 1).weights[0] == first
@@ -102,7 +93,7 @@ def test_a_broken_chain_keeps_a_phone_out_of_the_round_and_is_told_once(desk):
     name, person = desk.sp.steps.publication_name(desk.task, 1, final=False), desk.crowd[0]
     kept = desk.sp.blobs.get(name)
     desk.sp.blobs.delete(name)
-    desk.sp.blobs.put(name, json.dumps(json.loads(kept) | {"base": "another"}).encode())
+    desk.sp.blobs.put(name, kept[:-1] + bytes([kept[-1] ^ 1]))
     said = heard(person)
     person.step(moved_by(0.5))
     person.step(moved_by(0.5))
@@ -125,20 +116,20 @@ def test_one_who_joined_after_uploads_came_is_known_to_the_checks(desk):
 
 def test_who_is_left_out_is_told_why_and_the_others_are_paid(desk):
     """Once. What its device sends keeps the bounds, so it takes no further part: a server may have asked about it."""
-    cheater = desk.crowd[0]
-    play_round(desk, samples={0: TOO_MANY + 1})
+    cheater, *_ = desk.invite(1)
+    play_round(desk, cheaters=1)
     assert desk.sp.store.round(desk.task, 1).state == "rewarded"
-    with pytest.raises(UploadRejected, match="10 samples are too many"):
+    with pytest.raises(UploadRejected, match=OUT_OF_BOUNDS):
         desk.sp.envelope(desk.task, 1, cheater.keys.who)
     said = heard(cheater)
     cheater.step(moved_by(0.5))
     cheater.step(moved_by(0.5))
     assert [what for what, _ in said] == ["upload rejected", "stopped", "read"]
-    assert said[0][1] == {"round": 1, "why": "10 samples are too many"}
+    assert said[0][1] == {"round": 1, "why": OUT_OF_BOUNDS}
     assert "takes no further part" in event_words(*said[1])
     assert cheater.blobs.has("rounds/1/no-reward")
     assert cheater.rewards() == {}
-    assert desk.crowd[1].open_reward(1) == BUDGET // 2
+    assert desk.crowd[1].open_reward(1) == BUDGET // 3
 
 
 def test_a_platform_that_says_so_against_the_average_is_not_believed(desk):
@@ -173,27 +164,20 @@ def test_a_platform_that_knows_nobody_against_the_average_is_not_believed(desk, 
     assert person.rewards() == {1: BUDGET // 3}
 
 
-def test_whoever_was_not_in_a_round_is_told_of_no_rejection(desk, monkeypatch):
-    """A profile may say of its average that somebody is not in it."""
+def test_whoever_was_not_in_a_round_is_told_of_no_rejection(desk):
+    """The average says of everybody else that nothing of theirs was passed on."""
     play_round(desk)
     (late,) = desk.invite(1)[3:]
-    monkeypatch.setattr(ChainedReader, "read", not_in_it(ChainedReader.read))
     said = heard(late)
     late.step(moved_by(0.5))
     assert [what for what, _ in said] == ["read", "trained", "uploaded"]
 
 
-def not_in_it(read):
-    return lambda *args: replace(read(*args), standing="it was not passed on")
-
-
 @pytest.mark.parametrize("shown", [True, False])
 def test_who_is_left_out_of_the_last_round_is_told_by_its_record(tmp_path, monkeypatch, shown):
     """Without it SP alone says why, and gives no reward up for anybody: the reward is waited for."""
-    desk = Desk(tmp_path, **TASK | {"rounds": 1})
-    desk.invite(4)
-    desk.requester.fund(desk.task, BUDGET)
-    play_round(desk, samples={0: TOO_MANY + 1})
+    desk = Desk.funded(tmp_path, **SHARES | {"rounds": 1})
+    play_round(desk, cheaters=1)
     person = desk.crowd[0]
     said = heard(person)
     with monkeypatch.context() as lying:
@@ -205,27 +189,27 @@ def test_who_is_left_out_of_the_last_round_is_told_by_its_record(tmp_path, monke
                 person.claim()
     first = ["upload rejected", "stopped"] if shown else ["record missing", "reward missing"]
     assert [what for what, _ in said] == first
-    assert "10 samples are too many" in said[-1][1]["why"]
+    assert OUT_OF_BOUNDS in said[-1][1]["why"]
     assert person.claim() == 0
     assert person.blobs.has("rounds/1/no-reward")
 
 
 def test_a_round_without_payment_leaves_out_too(tmp_path):
     """What the servers agreed on is in the average."""
-    desk = Desk(tmp_path, **TASK | {"budget": None})
-    desk.invite(4)
-    play_round(desk, samples={2: TOO_MANY + 1})
-    said = heard(desk.crowd[2])
-    desk.crowd[2].step(moved_by(0.5))
-    assert ("upload rejected", {"round": 1, "why": "10 samples are too many"}) in said
-    assert desk.crowd[0].read(1).weights[0] == pytest.approx(desk.initial[0].flat[0] + 3 * 0.5)
-
-
-def test_an_update_that_was_scaled_down_is_told(desk):
-    desk.run()
+    desk = Desk.funded(tmp_path, **SHARES | {"budget": None})
+    play_round(desk, cheaters=1)
     said = heard(desk.crowd[0])
-    desk.crowd[0].step(moved_by(4.0))
-    assert said[0] == ("trained", {"round": 1, "samples": 3, "clipped": 0, "scaled": 0.25})
+    desk.crowd[0].step(moved_by(0.5))
+    assert ("upload rejected", {"round": 1, "why": OUT_OF_BOUNDS}) in said
+    assert desk.crowd[0].read(1).weights[0] == pytest.approx(desk.initial[0].flat[0] + 0.5)
+
+
+def test_an_update_that_was_scaled_down_is_told(tmp_path):
+    desk = Desk.funded(tmp_path, **SHARES | {"max_norm": 0.25})
+    said = heard(desk.crowd[0])
+    desk.crowd[0].step(moved_by(0.5))
+    scaled = pytest.approx(0.25 / (0.5 * 8**0.5), rel=0.01)
+    assert said[0] == ("trained", {"round": 1, "samples": 5, "clipped": 0, "scaled": scaled})
 
 
 def test_a_reader_does_not_follow_what_another_platform_shows(desk):
@@ -249,21 +233,22 @@ def test_nothing_is_read_before_a_round_is_rewarded(desk):
 
 def test_all_parties_in_one_process_follow_the_chain():
     """Whoever did not read a round catches up when it encrypts for the next."""
-    federation = LocalFederation(profile="chained", max_participants=5, max_samples=9, rounds=4, min_participants=3)
+    federation = LocalFederation(**SMALL_TASK | SHARES)
     model = np.zeros(2)
     for number in range(1, 4):
         people = [f"p{i}" for i in range(number, number + 3)]  # somebody new in every round
         updates = {who: Update([model + 0.5], 3) for who in people}
         result = federation.round(updates, final=number == 3)
         model = result.average[0]
-        assert model[0] == pytest.approx(number * 1.5)
+        assert model[0] == pytest.approx(number * 0.5)
 
 
-def test_in_one_process_the_result_says_who_was_left_out():
+def test_in_one_process_the_result_says_who_was_left_out(monkeypatch):
     """By the caller's own names; they earn nothing, and the rest share the budget."""
-    federation = LocalFederation(profile="chained", max_participants=5, max_samples=20, rounds=2, min_participants=3)
-    samples = {"a": 3, "b": TOO_MANY + 1, "c": 3, "d": 3}
-    result = federation.round({who: Update([np.full(2, 0.5)], count) for who, count in samples.items()}, budget="9.00")
-    assert result.rejected == {"b": "10 samples are too many"}
-    assert result.rewards == {"a": 3, "b": 0, "c": 3, "d": 3}
-    assert result.average[0][0] == pytest.approx(1.5)
+    federation = LocalFederation(**SMALL_TASK | SHARES)
+    factors = iter([1, 100, 1, 1])
+    monkeypatch.setattr(UpdateEncoder, "encode", lambda *args: next(factors) * ENCODE(*args))
+    result = federation.round({who: Update([np.full(2, 0.5)], 3) for who in "abcd"}, budget="36.00")
+    assert result.rejected == {"b": OUT_OF_BOUNDS}
+    assert result.rewards == {"a": 12, "b": 0, "c": 12, "d": 12}
+    assert result.average[0][0] == pytest.approx(0.5)

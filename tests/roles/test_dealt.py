@@ -3,25 +3,29 @@
 import pytest
 
 from crowdfl.errors import DealtMaterialDamaged, Forbidden, NotReady, RoundsExhausted, TaskEnded
+from crowdfl.protocols.registry import PROFILES
 from crowdfl.roles.dealt import DealtFiles, dealt_sizes, dealt_words
 from crowdfl.roles.restored import mark_restored_csp
 from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import MemoryBlobs
-from tests.clear import DEALT, ChainedProfile
-from tests.hosts import BUDGET, INITIAL_MODEL, SMALL_TASK, Desk, moved_by, small_definition
+from tests.hosts import INITIAL_MODEL, SHARES, SMALL_TASK, Desk, NotingShares, moved_by, small_definition
 
-TASK = {"profile": "chained", "rounds": 3, "min_participants": 3}
+DEALT = NotingShares().dealt_bytes(TaskSettings.of(**SMALL_TASK | SHARES), parameters=8)
+
+
+@pytest.fixture
+def profile(monkeypatch: pytest.MonkeyPatch) -> NotingShares:
+    made = NotingShares()
+    monkeypatch.setitem(PROFILES, made.name, made)
+    return made
 
 
 @pytest.fixture
 def desk(tmp_path, profile) -> Desk:
     """A task of three rounds, with three people and the money for it."""
-    desk = Desk(tmp_path, **TASK)
-    desk.invite(3)
-    desk.requester.fund(desk.task, 3 * BUDGET)
-    return desk
+    return Desk.funded(tmp_path, 3, **SHARES)
 
 
 class NoParts:
@@ -64,9 +68,9 @@ def test_both_servers_have_every_file_before_kgc_destroys_its_source(desk, profi
             desk.kgc.dealt(desk.task, role, 1)
 
 
-def test_kgc_deals_a_file_to_its_own_server_and_for_rounds_that_there_are(tmp_path, profile, monkeypatch):
-    desk = Desk(tmp_path, **TASK)
-    other = small_definition(TaskSettings.of(**SMALL_TASK | TASK | {"rounds": 2}))
+def test_kgc_deals_a_file_to_its_own_server_and_for_rounds_that_there_are(tmp_path):
+    desk = Desk(tmp_path, **SHARES)
+    other = small_definition(TaskSettings.of(**SMALL_TASK | SHARES | {"rounds": 2}))
     task = desk.kgc.create_task(desk.requester._signed(other, b"")).task
     first, again, second = (b"".join(desk.kgc.dealt(task, "csp", number)) for number in (1, 1, 2))
     assert first == again != second
@@ -98,10 +102,10 @@ def test_a_profile_without_such_files_is_dealt_none(tmp_path):
 @pytest.mark.parametrize("role", ["sp", "csp"])
 def test_fetching_goes_on_where_it_stopped(tmp_path, profile, role):
     """What is durable is not fetched again, and nothing is acknowledged before the last."""
-    desk = Desk(tmp_path, **TASK)
-    definition = small_definition(TaskSettings.of(**SMALL_TASK | TASK | {"rounds": 4}))
+    desk = Desk(tmp_path, **SHARES)
+    definition = small_definition(TaskSettings.of(**SMALL_TASK | SHARES | {"rounds": 4}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ChainedProfile, "dealt", failing_at(role, 3, ChainedProfile.dealt))
+        patch.setattr(NotingShares, "dealt", failing_at(role, 3, NotingShares.dealt))
         with pytest.raises(ConnectionError):
             desk.requester.create(definition, INITIAL_MODEL)
     profile.made.clear()
@@ -124,9 +128,9 @@ def failing_at(role, number, dealt):
 
 def test_a_file_of_another_length_is_not_kept(tmp_path, profile, monkeypatch):
     """By the name of what is wrong, and before KGC is told that all is well."""
-    monkeypatch.setattr(ChainedProfile, "dealt", lambda *_: iter([b"too short"]))
-    with pytest.raises(DealtMaterialDamaged, match="9 bytes as file 1 where the task's settings say 100"):
-        Desk(tmp_path, **TASK)
+    monkeypatch.setattr(NotingShares, "dealt", lambda *_: iter([b"too short"]))
+    with pytest.raises(DealtMaterialDamaged, match=f"9 bytes as file 1 where the task's settings say {DEALT['sp']}"):
+        Desk(tmp_path, **SHARES)
 
 
 def test_a_file_is_burnt_with_its_round_on_both_servers(desk):
@@ -185,7 +189,7 @@ def test_what_is_dealt_is_counted_and_erased_with_the_task(desk):
 def test_the_source_is_counted_and_erased_with_the_task(desk):
     """A task that nobody takes over keeps it until its end, or until it is swept."""
     holdings = KgcRetention(desk.kgc.store, desk.kgc.bundles, desk.clock)
-    other = small_definition(TaskSettings.of(**SMALL_TASK | TASK | {"rounds": 2}))
+    other = small_definition(TaskSettings.of(**SMALL_TASK | SHARES | {"rounds": 2}))
     task = desk.kgc.create_task(desk.requester._signed(other, b"")).task
     assert holdings.held()[task]["key shares"] == 5
     holdings.erase(task)
@@ -196,9 +200,9 @@ def test_the_source_is_counted_and_erased_with_the_task(desk):
     assert not [name for name in desk.kgc.bundles.listing() if name.startswith(task)]
 
 
-def test_a_task_that_ends_while_csp_fetches_leaves_nothing_there(tmp_path, profile, monkeypatch):
+def test_a_task_that_ends_while_csp_fetches_leaves_nothing_there(tmp_path, monkeypatch):
     """The last file may have come after the end was heard."""
-    desk = Desk(tmp_path, **TASK)
+    desk = Desk(tmp_path, **SHARES)
     task, bundles = desk.task, desk.csp.bundles
     desk.csp.store.change_task(task, sole_holder=False)
     for number in (1, 2, 3):
@@ -247,7 +251,7 @@ def test_creating_a_task_again_fetches_nothing_that_was_burnt(desk, profile):
 def test_the_words_name_every_server_and_both_sums(desk):
     assert (
         dealt_words(desk.sp.definition(desk.task))
-        == "SP 0.1 kB a round, 0.3 kB in all; CSP 0.2 kB a round, 0.8 kB in all"
+        == "SP 32.3 kB a round, 96.9 kB in all; CSP 48.3 kB a round, 0.1 MB in all"
     )
 
 

@@ -7,9 +7,7 @@ import pytest
 from crowdfl.errors import ServiceUnavailable, TaskFull
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.csp_link import CspEnrolment
-from tests.hosts import BUDGET, Desk, FileDisk, moved_by
-
-TASK = {"profile": "chained", "rounds": 3, "min_participants": 3}
+from tests.hosts import BUDGET, SHARES, Desk, FileDisk, moved_by
 
 
 class Wire:
@@ -45,9 +43,9 @@ class WiredDesk(Desk):
 
 
 @pytest.fixture
-def desk(tmp_path, profile) -> WiredDesk:
+def desk(tmp_path) -> WiredDesk:
     """Three people, whom CSP has not heard of yet."""
-    desk = WiredDesk(tmp_path, **TASK)
+    desk = WiredDesk(tmp_path, **SHARES)
     desk.invite(3)
     desk.requester.fund(desk.task, 3 * BUDGET)
     return desk

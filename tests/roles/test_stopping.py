@@ -6,19 +6,13 @@ import pytest
 
 from crowdfl.errors import RoundEnded, UploadRejected
 from crowdfl.roles.participant.agent import Agent
-from tests.clear import TOO_MANY
-from tests.hosts import BUDGET, Desk, heard
-from tests.roles.test_chain import moved_by, play_round
-
-pytestmark = pytest.mark.usefixtures("profile")
+from tests.hosts import BUDGET, SHARES, Desk, heard, moved_by
+from tests.roles.test_chain import play_round
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    desk = Desk(tmp_path, profile="chained", rounds=8, min_participants=3)
-    desk.invite(4)
-    desk.requester.fund(desk.task, 8 * BUDGET)
-    return desk
+    return Desk.funded(tmp_path, **SHARES | {"rounds": 8})
 
 
 def void_round(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +39,7 @@ def test_a_device_that_is_rejected_stays_away_and_still_claims(desk: Desk) -> No
     """Also in its next process; an invitation does not bring it back."""
     person = desk.crowd[0]
     play_round(desk)
-    play_round(desk, samples={0: TOO_MANY + 1})
+    play_round(desk, cheaters=1)
     person.step(moved_by(0.5))
     desk.run()
     assert person.blobs.get("stopped").startswith(b"your upload of round 2 kept the task's bounds")
