@@ -4,7 +4,7 @@ import atexit
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -38,6 +38,7 @@ __all__ = [
     "NotingShares",
     "heard",
     "moved_by",
+    "raising",
     "small_definition",
     "test_tools",
     "unchanged",
@@ -144,6 +145,15 @@ def heard(person: Participant) -> list[tuple[str, dict[str, Any]]]:
     return events
 
 
+def raising(error: BaseException) -> Callable[..., Any]:
+    """Whatever it is called with, it fails so."""
+
+    def fail(*_args: object, **_named: object) -> Any:
+        raise error
+
+    return fail
+
+
 def small_definition(settings: TaskSettings, *, claim_window: float = 500.0) -> Definition:
     shape = ModelShape(("w", "b"), ((2, 3), (2,)))
     return Definition("which exercise", "none", "the requester", shape, settings, claim_window, {"epochs": 1})
@@ -213,6 +223,11 @@ class Desk(LocalHost):
     def states(self) -> list[str]:
         """Of the rounds, in order."""
         return [entry["state"] for entry in self.sp.status(self.task)["rounds"]]
+
+    def later(self, seconds: float) -> None:
+        """So much time passes, and the servers do what is due then."""
+        self.clock.time += seconds
+        self.run()
 
     def upload(self, people: Iterable[Participant] | None = None, train: Train = unchanged) -> None:
         """Everyone, or these, does what is due once."""

@@ -108,6 +108,7 @@ PLAN: Body = {
     "daily": "18:00 Europe/Berlin",
     "closes": "deadline",
     "goal": None,
+    "unused_pay": None,
 }
 
 
@@ -258,6 +259,7 @@ def others() -> Body:
         "who": who,
         "digest": hashlib.sha256(b"upload").hexdigest(),
         "late": False,
+        "unused": False,
     }
     appointment: Body = {"task": task, "fingerprint": hashlib.sha256(b"keys").hexdigest()}
     return {

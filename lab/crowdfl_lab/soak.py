@@ -46,7 +46,7 @@ from crowdfl.settings import ServiceSettings, TaskSettings
 from crowdfl.storage import atomic, blobs
 from crowdfl.storage.blobs import MemoryBlobs
 from crowdfl.storage.settings_file import SERVICES, read_service
-from crowdfl_lab.demo.processes import port_options
+from crowdfl_lab.demo.processes import port_options, set_up
 from crowdfl_lab.report.output import deliver, progress_to_stderr
 from crowdfl_lab.report.results import Figure, Result, ResultTable
 from crowdfl_lab.timing import family_bytes, machine
@@ -92,12 +92,8 @@ class Servers:
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder, self.trouble, self.kills = folder, folder / "trouble", Counter[str]()
-        init = [sys.executable, "-m", "crowdfl", "init", str(folder / "roles"), *port_options()]
-        subprocess.run(init, stdout=subprocess.DEVNULL, check=True)  # noqa: S603 -- this very program
+        set_up(folder / "roles", *port_options())
         self.trouble.mkdir()
-        for role in ("sp", "requester"):
-            path = self.settings(role)
-            path.write_text(path.read_text().replace("# min_claim_window = 86400.0", "min_claim_window = 0.0"))
         self._running = {role: self._start(role) for role in ROLES}
         stack.callback(self._end)
 

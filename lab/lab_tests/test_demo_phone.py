@@ -183,6 +183,6 @@ def test_a_demo_without_a_phone_goes_to_its_end():
     finally:
         process.kill()
     assert process.returncode == 0, said
-    assert "round 1: closed, 5 updates" in said
+    assert "round 1: SP and CSP compute the average and the rewards of 5" in said
     assert "the campaign is over" in said
     assert "the demo's folder is removed" in said

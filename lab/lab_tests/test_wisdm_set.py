@@ -139,11 +139,7 @@ def test_a_missing_text_says_in_one_line_what_to_download_and_run(tmp_path):
     assert isinstance(done.exception, DataMissing)
     message = str(done.exception)
     assert "\n" not in message
-    for part in (
-        "https://www.cis.fordham.edu/",
-        "crowdfl wisdm fetch data",
-        "crowdfl wisdm build data/WISDM_ar",
-    ):
+    for part in ("https://www.cis.fordham.edu/", "crowdfl wisdm fetch data", "crowdfl wisdm build data/WISDM_ar"):
         assert part in message
 
 

@@ -565,7 +565,10 @@ class PlanSettings(Settings):
         "`window` ends.",
     )
     goal: _People | None = _optional(
-        40, "A round takes so many uploads, then closes; later ones are neither used nor paid."
+        40, "A round takes so many uploads, then closes; later ones are not used, and paid by `unused_pay` alone."
+    )
+    unused_pay: _Money | None = _optional(
+        "0.20", "For an upload that comes in time after `goal`, prepaid beside `budget`; without it, nothing."
     )
 
     @model_validator(mode="after")
@@ -587,7 +590,24 @@ class PlanSettings(Settings):
                 raise SettingsError(
                     f"`{name}` is {people}; expected `min_participants` to `{bound}`, {least} to {largest}"
                 )
+        if self.unused_pay is not None and (self.goal is None or settings.budget is None):
+            raise SettingsError(
+                "`unused_pay` is for uploads beyond `goal`, of a task that pays: set `goal` and `budget`"
+            )
         return self
+
+    @property
+    def each_unused(self) -> int:
+        """Millionths for an upload that is not used."""
+        return to_millionths(self.unused_pay or 0)
+
+    def unused_budget(self, settings: TaskSettings) -> int:
+        """What a round keeps for uploads that are not used, in millionths."""
+        return self.each_unused * (settings.most_in_round - (self.goal or settings.most_in_round))
+
+    def round_cost(self, settings: TaskSettings) -> int:
+        """What is prepaid for a round, in millionths."""
+        return to_millionths(settings.budget or 0) + self.unused_budget(settings)
 
     def needed(self, settings: TaskSettings, *, first: bool, over: bool = False) -> int:
         """How many must have joined before a round opens; `over`: nobody joins any more."""

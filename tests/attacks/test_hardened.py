@@ -4,44 +4,30 @@ Attacks that still work are expected to fail, and say who gains what.
 """
 
 import contextlib
-import dataclasses
 import hashlib
 import shutil
-from math import ceil, sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from crowdfl.crypto.blocks import to_ints
 from crowdfl.crypto.paillier.vector import CipherVector
-from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import (
     CrowdFLError,
     NotReady,
     RewardOutOfRange,
-    RoundEnded,
     ServiceUnavailable,
     UnknownParticipant,
     UploadRejected,
 )
-from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.claims import Claim
-from crowdfl.protocols.common.sdiv import HardenedSdivSp
-from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest, products_in
-from crowdfl.protocols.hardened import prirwd
-from crowdfl.protocols.hardened.opening import Publication, read
 from crowdfl.protocols.hardened.prirwd import (
-    DISTANCES,
     LanesReply,
     LanesRequest,
     NonceRequest,
-    RewardCsp,
-    distance_polynomials,
     rows_a_message,
 )
-from crowdfl.protocols.hardened.profile import HardenedSp
 from crowdfl.protocols.messages import Message
 from crowdfl.roles.restored import mark_restored_sp, reconcile
 from tests.attacks.cheating import (
@@ -176,147 +162,6 @@ def test_sp_alone_learns_at_most_whether_a_round_ended(tmp_path: Path):
 
 
 @pytest.mark.second
-def test_a_requester_with_one_phone_gets_no_model_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The phone's number of samples makes its own divisor fail the guard, and nobody else's. Spoilt numbers are drawn here
-    among those below N/2, which is all that CSP once asked for: one round in four."""
-    desk, counts = paid_desk(tmp_path, 4, rounds=1, key_bits=1100, lanes=None), (6, 6, 6)
-    models = [np.round(WEIGHTS + 0.01 * place, 3) for place in range(3)]
-    sp, spoil = sp_side(desk), HardenedSdivSp._spoil
-
-    def lucky(self: HardenedSdivSp, poison: CipherVector, coins: Coins) -> CipherVector:
-        return CipherVector.concat([drawn(self, poison.part(place, place + 1), coins) for place in range(len(poison))])
-
-    def drawn(self: HardenedSdivSp, poison: CipherVector, coins: Coins) -> CipherVector:
-        while True:
-            spoilt = spoil(self, poison, coins)
-            (value,) = to_ints(csp_party(desk).finish(spoilt, self.party.partial_decrypt(spoilt)))
-            if value == 0 or 8 * value // self.party.public.n in (1, 2):
-                return spoilt
-
-    monkeypatch.setattr(HardenedSdivSp, "_spoil", lucky)
-    together = np.linalg.norm(WEIGHTS) * sum(counts) * 10**desk.settings.decimals  # as an earlier round shows it
-    declared = ceil(sqrt(2 ** (sp._shape.widths().weights.ybits + 3.1)) / together)
-    honest_uploads(desk, 1, models, counts)
-    send(desk, 1, desk.crowd[3], sample_upload(desk, desk.crowd[3], declared))
-    desk.run()
-    paid = sum(map(paid_to, desk.crowd[:3]))
-    desk.clock.time += 10_000
-    desk.run()
-    model = None
-    if desk.sp.status(desk.task)["rounds"][0]["state"] == "rewarded":
-        arrays = desk.requester.model(desk.task)
-        model = np.concatenate([array.reshape(-1) for array in arrays]) * (sum(counts) + declared) / sum(counts)
-    has_model = model is not None and np.abs(model - weighted_mean(models, counts)).max() < 0.01
-    assert (has_model, paid, returned(desk)) != (True, 0, BUDGET)
-
-
-def csp_party(desk: Desk) -> Any:
-    return desk.csp._sides[desk.task].party
-
-
-def test_csp_learns_one_number_of_each_claimant_and_no_more(tmp_path: Path) -> None:
-    """As disclosures say: it adds a constant to every divisor, rewards look like any others, and claims tell the samples."""
-    desk, claims = paid_desk(tmp_path, 3, rounds=1), {}
-    honest = desk.sp.ports.csp
-
-    def answer(task: str, request: bytes, _longest: int) -> bytes:
-        reply = honest.answer(task, request)
-        party = csp_party(desk)
-        limits, widths = party.limits(4096), sp_side(desk)._shape.widths()
-        if Message.kind_of(request) == Claim.kind:
-            claim = Claim.from_bytes(request, limits)
-            claims[claim.participant] = claim.by_round[1]
-        if Message.kind_of(request) != PolynomialsRequest.kind:
-            return reply
-        if PolynomialsRequest.from_bytes(request, limits).purpose != DISTANCES:
-            return reply
-        products = products_in(distance_polynomials(3, widths.epsilon_units))
-        first_of_divisor = [len(p) == 3 and p[:2] == (0, 0) and p[2] % 3 == 2 for p in products]  # Y^2 A_i
-        shifts = [int(is_first) << (widths.weights.ybits - 1) for is_first in first_of_divisor]
-        replied = PolynomialsReply.from_bytes(reply, limits).products
-        return party.send(PolynomialsReply(party.add_plain(replied, shifts)))
-
-    desk.sp.ports.csp = Instead(honest, answer=answer)
-    honest_uploads(desk, 1, MODELS, COUNTS)
-    desk.run()
-    for person in desk.crowd:
-        person.open_reward(1)
-        person.claim()
-    roots = [claims[person.keys.who] ** (1 / 3) for person in desk.crowd]  # a weight is a cube of samples
-    assert [round(root * sum(COUNTS) / sum(roots)) for root in roots] == list(COUNTS)
-    assert len(claims) == len(desk.crowd)  # a number each, in the one round that was rewarded
-
-
-def test_sp_and_a_reader_open_no_more_uploads_than_fit_a_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = paid_desk(tmp_path, 3, rounds=2)
-    honest_uploads(desk, 1, MODELS, COUNTS)
-    sp, me = sp_side(desk), desk.crowd[2]
-    budget, codec, public = sp.codec.budget, sp.codec, sp.party.public
-    width = budget.upload_bound.bit_length() + 2
-    first, second = (upload_of(desk, person.keys.who) for person in desk.crowd[:2])
-    monkeypatch.setattr(HardenedSp, "sums", lambda _self: sp.party.add(first, sp.party.scale(second, 1 << width)))
-    desk.run()
-    message = Publication.from_bytes(desk.sp.publication(desk.task, 1, me.keys.who), me.side.party.limits(99))
-    rows = read(message, me.side.audience, sp.task.context(1), public)
-
-    def parted(number: int) -> tuple[int, int]:
-        low = (number + (1 << (width - 1))) % (1 << width) - (1 << (width - 1))
-        return low, (number - low) >> width
-
-    numbers = [*codec.packing.unpack_wide(rows[:-1], len(WEIGHTS)), public.signed(to_ints(rows[-1:])[0])]
-    found = np.array([parted(int(number)) for number in numbers])
-    truth = [
-        [*codec.budget.weigh(codec.budget.encoding.encode(model).values, count)[codec.order] * codec.signs, count]
-        for model, count in zip(MODELS[:2], COUNTS[:2], strict=True)
-    ]
-    assert np.array_equal(found.T, truth)  # as disclosures say: slot_bits / upload_bits of them, in place of the sum
-    assert budget.slot_bits // width == 2
-
-
-def test_sp_learns_no_more_than_when_a_round_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each process of CSP is asked before the one before it has computed; the last one is the first to end the round."""
-    monkeypatch.setattr(prirwd, "_LANES_A_MESSAGE", 1)  # a small model in several messages, as a large one has
-    desk, size = Desk(tmp_path, rounds=1, lanes=None), 44
-    shape = ModelShape(("w",), ((size,),))
-    desk.task = desk.create(dataclasses.replace(small_definition(desk.settings), shape=shape), [np.zeros(size)])
-    desk.invite(3)
-    desk.requester.fund(desk.task, BUDGET, "all")
-    desk.run()
-    side = sp_side(desk)
-    party, packing, count = side.party, side.codec.packing, side.codec.budget.buckets
-    below = [row != 1 for row in range(count)]
-    model = np.zeros(size)
-    for row in range(count):  # the first number of each row
-        place = row * packing.slots
-        model[side.codec.order[place]] = side.codec.signs[place] * (-0.5 if below[row] else 0.5)
-    honest_uploads(desk, 1, [model] * 3, COUNTS)
-    desk.sp.steps.introductions.step(desk.task)
-    victim, names = upload_of(desk, desk.crowd[0].keys.who), tuple(sorted(person.keys.who for person in desk.crowd))
-    processes = [desk.csp, *(desk.new_csp() for _ in range(count - 1))]
-    processes[0].answer(desk.task, NonceRequest(1, BUDGET, names, hashlib.sha256(b"").digest()).to_bytes())
-    large, told, lanes = [0] + [1 << 30] * (packing.slots - 1), {}, RewardCsp.lanes
-
-    def ask(row: int) -> None:
-        probe = victim.part(row, row + 1).add_plain(packing.pack_wide(large))
-        asked = party.rerandomise(CipherVector.concat([probe, party.encrypt([0, 0])]))
-        try:
-            processes[row].answer(desk.task, LanesRequest(1, row, asked, party.partial_decrypt(asked)).to_bytes())
-            told[row] = False
-        except RoundEnded:
-            told[row] = True
-
-    def later(self: RewardCsp, message: LanesRequest, participants: int) -> Any:
-        if message.start + 1 < count:
-            ask(message.start + 1)
-        return lanes(self, message, participants)
-
-    monkeypatch.setattr(RewardCsp, "lanes", later)
-    ask(0)
-    assert [told[row] for row in range(count)] == [True] * count  # and nothing of row 1, which is in range
-    assert len(desk.csp.blobs.listing()) == 1  # the answer to the nonce: what was computed for row 1 is gone
-
-
-@pytest.mark.second
 def test_what_was_earned_can_be_claimed_after_a_round_that_hung(tmp_path: Path) -> None:
     day = 86400.0
     desk = Desk(tmp_path, rounds=2)
@@ -348,11 +193,9 @@ def test_what_was_earned_can_be_claimed_after_a_round_that_hung(tmp_path: Path) 
     assert desk.sp.status(desk.task)["rounds"][1]["state"] == "aborted"
     assert desk.sp.status(desk.task)["claim_seconds_left"] == day
     desk.sp.ports.csp = honest  # the requester's model is opened too
-    desk.clock.time += day - 1
-    desk.run()
+    desk.later(day - 1)
     assert sum(map(paid_to, desk.crowd)) == earned
-    desk.clock.time += 1
-    desk.run()
+    desk.later(1)
     assert desk.sp.status(desk.task)["state"] == "settled"
 
 
@@ -384,15 +227,13 @@ def test_a_restored_task_pays_nothing_that_was_returned(tmp_path: Path, settled:
     shutil.copytree(tmp_path / "desk/sp", tmp_path / "copy/sp")
     cancel(desk)
     if settled:
-        desk.clock.time += 10_000
-        desk.run()
+        desk.later(10_000)
     before = returned(desk)
     assert before == (3 if settled else 2) * BUDGET
     desk.sp = desk.new_sp(disk=FileDisk(tmp_path / "copy"))
     mark_restored_sp(desk.sp.store, desk.clock.now())
     honest_uploads(desk, 2, MODELS, COUNTS)
-    desk.clock.time += 10_000
-    desk.run()
+    desk.later(10_000)
     cancel(desk)
     assert (desk.sp.status(desk.task)["rounds"][1]["state"], returned(desk)) == ("aborted", 0)
     for _ in range(2):
@@ -400,8 +241,7 @@ def test_a_restored_task_pays_nothing_that_was_returned(tmp_path: Path, settled:
         desk.run()
     paid = sum(map(paid_to, desk.crowd))
     assert paid == 0 if settled else BUDGET - 10 <= paid <= BUDGET
-    desk.clock.time += 10_000
-    desk.run()
+    desk.later(10_000)
     assert paid + before <= 3 * BUDGET
     assert paid + returned(desk) == 3 * BUDGET
     assert desk.sp.status(desk.task)["state"] == "settled"

@@ -79,8 +79,7 @@ def test_a_deposit_a_claim_and_a_payment_count_once_however_often_they_come(tmp_
     assert {payment.state for payment in payments} == {PaymentState.PAID}
     with pytest.raises(Conflict):
         resolve_payment(desk.sp.ports, desk.task, paid[0][0], "again")
-    desk.clock.time += 10_000
-    desk.run()
+    desk.later(10_000)
     balances = desk.sp.ledger(desk.task).balances()
     assert sum(balances.values()) == 0
     assert balances["requester"] == -sum(earned.values())

@@ -30,6 +30,7 @@ from crowdfl.roles.csp import Csp
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.records import DepositState, PaymentState, StoredPayment, TaskState
 from crowdfl.roles.requester import Requester, own_key
+from crowdfl.roles.sp.core import LedgerPorts
 from crowdfl.roles.sp.money import Deposits, resolve_payment
 from crowdfl.services import run, server
 from crowdfl.services.apps import sp_uploads as batches
@@ -243,7 +244,7 @@ def _operator(life: Life) -> None:
     url, bank = database_url(life.folder, "sp"), Bank(life.folder)
     while url.startswith("sqlite") and not (life.folder / "sp/state.db").exists():
         time.sleep(_PAUSE)
-    books = run.OpenBooks(SqlStore(url), FileClock(life.folder))
+    books = LedgerPorts(SqlStore(url), FileClock(life.folder))
     while len(states := _tasks(books)) == 0 or states != [TaskState.SETTLED] or books.store.payments(states=_UNPAID):
         for deposit in books.store.deposits() if states else ():
             if deposit.state is DepositState.PENDING:
@@ -253,7 +254,7 @@ def _operator(life: Life) -> None:
         time.sleep(_PAUSE)
 
 
-def _tasks(books: run.OpenBooks) -> list[str]:
+def _tasks(books: LedgerPorts) -> list[str]:
     """Their states; none before SP has made its tables."""
     try:
         return [task.state for task in books.store.tasks()]

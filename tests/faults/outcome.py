@@ -199,7 +199,7 @@ class Outcome:
         assert set(places.values()) == {1}, "one step was asked for with two contents"
         for role in ("sp", "csp"):
             assert not [name for name in self._names(f"{role}/keys") if is_dealt_file(name)]
-        assert not [name for name in FileBlobs(self.folder / "kgc/keys").names() if "source" in name]
+        assert not [name for name in FileBlobs(self.folder / "kgc/keys").listing() if "source" in name]
 
     @cached_property
     def _requests(self) -> list[bytes]:
@@ -210,7 +210,7 @@ class Outcome:
         role, _, part = place.partition("/")
         bucket = bucket_of(self.folder, role)
         blobs = FileBlobs(self.folder / place) if bucket is None else S3Blobs(bucket, part)
-        return [name for name in blobs.names() if name != "sealing"]
+        return [name for name in blobs.listing() if name != "sealing"]
 
     def _named(self, text: str) -> str:
         for name, person in self.names.items():

@@ -19,6 +19,7 @@ from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.retry import Backoff
 from crowdfl.services.background.checker import Checker
 from tests import subprocesses
+from tests.hosts import raising
 
 P, Q = 2**127 - 1, 2**107 - 1
 
@@ -115,12 +116,8 @@ def test_one_that_is_stopped_keeps_nobody_waiting(checker, public, numbers, monk
 def test_what_is_left_of_a_broken_exchange_is_nobody_elses(checker, public, numbers, monkeypatch):
     """Whatever breaks it off, the next batch does not read the verdicts of the last."""
     kernel, pid = CheckUnits(public.n), child(checker)
-
-    def broken(*_):
-        raise MemoryError
-
     with monkeypatch.context() as patched:
-        patched.setattr("crowdfl.services.background.checker._exactly", broken)
+        patched.setattr("crowdfl.services.background.checker._exactly", raising(MemoryError()))
         with pytest.raises(MemoryError):
             checker.map(kernel, numbers)
     assert gone(pid)

@@ -117,7 +117,7 @@ def test_a_platform_that_says_something_else_about_a_task_is_named(about):
 def test_a_refusal_is_raised_at_once_by_its_name(error):
     scripted = Scripted(problem(error))
     with pytest.raises(type(error), match="no"):
-        SpClient(scripted.service).about("0" * 64)
+        SpClient(scripted.service).about("0" * 64).json()
     assert len(scripted.asked) == 1
 
 

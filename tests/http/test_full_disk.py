@@ -166,7 +166,7 @@ def test_a_round_waits_for_room_and_then_ends_as_it_would_have(disk, small):
     ticks(small)
     small.sp.ports.csp = csp
     assert full.refusals > 0
-    assert list(small.csp.blobs.names()) == []
+    assert sorted(small.csp.blobs.listing()) == []
     disk.fill()
     ticks(small)
     disk.free()

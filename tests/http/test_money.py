@@ -108,8 +108,7 @@ def test_a_slow_program_delays_no_round_and_ends_with_the_service(desk: Desk):
         assert slow.begun.wait(PATIENCE)
         payouts.check()
         assert desk.crowd[1].claim() > 0
-        desk.clock.time += 1000
-        desk.run()
+        desk.later(1000)
         assert desk.sp.status(desk.task)["state"] == "settled"
         (first, second) = desk.sp.store.payments(desk.task)
         assert (first.state, second.state) == (PaymentState.RUNNING, PaymentState.PENDING)
@@ -124,8 +123,7 @@ def test_a_slow_program_delays_no_round_and_ends_with_the_service(desk: Desk):
 def test_payments_are_made_whatever_state_their_task_is_in(desk: Desk):
     """One that was not made before its task was settled is made after."""
     told: list[str] = []
-    desk.clock.time += 1000
-    desk.run()
+    desk.later(1000)
     assert desk.sp.status(desk.task)["state"] == "settled"
     desk.sp.options.on_paid = lambda payment: told.append(payment.who)
     payouts = Payouts(structlog.get_logger(), desk.sp.payments.run_one, 0.01)

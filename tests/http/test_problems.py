@@ -10,6 +10,7 @@ from crowdfl.roles.ports import ManualClock
 from crowdfl.services.http.logs import Ration
 from crowdfl.services.http.problems import MEDIA_TYPE, problem_for
 from crowdfl.services.http.wire import error_from
+from tests.hosts import raising
 
 TREE = [getattr(errors, name) for name in errors.__all__]
 
@@ -104,11 +105,7 @@ def test_a_failure_of_the_disk_has_the_status_of_its_kind(number, status):
 
 def test_an_error_that_nobody_foresaw_is_a_500_without_details(world, monkeypatch, logged):
     """The answer holds the request's id alone; the log holds where it happened, under that id, without the message."""
-
-    def broken(*_args):
-        raise ZeroDivisionError("lambda = 1234567")
-
-    monkeypatch.setattr(type(world.kgc), "bundle", broken)
+    monkeypatch.setattr(type(world.kgc), "bundle", raising(ZeroDivisionError("lambda = 1234567")))
     headers = world.token("kgc", "sp").headers("", "", b"", 0.0) | {"X-CrowdFL-Protocol": "3", "X-Request-Id": "abc"}
     answer = world.http("kgc").get(f"/v1/tasks/{'0' * 64}/bundle", headers=headers)
     assert (answer.status_code, answer.headers["content-type"]) == (500, MEDIA_TYPE)

@@ -229,8 +229,7 @@ def test_an_agent_takes_part_from_joining_to_being_paid(tmp_path):
     said = heard(person)
 
     def wait(seconds):
-        desk.clock.time += seconds
-        desk.run()
+        desk.later(seconds)
         desk.upload(others, Trainer().train)
         desk.run()
 

@@ -46,7 +46,7 @@ def test_a_server_takes_no_task_over_with_another_key(monkeypatch, host, profile
     deal_wrongly(monkeypatch, profile, role)
     with pytest.raises(KeyMismatch, match=REFUSAL):
         host.create(definition_under(profile), INITIAL_MODEL)
-    (name,) = {name.split("/")[0] for name in host.requester.blobs.names() if "/" in name}
+    (name,) = {name.split("/")[0] for name in host.requester.blobs.listing() if "/" in name}
     assert host.sp.store.tasks() == []
     assert not host.disk.blobs(f"{role}/keys").has(f"{name}.{role}")
     assert role == "csp" or not host.disk.blobs("sp/blobs").has(f"{name}/initial")
@@ -59,7 +59,7 @@ def test_a_requester_posts_no_task_whose_model_it_could_not_read(monkeypatch, ho
     deal_wrongly(monkeypatch, profile, "requester")
     with pytest.raises(KeyMismatch, match=REFUSAL):
         host.create(definition_under(profile), INITIAL_MODEL)
-    assert [name for name in host.requester.blobs.names() if name.endswith(("/bundle", "/appointment"))] == []
+    assert [name for name in host.requester.blobs.listing() if name.endswith(("/bundle", "/appointment"))] == []
     assert host.sp.store.tasks() == []
 
 

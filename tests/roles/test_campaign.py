@@ -24,7 +24,7 @@ from crowdfl.roles.records import TaskState
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, earned_account
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import FileBlobs, SealedBlobs
-from tests.hosts import BUDGET, Desk
+from tests.hosts import BUDGET, Desk, raising
 
 
 def trainer(number: int, samples: int = 5):
@@ -65,8 +65,7 @@ def test_a_campaign_delivers_the_model_and_pays_everyone(desk):
     paid = [person.claim() for person in desk.crowd]
     assert all(amount > 0 for amount in paid)
     assert 2 * BUDGET - 2 * 2 * 4 <= sum(paid) <= 2 * BUDGET
-    desk.clock.time += 1000
-    desk.run()
+    desk.later(1000)
     report = desk.requester.report(desk.task)
     assert report["paid_in"] == 2 * BUDGET
     assert report["earned"] + report["returned"] == 2 * BUDGET
@@ -102,8 +101,7 @@ def test_the_requester_never_sees_what_one_participant_earned(desk):
     claimed = [person.claim() for person in desk.crowd[:3]]
     assert desk.requester.report(desk.task) == before
     assert (before["offered"], before["earned"]) == (2 * BUDGET, None)
-    desk.clock.time += 1000
-    desk.run()
+    desk.later(1000)
     after = desk.requester.report(desk.task)
     assert after["earned"] == sum(claimed) == 2 * BUDGET - after["returned"]
     assert [m["amount"] for m in after["movements"] if m["name"].startswith("pay")] == [sum(claimed)]
@@ -132,8 +130,7 @@ def test_retransmit_takes_a_late_upload_until_the_grace_ends(tmp_path):
     """The late one is averaged and marked late; after the grace the round is closed."""
     desk = Desk.funded(tmp_path, 4, strategy="retransmit")
     take_part(desk, {0, 1, 2})
-    desk.clock.time += 120
-    desk.run()
+    desk.later(120)
     assert state_of(desk, 1) == "open"
     take_part(desk, {3})
     assert [upload.late for upload in desk.sp.store.uploads(desk.task, 1)] == [False, False, False, True]
@@ -144,11 +141,9 @@ def test_retransmit_takes_a_late_upload_until_the_grace_ends(tmp_path):
 def test_too_few_extends_once_then_aborts_and_refunds(desk):
     """The aborted round's budget is back in escrow, its participants earn nothing, and the next round opens."""
     take_part(desk, {0, 1})
-    desk.clock.time += 100
-    desk.run()
+    desk.later(100)
     assert state_of(desk, 1) == "open"
-    desk.clock.time += 100
-    desk.run()
+    desk.later(100)
     assert state_of(desk, 1) == "aborted"
     assert state_of(desk, 2) == "open"
     balances = desk.ledger.balances()
@@ -158,10 +153,8 @@ def test_too_few_extends_once_then_aborts_and_refunds(desk):
 def test_the_requester_gets_the_last_average_even_if_the_last_round_is_aborted(desk):
     take_part(desk)
     desk.run()
-    desk.clock.time += 200
-    desk.run()
-    desk.clock.time += 200
-    desk.run()
+    desk.later(200)
+    desk.later(200)
     assert state_of(desk, 2) == "aborted"
     assert desk.state == TaskState.FINISHED
     with_read = desk.crowd[0]
@@ -220,11 +213,9 @@ def test_a_pause_takes_nothing_from_a_round(desk):
     desk.requester.order(desk.task, "resume")
     desk.run()
     assert state_of(desk, 1) == "open"
-    desk.clock.time += 39
-    desk.run()
+    desk.later(39)
     assert state_of(desk, 1) == "open"
-    desk.clock.time += 2
-    desk.run()
+    desk.later(2)
     assert (state_of(desk, 1), desk.sp.status(desk.task)["rounds"][0]["uploads"]) == ("rewarded", 3)
 
 
@@ -237,7 +228,7 @@ def test_a_pause_that_ends_in_a_cancel_costs_a_closed_round_nothing(desk, monkey
     desk.clock.time += 10 * desk.sp.options.csp_patience
     desk.requester.order(desk.task, "cancel")
     with monkeypatch.context() as away:
-        away.setattr(desk.csp, "answer", lambda *_: (_ for _ in ()).throw(ServiceUnavailable("gone")))
+        away.setattr(desk.csp, "answer", raising(ServiceUnavailable("gone")))
         with pytest.raises(ServiceUnavailable):
             desk.sp.tick()
     desk.run()
@@ -277,8 +268,7 @@ def test_money_is_not_paid_in_or_out_once_all_is_settled(desk, monkeypatch):
 
     def slowly(task, request, _longest):
         found = answer(task, request)
-        desk.clock.time += 1000
-        desk.run()
+        desk.later(1000)
         return found
 
     monkeypatch.setattr(desk.csp, "answer", slowly)
@@ -380,7 +370,7 @@ def test_leaving_survives_a_crash(desk):
     """It is noted before SP is told, and SP is told again until it knows."""
     person = desk.crowd[0]
     told = desk.sp.leave
-    desk.sp.leave = lambda *_: (_ for _ in ()).throw(ServiceUnavailable("gone"))
+    desk.sp.leave = raising(ServiceUnavailable("gone"))
     with pytest.raises(ServiceUnavailable):
         person.leave()
     desk.sp.leave = told

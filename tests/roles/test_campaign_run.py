@@ -8,7 +8,7 @@ import pytest
 from crowdfl.errors import NotReady, SettingsError
 from crowdfl.roles.requester import Campaign
 from crowdfl.settings import TaskSettings
-from tests.hosts import Desk, small_definition
+from tests.hosts import Desk, raising, small_definition
 
 PEOPLE = 3
 
@@ -39,8 +39,7 @@ class Crowd:
 
     def take_part(self, _seconds):
         """The people's work while the requester waits."""
-        self.desk.clock.time += 10.0
-        self.desk.run()
+        self.desk.later(10.0)
         for person in self.desk.crowd:
             person.step(lambda arrays, _settings, number: ([array + number for array in arrays], 5))
             if person.state == "finished":
@@ -51,8 +50,7 @@ class Crowd:
         """The requester changes its mind, and time passes."""
         if self.desk.sp.status(self.desk.task)["state"] == "running":
             self.desk.requester.order(self.desk.task, "cancel")
-        self.desk.clock.time += 100.0
-        self.desk.run()
+        self.desk.later(100.0)
 
 
 def test_a_campaign_runs_from_the_task_to_the_model_and_the_bill(tmp_path):
@@ -129,16 +127,12 @@ def test_watching_tells_each_change_once_until_the_task_is_as_wanted(states, tol
 
 def test_a_task_without_a_budget_is_not_funded():
     heard = []
-
-    def refuse(_task):
-        raise NotReady("there is no model")
-
     requester = SimpleNamespace(
         sp=Sp("settled"),
         create=lambda _definition, _initial: "task",
         close_enrolment=lambda _task: None,
         definition=lambda _task: None,
-        model=refuse,
+        model=raising(NotReady("there is no model")),
         report=lambda _task: {"paid_in": 0},
     )
     settings = TaskSettings.of(profile="hardened", max_participants=5, min_participants=3, rounds=2, budget=None)

@@ -10,7 +10,7 @@ from crowdfl.roles.participant.agent import event_words
 from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes, rewards_name
 from crowdfl.simulation.local_host import LocalFederation, Update
 from crowdfl.storage.blobs import FileBlobs
-from tests.hosts import BUDGET, SHARES, SMALL_TASK, Desk, heard, moved_by
+from tests.hosts import BUDGET, SHARES, SMALL_TASK, Desk, heard, moved_by, raising
 
 ENCODE = UpdateEncoder.encode
 
@@ -69,7 +69,7 @@ def test_a_reader_that_failed_on_the_way_reads_again_from_what_is_kept(desk, mon
     play_round(desk)
     person = desk.crowd[0]
     with monkeypatch.context() as patch:
-        patch.setattr(FileBlobs, "put", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        patch.setattr(FileBlobs, "put", raising(OSError(28, "full")))
         with pytest.raises(OSError, match="full"):
             person.read(1)
     assert person.read(1).weights[0] == pytest.approx(desk.initial[0].flat[0] + 0.5)
@@ -152,12 +152,8 @@ def test_a_platform_that_says_so_against_the_average_is_not_believed(desk):
 def test_a_platform_that_knows_nobody_against_the_average_is_not_believed(desk, monkeypatch):
     play_round(desk)
     person = desk.crowd[0]
-
-    def unknown(*_args):
-        raise UnknownParticipant("was not averaged in round 1")
-
     with monkeypatch.context() as lying:
-        lying.setattr(person.sp, "reward", unknown)
+        lying.setattr(person.sp, "reward", raising(UnknownParticipant("was not averaged in round 1")))
         person.step(moved_by(0.5))
     assert not person.blobs.has("rounds/1/no-reward")
     assert person.step(moved_by(0.5)) is True
@@ -182,7 +178,7 @@ def test_who_is_left_out_of_the_last_round_is_told_by_its_record(tmp_path, monke
     said = heard(person)
     with monkeypatch.context() as lying:
         if not shown:
-            lying.setattr(person.sp, "average", lambda *_: (_ for _ in ()).throw(NotReady("not yet")))
+            lying.setattr(person.sp, "average", raising(NotReady("not yet")))
         person.step(moved_by(0.5))
         if not shown:
             with pytest.raises(NotReady):

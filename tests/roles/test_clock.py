@@ -11,7 +11,7 @@ from crowdfl.roles.participant.claims import ClaimTime
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import PaymentState, Tombstone
-from crowdfl.roles.sp.core import TrustedLedgerPorts
+from crowdfl.roles.sp.core import LedgerPorts
 from crowdfl.roles.sp.money import Deposits, resolve_payment
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.rounds import rewards_name
@@ -230,12 +230,11 @@ def desk(tmp_path):
 def test_a_round_outlives_a_clock_that_jumps_forward(desk):
     """Uploads are taken meanwhile, and none is late; when the clock is right again, the round has its whole window."""
     desk.upload(desk.crowd[:2])
-    desk.clock.time += 10**6
-    desk.run()
+    desk.later(10**6)
     entry = desk.sp.store.round(desk.task, 1)
     assert (entry.state, entry.extended) == ("open", False)
     person = desk.crowd[2]
-    upload = person.side.encrypt_update(person._definition.shape.flat(person.model()), 5, 1)
+    upload = person.side.encrypt_update(person.definition.shape.flat(person.model()), 5, 1)
     assert desk.sp.upload(desk.task, 1, person.keys.who, upload).late is False
     desk.run()
     assert desk.sp.store.round(desk.task, 1) == entry
@@ -248,8 +247,7 @@ def test_a_round_outlives_a_clock_that_jumps_forward(desk):
 def test_a_round_closes_for_time_once_a_peer_agrees(desk):
     """The platform asks for the time by itself."""
     desk.upload(desk.crowd[:3])
-    desk.clock.time += 10**6
-    desk.run()
+    desk.later(10**6)
     assert desk.states()[0] == "open"
     desk.peer = desk.clock.now()
     desk.run()
@@ -278,8 +276,7 @@ def test_claims_outlive_a_clock_that_jumps_forward(desk):
         desk.run()
     assert desk.state == "finished"
     desk.upload()
-    desk.clock.time += 10**6
-    desk.run()
+    desk.later(10**6)
     assert desk.state == "finished"
     assert desk.crowd[0].claim() > 0
     confirm_clock(desk.sp.store, desk.clock)
@@ -293,9 +290,9 @@ TWO_DAYS = [2 * 86400.0, -2 * 86400.0]
 TO_THE_HOUR = 3600.0
 
 
-def beside(desk: WatchingDesk) -> TrustedLedgerPorts:
+def beside(desk: WatchingDesk) -> LedgerPorts:
     """As an operator's command opens the store, in a process of its own."""
-    return TrustedLedgerPorts(desk.sp.store, OperatorClock(desk.clock, ManualClock(99.0).now, desk.sp.store, BOUND))
+    return LedgerPorts(desk.sp.store, OperatorClock(desk.clock, ManualClock(99.0).now, desk.sp.store, BOUND))
 
 
 def cancel(desk: WatchingDesk) -> None:
@@ -305,8 +302,7 @@ def cancel(desk: WatchingDesk) -> None:
 @pytest.mark.parametrize("jump", TWO_DAYS)
 def test_an_operators_cancel_waits_for_the_clock(desk, jump):
     """Also when the wrong clock comes by the time that SP noted last; the operator's word ends it."""
-    desk.clock.time += jump
-    desk.run()
+    desk.later(jump)
     with pytest.raises(ClockInDoubt, match="clock confirm"):
         cancel(desk)
     desk.clock.time -= jump

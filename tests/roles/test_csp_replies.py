@@ -11,7 +11,7 @@ from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.hardened.prirwd import DISTANCES
 from crowdfl.protocols.messages import Message
 from crowdfl.roles.sp.csp_link import replies_folder
-from tests.hosts import Desk
+from tests.hosts import Desk, raising
 
 pytestmark = pytest.mark.hardened
 
@@ -128,11 +128,7 @@ def test_a_hidden_total_is_scaled_once_though_the_average_is_opened_twice(tmp_pa
 
 def test_what_csp_says_of_an_end_steers_no_terminal(tmp_path):
     desk = Desk.funded(tmp_path, 3, budget=None, lanes=0, key_bits=512)
-
-    def end(*_):
-        raise TaskEnded("\x1b]0;owned\x07\x1b[2J gone\nforged" + 10_000 * "x")
-
-    desk.csp.answer = end
+    desk.csp.answer = raising(TaskEnded("\x1b]0;owned\x07\x1b[2J gone\nforged" + 10_000 * "x"))
     desk.play()
     said = desk.sp.status(desk.task)["ended"]
     assert said.startswith("cancelled by CSP: ?]0;owned??[2J gone forged")

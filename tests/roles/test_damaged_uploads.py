@@ -170,6 +170,5 @@ def test_a_model_that_cannot_be_made_again_is_told_once_and_keeps_no_task_from_e
     desk.run()
     assert [event for event, _ in desk.alerts] == ["model lost"]
     assert desk.crowd[0].claim() > 0
-    desk.clock.time += 1000
-    desk.run()
+    desk.later(1000)
     assert desk.state == "settled"

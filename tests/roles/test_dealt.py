@@ -143,10 +143,8 @@ def test_a_file_is_burnt_with_its_round_on_both_servers(desk):
 def test_a_round_that_is_given_up_burns_sp_s_file(desk):
     """Too few people came; the next round has another one."""
     desk.run()
-    desk.clock.time += 10_000.0
-    desk.run()
-    desk.clock.time += 10_000.0
-    desk.run()
+    desk.later(10_000.0)
+    desk.later(10_000.0)
     assert desk.sp.store.round(desk.task, 1).state == "aborted"
     play_round(desk)
     assert 1 not in files_of(desk, "sp")

@@ -43,8 +43,7 @@ def test_money_that_nobody_has_seen_is_never_refunded(desk: Desk):
     desk.sp.deposit(desk.task, "riches", 10**12)
     desk.requester.order(desk.task, "cancel")
     desk.run()
-    desk.clock.time += 1000
-    desk.run()
+    desk.later(1000)
     report = desk.requester.report(desk.task)
     assert (report["paid_in"], report["returned"], report["pending"]) == (5, 5, 10**12)
     assert desk.state == "settled"
@@ -54,8 +53,7 @@ def test_money_that_nobody_has_seen_is_never_refunded(desk: Desk):
 def test_money_that_is_seen_after_the_end_goes_back(desk: Desk, ends: str):
     desk.sp.deposit(desk.task, "late", 7)
     desk.requester.order(desk.task, "cancel")
-    desk.clock.time += 1000 if ends == "settled" else 0
-    desk.run()
+    desk.later(1000 if ends == "settled" else 0)
     assert desk.state == ends
     for _ in range(2):
         desk.sp.confirm_deposit(desk.task, "late", 7)

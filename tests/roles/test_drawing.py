@@ -85,11 +85,9 @@ def test_others_are_drawn_for_who_stays_away_and_all_may_send_until_the_round_is
     inside = [person for person in desk.crowd if person.keys.who in first]
     for person in [inside[0], *(one for one in desk.crowd if one not in inside)]:
         person.step(unchanged)
-    desk.clock.time += desk.settings.window / 2 - 1
-    desk.run()
+    desk.later(desk.settings.window / 2 - 1)
     assert drawn(desk, 1) == first
-    desk.clock.time += 1
-    desk.run()
+    desk.later(1)
     desk.restart()
     desk.run()
     more = drawn(desk, 1) - first
@@ -120,13 +118,11 @@ def test_a_round_that_is_extended_draws_once_more_and_those_are_reminded(tmp_pat
         desk.sp.reminders.subscribe(desk.task, person.keys.who, ENDPOINT, BROWSER.public, AUTH)
     first = drawn(desk, 1)
     desk.sp.reminders.due()
-    desk.clock.time += desk.settings.window / 2
-    desk.run()
+    desk.later(desk.settings.window / 2)
     second = drawn(desk, 1) - first
     reminded = desk.sp.reminders.due()
     assert ({one.subscription.who for one in reminded}, {one.message for one in reminded}) == (second, {"opened"})
-    desk.clock.time += desk.settings.window / 2
-    desk.run()
+    desk.later(desk.settings.window / 2)
     assert desk.sp.store.round(desk.task, 1).extended
     assert drawn(desk, 1) == {person.keys.who for person in desk.crowd}
     assert {one.subscription.who for one in desk.sp.reminders.due()} == drawn(desk, 1) - first - second

@@ -40,9 +40,9 @@ def test_one_group_of_every_kind(desk):
     cut, zero = PendingUpload.of(c.who, c.upload[:-1]), PendingUpload.of(d.who, d.upload[:-width] + bytes(width))
     stranger, copied = PendingUpload.of("0" * 20, a.upload), PendingUpload.of(c.who, b.upload)
     outcomes = sp.receive_all(task, 1, [a, e, cut, stranger, b, copied, zero, a])
-    assert outcomes[1] == (before, False)
-    assert outcomes[7] == (outcomes[0][0], False)
-    assert [outcomes[place][1] for place in (0, 4)] == [True, True]
+    assert outcomes[1] == (before, "again")
+    assert outcomes[7] == (outcomes[0][0], "again")
+    assert [outcomes[place][1] for place in (0, 4)] == ["new", "new"]
     refused = [type(outcomes[place]) for place in (2, 3, 5, 6)]
     assert refused == [Truncated, UnknownParticipant, AlreadyCounted, CiphertextOutOfRange]
     assert sorted(u.who for u in sp.store.uploads(task, 1)) == sorted([a.who, b.who, e.who])
@@ -66,7 +66,7 @@ def test_a_group_of_repeats_writes_nothing(desk, monkeypatch):
     sp.receive_all(desk.task, 1, everyone)
     sp.store.put_round(desk.task, replace(sp.store.round(desk.task, 1), state=RoundState.CLOSED))
     monkeypatch.setattr(sp.store, "acknowledge", None)
-    assert [new for _, new in sp.receive_all(desk.task, 1, everyone)] == [False] * 5
+    assert [became for _, became in sp.receive_all(desk.task, 1, everyone)] == ["again"] * 5
 
 
 def test_what_holds_for_all_is_told_to_all(desk):
@@ -100,5 +100,5 @@ def test_a_damaged_file_hinders_no_other_upload(desk):
     sp.blobs.put(upload_name(desk.task, 1, everyone[2].digest), b"damaged")
     outcomes = sp.receive_all(desk.task, 1, everyone)
     assert isinstance(outcomes[2], Conflict)
-    assert [outcome[1] for place, outcome in enumerate(outcomes) if place != 2] == [True] * 4
+    assert [outcome[1] for place, outcome in enumerate(outcomes) if place != 2] == ["new"] * 4
     assert len(sp.store.uploads(desk.task, 1)) == 4

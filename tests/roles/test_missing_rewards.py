@@ -13,7 +13,7 @@ from crowdfl.errors import (
     UploadRejected,
 )
 from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes, rewards_name
-from tests.hosts import Desk, heard
+from tests.hosts import Desk, heard, raising
 from tests.roles.test_agent import Trainer
 
 train = Trainer().train
@@ -99,11 +99,7 @@ def test_a_platform_that_fails_at_one_reward_alone_keeps_nobody_from_the_rest(de
 
 def test_a_refused_signature_at_a_reward_is_not_overlooked(desk: Desk):
     """It is not the reward that is wrong then."""
-
-    def refusing(*_args):
-        raise NotAuthenticated("who?")
-
-    desk.sp_link.reward = refusing
+    desk.sp_link.reward = raising(NotAuthenticated("who?"))
     with pytest.raises(NotAuthenticated):
         desk.crowd[0].step(train)
 
@@ -111,12 +107,8 @@ def test_a_refused_signature_at_a_reward_is_not_overlooked(desk: Desk):
 @pytest.mark.parametrize("refusal", [RewardOutOfRange, UnknownParticipant, UploadRejected])
 def test_the_platforms_word_that_there_is_no_reward_gives_nothing_up(desk: Desk, refusal: type[Exception]):
     """Whoever can read a reward finds that out alone; who was left out reads it in CSP's signed word."""
-
-    def lying(*_args):
-        raise refusal("there is no reward")
-
     person = desk.crowd[0]
-    desk.sp_link.reward = lying
+    desk.sp_link.reward = raising(refusal("there is no reward"))
     said = heard(person)
     person.step(train)
     assert [what for what, _ in said if what.startswith("reward")] == ["reward missing"]
@@ -184,11 +176,7 @@ def test_a_missing_average_keeps_nobody_from_the_next_round(desk: Desk):
 
 def test_a_platform_that_is_away_is_not_trained_past(desk: Desk):
     """The average is there, only not now: what is trained waits for it."""
-
-    def away(*_args):
-        raise ServiceUnavailable("gone")
-
-    desk.sp_link.average = away
+    desk.sp_link.average = raising(ServiceUnavailable("gone"))
     with pytest.raises(ServiceUnavailable):
         desk.crowd[0].step(lambda *_: pytest.fail("on an older model"))
 

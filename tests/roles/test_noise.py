@@ -17,7 +17,7 @@ from crowdfl.roles.participant.participant import Participant
 from crowdfl.services.client.opening import invited
 from crowdfl.settings import ParticipantSettings
 from tests import hosts
-from tests.hosts import Desk, moved_by
+from tests.hosts import Desk, moved_by, raising
 
 NOISY = {"profile": "shares", "mask_bits": None, "check": "none", "budget": None, "min_participants": 3, "rounds": 4}
 NOISY |= {"weighting": "equal", "max_norm": 2.0, "epsilon": 8.0, "noise": "any"}
@@ -30,8 +30,7 @@ def play_round(desk, number, people):
     for person in people:
         person.step(moved_by(0.1))
     while not desk.sp.store.round(desk.task, number).is_over:
-        desk.clock.time += 100.0
-        desk.run()
+        desk.later(100.0)
     for person in people:
         person.step(moved_by(0.1))
 
@@ -39,9 +38,7 @@ def play_round(desk, number, people):
 @pytest.fixture
 def desk(request, tmp_path, monkeypatch):
     monkeypatch.delitem(hosts.SMALL_TASK, "decimals", raising=False)
-    desk = Desk(tmp_path, **NOISY | getattr(request, "param", {}))
-    desk.invite(4)
-    return desk
+    return Desk.funded(tmp_path, 4, **NOISY | getattr(request, "param", {}))
 
 
 @pytest.mark.parametrize("desk", [{}, STEP], ids=["average", "server step"], indirect=True)
@@ -60,12 +57,8 @@ def test_a_task_is_charged_whole_at_the_first_upload_and_opened_rounds_spend_of_
 
 def test_a_void_round_is_charged_and_has_spent_nothing(desk, monkeypatch):
     """What has left a device does not come back."""
-
-    def ends(*_):
-        raise RoundEnded("something went wrong")
-
     with monkeypatch.context() as patch:
-        patch.setattr(desk.csp, "answer", ends)
+        patch.setattr(desk.csp, "answer", raising(RoundEnded("something went wrong")))
         play_round(desk, 1, desk.crowd[:3])
     assert [person.epsilon()["charged"] for person in desk.crowd] == [8.0, 8.0, 8.0, 0.0]
     assert [person.epsilon()["spent"] for person in desk.crowd] == 4 * [0.0]

@@ -25,10 +25,7 @@ def test_the_looks_of_a_crowd_are_spread(tmp_path, monkeypatch, active, least, m
 
 
 def test_a_phone_comes_back_when_the_next_round_opens(tmp_path, monkeypatch):
-    desk = Desk(tmp_path, plan={"every": 86_400.0}, rounds=2)
-    desk.invite(3)
-    desk.requester.fund(desk.task, 72_000_000)
-    desk.run()
+    desk = Desk.funded(tmp_path, 3, plan={"every": 86_400.0}, rounds=2)
     desk.play()
     assert desk.sp.store.round(desk.task, 1).state == "rewarded"
     desk.clock.time += 86_400 - 600

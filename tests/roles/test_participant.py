@@ -11,7 +11,7 @@ from crowdfl.documents.signed import Receipt
 from crowdfl.errors import BadSignature, DocumentError, NothingToContribute, TaskNotRunning, TooFewParticipants
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.storage.pools import RandomizerPool
-from tests.hosts import Desk
+from tests.hosts import Desk, heard, raising
 
 
 def train(arrays, _settings, number):
@@ -43,10 +43,7 @@ class Signing:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    desk = Desk(tmp_path)
-    desk.invite(3)
-    desk.requester.fund(desk.task, 72_000_000, "all")
-    return desk
+    return Desk.funded(tmp_path, 3)
 
 
 @pytest.mark.hardened
@@ -56,7 +53,6 @@ def test_an_upload_takes_its_randomizers_from_the_stock(desk):
     assert person.stock_up() is True
     assert pool.available == person.side.upload_randomizers() > 0
     assert person.stock_up() is False
-    desk.run()
     assert person.step(train) is True
     assert pool.available == 0
     assert len(desk.sp.store.uploads(desk.task, 1)) == 1
@@ -69,7 +65,6 @@ def test_without_enough_in_stock_they_are_made_on_the_spot(desk):
     person.stock_up()
     pool.take(1)
     left = pool.available
-    desk.run()
     assert person.step(train) is True
     assert pool.available == left
     assert len(desk.sp.store.uploads(desk.task, 1)) == 1
@@ -80,7 +75,6 @@ def test_no_randomizer_is_used_again_after_a_crash(desk, monkeypatch):
     """Killed after encrypting and before the upload is durable: the next try takes others."""
     pool, person = stocked(desk, 0), desk.crowd[0]
     person.stock_up()
-    desk.run()
     made = []
     prepare = type(person.side).encrypt_update
 
@@ -112,10 +106,8 @@ def test_nothing_is_stocked_for_a_round_that_will_not_come(desk):
 
 def test_a_signed_receipt_is_checked_and_kept(desk):
     """It names this upload, and says whether it was late."""
-    key, person, said = SigningKey.fresh(), desk.crowd[0], []
+    key, person, said = SigningKey.fresh(), desk.crowd[0], heard(desk.crowd[0])
     person.sp, person.sp_key = Signing(desk, key), key.public
-    person.on_event = lambda what, details: said.append((what, dict(details)))
-    desk.run()
     person.step(train)
     kept = Receipt.open(person.blobs.get("rounds/1/receipt").decode(), key.public)
     assert kept.digest == hashlib.sha256(person.blobs.get("rounds/1/upload")).hexdigest()
@@ -127,7 +119,6 @@ def test_a_receipt_for_something_else_is_refused(desk, change):
     """A platform could later deny an upload whose receipt proves nothing; it is not kept."""
     key, person = SigningKey.fresh(), desk.crowd[0]
     person.sp, person.sp_key = Signing(desk, key, **change), key.public
-    desk.run()
     with pytest.raises(DocumentError, match="receipt"):
         person.step(train)
     assert not person.blobs.has("rounds/1/receipt")
@@ -137,38 +128,28 @@ def test_a_receipt_of_another_signer_is_refused(desk):
     """The key comes with the invitation."""
     person = desk.crowd[0]
     person.sp, person.sp_key = Signing(desk, SigningKey.fresh()), SigningKey.fresh().public
-    desk.run()
     with pytest.raises(BadSignature):
         person.step(train)
 
 
 def test_an_upload_to_a_task_that_was_cancelled_is_told(desk):
     """The participant goes on to its claims instead of trying for ever."""
-    person, said = desk.crowd[0], []
-    person.on_event = lambda what, details: said.append(what)
-    desk.run()
-
-    def refuse(*_args):
-        raise TaskNotRunning("the task is cancelled")
-
-    desk.sp_link.send = refuse
+    person = desk.crowd[0]
+    said, desk.sp_link.send = heard(person), raising(TaskNotRunning("the task is cancelled"))
     assert person.step(train) is True
     assert person.step(train) is False
-    assert said == ["trained", "refused"]
+    assert [what for what, _ in said] == ["trained", "refused"]
 
 
 def test_one_who_was_away_for_several_rounds_comes_back(tmp_path):
     """It reads what it missed and takes part in the round that is open."""
-    desk = Desk(tmp_path, rounds=4, window=10.0, strategy="discard")
-    desk.invite(4)
-    desk.requester.fund(desk.task, 200_000_000, "all")
+    desk = Desk.funded(tmp_path, 4, rounds=4, window=10.0, strategy="discard")
     away = desk.crowd[3]
     for _ in range(2):
         desk.run()
         for person in desk.crowd[:3]:
             person.step(train)
-        desk.clock.time += 11.0
-        desk.run()
+        desk.later(11.0)
     assert away.step(train) is True
     assert [away.blobs.has(f"rounds/{number}/average") for number in (1, 2)] == [True, True]
     assert away.blobs.has("rounds/3/receipt")
@@ -181,12 +162,9 @@ def nothing(arrays, _settings, _number):
 
 def test_without_samples_no_upload_leaves_the_phone(tmp_path):
     """It would hide nobody. The participant is told once, stays in the task, and takes part again in the next round."""
-    desk = Desk(tmp_path, window=10.0, strategy="discard")
-    desk.invite(4)
-    desk.requester.fund(desk.task, 72_000_000, "all")
+    desk = Desk.funded(tmp_path, 4, window=10.0, strategy="discard")
     person, said, trained = desk.crowd[3], [], []
     person.on_event = lambda what, details: said.append((what, details["round"]))
-    desk.run()
     assert person.step(lambda *args: trained.append(1) or nothing(*args)) is True
     assert person.step(lambda *args: trained.append(1) or nothing(*args)) is False  # nor is it trained again
     assert (said, trained) == ([("nothing to contribute", 1)], [1])
@@ -194,8 +172,7 @@ def test_without_samples_no_upload_leaves_the_phone(tmp_path):
     for other in desk.crowd[:3]:
         other.step(train)
     assert len(desk.sp.store.uploads(desk.task, 1)) == 3
-    desk.clock.time += 11.0
-    desk.run()
+    desk.later(11.0)
     assert desk.sp.status(desk.task)["enrolled"] == 4
     assert person.step(train) is True
     assert ("uploaded", 2) in said
@@ -233,7 +210,6 @@ def test_the_least_number_is_checked_again_before_each_upload(desk):
     """Raised after joining: nothing is trained any more, and what was made before is not sent."""
     person = desk.crowd[0]
     person.least_participants = 3
-    desk.run()
     person.encrypt(1, desk.initial, 5)
     person.least_participants = 4
     with pytest.raises(TooFewParticipants, match="you take part from 4 on"):

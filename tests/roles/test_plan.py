@@ -1,6 +1,7 @@
 """A task's plan: who can join until when, when rounds open, when they close."""
 
 import datetime
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -8,12 +9,21 @@ import pytest
 
 from crowdfl.documents.signed import Definition
 from crowdfl.documents.task_summary import plan_lines
-from crowdfl.errors import DocumentError, EnrolmentOver, RoundNotOpen, SettingsError, TaskFull, TaskNotRunning
+from crowdfl.errors import (
+    CrowdFLError,
+    DocumentError,
+    EnrolmentOver,
+    RoundNotOpen,
+    SettingsError,
+    TaskFull,
+    TaskNotRunning,
+)
 from crowdfl.roles.defining import invitation_warning
 from crowdfl.roles.participant.participant import Participant
+from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.uploads import PendingUpload, upload_name
 from crowdfl.roles.waiting import operator_waits_for, waits_for
-from crowdfl.settings import PlanSettings
+from crowdfl.settings import PlanSettings, TaskSettings
 from tests.hosts import Desk, small_definition, unchanged
 
 DAY = 86400.0
@@ -170,8 +180,7 @@ def test_a_round_that_closes_by_its_deadline_waits_though_everyone_has_sent(tmp_
     desk = planned(tmp_path, 3, {"closes": "deadline"})
     desk.play()
     assert desk.states() == ["open"]
-    desk.clock.time += 101.0
-    desk.run()
+    desk.later(101.0)
     assert desk.states() == ["rewarded", "open"]
 
 
@@ -208,6 +217,71 @@ def test_a_round_takes_its_goal_and_who_comes_later_is_asked_in_the_next(tmp_pat
 def test_a_plan_that_cannot_be_is_refused_in_words(plan, words):
     with pytest.raises(SettingsError, match=words):
         PlanSettings(**plan)
+
+
+def test_an_upload_beyond_the_goal_is_paid_as_the_plan_says_and_the_books_balance(tmp_path):
+    """Once, in time alone, while there is money for it; what is not needed returns."""
+    plan = {"closes": "deadline", "goal": 3, "unused_pay": "0.20"}
+    desk = planned(tmp_path, 5, plan, budget="36.00", pay="equal", rounds=1)
+    cost = 36_000_000 + 2 * 200_000
+    waits = waits_for(desk.requester.definition(desk.task), desk.sp.status(desk.task), desk.requester.report(desk.task))
+    assert waits == ["money: 36.40 EUR more for the next round; no payment is announced"]
+    desk.requester.fund(desk.task, cost, "all")
+    desk.run()
+    for person in desk.crowd:
+        person.encrypt(1, *unchanged(person.model(), {}, 1))
+    arrivals = [PendingUpload.of(one.keys.who, one.blobs.get("rounds/1/upload")) for one in desk.crowd]
+    assert [one[1] for one in desk.sp.receive_all(desk.task, 1, arrivals)] == ["new"] * 3 + ["unused"] * 2
+    again = desk.sp.receive_all(desk.task, 1, arrivals)
+    assert [one[1] for one in again] == ["again"] * 3 + ["unused"] * 2
+    assert not any(desk.sp.blobs.has(upload_name(desk.task, 1, one.digest)) for one in arrivals[3:])
+    for person in desk.crowd[:3]:
+        person.send(1)
+    desk.run()
+    unused, shown = desk.crowd[3], desk.requester.report(desk.task)["movements"]
+    assert not any(unused.keys.who in json.dumps(one) for one in shown)
+    unused.blobs.put("rounds/1/unused", b"a receipt")
+    assert unused.rewards() == {1: 200_000}
+    assert (unused.claim(), desk.crowd[0].claim()) == (200_000, 12_000_000)
+    assert desk.ledger.balance(f"owed {desk.crowd[4].keys.who}") == 200_000
+    desk.clock.time += 501.0
+    desk.run()
+    assert desk.state == "settled"
+    assert desk.ledger.returned() == cost - 12_200_000
+    report = desk.requester.report(desk.task)
+    assert (report["offered"], report["earned"]) == (cost, 12_200_000)
+    assert {account: held for account, held in desk.ledger.balances().items() if held > 0} == {
+        f"participant {one.keys.who}": paid for one, paid in ((unused, 200_000), (desk.crowd[0], 12_000_000))
+    }
+
+
+@pytest.mark.parametrize("case", ["too late", "no goal reached", "left", "not drawn", "no money left"])
+def test_an_upload_that_is_refused_otherwise_earns_nothing(tmp_path, case):
+    plan = {"closes": "deadline", "goal": 3, "unused_pay": "0.20"}
+    desk = planned(tmp_path, 5, plan, budget="36.00", pay="equal", rounds=1, per_round=4 if case == "not drawn" else 5)
+    desk.requester.fund(desk.task, 36_400_000, "all")
+    desk.run()
+    drawn = [one for one in desk.crowd if desk.sp.is_drawn(desk.task, 1, one.keys.who)]
+    last = next(one for one in desk.crowd if one not in drawn) if case == "not drawn" else drawn[3]
+    for person in desk.crowd:
+        person.encrypt(1, *unchanged(person.model(), {}, 1))
+    for person in drawn[: 2 if case == "no goal reached" else 3]:
+        person.send(1)
+    if case == "left":
+        last.leave()
+    if case == "no money left":
+        desk.sp.store.post(desk.task, Ledger.owe_unused("others", 1, 400_000))
+    desk.clock.time += 101.0 if case in ("too late", "no goal reached") else 0.0
+    arrival = PendingUpload.of(last.keys.who, last.blobs.get("rounds/1/upload"))
+    (outcome,) = desk.sp.receive_all(desk.task, 1, [arrival])
+    assert isinstance(outcome, CrowdFLError) or (case == "no goal reached" and outcome[1] == "new")
+    assert desk.ledger.balance(f"owed {arrival.who}") == 0
+
+
+@pytest.mark.parametrize("plan", [{"unused_pay": "0.20"}, {"unused_pay": "0.20", "goal": 3}])
+def test_pay_for_unused_uploads_needs_a_goal_and_a_budget(tmp_path, plan):
+    with pytest.raises(SettingsError, match="set `goal` and `budget`"):
+        PlanSettings(**plan).require(TaskSettings.of(budget=None if "goal" in plan else "1.00"))
 
 
 @pytest.mark.parametrize("plan", [{"start_with": 6}, {"goal": 6}])

@@ -9,7 +9,7 @@ import structlog.testing
 from crowdfl.errors import NotReady, ProtocolError, RoundEnded, ServiceUnavailable
 from crowdfl.protocols.hardened.prirwd import RewardCsp
 from crowdfl.services.background.workers import FailureBackoff
-from tests.hosts import Desk
+from tests.hosts import Desk, raising
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_round_that_has_ended_stays_so_after_a_restart(desk: Desk, monkeypatch
 
 def test_a_model_that_cannot_be_delivered_keeps_no_money(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     """Once nobody can wait any longer the task ends without it."""
-    monkeypatch.setattr(desk.sp.settlement, "deliver", lambda _task: (_ for _ in ()).throw(ProtocolError("stopped")))
+    monkeypatch.setattr(desk.sp.settlement, "deliver", raising(ProtocolError("stopped")))
     for _ in range(4):
         with contextlib.suppress(ProtocolError):
             desk.run()

@@ -112,8 +112,7 @@ def test_a_campaign_sends_a_reference_to_every_round(tmp_path: Path) -> None:
     told: list[str] = []
 
     def wait(_seconds: float) -> None:
-        desk.clock.time += 10.0
-        desk.run()
+        desk.later(10.0)
         for person in desk.crowd:
             person.step(moved_by(0.5))
             if person.state == "finished":

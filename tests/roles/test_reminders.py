@@ -213,7 +213,6 @@ def test_what_is_no_subscription_is_refused(desk, endpoint, key, auth, error):
 def test_subscriptions_end_with_the_task(desk, service):
     subscribe(desk, service, desk.crowd[0])
     desk.requester.order(desk.task, "cancel")
-    desk.clock.time += 1000.0
-    desk.run()
+    desk.later(1000.0)
     assert desk.state == "settled"
     assert desk.sp.store.take_subscriptions(desk.task, 9, "opened", 9) == []

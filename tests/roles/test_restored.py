@@ -17,7 +17,7 @@ from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.storage.backup import copy_database
 from tests.attacks.cheating import honest_uploads
-from tests.hosts import BUDGET, Desk, FileDisk, heard, test_tools
+from tests.hosts import BUDGET, Desk, FileDisk, heard, raising, test_tools
 
 
 def train(arrays, _settings, number):
@@ -283,8 +283,7 @@ def test_a_claim_of_a_round_that_sp_has_lost_is_paid_for_the_rest(desk: Desk):
 def test_a_claim_again_after_the_deadline_tells_what_was_paid(desk: Desk):
     ended(desk)
     paid = desk.crowd[0].claim()
-    desk.clock.time += 10_000
-    desk.run()
+    desk.later(10_000)
     assert desk.state == "settled"
     assert desk.crowd[0].claim_again() == paid
     with pytest.raises(TooLate):
@@ -492,10 +491,7 @@ def test_a_receipt_counts_although_sp_says_to_have_lost_the_upload(tmp_path: Pat
     person, *others = desk.crowd
     person.step(train)
     status = desk.sp.status
-
-    def late(*_args: object) -> str:
-        raise TooLate("the round is over")
-
+    late = raising(TooLate("the round is over"))
     lies = {"status": lambda task: status(task) | {"epoch": "lie"}, "uploaded": lambda *_: None, "send": late}
     vars(desk.sp_link).update(lies)
     said = heard(person)

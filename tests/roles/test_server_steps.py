@@ -23,8 +23,7 @@ def play_round(desk, number, people, *, enough=True):
     for index, person in enumerate(people):
         person.step(moved_by(0.1 + 0.01 * index + 0.02 * number))
     while not desk.sp.store.round(desk.task, number).is_over:
-        desk.clock.time += 100.0
-        desk.run()
+        desk.later(100.0)
     assert desk.sp.store.round(desk.task, number).state == ("rewarded" if enough else "aborted")
 
 

@@ -1,32 +1,28 @@
 """Steps of several tasks, and for how long one has been due."""
 
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from crowdfl.errors import Cancelled, Forbidden, RoundNotOpen, ServiceUnavailable
 from crowdfl.roles.sp.operator import retry_round
 from crowdfl.services.background.workers import StepThreads
-from tests.hosts import Desk
+from tests.hosts import Desk, raising
 
 
-def closed_round(desk: Desk) -> None:
-    desk.invite(3)
-    desk.requester.fund(desk.task, 72_000_000, "all")
-    desk.run()
-    desk.upload(desk.crowd)
+def closed_round(folder: Path, **settings: Any) -> Desk:
+    desk = Desk.funded(folder, 3, **settings)
+    desk.upload()
+    return desk
 
 
 def test_a_step_that_keeps_failing_grows_old(tmp_path, monkeypatch):
     """However often it is tried; once it is taken, or the task is paused, nothing is old."""
-    desk = Desk(tmp_path)
-    closed_round(desk)
-
-    def away(*_asked):
-        raise ServiceUnavailable("CSP is away")
-
+    desk = closed_round(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(desk.csp, "answer", away)
+        patched.setattr(desk.csp, "answer", raising(ServiceUnavailable("CSP is away")))
         for _ in range(3):
             with pytest.raises(ServiceUnavailable):
                 desk.run()
@@ -119,15 +115,13 @@ class Cut:
 @pytest.mark.parametrize("settings", PROFILES, ids=["hardened", "shares"])
 def test_a_void_round_returns_its_money_and_the_next_one_goes_on(tmp_path, monkeypatch, settings):
     """CSP has begun with it; what was dealt for it serves no other round."""
-    desk = Desk(tmp_path, **settings)
-    closed_round(desk)
+    desk = closed_round(tmp_path, **settings)
     with monkeypatch.context() as patched:
         Cut(desk, patched, after=1)
         with pytest.raises(ServiceUnavailable):
             desk.run()
     void(desk)
-    desk.clock.time += desk.options.lease_seconds
-    desk.run()
+    desk.later(desk.options.lease_seconds)
     assert states(desk) == ["aborted", "open"]
     assert desk.sp.store.seeds(desk.task, 1) == {}
     desk.play()
@@ -136,21 +130,18 @@ def test_a_void_round_returns_its_money_and_the_next_one_goes_on(tmp_path, monke
 
 def test_a_round_whose_sum_csp_has_opened_is_not_made_up_for_by_another(tmp_path, monkeypatch):
     """The task ends with the next round, as if CSP had stayed away: no model follows from a sum that SP never saw."""
-    desk = Desk(tmp_path, **SHARES)
-    closed_round(desk)
+    desk = closed_round(tmp_path, **SHARES)
     with monkeypatch.context() as patched:
         line = Cut(desk, patched, after=10**6)
         desk.run()
         whole = len(line.asked)
-    other = Desk(tmp_path / "other", **SHARES)
-    closed_round(other)
+    other = closed_round(tmp_path / "other", **SHARES)
     with monkeypatch.context() as patched:
         Cut(other, patched, after=whole - 1)
         with pytest.raises(ServiceUnavailable):
             other.run()
     void(other)
-    other.clock.time += other.options.lease_seconds
-    other.run()
+    other.later(other.options.lease_seconds)
     other.play()
     assert other.sp.store.task(other.task).state == "cancelled"
     assert states(other) == ["aborted", "aborted"]
@@ -159,8 +150,7 @@ def test_a_round_whose_sum_csp_has_opened_is_not_made_up_for_by_another(tmp_path
 @pytest.mark.parametrize("settings", PROFILES, ids=["hardened", "shares"])
 def test_a_round_that_is_retried_sends_the_same_bytes(tmp_path, monkeypatch, settings):
     """By another process, once the lease of the one that waits is gone; the one that waits stops."""
-    desk = Desk(tmp_path, **settings)
-    closed_round(desk)
+    desk = closed_round(tmp_path, **settings)
     with monkeypatch.context() as patched:
         line = Cut(desk, patched, after=2)
         with pytest.raises(ServiceUnavailable):
@@ -178,8 +168,7 @@ def test_a_round_that_is_retried_sends_the_same_bytes(tmp_path, monkeypatch, set
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_what_is_not_under_way_cannot_be_voided(tmp_path, number):
-    desk = Desk(tmp_path)
-    closed_round(desk)
+    desk = closed_round(tmp_path)
     desk.run()
     if number == 2:
         number = 3
@@ -189,10 +178,9 @@ def test_what_is_not_under_way_cannot_be_voided(tmp_path, number):
 
 def test_a_step_that_waits_ends_when_its_round_is_voided(tmp_path, monkeypatch):
     """In the process that waits for CSP: its next look at its lease ends it, and nothing of it counts."""
-    desk = Desk(tmp_path)
+    desk = closed_round(tmp_path)
     desk.options.steps = steps = StepThreads(0.01)
     desk.options.lease_seconds = 0.3
-    closed_round(desk)
     asked, over, answer = threading.Event(), threading.Event(), desk.csp.answer
 
     def hang(*request):

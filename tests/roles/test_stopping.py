@@ -6,7 +6,7 @@ import pytest
 
 from crowdfl.errors import RoundEnded, UploadRejected
 from crowdfl.roles.participant.agent import Agent
-from tests.hosts import BUDGET, SHARES, Desk, heard, moved_by
+from tests.hosts import BUDGET, SHARES, Desk, heard, moved_by, raising
 from tests.roles.test_chain import play_round
 
 
@@ -17,12 +17,8 @@ def desk(tmp_path: Path) -> Desk:
 
 def void_round(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """CSP ends it after the servers have begun."""
-
-    def ends(*_: object) -> bytes:
-        raise RoundEnded("something went wrong")
-
     with monkeypatch.context() as patch:
-        patch.setattr(desk.csp, "answer", ends)
+        patch.setattr(desk.csp, "answer", raising(RoundEnded("something went wrong")))
         play_round(desk)
 
 
@@ -31,8 +27,7 @@ def unused_round(desk: Desk) -> None:
     desk.run()
     for person in desk.crowd[:2]:
         person.step(moved_by(0.5))
-    desk.clock.time += 3 * desk.settings.window + desk.settings.grace
-    desk.run()
+    desk.later(3 * desk.settings.window + desk.settings.grace)
 
 
 def test_a_device_that_is_rejected_stays_away_and_still_claims(desk: Desk) -> None:

@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.hosts import raising
 
 from crowdfl.errors import KeyFilePermissions
 from crowdfl.storage.atomic import require_owner_only, write_private
@@ -57,11 +58,7 @@ def test_a_file_made_during_the_write_is_not_clobbered(tmp_path: Path, monkeypat
 def test_a_failure_leaves_the_old_file_and_no_temporary_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str):
     """A full or broken disk at any step costs the new bytes alone."""
     (tmp_path / "a").write_bytes(b"old")
-
-    def fail(*_: object) -> None:
-        raise OSError(28, "no space left")
-
-    monkeypatch.setattr(os, call, fail)
+    monkeypatch.setattr(os, call, raising(OSError(28, "no space left")))
     with pytest.raises(OSError, match="no space left"):
         write_private(tmp_path / "a", b"new", overwrite=True)
     monkeypatch.undo()

@@ -50,7 +50,7 @@ def test_bytes_come_back_and_are_listed(blobs: Blobs):
     blobs.put("t.sp", b"")
     assert blobs.get("t/rounds/1/a") == b"\x00one"
     assert blobs.has("t.sp")
-    assert sorted(blobs.names()) == ["t.sp", "t/rounds/1/a"]
+    assert sorted(blobs.listing()) == ["t.sp", "t/rounds/1/a"]
 
 
 def test_the_same_bytes_again_are_fine_and_others_a_conflict(blobs: Blobs):
@@ -102,7 +102,7 @@ def test_clearing_takes_what_is_below_a_name_alone(blobs: Blobs):
         blobs.put(name, b"")
     blobs.clear("t/1")
     blobs.clear("t/2")
-    assert list(blobs.names()) == ["t/10", "t/2"]
+    assert sorted(blobs.listing()) == ["t/10", "t/2"]
 
 
 def test_several_are_put_at_once(blobs: Blobs):
@@ -110,7 +110,7 @@ def test_several_are_put_at_once(blobs: Blobs):
     both = {"a/b": b"1", "c": b"2"}
     blobs.put_all(both)
     blobs.put_all(both)
-    assert {name: blobs.get(name) for name in blobs.names()} == both
+    assert {name: blobs.get(name) for name in blobs.listing()} == both
     with pytest.raises(Conflict):
         blobs.put_all({"d": b"3", "c": b"other"})
     assert blobs.get("c") == b"2"
@@ -124,13 +124,13 @@ def test_clearing_takes_unfinished_writes_too(file_blobs: FileBlobs):
     file_blobs.clear("t/1/uploads")
     file_blobs.clear("t/1/uploads")
     assert not (file_blobs.folder / "t/1/uploads").exists()
-    assert list(file_blobs.names()) == ["t/1/rewards"]
+    assert sorted(file_blobs.listing()) == ["t/1/rewards"]
 
 
 def test_unfinished_writes_are_not_listed(file_blobs: FileBlobs):
     """A killed process leaves a hidden file; no name leads to it."""
     (file_blobs.folder / ".0123.part").write_bytes(b"half")
-    assert list(file_blobs.names()) == []
+    assert sorted(file_blobs.listing()) == []
 
 
 @pytest.mark.parametrize("name", BAD_NAMES.values(), ids=BAD_NAMES.keys())
@@ -146,7 +146,7 @@ def test_names_that_could_mean_something_else_are_refused(blobs: Blobs, name: st
     for act in (blobs.delete, blobs.clear):
         with pytest.raises(FormatError):
             act(name)
-    assert list(blobs.names()) == []
+    assert sorted(blobs.listing()) == []
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 

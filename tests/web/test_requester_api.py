@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from crowdfl.storage.model_files import read_model
 from crowdfl.web.requester_console.form import SECTIONS, contents, faults, form, start_values, values_of
 from crowdfl.web.requester_console.model_evaluation import recipe_shown
 from tests.cli.program import call
+from tests.hosts import raising
 from tests.http import conftest as http
 from tests.web.consoles import Browser, Office, office_over, problem, small_values, task_of
 from tests.web.pages import WEB
@@ -191,11 +191,9 @@ def test_the_same_form_is_always_the_same_task(browser, task):
 
 
 def test_a_creation_that_was_cut_off_can_be_finished(browser, office, monkeypatch):
-    def away(*_args: object) -> str:
-        raise ServiceUnavailable("SP cannot be reached")
-
     before = set(office.world.requester.tasks())
     with monkeypatch.context() as patch:
+        away = raising(ServiceUnavailable("SP cannot be reached"))
         patch.setattr(type(office.world.requester.sp), "create_task", away)
         failed = browser.ended(browser.post("tasks", {"values": small_values(task={"purpose": "cut off"})}))
     assert (failed["state"], problem(failed["error"])) == ("failed", "service-unavailable")
@@ -378,10 +376,8 @@ def test_what_the_page_would_not_send_is_refused(browser):
 
 
 def test_a_platform_that_is_away_is_named(browser, office, task, monkeypatch):
-    def away(*_args: object) -> dict[str, Any]:
-        raise ServiceUnavailable("https://sp.example:7102 cannot be reached (ConnectError)\nsecond line")
-
-    monkeypatch.setattr(type(office.world.requester.sp), "status", away)
+    away = ServiceUnavailable("https://sp.example:7102 cannot be reached (ConnectError)\nsecond line")
+    monkeypatch.setattr(type(office.world.requester.sp), "status", raising(away))
     answer = browser.get(f"tasks/{task}/status")
     assert answer.status_code == 503
     assert "https://sp.example:7102 cannot be reached" in answer.json()["detail"]  # the one who reads this may know
@@ -397,11 +393,7 @@ def test_accuracy_is_shown_by_round_with_its_baseline_and_computed_once(office, 
     assert found["unread"] == []
     assert all(one["windows"] == found["rounds"][0]["windows"] for one in found["rounds"])
     assert found["rounds"][-1]["accuracy"] > found["rounds"][0]["accuracy"]
-
-    def never(*_args: object) -> None:
-        raise AssertionError("this was computed before")
-
-    monkeypatch.setattr(type(office.world.requester), "read", never)
+    monkeypatch.setattr(type(office.world.requester), "read", raising(AssertionError("this was computed before")))
     assert browser.done(f"tasks/{campaign}/accuracy", {"data": ["watch:0", "watch:5"]}) == found
 
 
@@ -418,11 +410,7 @@ def test_the_state_after_each_round_is_the_one_that_participants_have(office, br
 
 
 def test_a_round_that_the_requester_may_not_read_is_named(office, browser, campaign, monkeypatch):
-
-    def refuse(*_args: object) -> None:
-        raise NotReady("round 1 is not for this reader")
-
-    monkeypatch.setattr(type(office.world.requester), "read", refuse)
+    monkeypatch.setattr(type(office.world.requester), "read", raising(NotReady("round 1 is not for this reader")))
     found = browser.done(f"tasks/{campaign}/accuracy", {"data": ["watch:3"]})
     assert [one["number"] for one in found["rounds"]] == [0]
     assert [one["number"] for one in found["unread"]] == [1, 2]

@@ -144,8 +144,7 @@ def test_a_platform_that_is_away_is_said_soon(settings, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "_PATIENCE", Backoff(deadline=0.1))
     monkeypatch.setattr(Requester, "definition", lambda _self, _task: None)
     own, began = RequesterFile.read(settings), time.monotonic()
-    with open_requester(own) as patient:
-        requester = command.impatient(patient)
+    with open_requester(own, command._PATIENCE) as requester:
         actions = command.requester_actions(own, requester)
         for ask in (
             lambda: requester.sp.status("0" * 64),

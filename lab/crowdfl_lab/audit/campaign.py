@@ -2,12 +2,12 @@
 that compares them with a requester's reference, in the clear.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,6 @@ from crowdfl.settings import TaskSettings
 from crowdfl_lab.wisdm_set import SET_FILE
 
 Flat = npt.NDArray[np.float64]
-_Numbers = npt.NDArray[Any]  # of float32 for networks, as the learners have it
 FILES: Mapping[str, str] = MappingProxyType({"WISDM": SET_FILE, "MotionSense": "motionsense_24subj_acc50hz.npz"})
 MADE_UP = "made-up people"
 FEATURES = {"spectral features": "motion", "raw windows": "flat"}
@@ -36,19 +35,18 @@ _SECONDS = Cut(length=16, step=16, held_out=0.3, gap=16, hertz=8.0)  # of made-u
 _UNIT = 10**6
 
 
-class CampaignSettings(Protocol):
-    """Of how people train; `hidden` 0: softmax regression."""
+@dataclass(frozen=True)
+class CampaignSettings:
+    """How many people there are, and how they train; `hidden` 0: softmax regression."""
 
-    @property
-    def hidden(self) -> int: ...
-    @property
-    def epochs(self) -> int: ...
-    @property
-    def batch(self) -> int: ...
-    @property
-    def rate(self) -> float: ...
-    @property
-    def seed(self) -> int: ...
+    honest: int = 16
+    reference: int = 4  # people whose data the requester has
+    rounds: int = 5
+    hidden: int = 0
+    epochs: int = 5
+    batch: int = 32
+    rate: float = 0.05
+    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +110,7 @@ def bounded(changes: Iterable[Flat], bound: float) -> Flat:
 class Campaign:
     """One draw of people, honest ones first, and the norm bound that a trial of them suggests: twice the largest update."""
 
-    def __init__(self, crowd: CrowdData, settings: CampaignSettings, draw: int, people: int, honest: int) -> None:
+    def __init__(self, crowd: CrowdData, settings: CampaignSettings, draw: int, people: int) -> None:
         if len(crowd.pupils) < people:
             raise DataMissing(f"{crowd.source} has {len(crowd.pupils)} people; {people} are needed")
         order = np.random.default_rng([settings.seed, draw]).permutation(len(crowd.pupils))
@@ -124,16 +122,58 @@ class Campaign:
             self.learner = TorchLearner(inputs, mlp([settings.hidden], crowd.label_count), seed=settings.seed)
         self.start = self.learner.shape.flat(self.learner.weights())
         self.training = Training(settings.epochs, settings.batch, settings.rate, settings.seed)
-        self.first = self.trained(self.start, 1, self.drawn[:honest])
+        self.first = self.trained(self.start, 1, self.drawn[: settings.honest])
         self.bound = 2 * max(float(np.linalg.norm(change)) for change in self.first)
+
+    def joined(self, start: int, count: int) -> Pupil:
+        """The data of a few of those drawn, as the requester has it."""
+        few = self.drawn[start : start + count]
+        inputs, labels = (np.concatenate([getattr(one, part) for one in few]) for part in ("inputs", "labels"))
+        return Pupil("reference", inputs, labels)
 
     def trained(self, base: Flat, number: int, pupils: Sequence[Pupil]) -> Flat:
         """By how much each one's training of a round changes the base, as its learner would, all of them at once."""
         return self.taught([Lesson(base, number, pupil) for pupil in pupils])
 
     def taught(self, lessons: Sequence["Lesson"]) -> Flat:
+        """A learner for each would spend its time between small products: those with as many batches train together."""
         rules = [self.training.at(lesson.number, lesson.pupil.name) for lesson in lessons]
-        return _teach(lessons, rules, self._hidden, self.crowd.label_count)
+        groups = defaultdict[int, list[int]](list)
+        for place, lesson in enumerate(lessons):
+            groups[-(-len(lesson.pupil.labels) // self.training.batch)].append(place)
+        changes = np.empty((len(lessons), len(self.start)))
+        for places in groups.values():
+            changes[places] = self._taught([lessons[place] for place in places], [rules[place] for place in places])
+        return changes
+
+    def _taught(self, lessons: Sequence["Lesson"], rules: Sequence[Training]) -> Flat:
+        """By how much `SoftmaxLearner`, or a `TorchLearner` with one hidden layer, would change each base."""
+        import torch
+        from torch.nn import functional
+
+        bases, kind = np.array([lesson.base for lesson in lessons]), torch.float32 if self._hidden else torch.float64
+        arrays = zip(*map(self.learner.shape.arrays, bases), strict=True)
+        own = [torch.tensor(np.stack(each), dtype=kind, requires_grad=True) for each in arrays]
+        moved = torch.optim.Adam(own, self.training.rate) if self._hidden else torch.optim.SGD(own, self.training.rate)
+        pupils = {id(lesson.pupil): lesson.pupil for lesson in lessons}
+        starts = dict(zip(pupils, np.cumsum([0, *(len(one.labels) for one in pupils.values())]).tolist(), strict=False))
+        inputs = torch.tensor(np.concatenate([one.inputs for one in pupils.values()]), dtype=kind)
+        labels = torch.tensor(np.concatenate([one.labels for one in pupils.values()]), dtype=torch.int64)
+        plan, offsets = cache(_plan), np.array([starts[id(lesson.pupil)] for lesson in lessons])[:, np.newaxis]
+        plans = [plan(len(lesson.pupil.labels), rule) for lesson, rule in zip(lessons, rules, strict=True)]
+        for batch in np.stack(plans, axis=1):
+            is_in, chosen = torch.tensor(batch >= 0), np.maximum(batch, 0) + offsets
+            scores = inputs[chosen]
+            for place in range(0, len(own), 2):  # a matrix and its bias
+                # torch has a row for each output; a product of turned matrices takes ten times as long
+                matrix = own[place].mT.contiguous() if self._hidden else own[place]
+                scores = (functional.relu(scores) if place else scores) @ matrix + own[place + 1][:, None]
+            losses = functional.cross_entropy(scores.flatten(0, 1), labels[chosen].flatten(), reduction="none")
+            moved.zero_grad()
+            ((losses.view_as(is_in) * is_in).sum(dim=1) / is_in.sum(dim=1)).sum().backward()
+            moved.step()
+        after = torch.cat([each.detach().flatten(1) for each in own], dim=1)
+        return np.asarray(after.numpy().astype(np.float64) - bases)
 
     def accuracy(self, model: Flat) -> float:
         held_out = self.crowd.held_out
@@ -153,32 +193,6 @@ class Lesson:
     pupil: Pupil
 
 
-def _teach(lessons: Sequence[Lesson], rules: Sequence[Training], hidden: int, classes: int) -> Flat:
-    """By how much `SoftmaxLearner`, or a `TorchLearner` with one hidden layer, would change each base.
-
-    One step of everyone is a few products of stacks of matrices: a learner for each would spend its time between them.
-    """
-    pupils = {id(lesson.pupil): lesson.pupil for lesson in lessons}
-    starts = dict(zip(pupils, np.cumsum([0, *(len(one.labels) for one in pupils.values())]).tolist(), strict=False))
-    plan = cache(_plan)
-    plans = [plan(len(one.pupil.labels), rule) for one, rule in zip(lessons, rules, strict=True)]
-    order = sorted(range(len(lessons)), key=lambda place: -len(plans[place]))  # whoever still trains comes first
-    lengths = np.array([len(plans[place]) for place in order])
-    inputs, labels = (np.concatenate([getattr(one, part) for one in pupils.values()]) for part in ("inputs", "labels"))
-    stack = _Stack(np.array([lessons[place].base for place in order]), inputs.shape[1], hidden, classes)
-    inputs, wanted = inputs.astype(stack.kind), np.eye(classes, dtype=stack.kind)[labels]
-    offsets = np.array([starts[id(lessons[place].pupil)] for place in order])[:, np.newaxis]
-    for step, active in enumerate((lengths > np.arange(lengths[0])[:, np.newaxis]).sum(axis=1)):
-        batch = np.array([plans[place][step] for place in order[:active]])
-        is_in = (batch >= 0)[..., np.newaxis]
-        parts = is_in / is_in.sum(axis=1, keepdims=True).astype(stack.kind)  # what fills a batch up weighs nothing
-        chosen = np.maximum(batch, 0) + offsets[:active]
-        stack.step(inputs[chosen], wanted[chosen], parts, rules[0].rate)
-    changes = np.empty(stack.all.shape)
-    changes[order] = stack.all
-    return np.asarray(changes - np.array([lesson.base for lesson in lessons]))
-
-
 def _plan(samples: int, rule: Training) -> npt.NDArray[np.int64]:
     """The batches as rows; a short one is filled up with -1."""
     drawn = list(batches(samples, rule))
@@ -186,60 +200,6 @@ def _plan(samples: int, rule: Training) -> npt.NDArray[np.int64]:
     for row, batch in zip(rows, drawn, strict=True):
         row[: len(batch)] = batch
     return rows
-
-
-class _Stack:
-    """Everyone's weights as rows, and layers as views of them: (people, inputs, outputs) and (people, 1, outputs)."""
-
-    def __init__(self, bases: Flat, inputs: int, hidden: int, classes: int) -> None:
-        self.kind = np.float32 if hidden else np.float64  # as the learners
-        self.all: _Numbers = bases.astype(self.kind)
-        self._grads, self._means, self._squares = (np.zeros_like(self.all) for _ in range(3))
-        self._steps = 0
-        sides = [(inputs, hidden), (hidden, classes)] if hidden else [(inputs, classes)]
-        self._layers, self._slopes = (
-            self._views(whole, sides, turned=bool(hidden)) for whole in (self.all, self._grads)
-        )
-
-    def _views(
-        self, whole: _Numbers, sides: Sequence[tuple[int, int]], *, turned: bool
-    ) -> list[tuple[_Numbers, _Numbers]]:
-        at, found = 0, []
-        for wide, high in sides:
-            flat = whole[:, at : at + wide * high]
-            matrix = flat.reshape(-1, high, wide).transpose(0, 2, 1) if turned else flat.reshape(-1, wide, high)
-            at += wide * high + high
-            found.append((matrix, whole[:, np.newaxis, at - high : at]))
-        return found
-
-    def step(self, rows: _Numbers, wanted: _Numbers, parts: _Numbers, rate: float) -> None:
-        """Of the first ones, as many as there are rows: plain gradient descent for softmax, Adam for a network."""
-        active, through = len(rows), [rows]
-        for matrix, bias in self._layers:
-            scores = through[-1] @ matrix[:active] + bias[:active]
-            through.append(np.maximum(scores, 0))
-        scores -= scores.max(axis=2, keepdims=True)
-        powers = np.exp(scores)
-        error = (powers / powers.sum(axis=2, keepdims=True) - wanted) * parts
-        for place in reversed(range(len(self._layers))):
-            matrix, bias = self._slopes[place]
-            np.matmul(through[place].transpose(0, 2, 1), error, out=matrix[:active])
-            bias[:active] = error.sum(axis=1, keepdims=True)
-            if place:
-                error = (error @ self._layers[place][0][:active].transpose(0, 2, 1)) * (through[place] > 0)
-        self._move(active, rate)
-
-    def _move(self, active: int, rate: float) -> None:
-        grads, mean, square = self._grads[:active], self._means[:active], self._squares[:active]
-        if self.kind == np.float64:
-            self.all[:active] -= rate * grads
-            return
-        self._steps += 1
-        mean += (grads - mean) * 0.1
-        square *= 0.999
-        square += 0.001 * grads * grads
-        spread = np.sqrt(square) / (1 - 0.999**self._steps) ** 0.5 + 1e-8
-        self.all[:active] -= rate / (1 - 0.9**self._steps) * mean / spread
 
 
 @dataclass

@@ -56,6 +56,12 @@ _DEFAULT = _Scale("real keys", 2048, 2048, 30, 2048, 40)
 _QUICK = _Scale("INSECURE TEST KEYS", 768, 1536, 30, 768, 16)  # fewer would fail the attacks by chance
 _DATA = Path("data")
 _AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+_Few = Annotated[bool, typer.Option("--quick", help="Few made-up people: seconds.")]
+_NETWORK_HELP = "A network with a hidden layer (torch) instead of softmax regression."
+_Network = Annotated[bool, typer.Option("--network", help=_NETWORK_HELP)]
+_DATA_HELP = "The folder of the WISDM and MotionSense NumPy sets."
+_Data = Annotated[Path, typer.Option(envvar="CROWDFL_DATA", help=_DATA_HELP)]
+_Out = Annotated[Path | None, typer.Option(help="A folder for JSON, Markdown, CSV, pictures and HTML.")]
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -83,56 +89,51 @@ def audit(
 
 @app.command()
 def incentives(
-    as_json: _AsJson = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Few made-up people: seconds.")] = False,
-    network: Annotated[
-        bool, typer.Option("--network", help="A network with a hidden layer (torch) instead of softmax regression.")
-    ] = False,
-    data: Annotated[
-        Path, typer.Option(envvar="CROWDFL_DATA", help="The folder of the WISDM and MotionSense NumPy sets.")
-    ] = _DATA,
-    out: Annotated[Path | None, typer.Option(help="A folder for JSON, Markdown, CSV, pictures and HTML.")] = None,
+    as_json: _AsJson = False, quick: _Few = False, network: _Network = False, data: _Data = _DATA, out: _Out = None
 ) -> None:
     """Let people cheat under every rule of payment: their part of the budget."""
-    from crowdfl_lab.audit import incentives as cheating
-    from crowdfl_lab.audit.campaign import missing_files
+    from crowdfl_lab.audit.incentives import IncentiveSettings, audit_incentives
 
-    if quick and network:
-        raise typer.BadParameter("--quick and --network exclude each other")
-    missing = [] if quick else missing_files(data)
-    made_up = quick or bool(missing)
-    made = cheating.IncentiveSettings
-    settings = made.quick() if made_up else made.network() if network else made()
-    notes = [f"MADE-UP PEOPLE: {', '.join(missing)} not found in {data}: {_how_to_get(missing)}"] if missing else []
+    folder, notes = _data_sets(data, quick=quick, network=network)
+    settings = IncentiveSettings.quick() if folder is None else IncentiveSettings()
+    settings = IncentiveSettings.network() if network and folder is not None else settings
     command = "crowdfl audit incentives" + " --quick" * quick + " --network" * network
-    folder = None if made_up else data
-    deliver(cheating.audit_incentives(settings, folder, progress_to_stderr(), notes, command), as_json=as_json, out=out)
+    deliver(audit_incentives(settings, folder, progress_to_stderr(), notes, command), as_json=as_json, out=out)
 
 
 @app.command()
 def poisoning(
     as_json: _AsJson = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Few made-up people: seconds.")] = False,
-    network: Annotated[bool, typer.Option("--network", help="A network with a hidden layer of 50 (torch).")] = False,
+    quick: _Few = False,
+    network: _Network = False,
     real: Annotated[bool, typer.Option("--real", help="Rounds by all roles and both servers; fewer of them.")] = False,
-    data: Annotated[
-        Path, typer.Option(envvar="CROWDFL_DATA", help="The folder of the WISDM and MotionSense NumPy sets.")
-    ] = _DATA,
-    out: Annotated[Path | None, typer.Option(help="A folder for JSON, Markdown, CSV, pictures and HTML.")] = None,
+    data: _Data = _DATA,
+    out: _Out = None,
 ) -> None:
     """Let people send poison: what it does to a model, with and without the requester's reference."""
-    from crowdfl_lab.audit import poisoning as poison
+    from crowdfl_lab.audit.poisoning import PoisonSettings, audit_poisoning, with_real
+
+    folder, notes = _data_sets(data, quick=quick, network=network)
+    settings = PoisonSettings.quick() if folder is None else PoisonSettings()
+    settings = PoisonSettings.network() if network and folder is not None else settings
+    command = "crowdfl audit poisoning" + " --quick" * quick + " --network" * network + " --real" * real
+    chosen = with_real(settings) if real else settings
+    deliver(audit_poisoning(chosen, folder, progress_to_stderr(), notes, command, out), as_json=as_json, out=out)
+
+
+def _data_sets(data: Path, *, quick: bool, network: bool) -> tuple[Path | None, list[str]]:
+    """The folder of both sets, if it has them and they are wanted; and what to say of a file that is missing.
+
+    Of MotionSense there is no command, for its NumPy form is not made here.
+    """
     from crowdfl_lab.audit.campaign import missing_files
 
+    if quick and network:
+        raise typer.BadParameter("--quick and --network exclude each other")
     missing = [] if quick else missing_files(data)
-    made_up = quick or bool(missing)
-    settings = poison.PoisonSettings.quick() if made_up else poison.PoisonSettings.network() if network else None
-    settings = settings or poison.PoisonSettings()
-    notes = [f"MADE-UP PEOPLE: {', '.join(missing)} not found in {data}: {_how_to_get(missing)}"] if missing else []
-    command = "crowdfl audit poisoning" + " --quick" * quick + " --network" * network + " --real" * real
-    chosen = poison.with_real(settings) if real else settings
-    found = poison.audit_poisoning(chosen, None if made_up else data, progress_to_stderr(), notes, command, out)
-    deliver(found, as_json=as_json, out=out)
+    how = f"{HOW_TO_GET}, and " * (SET_FILE in missing) + "name the folder that has both with --data"
+    notes = [f"MADE-UP PEOPLE: {', '.join(missing)} not found in {data}: {how}"] if missing else []
+    return None if quick or missing else data, notes
 
 
 @app.command()
@@ -148,12 +149,6 @@ def privacy(
     deliver(found, as_json=as_json)
     if check and found.data["surprises"]:
         raise typer.Exit(1)
-
-
-def _how_to_get(missing: Sequence[str]) -> str:
-    """In one line; of MotionSense there is no command, for its NumPy form is not made here."""
-    name_it = "name the folder that has both with --data"
-    return f"{HOW_TO_GET}, and {name_it}" if SET_FILE in missing else name_it
 
 
 def attack_recorded(recorded: RecordedRound) -> Iterator[Finding]:

@@ -430,10 +430,7 @@ def attack_phone(key_bits: int = 1024) -> list[Finding]:
     dealing, signing = HardenedProfile().deal(spec, insecure_test_key=True), SigningKey.fresh()
     own = ReaderBundle.from_bytes(dealing.participant, Limits.plain())
     trusting = replace(own, csp_key=signing.public)
-    return [
-        _show("hardened, a phone that trusts SP", spec, trusting, signing),
-        _show(HARDENED, spec, own, signing),
-    ]
+    return [_show("hardened, a phone that trusts SP", spec, trusting, signing), _show(HARDENED, spec, own, signing)]
 
 
 def _show(subject: str, spec: TaskSpec, bundle: ReaderBundle, signing: SigningKey) -> Finding:

@@ -16,15 +16,19 @@ from typing import Literal
 
 import numpy as np
 
-from crowdfl.learning.oracle import (
-    count_weights,
-    distance_weights,
-    equal_weights,
-    fedavg,
-    rewards_from,
-    updates_of,
+from crowdfl.learning.oracle import count_weights, distance_weights, equal_weights, fedavg, rewards_from, updates_of
+from crowdfl_lab.audit.campaign import (
+    FEATURES,
+    Campaign,
+    CampaignSettings,
+    CrowdData,
+    Flat,
+    Judge,
+    Pupil,
+    bounded,
+    load_sources,
+    scaled,
 )
-from crowdfl_lab.audit.campaign import FEATURES, Campaign, CrowdData, Flat, Judge, Pupil, bounded, load_sources, scaled
 from crowdfl_lab.report.results import Result, ResultTable
 from crowdfl_lab.timing import machine
 
@@ -112,20 +116,12 @@ CHEATS = (
 
 
 @dataclass(frozen=True)
-class IncentiveSettings:
-    """Of all campaigns. `draws`: how often other people are drawn from the data set. `hidden` 0: softmax regression."""
+class IncentiveSettings(CampaignSettings):
+    """Of all campaigns. `draws`: how often other people are drawn from the data set."""
 
-    honest: int = 16
     groups: tuple[int, ...] = (1, 2, 4)
-    rounds: int = 5
     draws: int = 3
-    hidden: int = 0
-    epochs: int = 5
-    batch: int = 32
-    rate: float = 0.05
     max_samples: int = 1000  # of the task; people have far fewer
-    reference: int = 4  # people whose data the requester has
-    seed: int = 0
 
     @classmethod
     def quick(cls) -> "IncentiveSettings":
@@ -161,11 +157,9 @@ class CheatedCampaign(Campaign):
     """People of whom some cheat."""
 
     def __init__(self, crowd: CrowdData, settings: IncentiveSettings, draw: int) -> None:
-        super().__init__(crowd, settings, draw, settings.people, settings.honest)
+        super().__init__(crowd, settings, draw, settings.people)
         self._settings, self._draw = settings, draw
-        few = self.drawn[settings.people - settings.reference : settings.people]
-        inputs, labels = (np.concatenate([getattr(one, part) for one in few]) for part in ("inputs", "labels"))
-        self._reference = Pupil("reference", inputs, labels)
+        self._reference = self.joined(settings.people - settings.reference, settings.reference)
 
     def play(self, cheat: Cheat | None, group: int = 0, *, referred: bool = False) -> list[RoundUploads]:
         """Every round with the first `group` cheaters; none of them without a cheat. With a reference everyone counts once."""

@@ -33,16 +33,7 @@ from crowdfl.protocols.common.smul import (
 )
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.party import KeyedParty
-from crowdfl_lab.audit.finding import (
-    DIVISOR_LOG,
-    HARDENED,
-    PRINTED,
-    Attack,
-    Finding,
-    Measure,
-    difference,
-    relative,
-)
+from crowdfl_lab.audit.finding import DIVISOR_LOG, HARDENED, PRINTED, Attack, Finding, Measure, difference, relative
 from crowdfl_lab.audit.recorded_round import ShortCoins, servers
 from crowdfl_lab.parties import DivisionCsp
 

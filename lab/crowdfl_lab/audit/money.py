@@ -197,7 +197,7 @@ class _Copied(MemoryDisk):
             source.backup(target)
         for name in ("sp/blobs", "sp/keys"):
             blobs = cast(MemoryBlobs, disk.blobs(name))
-            self.blobs(name).put_all({blob: blobs.get(blob) for blob in blobs.names()})
+            self.blobs(name).put_all({blob: blobs.get(blob) for blob in blobs.listing()})
 
 
 def _rewarded(key_bits: int) -> tuple[LocalHost, str]:

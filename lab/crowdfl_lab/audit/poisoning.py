@@ -23,6 +23,7 @@ from crowdfl.simulation.run import simulate
 from crowdfl_lab.audit.campaign import (
     LANES,
     Campaign,
+    CampaignSettings,
     CrowdData,
     Flat,
     Judge,
@@ -45,24 +46,17 @@ _TRIGGER, _TARGET, _RAISED = 3, 0, 4.0  # the first inputs of a backdoor's windo
 
 
 @dataclass(frozen=True)
-class PoisonSettings:
+class PoisonSettings(CampaignSettings):
     """Thresholds are the protocol's own, fixed before anything was measured."""
 
-    honest: int = 16
-    attackers: tuple[int, ...] = (2, 4, 6)
-    reference: int = 4  # people whose data the requester has
     rounds: int = 15
+    attackers: tuple[int, ...] = (2, 4, 6)
     early: int = 5
     seeds: int = 3
     inputs: str = "spectral features"
-    hidden: int = 0
-    epochs: int = 5
-    batch: int = 32
-    rate: float = 0.05
     lanes: int = LANES
     longest: int = LONGEST
     real: bool = False
-    seed: int = 0
 
     @classmethod
     def quick(cls) -> "PoisonSettings":
@@ -205,11 +199,9 @@ class PoisonCampaign(Campaign):
 
     def __init__(self, name: str, crowd: CrowdData, settings: PoisonSettings, seed: int) -> None:
         honest, few = settings.honest, settings.reference
-        super().__init__(crowd, settings, seed, honest + few, honest)
+        super().__init__(crowd, settings, seed, honest + few)
         self.name, self.settings, self.seed = name, settings, seed
-        self._honest = self.drawn[:honest]
-        parts = ([getattr(one, part) for one in self.drawn[honest : honest + few]] for part in ("inputs", "labels"))
-        self._reference = Pupil("reference", *map(np.concatenate, parts))
+        self._honest, self._reference = self.drawn[:honest], self.joined(honest, few)
         rest = self.drawn[honest + few :] or self._honest  # MotionSense has 24 people: some attack twice
         self._attackers = [
             replace(rest[place % len(rest)], name=f"a{place}") for place in range(max(settings.attackers))

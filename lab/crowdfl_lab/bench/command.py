@@ -90,12 +90,7 @@ def compare(
 
 
 @app.command()
-def scale(
-    as_json: _AsJson = False,
-    quick: _Quick = False,
-    profile: _Profile = "hardened",
-    out: _Out = None,
-) -> None:
+def scale(as_json: _AsJson = False, quick: _Quick = False, profile: _Profile = "hardened", out: _Out = None) -> None:
     """Time and memory of each role against parameters, participants and, of `hardened`, key size."""
     from crowdfl_lab.bench.scale import run
 

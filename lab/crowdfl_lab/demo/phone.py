@@ -15,7 +15,6 @@ import signal
 import socket
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,7 +35,7 @@ from crowdfl.services.client.opening import RequesterFile, link_of
 from crowdfl.services.http.tls import CertificateFiles, is_loopback, renew_certificate
 from crowdfl.settings import from_millionths
 from crowdfl_lab.demo.motion import ACTIVITIES, write_recordings
-from crowdfl_lab.demo.processes import CampaignProcesses, port_options, task_file
+from crowdfl_lab.demo.processes import CampaignProcesses, port_options, set_up, task_file
 
 _ELSEWHERE = ("192.0.2.1", 9)  # an address for documentation: nothing is sent to it
 _MADE_UP = LEAST_PARTICIPANTS
@@ -70,7 +69,6 @@ class _PhoneCampaign(CampaignProcesses):
     """Shows what happens, in a line each."""
 
     phones: int = 1
-    said: str = ""
     gone: frozenset[str] = frozenset()  # made-up people who have failed, and were told
 
     def look(self) -> None:
@@ -83,35 +81,13 @@ class _PhoneCampaign(CampaignProcesses):
     def react(self, name: str, event: dict[str, Any]) -> None:
         what = event["event"]
         if what == "status":
-            self._show_status(event)
+            self.show_status(event, _MADE_UP + self.phones)
         elif what == "funded":
             self.confirm(event)
         elif what == "read" and name == "person 0":
             self.say(f"round {event['round']}: the average is read; on {name}'s own data {event['accuracy']:.0%} right")
         elif what in ("refused", "upload rejected", "not paid"):
             self.say(f"{name}: {event['why']}")
-
-    def _show_status(self, status: dict[str, Any]) -> None:
-        self.status = status
-        text = _where_it_stands(status, _MADE_UP + self.phones)
-        if text != self.said:
-            self.say(text)
-            self.said = text
-
-
-def _where_it_stands(status: dict[str, Any], people: int) -> str:
-    """Where the campaign stands, in words."""
-    if status["state"] == "finished":
-        return "all rounds are through: rewards can be claimed now"
-    if status["state"] != "running":
-        return str(status["state"])
-    if not status["rounds"]:
-        return f"{status['enrolled']} of {people} have joined"
-    last = status["rounds"][-1]
-    if last["state"] == "open":
-        until = time.strftime("%H:%M:%S", time.localtime(last["deadline"]))
-        return f"round {last['number']}: {last['uploads']} of {people} updates are in; open until {until} at the latest"
-    return f"round {last['number']}: {last['state']}, {last['uploads']} updates"
 
 
 def demo_phone(
@@ -169,7 +145,7 @@ def _run(campaign: _PhoneCampaign, host: str, task: str, pages: contextlib.ExitS
     """Until the money is settled. The certificate is offered as long as `pages` is open, if it is given."""
     phones = "1 phone" if campaign.phones == 1 else f"{campaign.phones} phones"
     campaign.say(f"a campaign for {phones} and {_MADE_UP} made-up people on {host}; the link comes in about a minute")
-    campaign.set_up("--host", host, *port_options(host))
+    set_up(campaign.roles, "--host", host, *port_options(host))
     certificate = share_authority(campaign.roles, host)
     campaign.post_task(task, _MADE_UP + campaign.phones)
     for person in range(_MADE_UP):

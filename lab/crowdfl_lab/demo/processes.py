@@ -36,6 +36,8 @@ class CampaignProcesses:
     started: float = field(default_factory=time.monotonic)
     heard: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     status: dict[str, Any] = field(default_factory=dict)
+    reached: dict[tuple[int, str], float] = field(default_factory=dict)  # when each round was first in a state
+    _told: set[str] = field(default_factory=set)
     _running: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict, repr=False)
     _events: "queue.Queue[tuple[str, dict[str, Any]]]" = field(default_factory=queue.Queue, repr=False)
 
@@ -53,12 +55,17 @@ class CampaignProcesses:
         passed = f"[dim]{time.monotonic() - self.started:6.1f} s[/dim]"
         self.console.print(f"{passed}  {what}", highlight=False, soft_wrap=True)
 
-    def set_up(self, *options: str) -> None:
-        """Every role's folder; nobody waits a day for the end of a demo."""
-        _do("init", str(self.roles), *options)
-        for role in ("sp", "requester"):
-            settings = self.roles / role / "settings.toml"
-            settings.write_text(settings.read_text().replace("# min_claim_window = 86400.0", "min_claim_window = 0.0"))
+    def say_once(self, words: str, about: str) -> None:
+        if about not in self._told:
+            self._told.add(about)
+            self.say(words)
+
+    def show_status(self, status: dict[str, Any], people: int) -> None:
+        for entry in status["rounds"]:
+            self.reached.setdefault((entry["number"], entry["state"]), time.monotonic())
+        words, seconds = stage(status, people, time.time(), self.reached)
+        self.say_once(words + seconds, words)
+        self.status = status
 
     def post_task(self, task: str, people: int) -> str:
         """Start the servers and the requester; the task's id, once everyone is invited."""
@@ -150,10 +157,45 @@ class CampaignProcesses:
                 self._events.put((name, event))
 
 
+def set_up(roles: Path, *options: str) -> None:
+    """Every role's folder; nobody waits a day for the end of a demo."""
+    _do("init", str(roles), *options)
+    for role in ("sp", "requester"):
+        settings = roles / role / "settings.toml"
+        settings.write_text(settings.read_text().replace("# min_claim_window = 86400.0", "min_claim_window = 0.0"))
+
+
 def _do(*command: str) -> None:
     done = subprocess.run([*_PROGRAM, *command], capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         raise ServiceUnavailable(f"crowdfl {' '.join(command)}: {done.stderr.strip()}")
+
+
+def stage(
+    status: Mapping[str, Any], people: int, now: float, reached: Mapping[tuple[int, str], float]
+) -> tuple[str, str]:
+    """What the campaign waits for, and for how many seconds, where somebody knows."""
+    if not status["rounds"]:
+        joined = status["enrolled"]
+        return (f"{joined} of {people} have joined" if joined < people else "everyone has joined; round 1 opens"), ""
+    last = status["rounds"][-1]
+    number, came = last["number"], f"{last['uploads']} of {status['enrolled']} uploads have come"
+    if status["state"] == "settled":
+        return "settled: what nobody claimed has gone back to the requester", ""
+    if last["state"] == "open":
+        left, late = last["deadline"] - now, last["last_call"] - now
+        closes = (
+            f"; it closes in {left:.0f} s, or once all have come" if left > 0 else f"; late ones count for {late:.0f} s"
+        )
+        return f"round {number}: {came}", closes
+    if last["state"] in ("closed", "weighed"):
+        began, ended = (reached.get((number - 1, state)) for state in ("closed", "rewarded"))
+        before = f"; that took {ended - began:.0f} s in round {number - 1}" if began and ended else ""
+        return f"round {number}: SP and CSP compute the average and the rewards of {last['uploads']}", before
+    if status["state"] in ("finished", "cancelled"):
+        left = status["claim_seconds_left"]
+        return f"{status['state']}; people claim their rewards", "" if left is None else f" for another {left:.0f} s"
+    return f"round {number} is over; the next one opens", ""
 
 
 def task_file(profile: str, changes: Mapping[str, object]) -> str:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -17,7 +17,7 @@ from crowdfl.retry import Backoff
 from crowdfl_lab.demo.both import HARDENED_LANES, BothRounds, both_words, play_both
 from crowdfl_lab.demo.finished import SERVERS, FinishedCampaign, KeySight, Plain, are_erased, plain_fedavg, row_of
 from crowdfl_lab.demo.motion import SMALL_DATA, SMALL_LABELS, write_small
-from crowdfl_lab.demo.processes import CampaignProcesses, port_options, task_file
+from crowdfl_lab.demo.processes import CampaignProcesses, port_options, set_up, task_file
 from crowdfl_lab.demo.report import DROPS, campaign_result, write_page
 from crowdfl_lab.report.output import print_result
 
@@ -60,13 +60,11 @@ class _RunningCampaign(CampaignProcesses):
     held: int | None = None  # the round in which the one who drops out has not sent its upload
     plain: "Future[Plain] | None" = None
     keys: KeySight | None = None
-    reached: dict[tuple[int, str], float] = field(default_factory=dict)  # when each round was first in a state
-    _told: set[str] = field(default_factory=set)
 
     def react(self, name: str, event: dict[str, Any]) -> None:
         what = event["event"]
         if what == "status":
-            self._show_status(event)
+            self._look_on(event)
         elif what == "holding":
             self.kill(name)
             self.held = event["round"]
@@ -77,19 +75,10 @@ class _RunningCampaign(CampaignProcesses):
             self.kill(name)
             self.say(f"{name} has vanished for good")
         elif what in ("refused", "not paid", "waiting"):
-            self._say_once(f"{name}: {event['why']}", event["why"])
+            self.say_once(f"{name}: {event['why']}", event["why"])
 
-    def _say_once(self, words: str, about: str) -> None:
-        if about not in self._told:
-            self._told.add(about)
-            self.say(words)
-
-    def _show_status(self, status: dict[str, Any]) -> None:
-        for entry in status["rounds"]:
-            self.reached.setdefault((entry["number"], entry["state"]), time.monotonic())
-        words, seconds = stage(status, self.plan.people, time.time(), self.reached)
-        self._say_once(words + seconds, words)
-        self.status = status
+    def _look_on(self, status: dict[str, Any]) -> None:
+        self.show_status(status, self.plan.people)
         if self.keys is None and status["rounds"]:  # dealt, and not erased yet
             self.keys = KeySight.of(self.roles, status["task"], self.profile)
         if status["state"] == "finished" and self.plain is None:
@@ -114,7 +103,7 @@ class _RunningCampaign(CampaignProcesses):
             f"{plan.people} people, {plan.rounds} rounds, profile {self.profile}; {gone}, person {plan.vanishes} vanishes"
         )
         self.say(f"everything is kept in {self.folder}, with a log of each process")
-        self.set_up(*port_options())
+        set_up(self.roles, *port_options())
         if self.plan.is_small:
             write_small(self.folder / SMALL_DATA, self.plan.people)
         text = task_file(self.profile, waits(time.monotonic() - self.started) | dict(self.plan.changes))
@@ -171,33 +160,6 @@ def demo(
     if both is not None:
         console.print(both_words(both), markup=False, highlight=False)
     console.print(f"{time.monotonic() - campaign.started:.0f} s in all. Report: {path}", soft_wrap=True)
-
-
-def stage(
-    status: Mapping[str, Any], people: int, now: float, reached: Mapping[tuple[int, str], float]
-) -> tuple[str, str]:
-    """What the campaign waits for, and for how many seconds, where somebody knows."""
-    if not status["rounds"]:
-        joined = status["enrolled"]
-        return (f"{joined} of {people} have joined" if joined < people else "everyone has joined; round 1 opens"), ""
-    last = status["rounds"][-1]
-    number, came = last["number"], f"{last['uploads']} of {status['enrolled']} uploads have come"
-    if status["state"] == "settled":
-        return "settled: what nobody claimed has gone back to the requester", ""
-    if last["state"] == "open":
-        left, late = last["deadline"] - now, last["last_call"] - now
-        closes = (
-            f"; it closes in {left:.0f} s, or once all have come" if left > 0 else f"; late ones count for {late:.0f} s"
-        )
-        return f"round {number}: {came}", closes
-    if last["state"] in ("closed", "weighed"):
-        began, ended = (reached.get((number - 1, state)) for state in ("closed", "rewarded"))
-        before = f"; that took {ended - began:.0f} s in round {number - 1}" if began and ended else ""
-        return f"round {number}: SP and CSP compute the average and the rewards of {last['uploads']}", before
-    if status["state"] in ("finished", "cancelled"):
-        left = status["claim_seconds_left"]
-        return f"{status['state']}; people claim their rewards", "" if left is None else f" for another {left:.0f} s"
-    return f"round {number} is over; the next one opens", ""
 
 
 def waits(unit: float) -> dict[str, object]:

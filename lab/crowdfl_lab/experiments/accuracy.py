@@ -60,12 +60,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "spectral": _SPECTRAL,
         "spectral, FedAvgM": {**_SPECTRAL, "server_step": "fedavgm", "server_momentum": 0.7},
-        "spectral, FedAdam": {
-            **_SPECTRAL,
-            "server_step": "fedadam",
-            "server_rate": 0.01,
-            "server_momentum": 0.5,
-        },
+        "spectral, FedAdam": {**_SPECTRAL, "server_step": "fedadam", "server_rate": 0.01, "server_momentum": 0.5},
     }
 )
 

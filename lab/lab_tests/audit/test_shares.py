@@ -8,10 +8,7 @@ from crowdfl_lab.audit.finding import SHARES, Verdict
 from crowdfl_lab.audit.shares import altered, counts, freezing, openings, reuse, transcript
 from crowdfl_lab.audit.shares.deviating_round import PEOPLE, DeviatingRound, switched, updates
 
-CONCEDED = {
-    "one bit": altered.attack_bits,
-    "claimed counts": lambda: [altered.attack_claims()],
-}
+CONCEDED = {"one bit": altered.attack_bits, "claimed counts": lambda: [altered.attack_claims()]}
 
 
 @pytest.mark.parametrize(
@@ -60,6 +57,7 @@ def test_no_server_chooses_its_part_of_a_sum_after_the_others():
     *rows, by_sp, by_csp = freezing.attack_freezing()
     for weakened, built in zip(rows[::2], rows[1::2], strict=True):
         require_held(weakened, built)
+    assert rows[1].note == "refused: ChainBroken"  # the sum is not the one of CSP's record
     for finding in (by_sp, by_csp):
         assert (finding.subject, finding.verdict, finding.surprising) == (SHARES, Verdict.CONCEDED, False)
         assert finding.error < 0.05 * finding.blind

@@ -1,6 +1,6 @@
 """What the demo says while it runs: what it waits for, and for how long."""
 
-from crowdfl_lab.demo.run import stage
+from crowdfl_lab.demo.processes import stage
 
 
 def status(state="running", *rounds, left=None):

@@ -90,14 +90,14 @@ def read_part(path: Path) -> PublicPart:
     if not isinstance(found, dict):
         raise SettingsError(f"{path} is not a public part: expected a JSON object, as `crowdfl init --role` writes it")
     part = PublicPart.parse(found, path)
-    for fault in _all_faults(part):
+    for fault in _faults(part):
         raise SettingsError(f"{path}: {fault}; ask its owner for another")
     return part
 
 
 def write_part(path: Path, part: PublicPart) -> None:
     """One that others would refuse is not written."""
-    for fault in _all_faults(part):
+    for fault in _faults(part):
         raise SettingsError(f"{fault}: correct the settings, or make a new folder with `crowdfl init --role`")
     write_private(path, part.text().encode(), overwrite=True)
 
@@ -108,23 +108,18 @@ def require_vouching(authority: Path, host: str) -> None:
         raise SettingsError(f"{fault}: correct `host`, or make a new folder with `crowdfl init --role`")
 
 
-def _all_faults(part: PublicPart) -> Iterator[str]:
-    return _requester_faults(part) if part.role == "requester" else _server_faults(part)
-
-
 def _faults(part: PublicPart) -> Iterator[str]:
     if set(part.tokens) != set(HOLDS[part.role]):
         yield f"`tokens` of {part.role} are for {', '.join(HOLDS[part.role]) or 'nobody'}"
+    yield from _requester_faults(part) if part.role == "requester" else _server_faults(part)
 
 
 def _requester_faults(part: PublicPart) -> Iterator[str]:
-    yield from _faults(part)
     if part.name in SERVERS or part.url or part.authority or part.tls_keys or part.key or part.payer_key:
         yield "a requester has a name of its own, and tokens alone"
 
 
 def _server_faults(part: PublicPart) -> Iterator[str]:
-    yield from _faults(part)
     if part.name != part.role:
         yield f"`name` of {part.role} is {part.name!r}"
     if not re.fullmatch(r"https://[A-Za-z0-9._:\[\]-]+", part.url or "") or not part.host:

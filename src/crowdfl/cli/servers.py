@@ -22,7 +22,7 @@ from crowdfl.roles.records import StoredTask, Tombstone
 from crowdfl.roles.restored import forgotten_payments
 from crowdfl.roles.restored import reconcile as reconcile_money
 from crowdfl.roles.retention import OVER, CspRetention, KgcRetention
-from crowdfl.roles.sp.core import TrustedLedgerPorts
+from crowdfl.roles.sp.core import LedgerPorts
 from crowdfl.roles.sp.money import Deposits, resolve_payment
 from crowdfl.roles.sp.operator import (
     PAYMENT_COLUMNS,
@@ -104,7 +104,7 @@ def _opened(model: type[ServiceSettings], path: Path) -> Iterator["OperatorActio
 def _sp_desk(retention: SpRetention, max_clock_jump: float) -> OperatorActions:
     clock, store = SystemClock(), retention.store
     return OperatorActions(
-        retention, clock, TrustedLedgerPorts(store, OperatorClock(clock, time.monotonic, store, max_clock_jump))
+        retention, clock, LedgerPorts(store, OperatorClock(clock, time.monotonic, store, max_clock_jump))
     )
 
 
@@ -282,7 +282,7 @@ def void(settings: SettingsPath, task: _PaidTask, number: _Number) -> None:
 def _retry(path: Path, task: str, number: int, *, void: bool) -> None:
     settings = read_service(SpSettings, path)
     with open_books(settings, task) as books:
-        retry_round(TrustedLedgerPorts(books.store, SystemClock()), task, number, settings.lease_seconds, void=void)
+        retry_round(LedgerPorts(books.store, SystemClock()), task, number, settings.lease_seconds, void=void)
 
 
 clock_app = typer.Typer(help="The machine's clock, when SP does not believe it.", no_args_is_help=True)

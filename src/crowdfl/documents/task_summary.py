@@ -188,8 +188,11 @@ def reward_lines(definition: Definition) -> list[str]:
         return ["Rewards: none"]
     budget = money_words(to_millionths(definition.settings.budget or 0), currency)
     low, high = money_words(found.low, currency), money_words(found.high, currency)
+    each = definition.plan.each_unused
+    unused = f"Uploads beyond {definition.plan.goal} in a round are not used; each earns {money_words(each, currency)}"
     return [
         f"Rewards: {budget} a round for all participants together; yours can be claimed for "
         f"{span_words(definition.claim_window)} after the end, then they return to the requester",
         f"For one person: about {low} to {high} in all",
+        *([unused] if each else []),
     ]

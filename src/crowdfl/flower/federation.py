@@ -95,7 +95,7 @@ class ServiceServers:
         kgc, csp = PeerLink(access), PeerLink(peer_access(found, found.csp, "CSP"))
         blobs = MemoryBlobs(), MemoryBlobs()
         ports = SpPorts(
-            SqlStore.in_memory(), *blobs, clock, KgcClient(kgc.service), CspClient(csp.service), found.kgc_key
+            SqlStore.in_memory(), clock, *blobs, KgcClient(kgc.service), CspClient(csp.service), found.kgc_key
         )
         anyone = KgcClient(access.link.open())  # an enrolment needs no token
         return cls(Sp(ports, _options(Tools.unwatched())), found.kgc_key, clock, anyone.enrol)

@@ -50,8 +50,7 @@ class Csp:
 
     def prepare(self, task: str) -> None:
         """Fetch this role's bundle from KGC, keep it durably, let KGC destroy its copy. Idempotent."""
-        self.require_answering(task)
-        if not (self._knows(task) and self.bundles.has(f"{task}.csp")):
+        if not (self.require_answering(task) and self.bundles.has(f"{task}.csp")):
             definition, appointment, bundle = self.kgc.bundle(task)
             opened, appointed = Definition.open(definition), Appointment.open(appointment, self.kgc_key)
             if opened.task != task or appointed.task != task:
@@ -65,11 +64,6 @@ class Csp:
                 raise ended(self.store.task(task))
         self._become_sole_holder(task)
 
-    def _knows(self, task: str) -> bool:
-        with contextlib.suppress(UnknownTask):
-            return bool(self.store.task(task))
-        return False
-
     def _become_sole_holder(self, task: str) -> bool:
         """Nothing is answered before KGC has destroyed its copies, SP's too.
 
@@ -78,18 +72,14 @@ class Csp:
         """
         if self.store.task(task).sole_holder:
             return True
-        self._fetch_dealt(task)
+        self.dealt.fetch(self.store.task(task).opened, self.kgc)  # resumable: what is here is not fetched again
+        if self.store.task(task).state == OVER:  # meanwhile
+            self.dealt.erase(task)
+            raise ended(self.store.task(task))
         destroyed = self.kgc.acknowledge(task)
         if destroyed:
             self.store.change_task(task, sole_holder=True)
         return destroyed
-
-    def _fetch_dealt(self, task: str) -> None:
-        """Resumable: what is here is not fetched again."""
-        self.dealt.fetch(self.store.task(task).opened, self.kgc)
-        if self.store.task(task).state == OVER:  # meanwhile
-            self.dealt.erase(task)
-            raise ended(self.store.task(task))
 
     @property
     def dealt(self) -> DealtFiles:
@@ -173,10 +163,15 @@ class Csp:
                 self._last[task] = participant.position
         return self._sides[task]
 
-    def require_answering(self, task: str) -> None:
-        """A task that has ended, or that the operator refuses, gets no answer, not even one that was given before."""
+    def require_answering(self, task: str) -> bool:
+        """A task that has ended, or that the operator refuses, gets no answer, not even one that was given before.
+
+        Whether the task is known here.
+        """
         with contextlib.suppress(UnknownTask):
             _require_answering(self.store.task(task))
+            return True
+        return False
 
     def drop(self, task: str) -> None:
         """What this process has of a task in memory: the share among it."""

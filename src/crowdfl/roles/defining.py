@@ -145,7 +145,11 @@ def warnings(definition: Definition) -> list[str]:
         found.append('check = "none": one upload out of bounds spoils the average, and nobody notices')
     elif settings.max_norm is None:
         found.append("no norm bound: `--try DATA` suggests a `max_norm` from a trial")
-    found += _step_warnings(settings)
+    if settings.server_step not in ("none", "fedavgm") and settings.server_rate > _LARGE_RATE:
+        found.append(
+            f"server_rate = {settings.server_rate}: {settings.server_step} moves most weights by about that much in a round, "
+            "whatever was learnt; 0.01 to 0.1 is usual"
+        )
     return found
 
 
@@ -158,13 +162,3 @@ def invitation_warning(definition: Definition, invited: int) -> str:
         f"this task has no plan: its rounds run as soon as {least} people have joined and sent, and whoever joins later may "
         "find it over. `start_with`, `enrol_until` and `closes` of [plan] wait for people"
     )
-
-
-def _step_warnings(settings: TaskSettings) -> list[str]:
-    found = []
-    if settings.server_step not in ("none", "fedavgm") and settings.server_rate > _LARGE_RATE:
-        found.append(
-            f"server_rate = {settings.server_rate}: {settings.server_step} moves most weights by about that much in a round, "
-            "whatever was learnt; 0.01 to 0.1 is usual"
-        )
-    return found

@@ -27,7 +27,7 @@ from crowdfl.errors import (
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.limits import TaskBounds
 from crowdfl.roles.participant.enrolment import Enrolled
-from crowdfl.roles.ports import Blobs, Clock, KgcStore
+from crowdfl.roles.ports import Blobs, Clock, KgcStore, replace_blob
 from crowdfl.roles.records import NOT_OPEN, StoredTask
 from crowdfl.roles.retention import BUNDLES, OVER, SOURCE, require_not_ended
 
@@ -79,8 +79,7 @@ class Kgc:
         bundles |= {SOURCE: dealing.source} if dealing.source else {}
         bundles["appointment"] = Appointment(task, dealing.fingerprint.hex()).sign(self.signing).encode()
         for name, bundle in bundles.items():
-            self.bundles.delete(f"{task}.{name}")
-            self.bundles.put(f"{task}.{name}", bundle)
+            replace_blob(self.bundles, f"{task}.{name}", bundle)
         self.bundles.put(f"{task}.dealt", b"")
 
     def bundle(self, task: str, role: str) -> tuple[str, str, bytes]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol, Unpack
+from typing import BinaryIO, Protocol
 
 from crowdfl.crypto.paillier.pctd import RandomizerSource
 from crowdfl.errors import CrowdFLError
@@ -17,7 +17,6 @@ from crowdfl.roles.records import (
     StoredPayment,
     StoredSubscription,
     StoredTask,
-    TaskChanges,
     TaskStatus,
     Upload,
     UploadContext,
@@ -74,6 +73,12 @@ class Blobs(Protocol):
         """Remove what a crash left of writes that began before this moment; how many there were."""
 
 
+def replace_blob(blobs: Blobs, name: str, data: bytes) -> None:
+    """In place of what is there; a crash in between leaves nothing."""
+    blobs.delete(name)
+    blobs.put(name, data)
+
+
 class Stock(RandomizerSource, Protocol):
     """Randomizers made ahead of time for one key; each is handed out at most once, whatever crashes."""
 
@@ -89,7 +94,7 @@ class TaskStore(Protocol):
     def add_task(self, task: StoredTask) -> None: ...  # idempotent; other papers are a Conflict
     def task(self, task: str) -> StoredTask: ...  # or UnknownTask
     def tasks(self) -> list[StoredTask]: ...
-    def change_task(self, task: str, **changes: Unpack[TaskChanges]) -> None: ...  # or UnknownTask
+    def change_task(self, task: str, **changes: object) -> None: ...  # of a `StoredTask`; or UnknownTask
 
 
 class CrowdStore(TaskStore, Protocol):

@@ -12,7 +12,7 @@ import numpy as np
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import DataMalformed, SettingsError
-from crowdfl.learning.datasets.data import Person, Source, Split
+from crowdfl.learning.datasets.data import Person, Split
 from crowdfl.learning.datasets.sources import open_person
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
@@ -66,8 +66,9 @@ def try_recipe(
     passes = {} if measured else {"epochs": 1}
     trainer = LocalTrainer(data, {**definition.training, **passes}, module, learner=learner, loss=loss)
     recipe = trainer.recipe
-    opened = _everything(data, recipe)
-    _require_fit(recipe, data, opened[1].train)
+    source, index = open_person(data, recipe.cut, recipe.value_names, recipe.beside)
+    whole = source.load_person(index)
+    _require_fit(recipe, data, whole.train)
     split = trainer.split
     weights, samples = trainer.train(initial, {}, 1)
     _require_room(definition, data, samples)
@@ -78,7 +79,7 @@ def try_recipe(
         )
     scores = trainer.evaluate(weights)
     count = partial(_counts, recipe)
-    found = _warnings(recipe, split, opened)
+    found = [*source.notes, *_warnings(recipe, split, whole)]
     shape = tuple(split.train.windows.shape[1:])
     length = float(np.linalg.norm(flat - definition.shape.flat(initial))) if measured else None
     return RecipeTrial(data, split.train.name, shape, count(split.train), count(split.held_out), scores, found, length)
@@ -121,13 +122,8 @@ def _require_room(definition: Definition, data: str, samples: int) -> None:
     if definition.settings.weighting == "samples" and samples > most:
         raise SettingsError(
             f"{data} has {samples} windows to train on, and the task takes {most} of a participant: such a device could not "
-            f"take part; say max_samples = {_rounded(samples)} or more in the task's [settings]"
+            f"take part; say max_samples = {-(-2 * samples // 100) * 100} or more in the task's [settings]"
         )
-
-
-def _rounded(samples: int) -> int:
-    """Room for others who have more."""
-    return -(-2 * samples // 100) * 100
 
 
 def _counts(recipe: Recipe, person: Person) -> dict[str, int]:
@@ -136,15 +132,9 @@ def _counts(recipe: Recipe, person: Person) -> dict[str, int]:
     return dict(zip(recipe.labels, np.bincount(person.labels, minlength=len(recipe.labels)).tolist(), strict=True))
 
 
-def _everything(data: str, recipe: Recipe) -> tuple[Source, Split]:
-    source, index = open_person(data, recipe.cut, recipe.value_names, recipe.beside)
-    return source, source.load_person(index)
-
-
-def _warnings(recipe: Recipe, split: Split, opened: tuple[Source, Split]) -> list[str]:
+def _warnings(recipe: Recipe, split: Split, whole: Split) -> list[str]:
     """What fits, and may still not be meant."""
-    source, whole = opened
-    found = list(source.notes)
+    found = []
     if not len(split.held_out):
         found.append("no window is held out: nobody could see how well the model does on this data")
     if recipe.learns_values:

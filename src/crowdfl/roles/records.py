@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import TypedDict
 
 from crowdfl.documents.signed import Definition, EndReason
 from crowdfl.errors import Forbidden, Replaced, RoundNotOpen, SettingsError, TooLate, Withdrawn
@@ -96,29 +95,6 @@ class StoredTask:
 @lru_cache(maxsize=64)
 def _opened(definition: str) -> Definition:
     return Definition.open(definition)
-
-
-class TaskChanges(TypedDict, total=False):
-    """Those of a `StoredTask` that change."""
-
-    state: str
-    ended_at: float | None
-    end: Tombstone | None
-    first_seen: float | None
-    sightings: int
-    sighted_at: float | None
-    paused_at: float | None
-    ready_at: float | None
-    ordered_at: float | None
-    epoch: str
-    unreconciled: bool
-    csp_told: int
-    csp_away_since: float | None
-    kgc_told_end: float | None
-    csp_told_end: float | None
-    without_model: bool
-    sole_holder: bool
-    restored: bool
 
 
 @dataclass(frozen=True)

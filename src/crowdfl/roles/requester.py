@@ -42,7 +42,7 @@ from crowdfl.roles.ports import Blobs, Clock
 from crowdfl.roles.records import NOT_OPEN
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
 from crowdfl.roles.waiting import unannounced, waits_for
-from crowdfl.settings import from_millionths, to_millionths
+from crowdfl.settings import from_millionths
 
 _DEFINITION = "/definition"
 
@@ -51,7 +51,7 @@ class RequesterKgc(Protocol):
     """KGC as a requester reaches it."""
 
     def create_task(self, definition: str) -> Created: ...
-    def done(self, task: str) -> None: ...  # the requester's bundle is durable here
+    def done(self, task: str) -> object: ...  # the requester's bundle is durable here
     def close_enrolment(self, task: str, order: str) -> None: ...
     def invitations(self, task: str) -> dict[str, str]: ...  # those used, by number, and by whom
 
@@ -159,14 +159,18 @@ class Requester:
 
     def consents(self, task: str) -> list[dict[str, Any]]:
         """Who, by the name in the task, has agreed to which version of its consent text, with the signed proof."""
+        self.definition(task)
         return self.sp.consents(task)
 
     def order(self, task: str, action: str) -> None:
+        """Pause, resume, cancel, or close enrolment."""
+        self.definition(task)  # an order about somebody else's task would be refused with less to go by
         order = Order(task, action, self.clock.now())
-        if action == "cancel":
+        if action in ("cancel", "close"):
             # First, so that a repeat does both: what KGC kept for newcomers serves nobody now.
             self.close_enrolment(task)
-        self.sp.order(task, order.sign(self.signing))
+        if action != "close":
+            self.sp.order(task, order.sign(self.signing))
 
     def close_enrolment(self, task: str) -> None:
         """Nobody else can join; KGC destroys what it kept for that."""
@@ -363,7 +367,7 @@ class Campaign:
         return {"waits": waits_for(definition, status, report)} | ({"to_fund": missing} if missing else {})
 
     def _fund(self, task: str, definition: Definition) -> None:
-        payment = definition.settings.rounds * to_millionths(definition.settings.budget or 0)
+        payment = definition.settings.rounds * definition.plan.round_cost(definition.settings)
         if payment:
             self.requester.fund(task, payment, _PAYMENT)
             self.on_event("funded", {"amount": str(from_millionths(payment)), "deposit": _PAYMENT})

@@ -18,7 +18,7 @@ from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import CspStore, ManualClock, SpStore
 from crowdfl.roles.records import PaymentState, RoundState, StoredTask, TaskState, Tombstone, payment_key
-from crowdfl.roles.sp.core import ENDED, UNDER_WAY, MoneyPorts, TrustedLedgerPorts
+from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts
 from crowdfl.roles.sp.ledger import ESCROW, Ledger
 from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.roles.sp.settlement import RESTORED
@@ -49,7 +49,7 @@ def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
     if stored.state not in ENDED:
         _open_anew(store, stored.task, now)
     if stored.state not in ENDED and chained:
-        still = TrustedLedgerPorts(store, ManualClock(now))
+        still = LedgerPorts(store, ManualClock(now))
         cancel_task(still, stored.task, Tombstone("cancelled", "SP", _MASKS_IN_DOUBT))
 
 
@@ -71,7 +71,7 @@ def _kind(stored: StoredTask) -> tuple[bool, bool]:
         return False, True
 
 
-def reconcile(ports: MoneyPorts, task: str, *, returned: int, paid: Sequence[str] = ()) -> None:
+def reconcile(ports: LedgerPorts, task: str, *, returned: int, paid: Sequence[str] = ()) -> None:
     """The operator has compared this task's money with the bank: it goes on, and claims are paid by themselves again.
 
     `returned` is what the bank has handed back to its requester since the task began, in millionths; `paid` are the payments
@@ -90,7 +90,7 @@ def reconcile(ports: MoneyPorts, task: str, *, returned: int, paid: Sequence[str
             _open_anew(store, task, ports.clock.now())
 
 
-def _book_returned(ports: MoneyPorts, task: str, returned: int) -> None:
+def _book_returned(ports: LedgerPorts, task: str, returned: int) -> None:
     """Money goes back after the end alone, and more than the escrow after the time to claim alone: the books follow."""
     store = ports.store
     missing = returned - Ledger(store.movements(task)).returned()

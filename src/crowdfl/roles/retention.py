@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from crowdfl.documents.signed import TaskEnd
 from crowdfl.errors import CrowdFLError, DocumentError, Forbidden, TaskEnded, UnknownTask
@@ -124,18 +124,20 @@ class Retention(ABC, Generic[_Store]):
         While the clock is in doubt, nothing is old.
         """
         held, sure = self.held(), self._knows_the_time()
-        with _Troubles() as troubles:
-            for stored in self.store.tasks():
-                with troubles.kept():
-                    if stored.state == self.over:
-                        self.erase_if_held(stored.task, held)
-                    elif counting and sure and self._is_under_way(stored) and self._confirm_past(stored):
-                        self._expire(stored)
-            if sure:
-                with troubles.kept():
-                    self.remove_unfinished(machine_time - DAY)
-            if counting and sure:
-                self._sweep_orphans(held, machine_time)
+        failures: list[Exception] = []  # what fails for one task keeps no other waiting
+        for stored in self.store.tasks():
+            with _kept(failures):
+                if stored.state == self.over:
+                    self.erase_if_held(stored.task, held)
+                elif counting and sure and self._is_under_way(stored) and self._confirm_past(stored):
+                    self._expire(stored)
+        if sure:
+            with _kept(failures):
+                self.remove_unfinished(machine_time - DAY)
+        if counting and sure:
+            self._sweep_orphans(held, machine_time)
+        if failures:
+            raise failures[0]
 
     def erase_if_held(self, task: str, held: Held) -> None:
         self.forget(task)  # another process may have been told
@@ -199,25 +201,12 @@ class Retention(ABC, Generic[_Store]):
         return "ended, to be erased" if secrets_of(counts) else "results, until they are purged"
 
 
-class _Troubles:
-    """What fails for one task keeps no other waiting: the first failure is raised at the end."""
-
-    def __init__(self) -> None:
-        self._first: Exception | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None and self._first is not None:
-            raise self._first
-
-    @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        try:
-            yield
-        except (CrowdFLError, OSError) as failure:
-            self._first = self._first or failure
+@contextlib.contextmanager
+def _kept(failures: list[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except (CrowdFLError, OSError) as failure:
+        failures.append(failure)
 
 
 @dataclass

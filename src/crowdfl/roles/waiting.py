@@ -10,7 +10,7 @@ from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import Round, RoundState, StoredTask, TaskState
 from crowdfl.roles.sp.core import UNDER_WAY
 from crowdfl.roles.sp.ledger import ESCROW, Ledger
-from crowdfl.settings import MILLION, TaskSettings, to_millionths
+from crowdfl.settings import MILLION, TaskSettings
 
 
 class Wait(str):
@@ -89,7 +89,7 @@ def _for_next_round(definition: Definition, status: Mapping[str, Any], report: M
         counts = {"count": people, "joined": status["enrolled"], "needed": needed}
         joined = f"{status['enrolled']} of {needed} have joined"
         found.append(Wait.of("people", f"{_more_people(people)} ({joined}): invite people", **counts))
-    missing = to_millionths(settings.budget or 0) - escrow(report)
+    missing = definition.plan.round_cost(settings) - escrow(report)
     pending = [one for one in report["deposits"] if one["state"] == "pending"]
     if missing > report["pending"]:
         amount = missing - report["pending"]
@@ -118,7 +118,7 @@ def amount_words(millionths: int) -> str:
 
 def unannounced(definition: Definition, report: Mapping[str, Any]) -> int:
     """What all rounds cost and was neither paid in nor announced, in millionths."""
-    whole = definition.settings.rounds * to_millionths(definition.settings.budget or 0)
+    whole = definition.settings.rounds * definition.plan.round_cost(definition.settings)
     return max(0, whole - int(report["paid_in"]) - int(report["pending"]))
 
 
@@ -200,7 +200,7 @@ def _next_round(store: SpStore, stored: StoredTask, definition: Definition, last
     if needed > here:
         counts = {"count": needed - here, "joined": here, "needed": needed}
         waits.append(Wait.of("people", _more_people(needed - here), **counts))
-    money = to_millionths(settings.budget or 0) - Ledger(store.movements(stored.task)).balance(ESCROW)
+    money = plan.round_cost(settings) - Ledger(store.movements(stored.task)).balance(ESCROW)
     if money > 0:
         words = f"a confirmed deposit of {amount_words(money)} {settings.currency}"
         waits.append(Wait.of("deposit", words, amount=money, currency=settings.currency))

@@ -28,9 +28,9 @@ from crowdfl.retry import Backoff, retry
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.limits import SpQuotas, TaskBounds
-from crowdfl.roles.ports import Clock, EndPeer, SpStore
+from crowdfl.roles.ports import EndPeer
 from crowdfl.roles.retention import CspRetention, KgcRetention
-from crowdfl.roles.sp.core import SpOptions, SpPorts
+from crowdfl.roles.sp.core import LedgerPorts, SpOptions, SpPorts
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.operator import payment_row
 from crowdfl.roles.sp.platform import Sp
@@ -257,7 +257,7 @@ def open_sp(settings: SpSettings, observer: Observer | None = None) -> FastAPI:
     watch.ask_peers = peers.ask_time
     checker, files = Checker(Threads(1)), _Folder(store, settings)
     backend, close = _backend(settings, "sp", files.place)
-    ports = SpPorts(store, files.blobs, keys, SystemClock(), KgcClient(kgc), CspClient(csp), settings.kgc_key)
+    ports = SpPorts(store, SystemClock(), files.blobs, keys, KgcClient(kgc), CspClient(csp), settings.kgc_key)
     options = SpOptions(
         _tools(settings, backend, observer),
         checker=checker,
@@ -383,21 +383,13 @@ def _folder(settings: ServiceSettings) -> Path:
     return settings.data
 
 
-@dataclass
-class OpenBooks:
-    """SP's store as its operator opens it beside a running service, and a clock that says nothing while it is in doubt."""
-
-    store: SpStore
-    clock: Clock
-
-
 @contextlib.contextmanager
-def open_books(settings: SpSettings, task: str | None = None) -> Iterator[OpenBooks]:
-    """`task` is one that must be there."""
+def open_books(settings: SpSettings, task: str | None = None) -> Iterator[LedgerPorts]:
+    """As SP's operator opens them beside a running service; `task` is one that must be there."""
     with contextlib.closing(SqlStore(_database(settings))) as store:
         if task is not None:
             store.task(task)
-        yield OpenBooks(store, OperatorClock(SystemClock(), time.monotonic, store, settings.max_clock_jump))
+        yield LedgerPorts(store, OperatorClock(SystemClock(), time.monotonic, store, settings.max_clock_jump))
 
 
 @contextlib.contextmanager

@@ -131,7 +131,7 @@ class LocalHost:
         disk, kgc = disk or self.disk, self.kgc_for("sp")
         blobs, keys = disk.blobs("sp/blobs"), disk.blobs("sp/keys")
         csp: Any = _LiveRole(self, "csp")
-        ports = SpPorts(disk.store("sp"), blobs, keys, self.clock, kgc, self._wire(csp), self.signing.public)
+        ports = SpPorts(disk.store("sp"), self.clock, blobs, keys, kgc, self._wire(csp), self.signing.public)
         return Sp(ports, options or self.options)
 
     # A host whose parties reach each other in another way says so in these three.

@@ -13,7 +13,7 @@ import threading
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import BinaryIO, Protocol, TypeVar
@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from crowdfl.errors import Conflict, FormatError, KeyFileDamaged, NotReady, PassphraseError, StoreUnavailable
+from crowdfl.roles.ports import Blobs
 from crowdfl.storage.atomic import sync_directory, write_private
 
 _LONGEST_SEGMENT = 200  # file systems take 255, less what a temporary name may add
@@ -30,19 +31,11 @@ _LONGEST_NAME = 1000
 OF_STORE = "store-id"  # of a folder that belongs to a store, beside its blobs
 
 
-class KeyBlobs(Protocol):
+class KeyBlobs(Blobs, Protocol):
     """What keys are sealed in: a folder, or a bucket."""
 
     @property
     def folder(self) -> PurePath: ...
-    def has(self, name: str) -> bool: ...
-    def get(self, name: str) -> bytes: ...
-    def put(self, name: str, data: bytes) -> None: ...
-    def delete(self, name: str) -> None: ...
-    def clear(self, name: str, /) -> None: ...
-    def names(self) -> Iterator[str]: ...
-    def listing(self) -> dict[str, float]: ...
-    def remove_unfinished(self, before: float) -> int: ...
 
 
 class FileBlobs:
@@ -131,17 +124,13 @@ class FileBlobs:
             shutil.rmtree(path)
             sync_directory(path.parent)
 
-    def names(self) -> Iterator[str]:
+    def listing(self) -> dict[str, float]:
+        found: dict[str, float] = {}
         for path in sorted(self.folder.rglob("*")):
             name = str(path.relative_to(self.folder))
             if path.is_file() and not path.name.startswith(".") and name != OF_STORE:  # hidden: an unfinished write
-                yield name
-
-    def listing(self) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for name in self.names():
-            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                found[name] = (self.folder / name).stat().st_mtime
+                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                    found[name] = path.stat().st_mtime
         return found
 
     def remove_unfinished(self, before: float) -> int:
@@ -214,9 +203,6 @@ class MemoryBlobs:
             for name in [name for name in self._blobs if name.startswith(inside)]:
                 self.delete(name)
 
-    def names(self) -> Iterator[str]:
-        return iter(sorted(self._blobs))
-
     def listing(self) -> dict[str, float]:
         return dict(self._written)
 
@@ -275,6 +261,8 @@ class SealedBlobs:
 
     def __init__(self, blobs: KeyBlobs, passphrase: str, work_factor: int = _WORK_FACTOR) -> None:
         self._blobs = blobs
+        self.has, self.delete, self.clear = blobs.has, blobs.delete, blobs.clear
+        self.remove_unfinished = blobs.remove_unfinished
         if not blobs.has(_SEALING):
             self._begin(passphrase, work_factor)
         told = blobs.get(_SEALING)  # another process may have begun at the same moment: what is there counts
@@ -303,23 +291,11 @@ class SealedBlobs:
         """All of it at once: a part alone would not show that the rest was altered."""
         return io.BytesIO(self.get(name))
 
-    def has(self, name: str) -> bool:
-        return self._blobs.has(name)
-
-    def delete(self, name: str) -> None:
-        self._blobs.delete(name)
-
-    def clear(self, folder: str) -> None:
-        self._blobs.clear(folder)
-
     def listing(self) -> dict[str, float]:
         return {name: written for name, written in self._blobs.listing().items() if name != _SEALING}
 
-    def remove_unfinished(self, before: float) -> int:
-        return self._blobs.remove_unfinished(before)
-
     def _begin(self, passphrase: str, work_factor: int) -> None:
-        if any(self._blobs.names()):
+        if self._blobs.listing():
             raise PassphraseError(
                 f"{self._blobs.folder} holds keys that are not sealed: end their tasks first, or take the passphrase out"
             )

@@ -7,7 +7,7 @@ writes looks first; names that two may write at once hold the digest of their co
 import io
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import PurePosixPath
@@ -96,16 +96,10 @@ class S3Blobs:
             self._named(name, self._objects.delete, name)
 
     def clear(self, folder: str) -> None:
-        for name in self._listing(f"{require_blob_name(folder)}/"):
+        for name in self.listing(f"{require_blob_name(folder)}/"):
             self.delete(name)
 
-    def names(self) -> Iterator[str]:
-        return iter(sorted(self.listing()))
-
-    def listing(self) -> dict[str, float]:
-        return self._listing()
-
-    def _listing(self, inside: str | None = None) -> dict[str, float]:
+    def listing(self, inside: str | None = None) -> dict[str, float]:
         found = self._named("", lambda: [one for page in self._objects.list(inside) for one in page])
         return {one["path"]: one["last_modified"].timestamp() for one in found if one["path"] != OF_STORE}
 

@@ -5,7 +5,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Unpack
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import func, select
@@ -30,7 +30,6 @@ from crowdfl.roles.records import (
     RoundState,
     StoredParticipant,
     StoredTask,
-    TaskChanges,
     TaskStatus,
     Tombstone,
     Upload,
@@ -98,14 +97,13 @@ class SqlStore(MoneyTables):
         with self._read() as c:
             return [_task(row) for row in c.execute(ALL_TASKS)]
 
-    def change_task(self, task: str, **changes: Unpack[TaskChanges]) -> None:
-        values: dict[str, Any] = dict(changes)
-        if "end" in values:
-            values |= _end_columns(values.pop("end"))
+    def change_task(self, task: str, **changes: Any) -> None:  # noqa: ANN401 -- as the columns are
         state = changes.get("state")
+        if "end" in changes:
+            changes |= _end_columns(changes.pop("end"))
         with self._write() as c:
             before = None if state is None else find(c, [t.tasks.c.state], task=task).scalar()
-            if not change(c, t.tasks, values, task=task):
+            if not change(c, t.tasks, changes, task=task):
                 raise UnknownTask(f"there is no task {task} here")
             if before != state:
                 self._tell(f"task {state}", task=task, before=before)

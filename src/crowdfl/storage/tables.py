@@ -6,6 +6,7 @@ Names, numbers and amounts check themselves, so that both databases refuse the s
 import sqlalchemy as sa
 from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, LargeBinary, Table, UniqueConstraint
 from sqlalchemy.engine import Dialect
+from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeDecorator
 
 from crowdfl.errors import FormatError
@@ -70,9 +71,12 @@ class _Amount(TypeDecorator[int]):
         return value
 
 
-tasks = Table(
+def _table(name: str, *columns: SchemaItem) -> Table:
+    return Table(name, metadata, *columns)
+
+
+tasks = _table(
     "tasks",
-    metadata,
     Column("task", _Name, primary_key=True),
     Column("definition", _Words, nullable=False),
     Column("appointment", _Words, nullable=False),
@@ -102,9 +106,8 @@ tasks = Table(
     *(Column(name, _Whole, nullable=False, default=0) for name in ("active", "taken", "joined")),
 )
 
-participants = Table(
+participants = _table(
     "participants",
-    metadata,
     Column("position", Integer, primary_key=True, autoincrement=True),
     Column("task", _Name, nullable=False),
     Column("who", _Name, nullable=False),
@@ -123,9 +126,8 @@ participants = Table(
     sa.Index("by_arrival", "task", "position"),
 )
 
-rounds = Table(
+rounds = _table(
     "rounds",
-    metadata,
     Column("task", _Name, primary_key=True),
     Column("number", _Whole, primary_key=True, autoincrement=False),
     Column("opened_at", Float(53), nullable=False),
@@ -138,17 +140,15 @@ rounds = Table(
     *(Column(name, _Whole, nullable=False, default=0) for name in ("uploads", "present", "drawn", "members")),
 )
 
-drawn = Table(  # who is in a round, of a task that draws them; nobody, of one that takes everyone
+drawn = _table(  # who is in a round, of a task that draws them; nobody, of one that takes everyone
     "drawn",
-    metadata,
     Column("task", _Name, primary_key=True),
     Column("number", _Whole, primary_key=True, autoincrement=False),
     Column("who", _Name, primary_key=True),
 )
 
-uploads = Table(
+uploads = _table(
     "uploads",
-    metadata,
     Column("position", Integer, primary_key=True, autoincrement=True),
     Column("task", _Name, nullable=False),
     Column("number", _Whole, nullable=False),
@@ -159,9 +159,8 @@ uploads = Table(
     UniqueConstraint("task", "digest", name="no_upload_twice"),
 )
 
-dropped_uploads = Table(
+dropped_uploads = _table(
     "dropped_uploads",
-    metadata,
     Column("position", Integer, primary_key=True, autoincrement=True),
     Column("task", _Name, nullable=False, index=True),
     Column("number", _Whole, nullable=False),
@@ -169,27 +168,24 @@ dropped_uploads = Table(
     Column("digest", _Name, nullable=False),
 )
 
-seeds = Table(
+seeds = _table(
     "seeds",
-    metadata,
     Column("task", _Name, primary_key=True),
     Column("number", _Whole, primary_key=True, autoincrement=False),
     Column("purpose", _Name(32), primary_key=True),
     Column("state", LargeBinary, nullable=False),
 )
 
-replies = Table(
+replies = _table(
     "replies",
-    metadata,
     Column("task", _Name, primary_key=True),
     Column("number", _Whole, primary_key=True, autoincrement=False),
     Column("request", _Name, primary_key=True),
     Column("digest", LargeBinary, nullable=False),
 )
 
-movements = Table(
+movements = _table(
     "movements",
-    metadata,
     Column("position", Integer, primary_key=True, autoincrement=True),
     Column("task", _Name, nullable=False),
     Column("name", _Name(128), nullable=False),
@@ -199,9 +195,8 @@ movements = Table(
     UniqueConstraint("task", "name", name="once_per_name"),
 )
 
-deposits = Table(
+deposits = _table(
     "deposits",
-    metadata,
     Column("position", Integer, primary_key=True, autoincrement=True),
     Column("task", _Name, nullable=False),
     Column("name", _Name, nullable=False),
@@ -212,9 +207,8 @@ deposits = Table(
     UniqueConstraint("task", "name", name="one_deposit_per_name"),
 )
 
-payments = Table(
+payments = _table(
     "payments",
-    metadata,
     Column("position", Integer, primary_key=True, autoincrement=True),
     Column("task", _Name, nullable=False),
     Column("who", _Name, nullable=False),
@@ -231,9 +225,8 @@ payments = Table(
     UniqueConstraint("task", "who", name="one_payment_each"),
 )
 
-subscriptions = Table(
+subscriptions = _table(
     "subscriptions",
-    metadata,
     Column("task", _Name, primary_key=True),
     Column("who", _Name, primary_key=True),
     Column("endpoint", _Words, nullable=False),
@@ -243,50 +236,44 @@ subscriptions = Table(
     Column("closing", _Whole, nullable=False),
 )
 
-paid_before = Table(
+paid_before = _table(
     "paid_before",
-    metadata,
     Column("task", _Name, primary_key=True),
     Column("key", _Name, primary_key=True),
 )
 
-leases = Table(
+leases = _table(
     "leases",
-    metadata,
     Column("task", _Name, primary_key=True),
     Column("owner", _Name, nullable=False),
     Column("until", Float(53), nullable=False),
 )
 
-sessions = Table(  # of SP's console, by the SHA-256 of the cookie
+sessions = _table(  # of SP's console, by the SHA-256 of the cookie
     "sessions",
-    metadata,
     Column("cookie", _Name, primary_key=True),
     Column("token", _Name, nullable=False),
     Column("began", Float(53), nullable=False),
     Column("used", Float(53), nullable=False),
 )
 
-invitations = Table(
+invitations = _table(
     "invitations",
-    metadata,
     Column("task", _Name, primary_key=True),
     Column("number", _Name, primary_key=True),
     Column("who", _Name, nullable=False),
     Column("replaced_by", _Name),
 )
 
-answers = Table(
+answers = _table(
     "answers",
-    metadata,
     Column("task", _Name, primary_key=True),
     Column("request", _Name, primary_key=True),
     Column("blob", _Words, nullable=False),
 )
 
-memories = Table(
+memories = _table(
     "memories",
-    metadata,
     Column("task", _Name, primary_key=True),
     Column("number", _Whole, primary_key=True, autoincrement=False),
     Column("who", _Name, primary_key=True),
@@ -294,16 +281,14 @@ memories = Table(
     Column("value", LargeBinary, nullable=False),
 )
 
-identity = Table(  # one row: what the store's folder of blobs carries too
+identity = _table(  # one row: what the store's folder of blobs carries too
     "identity",
-    metadata,
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("name", _Name, nullable=False),
 )
 
-clock = Table(
+clock = _table(
     "clock",
-    metadata,
     Column("position", Integer, primary_key=True, autoincrement=False),  # one row
     Column("seen", Float(53)),
     Column("confirmed", Float(53)),

@@ -43,24 +43,31 @@ class ReceivedForm(Form):
     amount: Annotated[str, Field(min_length=1, max_length=60)]
 
 
-class CancelForm(Form):
-    """Why, and the first characters of the task's id."""
+class ConfirmedForm(Form):
+    """The first characters of the task's id: what cannot be undone is confirmed by hand."""
 
     begins: Annotated[str, Field(max_length=64)]
+
+    def require(self, task: str) -> None:
+        if len(self.begins) < _LEAST_TYPED or not task.startswith(self.begins):
+            raise SettingsError(f"type the first {_LEAST_TYPED} characters of the task's id to confirm")
+
+
+class CancelForm(ConfirmedForm):
+    """Why."""
+
     reason: Annotated[str, Field(max_length=1000)]
 
 
-class PurgeForm(Form):
-    """The first characters of the task's id; whether averages and rewards go too."""
+class PurgeForm(ConfirmedForm):
+    """Whether averages and rewards go too."""
 
-    begins: Annotated[str, Field(max_length=64)]
     results: bool
 
 
-class RetryForm(Form):
-    """The first characters of the task's id; whether the round is given up instead."""
+class RetryForm(ConfirmedForm):
+    """Whether the round is given up instead."""
 
-    begins: Annotated[str, Field(max_length=64)]
     void: bool
 
 
@@ -79,21 +86,6 @@ class Console:
     overview: Overview
     streams: Streams
     guard: SessionGuard
-
-    def cancel(self, task: str, form: CancelForm) -> None:
-        require_typed(task, form.begins)
-        self.actions.store.task(task)
-        self.actions.cancel(task, require_reason(form.reason))
-
-    def purge(self, task: str, form: PurgeForm) -> None:
-        require_typed(task, form.begins)
-        self.actions.purge(self.actions.store.task(task), results=form.results)
-        self.overview.forget()
-
-    def retry(self, task: str, number: int, form: RetryForm) -> None:
-        require_typed(task, form.begins)
-        self.actions.store.task(task)
-        retry_round(self.parts.sp.sure_books, task, number, self.parts.settings.lease_seconds, void=form.void)
 
 
 def add_pages(app: FastAPI, settings: SpSettings) -> None:
@@ -191,7 +183,7 @@ def _add_views(routes: APIRouter, console: Console) -> None:
 
 def _add_actions(routes: APIRouter, console: Console) -> None:
     operator = Annotated[Session, Depends(console.guard)]
-    sp, deposit = console.parts.sp, "/tasks/{task}/deposits/{name}"
+    sp, store, deposit = console.parts.sp, console.actions.store, "/tasks/{task}/deposits/{name}"
     received = Annotated[ReceivedForm, Depends(json_body(ReceivedForm, SMALL_LIMIT))]
     cancelling = Annotated[CancelForm, Depends(json_body(CancelForm, SMALL_LIMIT))]
     purging = Annotated[PurgeForm, Depends(json_body(PurgeForm, SMALL_LIMIT))]
@@ -219,26 +211,26 @@ def _add_actions(routes: APIRouter, console: Console) -> None:
     @routes.post("/tasks/{task}/cancellation", status_code=204)
     def cancel(by: operator, task: TaskId, body: cancelling) -> None:
         """No further round. Final."""
-        console.cancel(task, body)
+        body.require(task)
+        store.task(task)
+        console.actions.cancel(task, require_reason(body.reason))
         _note(by, "cancelled a task", task=task)
 
     @routes.post("/tasks/{task}/rounds/{number}/retry", status_code=204)
     def retry(by: operator, task: TaskId, number: Number, body: retrying) -> None:
         """A round that is stuck: CSP is asked again, or the round is given up."""
-        console.retry(task, number, body)
+        body.require(task)
+        store.task(task)
+        retry_round(sp.sure_books, task, number, console.parts.settings.lease_seconds, void=body.void)
         _note(by, "gave a round up" if body.void else "asked again for a round", task=task, number=number)
 
     @routes.post("/tasks/{task}/purge", status_code=204)
     def purge(by: operator, task: TaskId, body: purging) -> None:
         """Erase what is held of a task that has ended. Safe to repeat."""
-        console.purge(task, body)
+        body.require(task)
+        console.actions.purge(store.task(task), results=body.results)
+        console.overview.forget()
         _note(by, "purged a task", task=task, results=body.results)
-
-
-def require_typed(task: str, begins: str) -> None:
-    """What cannot be undone is confirmed by hand."""
-    if len(begins) < _LEAST_TYPED or not task.startswith(begins):
-        raise SettingsError(f"type the first {_LEAST_TYPED} characters of the task's id to confirm")
 
 
 def _note(by: Session, did: str, **what: object) -> None:

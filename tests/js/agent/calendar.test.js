@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { calendarOf, openings } from "#web/phone/agent/calendar.js";
 import { TASK } from "./fakes.js";
 
-const PLAN = { enrol_until: null, start_at: null, start_with: null, every: null, daily: null, closes: "deadline", goal: null };
+const PLAN = { enrol_until: null, start_at: null, start_with: null, every: null, daily: null, closes: "deadline", goal: null, unused_pay: null };
 const body = (/** @type {object} */ plan, rounds = 3) => ({ plan: { ...PLAN, ...plan }, settings: { rounds, window: 7200 } });
 const at = (/** @type {string} */ moment) => Date.parse(moment) / 1000;
 const moments = (/** @type {any} */ given, /** @type {any} */ when) =>

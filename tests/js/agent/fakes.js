@@ -147,7 +147,8 @@ export class FakePlatform {
     const { rounds, payment, min, claimWindow, step, draws, consent } = this.options;
     const settings = { rounds, payment: payment.toString(), budget: payment ? "1.00" : null, min_participants: min, window: 30, server_step: step, draws, ...this.options.settings };
     const texts = { consent: { version: consent, text: consent && "We measure." }, language: "en", texts: { de: { consent: "Wir messen." } } };
-    const body = { purpose: "walking", claim_window: claimWindow, settings, training: { epochs: 1 }, who: {}, ...texts };
+    const plan = { unused_pay: "0.25" };
+    const body = { purpose: "walking", claim_window: claimWindow, settings, plan, training: { epochs: 1 }, who: {}, ...texts };
     return `crowdfl definition S ${JSON.stringify(body)}`;
   }
 
@@ -237,7 +238,7 @@ export class FakePlatform {
       if (this.autoFinish) this.finish(number);
     }
     fuse.point();
-    return `crowdfl receipt S ${JSON.stringify({ task: TASK, round: number, who, digest: body, late: false })}`;
+    return receiptOf(number, who, body);
   }
 
   /** @param {Uint8Array} claim */
@@ -248,6 +249,11 @@ export class FakePlatform {
     this.paid = 1;
     return { paid, claimed: paid };
   }
+}
+
+/** @param {number} round @param {string} who @param {string} digest */
+export function receiptOf(round, who, digest, unused = false) {
+  return `crowdfl receipt S ${JSON.stringify({ task: TASK, round, who, digest, late: false, unused })}`;
 }
 
 /** Fresh at every call, as a seed must be. */
@@ -294,7 +300,7 @@ const SIMPLE = {
   checkReceipt: async (/** @type {string} */ receipt, /** @type {unknown} */ _key, /** @type {any} */ sent) => {
     const body = keptBody(receipt);
     if (body.round !== sent.round || body.digest !== decoder.decode(sent.upload)) throw new DocumentError("not for this upload");
-    return body.late;
+    return { late: body.late, unused: body.unused };
   },
   readPublication: async (/** @type {any[]} */ ...given) => {
     const [, , chain, publication, round] = given;

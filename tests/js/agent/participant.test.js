@@ -10,7 +10,7 @@ import {
   DocumentError, EnrolmentOver, Forbidden, NothingToContribute, NotAuthenticated, NotDrawn, NotReady, RewardOutOfRange,
   ServiceUnavailable,   TaskFull, TaskNotRunning, TooFewParticipants, TooLate, UnknownParticipant, UploadRejected,
 } from "#web/phone/protocol/errors.js";
-import { FakePhone, FakePlatform, TASK, protocol } from "./fakes.js";
+import { FakePhone, FakePlatform, TASK, protocol, receiptOf } from "./fakes.js";
 
 /** A phone whose first round is open. @param {import("./fakes.js").FakeOptions} [options] */
 async function joined(options) {
@@ -99,6 +99,39 @@ test("an upload that comes too late is told, and the round is let go", async () 
   assert.deepEqual(phone.events("refused"), [{ round: 1, why: "round 1 ended 3 s ago" }]);
   const shown = await view(phone.store, TASK);
   assert.deepEqual([shown?.rounds[0].mine, shown?.rounds[0].why], ["refused", "round 1 ended 3 s ago"]);
+});
+
+test("an upload that a round has no need of earns what the plan says, by its receipt, and is claimed with the rest", async () => {
+  const { phone, person, step, platform } = await joined({ rounds: 2 });
+  platform.instead.send = (_task, number, keys, upload) => receiptOf(number, keys.who, new TextDecoder().decode(upload), true);
+  assert.equal(await step(), true);
+  assert.equal(await step(), false);
+  assert.deepEqual(phone.events("unused"), [{ round: 1 }]);
+  delete platform.instead.send;
+  platform.finish(1);
+  await step();
+  platform.finish(2);
+  await step();
+  const shown = await view(phone.store, TASK);
+  assert.deepEqual(shown?.rounds.map(({ mine, reward, reason }) => [mine, reward, reason]), [["unused", 250_000n, null], ["arrived", 200n, "small"]]);
+  assert.deepEqual(shown?.receipts.map(({ round }) => round), [1, 2]);
+  platform.instead.claim = (_task, claim) => {
+    platform.claims.add(new TextDecoder().decode(claim));
+    return { paid: new Map([[1, 250_000n], [2, 200n]]) };
+  };
+  assert.equal(await person.claim(), 250_200n);
+  assert.deepEqual([...platform.claims], ["[2]"]);
+  assert.deepEqual(phone.events("paid"), [{ millionths: 250_200n }]);
+});
+
+test("a platform that owes for an unused upload and does not pay is found short", async () => {
+  const { phone, person, step, platform } = await joined({ rounds: 1 });
+  platform.instead.send = (_task, number, keys, upload) => receiptOf(number, keys.who, new TextDecoder().decode(upload), true);
+  await step();
+  platform.finish(1, "aborted");
+  platform.instead.claim = () => ({ paid: new Map() });
+  assert.equal(await person.claim(), 0n);
+  assert.deepEqual(phone.events("paid"), [{ millionths: 0n, missing: new Map([[1, 250_000n]]) }]);
 });
 
 const CHANGES = {

@@ -7,7 +7,7 @@ import { speakAs } from "../speak.js";
 
 await speakAs();
 
-const TRIAL = { enrol_until: null, start_at: null, start_with: null, every: null, daily: null, closes: "everyone", goal: null };
+const TRIAL = { enrol_until: null, start_at: null, start_with: null, every: null, daily: null, closes: "everyone", goal: null, unused_pay: null };
 
 /** @param {Record<string, unknown>} [settings] @param {Record<string, unknown>} [training] @param {Record<string, unknown>} [plan] */
 function definition(settings = {}, training = {}, plan = {}) {
@@ -46,7 +46,7 @@ test("the plan is told in the order in which things happen", () => {
   assert.match(join, /^You can join until .*2026/);
   assert.equal(first, "The first round begins once 50 people have joined.");
   assert.equal(rounds, "There are 5 rounds. They begin at 18:00 Europe/Berlin, one a day at most.");
-  assert.deepEqual([open, early], ["A round is open for up to 1 hr.", "It closes early with 40 contributions; later ones are neither used nor paid."]);
+  assert.deepEqual([open, early], ["A round is open for up to 1 hr.", "It closes early with 40 contributions; later ones are not used."]);
 });
 
 test("pay is told by rule, with its deadline; or that there is none", () => {

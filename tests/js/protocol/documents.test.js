@@ -75,7 +75,7 @@ test("what KGC and SP sign is read", async () => {
   assert.deepEqual(certificate.signing, publics.participant);
   const receipt = await openDocument(others.receipt.text, "receipt", publics.sp);
   const digest = hex(await sha256(utf8("upload")));
-  assert.deepEqual(receipt, { task: others.task, round: 2, who: others.who, digest, late: false });
+  assert.deepEqual(receipt, { task: others.task, round: 2, who: others.who, digest, late: false, unused: false });
 });
 
 for (const [kind, open] of Object.entries({ appointment: openAppointment, certificate: openCertificate })) {
@@ -86,8 +86,8 @@ for (const [kind, open] of Object.entries({ appointment: openAppointment, certif
 
 const sent = { task: others.task, round: 2, who: others.who, upload: fromHex(others.upload) };
 
-test("a receipt for the upload says whether it was late", async () => {
-  assert.equal(await checkReceipt(others.receipt.text, publics.sp, sent), false);
+test("a receipt for the upload says whether it was late, and whether it is used", async () => {
+  assert.deepEqual(await checkReceipt(others.receipt.text, publics.sp, sent), { late: false, unused: false });
 });
 
 for (const { name, text: written, error } of others.receipt.bad) {

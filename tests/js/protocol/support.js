@@ -69,7 +69,7 @@ export function definitionOf({ task, settings, parameters }) {
     budget: null, key_bits: 2048, server_step: "none", server_rate: 1, server_momentum: 0.9, server_squares: 0.99,
     server_floor: 0.001, ...settings,
   };
-  const plan = { enrol_until: null, start_at: null, start_with: null, every: null, daily: null, closes: "everyone", goal: null };
+  const plan = { enrol_until: null, start_at: null, start_with: null, every: null, daily: null, closes: "everyone", goal: null, unused_pay: null };
   const body = { arrays: [["w", [parameters]]], initial: "", settings: whole, plan, who: { name: "", institution: "", contact: "", approval: "", logo: "" }, language: "en", consent: { version: "", text: "" }, texts: {}, claim_window: 604800 };
   return { task, body, requester: new Uint8Array(32) };
 }

@@ -52,23 +52,28 @@ def attack_direction() -> Iterator[Finding]:
 
 
 def attack_condition() -> Iterator[Finding]:
-    """Whether an upload was too long, or opposed, by what a server sees of the answers before they are put together."""
-    title = "whether an upload was left out for its length, by SP from the answers that are opened"
-    attack = Attack("which condition", "new", title, ("SP",), WRONG_GUESSES)
+    """Whether an upload was too long, or opposed, by a server that strips its own dealt bits off the answers that are opened.
+
+    The requester knows the reference, and adds nothing: the answers are all that the two see together of an upload."""
+    people, long = 32, 8
     for subject in ("shares, answers without dealt bits", SHARES):
-        seen, people, long = list[Bytes](), 32, 8
+        seen = list[Bytes]()
 
         def look(dealt: Any, slots: Any, shown: Bytes, count: int, seen: list[Bytes] = seen) -> Bytes:  # noqa: ANN401
-            seen.append(shown)
+            own = dealt.flips.reshape(-1, reference._ANSWERS)[slots]
+            seen.append(shown ^ reference._case(own.reshape(-1)))
             return _LOOKED_UP(dealt, slots, shown, count)
 
         flips = _no_flips if subject != SHARES else _FLIPS
         with switched(reference, "_looked_up", look), switched(correlations._Numbers, "flips", flips):
             truth = _rounds(_federation(people), people, long)
-        told = np.array([shown[:people] >> _LENGTH & 1 for shown in seen[:: len(seen) // _ROUNDS]]).reshape(-1)
-        wrong = float((told.astype(bool) != truth).mean())
-        recovered = f"{round((1 - wrong) * len(truth))} of {len(truth)} answers"
-        yield attack.score(subject, wrong, 0.5, 0.0, recovered, "the verdict's one bit is all that is opened bare")
+        for place, server in enumerate(("SP", "CSP")):
+            title = f"whether an upload was left out for its length, by {server} and the requester from the answers"
+            attack = Attack("which condition", "new", title, (server, "requester"), WRONG_GUESSES)
+            told = np.array([answers[:people] >> _LENGTH & 1 for answers in seen[place::2]]).reshape(-1)
+            wrong = float((told.astype(bool) != truth).mean())
+            recovered = f"{round((1 - wrong) * len(truth))} of {len(truth)} answers"
+            yield attack.score(subject, wrong, 0.5, 0.0, recovered, "the verdict's one bit is all that is opened bare")
 
 
 _FLIPS, _LOOKED_UP = correlations._Numbers.flips, reference._looked_up

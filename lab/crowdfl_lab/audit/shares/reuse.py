@@ -283,13 +283,17 @@ def attack_kept_source() -> Iterator[Finding]:
     """SP says to KGC that it has its files never, and to itself that KGC has nothing left."""
     title = "the seeds of both servers, on KGC's disk after a round, by SP that never acknowledges its files"
     attack = Attack("kept source", "new", title, ("SP", "KGC"), _KEPT)
-    acknowledge, fetch = Kgc.acknowledge, Csp._fetch_dealt
+    acknowledge = Kgc.acknowledge
 
     def silent(kgc: Kgc, task: str, role: str) -> bool:
         return role == "sp" or acknowledge(kgc, task, role)
 
+    def fetched(csp: Csp, task: str) -> bool:
+        csp.dealt.fetch(csp.store.task(task).opened, csp.kgc)
+        return True
+
     for subject in ("shares, a CSP that does not ask KGC", SHARES):
-        unasked = (Csp, "_become_sole_holder", lambda csp, task: fetch(csp, task) is None)
+        unasked = (Csp, "_become_sole_holder", fetched)
         with switched(Kgc, "acknowledge", silent), weakened(subject, unasked):
             kept, note = _with_silent_sp()
         yield attack.score(subject, float(kept), 0.0, 1.0, "the source" if kept else "nothing", note)

@@ -255,11 +255,7 @@ def _add_order(action: str, words: str) -> None:
     @app.command(action, help=words)
     def _order(task: _Task, settings: _Settings = _SETTINGS, as_json: Json = False) -> None:
         with open_requester(RequesterFile.read(settings)) as requester:
-            requester.definition(task)  # an order about somebody else's task would be refused with less to go by
-            if action == "close":
-                requester.close_enrolment(task)
-            else:
-                requester.order(task, action)
+            requester.order(task, action)
         show({"task": task, "order": action}, order_words(action, task), as_json=as_json)
 
 
@@ -320,7 +316,6 @@ def consents(
 ) -> None:
     """Show who, by the name in the task, agreed to which version of its consent text, with the signed proof: CSV, or JSON."""
     with open_requester(RequesterFile.read(settings)) as requester:
-        requester.definition(task)
         write_rows(requester.consents(task), CONSENT_COLUMNS, file, as_json=as_json)
 
 

@@ -8,7 +8,6 @@ import time
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 
@@ -21,13 +20,14 @@ from crowdfl.retry import Backoff
 from crowdfl.roles.participant.participant import Train
 from crowdfl.roles.requester import Campaign, Requester
 from crowdfl.services.client.opening import RequesterFile, open_requester, write_invitations
-from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.storage.atomic import write_private
 from crowdfl.web.requester_console.app import create_requester_app, serving_requester
 from crowdfl.web.requester_console.requester_actions import RequesterActions
 
 _LAST_SECONDS, _LOOK_SECONDS = 0.5, 1.0
-_PATIENCE = Backoff(deadline=5.0)  # a page that asks again by itself need not wait longer
+_PATIENCE = Backoff(
+    deadline=5.0
+)  # a page that asks again by itself need not wait longer; an answer may take as long as ever
 
 
 def serve_console(settings: Path, port: int, *, open_page: bool, reference: str | None = None) -> None:
@@ -37,8 +37,8 @@ def serve_console(settings: Path, port: int, *, open_page: bool, reference: str 
     def trainer(definition: Definition) -> Train:
         return LocalTrainer(reference or "", definition.training).train
 
-    with open_requester(own) as requester, referring(requester, trainer) if reference else nullcontext():
-        actions = requester_actions(own, impatient(requester))
+    with open_requester(own, _PATIENCE) as requester, referring(requester, trainer) if reference else nullcontext():
+        actions = requester_actions(own, requester)
         with serving_requester(lambda session: create_requester_app(actions, session), port) as session:
             address = session.address
             typer.echo(f"The requester's page, for one browser on this machine:\n{address}\nCtrl-C ends it.")
@@ -109,16 +109,6 @@ def requester_actions(own: RequesterFile, requester: Requester) -> RequesterActi
         return write_invitations(own, requester, task, folder, count, days, _PATIENCE, replaces=replaces)
 
     return RequesterActions(requester, own.settings, own.folder, invite)
-
-
-def impatient(requester: Requester) -> Requester:
-    """The same, who says sooner that SP or KGC cannot be reached; an answer may take as long as ever."""
-    sp, kgc = requester.sp, requester.kgc
-    if isinstance(sp, SpClient):
-        sp = replace(sp, service=replace(sp.service, retries=_PATIENCE))
-    if isinstance(kgc, KgcClient):
-        kgc = replace(kgc, service=replace(kgc.service, retries=_PATIENCE))
-    return replace(requester, sp=sp, kgc=kgc)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """What `crowdfl task` shows and writes: lists, states and orders in words, the task file to start from, links and codes."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -280,15 +280,11 @@ def write_links(invitations: Iterable[Path], page: str) -> list[Path]:
 
 def write_codes(invitations: Iterable[Path], page: str) -> list[Path]:
     """The same as pictures, invitation-3.svg."""
-    with _drawing():
-        from crowdfl.web.qr import qr_svg
-    return [_write(path.with_suffix(".svg"), qr_svg(link_of(path, page))) for path in invitations]
+    return [_write(path.with_suffix(".svg"), _qr().qr_svg(link_of(path, page))) for path in invitations]
 
 
 def code_in_letters(link: str) -> str:
-    with _drawing():
-        from crowdfl.web.qr import qr_terminal
-    return qr_terminal(link)
+    return str(_qr().qr_terminal(link))
 
 
 def _write(path: Path, data: bytes) -> Path:
@@ -299,9 +295,8 @@ def _write(path: Path, data: bytes) -> Path:
     return path
 
 
-@contextmanager
-def _drawing() -> Iterator[None]:
+def _qr() -> Any:  # noqa: ANN401 -- a module that not every install can load
     try:
-        yield
+        return import_module("crowdfl.web.qr")
     except ModuleNotFoundError as missing:
         raise PackageMissing(f"QR codes need {missing.name}: `pip install segno`") from None

@@ -49,6 +49,10 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     ),
     "read": lambda e: f"round {e['round']}: the average is read{_scores(e)}",
     "uploaded": lambda e: f"round {e['round']}: the upload is in{', late' if e['late'] else ''}; its receipt is kept",
+    "unused": lambda e: (
+        f"round {e['round']}: enough others were there first, so that the upload is not used; you earned "
+        f"{money_words(e['millionths'], e['currency'])}"
+    ),
     "refused": lambda e: f"round {e['round']}: the upload was not taken: {e['why']}",
     "nothing to contribute": lambda e: f"round {e['round']}: not part of it: {e['why']}",
     "not drawn": lambda e: (

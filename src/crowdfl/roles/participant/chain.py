@@ -3,13 +3,13 @@
 In a task with a server step the digest of its state after every round stays too, so that people can compare.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from crowdfl.errors import RolledBack
 from crowdfl.protocols.profile import Average, ReaderProtocol
-from crowdfl.roles.ports import Blobs
+from crowdfl.roles.ports import Blobs, replace_blob
 
 Fetch = Callable[[int], bytes]
 """A round's publication, from SP."""
@@ -43,7 +43,7 @@ class KeptChain:
             self.keep_record(number, average.record)
         self._keep(number, reader)
         if average.state is not None:
-            self._put(self._state(number), average.state.encode())
+            replace_blob(self.blobs, self._state(number), average.state.encode())
         return average
 
     def keep_record(self, number: int, record: bytes) -> None:
@@ -91,23 +91,15 @@ class KeptChain:
         """After a read; nothing of a profile that is not chained. A crash in between leaves two, of which the later counts."""
         chain = reader.chain()
         if chain is not None:
-            self._put(self._name(number), chain)
-            self._delete(map(self._name, range(1, number)))
+            replace_blob(self.blobs, self._name(number), chain)
+            for before in range(1, number):
+                self.blobs.delete(self._name(before))
 
     def forget(self) -> None:
         """Read from the initial weights again."""
-        numbers = range(self.rounds, 0, -1)
-        self._delete(map(self._name, numbers))
-        self._delete(map(self._state, numbers))
-
-    def _put(self, name: str, data: bytes) -> None:
-        self.blobs.delete(name)
-        self.blobs.put(name, data)
-
-    def _delete(self, names: Iterable[str]) -> None:
-        for name in names:
-            if self.blobs.has(name):
-                self.blobs.delete(name)
+        for number in range(self.rounds, 0, -1):
+            self.blobs.delete(self._name(number))
+            self.blobs.delete(self._state(number))
 
     def _name(self, number: int) -> str:
         return f"{self.folder}/{number}/chain"

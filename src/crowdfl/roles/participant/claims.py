@@ -11,13 +11,13 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from crowdfl.documents.signed import Definition
 from crowdfl.errors import MasksDoNotFit, NotReady, TooLate
-from crowdfl.protocols.profile import ParticipantProtocol
-from crowdfl.roles.ports import Blobs
-from crowdfl.roles.records import PaidClaim
+from crowdfl.roles.ports import Blobs, replace_blob
+
+if TYPE_CHECKING:
+    from crowdfl.roles.participant.participant import Participant
 
 _LONGEST_WAIT = 86400.0  # seconds
 _FAR = 8  # parts of the time to claim that the platform's clock and this device's may differ by
@@ -51,20 +51,11 @@ class ClaimTime:
         return None
 
 
-@dataclass(frozen=True)
 class Claiming:
-    """The claim of the participant whose files these are."""
+    """The claim of a participant."""
 
-    blobs: Blobs
-    definition: Definition
-    status: Callable[[], Mapping[str, Any]]
-    pay: Callable[[bytes], PaidClaim]
-    new_side: Callable[[], ParticipantProtocol]  # one that has opened nothing: it claims what it opens
-    open_reward: Callable[[int], object]
-    rewards: Callable[[], Mapping[int, int]]  # those that were opened, by round
-    tell: Callable[[str, Mapping[str, Any]], None]
-    time: ClaimTime
-    unread: Mapping[int, bool]  # rounds whose reward could not be read, and whether that may pass
+    def __init__(self, person: "Participant") -> None:
+        self.person, self.blobs, self.tell = person, person.blobs, person.on_event
 
     def claim(self, *, without_missing: bool) -> int:
         if self.blobs.has("paid"):
@@ -92,22 +83,19 @@ class Claiming:
         return paid
 
     def _send(self) -> int:
-        outcome = self.pay(self.blobs.get("claim"))
-        self.blobs.delete("paid")
-        self.blobs.put("paid", str(outcome.amount).encode())
-        paid = {"millionths": outcome.amount, "currency": self.definition.settings.currency}
+        outcome = self.person.sp.claim(self.person.task, self.blobs.get("claim"), self.person.keys)
+        replace_blob(self.blobs, "paid", str(outcome.amount).encode())
+        paid = {"millionths": outcome.amount, "currency": self.person.definition.settings.currency}
         self.tell("paid", paid | ({"missing": outcome.short} if outcome.short else {}))
         return outcome.amount
 
     def _make(self, rounds: Sequence[int]) -> None:
-        side = self.new_side()
-        for number in rounds:
+        side = self.person.new_side()
+        for number in self._opened(rounds):
             side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
         claim = side.claim()
-        self.blobs.delete("claimed-rounds")
-        self.blobs.put("claimed-rounds", json.dumps(list(rounds)).encode())
-        self.blobs.delete("claim")
-        self.blobs.put("claim", claim)
+        replace_blob(self.blobs, "claimed-rounds", json.dumps(list(rounds)).encode())
+        replace_blob(self.blobs, "claim", claim)
 
     def _keep_refused(self, why: str) -> None:
         """Nobody but SP says that CSP refuses it: the person is told, and can show what was claimed."""
@@ -119,34 +107,40 @@ class Claiming:
 
     def _make_smaller(self, why: str) -> bool:
         """Without the newest round; False if there would be nothing left."""
-        known = self.blobs.has("claimed-rounds")
-        rounds = json.loads(self.blobs.get("claimed-rounds")) if known else list(self.rewards())
-        if len(rounds) < 2:
+        rounds = json.loads(self.blobs.get("claimed-rounds"))
+        newest = self._opened(rounds)[-1:]
+        rest = [number for number in rounds if number not in newest]
+        if not newest or not rest:
             return False
-        self.tell("claiming without", {"rounds": rounds[-1:], "why": why})
-        self._make(rounds[:-1])
+        self.tell("claiming without", {"rounds": newest, "why": why})
+        self._make(rest)
         return True
+
+    def _opened(self, rounds: Sequence[int]) -> list[int]:
+        """Those with a reward that the servers computed: what an unused upload earns, SP owes by its receipt alone."""
+        return [number for number in rounds if self.blobs.has(f"rounds/{number}/reward")]
 
     def _rounds(self, *, without_missing: bool) -> list[int]:
         """The rounds to claim: whoever was away may not have read the last."""
-        status = self.status()
+        status = self.person.sp.status(self.person.task)
         rewarded = _rewarded(status)
         for number in rewarded:
-            self.open_reward(number)
-        earned = self.rewards()
+            self.person.open_at_end(number)
+        earned = list(self.person.rewards())
         missing = [number for number in rewarded if number not in earned and self._is_owed(number)]
-        missing += [number for number in earned if number not in rewarded]  # an SP that was restored has lost the round
+        lost = [number for number in self._opened(earned) if number not in rewarded]  # an SP that was restored
+        missing += lost
         if missing and not without_missing:
             self._wait_for(missing, status)
         if missing:
             self.tell("claiming without", {"rounds": missing, "why": "the platform does not show their rewards"})
-        return [number for number in earned if number in rewarded]
+        return [number for number in earned if number not in lost]
 
     def _is_owed(self, number: int) -> bool:
         return holds_receipt(self.blobs, number) and not self.blobs.has(f"rounds/{number}/no-reward")
 
     def _wait_for(self, missing: Sequence[int], status: Mapping[str, Any]) -> None:
-        fails = any(self.unread.get(number) for number in missing)  # and may be back at any moment
+        fails = any(self.person.unread.get(number) for number in missing)  # and may be back at any moment
         if self._is_early(status, fails=fails):
             raise NotReady(
                 f"the platform does not show the reward of round {', '.join(map(str, missing))}, and a claim is paid once: "
@@ -155,16 +149,16 @@ class Claiming:
 
     def _wait_for_masks(self, refusal: MasksDoNotFit) -> None:
         """The claim stays as it is: only SP says that CSP refuses it."""
-        if self._is_early(self.status(), fails=False):
+        if self._is_early(self.person.sp.status(self.person.task), fails=False):
             raise NotReady(
                 f"the platform says that the whole claim is refused ({refusal}), and a claim is paid once: come back later, "
                 "or claim without the newest rewards"
             )
 
     def _is_early(self, status: Mapping[str, Any], *, fails: bool) -> bool:
-        window = float(self.definition.claim_window)
+        window = float(self.person.definition.claim_window)
         least = window / 4 if fails else max(window / 2, window - _LONGEST_WAIT)
-        believed = self.time.believed(status.get("claim_seconds_left"), window)
+        believed = self.person.claim_time.believed(status.get("claim_seconds_left"), window)
         return believed is None or believed > least  # None: nobody knows what time it is, and nothing ends meanwhile
 
 

@@ -71,7 +71,7 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.claims import Claiming, ClaimTime, holds_receipt
 from crowdfl.roles.participant.enrolment import EnrollingKgc, enrol, takes_a_place
-from crowdfl.roles.ports import Blobs, Stock
+from crowdfl.roles.ports import Blobs, Stock, replace_blob
 from crowdfl.roles.records import NOT_OPEN, PaidClaim
 from crowdfl.settings import DELTA
 
@@ -143,7 +143,7 @@ class Participant:
         default_factory=dict, repr=False
     )  # by round: epoch, people drawn
     _told: set[tuple[str, int, str]] = field(default_factory=set, repr=False)  # what need not be told again
-    _unread: dict[int, bool] = field(default_factory=dict, repr=False)  # rewards that could not be read: may that pass?
+    unread: dict[int, bool] = field(default_factory=dict, repr=False)  # rewards that could not be read: may that pass?
 
     def on_wait(self, why: Exception, seconds: float) -> None:
         """Tell what is waited for; also for the links to the platform, at each attempt that failed."""
@@ -229,8 +229,8 @@ class Participant:
                 found = ConsentReceipt.open(receipt, self.sp_key)
                 if found != ConsentReceipt(self.task, self.keys.who, digest_of(consent), found.at):
                     raise DocumentError("the platform's receipt is not for your consent: keep it and complain")
-            self.blobs.put(CONSENT_COPY, consent_copy(self._definition, consent, receipt).encode())
-            self.on_event("agreed", {"version": self._definition.consent.version, "copy": CONSENT_COPY})
+            self.blobs.put(CONSENT_COPY, consent_copy(self.definition, consent, receipt).encode())
+            self.on_event("agreed", {"version": self.definition.consent.version, "copy": CONSENT_COPY})
         return True
 
     def _require_room(self, *, takes_place: bool) -> None:
@@ -242,8 +242,7 @@ class Participant:
     def _keep_least(self) -> None:
         chosen = str(self.least_participants).encode()
         if not self.blobs.has(LEAST) or self.blobs.get(LEAST) != chosen:
-            self.blobs.delete(LEAST)
-            self.blobs.put(LEAST, chosen)
+            replace_blob(self.blobs, LEAST, chosen)
 
     @property
     def keys(self) -> ParticipantKeys:
@@ -262,7 +261,7 @@ class Participant:
             self._send_leave()
             return False
         if self.state in ("running", "paused"):
-            self.claim_time.saw_running(float(self._definition.claim_window))
+            self.claim_time.saw_running(float(self.definition.claim_window))
         if self._profile.chained:
             self._chain.require_forward(status)
         self._come_back(status)
@@ -322,8 +321,8 @@ class Participant:
 
     def _stop_if_unshown(self, *, this: bool) -> None:
         """A server that deviates learns something in a round, and then lets it fail. So three are enough, with `this` one."""
-        unshown = this + sum(map(self._is_unshown, range(1, self._definition.settings.rounds + 1)))
-        stays = self._definition.settings.reference  # where many may be left out, honest ones too
+        unshown = this + sum(map(self._is_unshown, range(1, self.definition.settings.rounds + 1)))
+        stays = self.definition.settings.reference  # where many may be left out, honest ones too
         if self._profile.chained and this and not stays and unshown >= MOST_UNSHOWN:
             self._stop(f"{MOST_UNSHOWN} rounds that you uploaded to came to nothing, and no signed record says why")
 
@@ -344,7 +343,7 @@ class Participant:
     def stock_up(self) -> bool:
         """While there is nothing else to do: make the randomizers of the next upload. True if some were missing."""
         side = self.side  # opens the stock too
-        if self._stock is None or self.blobs.has(f"rounds/{self._definition.settings.rounds}/receipt"):
+        if self._stock is None or self.blobs.has(f"rounds/{self.definition.settings.rounds}/receipt"):
             return False
         missing = side.upload_randomizers() - self._stock.available
         if missing <= 0:
@@ -353,15 +352,15 @@ class Participant:
         return True
 
     def _take_part(self, number: int, train: Train, drawn: int | None) -> bool:
-        ends = any(self.blobs.has(f"rounds/{number}/{end}") for end in ("receipt", "refused", "nothing"))
+        ends = any(self.blobs.has(f"rounds/{number}/{end}") for end in ("receipt", "refused", "nothing", "unused"))
         if ends or self.has_left:
             return False
-        self.require_company(self._definition)  # before the work; the number may have been raised since joining
+        self.require_company(self.definition)  # before the work; the number may have been raised since joining
         if not self.blobs.has(f"rounds/{number}/upload"):
             if not self._is_drawn(number, drawn or 0) or not self._has_caught_up(number):
                 return False
             try:
-                self.encrypt(number, *train(self.model(), self._definition.training, number))
+                self.encrypt(number, *train(self.model(), self.definition.training, number))
             except NothingToContribute as nothing:
                 self.blobs.put(f"rounds/{number}/nothing", b"")  # the next round may find data
                 self.on_event("nothing to contribute", {"round": number, "why": str(nothing)})
@@ -370,7 +369,7 @@ class Participant:
 
     def _is_drawn(self, number: int, people: int) -> bool:
         """Asked once a round, and again when SP has drawn more people, or was restored and may have drawn others."""
-        if self._definition.settings.per_round is None:
+        if self.definition.settings.per_round is None:
             return True
         known, now = self._undrawn.get(number), (self._epoch, people)
         if known == now:
@@ -385,7 +384,7 @@ class Participant:
     def encrypt(self, number: int, weights: Weights, samples: int) -> None:
         """A round's upload, made from what was trained; durable before it is sent, so that a retry sends the same bytes."""
         self._catch_up(number)
-        upload = self.side.encrypt_update(self._definition.shape.flat(weights), samples, number)
+        upload = self.side.encrypt_update(self.definition.shape.flat(weights), samples, number)
         self._charge()
         self.blobs.put(f"rounds/{number}/upload", upload)
         scaled = {} if self.side.scaled is None else {"scaled": round(self.side.scaled, 4)}
@@ -393,29 +392,27 @@ class Participant:
 
     def _charge(self) -> None:
         """A task's whole epsilon, at its first upload: what leaves this device does not come back, whatever is opened of it."""
-        settings = self._definition.settings
+        settings = self.definition.settings
         if settings.epsilon is not None and not self.blobs.has(CHARGED):
             kept = {"task": self.task, "epsilon": settings.epsilon, "delta": float(settings.delta or DELTA)}
             self.blobs.put(CHARGED, json.dumps(kept).encode())
 
     def uploaded(self) -> list[int]:
         """The rounds that took an upload of this device."""
-        return [
-            number for number in range(1, self._definition.settings.rounds + 1) if holds_receipt(self.blobs, number)
-        ]
+        return [number for number in range(1, self.definition.settings.rounds + 1) if holds_receipt(self.blobs, number)]
 
     def epsilon(self) -> dict[str, float]:
         """Of this task, what was charged and what opened rounds have spent; of others, what was charged. Without noise, {}."""
-        if self._definition.settings.epsilon is None:
+        if self.definition.settings.epsilon is None:
             return {}
         opened = sum(map(self._chain.has_record, self.uploaded()))
         charged = float(json.loads(self.blobs.get(CHARGED))["epsilon"]) if self.blobs.has(CHARGED) else 0.0
-        spent = self._definition.settings.epsilon_spent(opened)
+        spent = self.definition.settings.epsilon_spent(opened)
         return {"charged": charged, "spent": spent, "others": self.charged_elsewhere}
 
     def send(self, number: int) -> bool:
         """Upload what was made for a round; a refusal is noted and told. True if there was an answer."""
-        self.require_company(self._definition)
+        self.require_company(self.definition)
         upload = self.blobs.get(f"rounds/{number}/upload")
         try:
             receipt = self._send_as_enrolled(number, upload)
@@ -430,9 +427,14 @@ class Participant:
             self.blobs.put(f"rounds/{number}/refused", str(refusal).encode())
             self.on_event("refused", {"round": number, "why": str(refusal)})
             return True
-        late = self._checked(receipt, number, upload)
+        found = self._checked(receipt, number, upload)
+        if found is not None and found.unused:
+            self.blobs.put(f"rounds/{number}/unused", receipt.encode())
+            paid = {"millionths": self.definition.plan.each_unused, "currency": self.currency}
+            self.on_event("unused", {"round": number} | paid)
+            return True
         self.blobs.put(f"rounds/{number}/receipt", receipt.encode())
-        self.on_event("uploaded", {"round": number, "bytes": len(upload), "late": late})
+        self.on_event("uploaded", {"round": number, "bytes": len(upload), "late": found and found.late})
         return True
 
     def _send_as_enrolled(self, number: int, upload: bytes) -> str:
@@ -446,19 +448,20 @@ class Participant:
                 raise
         return self.sp.send(self.task, number, self.keys, upload)
 
-    def _checked(self, receipt: str, number: int, upload: bytes) -> bool | None:
-        """Whether SP counts the upload as late; a receipt that would prove nothing later is refused now."""
+    def _checked(self, receipt: str, number: int, upload: bytes) -> Receipt | None:
+        """None where SP's key is not known; a receipt that would prove nothing later is refused now."""
         if self.sp_key is None:
             return None
         found = Receipt.open(receipt, self.sp_key)
-        if found != Receipt(self.task, number, self.keys.who, hashlib.sha256(upload).hexdigest(), found.late):
+        sent = hashlib.sha256(upload).hexdigest()
+        if found != Receipt(self.task, number, self.keys.who, sent, found.late, found.unused):
             raise DocumentError(
                 f"the platform's receipt is not for this upload of round {number}: keep it and complain"
             )
-        return found.late
+        return found
 
     def _read(self, number: int, evaluate: Evaluate | None) -> bool:
-        if number >= self._definition.settings.rounds:
+        if number >= self.definition.settings.rounds:
             return self._read_record(number)
         if self.blobs.has(f"rounds/{number}/average"):
             return False
@@ -471,8 +474,8 @@ class Participant:
             return False
         if read.standing is not None and holds_receipt(self.blobs, number):
             self._note_rejected(number, read.standing)  # first: with its average, a round is known to have taken it
-        model = self._definition.shape.arrays(read.model)
-        self.blobs.put(f"rounds/{number}/average", to_safetensors(self._definition.shape, model))
+        model = self.definition.shape.arrays(read.model)
+        self.blobs.put(f"rounds/{number}/average", to_safetensors(self.definition.shape, model))
         metrics = dict(evaluate(model, number)) if evaluate is not None else {}
         state = {} if read.state is None else {"state": read.state}
         self.on_event("read", {"round": number, **metrics, **state})
@@ -545,7 +548,7 @@ class Participant:
         if self.blobs.has(f"rounds/{number}/no-reward"):
             return
         self.on_event("upload rejected", {"round": number, "why": why})
-        if self._definition.settings.reference:
+        if self.definition.settings.reference:
             if why == NOT_IN_LINE and self._times_out_of_line() == 1:
                 self.on_event("check data", {"round": number})
         elif why != NOT_PASSED_ON:
@@ -554,12 +557,12 @@ class Participant:
         self.blobs.put(f"rounds/{number}/no-reward", why.encode())
 
     def _times_out_of_line(self) -> int:
-        names = (f"rounds/{number}/no-reward" for number in range(1, self._definition.settings.rounds + 1))
+        names = (f"rounds/{number}/no-reward" for number in range(1, self.definition.settings.rounds + 1))
         return sum(self.blobs.has(name) and self.blobs.get(name) == NOT_IN_LINE.encode() for name in names)
 
     def _open_reward(self, number: int) -> bool:
         done = self.blobs.has(f"rounds/{number}/reward") or not holds_receipt(self.blobs, number)
-        if done or self.blobs.has(f"rounds/{number}/no-reward") or self._definition.settings.budget is None:
+        if done or self.blobs.has(f"rounds/{number}/no-reward") or self.definition.settings.budget is None:
             return False
         try:
             self.open_reward(number)
@@ -573,7 +576,7 @@ class Participant:
                 raise
             # Not there, not what CSP made, or SP alone says that the upload was left out: the platform may still show it, and
             # one reward must not hold up the rest.
-            self._unread[number] = wrong.passes
+            self.unread[number] = wrong.passes
             self._tell_once("reward missing", number, wrong)
             return False
         return True
@@ -583,8 +586,8 @@ class Participant:
             self._told.add((what, number, type(why).__name__))
             self.on_event(what, {"round": number, "why": str(why)})
 
-    def _open_at_end(self, number: int) -> None:
-        if number >= self._definition.settings.rounds:
+    def open_at_end(self, number: int) -> None:
+        if number >= self.definition.settings.rounds:
             self._read_record(number)  # first: nobody waits for the reward of an upload that the record leaves out
         self._open_reward(number)
 
@@ -605,24 +608,27 @@ class Participant:
         return amount
 
     def rewards(self) -> dict[int, int]:
+        """By round, those of unused uploads too."""
         earned = {}
-        for number in range(1, self._definition.settings.rounds + 1):
+        for number in range(1, self.definition.settings.rounds + 1):
             if self.blobs.has(f"rounds/{number}/reward"):
                 earned[number] = self.side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
+            elif self.blobs.has(f"rounds/{number}/unused"):
+                earned[number] = self.definition.plan.each_unused
         return earned
 
     def claim(self, *, without_missing: bool = False) -> int:
-        """Claim everything earned, once, after the task's end; millionths paid. `roles.claiming` says what is waited for."""
-        return self._claiming.claim(without_missing=without_missing)
+        """Claim everything earned, once, after the task's end; millionths paid. `claims` says what is waited for."""
+        return Claiming(self).claim(without_missing=without_missing)
 
     @property
     def currency(self) -> str:
-        return self._definition.settings.currency
+        return self.definition.settings.currency
 
     @property
     def is_asked_where(self) -> bool:
         """Whether somebody wants to know where to pay."""
-        return bool(self._definition.payer)
+        return bool(self.definition.payer)
 
     def pay_to(self, kind: str, text: str) -> None:
         """Where the claim is to be paid: signed, and sealed to the payer whom the requester has named."""
@@ -632,7 +638,7 @@ class Participant:
             raise NotReady("claim first: where to be paid goes with the claim")
         rewards = self.rewards()
         claimed = sum(rewards[number] for number in json.loads(self.blobs.get("claimed-rounds")))
-        own, definition = self.keys.signing, self._definition
+        own, definition = self.keys.signing, self.definition
         way, place = checked(kind, text)
         to = Destination(self.task, self.keys.who, own.public, definition.payer, str(claimed), way, place)
         self.sp.pay_to(self.task, to.seal(own), self.keys)
@@ -640,22 +646,7 @@ class Participant:
 
     def claim_again(self) -> int:
         """Send a claim that was paid once more: an SP that was restored from a backup may have lost it."""
-        return self._claiming.claim_again()
-
-    @property
-    def _claiming(self) -> Claiming:
-        return Claiming(
-            self.blobs,
-            self._definition,
-            status=lambda: self.sp.status(self.task),
-            pay=lambda claim: self.sp.claim(self.task, claim, self.keys),
-            new_side=lambda: self._new_side(self._definition, self.blobs.get("bundle")),
-            open_reward=self._open_at_end,
-            rewards=self.rewards,
-            tell=self.on_event,
-            time=self.claim_time,
-            unread=self._unread,
-        )
+        return Claiming(self).claim_again()
 
     def states(self) -> dict[int, str]:
         """By round, the digest of what this participant held after it; of a task with a server step."""
@@ -681,31 +672,31 @@ class Participant:
             self.blobs.put(sent, json.dumps(answer).encode() if withdraws else b"")
 
     def _forget_uploads(self, deleted: Collection[int]) -> None:
-        for number in range(1, self._definition.settings.rounds + 1):
+        for number in range(1, self.definition.settings.rounds + 1):
             self.blobs.delete(f"rounds/{number}/upload")
             if number in deleted and not self.blobs.has(f"rounds/{number}/no-reward"):
                 self.blobs.put(f"rounds/{number}/no-reward", b"you have withdrawn it")
 
     def model(self) -> Weights:
         """The newest model this participant has: what the last average led to, or the initial weights."""
-        for number in range(self._definition.settings.rounds, 0, -1):
+        for number in range(self.definition.settings.rounds, 0, -1):
             if self.blobs.has(f"rounds/{number}/average"):
-                return from_safetensors(self._definition.shape, self.blobs.get(f"rounds/{number}/average"))
+                return from_safetensors(self.definition.shape, self.blobs.get(f"rounds/{number}/average"))
         return self._initial_weights()
 
     def _initial_weights(self) -> Weights:
         if not self.blobs.has("initial"):
             initial = self.sp.initial_weights(self.task)
-            self._definition.initial_weights(initial)
+            self.definition.initial_weights(initial)
             self.blobs.put("initial", initial)
-        return self._definition.initial_weights(self.blobs.get("initial"))
+        return self.definition.initial_weights(self.blobs.get("initial"))
 
     @property
     def side(self) -> ParticipantProtocol:
         if self._side is None:
-            side = self._new_side(self._definition, self.blobs.get("bundle"))
+            side = self.new_side()
             if self._profile.chained:
-                side.resume(self._chain.get(), self._definition.shape.flat(self._initial_weights()))
+                side.resume(self._chain.get(), self.definition.shape.flat(self._initial_weights()))
             if self.open_stock is not None and side.upload_randomizers():
                 party = keyed_party(side)
                 self._stock = self.open_stock(party.public)
@@ -713,20 +704,24 @@ class Participant:
             self._side = side
         return self._side
 
+    def new_side(self) -> ParticipantProtocol:
+        """One that has opened nothing: it claims what it opens."""
+        return self._new_side(self.definition, self.blobs.get("bundle"))
+
     def _new_side(self, definition: Definition, bundle: bytes) -> ParticipantProtocol:
         profile = profile_named(definition.settings.profile)
         return profile.participant(definition.spec, bundle, self.keys, self.tools)
 
     @property
     def _profile(self) -> Profile:
-        return profile_named(self._definition.settings.profile)
+        return profile_named(self.definition.settings.profile)
 
     @property
     def _chain(self) -> KeptChain:
-        return KeptChain(self.blobs, "rounds", self._definition.settings.rounds)
+        return KeptChain(self.blobs, "rounds", self.definition.settings.rounds)
 
     @property
-    def _definition(self) -> Definition:
+    def definition(self) -> Definition:
         if self._joined is None:  # what was joined never changes: read once
             if not self.blobs.has("definition"):
                 raise NotReady("join the task first")

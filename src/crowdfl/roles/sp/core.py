@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.documents.signed import Definition
@@ -89,31 +89,20 @@ class Failures:
         return 0
 
 
-class MoneyPorts(Protocol):
-    """What deposits, payments and the end of a task need."""
-
-    @property
-    def store(self) -> SpStore: ...
-    @property
-    def clock(self) -> Clock: ...
-
-
-@dataclass(frozen=True)
-class TrustedLedgerPorts:
-    """A store, and a clock that says nothing while it is in doubt."""
+@dataclass
+class LedgerPorts:
+    """What deposits, payments and the end of a task need; most of it takes a clock that says nothing while it is in doubt."""
 
     store: SpStore
     clock: Clock
 
 
 @dataclass
-class SpPorts:
+class SpPorts(LedgerPorts):
     """What SP reaches outside itself."""
 
-    store: SpStore
     blobs: Blobs
     bundles: Blobs
-    clock: Clock
     kgc: KgcPeer
     csp: CspPeer
     kgc_key: bytes
@@ -191,9 +180,9 @@ class SpCore:
         return self.ports.clock.now() if watch is None else watch.estimate()
 
     @property
-    def sure_books(self) -> TrustedLedgerPorts:
+    def sure_books(self) -> LedgerPorts:
         """For what counts from now."""
-        return TrustedLedgerPorts(self.ports.store, self.options.watch or self.ports.clock)
+        return LedgerPorts(self.ports.store, self.options.watch or self.ports.clock)
 
     def is_about_now(self, moment: float, most: float) -> bool:
         """Whether it is at most so many seconds away. While the clock is in doubt, nobody is told that it is not."""

@@ -18,7 +18,7 @@ from crowdfl.roles.records import Movement
 REQUESTER = "requester"  # what the requester has paid in, as a negative balance
 ESCROW = "escrow"  # paid in, not yet promised to a round
 REWARDS = "rewards"  # as the requester sees it: all that rounds have earned and nobody has claimed
-_PAY, _EXPIRE, _EARNED = "pay ", "expire claims", "earned "
+_PAY, _EXPIRE, _EARNED, _UNUSED, _OWED = "pay ", "expire claims", "earned ", "unused ", "owed "
 _PAYMENT = re.compile(r"pay (.+) round ([0-9]+)")
 
 
@@ -30,6 +30,11 @@ def round_account(number: int) -> str:
 def earned_account(number: int) -> str:
     """What the participants of a round earned and have not claimed."""
     return f"{_EARNED}{number}"
+
+
+def unused_account(number: int) -> str:
+    """What a round keeps for uploads that come after its goal."""
+    return f"{_UNUSED}{number}"
 
 
 def participant_account(who: str) -> str:
@@ -87,6 +92,11 @@ class Ledger:
                 found[payment[1]][int(payment[2])] = movement.amount
         return dict(found)
 
+    def unused(self, who: str) -> dict[int, int]:
+        """What a participant is owed for uploads that were not used, by round."""
+        owed = [m for m in self.movements if m.target == f"{_OWED}{who}"]
+        return {int(m.source.removeprefix(_UNUSED)): m.amount for m in owed}
+
     def for_requester(self, *, settled: bool) -> "Ledger":
         """The books as the requester sees them: all payments as one, and only when no claim can follow any more.
 
@@ -97,8 +107,10 @@ class Ledger:
         expired = sum(m.amount for m in self.movements if m.name.startswith(_EXPIRE))
         merged = Ledger()
         for movement in self.movements:
-            if movement.target.startswith(_EARNED):
+            if movement.target.startswith((_EARNED, _UNUSED)):
                 merged.post(replace(movement, target=REWARDS))
+            elif movement.target.startswith(_OWED):
+                continue
             elif movement.name.startswith(_EXPIRE):
                 merged.post(Movement(_EXPIRE, REWARDS, ESCROW, expired))  # the others are this very movement
             elif not movement.name.startswith(_PAY):
@@ -112,6 +124,14 @@ class Ledger:
     @staticmethod
     def fund_round(number: int, amount: int) -> Movement:
         return Movement(f"fund round {number}", ESCROW, round_account(number), amount)
+
+    @staticmethod
+    def fund_unused(number: int, amount: int) -> Movement:
+        return Movement(f"fund unused uploads of round {number}", ESCROW, unused_account(number), amount)
+
+    @staticmethod
+    def owe_unused(who: str, number: int, amount: int) -> Movement:
+        return Movement(f"{_UNUSED}{who} round {number}", unused_account(number), f"{_OWED}{who}", amount)
 
     @staticmethod
     def deposit(name: str, amount: int) -> Movement:
@@ -129,10 +149,16 @@ class Ledger:
     def pay(who: str, number: int, amount: int) -> Movement:
         return Movement(f"{_PAY}{who} round {number}", earned_account(number), participant_account(who), amount)
 
+    @staticmethod
+    def pay_unused(who: str, number: int, amount: int) -> Movement:
+        return Movement(f"{_PAY}{who} round {number}", f"{_OWED}{who}", participant_account(who), amount)
+
     def expire_claims(self) -> list[Movement]:
-        """After the claim deadline, what nobody claimed of each round returns to escrow."""
+        """After the claim deadline, what nobody claimed of each round returns to escrow, and what unused uploads have left."""
         rounds = [number for number, budget in self.budgets().items() if budget]
-        return [Movement(f"{_EXPIRE} {n}", earned_account(n), ESCROW, self.balance(earned_account(n))) for n in rounds]
+        left = [Movement(f"{_EXPIRE} {n}", earned_account(n), ESCROW, self.balance(earned_account(n))) for n in rounds]
+        kept = [(name, held) for name, held in self._balances.items() if name.startswith((_UNUSED, _OWED)) and held]
+        return left + [Movement(f"{_EXPIRE} of {name}", name, ESCROW, held) for name, held in kept]
 
     def refund(self, name: str) -> Movement:
         return Movement(f"refund {name}", ESCROW, REQUESTER, self.balance(ESCROW))

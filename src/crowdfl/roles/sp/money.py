@@ -27,14 +27,14 @@ from crowdfl.errors import (
 )
 from crowdfl.retry import Backoff, no_jitter, retry
 from crowdfl.roles.records import ASKED, DepositState, PaymentState, StoredDeposit, StoredPayment, TaskState
-from crowdfl.roles.sp.core import MoneyPorts, SpOptions, require_running
+from crowdfl.roles.sp.core import LedgerPorts, SpOptions, require_running
 from crowdfl.roles.sp.ledger import Ledger
 
 
 class Deposits:
     """`announce` is the requester's; `confirm` and `reject` are the operator's, and nobody else's."""
 
-    def __init__(self, ports: MoneyPorts) -> None:
+    def __init__(self, ports: LedgerPorts) -> None:
         self._ports = ports
 
     def announce(self, task: str, name: str, amount: int) -> None:
@@ -99,7 +99,7 @@ _FAULT = "the payout program could not be followed; check with your bank"
 _LONGEST_ERROR = 200
 
 
-def resolve_payment(ports: MoneyPorts, task: str, who: str, how: str) -> None:
+def resolve_payment(ports: LedgerPorts, task: str, who: str, how: str) -> None:
     """What the operator found out: `paid`, or `again` where the bank knows nothing of it. Safe to repeat."""
     if how not in _RESOLVED:
         raise SettingsError(f"a payment is resolved as {' or '.join(_RESOLVED)}, not {how!r}")
@@ -118,7 +118,7 @@ def resolve_payment(ports: MoneyPorts, task: str, who: str, how: str) -> None:
 class Payments:
     """`run_one` is called by a thread of its own: a slow program keeps no round waiting."""
 
-    def __init__(self, ports: MoneyPorts, options: SpOptions) -> None:
+    def __init__(self, ports: LedgerPorts, options: SpOptions) -> None:
         self._ports, self._options = ports, options
         self._running: StoredPayment | None = None
 

@@ -20,7 +20,7 @@ from crowdfl.roles.records import (
     Tombstone,
 )
 from crowdfl.roles.retention import Held
-from crowdfl.roles.sp.core import ENDED, MoneyPorts, TrustedLedgerPorts
+from crowdfl.roles.sp.core import ENDED, LedgerPorts
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.settlement import PAID_BEFORE
@@ -43,7 +43,7 @@ def require_reason(reason: str) -> str:
     return reason.strip()
 
 
-def retry_round(ports: MoneyPorts, task: str, number: int, seconds: float, *, void: bool = False) -> None:
+def retry_round(ports: LedgerPorts, task: str, number: int, seconds: float, *, void: bool = False) -> None:
     """Whatever process works on a round stops within a lease of so many seconds. Then its step is taken afresh.
 
     It sends CSP the same bytes as before, and takes the replies that were used before. A `void` round is given up instead: its
@@ -66,7 +66,7 @@ class OperatorActions:
 
     retention: SpRetention
     clock: Clock
-    sure: TrustedLedgerPorts
+    sure: LedgerPorts
     abort: Abort | None = None
 
     @property

@@ -125,9 +125,6 @@ class People:
         done = round_.state is RoundState.REWARDED and self._core.is_chained(task)
         return done or round_.state is RoundState.ABORTED
 
-    def consents(self, task: str) -> list[dict[str, Any]]:
-        return consent_rows(self._ports.store, task)
-
 
 def compliance(store: SpStore, task: str) -> dict[str, Any]:
     """Rounds with the moment each opened; people in the order they joined, where each stands, and the rounds it has sent in.

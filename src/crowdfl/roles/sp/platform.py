@@ -13,9 +13,9 @@ from typing import BinaryIO
 from crowdfl.errors import Cancelled, NotReady, UnknownParticipant, UploadRejected
 from crowdfl.roles.ports import Blobs, Clock, SpStore
 from crowdfl.roles.records import Round, RoundState, StoredParticipant, StoredTask, TaskState, UploadContext
-from crowdfl.roles.sp.core import SpCore, SpOptions, SpPorts, TrustedLedgerPorts
+from crowdfl.roles.sp.core import LedgerPorts, SpCore, SpOptions, SpPorts
 from crowdfl.roles.sp.money import Deposits, Payments
-from crowdfl.roles.sp.people import People
+from crowdfl.roles.sp.people import People, consent_rows
 from crowdfl.roles.sp.reminders import Reminders
 from crowdfl.roles.sp.rounds import RoundSteps, find_envelope, rejected_name, rewards_name
 from crowdfl.roles.sp.settlement import Claims, Settlement
@@ -52,12 +52,8 @@ class Sp:
         self.create_task, self.order = tasks.create, self._order
         self.deposit = deposits.announce
         self.confirm_deposit, self.reject_deposit = deposits.confirm, deposits.reject  # the operator's alone
-        self.enrol, self.leave, self.withdraw, self.consents = (
-            people.enrol,
-            people.leave,
-            people.withdraw,
-            people.consents,
-        )
+        self.enrol, self.leave, self.withdraw = people.enrol, people.leave, people.withdraw
+        self.consents = partial(consent_rows, ports.store)
         self.statement, self.status, self.deposits = tasks.statement, tasks.status, tasks.deposits
         self.upload, self.receive_all, self.upload_limit = self.uploads.one, self.uploads.receive, self.uploads.limit
         self.is_drawn, self.reference = self.uploads.is_drawn, self.uploads.reference
@@ -79,7 +75,7 @@ class Sp:
         return self.ports.clock
 
     @property
-    def sure_books(self) -> TrustedLedgerPorts:
+    def sure_books(self) -> LedgerPorts:
         return self._core.sure_books
 
     def participant(self, task: str, who: str) -> StoredParticipant:

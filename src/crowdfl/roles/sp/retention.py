@@ -21,6 +21,7 @@ from crowdfl.roles.dealt import DealtFiles, is_dealt_file
 from crowdfl.roles.ports import Blobs, EndPeer, SpStore
 from crowdfl.roles.records import ASKED, StoredTask, TaskState, Tombstone
 from crowdfl.roles.retention import RESULTS, Held, Retention, key_shares
+from crowdfl.roles.sp.core import LedgerPorts
 from crowdfl.roles.sp.csp_link import forget_replies
 from crowdfl.roles.sp.people import erase_gone
 from crowdfl.roles.sp.tasks import cancel_task
@@ -156,15 +157,12 @@ class SpRetention(Retention[SpStore]):
             self.on_failure(stored.task, name, failure)
             return False
         self._resting.pop(("", name), None)
-        now = self.clock.now()
-        if name == "kgc":
-            self.store.change_task(stored.task, kgc_told_end=now)
-        else:
-            self.store.change_task(stored.task, csp_told_end=now)
+        self.store.change_task(stored.task, **{f"{name}_told_end": self.clock.now()})
         return True
 
     def _expire(self, stored: StoredTask) -> None:
-        cancel_task(self, stored.task, Tombstone("expired", "the task's lifetime", "it took too long"))
+        ending = Tombstone("expired", "the task's lifetime", "it took too long")
+        cancel_task(LedgerPorts(self.store, self.clock), stored.task, ending)
 
     def _is_under_way(self, stored: StoredTask) -> bool:
         return stored.state in (TaskState.RUNNING, TaskState.PAUSED)

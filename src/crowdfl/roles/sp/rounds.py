@@ -99,7 +99,8 @@ class RoundSteps:
         if self.is_deserted(task, last):
             return True
         enough = self._core.active(task) >= self._core.needed(task, last)
-        if not enough or self._core.ledger(task).balance(ESCROW) < self._payment(task):
+        cost = self._core.definition(task).plan.round_cost(settings)
+        if not enough or self._core.ledger(task).balance(ESCROW) < cost:
             return False
         return stored.ready_at is None or self._core.now() >= self._core.opening(task, stored.ready_at, last)
 
@@ -151,7 +152,10 @@ class RoundSteps:
 
     def _open(self, task: str, number: int, payment: int, *, final: bool = False) -> None:
         """Prepaid before it opens."""
-        self._ports.store.post(task, Ledger.fund_round(number, payment))
+        definition = self._core.definition(task)
+        kept = definition.plan.unused_budget(definition.settings)
+        unused = [Ledger.fund_unused(number, kept)] if kept else []
+        self._ports.store.post(task, Ledger.fund_round(number, payment), *unused)
         self._core.keep_round(task, Round(number, self._core.now(), final=final))
 
     def abort(self, task: str, current: Round) -> None:

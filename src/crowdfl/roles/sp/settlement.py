@@ -101,8 +101,10 @@ class Claims:
         ledger = self._core.ledger(task)
         _require_within(attested, ledger.budgets(), restored=bool(stored.epoch))
         paid = {number: min(amount, ledger.balance(earned_account(number))) for number, amount in attested.items()}
-        store.post(task, *(ledger.pay(who, number, amount) for number, amount in paid.items()))
-        outcome = PaidClaim(paid, dict(attested))
+        unused = ledger.unused(who)
+        owed = [ledger.pay_unused(who, number, amount) for number, amount in unused.items()]
+        store.post(task, *(ledger.pay(who, number, amount) for number, amount in paid.items()), *owed)
+        outcome = PaidClaim(paid | unused, dict(attested) | unused)
         state = PaymentState.PENDING if outcome.amount else PaymentState.PAID  # there is nothing to hand over
         payment = StoredPayment(task, who, outcome.amount, digest, json.dumps(outcome.claimed), state, now)
         if outcome.amount:

@@ -23,7 +23,7 @@ from crowdfl.roles.records import (
     Tombstone,
 )
 from crowdfl.roles.retention import ended
-from crowdfl.roles.sp.core import ENDED, UNDER_WAY, MoneyPorts, SpCore, require_running
+from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts, SpCore, require_running
 from crowdfl.roles.sp.ledger import Ledger
 from crowdfl.settings import require_claim_window
 
@@ -33,7 +33,7 @@ Abort = Callable[[str, Round], None]
 """Give an open round up, in a transaction that its caller holds."""
 
 
-def cancel_task(ports: MoneyPorts, task: str, ending: Tombstone, abort: Abort | None = None) -> None:
+def cancel_task(ports: LedgerPorts, task: str, ending: Tombstone, abort: Abort | None = None) -> None:
     """No further round; an open one is aborted, a closed one is finished, what is earned stays claimable. Idempotent.
 
     The time to claim begins when that round is over: until then claims are refused.
@@ -59,7 +59,7 @@ def give_up_round(store: SpStore, task: str, current: Round) -> None:
     store.erase_seeds(task, current.number)
 
 
-def give_time_back(ports: MoneyPorts, task: str) -> None:
+def give_time_back(ports: LedgerPorts, task: str) -> None:
     """A pause takes nothing from a round's window."""
     store = ports.store
     since, rounds = store.task(task).paused_at, store.rounds(task)

@@ -9,11 +9,13 @@ together. What a process has added up is lost with it, and added up again by the
 """
 
 import hashlib
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Literal
 
 from crowdfl.crypto.compute import Read, Work, run_work
 from crowdfl.errors import (
@@ -24,8 +26,10 @@ from crowdfl.errors import (
     Forbidden,
     FormatError,
     NotDrawn,
+    NotEnoughMoney,
     NotReady,
     RoundNotOpen,
+    TaskNotRunning,
     UnknownParticipant,
     UploadDamaged,
 )
@@ -34,6 +38,7 @@ from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import Blobs
 from crowdfl.roles.records import Round, RoundState, TaskState, Upload, UploadContext
 from crowdfl.roles.sp.core import SpCore, reference_name, require_running
+from crowdfl.roles.sp.ledger import Ledger
 
 _WHOLE_TASK = 0  # the round under which is kept what outlives every round
 _TOGETHER = 1024  # uploads added up at once
@@ -255,7 +260,8 @@ class RoundAggregators:
         return blobs.get(left_name(task, done[-1])) if done else None
 
 
-UploadOutcome = tuple[Upload, bool] | CrowdFLError  # the upload and whether it is new, or why it is refused
+UploadOutcome = tuple[Upload, Literal["new", "again", "unused"]] | CrowdFLError
+"""What became of an upload, or why it is refused. Nothing of an unused one is kept, and it is paid for as the plan says."""
 
 
 @dataclass(frozen=True)
@@ -285,6 +291,8 @@ class Uploads:
         (received,) = self.receive(task, number, [PendingUpload.of(who, upload)])
         if isinstance(received, CrowdFLError):
             raise received
+        if received[1] == "unused":
+            raise RoundNotOpen(f"round {number} has all the uploads that it takes: you are paid for having sent one")
         return received[0]
 
     def is_drawn(self, task: str, number: int, who: str) -> bool:
@@ -315,7 +323,31 @@ class Uploads:
             if isinstance(outcome, Forbidden | RoundNotOpen):  # withdrawn meanwhile, or not used: no byte of it stays
                 self._ports.blobs.delete(upload_name(task, number, upload.digest))
         outcomes = iter(known)
-        return [_outcome(entry, next(outcomes)) if isinstance(entry, Upload) else entry for entry in judged]
+        found = [_outcome(entry, next(outcomes)) if isinstance(entry, Upload) else entry for entry in judged]
+        return [self._or_unused(task, number, *pair, standing) for pair in zip(arrivals, found, strict=True)]
+
+    def _or_unused(
+        self, task: str, number: int, arrival: PendingUpload, outcome: UploadOutcome, standing: UploadContext
+    ) -> UploadOutcome:
+        """A refused one that came in time, after the round's goal, is owed what the plan says, while there is money for it."""
+        definition, who = self._core.definition(task), arrival.who
+        settings, plan = definition.settings, definition.plan
+        refused = isinstance(outcome, RoundNotOpen | TaskNotRunning) and standing.round is not None
+        welcome = settings.per_round is None or who in standing.drawn
+        if not (plan.each_unused and refused and welcome) or who in standing.uploads or who in standing.left:
+            return outcome
+        store = self._ports.store
+        with store.transaction():
+            state, current = store.task(task).state, store.round(task, number)
+            late = self._time(task, state, current) > current.last_call(settings)
+            ended = state in (TaskState.CANCELLED, TaskState.SETTLED) or current.state is RoundState.ABORTED
+            if late or ended or store.turnout(task, number)[0] < (plan.goal or math.inf):
+                return outcome
+            try:
+                store.post(task, Ledger.owe_unused(who, number, plan.each_unused))
+            except NotEnoughMoney:
+                return outcome
+        return Upload(who, arrival.digest, late=False), "unused"
 
     def _judge(self, task: str, number: int, arrival: PendingUpload, standing: UploadContext) -> Upload | UploadOutcome:
         """An upload that may come in if its bytes are good, one that is in already, or why it is neither."""
@@ -332,7 +364,7 @@ class Uploads:
             raise UnknownParticipant(f"nobody called {arrival.who} is enrolled in this task")
         known = standing.uploads.get(arrival.who)
         if known is not None and known.digest == arrival.digest:
-            return known, False
+            return known, "again"
         current = self._extended(task, number, standing.round)
         now = self._time(task, standing.state, current)
         require_running(standing.state)
@@ -400,4 +432,4 @@ class Uploads:
 
 
 def _outcome(entry: Upload, outcome: bool | CrowdFLError) -> UploadOutcome:
-    return outcome if isinstance(outcome, CrowdFLError) else (entry, outcome)
+    return outcome if isinstance(outcome, CrowdFLError) else (entry, "new" if outcome else "again")

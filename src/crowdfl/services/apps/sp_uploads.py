@@ -17,7 +17,7 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Any, Generic, TypeVar
+from typing import IO, Annotated, Any, Generic, Literal, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Query, Request, Response
@@ -258,7 +258,7 @@ class _Reception:
 
     def receive(self, place: _Place, arrivals: Sequence[PendingUpload]) -> list[Response | Exception]:
         outcomes = self.sp.receive_all(*place, arrivals)
-        return [one if isinstance(one, Exception) else self._receipt(place, one[0], new=one[1]) for one in outcomes]
+        return [one if isinstance(one, Exception) else self._receipt(place, *one) for one in outcomes]
 
     def receive_one(self, place: _Place, arrival: PendingUpload) -> Response:
         (outcome,) = self.receive(place, [arrival])
@@ -270,17 +270,16 @@ class _Reception:
         known = self.sp.store.upload(*place, who)
         if known is not None and known.digest == digest:  # finished before; the receipt was lost
             self.incoming.discard(*place, who)
-            return self._receipt(place, known, new=False)
+            return self._receipt(place, known, "again")
         upload = self.incoming.take(*place, who, digest)
         response = self.receive_one(place, PendingUpload(who, upload, digest))
         self.incoming.discard(*place, who)  # a refused one stays until it is replaced or swept: the refusal may pass
         return response
 
-    def _receipt(self, place: _Place, entry: Upload, *, new: bool) -> Response:
-        self.acknowledged.labels("new" if new else "again").inc()
-        task, number = place
-        receipt = Receipt(task, number, entry.who, entry.digest, entry.late).sign(self.signing)
-        return JSONResponse({"receipt": receipt}, status_code=201 if new else 200)
+    def _receipt(self, place: _Place, entry: Upload, became: Literal["new", "again", "unused"]) -> Response:
+        self.acknowledged.labels(became).inc()
+        receipt = Receipt(*place, entry.who, entry.digest, entry.late, became == "unused").sign(self.signing)
+        return JSONResponse({"receipt": receipt}, status_code=201 if became == "new" else 200)
 
 
 def add_upload_routes(

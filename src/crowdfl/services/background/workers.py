@@ -78,23 +78,6 @@ def log_failure(log: FilteringBoundLogger, what: str, failure: Exception, **fiel
     tell(what, **logs.described(failure), where=logs.where(failure), **fields)
 
 
-class Waits:
-    """The waits of background work, which all end at once when the service stops."""
-
-    def __init__(self) -> None:
-        self._over = threading.Event()
-
-    def sleep(self, seconds: float) -> None:
-        if self._over.wait(seconds):
-            raise Cancelled("this service is being stopped")
-
-    def begin(self) -> None:
-        self._over.clear()
-
-    def end(self) -> None:
-        self._over.set()
-
-
 LONGEST_PAUSE = 30.0
 _AT_ONCE = 4  # steps that are computed
 _Result = TypeVar("_Result")

@@ -1,6 +1,7 @@
 """A server's connection to another one, whose token and certificates may be replaced while it runs."""
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
@@ -13,7 +14,6 @@ from structlog.types import FilteringBoundLogger
 from crowdfl.errors import Cancelled, CrowdFLError, NotReady
 from crowdfl.roles.ports import Events
 from crowdfl.services import tracing
-from crowdfl.services.background.workers import Waits
 from crowdfl.services.client.breaker import Breaker
 from crowdfl.services.client.transport import Bearer, Link, Service, Watch, unwatched
 from crowdfl.services.http import logs
@@ -99,7 +99,7 @@ class PeerCalls(Background):
     on_date: Callable[[str, float], object] = lambda _peer, _date: None  # what time it is there, of every answer
     breakers: list[Breaker] = field(default_factory=list)
     _services: list[Service] = field(default_factory=list, repr=False)
-    _waits: Waits = field(default_factory=Waits, repr=False)
+    _over: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def guard(self, service: Service, name: str) -> Service:
         self.breakers.append(Breaker(name, on_change=self._tell))
@@ -107,7 +107,7 @@ class PeerCalls(Background):
         def heard(headers: Mapping[str, str]) -> None:
             self._heard(name, headers)
 
-        guarded = service.as_peer(self.breakers[-1], self._waits.sleep, heard)
+        guarded = service.as_peer(self.breakers[-1], self._sleep, heard)
         self._services.append(guarded)
         return guarded
 
@@ -122,10 +122,15 @@ class PeerCalls(Background):
                 continue
 
     def start(self) -> None:
-        self._waits.begin()
+        self._over.clear()
 
     def stop(self) -> None:
-        self._waits.end()
+        self._over.set()
+
+    def _sleep(self, seconds: float) -> None:
+        """All of these waits end at once when the service stops."""
+        if self._over.wait(seconds):
+            raise Cancelled("this service is being stopped")
 
     def _heard(self, peer: str, headers: Mapping[str, str]) -> None:
         with contextlib.suppress(ValueError):  # no date, or none that can be read

@@ -5,9 +5,10 @@ Every method raises the error that the service raised, by the same name; `Servic
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from crowdfl.errors import (
     Conflict,
@@ -28,7 +29,15 @@ from crowdfl.services.http.wire import OCTETS, REQUEST_HEADER, before_hash, from
 _PIECE = 256 * 1024
 _RESTARTS = 5
 _DEALING_SECONDS = 300.0  # for one file that KGC makes, and until CSP has all of its own
-_Result = TypeVar("_Result")
+
+
+@contextmanager
+def _as_peer(name: str) -> Iterator[None]:
+    """A refusal of this server's own credential is not the fault of whoever called this server."""
+    try:
+        yield
+    except (NotAuthenticated, Forbidden, WrongProtocol) as refusal:
+        raise ServiceUnavailable(f"{name} does not accept this server: {refusal}") from None
 
 
 @dataclass(frozen=True)
@@ -56,27 +65,28 @@ class KgcClient:
         """The requester: who, by the name in the task, has used which invitation."""
         return dict(self.service.call("GET", f"/v1/tasks/{task}/invitations").table("used"))
 
+    @_as_peer("KGC")
     def bundle(self, task: str) -> tuple[str, str, bytes]:
         """SP or CSP: definition, appointment and the caller's own bundle."""
-        reply = _as_peer("KGC", lambda: self.service.call("GET", f"/v1/tasks/{task}/bundle"))
+        reply = self.service.call("GET", f"/v1/tasks/{task}/bundle")
         return reply.text("definition"), reply.text("appointment"), from_base64(reply.text("bundle"))
 
+    @_as_peer("KGC")
     def dealt(self, task: str, number: int) -> memoryview:
         """SP or CSP: the caller's file of a round. KGC makes it as it sends it, which may take a while."""
         allow(_DEALING_SECONDS)
         slow = replace(self.service, read_seconds=_DEALING_SECONDS)
-        return before_hash(_as_peer("KGC", lambda: slow.call("GET", f"/v1/tasks/{task}/dealt/{number}")).octets())
+        return before_hash(slow.call("GET", f"/v1/tasks/{task}/dealt/{number}").octets())
 
+    @_as_peer("KGC")
     def acknowledge(self, task: str) -> bool:
-        return _as_peer("KGC", lambda: self._acknowledged(task))
+        return self.done(task)
 
+    @_as_peer("KGC")
     def end(self, task: str, document: str) -> None:
-        _as_peer("KGC", lambda: self.service.send_json("POST", f"/v1/tasks/{task}/end", {"document": document}))
+        self.service.send_json("POST", f"/v1/tasks/{task}/end", {"document": document})
 
-    def done(self, task: str) -> None:
-        self._acknowledged(task)
-
-    def _acknowledged(self, task: str) -> bool:
+    def done(self, task: str) -> bool:
         return self.service.call("POST", f"/v1/tasks/{task}/acknowledge").json().get("destroyed") is True
 
     def close(self) -> None:
@@ -90,11 +100,10 @@ class CspClient:
     service: Service
     patience: float = 3600.0  # seconds that one answer may take
 
+    @_as_peer("CSP")
     def prepare(self, task: str) -> None:
         """Answered at once, or after a while in that CSP fetches what is dealt for the rounds."""
-        _as_peer("CSP", lambda: self._prepare(f"/v1/tasks/{task}/prepare"))
-
-    def _prepare(self, place: str) -> None:
+        place = f"/v1/tasks/{task}/prepare"
         reply = self.service.call("POST", place)
         if reply.status == 202:
             allow(_DEALING_SECONDS)
@@ -104,18 +113,17 @@ class CspClient:
                 raise ServiceUnavailable("CSP is still fetching what is dealt for the task: try again later")
             reply = self.service.call("POST", place)
 
+    @_as_peer("CSP")
     def enrol(self, task: str, certificate: str) -> None:
-        body = {"certificate": certificate}
-        _as_peer("CSP", lambda: self.service.send_json("POST", f"/v1/tasks/{task}/participants", body))
+        self.service.send_json("POST", f"/v1/tasks/{task}/participants", {"certificate": certificate})
 
+    @_as_peer("CSP")
     def end(self, task: str, document: str) -> None:
-        _as_peer("CSP", lambda: self.service.send_json("POST", f"/v1/tasks/{task}/end", {"document": document}))
+        self.service.send_json("POST", f"/v1/tasks/{task}/end", {"document": document})
 
+    @_as_peer("CSP")
     def answer(self, task: str, request: bytes, longest: int = RESPONSE_LIMIT) -> bytes:
         """One request, one reply, however long it takes and whatever happens to CSP meanwhile."""
-        return _as_peer("CSP", lambda: self._answer(task, request, longest))
-
-    def _answer(self, task: str, request: bytes, longest: int) -> bytes:
         place, digest = f"/v1/tasks/{task}/requests", hashlib.sha256(request).hexdigest()
         service = replace(self.service, longest=longest)
         attempts = in_time(replace(service.retries, deadline=self.patience)).start()
@@ -132,10 +140,6 @@ class CspClient:
             raise ServiceUnavailable("this is not CSP's answer to what was asked: try again later")
         return found
 
-    def look(self) -> None:
-        """Whether it is there; every answer says what time it is."""
-        self.service.call("GET", "/healthz")
-
 
 @dataclass(frozen=True)
 class SpClient:
@@ -147,18 +151,15 @@ class SpClient:
     def key(self) -> bytes:
         return self.service.call("GET", "/v1/key").hex("key")
 
-    def about(self, task: str) -> dict[str, Any]:
-        return self._about(task).json()
-
-    def _about(self, task: str) -> Reply:
+    def about(self, task: str) -> Reply:
         return self.service.call("GET", f"/v1/tasks/{task}")
 
     def papers(self, task: str) -> tuple[str, str]:
-        reply = self._about(task)
+        reply = self.about(task)
         return reply.text("definition"), reply.text("appointment")
 
     def status(self, task: str) -> dict[str, Any]:
-        return self._about(task).table("status")
+        return self.about(task).table("status")
 
     def initial_weights(self, task: str) -> bytes:
         return self.service.call("GET", f"/v1/tasks/{task}/initial").octets()
@@ -305,11 +306,3 @@ class SpClient:
 
     def _offset(self, place: str) -> int:
         return self.service.call("GET", f"{place}/offset").whole("offset")
-
-
-def _as_peer(name: str, call: Callable[[], _Result]) -> _Result:
-    """A refusal of this server's own credential is not the fault of whoever called this server."""
-    try:
-        return call()
-    except (NotAuthenticated, Forbidden, WrongProtocol) as refusal:
-        raise ServiceUnavailable(f"{name} does not accept this server: {refusal}") from None

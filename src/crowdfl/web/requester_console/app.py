@@ -140,7 +140,7 @@ def _add_task(routes: APIRouter, actions: RequesterActions) -> None:
         "/status": actions.status,
         "/known": actions.known,
         "/invitations": actions.people,
-        "/consents": actions.consents,
+        "/consents": actions.requester.consents,
     }
     for path, read in reads.items():
         routes.get(_TASK + path, dependencies=[Depends(_require_task_id)])(read)

@@ -26,7 +26,6 @@ from crowdfl.settings import (
     TaskFile,
     TaskSettings,
     TrainingSettings,
-    to_millionths,
 )
 
 Values = Mapping[str, Mapping[str, Any]]
@@ -114,7 +113,7 @@ def answer(values: Values, min_claim_window: float) -> Answer:
     try:
         definition, _ = defined("the form", contents(values), None, min_claim_window)
         settings = definition.settings
-        cost = settings.rounds * to_millionths(settings.budget or 0)
+        cost = settings.rounds * definition.plan.round_cost(settings)
         return Answer(explanation=_with_phones(explained(definition), definition), cost=cost, body=definition.body())
     except CrowdFLError as wrong:
         words = str(wrong)

@@ -193,11 +193,6 @@ class RequesterActions:
             "no_phones": phone_obstacle(definition),
         }
 
-    def consents(self, task: str) -> list[dict[str, Any]]:
-        """Who has agreed to which version of the consent text, with the signed proof."""
-        self.requester.definition(task)
-        return self.requester.consents(task)
-
     def codes(self, task: str, first: int) -> dict[str, str]:
         """Pictures of some invitations' links, by number, from this number on."""
         page = self._page(task)
@@ -212,13 +207,9 @@ class RequesterActions:
 
     def order(self, task: str, action: str) -> None:
         """Pause, resume, cancel, or close enrolment."""
-        self.requester.definition(task)
         if action not in ORDERS:
             raise CampaignError(f"a task can be given the orders {', '.join(ORDERS)}")
-        if action == "close":
-            self.requester.close_enrolment(task)
-        else:
-            self.requester.order(task, action)
+        self.requester.order(task, action)
 
     def known(self, task: str) -> dict[str, list[Row]]:
         """What each party saw of this task."""

@@ -152,6 +152,7 @@ export default [
   ["`{}` has no effect with server_step = \"{}\"; leave it out", "`{1}` wirkt bei `server_step` „{2}“ nicht; lassen Sie es leer"],
   ["`{}` is missing; expected {}", "`{1}` fehlt; erwartet wird {2}"],
   ["`{}` is {}; expected `min_participants` to `{}`, {} to {}", "`{1}` ist {2}; erwartet wird `min_participants` bis `{3}`, {4} bis {5}"],
+  ["`unused_pay` is for uploads beyond `goal`, of a task that pays: set `goal` and `budget`", "`unused_pay` ist für Beiträge über `goal` hinaus, in einer Aufgabe, die bezahlt: setzen Sie `goal` und `budget`"],
   ["`{}` is {}; expected {}", "`{1}` ist {2}; erwartet wird {3}"],
   ["a PNG picture of at most 32 kB", "ein PNG-Bild von höchstens 32 kB"],
   ["a browser takes part in tasks of the profile shares only, and this one's is {}", "ein Browser nimmt nur an Aufgaben des Profils shares teil, und dieses ist {1}"],

@@ -152,6 +152,7 @@ export default [
   ["`{}` has no effect with server_step = \"{}\"; leave it out", "`server_step` 为“{2}”时 `{1}` 不起作用；请留空"],
   ["`{}` is missing; expected {}", "缺少 `{1}`；应为{2}"],
   ["`{}` is {}; expected `min_participants` to `{}`, {} to {}", "`{1}` 为 {2}；应在 `min_participants` 与 `{3}` 之间，即 {4} 至 {5}"],
+  ["`unused_pay` is for uploads beyond `goal`, of a task that pays: set `goal` and `budget`", "`unused_pay` 用于付酬任务中超出 `goal` 的贡献：请设置 `goal` 和 `budget`"],
   ["`{}` is {}; expected {}", "`{1}` 为 {2}；应为{3}"],
   ["a PNG picture of at most 32 kB", "不超过 32 kB 的 PNG 图片"],
   ["a browser takes part in tasks of the profile shares only, and this one's is {}", "浏览器只能参加 shares 方案的任务，而此任务为 {1}"],

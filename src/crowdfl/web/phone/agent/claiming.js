@@ -119,7 +119,7 @@ export class Claiming {
 
   /** @param {readonly number[]} rounds The claim is durable, with what is in it, before it is sent. */
   async _make(rounds) {
-    const rewards = await Promise.all(rounds.map(async (round) =>
+    const rewards = await Promise.all((await this._opened(rounds)).map(async (round) =>
       ({ round, envelope: (await this._kept.of(round, "reward")).envelope })));
     await this._kept.change({ claim: await this._.make(rewards), "claimed-rounds": [...rounds] });
   }
@@ -134,10 +134,18 @@ export class Claiming {
   /** Without the newest round; false if there would be nothing left. @param {string} why */
   async _makeSmaller(why) {
     const rounds = /** @type {number[]} */ (await this._kept.get("claimed-rounds"));
-    if (rounds.length < 2) return false;
-    this._.tell("claiming without", { rounds: rounds.slice(-1), why });
-    await this._make(rounds.slice(0, -1));
+    const newest = (await this._opened(rounds)).slice(-1);
+    const rest = rounds.filter((round) => !newest.includes(round));
+    if (!newest.length || !rest.length) return false;
+    this._.tell("claiming without", { rounds: newest, why });
+    await this._make(rest);
     return true;
+  }
+
+  /** Those with a reward that the servers computed: what an unused upload earns, SP owes by its receipt alone. @param {readonly number[]} rounds */
+  async _opened(rounds) {
+    const kept = await Promise.all(rounds.map((round) => this._kept.of(round, "reward")));
+    return rounds.filter((_, place) => kept[place]?.envelope);
   }
 
   /** The rounds to claim: whoever was away may not have read the last. @param {boolean} withoutMissing */
@@ -148,10 +156,11 @@ export class Claiming {
     const earned = [...(await this._kept.rewards()).keys()];
     const unread = rewarded.filter((number) => !earned.includes(number));
     const owed = await Promise.all(unread.map((number) => this._isOwed(number)));
-    const missing = [...unread.filter((_, place) => owed[place]), ...earned.filter((number) => !rewarded.includes(number))];
+    const lost = (await this._opened(earned)).filter((number) => !rewarded.includes(number)); // by an SP that was restored
+    const missing = [...unread.filter((_, place) => owed[place]), ...lost];
     if (missing.length && !withoutMissing) this._waitFor(missing, status);
     if (missing.length) this._.tell("claiming without", { rounds: missing, why: "the platform does not show their rewards" });
-    return earned.filter((number) => rewarded.includes(number));
+    return earned.filter((number) => !lost.includes(number));
   }
 
   /** @param {number} number */

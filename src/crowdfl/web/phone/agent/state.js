@@ -8,7 +8,7 @@ import { Holdings } from "./holdings.js";
 import { reasonFor } from "./pay.js";
 import { CHARGE } from "./uploads.js";
 
-/** @typedef {"none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing" | "undrawn"} Mine */
+/** @typedef {"none" | "training" | "sending" | "arrived" | "late" | "unused" | "refused" | "nothing" | "undrawn"} Mine */
 
 /**
  * @typedef {object} RoundView
@@ -131,7 +131,7 @@ async function roundOf(kept, number, paid, known) {
   const training = started !== undefined && state === "open" ? "training" : "none";
   // What was noted before ("nothing", "undrawn") stays until a receipt is there: what happens now comes first.
   const underWay = sending === "none" ? training : sending;
-  const without = refused ? "refused" : underWay !== "none" ? underWay : undrawn ? "undrawn" : nothing ? "nothing" : "none";
+  const without = reward?.unused ? "unused" : refused ? "refused" : underWay !== "none" ? underWay : undrawn ? "undrawn" : nothing ? "nothing" : "none";
   return {
     number,
     state,
@@ -143,7 +143,7 @@ async function roundOf(kept, number, paid, known) {
     why: refused?.why ?? (without === "nothing" ? nothing?.why : undefined) ?? noReward ?? (givenUp ? "the round was given up: nobody is paid for it" : null),
     reason: reasonFor({ paid, state, reward, receipt: receipt ?? lost, refused, nothing, noReward, givenUp, undrawn }),
     samples: trained?.samples ?? null,
-    receipt: receipt ?? lost ?? null,
+    receipt: receipt ?? lost ?? reward?.unused ?? null,
     digest: average?.state ?? null,
   };
 }
@@ -155,7 +155,7 @@ async function noiseOf(kept, { settings }, rounds) {
   const [own, charges, opened] = await Promise.all([kept.get(CHARGE), kept.store.charges(), kept.rounds("record")]);
   const charged = charges.has(own);
   charges.delete(own);
-  const mine = rounds.filter(({ number, receipt }) => receipt !== null && opened.includes(number)).length;
+  const mine = rounds.filter(({ number, receipt, mine: how }) => receipt !== null && how !== "unused" && opened.includes(number)).length;
   return { epsilon: privacy.epsilon, charged, spent: spent(privacy, mine), others: [...charges.values()].reduce((sum, one) => sum + one, 0) };
 }
 

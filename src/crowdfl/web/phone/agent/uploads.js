@@ -1,6 +1,7 @@
 // A participant's uploads: at most one for a round, durable before it is sent, sent again with the same bytes.
 
 import { privacyOf } from "../protocol/accounting.js";
+import { toMillionths } from "../protocol/amounts.js";
 import {
   AlreadyCounted, Forbidden, NotAuthenticated, NotDrawn, NothingToContribute, Replaced, RoundNotOpen, TaskNotRunning, TooLate,
   UnknownParticipant, WrongBase, wordsOf,
@@ -37,7 +38,7 @@ export class Uploads {
    * @param {number} number @param {Status} status @param {Trainer} trainer
    */
   async takePart(number, status, trainer) {
-    if ((await this._kept.hasAny(number, "receipt", "refused")) || (await this._kept.has("stopped"))) return false;
+    if ((await this._kept.hasAny(number, "receipt", "refused", "reward")) || (await this._kept.has("stopped"))) return false;
     await this._context.requireCompany(); // before the work; the owner may have raised it since joining
     if (!(await this._kept.hasAny(number, "upload"))) {
       const { drawn } = status.rounds.find((entry) => entry.number === number) ?? {};
@@ -134,9 +135,19 @@ export class Uploads {
     } catch (refusal) {
       return this._noteRefusal(number, refusal);
     }
-    const late = await this._checked(receipt, number, upload);
+    const { late, unused } = await this._checked(receipt, number, upload);
+    if (unused) return this._noteUnused(number, receipt);
     await this._kept.change({ [named(number, "receipt")]: receipt }, [named(number, "nothing")]);
     this._context.tell("uploaded", { round: number, bytes: upload.length, late });
+    return true;
+  }
+
+  /** What it earns, SP owes by its receipt: the servers compute nothing of it. @param {number} number @param {string} receipt */
+  async _noteUnused(number, receipt) {
+    const { definition } = await this._context.papers();
+    const amount = toMillionths(definition.body.plan.unused_pay ?? 0).toString();
+    await this._kept.change({ [named(number, "reward")]: { amount, unused: receipt } }, [named(number, "nothing")]);
+    this._context.tell("unused", { round: number });
     return true;
   }
 
@@ -173,7 +184,7 @@ export class Uploads {
   }
 
   /**
-   * Whether SP counts the upload as late; a receipt that would prove nothing later is refused now, and kept as evidence.
+   * Whether SP counts the upload as late, or does not use it; a receipt that would prove nothing later is refused now, and kept as evidence.
    * @param {string} receipt @param {number} number @param {Bytes} upload
    */
   async _checked(receipt, number, upload) {
@@ -241,7 +252,7 @@ export class Uploads {
 
   /** An upload of a round that is over is not sent again: its bytes can go. @param {number} number */
   async tidy(number) {
-    if (!(await this._kept.hasAny(number, "upload")) || !(await this._kept.hasAny(number, "receipt", "refused"))) return;
+    if (!(await this._kept.hasAny(number, "upload")) || !(await this._kept.hasAny(number, "receipt", "refused", "reward"))) return;
     await this._kept.change({}, [named(number, "upload")]);
   }
 }

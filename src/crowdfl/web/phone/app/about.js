@@ -78,11 +78,12 @@ export function payLine(definition) {
 
 /** @param {DefinitionBody} definition */
 export function paymentWords(definition) {
-  const { settings, claim_window: claimWindow } = definition;
+  const { settings, plan, claim_window: claimWindow } = definition;
   if (!isPaid(definition)) return [t("about.unpaid")];
-  const amount = [settings.budget, settings.currency].filter(Boolean).join(" ");
+  const words = (/** @type {unknown} */ amount) => [amount, settings.currency].filter(Boolean).join(" ");
+  const unused = plan.unused_pay == null ? t("about.unusedNoPay") : t("about.unusedPay", { amount: words(plan.unused_pay) });
   return [
-    t("about.budget", { amount }), t(`share.${settings.pay ?? "equal"}`),
+    t("about.budget", { amount: words(settings.budget) }), t(`share.${settings.pay ?? "equal"}`), ...(plan.goal === null ? [] : [unused]),
     t("about.claim", { long: duration(claimWindow) }), t("about.claimShows"),
   ];
 }

@@ -57,6 +57,7 @@ function inRound(campaign, reached) {
   const until = last.state === "open" && last.deadline !== null ? t("standing.until", { when: formatTime(last.deadline) }) : "";
   if (last.mine === "arrived") return said(t("standing.arrived", values), last.state === "open" ? t("standing.nothingToDo") : t("standing.addedUp"));
   if (last.mine === "late") return said(t("standing.late", values), t("standing.nothingToDo"));
+  if (last.mine === "unused") return said(t("standing.unused", values), t("standing.waitsForNext"));
   if (last.mine === "refused") return said(t("standing.refused", values), t("standing.waitsForNext"));
   if (last.mine === "undrawn") return said(t("standing.notDrawn", values), t(last.state === "open" ? "standing.mayBeDrawn" : "standing.waitsForNext"));
   if (last.state !== "open") return said(t("standing.without", values), t("standing.waitsForNext"));

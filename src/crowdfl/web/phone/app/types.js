@@ -6,7 +6,7 @@
  *   number: number,
  *   state: string,
  *   deadline: number | null,
- *   mine: "none" | "training" | "sending" | "arrived" | "late" | "refused" | "nothing" | "undrawn",
+ *   mine: "none" | "training" | "sending" | "arrived" | "late" | "unused" | "refused" | "nothing" | "undrawn",
  *   accuracyBefore: number | null,
  *   accuracyAfter: number | null,
  *   reward: bigint | null,

@@ -12,7 +12,7 @@ import { openSealed, sign, verify } from "./seal.js";
 /** @typedef {{ task: string, body: Body, requester: Bytes }} Definition */
 /** @typedef {{ task: string, fingerprint: string }} Appointment */
 /** @typedef {{ task: string, who: string, signing: Bytes, reading: Bytes, replaces: string }} Certificate */
-/** @typedef {{ task: string, round: number, who: string, digest: string, late: boolean }} Receipt */
+/** @typedef {{ task: string, round: number, who: string, digest: string, late: boolean, unused: boolean }} Receipt */
 /** @typedef {import("./keys.js").Keys} Keys */
 /** @typedef {{ task: string, request: string, context: Bytes, takesPlace: boolean }} RequestInfo */
 /** @typedef {(value: any) => boolean} Fits */
@@ -27,6 +27,8 @@ const isText = (value) => typeof value === "string";
 const isKey = (value) => isText(value) && /^[0-9a-f]{64}$/.test(value);
 /** @type {Fits} */
 const isTable = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+/** @type {Fits} */
+const isYesOrNo = (value) => typeof value === "boolean";
 /** @type {Fits} */
 const isSeconds = (value) => typeof value === "number" && value >= 0 && value <= 1e12;
 /** @type {Fits} */
@@ -44,7 +46,7 @@ const FIELDS = {
   },
   appointment: { task: isText, fingerprint: isText },
   certificate: { task: isText, who: isText, signing: isKey, reading: isKey, replaces: isText },
-  receipt: { task: isText, round: Number.isSafeInteger, who: isText, digest: isText, late: (value) => typeof value === "boolean" },
+  receipt: { task: isText, round: Number.isSafeInteger, who: isText, digest: isText, late: isYesOrNo, unused: isYesOrNo },
   "consent-receipt": { task: isText, who: isText, digest: isText, at: isSeconds },
   invitation: { task: isText, number: isText, expires: isSeconds, replaces: isText },
 };
@@ -228,7 +230,7 @@ export async function openEnrolled(sealed, info, keys, kgcKey) {
 }
 
 /**
- * Refuse a receipt that would prove nothing later: whether SP counts this upload as late.
+ * Refuse a receipt that would prove nothing later: whether SP counts this upload as late, or does not use it.
  * @param {string} document
  * @param {Bytes} spKey
  * @param {{ task: string, round: number, who: string, upload: Bytes }} sent
@@ -239,5 +241,5 @@ export async function checkReceipt(document, spKey, { task, round, who, upload }
   if (receipt.task !== task || receipt.round !== round || receipt.who !== who || receipt.digest !== digest) {
     throw new DocumentError(`the platform's receipt is not for this upload of round ${round}: keep it and complain`);
   }
-  return receipt.late;
+  return { late: receipt.late, unused: receipt.unused };
 }

@@ -49,6 +49,8 @@ const MOST_PARAMETERS = 10_000_000;
 const MOST_PEOPLE = 1_000_000;
 const MOST_ROUNDS = 10_000;
 
+const isAmount = (/** @type {unknown} */ value) => typeof value === "string" || typeof value === "number";
+
 /** What takes part in a round, by words: the rest is refused. */
 const PROFILES = new Map([
   ["hardened", "this task encrypts every weight, which a browser cannot do in useful time: take part with the CrowdFL program"],
@@ -81,7 +83,7 @@ const FITS = {
   per_round: optional(within(3, LARGEST, Number.isInteger)),
   cohort: within(2, LARGEST, Number.isInteger),
   rounds: within(1, LARGEST, Number.isInteger),
-  budget: optional((value) => typeof value === "string" || typeof value === "number"),
+  budget: optional(isAmount),
   currency: (value) => /^[A-Z]{3}$/.test(String(value)),
   key_bits: within(2, 16384, Number.isInteger),
   server_step: (value) => ["none", "fedavgm", "fedadagrad", "fedadam", "fedyogi"].includes(String(value)),
@@ -104,6 +106,7 @@ const PLAN_FITS = {
   daily: optional((value) => DAILY.test(String(value))),
   closes: (value) => value === "everyone" || value === "deadline",
   goal: optional(within(3, LARGEST, Number.isInteger)),
+  unused_pay: optional(isAmount),
 };
 
 const isLine = (/** @type {unknown} */ value) => typeof value === "string" && value.length <= 400;
