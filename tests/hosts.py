@@ -4,7 +4,7 @@ import atexit
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,8 +17,7 @@ from sqlalchemy import Dialect, event
 from crowdfl.crypto.compute import Threads
 from crowdfl.documents.signed import Definition
 from crowdfl.learning.models.shape import ModelShape, Weights
-from crowdfl.protocols.profile import TaskSpec, Tools
-from crowdfl.protocols.shares.profile import SharesProfile
+from crowdfl.protocols.profile import Tools
 from crowdfl.roles.participant.participant import Participant, Train
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.sp.ledger import Ledger
@@ -31,11 +30,9 @@ __all__ = [
     "BUDGET",
     "INITIAL_MODEL",
     "ONE",
-    "SHARES",
     "SMALL_TASK",
     "Desk",
     "FileDisk",
-    "NotingShares",
     "heard",
     "moved_by",
     "raising",
@@ -46,7 +43,6 @@ __all__ = [
 
 ONE = Threads(1)
 BUDGET = 36_000_000  # of a round of `SMALL_TASK`, in millionths
-SHARES: dict[str, Any] = {"profile": "shares", "pay": "samples", "lanes": 256, "rounds": 3, "min_participants": 3}
 INITIAL_MODEL: list[npt.NDArray[np.float64]] = [np.zeros((2, 3)), np.ones(2)]  # of `small_definition`
 SMALL_TASK: dict[str, Any] = {  # every bound small, so that a short key has room for rewards
     "profile": "hardened",
@@ -157,17 +153,6 @@ def raising(error: BaseException) -> Callable[..., Any]:
 def small_definition(settings: TaskSettings, *, claim_window: float = 500.0) -> Definition:
     shape = ModelShape(("w", "b"), ((2, 3), (2,)))
     return Definition("which exercise", "none", "the requester", shape, settings, claim_window, {"epochs": 1})
-
-
-class NotingShares(SharesProfile):
-    """The profile `shares`; it notes which files KGC was asked for."""
-
-    def __init__(self) -> None:
-        self.made: list[tuple[str, int]] = []
-
-    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> Iterator[bytes]:
-        self.made.append((role, number))
-        return super().dealt(spec, source, role, number)
 
 
 class Desk(LocalHost):

@@ -107,8 +107,7 @@ PLAN: Body = {
     "every": None,
     "daily": "18:00 Europe/Berlin",
     "closes": "deadline",
-    "goal": None,
-    "unused_pay": None,
+    "goal": None, "unused_pay": None,
 }
 
 

@@ -270,7 +270,7 @@ class LocalParties:
         return rewards
 
 
-@dataclass(frozen=True)
+@dataclass
 class DivisionCsp:
     """Answers guard, squares and division, as often as asked."""
 

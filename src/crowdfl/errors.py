@@ -1,125 +1,4 @@
-"""Every error that CrowdFL raises on purpose.
-
-    CrowdFLError
-    ├── KeyMaterialError            something is wrong with a key
-    │   ├── InsecureKeyRefused      the key is too short, and no test key was asked for
-    │   ├── InvalidKey              the numbers do not form a key
-    │   ├── KeyMismatch             two values belong to different keys
-    │   ├── SharesDoNotMatch        two partial decryptions do not fit together
-    │   └── KeyFileError            a file with keys, tokens or a passphrase cannot be used
-    │       ├── KeyFileMissing      there is none
-    │       ├── KeyFileExists       there is one already
-    │       ├── KeyFilePermissions  others could read the file
-    │       ├── KeyFileDamaged      truncated or altered
-    │       ├── KeyFileRole         holds the keys of another role
-    │       └── PassphraseError     missing, not expected, or wrong
-    ├── CiphertextError             not a ciphertext under this key
-    │   ├── CiphertextOutOfRange    zero, or not below N^2
-    │   └── NotAUnit                shares a factor with N
-    ├── PlaintextOutOfRange         not in (-N/2, N/2)
-    ├── NotAnInteger                a float, text or truth value where an integer is expected
-    ├── EncodingError               a model cannot be encoded
-    │   └── NotFinite               NaN or infinity
-    ├── WidthError                  a number does not fit its place
-    │   ├── WidthBudgetExceeded     the task's bounds cannot be packed
-    │   ├── SlotOverflow            a value is outside its slot's bound
-    │   └── TooManyUploads          more uploads than the width budget allows
-    ├── LengthMismatch              two vectors differ in length
-    ├── FormatError                 bytes that are not what they should be
-    │   ├── Truncated
-    │   ├── TrailingBytes
-    │   ├── UnsupportedVersion
-    │   ├── LimitExceeded           longer than the receiver allows
-    │   └── UploadDamaged           a stored upload is missing, or not the one that was acknowledged
-    ├── PoolError                   a pool of randomizers cannot be used
-    │   ├── PoolExhausted
-    │   └── PoolDamaged
-    ├── SealBroken                  a sealed message is not for this reader, or was altered
-    ├── BadSignature                a signature does not fit
-    ├── SettingsError               settings are invalid
-    ├── ProtocolError               a step cannot go on
-    │   ├── NothingToAverage        nobody contributed a sample
-    │   ├── NothingToContribute     a participant has no sample for this round
-    │   ├── TooFewParticipants      a result of so few would reveal one of them
-    │   ├── SeedReused              a mask seed would serve a second sum
-    │   ├── RoundsExhausted         more rounds than the task's bounds were computed for
-    │   ├── RewardsOff              the task was made without rewards
-    │   ├── ModelMismatch           an update's arrays are not the task's
-    │   ├── AlreadyCounted          this participant has another upload in the round
-    │   ├── OutOfTurn               a request that is not the next step of its round
-    │   ├── RoundEnded              CSP answers this round no more: it is void
-    │   │   ├── ReplyLost           what CSP said before is no longer here: nothing else may take its place
-    │   │   ├── DealtMaterialDamaged  what KGC dealt for the round is missing, altered or used
-    │   │   └── BaseSpent           a sum of updates to this model was opened before
-    │   ├── WrongBase               an update to another model than the round's
-    │   ├── ChainBroken             a published average does not follow from the one before
-    │   │   └── RolledBack          a server has gone back to a model that a sum was opened for: the task ends
-    │   ├── UploadRejected          the servers left this upload out: out of bounds, or unreadable
-    │   ├── RewardOutOfRange        a reward that no honest round gives
-    │   └── ClaimRefused            a claim is not accepted
-    │       ├── WrongAmount
-    │       ├── MasksDoNotFit       not the masks that were committed to
-    │       └── AlreadyPaid
-    ├── CampaignError               a campaign's rules forbid it now
-    │   ├── DocumentError           a signed document is not what it should be
-    │   ├── UnknownTask             no such task here
-    │   ├── QuotaExceeded           more than this service grants one task or one requester
-    │   ├── UnknownParticipant      nobody of that name is enrolled
-    │   ├── InvitationRefused       used, expired, or for another task
-    │   ├── ConsentMissing          the task asks for a signed consent
-    │   ├── TaskFull                every place is taken
-    │   ├── EnrolmentOver           the task's plan lets nobody join any more
-    │   ├── TaskNotRunning          paused, cancelled or over
-    │   │   └── TaskEnded           it is over, and what it needed was erased
-    │   ├── NotReady                ask again later
-    │   ├── Conflict                the same name with other contents
-    │   │   └── LedgerConflict      a movement of that name was made with other contents
-    │   ├── Forbidden               not for this caller
-    │   │   ├── Replaced            another device has taken this one's place
-    │   │   └── Withdrawn           this participant has withdrawn, for good
-    │   ├── RoundNotOpen            this round takes no uploads any more
-    │   ├── TooLate                 the upload missed its round
-    │   ├── NotDrawn                others were drawn for this round
-    │   ├── TaskNotEnded            the task is not over: nothing of it is erased
-    │   ├── NotEnoughMoney          an account does not hold enough money
-    │   ├── UnknownDeposit          no deposit of that name
-    │   ├── DepositRefused          another amount than was announced, or decided otherwise before
-    │   ├── UnknownPayment          nothing was paid to that participant
-    │   └── PaymentError            a payment was not made, or nobody knows
-    │       ├── PaymentFailed       the payout program says that it did not pay
-    │       └── PaymentUnknown      whether it paid is not known
-    ├── LearningError               data or models cannot be used for training
-    │   ├── DataMissing             a data set, or a person in it, is not there
-    │   ├── DataAltered             a data file is not the one it should be
-    │   ├── DataMalformed           windows and labels do not fit together
-    │   ├── WorkerDied              a process that trained people in a simulation has ended
-    │   ├── OwnCodeError            a learner or loss of the user's own does not do what it must
-    │   └── LearningUnavailable     a package that training needs is not installed
-    ├── StoreError                  a database cannot be used
-    │   ├── StoreUnavailable        it cannot be reached, or is locked for too long
-    │   ├── StoreExposed            other users could read its file
-    │   ├── StoreOutdated           it lacks tables or columns that this program needs
-    │   └── StoreTooNew             a newer program has changed it
-    ├── BackupError                 a backup cannot be made or restored
-    │   ├── BackupDamaged           truncated, altered, or not a backup
-    │   ├── BackupRefused           there is something already where it would go
-    │   └── BackupToolMissing       a program that it needs is not installed
-    ├── ServiceError                a service refuses, or cannot be used
-    │   ├── NotAuthenticated        no credential, or none that is known
-    │   │   ├── TokenExpired        the token was good until a time that has passed
-    │   │   └── KeyNotProven        the connection does not prove the key of the token's role
-    │   ├── WrongProtocol           the other side speaks another version
-    │   ├── PlainHttpRefused        plain HTTP is allowed on loopback only, on request
-    │   ├── StorageFull             the service has no room left on its disk
-    │   ├── TooSlow                 a request came in too slowly
-    │   └── ServiceUnavailable      no answer, or none that can be used
-    │       ├── ReplyUnreadable     an answer that is not its step's message: it is asked for again
-    │       └── ClockInDoubt        the service does not know what time it is
-    ├── BackendUnavailable          the compute backend that was asked for is not available
-    │   ├── ClusterTaken            the cluster works for another role
-    │   └── ClusterUnprotected      a cluster without TLS is allowed on loopback only, on request
-    ├── PackageMissing              a command needs a package that is not installed
-    └── Cancelled                   long work was told to stop
+"""Every error that CrowdFL raises on purpose, each below the kind that it is one of.
 
 A message says what was wrong and what to do; none ever holds secret material.
 """
@@ -411,12 +290,20 @@ class TaskNotRunning(CampaignError):
     """The task is paused, cancelled or over."""
 
 
+class TaskEnded(TaskNotRunning):
+    """The task is over, and what it needed was erased: nothing of it is computed any more."""
+
+
 class NotReady(CampaignError):
     """What was asked for does not exist yet: ask again later."""
 
 
 class Conflict(CampaignError):
     """The same name was used with other contents."""
+
+
+class LedgerConflict(Conflict):
+    """A movement of that name was made with other contents."""
 
 
 class Forbidden(CampaignError):
@@ -441,10 +328,6 @@ class NotDrawn(CampaignError):
 
 class TooLate(CampaignError):
     """The upload missed its round."""
-
-
-class TaskEnded(TaskNotRunning):
-    """The task is over, and what it needed was erased: nothing of it is computed any more."""
 
 
 class TaskNotEnded(CampaignError):
@@ -477,10 +360,6 @@ class PaymentFailed(PaymentError):
 
 class PaymentUnknown(PaymentError):
     """The payout program may have paid or not: check with your bank before it is run again."""
-
-
-class LedgerConflict(Conflict):
-    """A movement of that name was made with other contents."""
 
 
 class LearningError(CrowdFLError):

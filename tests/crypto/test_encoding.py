@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdfl.crypto.encoding import FixedPoint
-from crowdfl.errors import EncodingError, NotFinite
+from crowdfl.errors import NotFinite
 
 
 def test_the_papers_examples_floored():
@@ -69,22 +69,3 @@ def test_any_shape_and_float_type_is_flattened():
     encoded = FixedPoint(2).encode(np.array([[0.5, -0.25], [1.0, 2.0]], dtype=np.float32))
     assert encoded.values.tolist() == [50, -25, 100, 200]
     assert encoded.values.dtype == np.int64
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"decimals": -1},
-        {"decimals": 13},
-        {"clip": 0.0},
-        {"clip": -1.0},
-        {"clip": math.nan},
-        {"clip": math.inf},
-        {"decimals": 0, "clip": float(2**53)},
-        {"rounding": "up"},
-    ],
-    ids=str,
-)
-def test_settings_that_make_no_sense_are_refused(settings):
-    with pytest.raises(EncodingError):
-        FixedPoint(**settings)

@@ -45,7 +45,7 @@ def good_bodies(platform):
     world, task = platform.world, platform.open
     stored = world.sp.store.task(task)
     person = platform.people[task][0]
-    certificate = world.sp.participant(task, person.who).certificate
+    certificate = world.sp.store.participant(task, person.who).certificate
     invitation = Invitation(task, "0", world.clock.now() + 1000, "").sign(world.requester.signing)
     request = EnrolmentRequest.of(task, invitation, person.keys.identity).sign(person.keys.signing)
     stranger = definition_of(world.receipts, window=7).sign(world.receipts)

@@ -8,37 +8,30 @@ import pytest
 from structlog.testing import capture_logs
 
 from crowdfl.errors import FormatError, KeyNotProven, NotAuthenticated, NotReady, ServiceUnavailable, UnknownTask
-from crowdfl.protocols.registry import PROFILES
+from crowdfl.protocols.shares.profile import SharesProfile
 from crowdfl.retry import Backoff
+from crowdfl.roles.dealt import dealt_sizes
 from crowdfl.services.apps.csp import Preparations
 from crowdfl.services.client.breaker import PeerPatience, allow, seconds_left
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Service
-from crowdfl.settings import TaskSettings
-from tests.hosts import SHARES, NotingShares
 from tests.http.test_boundary import numbers
-from tests.http.world import TASK, definition_of
+from tests.http.world import definition_of
+from tests.roles.conftest import dealt as dealt  # noqa: PLC0414 -- a fixture
 
-DEALT = NotingShares().dealt_bytes(TaskSettings.of(**TASK | SHARES), parameters=8)
+TASK = {"profile": "shares", "rounds": 3}
 ANY_REFUSAL = (NotAuthenticated, KeyNotProven, ServiceUnavailable)
-
-
-@pytest.fixture(autouse=True)
-def profile(monkeypatch) -> NotingShares:
-    made = NotingShares()
-    monkeypatch.setitem(PROFILES, made.name, made)
-    return made
 
 
 def undealt(world, **changes):
     """A task at KGC that no server has taken over."""
     signing = world.requester.signing
-    return world.requester.kgc.create_task(definition_of(signing, **SHARES | changes).sign(signing)).task
+    return world.requester.kgc.create_task(definition_of(signing, **TASK | changes).sign(signing)).task
 
 
-def test_a_task_comes_with_its_files_and_runs_to_its_end(world, profile):
-    task, people = world.open_round(**SHARES)
-    assert sorted(profile.made) == [(role, number) for role in ("csp", "sp") for number in (1, 2, 3)]
+def test_a_task_comes_with_its_files_and_runs_to_its_end(world, dealt):
+    task, people = world.open_round(**TASK, min_participants=3)
+    assert sorted(dealt) == [(role, number) for role in ("csp", "sp") for number in (1, 2, 3)]
     for person in people:
         person.participant.step(lambda arrays, _settings, _number: ([array + 0.5 for array in arrays], 3))
     world.run()
@@ -51,7 +44,9 @@ def test_a_server_gets_its_own_file_and_nobody_else_any(world):
     """The token says whose; without one of a server there is nothing."""
     task = undealt(world)
     files = {role: world.kgc_for(role).dealt(task, 2) for role in ("sp", "csp")}
-    assert {role: len(file) for role, file in files.items()} == DEALT
+    assert {role: len(file) for role, file in files.items()} == dealt_sizes(
+        definition_of(world.requester.signing, **TASK)
+    )
     for role in ("requester", "operator"):
         with pytest.raises(ANY_REFUSAL):
             KgcClient(world.peer("kgc", role)).dealt(task, 2)
@@ -63,9 +58,9 @@ def test_kgc_s_log_says_what_a_new_task_is_dealt(world):
     with capture_logs() as lines:
         undealt(world)
     told = [line for line in lines if line["event"] == "dealing"]
-    assert [(line["role"], line["bytes_a_round"], line["bytes"]) for line in told] == [
-        (role, size, 3 * size) for role, size in DEALT.items()
-    ]
+    sizes = dealt_sizes(definition_of(world.requester.signing, **TASK))
+    expected = [(role, size, 3 * size) for role, size in sizes.items()]
+    assert [(line["role"], line["bytes_a_round"], line["bytes"]) for line in told] == expected
 
 
 def test_a_file_that_arrives_altered_is_not_taken(world, monkeypatch):
@@ -83,14 +78,14 @@ def test_a_file_that_arrives_altered_is_not_taken(world, monkeypatch):
 
 def test_a_csp_that_fetches_for_long_says_so_and_is_asked_again(world, monkeypatch):
     """Longer than a caller is held: the task is there in the end all the same."""
-    world.patience, dealt = 0.01, NotingShares.dealt
+    world.patience, deal = 0.01, SharesProfile.dealt
     world.start_csp()
 
     def slowly(self, spec, source, role, number):
         time.sleep(0.05 if role == "csp" else 0.0)
-        return dealt(self, spec, source, role, number)
+        return deal(self, spec, source, role, number)
 
-    monkeypatch.setattr(NotingShares, "dealt", slowly)
+    monkeypatch.setattr(SharesProfile, "dealt", slowly)
     statuses, call = [], Service.call
 
     def noted(self, method, target, *args, **more):
@@ -100,7 +95,7 @@ def test_a_csp_that_fetches_for_long_says_so_and_is_asked_again(world, monkeypat
         return reply
 
     monkeypatch.setattr(Service, "call", noted)
-    task = world.post(**SHARES)
+    task = world.post(**TASK)
     assert set(statuses[:-1]) == {202}
     assert statuses[-1] == 204
     assert all(world.csp.bundles.has(f"{task}.dealt.{number}") for number in (1, 2, 3))
@@ -114,22 +109,22 @@ def test_a_caller_that_csp_keeps_sending_away_gives_up_in_time(world, monkeypatc
         csp.prepare("0" * 64)
 
 
-def test_a_failure_of_csp_s_is_told_once_and_may_be_tried_again(world, monkeypatch, profile):
+def test_a_failure_of_csp_s_is_told_once_and_may_be_tried_again(world, monkeypatch, dealt):
     failing = [True]
 
     def fail(self, spec, source, role, number):
         if role == "csp" and number == 2 and failing.pop():
             raise ServiceUnavailable("KGC is away")
-        return dealt(self, spec, source, role, number)
+        return deal(self, spec, source, role, number)
 
-    dealt = NotingShares.dealt
-    monkeypatch.setattr(NotingShares, "dealt", fail)
+    deal = SharesProfile.dealt
+    monkeypatch.setattr(SharesProfile, "dealt", fail)
     with pytest.raises(ServiceUnavailable):
-        world.post(**SHARES)
+        world.post(**TASK)
     failing.append(False)
-    task = world.post(**SHARES)
+    task = world.post(**TASK)
     assert world.csp.bundles.has(f"{task}.dealt.3")
-    assert [number for role, number in profile.made if role == "csp"] == [1, 2, 3]
+    assert [number for role, number in dealt if role == "csp"] == [1, 2, 3]
 
 
 def test_a_request_that_is_known_to_take_long_has_more_time():

@@ -71,7 +71,7 @@ def test_a_task_that_is_not_there(campaign, person):
 def test_papers_of_another_task_are_refused(campaign, person, other):
     """A certificate, an invitation and an order, each where it does not belong; each signed by whom it should."""
     world, (task, somebody, _) = campaign.world, other
-    certificate = Certificate.of(task, world.sp.participant(task, somebody.who).identity).sign(world.kgc.signing)
+    certificate = Certificate.of(task, world.sp.store.participant(task, somebody.who).identity).sign(world.kgc.signing)
     body = json.dumps({"certificate": certificate}).encode()
     assert refused(campaign, "POST", f"/v1/tasks/{campaign.task}/participants", body, None) == (400, "document-error")
     invitation = Invitation(task, "new", world.clock.now() + 10, "").sign(world.requester.signing)

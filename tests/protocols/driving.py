@@ -14,16 +14,7 @@ from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.errors import CrowdFLError
-from crowdfl.protocols.common.sdiv import (
-    DivideRequest,
-    GuardReply,
-    GuardRequest,
-    HardenedSdivCsp,
-    SdivWidths,
-    guard_polynomials,
-    guard_tops,
-)
-from crowdfl.protocols.common.smul import PolynomialsCsp, PolynomialsRequest, products_in
+from crowdfl.protocols.common.sdiv import DivideRequest, HardenedSdivCsp
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.hardened import profile as hardened
 from crowdfl.protocols.messages import Message
@@ -32,7 +23,7 @@ from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import CspProtocol, RequesterProtocol, TaskSpec, Tools
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalFederation, Update
-from crowdfl_lab.parties import LocalDealer
+from crowdfl_lab.parties import DivisionCsp, LocalDealer
 
 ONE = Threads(1)
 
@@ -205,27 +196,11 @@ def _party(name: str, share: KeyShare) -> KeyedParty:
 
 
 @dataclass
-class Divider:
-    """CSP's side of one hardened division, with no round around it."""
+class Divider(DivisionCsp):
+    """Goes on whatever it has divided, and says whether that was honest."""
 
-    party: KeyedParty
-    widths: SdivWidths
-    dividends: int
-    divisors: int
     fits: bool = True
 
-    def answer(self, request: bytes) -> bytes:
-        return self._answer(request).to_bytes()
-
-    def _answer(self, request: bytes) -> Message:
-        limits, count = self.party.limits(1000), self.dividends + self.divisors
-        if Message.kind_of(request) == GuardRequest.kind:
-            return self.guard(GuardRequest.from_bytes(request, limits))
-        if Message.kind_of(request) == PolynomialsRequest.kind:
-            squares = PolynomialsRequest.from_bytes(request, limits)
-            return PolynomialsCsp(self.party).answer(squares, products_in(guard_polynomials(count)))
-        reply, self.fits = HardenedSdivCsp(self.party).divide(DivideRequest.from_bytes(request, limits), self.widths)
+    def divide(self, message: DivideRequest) -> Message:
+        reply, self.fits = HardenedSdivCsp(self.party).divide(message, self.widths)
         return reply
-
-    def guard(self, message: GuardRequest) -> GuardReply:
-        return HardenedSdivCsp(self.party).guard(message, guard_tops(self.widths, self.dividends, self.divisors))

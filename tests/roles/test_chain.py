@@ -1,33 +1,50 @@
-"""The profile `shares` through the roles: averages that follow from each other, and uploads that the servers leave out."""
+"""`shares` through the roles: averages that follow from each other, and uploads that the servers leave out."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from crowdfl.errors import ChainBroken, NotReady, UnknownParticipant, UploadRejected
+from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.shares.profile import SharesParticipant
+from crowdfl.protocols.shares.round.average import SharesPublication
 from crowdfl.protocols.shares.round.manifest import OUT_OF_BOUNDS
 from crowdfl.protocols.shares.round.upload import UpdateEncoder
 from crowdfl.roles.participant.agent import event_words
 from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes, rewards_name
 from crowdfl.simulation.local_host import LocalFederation, Update
 from crowdfl.storage.blobs import FileBlobs
-from tests.hosts import BUDGET, SHARES, SMALL_TASK, Desk, heard, moved_by, raising
+from tests.hosts import BUDGET, Desk, heard, raising
 
-ENCODE = UpdateEncoder.encode
+TASK = {"profile": "shares", "pay": "samples", "rounds": 3, "min_participants": 3}
 
 
 @pytest.fixture
 def desk(tmp_path) -> Desk:
-    """A task of three rounds, with three people and the money for it."""
-    return Desk.funded(tmp_path, 3, **SHARES)
+    """A task of three rounds, with four people and the money for it."""
+    return Desk.funded(tmp_path, 4, **TASK)
 
 
-def play_round(desk, *, cheaters=0):
-    """Everyone takes part; the first ones with phones that multiply what they share."""
+def moved_by(distance, samples=3):
+    """Training that moves every weight as far."""
+    return lambda arrays, _settings, _number: ([array + distance for array in arrays], samples)
+
+
+class Boundless(UpdateEncoder):
+    """Of a phone that somebody has altered."""
+
+    def encode(self, weights, base, samples):
+        return 1000 * super().encode(weights, base, samples)
+
+
+def play_round(desk, *, cheater=None):
+    """Everyone takes part."""
     desk.run()
-    with pytest.MonkeyPatch.context() as altered:
-        altered.setattr(UpdateEncoder, "encode", lambda *args: 100 * ENCODE(*args))
-        desk.upload(desk.crowd[:cheaters], moved_by(0.5))
-    desk.upload(desk.crowd[cheaters:], moved_by(0.5))
+    for person in desk.crowd:
+        if person is cheater:
+            person.side._encoder = Boundless(person.side._shape)
+        person.step(moved_by(0.5))
     desk.run()
 
 
@@ -42,7 +59,7 @@ def test_one_publication_serves_participants_and_requester(desk):
     desk.run()
     assert desk.sp.settlement._undelivered(desk.task) is None
     assert not [name for name in desk.sp.blobs.listing() if name.endswith("/requester")]
-    np.testing.assert_allclose(desk.requester.read(desk.task, 2).weights[0], desk.initial[0].flat[0] + 2 * 0.5)
+    np.testing.assert_allclose(desk.requester.read(desk.task, 2).weights[0], desk.initial[0].flat[0] + 1.0)
 
 
 def test_a_reader_goes_on_after_a_crash_between_average_and_chain(desk):
@@ -93,7 +110,8 @@ def test_a_broken_chain_keeps_a_phone_out_of_the_round_and_is_told_once(desk):
     name, person = desk.sp.steps.publication_name(desk.task, 1, final=False), desk.crowd[0]
     kept = desk.sp.blobs.get(name)
     desk.sp.blobs.delete(name)
-    desk.sp.blobs.put(name, kept[:-1] + bytes([kept[-1] ^ 1]))
+    altered = SharesPublication.from_bytes(kept, Limits.plain())
+    desk.sp.blobs.put(name, replace(altered, sums=bytes(len(altered.sums))).to_bytes())
     said = heard(person)
     person.step(moved_by(0.5))
     person.step(moved_by(0.5))
@@ -109,15 +127,15 @@ def test_one_who_joined_after_uploads_came_is_known_to_the_checks(desk):
     """SP has looked at uploads of the round before."""
     desk.run()
     desk.crowd[0].step(moved_by(0.5))
-    (late,) = desk.invite(1)[3:]
+    (late,) = desk.invite(1)[4:]
     late.step(moved_by(0.5))
     assert late.blobs.has("rounds/1/receipt")
 
 
 def test_who_is_left_out_is_told_why_and_the_others_are_paid(desk):
     """Once. What its device sends keeps the bounds, so it takes no further part: a server may have asked about it."""
-    cheater, *_ = desk.invite(1)
-    play_round(desk, cheaters=1)
+    cheater = desk.crowd[0]
+    play_round(desk, cheater=cheater)
     assert desk.sp.store.round(desk.task, 1).state == "rewarded"
     with pytest.raises(UploadRejected, match=OUT_OF_BOUNDS):
         desk.sp.envelope(desk.task, 1, cheater.keys.who)
@@ -146,7 +164,7 @@ def test_a_platform_that_says_so_against_the_average_is_not_believed(desk):
     desk.sp.blobs.delete(name)
     desk.sp.blobs.put(name, kept)
     assert person.step(moved_by(0.5)) is True
-    assert person.rewards() == {1: BUDGET // 3}
+    assert person.rewards() == {1: BUDGET // 4}
 
 
 def test_a_platform_that_knows_nobody_against_the_average_is_not_believed(desk, monkeypatch):
@@ -157,24 +175,29 @@ def test_a_platform_that_knows_nobody_against_the_average_is_not_believed(desk, 
         person.step(moved_by(0.5))
     assert not person.blobs.has("rounds/1/no-reward")
     assert person.step(moved_by(0.5)) is True
-    assert person.rewards() == {1: BUDGET // 3}
+    assert person.rewards() == {1: BUDGET // 4}
 
 
-def test_whoever_was_not_in_a_round_is_told_of_no_rejection(desk):
-    """The average says of everybody else that nothing of theirs was passed on."""
+def test_whoever_was_not_in_a_round_is_told_of_no_rejection(desk, monkeypatch):
+    """A profile may say of its average that somebody is not in it."""
     play_round(desk)
-    (late,) = desk.invite(1)[3:]
+    (late,) = desk.invite(1)[4:]
+    monkeypatch.setattr(SharesParticipant, "read", not_in_it(SharesParticipant.read))
     said = heard(late)
     late.step(moved_by(0.5))
     assert [what for what, _ in said] == ["read", "trained", "uploaded"]
 
 
+def not_in_it(read):
+    return lambda *args: replace(read(*args), standing="it was not passed on")
+
+
 @pytest.mark.parametrize("shown", [True, False])
 def test_who_is_left_out_of_the_last_round_is_told_by_its_record(tmp_path, monkeypatch, shown):
     """Without it SP alone says why, and gives no reward up for anybody: the reward is waited for."""
-    desk = Desk.funded(tmp_path, **SHARES | {"rounds": 1})
-    play_round(desk, cheaters=1)
+    desk = Desk.funded(tmp_path, 4, **TASK | {"rounds": 1})
     person = desk.crowd[0]
+    play_round(desk, cheater=person)
     said = heard(person)
     with monkeypatch.context() as lying:
         if not shown:
@@ -192,20 +215,19 @@ def test_who_is_left_out_of_the_last_round_is_told_by_its_record(tmp_path, monke
 
 def test_a_round_without_payment_leaves_out_too(tmp_path):
     """What the servers agreed on is in the average."""
-    desk = Desk.funded(tmp_path, **SHARES | {"budget": None})
-    play_round(desk, cheaters=1)
-    said = heard(desk.crowd[0])
-    desk.crowd[0].step(moved_by(0.5))
+    desk = Desk.funded(tmp_path, 4, **TASK | {"budget": None})
+    play_round(desk, cheater=desk.crowd[2])
+    said = heard(desk.crowd[2])
+    desk.crowd[2].step(moved_by(0.5))
     assert ("upload rejected", {"round": 1, "why": OUT_OF_BOUNDS}) in said
     assert desk.crowd[0].read(1).weights[0] == pytest.approx(desk.initial[0].flat[0] + 0.5)
 
 
 def test_an_update_that_was_scaled_down_is_told(tmp_path):
-    desk = Desk.funded(tmp_path, **SHARES | {"max_norm": 0.25})
+    desk = Desk.funded(tmp_path, 3, **TASK, max_norm=8**0.5)
     said = heard(desk.crowd[0])
-    desk.crowd[0].step(moved_by(0.5))
-    scaled = pytest.approx(0.25 / (0.5 * 8**0.5), rel=0.01)
-    assert said[0] == ("trained", {"round": 1, "samples": 5, "clipped": 0, "scaled": scaled})
+    desk.crowd[0].step(moved_by(4.0))
+    assert said[0] == ("trained", {"round": 1, "samples": 3, "clipped": 0, "scaled": 0.25})
 
 
 def test_a_reader_does_not_follow_what_another_platform_shows(desk):
@@ -229,7 +251,7 @@ def test_nothing_is_read_before_a_round_is_rewarded(desk):
 
 def test_all_parties_in_one_process_follow_the_chain():
     """Whoever did not read a round catches up when it encrypts for the next."""
-    federation = LocalFederation(**SMALL_TASK | SHARES)
+    federation = LocalFederation(max_participants=5, max_samples=9, rounds=4)
     model = np.zeros(2)
     for number in range(1, 4):
         people = [f"p{i}" for i in range(number, number + 3)]  # somebody new in every round
@@ -241,10 +263,10 @@ def test_all_parties_in_one_process_follow_the_chain():
 
 def test_in_one_process_the_result_says_who_was_left_out(monkeypatch):
     """By the caller's own names; they earn nothing, and the rest share the budget."""
-    federation = LocalFederation(**SMALL_TASK | SHARES)
-    factors = iter([1, 100, 1, 1])
-    monkeypatch.setattr(UpdateEncoder, "encode", lambda *args: next(factors) * ENCODE(*args))
-    result = federation.round({who: Update([np.full(2, 0.5)], 3) for who in "abcd"}, budget="36.00")
+    federation, encode = LocalFederation(max_participants=5, rounds=2, budget="9.00"), UpdateEncoder.encode
+    monkeypatch.setattr(UpdateEncoder, "encode", lambda *given: encode(*given) * (1000 if given[-1] == 4 else 1))
+    samples = {"a": 3, "b": 4, "c": 3, "d": 3}
+    result = federation.round({who: Update([np.full(2, 0.5)], count) for who, count in samples.items()})
     assert result.rejected == {"b": OUT_OF_BOUNDS}
-    assert result.rewards == {"a": 12, "b": 0, "c": 12, "d": 12}
+    assert result.rewards == {"a": 3, "b": 0, "c": 3, "d": 3}
     assert result.average[0][0] == pytest.approx(0.5)

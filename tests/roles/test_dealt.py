@@ -3,29 +3,22 @@
 import pytest
 
 from crowdfl.errors import DealtMaterialDamaged, Forbidden, NotReady, RoundsExhausted, TaskEnded
-from crowdfl.protocols.registry import PROFILES
+from crowdfl.protocols.shares.profile import SharesProfile
 from crowdfl.roles.dealt import DealtFiles, dealt_sizes, dealt_words
 from crowdfl.roles.restored import mark_restored_csp
 from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import MemoryBlobs
-from tests.hosts import INITIAL_MODEL, SHARES, SMALL_TASK, Desk, NotingShares, moved_by, small_definition
+from tests.hosts import INITIAL_MODEL, SMALL_TASK, Desk, moved_by, small_definition
 
-DEALT = NotingShares().dealt_bytes(TaskSettings.of(**SMALL_TASK | SHARES), parameters=8)
-
-
-@pytest.fixture
-def profile(monkeypatch: pytest.MonkeyPatch) -> NotingShares:
-    made = NotingShares()
-    monkeypatch.setitem(PROFILES, made.name, made)
-    return made
+TASK = {"profile": "shares", "rounds": 3, "min_participants": 3}
 
 
 @pytest.fixture
-def desk(tmp_path, profile) -> Desk:
+def desk(tmp_path, dealt) -> Desk:
     """A task of three rounds, with three people and the money for it."""
-    return Desk.funded(tmp_path, 3, **SHARES)
+    return Desk.funded(tmp_path, 3, **TASK)
 
 
 class NoParts:
@@ -58,10 +51,10 @@ def play_round(desk, moved=0.5):
     desk.play(train=moved_by(moved, 3))
 
 
-def test_both_servers_have_every_file_before_kgc_destroys_its_source(desk, profile):
+def test_both_servers_have_every_file_before_kgc_destroys_its_source(desk, dealt):
     """Each is made once, and the source is gone with the second acknowledgement."""
     assert files_of(desk, "sp") == files_of(desk, "csp") == [1, 2, 3]
-    assert sorted(profile.made) == [(role, number) for role in ("csp", "sp") for number in (1, 2, 3)]
+    assert sorted(dealt) == [(role, number) for role in ("csp", "sp") for number in (1, 2, 3)]
     assert not desk.kgc.bundles.has(f"{desk.task}.source")
     for role in ("sp", "csp"):
         with pytest.raises(NotReady, match="handed over and destroyed"):
@@ -69,12 +62,12 @@ def test_both_servers_have_every_file_before_kgc_destroys_its_source(desk, profi
 
 
 def test_kgc_deals_a_file_to_its_own_server_and_for_rounds_that_there_are(tmp_path):
-    desk = Desk(tmp_path, **SHARES)
-    other = small_definition(TaskSettings.of(**SMALL_TASK | SHARES | {"rounds": 2}))
+    desk = Desk(tmp_path, **TASK)
+    other = small_definition(TaskSettings.of(**SMALL_TASK | TASK | {"rounds": 2}))
     task = desk.kgc.create_task(desk.requester._signed(other, b"")).task
     first, again, second = (b"".join(desk.kgc.dealt(task, "csp", number)) for number in (1, 1, 2))
     assert first == again != second
-    assert (len(b"".join(desk.kgc.dealt(task, "sp", 1))), len(second)) == (DEALT["sp"], DEALT["csp"])
+    assert dealt_sizes(other) == {"sp": len(b"".join(desk.kgc.dealt(task, "sp", 1))), "csp": len(second)}
     for number in (0, 3, -1):
         with pytest.raises(RoundsExhausted):
             desk.kgc.dealt(task, "sp", number)
@@ -100,17 +93,17 @@ def test_a_profile_without_such_files_is_dealt_none(tmp_path):
 
 
 @pytest.mark.parametrize("role", ["sp", "csp"])
-def test_fetching_goes_on_where_it_stopped(tmp_path, profile, role):
+def test_fetching_goes_on_where_it_stopped(tmp_path, dealt, role):
     """What is durable is not fetched again, and nothing is acknowledged before the last."""
-    desk = Desk(tmp_path, **SHARES)
-    definition = small_definition(TaskSettings.of(**SMALL_TASK | SHARES | {"rounds": 4}))
+    desk = Desk(tmp_path, **TASK)
+    definition = small_definition(TaskSettings.of(**SMALL_TASK | TASK | {"rounds": 4}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NotingShares, "dealt", failing_at(role, 3, NotingShares.dealt))
+        patch.setattr(SharesProfile, "dealt", failing_at(role, 3, SharesProfile.dealt))
         with pytest.raises(ConnectionError):
             desk.requester.create(definition, INITIAL_MODEL)
-    profile.made.clear()
+    dealt.clear()
     task = desk.requester.create(definition, INITIAL_MODEL)
-    assert [number for asked, number in profile.made if asked == role] == [3, 4]
+    assert [number for asked, number in dealt if asked == role] == [3, 4]
     for keys in (desk.sp.ports.bundles, desk.csp.bundles):
         assert all(keys.has(f"{task}.dealt.{number}") for number in (1, 2, 3, 4))
 
@@ -126,11 +119,11 @@ def failing_at(role, number, dealt):
     return fail
 
 
-def test_a_file_of_another_length_is_not_kept(tmp_path, profile, monkeypatch):
+def test_a_file_of_another_length_is_not_kept(tmp_path, monkeypatch):
     """By the name of what is wrong, and before KGC is told that all is well."""
-    monkeypatch.setattr(NotingShares, "dealt", lambda *_: iter([b"too short"]))
-    with pytest.raises(DealtMaterialDamaged, match=f"9 bytes as file 1 where the task's settings say {DEALT['sp']}"):
-        Desk(tmp_path, **SHARES)
+    monkeypatch.setattr(SharesProfile, "dealt", lambda *_: iter([b"too short"]))
+    with pytest.raises(DealtMaterialDamaged, match="9 bytes as file 1 where the task's settings say 32297"):
+        Desk(tmp_path, **TASK)
 
 
 def test_a_file_is_burnt_with_its_round_on_both_servers(desk):
@@ -187,7 +180,7 @@ def test_what_is_dealt_is_counted_and_erased_with_the_task(desk):
 def test_the_source_is_counted_and_erased_with_the_task(desk):
     """A task that nobody takes over keeps it until its end, or until it is swept."""
     holdings = KgcRetention(desk.kgc.store, desk.kgc.bundles, desk.clock)
-    other = small_definition(TaskSettings.of(**SMALL_TASK | SHARES | {"rounds": 2}))
+    other = small_definition(TaskSettings.of(**SMALL_TASK | TASK | {"rounds": 2}))
     task = desk.kgc.create_task(desk.requester._signed(other, b"")).task
     assert holdings.held()[task]["key shares"] == 5
     holdings.erase(task)
@@ -200,7 +193,7 @@ def test_the_source_is_counted_and_erased_with_the_task(desk):
 
 def test_a_task_that_ends_while_csp_fetches_leaves_nothing_there(tmp_path, monkeypatch):
     """The last file may have come after the end was heard."""
-    desk = Desk(tmp_path, **SHARES)
+    desk = Desk(tmp_path, **TASK)
     task, bundles = desk.task, desk.csp.bundles
     desk.csp.store.change_task(task, sole_holder=False)
     for number in (1, 2, 3):
@@ -209,7 +202,7 @@ def test_a_task_that_ends_while_csp_fetches_leaves_nothing_there(tmp_path, monke
     class Tombstone:
         def dealt(self, _task, number):
             desk.csp.store.change_task(task, state="ended")
-            return bytes(DEALT["csp"])
+            return bytes(dealt_sizes(desk.sp.definition(task))["csp"])
 
         def acknowledge(self, _task):
             raise AssertionError
@@ -236,20 +229,20 @@ def test_a_restored_csp_uses_nothing_that_was_dealt(desk):
     assert desk.sp.store.round(desk.task, 1).state == "aborted"
 
 
-def test_creating_a_task_again_fetches_nothing_that_was_burnt(desk, profile):
+def test_creating_a_task_again_fetches_nothing_that_was_burnt(desk, dealt):
     """The same definition is the same task, whatever has happened to it since."""
     play_round(desk)
-    profile.made.clear()
+    dealt.clear()
     assert desk.requester.create(small_definition(desk.settings), INITIAL_MODEL) == desk.task
     desk.csp.prepare(desk.task)
-    assert profile.made == []
+    assert dealt == []
     assert files_of(desk, "sp") == [2, 3]
 
 
 def test_the_words_name_every_server_and_both_sums(desk):
     assert (
         dealt_words(desk.sp.definition(desk.task))
-        == "SP 32.3 kB a round, 96.9 kB in all; CSP 48.3 kB a round, 0.1 MB in all"
+        == "SP 32.3 kB a round, 96.9 kB in all; CSP 95.2 kB a round, 0.3 MB in all"
     )
 
 
@@ -259,7 +252,7 @@ def test_a_file_is_bound_to_its_task_role_and_round(desk):
     kept = desk.sp.ports.bundles.get(f"{desk.task}.dealt.1")
     bundles.put(f"{desk.task}.dealt.1", kept)
     bundles.put(f"{desk.task}.dealt.2", kept)
-    assert len(DealtFiles(bundles, "sp").load(definition, 1)) == DEALT["sp"]
+    assert len(DealtFiles(bundles, "sp").load(definition, 1)) == dealt_sizes(definition)["sp"]
     for role, number in (("csp", 1), ("sp", 2), ("sp", 3)):
         with pytest.raises(DealtMaterialDamaged):
             DealtFiles(bundles, role).load(definition, number)

@@ -7,7 +7,9 @@ import pytest
 from crowdfl.errors import ServiceUnavailable, TaskFull
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.csp_link import CspEnrolment
-from tests.hosts import BUDGET, SHARES, Desk, FileDisk, moved_by
+from tests.hosts import BUDGET, Desk, FileDisk, moved_by
+
+TASK = {"profile": "shares", "rounds": 3, "min_participants": 3}
 
 
 class Wire:
@@ -45,7 +47,7 @@ class WiredDesk(Desk):
 @pytest.fixture
 def desk(tmp_path) -> WiredDesk:
     """Three people, whom CSP has not heard of yet."""
-    desk = WiredDesk(tmp_path, **SHARES)
+    desk = WiredDesk(tmp_path, **TASK)
     desk.invite(3)
     desk.requester.fund(desk.task, 3 * BUDGET)
     return desk

@@ -6,13 +6,13 @@ import pytest
 
 from crowdfl.errors import RoundEnded, UploadRejected
 from crowdfl.roles.participant.agent import Agent
-from tests.hosts import BUDGET, SHARES, Desk, heard, moved_by, raising
-from tests.roles.test_chain import play_round
+from tests.hosts import BUDGET, Desk, heard, raising
+from tests.roles.test_chain import moved_by, play_round
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    return Desk.funded(tmp_path, **SHARES | {"rounds": 8})
+    return Desk.funded(tmp_path, 4, profile="shares", rounds=8, min_participants=3)
 
 
 def void_round(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def test_a_device_that_is_rejected_stays_away_and_still_claims(desk: Desk) -> No
     """Also in its next process; an invitation does not bring it back."""
     person = desk.crowd[0]
     play_round(desk)
-    play_round(desk, cheaters=1)
+    play_round(desk, cheater=person)
     person.step(moved_by(0.5))
     desk.run()
     assert person.blobs.get("stopped").startswith(b"your upload of round 2 kept the task's bounds")

@@ -78,7 +78,7 @@ def _seconds(crowd: int, uploads: int, say: Say) -> float:
 
 
 def _serve(host: LocalHost, task: str, person: Participant) -> None:
-    host.sp.participant(task, person.keys.who)
+    host.sp.store.participant(task, person.keys.who)
     host.sp.status(task)
     person.send(1)
 

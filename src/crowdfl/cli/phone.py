@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -21,19 +20,6 @@ app = typer.Typer(
 _HEADERS = "headers.txt"
 _LONGEST = 16 * 2**20  # bytes of a file that are read from an SP
 _SECONDS = 30.0
-
-
-@dataclass(frozen=True)
-class _Served:
-    """A file of this package, and what an SP has in its place."""
-
-    place: str
-    expected: str
-    found: str | None  # None: not there
-
-    @property
-    def verdict(self) -> str:
-        return "missing" if self.found is None else "same" if self.found == self.expected else "DIFFERS"
 
 
 @app.command()
@@ -71,10 +57,10 @@ def digest(
         show(own, *(f"{value}  {place}" for place, value in own.items()), as_json=as_json)
         return
     rows = list(_compared(own, _base(url), ca))
-    others = [row for row in rows if row.verdict != "same"]
-    told = [f"{row.verdict:8} {row.place}" for row in others]
+    others = [row for row in rows if row["verdict"] != "same"]
+    told = [f"{row['verdict']:8} {row['file']}" for row in others]
     told.append(f"{len(rows) - len(others)} of {len(rows)} files are those of this version of crowdfl")
-    show([{"file": row.place, "verdict": row.verdict, "sha256": row.found} for row in rows], *told, as_json=as_json)
+    show(rows, *told, as_json=as_json)
     if others:
         raise typer.Exit(1)
 
@@ -99,13 +85,13 @@ def _base(url: str) -> str:
     return url.rstrip("/").removesuffix("/join")
 
 
-def _compared(own: dict[str, str], base: str, ca: Path | None) -> Iterator[_Served]:
+def _compared(own: dict[str, str], base: str, ca: Path | None) -> Iterator[dict[str, str | None]]:
     """Each file, and the page's own address: a browser asks for that one, not for index.html."""
     with httpx.Client(verify=client_context(ca), timeout=_SECONDS, trust_env=False) as client:
-        for place, expected in own.items():
-            yield _Served(place, expected, _fetched(client, f"{base}/{place}"))
-            if place == "join/index.html":
-                yield _Served("join/", expected, _fetched(client, f"{base}/join/"))
+        for place, expected in {**own, "join/": own["join/index.html"]}.items():
+            found = _fetched(client, f"{base}/{place}")
+            verdict = "missing" if found is None else "same" if found == expected else "DIFFERS"
+            yield {"file": place, "verdict": verdict, "sha256": found}
 
 
 def _fetched(client: httpx.Client, url: str) -> str | None:

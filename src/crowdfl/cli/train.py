@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -320,28 +319,19 @@ def predict(
     with waiting("loading the model and the data", quiet=as_json):
         recipe, model_learner = _loaded(model, module, learner)
         samples, names = load_samples(data, recipe), recipe.labels
-        probabilities = predicted_by(recipe, model_learner, samples)
-    starts = [None] * len(probabilities) if samples.starts is None else samples.starts.round(3).tolist()
-    if recipe.learns_values:
-        _show_values(names, starts, probabilities, as_json=as_json)
-        return
-    rows, lines = [], ["window,start,label,probability"]
-    for number, (start, row) in enumerate(zip(starts, probabilities, strict=True)):
-        label = names[row.argmax()]
-        rows.append(
-            {"start": start, "label": label, "probabilities": dict(zip(names, row.round(6).tolist(), strict=True))}
-        )
-        lines.append(f"{number},{'' if start is None else start},{label},{row.max():.4f}")
-    show({"windows": rows}, *lines, as_json=as_json)
-
-
-def _show_values(
-    names: Sequence[str], starts: Sequence[float | None], values: npt.NDArray[np.float64], *, as_json: bool
-) -> None:
-    rows, lines = [], [",".join(["window", "start", *names])]
-    for number, (start, row) in enumerate(zip(starts, values, strict=True)):
-        rows.append({"start": start, "values": dict(zip(names, row.round(6).tolist(), strict=True))})
-        lines.append(",".join([str(number), "" if start is None else str(start), *(f"{value:.6g}" for value in row)]))
+        predicted = predicted_by(recipe, model_learner, samples)
+    starts = [None] * len(predicted) if samples.starts is None else samples.starts.round(3).tolist()
+    columns = names if recipe.learns_values else ("label", "probability")
+    rows, lines = [], [",".join(("window", "start", *columns))]
+    for number, (start, row) in enumerate(zip(starts, predicted, strict=True)):
+        by_name = dict(zip(names, row.round(6).tolist(), strict=True))
+        if recipe.learns_values:
+            found, cells = {"values": by_name}, [f"{value:.6g}" for value in row]
+        else:
+            label = names[row.argmax()]
+            found, cells = {"label": label, "probabilities": by_name}, [label, f"{row.max():.4f}"]
+        rows.append({"start": start, **found})
+        lines.append(",".join((str(number), "" if start is None else str(start), *cells)))
     show({"windows": rows}, *lines, as_json=as_json)
 
 

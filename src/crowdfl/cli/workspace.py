@@ -123,17 +123,13 @@ def _is_taken(host: str, port: int) -> bool:
 def _init_one(folder: Path, new: _NewRole, *, as_json: bool) -> None:
     _require_sound(new)
     part, settings = _make(folder, new), folder / "settings.toml"
-    public = RoleFolder(settings).public
+    public, told_to = RoleFolder(settings).public, [other for other, known in PEERS.items() if new.role in known]
     told = [
-        f"{folder}: {new.role} is set up. Give {public} to {', '.join(_told_to(new.role))}; nothing in it is secret.",
+        f"{folder}: {new.role} is set up. Give {public} to {', '.join(told_to)}; nothing in it is secret.",
         f"Its fingerprint, to read to them: {part.fingerprint}",
         *(f"  crowdfl exchange accept {settings} {peer}.public.json" for peer in PEERS[new.role]),
     ]
     show({"folder": str(folder), "public": str(public), "fingerprint": part.fingerprint}, *told, as_json=as_json)
-
-
-def _told_to(role: str) -> list[str]:
-    return [other for other, known in PEERS.items() if role in known]
 
 
 def _init_all(folder: Path, roles: list[_NewRole]) -> None:

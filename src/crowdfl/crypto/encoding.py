@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from crowdfl.errors import EncodingError, NotFinite
 
-_LARGEST_SCALED = 2**53  # beyond this a double no longer counts in ones
-
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
@@ -26,19 +24,11 @@ class Encoded:
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """[a] = a * 10^L as an integer, for |a| <= C."""
+    """[a] = a * 10^L as an integer, for |a| <= C; a task's settings see to it that C * 10^L is below 2^53."""
 
     decimals: int = 6
     clip: float = 16.0
     rounding: Literal["nearest", "floor"] = "nearest"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.decimals <= 12:
-            raise EncodingError(f"decimals must lie in 0..12, not {self.decimals}")
-        if not (np.isfinite(self.clip) and self.clip > 0 and self.clip * self.scale < _LARGEST_SCALED):
-            raise EncodingError(f"clip must be positive and below 2^53 / 10^{self.decimals}, not {self.clip}")
-        if self.rounding not in ("nearest", "floor"):
-            raise EncodingError(f"rounding is 'nearest' or 'floor', not {self.rounding!r}")
 
     @property
     def scale(self) -> int:

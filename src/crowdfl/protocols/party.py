@@ -145,19 +145,12 @@ class KeyedParty(Party):
 
     public: PublicKey
     share: KeyShare | None = field(default=None, repr=False)
-    randomizers: RandomizerSource | None = field(default=None, repr=False, kw_only=True)
+    randomizers: RandomizerSource = field(init=False, repr=False)
     constant_time: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         self.compute = CountingBackend(self.backend, self.costs)
-        if self.randomizers is None:
-            self.randomizers = FreshRandomizers(self.public, backend=self.compute)
-
-    @property
-    def randomizer_source(self) -> RandomizerSource:
-        if self.randomizers is None:
-            raise InvalidKey(f"{self.name} has no randomizers")
-        return self.randomizers
+        self.randomizers = FreshRandomizers(self.public, backend=self.compute)
 
     def limits(self, max_count: int) -> Limits:
         return Limits(self.public, max_count, backend=self.compute)
@@ -215,7 +208,7 @@ class KeyedParty(Party):
     def _randomizers(self, coins: Coins | None) -> RandomizerSource:
         if coins is not None:
             return FreshRandomizers(self.public, backend=self.compute, entropy=coins.take)
-        return self.randomizer_source
+        return self.randomizers
 
 
 def _parsed(data: bytes, parse: Callable[[bytes], Unchecked]) -> Unchecked | CrowdFLError:

@@ -20,11 +20,11 @@ class AggregationRound:
     ask: Ask
     observer: Observer = field(default_factory=Observer)
 
-    def collect(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
-        """Extend the running sums; `validated` uploads were looked at when they were received."""
+    def collect(self, uploads: Mapping[str, bytes]) -> None:
+        """Extend the running sums."""
         self.observer.begin("collect")
         with self.observer.working("SP"):
-            self.sp.add_all(uploads, validated=validated)
+            self.sp.add_all(uploads)
 
     def check(self) -> None:
         self.observer.begin("check")

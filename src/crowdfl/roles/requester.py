@@ -44,8 +44,6 @@ from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, REWARDS
 from crowdfl.roles.waiting import unannounced, waits_for
 from crowdfl.settings import from_millionths
 
-_DEFINITION = "/definition"
-
 
 class RequesterKgc(Protocol):
     """KGC as a requester reaches it."""
@@ -70,10 +68,6 @@ class RequesterSp(Protocol):
     def compliance(self, task: str) -> dict[str, Any]: ...  # who has sent in which round
     def consents(self, task: str) -> list[dict[str, Any]]: ...
     def reference(self, task: str, number: int, upload: bytes) -> None: ...  # the first one of a round stands
-
-
-def _is_task(name: str) -> bool:
-    return name.endswith(_DEFINITION) and name.count("/") == 1
 
 
 def own_key(blobs: Blobs) -> SigningKey:
@@ -187,7 +181,8 @@ class Requester:
 
     def tasks(self) -> list[str]:
         """The ids of all that this requester has defined, the last one first."""
-        written = {name.removesuffix(_DEFINITION): at for name, at in self.blobs.listing().items() if _is_task(name)}
+        found = [(name.split("/"), written) for name, written in self.blobs.listing().items()]
+        written = {parts[0]: at for parts, at in found if parts[1:] == ["definition"]}
         return sorted(written, key=lambda task: -written[task])
 
     def initial(self, task: str) -> Weights:

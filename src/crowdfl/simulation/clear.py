@@ -25,7 +25,7 @@ from crowdfl.settings import TaskSettings
 from crowdfl.simulation.checkpoint import Checkpoint
 from crowdfl.simulation.crowd import seeded_draw
 from crowdfl.simulation.parallel import ParallelTrainer
-from crowdfl.simulation.result import FinishedRound, Shown, SimulatedRound, SimulationResult
+from crowdfl.simulation.result import FinishedRound, Shown, SimulatedRound, SimulationResult, earned
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -110,9 +110,6 @@ class ClearCampaign:
                 break
         if not any(one.is_averaged for one in history):
             raise NothingToAverage(f"no round found {settings.min_participants} participants")
-        paid: dict[str, Decimal] = {}
-        for name, amount in (pair for one in history for pair in one.rewards.items()):
-            paid[name] = paid.get(name, Decimal(0)) + amount
         own = {name: trainer.own for name, trainer in self.trainers.items()}
         samples = {name: trainer.samples for name, trainer in self.trainers.items()}
         state = Checkpoint(
@@ -121,7 +118,7 @@ class ClearCampaign:
         )  # fmt: skip
         personal = {name: {key: own[name][key] for key in self.form.personal if key in own[name]} for name in own}
         shown = personal if self.form.personal else {}
-        return ClearResult(self.form.model(arrays), tuple(history), paid, {}, (), settings, state, shown)
+        return ClearResult(self.form.model(arrays), tuple(history), earned(history), {}, (), settings, state, shown)
 
     def _round(self, arrays: Weights, number: int, settings: TaskSettings) -> tuple[Weights, SimulatedRound]:
         began, shape, training = time.perf_counter(), self.form.shape, {}

@@ -181,6 +181,14 @@ class SimulationResult(RunResult):
         return html_table(columns, rows) + "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
 
 
+def earned(history: Sequence[SimulatedRound]) -> dict[str, Decimal]:
+    """By person, over all rounds."""
+    total: dict[str, Decimal] = {}
+    for name, amount in (pair for one in history for pair in one.rewards.items()):
+        total[name] = total.get(name, Decimal(0)) + amount
+    return total
+
+
 def history_table(history: Sequence[SimulatedRound]) -> tuple[list[str], list[list[str]]]:
     """Columns and cells for people: what did not happen in any round has no column."""
     metrics = list(dict.fromkeys(name for one in history for name in one.numbers))

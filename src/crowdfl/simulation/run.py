@@ -40,7 +40,7 @@ from crowdfl.simulation.checkpoint import Checkpoint, added_costs, jsonable, own
 from crowdfl.simulation.clear import ClearCampaign, ClearResult, Rule
 from crowdfl.simulation.crowd import Away, Dropouts, SimulatedCrowd, away_in, seeded_draw
 from crowdfl.simulation.parallel import ParallelTrainer, Workers
-from crowdfl.simulation.result import FinishedRound, Shown, SimulatedRound, SimulationResult, shown
+from crowdfl.simulation.result import FinishedRound, Shown, SimulatedRound, SimulationResult, earned, shown
 from crowdfl.storage.model_files import read_initial
 
 _CLAIM_WINDOW = 10.0**9  # seconds: nobody is late in one process
@@ -487,9 +487,9 @@ class _Simulation:
             raise NothingToAverage(
                 f"no round found {crowd.settings.min_participants} participants: lower `dropouts` or `min_participants`"
             )
-        earned = _earned(self._before.history if self._before else ())
+        before = earned(self._before.history if self._before else ())
         paid = {name: from_millionths(amount) for name, amount in crowd.log.paid.items()}
-        return self._result_of(state, {name: earned.get(name, 0) + paid.get(name, Decimal(0)) for name in self.people})
+        return self._result_of(state, {name: before.get(name, 0) + paid.get(name, Decimal(0)) for name in self.people})
 
     def _result_of(self, state: Checkpoint, paid: Mapping[str, Decimal] | None = None) -> SimulationResult:
         """`paid` where rewards were claimed; of a campaign that was interrupted they are what was earned."""
@@ -499,7 +499,7 @@ class _Simulation:
         done = [one.number for one in history if one.is_averaged]
         if not history[-1].is_averaged and done:
             notes.append(f"the last round was given up: the model is the average of round {done[-1]}")
-        rewards = _earned(history) if paid is None else paid
+        rewards = earned(history) if paid is None else paid
         result = SimulationResult(
             model=state.model,
             history=history,
@@ -544,13 +544,6 @@ def _carried(before: Checkpoint, given: Mapping[str, Any], people: int) -> dict[
     if given.get("server_step", before.settings.server_step) != before.settings.server_step:
         settings = {name: value for name, value in settings.items() if not name.startswith("server_")}
     return settings | {"max_participants": max(people, before.settings.max_participants)}
-
-
-def _earned(history: Sequence[SimulatedRound]) -> dict[str, Decimal]:
-    total: dict[str, Decimal] = {}
-    for name, amount in (pair for one in history for pair in one.rewards.items()):
-        total[name] = total.get(name, Decimal(0)) + amount
-    return total
 
 
 def _is_true(stops: object) -> bool:

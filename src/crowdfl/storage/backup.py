@@ -247,11 +247,9 @@ def _is_pool(path: Path) -> bool:
         return False
 
 
-def write_backup(
-    source: BackupSource, target: Path, on_bytes: OnBytes = lambda _: None, now: Callable[[], float] = time.time
-) -> Manifest:
+def write_backup(source: BackupSource, target: Path, on_bytes: OnBytes = lambda _: None) -> Manifest:
     """An archive of all that a role would miss, at `target`, mode 0600."""
-    taken_at = now()
+    taken_at = time.time()
     copy = target.parent / f".{secrets.token_hex(12)}.part"
     with writing_archive(target, on_bytes) as archive:
         try:

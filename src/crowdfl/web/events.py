@@ -89,9 +89,6 @@ class EventHistory:
             }
             _keep(self._refusals, key, row, _MOST_REFUSALS)
 
-    def count_stranger(self) -> None:
-        self.strangers += 1
-
     def steps(self, task: str, number: int) -> dict[str, float]:
         with self._lock:
             return dict(self._rounds.get((task, number), {}))
@@ -162,7 +159,7 @@ class UploadWatch:
         if signed and not isinstance(problem, _NOT_OWN):
             self.history.refused(*place, problem)
         else:
-            self.history.count_stranger()
+            self.history.strangers += 1
 
 
 @dataclass
@@ -216,16 +213,12 @@ class Streams:
     most: int = 16
     pulse: float = 1.0  # seconds between looks: other processes, and commands, change the store too
     quiet: float = 15.0  # seconds without a word, so that a proxy keeps the connection
-    _open: int = 0
+    open: int = 0
     _limiter: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1), repr=False)
-
-    @property
-    def open(self) -> int:
-        return self._open
 
     def answer(self, scope: Scope, is_alive: Callable[[], bool]) -> StreamingResponse:
         """A snapshot, then changes, for as long as `is_alive` says."""
-        if self._open >= self.most:
+        if self.open >= self.most:
             raise ServiceUnavailable(f"{self.most} consoles are open already: close one, or load this page again later")
         stopped = asyncio.Event()
         scope[ON_STOP] = stopped.set
@@ -234,9 +227,9 @@ class Streams:
         )
 
     async def _events(self, stopped: asyncio.Event, is_alive: Callable[[], bool]) -> AsyncIterator[str]:
-        if self._open >= self.most:  # others came between the answer's start and now
+        if self.open >= self.most:  # others came between the answer's start and now
             return
-        self._open += 1
+        self.open += 1
         try:
             yield "retry: 3000\n\n"
             known: Sections | None = None
@@ -255,7 +248,7 @@ class Streams:
                     yield message("ended", {})
                     return
         finally:
-            self._open -= 1
+            self.open -= 1
 
     async def _look(self) -> Sections | None:
         """In one thread at a time, whoever asks; the others wait without one. None while the store cannot be read."""

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from crowdfl.errors import CrowdFLError
-from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import (
     DepositState,
     Movement,
@@ -44,14 +43,10 @@ class Overview:
     """Reads the store; one that is slow is looked at less often (`events.Snapshots`)."""
 
     def __init__(self, parts: SpParts, actions: OperatorActions, history: EventHistory) -> None:
-        self._parts, self._sp, self._actions = parts, parts.sp, actions
-        self.history = history
+        self._parts, self._sp, self._store = parts, parts.sp, parts.sp.store
+        self._actions, self.history = actions, history
         self._over: dict[str, Row] = {}  # rows of tasks that have nothing left to do
         self._forgotten = time.monotonic()
-
-    @property
-    def _store(self) -> SpStore:
-        return self._sp.store
 
     def forget(self) -> None:
         """Read again what is over, too: a command may have changed it."""
@@ -194,7 +189,7 @@ class Overview:
         ]
 
     def round(self, task: str, one: Round, uploads: int, dropped: Sequence[str]) -> Row:
-        rejected = self._rejected(task, one)
+        rejected, pays = self._rejected(task, one), bool(self._sp.definition(task).settings.budget)
         rejected |= dict.fromkeys(dropped, "its file was damaged on SP, and dropped")
         rows = [{"who": who, "why": printable(why, 500)} for who, why in sorted(rejected.items())]
         return {
@@ -204,7 +199,7 @@ class Overview:
             "uploads": uploads,
             "rejected": len(rows),
             "rejections": rows[:_MOST],
-            "steps": steps_of(one, self.history.steps(task, one.number), self._pays(task)),
+            "steps": steps_of(one, self.history.steps(task, one.number), pays),
         }
 
     def _rejected(self, task: str, one: Round) -> dict[str, str]:
@@ -213,9 +208,6 @@ class Overview:
             return self._sp.rejected(task, one.number) if one.state is not RoundState.OPEN else {}
         except (CrowdFLError, OSError, ValueError):
             return {}
-
-    def _pays(self, task: str) -> bool:
-        return bool(self._sp.definition(task).settings.budget)
 
 
 def steps_of(one: Round, seen: dict[str, float], pays: bool) -> list[Row]:

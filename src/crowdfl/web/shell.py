@@ -215,10 +215,6 @@ class LoginLimit:
     _wrong: OrderedDict[str, deque[float]] = field(default_factory=OrderedDict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    @property
-    def remembered(self) -> int:
-        return len(self._wrong)
-
     def record(self, address: str) -> None:
         """One more; where there were many lately, status 429 instead of the refusal."""
         with self._lock:

@@ -12,12 +12,12 @@ from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.protocols.shares.circuits import lanes
 from crowdfl.protocols.shares.circuits.program import CSP, SP, CspRun, CspSide, Half, SpSide
 from crowdfl.protocols.shares.dealing import rounds
-from crowdfl.protocols.shares.dealing.correlations import CspCards, KgcCards, SpCards
 from crowdfl.protocols.shares.round import checks
 from crowdfl.protocols.shares.round.checks import CheckInputs
 from crowdfl.protocols.shares.shape import Quorum
 from crowdfl.protocols.shares.widths import SharesWidths
 from crowdfl.settings import TaskSettings
+from tests.protocols.shares.dealing import deal_with
 
 COINS = bytes(range(32))
 
@@ -40,18 +40,6 @@ def honest(update: npt.ArrayLike, samples: int) -> Upload:
     return Upload(np.asarray(update, dtype=np.int64) * samples, samples)
 
 
-def dealt(widths: SharesWidths, seed: int = 1) -> tuple[rounds.DealtLanes, rounds.DealtLanes, rounds.DealtLanes]:
-    seeds = seed.to_bytes(32, "little"), (seed + 1000).to_bytes(32, "little")
-    kgc = KgcCards(Stream(seeds[0], b"round"), Stream(seeds[1], b"round"))
-    values = rounds.deal_lanes(kgc, widths)
-    files = [b"".join(file) for file in kgc.files()]
-    sp, csp = SpCards(Stream(seeds[0], b"round"), files[0]), CspCards(Stream(seeds[1], b"round"), files[1])
-    shares = rounds.deal_lanes(sp, widths), rounds.deal_lanes(csp, widths)
-    sp.require_end()
-    csp.require_end()
-    return *shares, values
-
-
 class Round:
     """Uploads, split for the two servers; slot = place in the list, None for a seal that does not open."""
 
@@ -70,7 +58,8 @@ class Round:
         split = [self._split(upload.entries) for upload in uploads if upload is not None]
         self.lanes = [self._sketched([pair[side] for pair in split]) for side in (SP, CSP)]
         self.samples = self._split_samples()
-        self.dealt = dealt(widths, seed)
+        given = deal_with(lambda cards: rounds.deal_lanes(cards, widths), seed)
+        self.dealt: tuple[rounds.DealtLanes, ...] = (given.sp, given.csp, given.kgc)
         self.sent: list[list[bytes]] = [[], []]
 
     def _split(self, entries: npt.NDArray[np.int64]) -> tuple[Words, Words]:
@@ -134,8 +123,3 @@ class Round:
             buckets, signs = self.sketch.of(row)
             np.add.at(found, row * self.widths.buckets + buckets, entries.astype(object) * signs)
         return [int(lane) for lane in found]
-
-
-def combined(first: Sequence[int], second: Sequence[int], bits: int) -> list[int]:
-    half = 1 << (bits - 1)
-    return [(a + b + half) % (1 << bits) - half for a, b in zip(first, second, strict=True)]

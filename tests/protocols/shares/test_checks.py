@@ -15,7 +15,8 @@ from crowdfl.protocols.shares.circuits import lanes
 from crowdfl.protocols.shares.circuits.program import CSP, SP, CspRun, CspSide, SpSide
 from crowdfl.protocols.shares.dealing.rounds import DealtLanes, SumMasks
 from crowdfl.protocols.shares.round import checks
-from tests.protocols.shares.lane_round import Round, Upload, combined, honest, widths_of
+from tests.protocols.shares.dealing import joined
+from tests.protocols.shares.lane_round import Round, Upload, honest, widths_of
 
 _WIDTHS = widths_of()
 _D = _WIDTHS.parameters
@@ -54,11 +55,11 @@ def test_all_products_are_exact(people: list[tuple[list[int], int]], seed: int) 
     def dot(a: list[int], b: list[int]) -> int:
         return sum(x * y for x, y in zip(a, b, strict=True))
 
-    assert combined(sp.lengths, csp.lengths, bits) == [dot(row, row) for row in z]
-    assert combined(mine.with_sum, theirs.with_sum, bits) == [dot(row, total) for row in z]
-    assert combined([mine.sum_square], [theirs.sum_square], bits) == [dot(total, total)]
-    assert combined(sp.samples, csp.samples, bits) == [samples for _, samples in people]
-    assert combined(sp.sample_squares, csp.sample_squares, bits) == [samples**2 for _, samples in people]
+    assert joined(sp.lengths, csp.lengths, bits) == [dot(row, row) for row in z]
+    assert joined(mine.with_sum, theirs.with_sum, bits) == [dot(row, total) for row in z]
+    assert joined([mine.sum_square], [theirs.sum_square], bits) == [dot(total, total)]
+    assert joined(sp.samples, csp.samples, bits) == [samples for _, samples in people]
+    assert joined(sp.sample_squares, csp.sample_squares, bits) == [samples**2 for _, samples in people]
     assert (mine.beside, theirs.beside) == (b"\1" * 5, b"\0" * 5)
 
 
@@ -104,7 +105,7 @@ def test_shares_that_never_carry_are_widened_right() -> None:
     one = Round(_WIDTHS, _good())
     one.samples[SP], one.samples[CSP] = [10, 11, 12, 13], [0, 0, 0, 0]
     (sp, _), (csp, _) = one.run()
-    assert combined(sp.samples, csp.samples, _WIDTHS.R) == [10, 11, 12, 13]
+    assert joined(sp.samples, csp.samples, _WIDTHS.R) == [10, 11, 12, 13]
 
 
 def test_a_round_that_goes_on_gives_csps_word_to_sp() -> None:
@@ -283,7 +284,7 @@ def test_an_altered_opening_shifts_a_lane_by_what_was_added_and_no_more(shift: i
     assert (1 in sp.verdict.accepted) == (expected <= allowed)
     if 1 in sp.verdict.accepted:
         at = sp.verdict.accepted.index(1)
-        assert combined(sp.lengths, csp.lengths, _WIDTHS.R)[at] == expected
+        assert joined(sp.lengths, csp.lengths, _WIDTHS.R)[at] == expected
 
 
 @pytest.mark.parametrize("parameters", [1, 2, 3])
@@ -311,6 +312,6 @@ def test_a_round_of_the_papers_size_is_exact() -> None:
     assert sp.verdict == csp.verdict == checks.CheckVerdict(list(range(33)))
     z = np.array([one.lanes_of(upload.entries) for upload in uploads], dtype=object)[:, sp.lanes.places]
     total = z.sum(axis=0)
-    assert combined(sp.lengths, csp.lengths, widths.R) == [int(row @ row) for row in z]
-    assert combined(mine.with_sum, theirs.with_sum, widths.R) == [int(row @ total) for row in z]
-    assert combined([mine.sum_square], [theirs.sum_square], widths.R) == [int(total @ total)]
+    assert joined(sp.lengths, csp.lengths, widths.R) == [int(row @ row) for row in z]
+    assert joined(mine.with_sum, theirs.with_sum, widths.R) == [int(row @ total) for row in z]
+    assert joined([mine.sum_square], [theirs.sum_square], widths.R) == [int(total @ total)]

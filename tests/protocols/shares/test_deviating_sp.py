@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from crowdfl.crypto.sealing import seal_to
 from crowdfl.errors import (
     BadSignature,
     BaseSpent,
@@ -19,7 +18,6 @@ from crowdfl.errors import (
     TooFewParticipants,
     WrongBase,
 )
-from crowdfl.protocols import claims
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.shares.chain import next_base, sha256
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication
@@ -27,6 +25,7 @@ from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest
 from tests.protocols.driving import Keeping
 from tests.protocols.shares.parties import HIDDEN, PAYMENT, UNCHECKED, Parties, name_of
 
+pytestmark = pytest.mark.usefixtures("seals")
 STEPS = {"no checks": (UNCHECKED, 2), "checks": ({}, 6), "rewards": (HIDDEN, 6)}
 EVERY = [(kind, step) for kind, (_, count) in STEPS.items() for step in range(1, count + 1)]
 
@@ -58,19 +57,6 @@ def asked_with(manifest, number=None):
     """A manifest as the first request of its round."""
     start = Transcript.start(manifest.place)
     return StepRequest(manifest.number if number is None else number, 1, start.digest, manifest.to_bytes()).to_bytes()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def seals():
-    """Sealing the same to the same gives the same bytes, so that a recorded round can be taken by another CSP."""
-    made = {}
-
-    def seal(reader, plaintext, context):
-        return made.setdefault((reader, plaintext, context), seal_to(reader, plaintext, context))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(claims, "seal_to", seal)
-        yield
 
 
 @pytest.fixture(scope="module")

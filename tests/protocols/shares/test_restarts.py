@@ -2,12 +2,11 @@
 
 import pytest
 
-from crowdfl.crypto.sealing import seal_to
-from crowdfl.protocols import claims
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from tests.protocols.driving import Keeping
 from tests.protocols.shares.parties import NOISY, PAYING, UNCHECKED, Parties
 
+pytestmark = pytest.mark.usefixtures("seals")
 SAMPLES, DISTANCE = PAYING | {"pay": "samples"}, PAYING | {"pay": "distance"}
 KINDS = {"no checks": (UNCHECKED, 2), "checks": ({}, 6), "equal": (PAYING, 6), "samples": (SAMPLES, 6)}
 KINDS |= {"noise": (NOISY | UNCHECKED, 2), "distance": (DISTANCE, 14)}
@@ -24,19 +23,6 @@ every_step = pytest.mark.parametrize(
 
 class Died(Exception):
     """A process is gone."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def seals():
-    """Sealing the same to the same gives the same bytes: rounds can be compared."""
-    made = {}
-
-    def seal(reader, plaintext, context):
-        return made.setdefault((reader, plaintext, context), seal_to(reader, plaintext, context))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(claims, "seal_to", seal)
-        yield
 
 
 class Recorded:

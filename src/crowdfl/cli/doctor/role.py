@@ -5,19 +5,24 @@ import os
 import re
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 
 from crowdfl.cli.doctor.command import DoctorCheck, fail, ok, warn
-from crowdfl.cli.doctor.retention import held_checks
 from crowdfl.cli.role_folder import in_url
 from crowdfl.errors import CrowdFLError, KeyNotProven, NotAuthenticated, ServiceUnavailable, StoreError, TokenExpired
 from crowdfl.retry import Backoff
+from crowdfl.roles.records import TaskState
+from crowdfl.roles.retention import Held, Retention, secrets_of
+from crowdfl.roles.sp.retention import SpRetention
+from crowdfl.roles.waiting import PEERS, format_time
 from crowdfl.services.client.opening import RequesterFile
 from crowdfl.services.client.peer_link import PeerAccess
 from crowdfl.services.client.peers import KgcClient
@@ -26,7 +31,7 @@ from crowdfl.services.cluster.backend import Cluster
 from crowdfl.services.http import tls
 from crowdfl.services.http.auth import Tokens, said_time
 from crowdfl.services.http.signatures import SKEW_SECONDS
-from crowdfl.services.run import certificate_files, peer_access
+from crowdfl.services.run import certificate_files, open_retention, peer_access
 from crowdfl.services.server import bind
 from crowdfl.settings import ComputingSettings, CspSettings, KgcSettings, ServiceSettings, SpSettings
 from crowdfl.storage import migrations
@@ -38,6 +43,8 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _ONCE = Backoff(deadline=0.0)
 _CLUSTER_SECONDS = 3.0
 _START = "start it, or correct its address in the settings"
+_PURGE = "the service erases it within the hour; if it does not run, `crowdfl {role} task purge`"
+_PAST = "SP never said that it is over: `crowdfl {role} task purge`, or wait for a day of sightings"
 
 
 def role_checks(path: Path) -> list[DoctorCheck]:
@@ -95,11 +102,54 @@ def _held(settings: ServiceSettings) -> list[DoctorCheck]:
     if settings.database is None and not (settings.data / "state.db").exists():
         return []
     try:
-        return list(held_checks(settings, role_of(settings)))
+        return list(_held_lines(settings, role_of(settings)))
     except StoreError:  # reported above
         return []
     except CrowdFLError as wrong:
         return [fail("held", type(wrong).__name__, str(wrong))]
+
+
+def _held_lines(settings: ServiceSettings, role: str) -> Iterator[DoctorCheck]:
+    """One line for each reason; the kinds are counted together."""
+    with open_retention(settings, upgrade=False) as retention:
+        held = {task: secrets_of(counts) for task, counts in retention.held().items() if secrets_of(counts)}
+        yield from _lines(held, {task: _reason(retention, task, counts) for task, counts in held.items()}, role)
+        if isinstance(retention, SpRetention):
+            yield from _not_told(retention)
+
+
+def _reason(retention: Retention[Any], task: str, counts: Counter[str]) -> str:
+    why = retention.why_held(task, counts)
+    return f"{why} until {format_time(retention.store.task(task).claims_until)}" if why == "claims open" else why
+
+
+def _lines(held: Held, reasons: dict[str, str], role: str) -> Iterator[DoctorCheck]:
+    if not held:
+        yield ok("held", "nothing secret of any task")
+    for reason, count in sorted(Counter(reasons.values()).items()):
+        kinds: Counter[str] = sum((held[task] for task in held if reasons[task] == reason), Counter())
+        told = ", ".join(f"{kind} {number}" for kind, number in sorted(kinds.items()))
+        found = f"{count} task{'s' if count > 1 else ''}, {reason}: {told}"
+        advice = _advice(reason).format(role=role)
+        yield warn("held", found, advice) if advice else ok("held", found)
+
+
+def _advice(reason: str) -> str:
+    if reason.startswith("past"):
+        return _PAST
+    if reason.startswith("unknown"):
+        return "left by a creation that never ended: swept after a week; is `database` the right one?"
+    return _PURGE if reason.startswith("ended") else ""
+
+
+def _not_told(retention: SpRetention) -> Iterator[DoctorCheck]:
+    """Peers that have not acknowledged the end of a task."""
+    settled = [stored for stored in retention.store.tasks() if stored.state == TaskState.SETTLED]
+    for name, shown in PEERS.items():
+        waiting = [stored for stored in settled if name in stored.unnotified(PEERS)]
+        if waiting:
+            found = f"has not acknowledged the end of {len(waiting)} task{'s' if len(waiting) > 1 else ''}"
+            yield warn(f"{shown}'s keys", found, "is `sp_key` in its settings? It is told again, once an hour at least")
 
 
 def _cluster(settings: ComputingSettings) -> DoctorCheck:

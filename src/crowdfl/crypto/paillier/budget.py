@@ -44,13 +44,8 @@ class WidthBudget:
     total: Literal["shown", "hidden"] = "shown"
 
     def __post_init__(self) -> None:
-        for name in ("key_bits", "parameters", "max_participants", "max_samples", "rounds", "sigma"):
-            if getattr(self, name) < 1:
-                raise WidthBudgetExceeded(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.total not in ("shown", "hidden"):
-            raise WidthBudgetExceeded(f"total is 'shown' or 'hidden', not {self.total!r}")
-        if self.lanes is not None and self.lanes < 0:
-            raise WidthBudgetExceeded(f"lanes must be 0 (no rewards), None (exact) or positive, not {self.lanes}")
+        if self.parameters < 1:  # the settings see to the rest
+            raise WidthBudgetExceeded("the model has no parameter")
         if bits(self.sum_bound) > _WORD:
             raise WidthBudgetExceeded(
                 f"the sum of all uploads reaches {self.sum_bound}, {bits(self.sum_bound)} bits of {_WORD}: "

@@ -6,7 +6,6 @@ after the cut, so that no sample reaches both sides. And one person's data on a 
 """
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -30,23 +29,16 @@ _STILL = 1e-6  # a channel that never moves is not divided by zero
 
 @dataclass(frozen=True)
 class Cut:
-    """How recordings become windows. Lengths are in samples, of which there are `hertz` a second; None: as recorded."""
+    """How recordings become windows. Lengths are in samples, of which there are `hertz` a second; None: as recorded.
+
+    `TrainingSettings` has the bounds.
+    """
 
     length: int
     step: int
     held_out: float = 0.3
     gap: int = 0
     hertz: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.length < 1 or self.step < 1:
-            raise SettingsError("a window's length and step must be at least one sample")
-        if not 0 < self.held_out < 1:
-            raise SettingsError("the held-out share must lie strictly between 0 and 1")
-        if self.gap < 0:
-            raise SettingsError("the gap between training and held-out samples cannot be negative")
-        if self.hertz is not None and not 0 < self.hertz < math.inf:
-            raise SettingsError(f"the sampling rate must be above zero, not {self.hertz} Hz")
 
 
 @dataclass(frozen=True, eq=False)

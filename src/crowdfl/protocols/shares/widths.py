@@ -7,7 +7,7 @@ machines in their last digit. docs/width-budget.md has the proofs.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import chain, islice
@@ -201,21 +201,18 @@ class SharesWidths:
             f"honest uploads rejected with chance {self.false_rejection:.1g}",
         ]
 
-    def _with(self, **changes: int) -> Self:
-        return type(self)(**{name: changes.get(name, getattr(self, name)) for name in self.__dataclass_fields__})
-
     def _as_wide_as_sums(self) -> Self:
         needed = (2 * self.sum_bound).bit_length()
-        return self._with(k=-(-needed // 8) * 8)._narrow_enough()
+        return replace(self, k=-(-needed // 8) * 8)._narrow_enough()
 
     def _sketched(self, lanes: int) -> Self:
         """The narrowest ring that some number of rows fits, and the fewest rows for it."""
         least = [self._shaped(rows, lanes, -(-self.parameters // (lanes // rows))) for rows in _row_counts(lanes)]
         for k in range(8, _MUCH_TOO_WIDE, 8):
             for even in least:  # as if every bucket held as many entries: what does not fit then, fits no sketch
-                shape = self._shaped(even.rows, lanes) if even._with(k=k)._fits() else even
-                if shape._with(k=k)._fits():
-                    return shape._with(k=k)._narrow_enough()
+                shape = self._shaped(even.rows, lanes) if replace(even, k=k)._fits() else even
+                if replace(shape, k=k)._fits():
+                    return replace(shape, k=k)._narrow_enough()
         raise WidthBudgetExceeded(f"the sum of all uploads reaches {self.sum_bound}: {self._remedy()}")
 
     def _narrow_enough(self) -> Self:
@@ -240,7 +237,7 @@ class SharesWidths:
         buckets = lanes // rows
         load = load_bound(self.parameters, buckets, rows) if load is None else load
         bound = _root_up(load * (self.max_samples * self.norm_bound) ** 2)
-        return self._with(rows=rows, buckets=buckets, load=load, lane_bound=bound)
+        return replace(self, rows=rows, buckets=buckets, load=load, lane_bound=bound)
 
     def _fits(self) -> bool:
         wide = 2 * self.sum_bound < 2**self.k and self.drop_chance <= _MOST_DROPPED

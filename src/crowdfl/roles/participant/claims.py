@@ -94,8 +94,9 @@ class Claiming:
         for number in self._opened(rounds):
             side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
         claim = side.claim()
+        self.blobs.delete("claim")  # first: a crash must not leave a claim whose rounds nobody knows
         replace_blob(self.blobs, "claimed-rounds", json.dumps(list(rounds)).encode())
-        replace_blob(self.blobs, "claim", claim)
+        self.blobs.put("claim", claim)
 
     def _keep_refused(self, why: str) -> None:
         """Nobody but SP says that CSP refuses it: the person is told, and can show what was claimed."""

@@ -700,7 +700,7 @@ class Participant:
             if self.open_stock is not None and side.upload_randomizers():
                 party = keyed_party(side)
                 self._stock = self.open_stock(party.public)
-                party.randomizers = _Stocked(self._stock, party.randomizer_source)
+                party.randomizers = _Stocked(self._stock, party.randomizers)
             self._side = side
         return self._side
 

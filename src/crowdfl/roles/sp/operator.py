@@ -132,7 +132,8 @@ class OperatorActions:
             self.store.delete_subscription(stored.task)
             self.store.change_task(stored.task, state=TaskState.SETTLED)
         (self.retention.purge if results else self.retention.erase)(stored.task)
-        self.retention.tell_again(stored.task)
+        # They are told again: one may have been restored from a backup, and hold again what it had erased.
+        self.store.change_task(stored.task, kgc_told_end=None, csp_told_end=None)
 
     def can_purge(self, stored: StoredTask) -> bool:
         """Whether it is settled, or was cancelled and its books are empty, every deposit decided and the model delivered."""

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from crowdfl.errors import Cancelled, NotReady, UnknownParticipant, UploadRejected
 from crowdfl.roles.ports import Blobs, Clock, SpStore
-from crowdfl.roles.records import Round, RoundState, StoredParticipant, StoredTask, TaskState, UploadContext
+from crowdfl.roles.records import Round, RoundState, StoredTask, TaskState, UploadContext
 from crowdfl.roles.sp.core import LedgerPorts, SpCore, SpOptions, SpPorts
 from crowdfl.roles.sp.money import Deposits, Payments
 from crowdfl.roles.sp.people import People, consent_rows
@@ -77,9 +77,6 @@ class Sp:
     @property
     def sure_books(self) -> LedgerPorts:
         return self._core.sure_books
-
-    def participant(self, task: str, who: str) -> StoredParticipant:
-        return self.store.participant(task, who)
 
     def publication(self, task: str, number: int, who: str | None) -> bytes:
         """A round's average, for a participant; `who` None is the requester, who gets the last one, of a chained task all."""

@@ -53,7 +53,6 @@ class SpRetention(Retention[SpStore]):
     is_sure: Callable[[], bool] = field(default=lambda: True, kw_only=True)  # of the clock
     _resting: dict[tuple[str, str], Attempts] = field(default_factory=dict, init=False, repr=False)
     _erased: set[str] = field(default_factory=set, init=False, repr=False)  # by this process
-    _unnotified: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False)  # peers, by task
 
     over = TaskState.SETTLED
     outlives_claims = False
@@ -110,10 +109,6 @@ class SpRetention(Retention[SpStore]):
             if self._is_over(task, int(number_text)):
                 self.bundles.delete(name)
 
-    def sweep(self, machine_time: float, *, counting: bool) -> None:
-        self._unnotified.clear()  # the operator may want somebody to be told again
-        super().sweep(machine_time, counting=counting)
-
     def tick(self) -> bool:
         """Erase and tell for every task that has been settled since; True is never returned: nothing is urgent."""
         settled = [stored for stored in self.store.tasks() if stored.state == self.over]
@@ -123,12 +118,9 @@ class SpRetention(Retention[SpStore]):
             self.erase_if_held(task, held)
             self._erased.add(task)
         for stored in settled:
-            self._tell_everyone(stored)
+            for name in stored.unnotified(self.peers):
+                self._tell(stored, name)
         return False
-
-    def tell_again(self, task: str) -> None:
-        """For a peer that was restored from a backup, and holds again what it had erased; within the hour, or at a restart."""
-        self.store.change_task(task, kgc_told_end=None, csp_told_end=None)
 
     def document(self, stored: StoredTask) -> str:
         """The end of a task, signed; the same words whenever it is sent."""
@@ -137,16 +129,10 @@ class SpRetention(Retention[SpStore]):
         why = stored.end.why if stored.end is not None else "settled"
         return TaskEnd(stored.task, why, stored.ended_at or 0.0).sign(self.signing)
 
-    def _tell_everyone(self, stored: StoredTask) -> None:
-        if stored.task not in self._unnotified:
-            self._unnotified[stored.task] = stored.unnotified(self.peers)
-        missing = self._unnotified[stored.task]
-        missing[:] = [name for name in missing if not self._tell(stored, name)]
-
-    def _tell(self, stored: StoredTask, name: str) -> bool:
+    def _tell(self, stored: StoredTask, name: str) -> None:
         """A peer that is away rests for all tasks; one that refuses this message, for this task."""
         if any(key in self._resting and self._resting[key].is_resting for key in (("", name), (stored.task, name))):
-            return False
+            return
         try:
             self.peers[name].end(stored.task, self.document(stored))
         except UnknownTask:  # restored from a backup of before, or never told: it has nothing to erase
@@ -155,10 +141,9 @@ class SpRetention(Retention[SpStore]):
             key = ("" if isinstance(failure, ServiceError | OSError) else stored.task, name)
             self._resting.setdefault(key, self.rests.start()).fail()
             self.on_failure(stored.task, name, failure)
-            return False
+            return
         self._resting.pop(("", name), None)
         self.store.change_task(stored.task, **{f"{name}_told_end": self.clock.now()})
-        return True
 
     def _expire(self, stored: StoredTask) -> None:
         ending = Tombstone("expired", "the task's lifetime", "it took too long")

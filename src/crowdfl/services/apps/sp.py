@@ -305,7 +305,7 @@ def _add_people_routes(
     def enrol(task: TaskId, body: Annotated[EnrolmentForm, Depends(enrolment)]) -> dict[str, str | None]:
         """A certified participant joins; the receipt is of its consent, where the task asks for one."""
         who = sp.enrol(task, body.certificate, body.consent)
-        one = sp.participant(task, who)
+        one = sp.store.participant(task, who)
         if one.consent is None or one.consented_at is None:
             return {"who": who, "receipt": None}
         return {

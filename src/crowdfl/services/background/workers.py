@@ -150,7 +150,8 @@ class FailureBackoff(Failures):
 
     def record_failure(self, task: str, failure: Exception) -> None:
         """The log gets the name of what was wrong, and the message of an error of this project's own."""
-        attempts = self._attempts.setdefault(task, self._backoff().start())
+        backoff = Backoff(first=2 * self.interval, longest=LONGEST_PAUSE, jitter=no_jitter, clock=self.clock)
+        attempts = self._attempts.setdefault(task, backoff.start())
         rests = attempts.fail()
         name, _, work = task.partition(" ")  # a task's own steps, or a chore beside them
         fields = {"task": name, "failures": attempts.failures, "rests": rests} | ({"work": work} if work else {})
@@ -161,9 +162,6 @@ class FailureBackoff(Failures):
 
     def count(self) -> int:
         return len(self._attempts)
-
-    def _backoff(self) -> Backoff:
-        return Backoff(first=2 * self.interval, longest=LONGEST_PAUSE, jitter=no_jitter, clock=self.clock)
 
 
 @dataclass

@@ -231,9 +231,8 @@ class Service:
             if not attempts.wait(asked, partial(self.on_wait, outcome)):
                 raise outcome
 
-    def send_json(self, method: str, target: str, body: Mapping[str, object], *, repeatable: bool = True) -> Reply:
-        raw = json.dumps(body).encode()
-        return self.call(method, target, raw, media_type="application/json", repeatable=repeatable)
+    def send_json(self, method: str, target: str, body: Mapping[str, object]) -> Reply:
+        return self.call(method, target, json.dumps(body).encode(), media_type="application/json")
 
     def as_peer(self, breaker: Breaker, sleep: Sleep, heard: Heard) -> "Service":
         """The same for a server that calls another: short waits, which `sleep` may end, and the peer's circuit breaker."""

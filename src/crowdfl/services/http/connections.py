@@ -63,7 +63,7 @@ class ConnectionGate:
     ) -> None:
         """`turned_away` is told the reason of each that is closed by this."""
         self.most, self.per_address = most, per_address
-        self._log, self._turned_away, self._now = log, turned_away, now
+        self._log, self.turned_away, self._now = log, turned_away, now
         self._held: dict[Any, _Held] = {}  # by the other end's address and port, the longest idle first
         self._of_address: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()  # since the last line in the log
@@ -120,10 +120,6 @@ class ConnectionGate:
             if not held.is_set_up and held.since < late:
                 self._close(peer, held, "handshake")
 
-    def count(self, why: str) -> None:
-        """One was closed for another reason."""
-        self._turned_away(why)
-
     def _too_many(self, address: str) -> str | None:
         if self.per_address and self._of_address[address] >= self.per_address:
             return "address"
@@ -144,7 +140,7 @@ class ConnectionGate:
     def _close(self, peer: Any, held: _Held, why: str) -> None:  # noqa: ANN401
         """Its transport sees the end and closes the socket; until then it counts no more."""
         self._drop(peer, held)
-        self._turned_away(why)
+        self.turned_away(why)
         held.socket.hang_up()
 
     def _drop(self, peer: Any, held: _Held) -> None:  # noqa: ANN401
@@ -154,7 +150,7 @@ class ConnectionGate:
             del self._of_address[held.address]
 
     def _refuse(self, why: str) -> None:
-        self._turned_away(why)
+        self.turned_away(why)
         self._refusals[why] += 1
         now = self._now()
         if self._logged is None or now - self._logged >= _LOG_SECONDS:
@@ -343,7 +339,7 @@ class LimitedH11Protocol(H11Protocol):
         if self._stalled_since is None and self.transport.is_closing():
             self._stalled_since = now
         if self._stalled_since is not None and now - self._stalled_since > self.stall_seconds:
-            self._gate.count("slow reader")
+            self._gate.turned_away("slow reader")
             self.transport.abort()
         else:
             self._look = self.loop.call_later(self.stall_seconds / 4, self._look_again)

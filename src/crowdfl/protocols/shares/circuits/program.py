@@ -77,12 +77,8 @@ class CspRun(Generic[_Result]):
     def __init__(self, program: Callable[[CspSide], Half[_Result]]) -> None:
         self._side = CspSide()
         self._half = program(self._side)
-        self._begun = self._is_through = False
+        self._begun = self.is_over = False
         self.result: _Result | None = None
-
-    @property
-    def is_over(self) -> bool:
-        return self._is_through
 
     def close(self) -> None:
         """Whatever it holds is let go."""
@@ -98,7 +94,7 @@ class CspRun(Generic[_Result]):
             self._side.hear(message)
             return next(self._half)
         except StopIteration as end:
-            self.result, self._is_through = end.value, True
+            self.result, self.is_over = end.value, True
         return self._side.last
 
 

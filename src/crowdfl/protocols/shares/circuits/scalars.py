@@ -24,9 +24,9 @@ def whole_bytes(bits: int) -> int:
     return -(-bits // 8) * 8
 
 
-def modulus_for(bound: int, spare: int = SPARE) -> int:
+def modulus_for(bound: int) -> int:
     """Bits of a modulus for signed numbers up to this bound."""
-    return whole_bytes(bound.bit_length() + 1 + spare)
+    return whole_bytes(bound.bit_length() + 1 + SPARE)
 
 
 def to_integers(shares: Sequence[int], bits: int, index: int) -> list[int]:

@@ -51,14 +51,6 @@ class Dealt:
 
 
 @dataclass(frozen=True)
-class DealtRows:
-    """The same as rows of little-endian bytes, for what there is much of."""
-
-    bits: int
-    share: Bytes = field(repr=False)
-
-
-@dataclass(frozen=True)
 class Masks:
     """Rows [slots, lanes, bytes] that are made when they are looked at: together they are longer than all else of a round."""
 
@@ -92,11 +84,11 @@ class Cards(Protocol):
     def derived(self, count: int, bits: int, values: _Values) -> Dealt: ...  # KGC alone evaluates `values`
     def private_sp(self, count: int, bits: int) -> Dealt: ...  # known to SP, and to KGC
     def private_csp(self, count: int, bits: int) -> Dealt: ...
-    def uniform_rows(self, count: int, bits: int) -> DealtRows: ...
+    def uniform_rows(self, count: int, bits: int) -> Bytes: ...  # little-endian, for what there is much of
     def masks(self, slots: int, lanes: int, narrow: int, bits: int) -> Masks:
         """Uniform in [0, 2^narrow), shared modulo 2^bits."""
 
-    def derived_rows(self, count: int, bits: int, values: Callable[[], Iterable[Bytes]]) -> DealtRows:
+    def derived_rows(self, count: int, bits: int, values: Callable[[], Iterable[Bytes]]) -> Bytes:
         """KGC alone makes `values`, a few rows at a time, and keeps none."""
 
     def flips(self, count: int) -> Bytes: ...  # uniform bits, XOR-shared
@@ -171,12 +163,12 @@ class _ServerCards:
         del values
         return Dealt(bits, self._derived.ints(count, bits))
 
-    def uniform_rows(self, count: int, bits: int) -> DealtRows:
-        return DealtRows(bits, self._own.rows(count, bits))
+    def uniform_rows(self, count: int, bits: int) -> Bytes:
+        return self._own.rows(count, bits)
 
-    def derived_rows(self, count: int, bits: int, values: Callable[[], Iterable[Bytes]]) -> DealtRows:
+    def derived_rows(self, count: int, bits: int, values: Callable[[], Iterable[Bytes]]) -> Bytes:
         del values
-        return DealtRows(bits, self._derived.rows(count, bits))
+        return self._derived.rows(count, bits)
 
     def flips(self, count: int) -> Bytes:
         return self._own.flips(count)
@@ -257,8 +249,8 @@ class KgcCards:
     def private_csp(self, count: int, bits: int) -> Dealt:
         return Dealt(bits, self._csp.ints(count, bits))
 
-    def uniform_rows(self, count: int, bits: int) -> DealtRows:
-        return DealtRows(bits, add_rows(self._sp.rows(count, bits), self._csp.rows(count, bits)))
+    def uniform_rows(self, count: int, bits: int) -> Bytes:
+        return add_rows(self._sp.rows(count, bits), self._csp.rows(count, bits))
 
     def masks(self, slots: int, lanes: int, narrow: int, bits: int) -> Masks:
         """The last bits of both shares are the servers' own; CSP's first ones make the sum come out below 2^narrow."""
@@ -280,7 +272,7 @@ class KgcCards:
         self._csp_file.append(corrections)
         return masks
 
-    def derived_rows(self, count: int, bits: int, values: Callable[[], Iterable[Bytes]]) -> DealtRows:
+    def derived_rows(self, count: int, bits: int, values: Callable[[], Iterable[Bytes]]) -> Bytes:
         theirs = self._sp.later(count, bits)
 
         def corrections() -> Iterator[bytes]:
@@ -290,7 +282,7 @@ class KgcCards:
                 done += len(rows)
 
         self._csp_file.append(corrections)
-        return DealtRows(bits, np.empty((0, bits // 8), dtype=np.uint8))
+        return np.empty((0, bits // 8), dtype=np.uint8)
 
     def flips(self, count: int) -> Bytes:
         return self._sp.flips(count) ^ self._csp.flips(count)
@@ -322,10 +314,10 @@ class CountingCards(_ServerCards):
         self._derived_bytes += count * bits // 8
         return Dealt(bits, [0] * count)
 
-    def uniform_rows(self, count: int, bits: int) -> DealtRows:
-        return DealtRows(bits, np.broadcast_to(np.uint8(0), (count, bits // 8)))
+    def uniform_rows(self, count: int, bits: int) -> Bytes:
+        return np.broadcast_to(np.uint8(0), (count, bits // 8))
 
-    def derived_rows(self, count: int, bits: int, values: Callable[[], Iterable[Bytes]]) -> DealtRows:
+    def derived_rows(self, count: int, bits: int, values: Callable[[], Iterable[Bytes]]) -> Bytes:
         del values
         self._derived_bytes += count * bits // 8
         return self.uniform_rows(count, bits)

@@ -121,9 +121,9 @@ def _deal_counts(cards: Cards, people: int, bits: int) -> DealtCounts:
 
 
 def _deal_sums(cards: Cards, widths: SharesWidths, lanes: Masks) -> SumMasks:
-    mask = cards.uniform_rows(widths.lanes, widths.R).share
+    mask = cards.uniform_rows(widths.lanes, widths.R)
     sizes = _sizes(widths)
-    square = cards.derived_rows(len(sizes), widths.R, lambda: [block_dots(mask, mask, sizes, widths.R)[0]]).share
+    square = cards.derived_rows(len(sizes), widths.R, lambda: [block_dots(mask, mask, sizes, widths.R)[0]])
     return SumMasks(mask, _products(cards, widths, lanes, lambda: mask[np.newaxis]), square)
 
 
@@ -137,7 +137,7 @@ def _products(cards: Cards, widths: SharesWidths, left: Masks, right: Callable[[
             words = low_words(left[part], widths.k)
             yield block_dots(words, words if other is None else other, sizes, widths.R).reshape(-1, size)
 
-    return cards.derived_rows(len(left) * len(sizes), widths.R, made).share.reshape(-1, len(sizes), size)
+    return cards.derived_rows(len(left) * len(sizes), widths.R, made).reshape(-1, len(sizes), size)
 
 
 def _sizes(widths: SharesWidths) -> list[int]:
