@@ -121,19 +121,15 @@ class ClearSp(_Side, KeyedSp):
     def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
         return [_refusal(upload) for _, upload in uploads]
 
-    def add(self, who: str, upload: bytes) -> None:
-        refusal = _refusal(upload)
-        if refusal is not None:
-            raise refusal
-        body = json.loads(upload)
-        if who not in self._uploads:  # as running products: what is in cannot be taken out
-            self._totals = [total + weight * body["samples"] for total, weight in self._added_to(body["weights"])]
-        if self._uploads.setdefault(who, body) != body:
-            raise AlreadyCounted(who)
-
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         for who, upload in uploads.items():
-            self.add(who, upload)
+            if (refusal := _refusal(upload)) is not None:
+                raise refusal
+            body = json.loads(upload)
+            if who not in self._uploads:  # as running products: what is in cannot be taken out
+                self._totals = [total + weight * body["samples"] for total, weight in self._added_to(body["weights"])]
+            if self._uploads.setdefault(who, body) != body:
+                raise AlreadyCounted(who)
 
     def add_stored(self, folder: str, names: Mapping[str, str], read: Callable[[str], bytes]) -> None:
         self.add_all({who: read(folder + name) for who, name in names.items()}, validated=True)

@@ -71,7 +71,7 @@ class Recorded:
         sides = self.sides
         sides.sp.open_round(number)
         for i, who in enumerate(sides.people):
-            sides.sp.add(who, sides.upload([0.1 * i] * sides.dealer.spec.parameters, 1 + i % 2, who))
+            sides.sp.add_all({who: sides.upload([0.1 * i] * sides.dealer.spec.parameters, 1 + i % 2, who)})
         for step in (sides.sp.reward(PAYMENT), sides.sp.publish(final=False), sides.sp.publish(final=True)):
             converse(step, self._answer)
         self.before.append(dict(sides.keeping.memory))

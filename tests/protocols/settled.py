@@ -18,7 +18,7 @@ def settle(rounds: int = 2) -> Parties:
     for number in range(1, rounds + 1):
         sides.sp.open_round(number)
         for i, who in enumerate(sides.people):
-            sides.sp.add(who, sides.upload([0.1 * i, 0.5], i + 2, who))
+            sides.sp.add_all({who: sides.upload([0.1 * i, 0.5], i + 2, who)})
         converse(sides.sp.reward(BUDGET), sides.csp.answer)
         converse(sides.sp.publish(final=False), sides.csp.answer)
         for who, envelope in sides.sp.envelopes().items():

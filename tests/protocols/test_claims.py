@@ -329,8 +329,8 @@ def test_rewards_of_strangers_are_not_sealed():
     """SP does not choose whom a reward is sealed to: without a certificate CSP refuses."""
     sides = deal(3, 2, **(SMALL | {"max_participants": 4}))
     for i, who in enumerate(sides.people):
-        sides.sp.add(who, sides.upload([0.1 * i, 0.5], 3, who))
-    sides.sp.add("sybil", sides.upload([0.0, 0.0], 1, "p0"))
+        sides.sp.add_all({who: sides.upload([0.1 * i, 0.5], 3, who)})
+    sides.sp.add_all({"sybil": sides.upload([0.0, 0.0], 1, "p0")})
     with pytest.raises(CrowdFLError, match="sybil"):
         converse(sides.sp.reward(BUDGET), sides.csp.answer)
     assert sides.csp.party.view.entries == []

@@ -31,7 +31,7 @@ class Run:
         sides, sp, csp = self.sides, self.sides.sp, self.sides.csp
         self.uploads = {who: sides.upload([0.1] * self.parameters, i + 1, who) for i, who in enumerate(sides.people)}
         for who, upload in self.uploads.items():
-            sp.add(who, upload)
+            sp.add_all({who: upload})
         self.averaging = Wire(csp)
         converse(sp.publish(final=False), self.averaging)
         for person in sides.people.values():
@@ -123,7 +123,7 @@ def test_hardened_rewards_open_each_number_once():
     """Besides the lanes: both ends of n counts, 3n + 2 operands; guard, squares and division of 2n and of n + 1; n rewards."""
     n, sides = 4, deal(4, 2, **(SMALL | {"max_participants": 4}))
     for i, who in enumerate(sides.people):
-        sides.sp.add(who, sides.upload([0.1 * i, 0.5], 3, who))
+        sides.sp.add_all({who: sides.upload([0.1 * i, 0.5], 3, who)})
     converse(sides.sp.reward(36_000_000), sides.csp.answer)
     lanes = n * sides.sp._shape.budget.buckets
     expected = lanes + 2 * n + (3 * n + 2) + 3 * 2 * n + 3 * (n + 1) + n

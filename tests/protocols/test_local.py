@@ -101,7 +101,7 @@ def test_progress_can_stop_a_round():
     sides = deal()
     sides.sp.party.progress = progress
     for i in range(3):
-        sides.sp.add(f"p{i}", sides.upload([0.0, 0.0], 1, f"p{i}"))
+        sides.sp.add_all({f"p{i}": sides.upload([0.0, 0.0], 1, f"p{i}")})
     with pytest.raises(Cancelled):
         next(sides.sp.publish(final=False))
 

@@ -187,7 +187,7 @@ def published(request):
     for number in (1, 2):
         sides.sp.open_round(number)
         for i in range(3):
-            sides.sp.add(f"p{i}", sides.upload([number, -1.0], 5, f"p{i}"))
+            sides.sp.add_all({f"p{i}": sides.upload([number, -1.0], 5, f"p{i}")})
         converse(sides.sp.publish(final=number == 2), sides.csp.answer)
         publications.append(sides.sp.publication())
     return sides, publications
@@ -227,7 +227,7 @@ def test_a_wrong_seed_does_not_give_another_average():
     """It gives noise, which the packing notices."""
     sides = deal(3, 2)
     for i in range(3):
-        sides.sp.add(f"p{i}", sides.upload([0.5, 0.25], 1, f"p{i}"))
+        sides.sp.add_all({f"p{i}": sides.upload([0.5, 0.25], 1, f"p{i}")})
     converse(sides.sp.publish(final=False), sides.csp.answer)
     message = Publication.from_bytes(sides.sp.publication(), sides.people["p0"].party.limits(100))
     assert sides.people["p0"].read(message.to_bytes(), 1).weights.tolist() == [0.5, 0.25]

@@ -34,7 +34,7 @@ def four(parameters=3, **settings):
 
 def fill(sp, uploads, order=None):
     for who in order or uploads:
-        sp.add(who, uploads[who])
+        sp.add_all({who: uploads[who]})
     return sp
 
 
@@ -44,7 +44,7 @@ def test_any_order_and_grouping_gives_the_same_sum_bit_for_bit(profile):
     sides, uploads = four(profile=profile)
     filled = [fill(sides.dealer.sp(), uploads, order) for order in permutations(uploads)]
     grouped = sides.dealer.sp()
-    grouped.add("p1", uploads["p1"])
+    grouped.add_all({"p1": uploads["p1"]})
     grouped.add_all(uploads)
     assert len({sp._products.result().block.tobytes() for sp in [*filled, grouped]}) == 1
     assert grouped._products.count == 4
@@ -74,7 +74,7 @@ def test_a_refused_upload_in_a_group_counts_nobody_twice(profile):
     sp = sides.dealer.sp()
     with pytest.raises(CrowdFLError):
         sp.add_all(uploads | {"p2": uploads["p2"][:-1]})
-    sp.add("p0", uploads["p0"])
+    sp.add_all({"p0": uploads["p0"]})
     with pytest.raises(AlreadyCounted, match="p0"):
         sp.add_all({"p3": uploads["p3"], "p0": uploads["p1"]})
     sp.add_all(uploads)
@@ -89,7 +89,7 @@ def test_other_bytes_of_the_same_participant_are_refused(profile):
     sp = fill(sides.sp, uploads)
     before = sp._products.result()
     with pytest.raises(AlreadyCounted, match="p1"):
-        sp.add("p1", sides.upload([0.1, -0.5, 1.5], 2, "p1"))
+        sp.add_all({"p1": sides.upload([0.1, -0.5, 1.5], 2, "p1")})
     assert sp._products.result() == before
 
 
@@ -109,7 +109,7 @@ def test_uploads_that_are_not_uploads_are_refused_by_name(profile):
         (longer, LimitExceeded),
     ):
         with pytest.raises(error):
-            sides.sp.add("p0", data)
+            sides.sp.add_all({"p0": data})
     assert sides.sp._products.count == 0
 
 
@@ -149,7 +149,7 @@ def test_a_second_publication_after_another_upload_is_refused():
     sides, uploads = four()
     fill(sides.sp, uploads, ["p0", "p1", "p2"])
     converse(sides.sp.publish(final=False), sides.csp.answer)
-    sides.sp.add("p3", uploads["p3"])
+    sides.sp.add_all({"p3": uploads["p3"]})
     wire = Wire(sides.csp)
     with pytest.raises(SeedReused):
         converse(sides.sp.publish(final=False), wire)
@@ -324,7 +324,7 @@ def test_only_what_was_rewarded_is_averaged():
         fill(sides.sp, uploads, ["p0", "p1", "p2"])
         steps = {"reward": lambda: sides.sp.reward(PAYMENT), "publish": lambda: sides.sp.publish(final=False)}
         converse(steps[first](), sides.csp.answer)
-        sides.sp.add("p3", uploads["p3"])
+        sides.sp.add_all({"p3": uploads["p3"]})
         wire = Wire(sides.csp)
         with pytest.raises(SeedReused):
             converse(steps[second](), wire)
@@ -372,4 +372,4 @@ def test_lengths_are_part_of_what_is_checked():
     sides, _ = four(key_bits=128, max_samples=10)
     vector = sides.sp.party.encrypt([0, 0])
     with pytest.raises(LengthMismatch):
-        sides.sp.add("p0", vector.part(0, 1).to_bytes())
+        sides.sp.add_all({"p0": vector.part(0, 1).to_bytes()})

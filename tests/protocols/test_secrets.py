@@ -64,7 +64,7 @@ def test_sides_do_not_show_their_keys(profile):
     settings = SMALL | {"max_participants": 3, "profile": profile, "key_bits": 1280, "mask_bits": 60}
     sides = deal(3, 1, **settings)
     for i, who in enumerate(sides.people):
-        sides.sp.add(who, sides.upload([0.1 * i], 1, who))
+        sides.sp.add_all({who: sides.upload([0.1 * i], 1, who)})
     converse(sides.sp.reward(1_000_000), sides.csp.answer)
     converse(sides.sp.publish(final=False), sides.csp.answer)
     everyone = [sides.sp, sides.csp, sides.requester, *sides.people.values(), sides.dealer, sides.dealer._dealing]

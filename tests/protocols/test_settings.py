@@ -273,7 +273,7 @@ def test_nobody_with_a_sample_makes_a_round_void_with_the_total_hidden():
     sides = deal(3, 1, total="hidden", key_bits=640)
     with empty_uploads():
         for who in sides.people:
-            sides.sp.add(who, sides.upload([1.0], 0, who))
+            sides.sp.add_all({who: sides.upload([1.0], 0, who)})
     with pytest.raises(RoundEnded, match="void"):
         converse(sides.sp.publish(final=False), sides.csp.answer)
 

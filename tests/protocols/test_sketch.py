@@ -146,7 +146,7 @@ def test_the_encrypted_sketch_is_the_plain_one():
     shape = sides.sp._shape
     rng = np.random.default_rng(1)
     weights, coins = rng.uniform(-2, 2, size=60), bytes(range(32))
-    sides.sp.add("p0", sides.upload(weights, 7, "p0"))
+    sides.sp.add_all({"p0": sides.upload(weights, 7, "p0")})
     upload = sides.sp.averaged("p0").part(0, -1)
     assert shape.budget.buckets < len(upload)
     sketched = sketch(upload, coins, shape.budget, sides.sp.party)
@@ -164,7 +164,7 @@ def test_rewards_are_those_of_the_plain_sketch():
     rng = np.random.default_rng(2)
     models, samples = rng.normal(size=60) * 0.3 + rng.normal(size=(3, 60)) * 0.2, [3, 9, 10]
     for i in range(3):
-        sides.sp.add(f"p{i}", sides.upload(models[i], samples[i], f"p{i}"))
+        sides.sp.add_all({f"p{i}": sides.upload(models[i], samples[i], f"p{i}")})
     converse(sides.sp.publish(final=False), sides.csp.answer)
     wire = Wire(sides.csp)
     converse(sides.sp.reward(36_000_000), wire)
@@ -184,7 +184,7 @@ def test_rewards_are_those_of_the_plain_sketch():
 def test_a_sketch_of_everything_is_exact():
     """More lanes than parameters: the lanes are the upload, nothing is summed."""
     sides = small_task(lanes=1000, parameters=9)
-    sides.sp.add("p0", sides.upload([0.5] * 9, 1, "p0"))
+    sides.sp.add_all({"p0": sides.upload([0.5] * 9, 1, "p0")})
     upload = sides.sp.averaged("p0").part(0, -1)
     assert sketch(upload, bytes(32), sides.sp._shape.budget, sides.sp.party) is upload
 

@@ -51,7 +51,7 @@ def test_a_hardened_round_computes_no_width_twice():
 
     def rewarded():
         for i, who in enumerate(sides.people):
-            sides.sp.add(who, sides.upload([0.1, 0.2, 0.3], i + 1, who))
+            sides.sp.add_all({who: sides.upload([0.1, 0.2, 0.3], i + 1, who)})
         converse(sides.sp.reward(36_000_000), sides.csp.answer)
         converse(sides.sp.publish(final=False), sides.csp.answer)
 

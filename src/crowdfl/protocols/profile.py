@@ -232,11 +232,8 @@ class SpProtocol(RoleProtocol, Protocol):
     def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
         """Why each of these, by participant, is not an upload of this task and round, or None; looked at as one batch."""
 
-    def add(self, who: str, upload: bytes) -> None:
-        """Check an upload and extend the running products; the same bytes again are the same upload."""
-
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
-        """`add` for several at once, with the same result; whoever calls it holds them all in memory.
+        """Check uploads and extend the running products; the same bytes again are the same upload.
 
         `validated`: `refusals` has looked at these very bytes, and found nothing.
         """

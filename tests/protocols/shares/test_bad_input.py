@@ -150,9 +150,9 @@ def test_the_same_upload_counts_once_and_another_not_at_all(parties):
     uploads = parties.encrypt(1, models)
     sp = parties.new_sp(1)
     sp.add_all(uploads)
-    sp.add(WHO, uploads[WHO])
+    sp.add_all({WHO: uploads[WHO]})
     with pytest.raises(AlreadyCounted):
-        sp.add(WHO, parties.people[WHO].encrypt_update(models[WHO], 3, 1))
+        sp.add_all({WHO: parties.people[WHO].encrypt_update(models[WHO], 3, 1)})
 
 
 def test_an_upload_read_again_must_be_the_one_that_was_counted():

@@ -271,8 +271,8 @@ class Hardened:
         sp, party = self.parties.sp, keyed_party(self.parties.sp)
         party.compute = CountingBackend(backend, party.costs)
         sp.open_round(1)
-        sp.add("p000", self.upload)  # the second is multiplied in, the first only kept
-        seconds = timed(lambda: sp.add("p001", self.upload))
+        sp.add_all({"p000": self.upload})  # the second is multiplied in, the first only kept
+        seconds = timed(lambda: sp.add_all({"p001": self.upload}))
         if not self.rewards:
             return seconds
         vector = CipherVector.from_bytes(self.upload, party.public, max_count=self.length)

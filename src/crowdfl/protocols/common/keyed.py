@@ -163,9 +163,6 @@ class BaseSp(KeyedSp):
         self._publication: Message | None = None
         self._envelopes: Mapping[str, Message] = {}
 
-    def add(self, who: str, upload: bytes) -> None:
-        self.add_all({who: upload})
-
     def take_reference(self, upload: bytes) -> None:
         del upload
         raise NO_REFERENCE

@@ -165,9 +165,6 @@ class SharesSp(PaidSp):
             require_signed(body, self.roster.signing[who])
         return body
 
-    def add(self, who: str, upload: bytes) -> None:
-        self.add_all({who: upload})
-
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         """Extend the sums; one that is refused keeps the others out too."""
         entries = {
