@@ -19,9 +19,8 @@ from crowdfl.learning.models.shape import ModelShape
 from crowdfl.settings import TaskSettings
 from crowdfl_lab.audit.finding import SHARES, Attack, Finding, Floats, Measure, found_in, rms
 
-_DATA = np.array(
-    [0.31, -0.62, 0.87, -0.14]
-)  # the client's one sample; the app's loss of a model is its squared distance
+# The client's one sample; the app's loss of a model is its squared distance.
+_DATA = np.array([0.31, -0.62, 0.87, -0.14])
 _AVERAGE = np.array([0.05, 0.02, 0.11, -0.03])  # what the client has read of the task
 _OFF = Measure(rms, "root mean square error of a number of the client's data; blind: zeros")
 _TITLE = "a client's data, by a Flower server that has models of its own evaluated"

@@ -155,9 +155,7 @@ def _averaging_row(settings: CryptoSettings, backend: Threads) -> Row:
     """
     recorder = RoundRecorder(keep_messages=True)
     parties = settings.parties(settings.task(), backend, recorder, settings.averaged_parameters)
-    FreshRandomizers(
-        parties.dealer.task.public
-    ).prepare()  # once per key and process, whatever the number of ciphertexts
+    FreshRandomizers(parties.dealer.task.public).prepare()  # once per key, whatever the number of ciphertexts
     updates = {f"p{i}": (made_up_weights(settings.averaged_parameters, i), i + 1) for i in range(_FEWEST)}
     round_ = parties.open(1)
     round_.collect(parties.encrypt(updates))

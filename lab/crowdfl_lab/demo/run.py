@@ -169,11 +169,6 @@ def waits(unit: float) -> dict[str, object]:
     each of ten people trains and encrypts for about half a unit, two at a time; whoever is slower than the window is late and
     still counts within the grace, and below five uploads a round waits for another window: 12 units before it is given up.
     """
-    wait = round(
-        max(8.0, 4 * unit), 1
-    )  # for everyone who is there, and again for one to start after the window and send
-    return {
-        "window": wait,
-        "grace": wait,
-        "claim_window": round(max(15.0, 6 * unit), 1),
-    }  # for all who are left to claim
+    # For everyone who is there, and again for one to start after the window and send; then for all who are left to claim.
+    wait = round(max(8.0, 4 * unit), 1)
+    return {"window": wait, "grace": wait, "claim_window": round(max(15.0, 6 * unit), 1)}

@@ -40,9 +40,8 @@ def attack_direction() -> Iterator[Finding]:
     base = np.zeros(_SIZE)
     for place in range(len(_SIGNS)):
         others = {f"p{one}": Update([base + 0.2], 1) for one in range(3)}
-        along = Update(
-            [base + np.eye(_SIZE)[place] * 0.4 * 2**place], 1
-        )  # longer each time, to outweigh the sums so far
+        # Longer each time, to outweigh the sums so far.
+        along = Update([base + np.eye(_SIZE)[place] * 0.4 * 2**place], 1)
         found = federation.round({**others, _VICTIM: Update([base + change], 1)}, reference=along)
         guesses.append(-1 if _VICTIM in found.rejected else 1)
         base = found.model[0]
