@@ -13,7 +13,6 @@ from crowdfl.crypto.compute import default_backend
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable, SettingsError, SlotOverflow
 from crowdfl.learning.functions import FunctionTrainer
-from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.party import Costs
 from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.protocols.shares.chain import ModelChain
@@ -26,7 +25,7 @@ from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import Round, RoundState
 from crowdfl.roles.sp.core import Draw, SpOptions, draw_at_random
 from crowdfl.settings import to_millionths
-from crowdfl.simulation.local_host import LocalHost, MemoryDisk, costs_by_role
+from crowdfl.simulation.local_host import LocalHost, MemoryDisk, Recorder, costs_by_role
 from crowdfl.storage.blobs import MemoryBlobs
 
 Dropouts = float | Mapping[str, int | Collection[int]] | Callable[[int, str], bool]
@@ -105,16 +104,6 @@ _FOREVER = 10.0**9  # seconds
 _INTERNED = 1024  # bytes: what is longer is held once, however many people have it
 _STANDSTILLS = 200  # looks without anything happening
 _WAIT = 3600.0  # seconds that pass then
-
-
-class Counters(Silent):
-    """Costs by role; nothing that was opened is kept."""
-
-    def __init__(self) -> None:
-        self.by_role: dict[str, Costs] = {}
-
-    def costs(self, role: str) -> Costs:
-        return self.by_role.setdefault(role, Costs())
 
 
 class _LeanBlobs(MemoryBlobs):
@@ -229,7 +218,7 @@ class SimulatedCrowd:
         moments: Moments = (),
         reference: FunctionTrainer | None = None,
     ) -> None:
-        self.settings, self.counters, self.log = definition.settings, Counters(), SimulationLog()
+        self.settings, self.counters, self.log = definition.settings, Recorder(keep_views=False), SimulationLog()
         self.trainers, self.away, self._away_in, self._on_change = trainers, frozenset[str](), away_in, on_change
         self._reference = reference
         self.said: dict[str, Any] | None = None  # SP's status, while everyone has a turn
