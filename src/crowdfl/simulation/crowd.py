@@ -224,7 +224,8 @@ class SimulatedCrowd:
         self.said: dict[str, Any] | None = None  # SP's status, while everyone has a turn
         self._on_read = on_read  # a round but the last is over, and everyone has read it; True ends the task
         tools = Tools(default_backend(), None, insecure_test_key, False, self.counters)
-        self.clock, self._rounds, self._is_stopped = ManualClock(1.0), list[Round](), False
+        self.clock, self._is_stopped = ManualClock(1.0), False
+        self.rounds: list[Round] = []  # as the servers left them
         # Rounds open here: nobody trains on before `on_read` has had its say.
         options = SpOptions(tools, checker=tools.backend, min_claim_window=0.0, draw=draw, opens_rounds=False)
         self.host = LocalHost(tools, disk=_LeanDisk(), clock=self.clock, options=options)
@@ -364,14 +365,10 @@ class SimulatedCrowd:
         return done, store.task(self.task).state, store.rounds(self.task), store.upload_counts(self.task)
 
     def _look(self) -> None:
-        self._rounds = self.host.sp.store.rounds(self.task)
-
-    def rounds(self) -> list[Round]:
-        """As the servers left them."""
-        return self._rounds
+        self.rounds = self.host.sp.store.rounds(self.task)
 
     def _last_round(self) -> Round | None:
-        return self._rounds[-1] if self._rounds else None
+        return self.rounds[-1] if self.rounds else None
 
     def _tidy(self, number: int) -> None:
         """A round that is over is never computed again: its uploads, the largest things there are, need not stay."""
@@ -397,7 +394,7 @@ class SimulatedCrowd:
 
     def note_upload(self, name: str, number: int, size: int) -> None:
         self.log.up[number] += size
-        now, known = self.clock.now(), self._rounds[number - 1].is_late(self.settings, self.clock.now())
+        now, known = self.clock.now(), self.rounds[number - 1].is_late(self.settings, self.clock.now())
         if known and self.host.sp.store.round(self.task, number).is_late(
             self.settings, now
         ):  # or it was extended just now
