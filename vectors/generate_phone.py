@@ -107,7 +107,8 @@ PLAN: Body = {
     "every": None,
     "daily": "18:00 Europe/Berlin",
     "closes": "deadline",
-    "goal": None, "unused_pay": None,
+    "goal": None,
+    "unused_pay": None,
 }
 
 

@@ -1,15 +1,12 @@
 """Tasks of `shares` for attacks on many rounds: the real roles in one process, and phones that learn."""
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import pytest
 
-from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.shares.round.average import AverageReader
-from crowdfl.protocols.shares.round.csp import CspAnswer, CspRound
-from crowdfl.protocols.shares.round.manifest import SpConversation
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.simulation.local_host import LocalFederation, RoundResult, Update
 from tests.hosts import ONE
@@ -81,33 +78,3 @@ def watch_readers(patch: pytest.MonkeyPatch) -> dict[int, tuple[Any, int]]:
 def error(found: Any, truth: Any) -> float:
     """Relative; whoever knows nothing says zero, and is off by one."""
     return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
-
-
-def tamper(patch: pytest.MonkeyPatch, server: str, change: Callable[[int, bytes], bytes]) -> None:
-    """A server alters both messages of each exchange after the manifest: that shifts what the two open together."""
-    ask, answer = SpConversation.ask, CspRound.answer
-    steps: dict[CspRound, int] = {}
-
-    def asked(self: SpConversation, payload: bytes) -> Generator[bytes, Reply, bytes]:
-        step = self._said.step + 1
-        if step == 1:
-            return (yield from ask(self, payload))
-        return change(step, (yield from ask(self, change(step, payload))))
-
-    def answered(self: CspRound, payload: bytes) -> CspAnswer:
-        steps[self] = step = steps.get(self, 1) + 1
-        given = answer(self, change(step, payload))
-        given.payload = change(step, given.payload)
-        return given
-
-    if server == "SP":
-        patch.setattr(SpConversation, "ask", asked)
-    else:
-        patch.setattr(CspRound, "answer", answered)
-
-
-def added_to(message: bytes, place: int, bits: int, number: int) -> bytes:
-    """Something added, modulo 2^bits, to the number that begins at this byte."""
-    end = place + bits // 8
-    value = (int.from_bytes(message[place:end], "little") + number) % (1 << bits)
-    return message[:place] + value.to_bytes(bits // 8, "little") + message[end:]

@@ -192,6 +192,10 @@ serve_sp(SpSettings(**settings | {{"data": Path(settings["data"])}}))
 """
 
 
+def _usual(data: Path) -> dict[str, Any]:
+    return {"data": data, "host": "127.0.0.1", "port": 0, "plain_http": True, "insecure_test_key": True}
+
+
 class Gate:
     """A port in front of a server. `mode`: pass, or hang: whoever comes is let in and hears nothing."""
 
@@ -350,7 +354,7 @@ class Site:
         folder.mkdir(mode=0o700)
         for role in roles:
             self._tokens[f"{name} for {role}"] = Tokens(folder / "tokens.json").add(role, role)
-        return {"data": folder, "host": "127.0.0.1", "port": 0, "plain_http": True, "insecure_test_key": True}
+        return _usual(folder)
 
     def _peer(self, url: str, given: str, role: str) -> dict[str, Any]:
         path = self._folder / f"{given}-{role}.token"
@@ -362,20 +366,6 @@ class Site:
 def site(folder: Path, gate: Callable[[str], Gate] = Gate, **sp_settings: Any) -> Iterator[Site]:
     with contextlib.ExitStack() as closing:
         yield Site(folder, closing, gate, **sp_settings)
-
-
-_SERVE = """
-import json, sys
-from pathlib import Path
-from crowdfl.services.server import serve_sp
-from crowdfl.settings import PeerSettings, SpSettings
-given = json.loads(sys.argv[1])
-data = Path(given.pop("data"))
-peer = PeerSettings(url="http://127.0.0.1:9", token=data / "peer.token")
-own = {name: Path(value) if name in ("certificate", "key") else value for name, value in given.items()}
-own["kgc_key"] = bytes.fromhex(own["kgc_key"])
-serve_sp(SpSettings(data=data, host="127.0.0.1", port=0, insecure_test_key=True, kgc=peer, csp=peer, **own))
-"""
 
 
 @dataclass
@@ -435,14 +425,8 @@ def finished_desk(folder: Path, rounds: int = 2) -> Desk:
     desk.requester.fund(desk.task, 36_000_000 * rounds, "all")
     desk.invite(3)
     desk.run()
-    for number in range(1, rounds + 1):
-        for person in desk.crowd:
-            person.encrypt(number, desk.initial, 5)
-            person.send(number)
-        desk.run()
-    for person in desk.crowd:
-        for number in range(1, rounds + 1):
-            person.open_reward(number)
+    desk.play(rounds)
+    desk.upload()  # nothing any more; the last reward is opened
     assert desk.sp.store.task(desk.task).state == "finished"
     return desk
 
@@ -454,12 +438,15 @@ def serving_sp(desk: Desk, descriptors: int | None = None, **settings: Any) -> I
     (data / "tokens.json").unlink(missing_ok=True)
     tokens = {role: Tokens(data / "tokens.json").add(role, role) for role in ("requester", "operator")}
     write_private(data / "peer.token", b"crowdfl_of_nobody", overwrite=True)
-    given = {"data": str(data), "kgc_key": desk.signing.public.hex(), "plain_http": True, "tick_seconds": 60.0}
-    log = desk.folder / "sp.log"
-    command = [sys.executable, "-c", _SERVE, json.dumps(given | settings)]
+    peer, log = {"url": "http://127.0.0.1:9", "token": data / "peer.token"}, desk.folder / "sp.log"
+    own = {"kgc": peer, "csp": peer, "kgc_key": desk.signing.public.hex(), "tick_seconds": 60.0}
+    command = [sys.executable, "-c", SERVE.format(before=""), json.dumps(_usual(data) | own | settings, default=str)]
     limit = _limiting(descriptors)
     with log.open("wb") as errors, subprocesses.running(command, stderr=errors, preexec_fn=limit) as process:
-        yield LiveService(process, _listening(process, log), log, tokens)
+        sp = LiveService(process, "", log, tokens)
+        subprocesses.until(lambda: sp.events("listening") or process.poll() is not None)
+        (listening,) = sp.events("listening")
+        yield replace(sp, url=listening["url"])
 
 
 def _limiting(descriptors: int | None) -> Callable[[], None]:
@@ -468,16 +455,6 @@ def _limiting(descriptors: int | None) -> Callable[[], None]:
             resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
 
     return limit
-
-
-def _listening(process: "subprocess.Popen[bytes]", log: Path) -> str:
-    until = time.monotonic() + 60
-    while time.monotonic() < until and process.poll() is None:
-        for line in log.read_text().splitlines():
-            if '"listening"' in line:
-                return str(json.loads(line)["url"])
-        time.sleep(0.05)
-    raise AssertionError(f"SP did not start: {log.read_text()}")
 
 
 def room_for(count: int) -> None:

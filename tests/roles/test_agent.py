@@ -222,8 +222,9 @@ def test_nothing_is_claimed_without_a_budget_or_against_the_wish(budget, claim):
     assert "claim" not in person.calls
 
 
-def taken_part(desk, trainer):
-    """The first person by its agent, who was told this; the others do their part whenever it waits."""
+def test_an_agent_takes_part_from_joining_to_being_paid(tmp_path):
+    """With the real roles: the others do their part whenever the agent waits."""
+    desk = Desk.funded(tmp_path, 3)
     person, *others = desk.crowd
     said = heard(person)
 
@@ -233,13 +234,7 @@ def taken_part(desk, trainer):
         desk.run()
 
     (invitation,) = desk.requester.invite(desk.task, 1, 1000)
-    Agent(person, wait).take_part(person.look(), trainer, invitation)
-    return person, said
-
-
-def test_an_agent_takes_part_from_joining_to_being_paid(tmp_path):
-    """With the real roles: the others do their part whenever the agent waits."""
-    person, said = taken_part(Desk.funded(tmp_path, 3), Trainer())
+    Agent(person, wait).take_part(person.look(), Trainer(), invitation)
     assert [what for what, _ in said] == [
         "joined",
         *("trained", "uploaded", "read", "rewarded"),

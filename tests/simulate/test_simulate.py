@@ -219,12 +219,6 @@ def test_an_error_of_evaluating_is_raised_as_it_is():
     assert "the data of p0" in raised.value.__notes__[0]
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_an_interruption_ends_it(number):
-    with pytest.raises(KeyboardInterrupt):
-        run(failing(number, KeyboardInterrupt()))
-
-
 @pytest.mark.second
 @pytest.mark.parametrize("number", [1, 2])
 def test_whoever_has_no_data_stays_out_of_a_round(number):

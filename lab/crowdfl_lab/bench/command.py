@@ -17,7 +17,6 @@ _Quick = Annotated[bool, typer.Option("--quick", help="A smoke run at small size
 _Check = Annotated[bool, typer.Option("--check", help="Exit with 1 if a target is missed.")]
 _PEERS_HELP = "The Python that has phe, TenSEAL and Flower (`make peers`)."
 _Peers = Annotated[Path, typer.Option(envvar="CROWDFL_PEERS", help=_PEERS_HELP)]
-_NoPeers = Annotated[bool, typer.Option("--no-peers", help="Leave the other libraries out.")]
 _OUT_HELP = "A folder for JSON, Markdown, CSV, PNG, SVG and HTML."
 _Out = Annotated[Path | None, typer.Option(help=_OUT_HELP)]
 _Profile = Annotated[str, typer.Option(help="hardened or shares.")]
@@ -76,7 +75,6 @@ def compare(
     as_json: _AsJson = False,
     quick: _Quick = False,
     peers: _Peers = _DEFAULT_PEERS,
-    no_peers: _NoPeers = False,
     compute: Annotated[str, typer.Option(help="cuda: measure the servers there too, whole.")] = "threads",
     out: _Out = None,
 ) -> None:
@@ -85,7 +83,7 @@ def compare(
 
     fast = None if compute == "threads" else backend_named(compute)
     settings = systems.CompareSettings.quick() if quick else systems.CompareSettings()
-    result = run.bench_compare(settings, python=None if no_peers else peers, fast=fast, say=progress_to_stderr())
+    result = run.bench_compare(settings, python=peers, fast=fast, say=progress_to_stderr())
     deliver(result, as_json=as_json, out=out)
 
 

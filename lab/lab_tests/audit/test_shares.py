@@ -6,7 +6,7 @@ import pytest
 from crowdfl_lab.audit import evaluations
 from crowdfl_lab.audit.finding import SHARES, Verdict
 from crowdfl_lab.audit.shares import altered, counts, freezing, openings, reuse, transcript
-from crowdfl_lab.audit.shares.deviating_round import PEOPLE, DeviatingRound, switched, updates
+from crowdfl_lab.audit.shares.deviating_round import PAYMENT, PEOPLE, SIZE, DeviatingRound, switched, updates
 
 CONCEDED = {"one bit": altered.attack_bits, "claimed counts": lambda: [altered.attack_claims()]}
 
@@ -99,6 +99,22 @@ def test_what_is_conceded_succeeds_and_is_shown_as_such(attack):
     """If it ever fails, docs/shares.md concedes too much."""
     for finding in attack():
         require_conceded(finding)
+
+
+@pytest.mark.parametrize("pay", ["equal", "samples"])
+def test_sp_asks_one_question_of_an_upload_a_round(pay):
+    """With a paid participant: the check tells it one bit, and pay does not depend on where an update points."""
+    told = []
+    for change in (2.0 * np.eye(SIZE)[0], 0.5 * np.eye(SIZE)[1], -0.5 * np.eye(SIZE)[1]):
+        round_ = DeviatingRound.paying(pay=pay)
+        round_.tamper("SP", altered.threshold(round_))
+        models = dict.fromkeys(PEOPLE, np.eye(SIZE)[1] * 0.3) | {altered.MEASURED: change}
+        played = round_.open(1)
+        played.collect(round_.encrypt({who: (model, PEOPLE[who]) for who, model in models.items()}))
+        reward = round_.phone("p0").open_reward(played.reward(PAYMENT)["p0"], 1)
+        told.append((altered.MEASURED in round_.sp.rejected(), round(reward, -1)))
+    assert [rejected for rejected, _ in told] == [True, False, False]
+    assert told[1] == told[2]
 
 
 def test_a_shifted_sum_reads_an_entry_where_weights_are_real_numbers_alone():

@@ -13,7 +13,6 @@ from crowdfl_lab.bench import command
 from crowdfl_lab.bench.compare import run as measured
 from crowdfl_lab.bench.compare.run import MemoryOfServers, memory_of_servers, target_rows
 from crowdfl_lab.bench.compare.systems import (
-    LEFT_OUT,
     NOT_INSTALLED,
     PEERS,
     CompareSettings,
@@ -173,12 +172,9 @@ class TestPeers:
         assert "2 s become 6 s" in plain["drop"]
         assert "fewer than 3 of 5" in plain["drop"]
 
-    def test_left_out_peers_say_so(self):
-        assert ask_system(None, "phe", SMALL).missing == LEFT_OUT
-
 
 def test_the_command_prints_what_the_run_gave_and_files_hold_it(run, systems, monkeypatch, tmp_path):
-    """`--json` alone on stdout; `--no-peers` leaves them out. A page with every system, a picture in two forms."""
+    """`--json` alone on stdout. A page with every system, a picture in two forms."""
     asked = {}
 
     def bench(setting, **options):
@@ -186,10 +182,10 @@ def test_the_command_prints_what_the_run_gave_and_files_hold_it(run, systems, mo
         return run
 
     monkeypatch.setattr(measured, "bench_compare", bench)
-    done = CliRunner().invoke(command.app, ["compare", "--quick", "--no-peers", "--json"])
+    done = CliRunner().invoke(command.app, ["compare", "--quick", "--json"])
     assert done.exit_code == 0
     assert json.loads(done.stdout)["title"] == run.title
-    assert (asked["python"], asked["setting"]) == (None, CompareSettings.quick())
+    assert asked["setting"] == CompareSettings.quick()
     written = {path.suffix: path for path in output.write_files(run, tmp_path / "out")}
     found = json.loads(written[".json"].read_text())
     assert [each["key"] for each in found["systems"]] == list(systems)

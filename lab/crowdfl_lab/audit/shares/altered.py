@@ -66,7 +66,7 @@ from crowdfl_lab.audit.shares.deviating_round import (
 
 _VICTIM, _ACCOMPLICE = "p2", "p0"
 _FAR = 200_000  # units that a lane of the average is moved by: far beside an update, and not too far for a division
-_MEASURED = "p4"  # whose length is guessed
+MEASURED = "p4"  # whose length is guessed
 _PATTERN = (1, 0, 0, 1, 0, 1, 1, 0)  # in which rounds its update is long
 _SHORT, _LONG, _BETWEEN = 0.5, 2.0, 1.25
 
@@ -156,11 +156,11 @@ def attack_bits() -> Iterator[Finding]:
     """By either server, shifting its share before the check of a length."""
     for server in ("CSP", "SP"):
         round_ = DeviatingRound()
-        round_.tamper(server, _threshold(round_))
+        round_.tamper(server, threshold(round_))
         rejected = []
         for number, long in enumerate(_PATTERN, start=1):
             round_.play_all(number, _trained(round_, long))
-            rejected.append(_MEASURED in round_.sp.rejected())
+            rejected.append(MEASURED in round_.sp.rejected())
         wrong = sum(guess != bool(long) for guess, long in zip(rejected, _PATTERN, strict=True)) / len(_PATTERN)
         told = 1 + sum(p * log2(p) for p in (wrong, 1 - wrong) if p > 0)  # bits that a guess of a fair coin tells
         title = f"whether an update is longer than {_BETWEEN}, by {server} shifting its share before the check"
@@ -172,7 +172,7 @@ def attack_bits() -> Iterator[Finding]:
 
 def _trained(round_: DeviatingRound, long: int) -> Updates:
     """Changes of one entry each."""
-    lengths = {_MEASURED: _LONG if long else _SHORT}
+    lengths = {MEASURED: _LONG if long else _SHORT}
     return {
         who: (round_.phone(who).weights() + np.eye(SIZE)[entry] * lengths.get(who, _SHORT), samples)
         for entry, (who, samples) in enumerate(PEOPLE.items())
@@ -186,7 +186,7 @@ def attack_later_bits() -> Iterator[Finding]:
     for subject, most in (("shares, a CSP that does not count", 10**6), (SHARES, MOST_UNSHOWN)):
         with switched(csp_state, "MOST_UNSHOWN", most):
             round_ = DeviatingRound()
-            round_.tamper("SP", _threshold(round_))
+            round_.tamper("SP", threshold(round_))
             told = [_looked(round_, number, long) for number, long in enumerate(_PATTERN, start=1)]
         later = list(zip(told, _PATTERN, strict=True))[MOST_UNSHOWN:]
         wrong = sum(0.5 if guess is None else guess != bool(long) for guess, long in later) / len(later)
@@ -208,7 +208,7 @@ def _looked(round_: DeviatingRound, number: int, long: int) -> bool | None:
 
     with suppress(ConnectionError, RoundEnded):
         run_exchange(sp.publish(final=False), ask, round_.recorder)
-    why = sp.rejected().get(_MEASURED)
+    why = sp.rejected().get(MEASURED)
     return None if why == BROKEN_SEAL else why is not None
 
 
@@ -244,9 +244,9 @@ def _fails_unsigned(round_: DeviatingRound, number: int) -> bool:
     raise AssertionError("CSP has answered")
 
 
-def _threshold(round_: DeviatingRound) -> Tamper:
+def threshold(round_: DeviatingRound) -> Tamper:
     """The bound of the victim's length, moved: its number of samples is taken as known."""
-    widths, place, samples = round_.shape.widths, NAMES.index(_MEASURED), PEOPLE[_MEASURED]
+    widths, place, samples = round_.shape.widths, NAMES.index(MEASURED), PEOPLE[MEASURED]
 
     def tamper(step: int, message: bytes) -> bytes:
         if step != CHECK or not message:

@@ -74,7 +74,7 @@ class MemoryOfServers:
 
 
 def bench_compare(
-    settings: CompareSettings, *, python: Path | None = None, fast: Backend | None = None, say: Say = lambda _: None
+    settings: CompareSettings, *, python: Path, fast: Backend | None = None, say: Say = lambda _: None
 ) -> Result:
     """Every system, one after another. `fast`: a backend on which the servers are measured whole, beside the threads."""
     where, threads = machine(), Threads()
@@ -84,7 +84,7 @@ def bench_compare(
 
 
 def measure_systems(
-    settings: CompareSettings, threads: Threads, python: Path | None, fast: Backend | None, say: Say
+    settings: CompareSettings, threads: Threads, python: Path, fast: Backend | None, say: Say
 ) -> Iterator[System]:
     for hidden, rewards in product((False, True), repeat=2):
         variant = Hardened(settings, hidden=hidden, rewards=rewards)

@@ -48,7 +48,6 @@ from crowdfl_lab.timing import timed, timed_call, turns
 
 PEERS = {"phe": "phe, one key for all", "tenseal": "TenSEAL CKKS, one key for all", "flower": "Flower SecAgg+"}
 NOT_INSTALLED = "not installed: make peers"
-LEFT_OUT = "left out: --no-peers"
 _SCRIPT = Path(__file__).with_name("peers.py")  # run by the peers' own Python; prints JSON
 _TIMEOUT = 600.0
 # What an answer holds at least: seconds and bytes.
@@ -131,10 +130,8 @@ class PeerUnavailable(Exception):
     """It is not installed, or failed."""
 
 
-def ask_peer(python: Path | None, peer: str, numbers: Mapping[str, int]) -> dict[str, Any]:
+def ask_peer(python: Path, peer: str, numbers: Mapping[str, int]) -> dict[str, Any]:
     """The peer's answer; `PeerUnavailable` with its error output when it fails."""
-    if python is None:
-        raise PeerUnavailable(LEFT_OUT)
     if not python.is_file():
         raise PeerUnavailable(NOT_INSTALLED)
     options = (f"--{name}={number}" for name, number in numbers.items())
@@ -155,7 +152,7 @@ def ask_peer(python: Path | None, peer: str, numbers: Mapping[str, int]) -> dict
     return answer
 
 
-def ask_system(python: Path | None, peer: str, settings: CompareSettings) -> System:
+def ask_system(python: Path, peer: str, settings: CompareSettings) -> System:
     numbers = {name: getattr(settings, name) for name in ("parameters", "participants", "dropped")}
     numbers |= {"key-bits": 2 * settings.prime_bits, "sample": settings.phe_sample}
     try:
