@@ -13,7 +13,6 @@ from crowdfl.crypto.compute import default_backend
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable, SettingsError, SlotOverflow
 from crowdfl.learning.functions import FunctionTrainer
-from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.party import Costs
 from crowdfl.protocols.profile import ParticipantKeys, Tools
 from crowdfl.protocols.shares.chain import ModelChain
@@ -26,7 +25,7 @@ from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import Round, RoundState
 from crowdfl.roles.sp.core import Draw, SpOptions, draw_at_random
 from crowdfl.settings import to_millionths
-from crowdfl.simulation.local_host import LocalHost, MemoryDisk, costs_by_role
+from crowdfl.simulation.local_host import LocalHost, MemoryDisk, Recorder, costs_by_role
 from crowdfl.storage.blobs import MemoryBlobs
 
 Dropouts = float | Mapping[str, int | Collection[int]] | Callable[[int, str], bool]
@@ -105,16 +104,6 @@ _FOREVER = 10.0**9  # seconds
 _INTERNED = 1024  # bytes: what is longer is held once, however many people have it
 _STANDSTILLS = 200  # looks without anything happening
 _WAIT = 3600.0  # seconds that pass then
-
-
-class Counters(Silent):
-    """Costs by role; nothing that was opened is kept."""
-
-    def __init__(self) -> None:
-        self.by_role: dict[str, Costs] = {}
-
-    def costs(self, role: str) -> Costs:
-        return self.by_role.setdefault(role, Costs())
 
 
 class _LeanBlobs(MemoryBlobs):
@@ -229,13 +218,14 @@ class SimulatedCrowd:
         moments: Moments = (),
         reference: FunctionTrainer | None = None,
     ) -> None:
-        self.settings, self.counters, self.log = definition.settings, Counters(), SimulationLog()
+        self.settings, self.counters, self.log = definition.settings, Recorder(keep_views=False), SimulationLog()
         self.trainers, self.away, self._away_in, self._on_change = trainers, frozenset[str](), away_in, on_change
         self._reference = reference
         self.said: dict[str, Any] | None = None  # SP's status, while everyone has a turn
         self._on_read = on_read  # a round but the last is over, and everyone has read it; True ends the task
         tools = Tools(default_backend(), None, insecure_test_key, False, self.counters)
-        self.clock, self._rounds, self._is_stopped = ManualClock(1.0), list[Round](), False
+        self.clock, self._is_stopped = ManualClock(1.0), False
+        self.rounds: list[Round] = []  # as the servers left them
         # Rounds open here: nobody trains on before `on_read` has had its say.
         options = SpOptions(tools, checker=tools.backend, min_claim_window=0.0, draw=draw, opens_rounds=False)
         self.host = LocalHost(tools, disk=_LeanDisk(), clock=self.clock, options=options)
@@ -375,14 +365,10 @@ class SimulatedCrowd:
         return done, store.task(self.task).state, store.rounds(self.task), store.upload_counts(self.task)
 
     def _look(self) -> None:
-        self._rounds = self.host.sp.store.rounds(self.task)
-
-    def rounds(self) -> list[Round]:
-        """As the servers left them."""
-        return self._rounds
+        self.rounds = self.host.sp.store.rounds(self.task)
 
     def _last_round(self) -> Round | None:
-        return self._rounds[-1] if self._rounds else None
+        return self.rounds[-1] if self.rounds else None
 
     def _tidy(self, number: int) -> None:
         """A round that is over is never computed again: its uploads, the largest things there are, need not stay."""
@@ -408,7 +394,7 @@ class SimulatedCrowd:
 
     def note_upload(self, name: str, number: int, size: int) -> None:
         self.log.up[number] += size
-        now, known = self.clock.now(), self._rounds[number - 1].is_late(self.settings, self.clock.now())
+        now, known = self.clock.now(), self.rounds[number - 1].is_late(self.settings, self.clock.now())
         if known and self.host.sp.store.round(self.task, number).is_late(
             self.settings, now
         ):  # or it was extended just now

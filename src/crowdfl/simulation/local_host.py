@@ -73,7 +73,8 @@ class MemoryDisk:
 class Recorder(Observer):
     """Counters and views by role, over everything that the roles of a host do."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_views: bool = True) -> None:
+        self._keep_views = keep_views
         self.costs_of: dict[str, Costs] = {}
         self.views_of: dict[str, View] = {}
 
@@ -81,7 +82,7 @@ class Recorder(Observer):
         return self.costs_of.setdefault(role, Costs())
 
     def view(self, role: str) -> View:
-        return self.views_of.setdefault(role, View())
+        return self.views_of.setdefault(role, View(keep=self._keep_views))
 
 
 class LocalHost:

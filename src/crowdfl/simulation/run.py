@@ -298,7 +298,7 @@ class _Simulation:
         definition = Definition(words, words, words, form.shape, task, _CLAIM_WINDOW, {})
 
         def on_change(crowd: SimulatedCrowd) -> None:
-            number = crowd.rounds()[-1].number if crowd.rounds() else 1
+            number = crowd.rounds[-1].number if crowd.rounds else 1
             if number + done > 1:  # the first was told of when it was trained
                 told.trained(number + done, len(crowd.log.of("trained", number)))
 
@@ -322,7 +322,7 @@ class _Simulation:
         )
         crowd.log.began[1] = began
         crowd.run()
-        last = crowd.rounds()[-1]
+        last = crowd.rounds[-1]
         if self._state is None or last.number + done > len(self._state.history):
             self._read_last(crowd, last)
             self._finish(
