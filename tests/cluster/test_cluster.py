@@ -41,7 +41,7 @@ from crowdfl.errors import (
     StoreUnavailable,
     UploadDamaged,
 )
-from crowdfl.protocols.profile import TaskSpec
+from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.protocols.shares.round.upload import make_upload
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Sown, Stored
@@ -71,7 +71,7 @@ from crowdfl.storage.blobs import OF_STORE, FileBlobs, SealedBlobs
 from tests.cluster.processes import clusters, wait_for
 from tests.hosts import FileDisk
 from tests.hosts import test_tools as host_tools
-from tests.protocols.driving import SMALL, deal
+from tests.protocols.driving import SMALL, converse, deal
 from tests.shares.crowd import BUDGET, SETTINGS, Crowd, along, next_model
 
 ONE = Threads(1)
@@ -302,6 +302,34 @@ def test_a_worker_without_the_share_says_what_to_do(world, public):
     share = world.sides.csp.party.share.exponent
     with pytest.raises(KeyFileMissing, match="CROWDFL_KEYS"):
         world.sp.map(PartialDecrypt(share, public.n_squared), units(public, 20))
+
+
+def test_a_whole_round_on_two_clusters_gives_the_average_of_threads(world):
+    """Averages and rewards of the same uploads, SP and CSP each on its own cluster."""
+    sides = world.sides
+    dealing, about = sides.dealer._dealing, sides.dealer.spec
+    rng = np.random.default_rng(3)
+    models = {who: rng.uniform(-1, 1, 400) for who in sides.people}
+    uploads = {who: sides.upload(model, 3 + i, who) for i, (who, model) in enumerate(models.items())}
+    results = []
+    for backends in ({"sp": ONE, "csp": ONE}, {"sp": world.sp, "csp": world.csp}):
+        profile = PROFILES["hardened"]
+        sp = profile.sp(about, dealing.sp, Tools(backends["sp"], insecure_test_key=True))
+        csp = profile.csp(about, dealing.csp, Tools(backends["csp"], insecure_test_key=True))
+        for identity in sides.dealer._identities:
+            sp.enrol(identity)
+            csp.enrol(identity)
+        sp.add_all(uploads)
+        converse(sp.publish(final=False), csp.answer)
+        converse(sp.reward(36_000_000), csp.answer)
+        average = sides.people["p0"].read(sp.publication(), 1)
+        rewards = {who: sides.people[who].open_reward(sealed, 1) for who, sealed in sp.envelopes().items()}
+        results.append((average.weights.tolist(), average.total, rewards))
+    assert results[0][:2] == results[1][:2]
+    for who, paid in results[0][2].items():
+        assert abs(results[1][2][who] - paid) <= 2  # masks are fresh, and a reward is rounded with them
+    expected = sum((3 + i) * model for i, model in enumerate(models.values())) / (3 + 4 + 5 + 6)
+    assert np.allclose(results[1][0], expected, atol=2e-3)
 
 
 def test_one_scheduler_for_both_roles_is_refused(world):

@@ -49,6 +49,7 @@ class Campaign:
     armed: Mapping[str, Sequence[Kill]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     servers: Sequence[str] = SERVERS  # "sp+2" is a second process of SP's on the same files and address
+    restarts: bool = True
     in_pairs: bool = False  # the uploads of person1 and person2 arrive together, and share a commit
     elsewhere: Mapping[str, Any] = field(default_factory=dict)  # databases by role, and a bucket
     shots: int = 0  # servers that are killed, one after the other, wherever they are
@@ -152,7 +153,8 @@ class Campaign:
         self.deaths.append(role)
         if role.startswith("sp"):
             self.put_clock_forward(_LEASE)
-        self._start(role)
+        if self.restarts:
+            self._start(role)
 
     def _end(self) -> None:
         for process in self._processes.values():

@@ -20,10 +20,10 @@ from crowdfl.protocols.hardened import profile as hardened
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.paper import profile as paper
 from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.profile import CspProtocol, RequesterProtocol, TaskSpec, Tools
+from crowdfl.protocols.profile import CspProtocol, TaskSpec, Tools
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.local_host import LocalFederation, Update
-from crowdfl_lab.parties import DivisionCsp, LocalDealer
+from crowdfl_lab.parties import DivisionCsp, LocalParties
 
 ONE = Threads(1)
 
@@ -139,18 +139,14 @@ class Tape:
         return self.replies[len(self.requests) - 1]
 
 
-@dataclass
-class Parties:
+class Parties(LocalParties):
     """Every party of one task, dealt but not yet acting."""
 
-    dealer: LocalDealer
-    sp: Any
-    csp: CspProtocol
-    requester: RequesterProtocol
-    people: dict[str, Any]
-
-    def __post_init__(self) -> None:
+    def __init__(self, spec: TaskSpec, participants: int) -> None:
+        super().__init__(spec, Tools(ONE, insecure_test_key=True))
         self.keeping = Keeping(self.csp)
+        for i in range(participants):
+            self.participant(f"p{i}")
 
     def upload(self, weights: Sequence[float], samples: int, who: str) -> bytes:
         return self.people[who].encrypt_update(np.asarray(weights, dtype=np.float64), samples, 1)
@@ -159,10 +155,7 @@ class Parties:
 def deal(participants: int = 3, parameters: int = 2, name: str = "task", **settings: Any) -> Parties:
     """All sides of a task under a test key."""
     defaults = {"profile": "hardened", "max_participants": participants, "key_bits": 512, "lanes": 0}
-    task = TaskSettings.of(**(defaults | settings))
-    dealer = LocalDealer(TaskSpec(name, task, parameters), Tools(ONE, insecure_test_key=True))
-    people = {f"p{i}": dealer.participant(f"p{i}") for i in range(participants)}
-    return Parties(dealer, dealer.sp(), dealer.csp(), dealer.requester(), people)
+    return Parties(TaskSpec(name, TaskSettings.of(**(defaults | settings)), parameters), participants)
 
 
 @dataclass(frozen=True)
