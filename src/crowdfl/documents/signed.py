@@ -236,9 +236,7 @@ class Receipt(Document):
     who: str
     digest: str  # SHA-256 of the upload, in hex
     late: bool
-    unused: bool = (
-        False  # enough others were there first: nothing of it is kept, and the task's `unused_pay` is owed for it
-    )
+    unused: bool = False  # enough others were there first: it is not kept, and the plan's `unused_pay` is owed
 
 
 @dataclass(frozen=True)
