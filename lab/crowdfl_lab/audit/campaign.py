@@ -209,7 +209,7 @@ class Judge:
     bound: float
     parameters: int
     lanes: int = LANES
-    longest: float = LONGEST
+    longest: float = float(LONGEST)
     sums: dict[int, float] = field(default_factory=dict)
 
     def accepted(self, updates: Flat, reference: Flat, coins: bytes) -> list[int]:

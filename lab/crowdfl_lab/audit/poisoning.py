@@ -55,7 +55,7 @@ class PoisonSettings(CampaignSettings):
     seeds: int = 3
     inputs: str = "spectral features"
     lanes: int = LANES
-    longest: int = LONGEST
+    longest: float = float(LONGEST)
     real: bool = False
 
     @classmethod
@@ -124,7 +124,8 @@ VARIANTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
     "": ({}, tuple(ATTACKS)),
     ", raw windows": ({"inputs": "raw windows"}, _AT_BOUND),
     ", a reference of one person": ({"reference": 1}, _AT_BOUND),
-    ", uploads up to 3 times as long": ({"longest": 3}, (NOBODY, "backdoor")),
+    ", uploads up to 2 times as long": ({"longest": 2.0}, (NOBODY, "backdoor")),
+    ", uploads up to 3 times as long": ({"longest": 3.0}, (NOBODY, "backdoor")),
 }
 
 

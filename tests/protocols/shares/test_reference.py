@@ -47,15 +47,17 @@ class Oracle:
 
     def judges(self, a: int, c: int, g: int, before: int) -> bool:
         opposed = g < 0 and 16 * g * g > a * c
-        return a <= self.bound and not opposed and before + g > 0 and a <= 4 * c
+        return a <= self.bound and not opposed and before + g > 0 and 4 * a <= 9 * c
 
 
-def test_scores_of_every_kind_are_judged_as_whole_numbers_say():
-    """Thresholds included, and numbers as large as lanes that wrap around make them."""
+@pytest.mark.parametrize("c", [10_000, 30_000])
+def test_scores_of_every_kind_are_judged_as_whole_numbers_say(c):
+    """Thresholds included, and numbers as large as lanes that wrap around make them; the bound is beyond one and a half times
+    the first reference's length, and within that of the second."""
     widths = widths_of(60, budget=None, pay=None, max_participants=60, **WITH_REFERENCE)
-    rng, c, oracle = np.random.default_rng(3), 10_000, Oracle(50_000)
+    rng, oracle = np.random.default_rng(3), Oracle(50_000)
     rows = [(int(a), int(g), int(s)) for a, g, s in rng.integers((0, -5000, -5000), (60_000, 5000, 9000), size=(45, 3))]
-    rows += [(40_000, 1, 0), (40_001, 1, 0), (50_000, 1, 0), (50_001, 1, 0), (400, 0, 0), (400, 0, 1), (400, -500, 501)]
+    rows += [(22_500, 1, 0), (22_501, 1, 0), (50_000, 1, 0), (50_001, 1, 0), (400, 0, 0), (400, 0, 1), (400, -500, 501)]
     rows += [(400, -500, 500), (400, -501, 600), (1 << (2 * widths.k + 10), -(1 << (2 * widths.k + 10)), 5)]
     lengths, products, sums = ([*(row[column] for row in rows), last] for column, last in enumerate((c, c, 0)))
     slots = [*range(len(rows)), widths.participants]

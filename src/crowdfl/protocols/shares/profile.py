@@ -188,9 +188,9 @@ def _privacy(shape: SharesShape) -> list[str]:
 
 def _reference() -> list[str]:
     return [
-        f"reference      leaves out who is more than {LONGEST} times as long as the requester's own update, has a cosine below "
-        f"-{float(OPPOSED)} with it, or goes against it over all rounds; of each person and round the requester, who chooses "
-        "its direction, learns that one bit. A round without it waits, and is then given up",
+        f"reference      leaves out who is more than {float(LONGEST)} times as long as the requester's own update, has a "
+        f"cosine below -{float(OPPOSED)} with it, or goes against it over all rounds; of each person and round the requester, "
+        "who chooses its direction, learns that one bit. A round without it waits, and is then given up",
     ]
 
 

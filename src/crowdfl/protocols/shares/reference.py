@@ -40,7 +40,7 @@ from crowdfl.protocols.shares.widths import SharesWidths
 
 REQUESTER_NAME = "requester"  # that a reference is uploaded by; no participant's has these letters
 OPPOSED = Fraction(1, 4)
-LONGEST = 2
+LONGEST = Fraction(3, 2)
 _ANSWERS = 5  # bound, length, whole, G >= 0, and that of the square
 _CASES = np.arange(1 << _ANSWERS)
 _IS_IN = (_CASES & 0b111 == 0b111) & (_CASES & 0b11000 != 0)
@@ -105,11 +105,11 @@ class ReferenceScores:
 def in_line(side: Side, widths: SharesWidths, dealt: DealtReference, scores: ReferenceScores) -> Half[Bytes]:
     """XOR shares of who is in: three exchanges."""
     slots, count, wide = scores.slots, len(scores.slots), square_bits(widths)
-    longest = LONGEST**2 * scores.lengths[-1]
+    longest, part = LONGEST.numerator**2 * scores.lengths[-1], LONGEST.denominator**2
     first = int(side.index == SP)  # above 0 is not below 1
     numbers = (
         scores.short,
-        [longest - length for length in scores.lengths],
+        [longest - part * length for length in scores.lengths],
         [before + now - first for before, now in zip(scores.sums, scores.products, strict=True)],
         scores.products,
     )
