@@ -42,6 +42,7 @@ from crowdfl_lab.timing import machine
 NOBODY = "nobody"
 Cell = tuple[str, int, str]
 """An attack, by how many, and the rule that they meet."""
+_BELOW = 0.95  # of the limit, for lengths are sketched
 _TRIGGER, _TARGET, _RAISED = 3, 0, 4.0  # the first inputs of a backdoor's window, the class it stands for, and how far
 
 
@@ -69,11 +70,12 @@ class PoisonSettings(CampaignSettings):
 
 @dataclass(frozen=True, eq=False)
 class PoisonView:
-    """What an attacker has: all honest updates of the round, what it trained itself, the bound, and random numbers that all of
-    them share."""
+    """What an attacker has: all honest updates of the round, what it trained itself, the bound, how long the reference lets it
+    be, which nobody knows, and random numbers that all of them share."""
 
     number: int
     bound: float
+    limit: float
     honest: Flat
     common: np.random.Generator
     own: Flat
@@ -81,6 +83,10 @@ class PoisonView:
     @property
     def at_bound(self) -> Flat:
         return scaled(self.own, self.bound)
+
+    @property
+    def at_limit(self) -> Flat:
+        return scaled(self.own, _BELOW * self.limit)
 
 
 def _farthest(view: PoisonView, total: bool) -> Flat:
@@ -118,6 +124,9 @@ ATTACKS: Mapping[str, Poison] = {
     "min-max": Poison(lambda view: _farthest(view, total=False)),
     "min-sum": Poison(lambda view: _farthest(view, total=True)),
     "backdoor": Poison(lambda view: view.at_bound, "trigger"),
+    "flipped labels at the limit": Poison(lambda view: view.at_limit, "flipped"),
+    "boosting at the limit": Poison(lambda view: view.at_limit),
+    "backdoor at the limit": Poison(lambda view: view.at_limit, "trigger"),
 }
 _AT_BOUND = (NOBODY, "sign flip at the bound", "flipped labels at the bound")
 VARIANTS: Mapping[str, tuple[Mapping[str, Any], Sequence[str]]] = {
@@ -216,10 +225,10 @@ class PoisonCampaign(Campaign):
     def uploads(self, learnt: Flat, number: int, attack: str) -> Flat:
         """Of everyone but the requester, who is last: none beyond the bound."""
         honest = learnt[: len(self._honest)]
-        sent = list(honest)
+        sent, limit = list(honest), self.settings.longest * float(np.linalg.norm(learnt[-1]))
         for own in learnt[len(honest) : -1]:
             common = np.random.default_rng([self.seed, number])
-            sent.append(ATTACKS[attack].change(PoisonView(number, self.bound, honest, common, own)))
+            sent.append(ATTACKS[attack].change(PoisonView(number, self.bound, limit, honest, common, own)))
         return bounded(sent, self.bound)
 
     def _poisoned(self, own: Pupil, number: int, on: str) -> Pupil:

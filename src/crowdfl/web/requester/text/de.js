@@ -308,7 +308,7 @@ export default {
     early: "Sie schließt früher, sobald {when}.",
     drawn: { one: "{count} Person wird ausgelost; nach {time} andere für die, die nicht gesendet haben.", other: "{count} Personen werden ausgelost; nach {time} andere für die, die nicht gesendet haben." },
     deadline: "Sie schließt zu ihrer Frist.",
-    claims: "Vergütungen werden abgeholt",
+    claims: "Vergütungen werden angefordert",
     claimsText: "nach der letzten Runde noch {time} lang; danach kommt der Rest an Sie zurück",
   },
   task: {
@@ -318,7 +318,7 @@ export default {
     joined: "{enrolled} von höchstens {most} Menschen sind beigetreten.",
     ended: "Beendet: {words}.",
     waits: "Sie wartet auf:",
-    claims: "Vergütungen können noch {time} abgeholt werden.",
+    claims: "Vergütungen können noch {time} angefordert werden.",
     dropped: { one: "{count} Beitrag wurde bei der Plattform beschädigt und verworfen.", other: "{count} Beiträge wurden bei der Plattform beschädigt und verworfen." },
     rounds: { one: "Runden, von {count}", other: "Runden, von {count}" },
     round: "Runde",
@@ -405,7 +405,7 @@ export default {
     amountIn: "Betrag ({currency})",
     cost: { one: "Die Runde kostet {amount}. ({count})", other: "Alle {count} Runden kosten {amount}." },
     noRewards: "Diese Aufgabe zahlt keine Vergütung.",
-    later: "bekannt, wenn nichts mehr abgeholt werden kann",
+    later: "bekannt, wenn nichts mehr angefordert werden kann",
   },
   sum: {
     pending: "wartet auf Bestätigung",
@@ -513,7 +513,7 @@ export default {
     of: "Telefon von {who} ersetzen",
     title: "Ein verlorenes Telefon ersetzen",
     text: "Eine neue Einladung wird erstellt. Das neue Telefon nimmt den Platz des alten ein: Es wird einmal gezählt und einmal bezahlt.",
-    money: "Was das alte Telefon in vergangenen Runden verdient hat, kann nur es selbst abholen. Ist es verloren, kommt das Geld an Sie zurück, und Sie können von Hand zahlen.",
+    money: "Was das alte Telefon in vergangenen Runden verdient hat, kann nur es selbst anfordern. Ist es verloren, kommt das Geld an Sie zurück, und Sie können von Hand zahlen.",
     make: "Einladung erstellen",
   },
   sheet: {
