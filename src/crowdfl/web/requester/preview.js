@@ -9,11 +9,16 @@ const TASK = "0".repeat(64);
 /** Nobody joins here. */
 const nothing = async () => { throw new DOMException("", "AbortError"); };
 
+/** @type {Shown | null} */
+let latest = null;
+
 /** @param {Shown} shown */
-async function show({ definition, code }) {
+async function show(shown) {
+  const { definition, code } = (latest = shown);
   if (code !== language() || !document.querySelector("h1")) {
-    const files = ["web/common", "phone"].map((folder) => import(`./${folder}/text/${code}.js`));
-    speak(code, ...(await Promise.all(files)).map((file) => file.default));
+    const texts = await Promise.all(["web/common", "phone"].map((folder) => import(`./${folder}/text/${code}.js`)));
+    if (latest !== shown) return; // files may come in another order than they were asked for
+    speak(code, ...texts.map((file) => file.default));
   }
   const campaign = { task: TASK, phase: "invited", definition, refusal: null, closed: null, problem: null, expires: null, sp: location.origin, now: {}, stopped: null };
   const model = { get: () => campaign, look: nothing, join: nothing, forget: nothing, agree: nothing };
