@@ -23,6 +23,8 @@ settings.register_profile(
     "fuzz", max_examples=2_500, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+# Workers and the processes they start are more than there are cores: threads of torch would wait for each other, spinning.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Folders and files whose tests take long and guard what seldom changes: `make test-all` runs them, `make test` does not.
 SECOND_TIER = (
