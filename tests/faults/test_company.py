@@ -23,10 +23,11 @@ def work(campaign: Campaign, *roles: str) -> Counter[str]:
     """What processes made durable between them, apart from starting, from looking around, from the last step, and from leases
     renewed while a slow CSP is waited for.
 
+    Both may start at one moment, and then name the folder at once: one of them does.
     The last step comes when the clock is put far forward, in the midst of whatever lease is held.
     """
     steps = [name for role in roles for name in campaign.steps(role) if not idle(name)]
-    chance = ("settlement.settle", "core.renew_lease<csp_link.reply")
+    chance = ("settlement.settle", "core.renew_lease<csp_link.reply", "<run.__init__")
     return Counter(
         name
         for name in steps
