@@ -20,7 +20,6 @@ from crowdfl.errors import (
     Cancelled,
     DealtMaterialDamaged,
     FormatError,
-    LengthMismatch,
     OutOfTurn,
     ProtocolError,
     RoundsExhausted,
@@ -45,8 +44,9 @@ from crowdfl.protocols.shares.round.average import (
     ShareSums,
     SumOffer,
     open_sum,
+    sum_facts,
 )
-from crowdfl.protocols.shares.round.checks import CheckInputs, CheckVerdict, check_program, shown_in
+from crowdfl.protocols.shares.round.checks import CheckInputs, CheckVerdict, check_program
 from crowdfl.protocols.shares.round.csp_state import CspState, SumOpened
 from crowdfl.protocols.shares.round.manifest import (
     FAILED,
@@ -65,6 +65,7 @@ from crowdfl.protocols.shares.round.manifest import (
     verdict_on,
 )
 from crowdfl.protocols.shares.round.rewards import equal_part, kept_openly, reward_shares
+from crowdfl.protocols.shares.round.steps import OFFER, CohortCourse, Facts, shown_in
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Sown
 from crowdfl.protocols.shares.shape import SharesShape
 
@@ -126,7 +127,8 @@ class _CspCohort:
         self._nonce = expand(self._coins, b"crowdfl csp nonce 1", 32)
         self._sums = ShareSums(shape)  # over those whose seal opens, once their shares were expanded for the lanes
         self._now = CspAnswer()
-        self._run = CspRun(self._program)
+        course = CohortCourse(Facts(shape, len(manifest.names), len(self._seeds)))
+        self._run = CspRun(self._program, course)
         self.rewards: list[int] = []  # CSP's shares of those that are hidden
 
     def begin(self) -> CspAnswer:
@@ -257,6 +259,7 @@ class CspRound:
         answer, members = CspAnswer(), self.tally.members
         if members.void:  # nothing is asked for after that was said
             raise ProtocolError(f"nothing of this round is opened: {members.void}")
+        OFFER.require_message(offer, sum_facts(self._shape, self.place.number, members))
         self.close()
         own, part = self._sums.result(), self._part(members)
         reply = open_sum(self._shape, self.place, members, own, offer, part, self._keys.signing)
@@ -271,8 +274,6 @@ class CspRound:
     def _sealed(self, answer: CspAnswer, members: AcceptedSet, commitments: bytes) -> Iterator[bytes]:
         """Rewards, which are kept with the answer; none where they are not hidden."""
         shares = self.cohort.rewards
-        if len(commitments) != HASH_BYTES * len(shares):
-            raise LengthMismatch(f"commitments of {len(commitments)} bytes to {len(shares)} rewards")
         context, pieces = self._shape.spec.context(self.place.number), Pieces(commitments)
         for who, share in zip(members.accepted, shares, strict=False):
             commitment, own = pieces.take(HASH_BYTES), share.to_bytes(self._shape.reward_form.width, "big")
@@ -379,11 +380,7 @@ class SharesCsp:
         except (DealtMaterialDamaged, Cancelled):
             raise
         except _ENVIRONMENT:
-            if (
-                not self._shape.widths.is_checked
-                or is_manifest
-                or message.step - first + 1 < shown_in(self._shape.widths)
-            ):
+            if not self._shape.widths.is_checked or is_manifest or message.step - first + 1 < shown_in(self._shape):
                 raise
             return self._failed(number, sha256(request))  # CSP has seen who is within the bounds: it must say so
         except Exception:  # noqa: BLE001 -- whatever it is, it may depend on what was opened
