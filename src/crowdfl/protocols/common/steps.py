@@ -62,6 +62,7 @@ class Part(Generic[Of]):
     each: Size[Of]
     count: Size[Of] | None = None
     words: str = ""
+    head: int = 0  # bytes before the numbers of a vector
 
     def bytes_of(self, of: Of) -> int:
         """In a payload, where entries stand one after the other."""
@@ -69,8 +70,9 @@ class Part(Generic[Of]):
 
     def field_bytes(self, of: Of) -> int:
         """In a message, where each entry of a list stands behind its length."""
-        count = 0 if self.count is None else self.count.of(of)
-        return count * (LENGTH_BYTES + self.each.of(of)) if self.count is not None else self.each.of(of)
+        if self.count is None or self.head:
+            return self.head + self.bytes_of(of)
+        return self.count.of(of) * (LENGTH_BYTES + self.each.of(of))
 
     def require(self, value: object, of: Of) -> None:
         """The value of a field; a vector's numbers are looked at when it is decoded."""

@@ -7,15 +7,14 @@ a step before its turn. From the opening on, every failure is one and the same e
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.errors import (
     BackendUnavailable,
     Cancelled,
     FormatError,
-    LengthMismatch,
     OutOfTurn,
     ProtocolError,
     RoundsExhausted,
@@ -33,11 +32,11 @@ from crowdfl.protocols.common.sdiv import (
     guard_tops,
 )
 from crowdfl.protocols.common.smul import PolynomialsCsp, PolynomialsRequest, products_in
-from crowdfl.protocols.hardened.opening import CHUNK, OpeningCsp, OpenRequest
+from crowdfl.protocols.hardened import steps
+from crowdfl.protocols.hardened.opening import OpeningCsp, OpenRequest
 from crowdfl.protocols.hardened.prifedavg import TOTAL, HiddenAverageCsp, ScaleRequest, hidden_widths
 from crowdfl.protocols.hardened.prirwd import (
     DISTANCES,
-    REWARDS,
     WEIGHTS,
     InnerRequest,
     InnerSums,
@@ -49,21 +48,9 @@ from crowdfl.protocols.hardened.prirwd import (
     RewardRequest,
     RewardWidths,
     distance_polynomials,
-    rows_a_message,
 )
-from crowdfl.protocols.hardened.shape import (
-    INNER,
-    LANES,
-    NONCE,
-    OPEN_REWARDS,
-    SCALE,
-    Places,
-    RoundOrder,
-    Shape,
-    Step,
-    open_to,
-    order_of,
-)
+from crowdfl.protocols.hardened.shape import Places, RoundOrder, Shape, Step
+from crowdfl.protocols.hardened.steps import INNER, LANES, NONCE, OPEN_REWARDS, SCALE
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory
@@ -92,7 +79,7 @@ class HardenedCsp(KeyedCsp):
         if shape.task.settings.lanes != 0:
             self.rewards = RewardCsp(party, shape.packing, shape.widths())
             self._takes |= self._reward_steps() | self._divisions()
-        self._order = RoundOrder(order_of(shape), self._places())
+        self._order = RoundOrder(steps.order_of(shape), self._places())
 
     def enrol(self, identity: Identity) -> None:
         self.roster.add(identity)
@@ -111,6 +98,8 @@ class HardenedCsp(KeyedCsp):
         number = message.round_number
         if not 1 <= number <= self._shape.task.settings.rounds:
             raise RoundsExhausted(f"round {number} of {self._shape.task.settings.rounds}")
+        begun = self._begun(number)
+        steps.require(self._shape, message, None if begun is None else len(begun.participants))
         step = take(message)
         self._order.admit(self._memory, number, step, request, self._count(number))
         try:
@@ -134,8 +123,6 @@ class HardenedCsp(KeyedCsp):
     # Steps: each checks what it can before anything is opened, and says what is to be done.
 
     def _open(self, message: OpenRequest) -> Step:
-        name, rows = open_to(message.audience), self._rows()
-        _require(message.masked, message.masked_1, min(CHUNK, max(0, rows - message.start)))
         masked = hashlib.sha256(message.masked.to_bytes()).digest()
         if self._known(message, f"masked {message.start}", masked) != masked:
             raise OutOfTurn("another sum of this round was opened already")
@@ -144,10 +131,9 @@ class HardenedCsp(KeyedCsp):
             self._fix(message, f"masked {message.start}", masked)
             return self._opening.answer(message, self._shape.task.context(message.round_number)), True
 
-        return Step(name, message.start, work)
+        return Step(steps.name_of(message), message.start, work)
 
     def _scale(self, message: ScaleRequest) -> Step:
-        _require(message.masked, message.masked_1, min(CHUNK, max(0, self._rows() - message.start)))
         self._hidden.check(message)
         factor = hashlib.sha256(message.factor.to_bytes()).digest()
         if self._known(message, "factor", factor) != factor:
@@ -162,8 +148,6 @@ class HardenedCsp(KeyedCsp):
     def _begin(self, message: NonceRequest) -> Step:
         """Who is rewarded with how much is fixed here, for all that follows."""
         settings, names = self._shape.task.settings, message.participants
-        if len(message.digest) != SEED_BYTES:
-            raise FormatError(f"the digest that closes a round has {SEED_BYTES} bytes, not {len(message.digest)}")
         if list(names) != sorted(set(names)):
             raise ProtocolError("the participants are not in order, or one is named twice")
         if not settings.min_participants <= len(names) <= settings.most_in_round:
@@ -191,9 +175,6 @@ class HardenedCsp(KeyedCsp):
 
     def _lanes(self, message: LanesRequest) -> Step:
         n, rewards = self._require_count(message.round_number), self._rewards_on()
-        budget = self._shape.budget
-        rows = min(rows_a_message(n, budget.slots), max(0, budget.buckets - message.start))
-        _require(message.masked, message.masked_1, n * rows)
 
         def work() -> tuple[Message, bool]:
             reply, sums, fits = rewards.lanes(message, n)
@@ -204,10 +185,10 @@ class HardenedCsp(KeyedCsp):
 
     def _inner(self, message: InnerRequest) -> Step:
         n, rewards = self._require_count(message.round_number), self._rewards_on()
-        _require(message.masked, message.masked_1, 2 * n)
 
         def work() -> tuple[Message, bool]:
-            kept = [self._known(message, f"sums {start}", b"") for start in self._lane_starts(n)]
+            starts = steps.KeyedFacts(self._shape, n).starts[LANES]
+            kept = [self._known(message, f"sums {start}", b"") for start in starts]
             return rewards.inner(message, [InnerSums.from_bytes(piece, self._limits()) for piece in kept])
 
         return Step(INNER, 0, work)
@@ -216,33 +197,22 @@ class HardenedCsp(KeyedCsp):
         """The polynomials of the distances, or the squares of a division's guard."""
         if message.purpose == DISTANCES:
             n = self._require_count(message.round_number)
-            name, operands = DISTANCES, 3 * n + 2
             products = products_in(distance_polynomials(n, self._shape.widths().epsilon_units))
         else:
-            name, operands = f"squares of {message.purpose}", sum(self._numbers(message.round_number, message.purpose))
-            products = products_in(guard_polynomials(operands))
-        _require(message.masked, message.masked_1, operands)
-        return Step(name, 0, lambda: (self._polynomials.answer(message, products), True))
+            products = products_in(guard_polynomials(len(message.masked)))
+        return Step(steps.name_of(message), 0, lambda: (self._polynomials.answer(message, products), True))
 
     def _guard(self, message: GuardRequest) -> Step:
-        x, y = self._numbers(message.round_number, message.purpose)
-        _require(message.masked, message.masked_1, x + y)
-        tops = guard_tops(self._widths(message.purpose), x, y)
-        return Step(f"guard of {message.purpose}", 0, lambda: (self._sdiv.guard(message, tops), True))
+        tops = guard_tops(self._widths(message.purpose), *self._numbers(message.round_number, message.purpose))
+        return Step(steps.name_of(message), 0, lambda: (self._sdiv.guard(message, tops), True))
 
     def _divide(self, message: DivideRequest) -> Step:
-        x, y = self._numbers(message.round_number, message.purpose)
-        _require(message.x, message.x_1, x)
-        _require(message.y, message.y_1, y)
         widths = self._widths(message.purpose)
-        return Step(f"divide {message.purpose}", 0, lambda: self._sdiv.divide(message, widths))
+        return Step(steps.name_of(message), 0, lambda: self._sdiv.divide(message, widths))
 
     def _reward(self, message: RewardRequest) -> Step:
         """Open v_i, keep it for the claim, sign it and seal it to its owner, whom SP does not choose."""
         names, rewards = self._require_begun(message.round_number).participants, self._rewards_on()
-        _require(message.masked, message.masked_1, len(names))
-        if len(message.commitments) != len(names) or any(len(c) != SEED_BYTES for c in message.commitments):
-            raise LengthMismatch(f"{len(names)} participants and {len(message.commitments)} commitments")
 
         def work() -> tuple[Message, bool]:
             rows = zip(names, message.commitments, rewards.open(message), strict=True)
@@ -261,33 +231,24 @@ class HardenedCsp(KeyedCsp):
     def _width(self) -> int:
         return self.party.public.plaintext_bytes
 
-    def _rows(self) -> int:
-        """Ciphertexts of a sum that is opened: the model, and the total where it is shown."""
-        return self._shape.budget.ciphertexts + (0 if self._shape.task.settings.total == "hidden" else 1)
-
     def _numbers(self, number: int, purpose: str) -> tuple[int, int]:
         """Dividends and divisors of a division."""
         if purpose == TOTAL:
             return 1, 1
-        if purpose not in (WEIGHTS, REWARDS):
-            raise OutOfTurn(f"the rounds of this task have no division for {purpose!r}")
         n = self._require_count(number)
         return n, n if purpose == WEIGHTS else 1
 
     def _widths(self, purpose: str) -> SdivWidths:
         return hidden_widths(self._shape.budget) if purpose == TOTAL else self._rewards_on().widths.of(purpose)
 
-    def _lane_starts(self, participants: int) -> Sequence[int]:
-        return range(0, self._shape.budget.buckets, rows_a_message(max(1, participants), self._shape.budget.slots))
-
     def _places(self) -> dict[str, Places]:
-        chunks = range(0, self._rows(), CHUNK)
-        openings = {open_to(audience): lambda _: chunks for audience in self._opening.audiences}
-        return {LANES: self._lane_starts, SCALE: lambda _: chunks, **openings}
+        def starts(name: str, participants: int) -> Sequence[int]:
+            return steps.KeyedFacts(self._shape, participants).starts[name]
+
+        return {name: partial(starts, name) for name in steps.KeyedFacts(self._shape).starts}
 
     def _limits(self) -> Limits:
-        most, slots = self._shape.task.settings.most_in_round, self._shape.budget.slots
-        return self.party.limits(max(CHUNK, 3 * most + 2, most * rows_a_message(most, slots), rows_a_message(1, slots)))
+        return self.party.limits(steps.most_numbers(self._shape))
 
     def _begun(self, number: int) -> "Begun | None":
         kept = self._memory.get("begun", number)
@@ -348,8 +309,3 @@ class Begun(Message, kind=29):
 
     payment: int
     participants: tuple[str, ...]
-
-
-def _require(vector: CipherVector, shares: PartialVector, count: int) -> None:
-    if not len(vector) == len(shares) == count:
-        raise LengthMismatch(f"{len(vector)} ciphertexts with {len(shares)} shares where {count} are expected")

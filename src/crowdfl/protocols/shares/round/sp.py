@@ -259,13 +259,14 @@ class SharesSp(PaidSp):
         if self._last is None:
             self.check()
             self._require_unspent(self._seeds.get(self._spending, self._own_mark))
-            self._tally, self._talk = RoundTally(self._shape), SpConversation(self.party, self._place)
+            self._tally, talk = RoundTally(self._shape), SpConversation(self.party, self._place)
             reference = None if self._reference is None else ManifestEntry.of(self._reference)
             for place, names in enumerate(cohorts := self._cohorts(), 1):
                 entries = {who: self._counted[who] for who in names}
                 manifest = manifest_of(self._place, self._shape.payment, entries, place, len(cohorts), reference)
                 self._tally.begin(names, len(cohorts))
-                now = yield from self._judged_cohort(manifest)
+                now = yield from self._judged_cohort(talk, manifest)
+                talk = now.talk
             if self._tally.void:
                 raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {self._tally.void}")
             self._last = now
@@ -276,18 +277,18 @@ class SharesSp(PaidSp):
         seed = self._kept("cohorts", partial(token_bytes, SEED_BYTES)) if len(self._counted) > most else b""
         return cohorts_of(self._counted, most, seed)
 
-    def _judged_cohort(self, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
+    def _judged_cohort(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
         """Who of it is in, and if that is nobody, why."""
-        now = yield from self._begun(manifest)
+        now = yield from self._begun(talk, manifest)
         if self._shape.widths.is_checked and not now.members.void:
             yield from self._judged(now)
         self._tally.add(manifest.names, verdict_on(manifest, now.members))
         return now
 
-    def _begun(self, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
+    def _begun(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
         """The manifest, and whose seals CSP can open."""
         seed = self._seed_for(f"uploads {manifest.cohort}", manifest.digest).seed
-        talk, facts = self._talk, Facts(self._shape, len(manifest.names))
+        self._talk, facts = talk, Facts(self._shape, len(manifest.names))
         talk.heed = partial(self._heed_failure, manifest)
         answer = yield from talk.ask(manifest.to_bytes(), longest_answer(MANIFEST, facts))
         reply = ManifestReply.from_bytes(answer, self._shape.limits())
