@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from crowdfl.crypto.paillier.vector import VECTOR_HEADER_BYTES
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.errors import OutOfTurn
-from crowdfl.protocols.common.sdiv import DivideRequest, GuardReply, GuardRequest, SdivReply, guard_polynomials
-from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest, products_in
+from crowdfl.protocols.common.sdiv import DivideRequest, GuardReply, GuardRequest, SdivReply
+from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest
 from crowdfl.protocols.common.steps import Condition, Part, Size, StepForm
 from crowdfl.protocols.hardened import opening, prirwd
 from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER, OpenReply, OpenRequest
@@ -29,7 +29,6 @@ from crowdfl.protocols.hardened.prirwd import (
     NonceRequest,
     RewardReply,
     RewardRequest,
-    distance_polynomials,
 )
 from crowdfl.protocols.messages import Message, RoundRequest
 
@@ -96,11 +95,6 @@ PLAINTEXT = _number("plaintext", "bytes of a number modulo N", lambda of: of.sha
 CHUNK = _number("chunk", "ciphertexts of the sum in this message, at most 512", lambda of: of.chunk)
 LANE_ROWS = _number("rows", "rows of lanes of each in this message", lambda of: of.lane_rows)
 SLOTS = _number("slots", "lanes in a ciphertext", lambda of: of.shape.budget.slots)
-DISTANCE_PRODUCTS = _number(
-    "products",
-    "products of operands in the distances",
-    lambda of: len(products_in(distance_polynomials(of.participants, of.shape.widths().epsilon_units))),
-)
 
 _ROUND, _START, _PURPOSE = (
     _Part(name, _count(most).up_to()) for name, most in (("round_number", 8), ("start", 8), ("purpose", 16))
@@ -140,13 +134,10 @@ def _division(purpose: str, when: _Is, x: _Size, y: _Size) -> tuple[StepForm[Key
     """Guard, squares of the guard, division."""
     both = x + y
     tops = GuardReply, (_vector("tops", both),)
-    squares: _Size = Size(
-        f"products of {both.text} squares", lambda of: len(products_in(guard_polynomials(both.of(of))))
-    )
     guard = _step(
         f"guard of {purpose}", when, (GuardRequest, (_PURPOSE, *_masked(both))), tops, f"{_BEGUN}; k and m are fresh"
     )
-    products = PolynomialsReply, (_vector("products", squares),)
+    products = PolynomialsReply, (_vector("products", both),)
     multiply = _step(
         f"squares of {purpose}", when, (PolynomialsRequest, (_PURPOSE, *_masked(both))), products, "the guard"
     )
@@ -211,7 +202,7 @@ STEPS: tuple[StepForm[KeyedFacts], ...] = (
         DISTANCES,
         _REWARDED,
         (PolynomialsRequest, (_PURPOSE, *_masked(PEOPLE * 3 + 2))),
-        (PolynomialsReply, (_vector("products", DISTANCE_PRODUCTS),)),
+        (PolynomialsReply, (_vector("products", PEOPLE * 13 + 1),)),
         _BEGUN,
     ),
     *_division(WEIGHTS, _REWARDED, PEOPLE, PEOPLE),
@@ -295,8 +286,12 @@ def most_numbers(shape: "Shape") -> int:
 @lru_cache(maxsize=64)
 def longest_reply(shape: "Shape", kind: int) -> int:
     """Of CSP, to a request of this kind."""
-    steps = [step for step in STEPS if step.kind == kind]
-    return max(step.longest_reply(facts) for facts in _extremes(shape) for step in steps)
+    return max(
+        step.longest_reply(facts)
+        for facts in _extremes(shape)
+        for step in STEPS
+        if step.kind == kind and step.when.holds(facts)
+    )
 
 
 def _extremes(shape: "Shape") -> tuple[KeyedFacts, ...]:
