@@ -385,7 +385,8 @@ class SharesSp(PaidSp):
         self._publication = publication.to_bytes()
         record = parse_record(publication.record, self._shape, self._csp_key)
         following = next_base(self._place.base, record.statement)
-        sums = b"" if self._reference is None else added(self._sums_before(), self._products, self._shape.widths.R)
+        products, bits = self._products, self._shape.widths.R
+        sums = b"" if self._reference is None else added(self._sums_before(), products, bits).to_bytes()
         self._left = LeftOver(self.round_number, following, sums).to_bytes()
 
     @property
