@@ -229,6 +229,10 @@ class RolledBack(ChainBroken):
 class UploadRejected(ProtocolError):
     """Both servers together left this upload out: its samples or its size are out of bounds, or its seal does not open."""
 
+    def __init__(self, words: str, reason: str = "") -> None:
+        super().__init__(words)
+        self.reason = reason  # a code (`reasons.Reason`); empty where nobody says one
+
 
 class RewardOutOfRange(ProtocolError):
     """A reward below zero or above the round's budget: somebody in that round has cheated."""

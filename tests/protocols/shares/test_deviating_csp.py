@@ -29,6 +29,7 @@ from crowdfl.protocols.shares.chain import first_base, sha256
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication, SumReply
 from crowdfl.protocols.shares.round.manifest import ManifestReply, StepReply, StepRequest
+from crowdfl.reasons import Reason
 from tests.protocols.shares.parties import HIDDEN, PAYING, PAYMENT, UNCHECKED, Parties, name_of
 
 ME = name_of(0)
@@ -215,7 +216,7 @@ def test_who_is_left_out_by_the_record_is_told():
     parties = Parties(settings=UNCHECKED)
     others = {who: model for who, model in parties.models().items() if who != ME}
     played = parties.play(1, parties.encrypt(1, others))
-    assert "not passed on" in parties.people[ME].read(played.publication, 1).standing
+    assert parties.people[ME].read(played.publication, 1).standing is Reason.NOT_PASSED_ON
 
 
 @pytest.fixture(scope="module")
@@ -334,7 +335,7 @@ def test_no_more_than_the_record_says_is_attested_nor_a_round_without_one_nor_wh
 
 def test_whoever_is_left_out_is_told_by_csps_record(equally):
     parties, round_ = equally
-    with pytest.raises(UploadRejected, match="out of bounds"):
+    with pytest.raises(UploadRejected, match=Reason.OUT_OF_BOUNDS.words):
         parties.people[name_of(4)].open_reward(round_.envelopes[name_of(4)], 1)
 
 

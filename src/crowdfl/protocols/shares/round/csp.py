@@ -49,7 +49,6 @@ from crowdfl.protocols.shares.round.average import (
 from crowdfl.protocols.shares.round.checks import CheckInputs, CheckVerdict, check_program, shown_in
 from crowdfl.protocols.shares.round.csp_state import CspState, SumOpened
 from crowdfl.protocols.shares.round.manifest import (
-    FAILED,
     AcceptedSet,
     ManifestReply,
     RoundManifest,
@@ -67,6 +66,7 @@ from crowdfl.protocols.shares.round.manifest import (
 from crowdfl.protocols.shares.round.rewards import equal_part, kept_openly, reward_shares
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Sown
 from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.reasons import Reason
 
 _ENVIRONMENT = (BackendUnavailable, OSError, MemoryError)  # no secret brings these about: try again
 
@@ -256,7 +256,7 @@ class CspRound:
         """The one sum of the round."""
         answer, members = CspAnswer(), self.tally.members
         if members.void:  # nothing is asked for after that was said
-            raise ProtocolError(f"nothing of this round is opened: {members.void}")
+            raise ProtocolError(f"nothing of this round is opened: {members.void.words}")
         self.close()
         own, part = self._sums.result(), self._part(members)
         reply = open_sum(self._shape, self.place, members, own, offer, part, self._keys.signing)
@@ -401,7 +401,7 @@ class SharesCsp:
         manifest = RoundManifest.from_bytes(next(self._state.payloads(number, first, first)), self._shape.limits())
         self._state.abort(number)
         self._state.keep_judged(number, manifest.cohort, manifest.names)
-        word = sign_verdict(manifest, AcceptedSet((), {}, FAILED), self._keys.signing)
+        word = sign_verdict(manifest, AcceptedSet((), {}, Reason.CSP_FAILED), self._keys.signing)
         return self.party.send(StepReply(asked, b"", word))
 
     def _computed(
