@@ -1,11 +1,12 @@
 """`shares` through the roles: averages that follow from each other, and uploads that the servers leave out."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from crowdfl.errors import ChainBroken, NotReady, UnknownParticipant, UploadRejected
+from crowdfl.errors import ChainBroken, FormatError, NotReady, UnknownParticipant, UploadRejected
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.profile import SharesParticipant
 from crowdfl.protocols.shares.round.average import SharesPublication
@@ -137,15 +138,18 @@ def test_who_is_left_out_is_told_why_and_the_others_are_paid(desk):
     cheater = desk.crowd[0]
     play_round(desk, cheater=cheater)
     assert desk.sp.store.round(desk.task, 1).state == "rewarded"
-    with pytest.raises(UploadRejected, match=Reason.OUT_OF_BOUNDS.words):
+    with pytest.raises(UploadRejected, match=Reason.OUT_OF_BOUNDS.words) as told:
         desk.sp.envelope(desk.task, 1, cheater.keys.who)
+    assert told.value.reason is Reason.OUT_OF_BOUNDS
+    kept = f"{desk.task}/rounds/1/rejected"
+    assert json.loads(desk.sp.blobs.get(kept)) == {cheater.keys.who: "out_of_bounds"}
     said = heard(cheater)
     cheater.step(moved_by(0.5))
     cheater.step(moved_by(0.5))
     assert [what for what, _ in said] == ["upload rejected", "stopped", "read"]
     assert said[0][1] == {"round": 1, "why": Reason.OUT_OF_BOUNDS}
     assert "takes no further part" in event_words(*said[1])
-    assert cheater.blobs.has("rounds/1/no-reward")
+    assert cheater.blobs.get("rounds/1/no-reward") == b"out_of_bounds"
     assert cheater.rewards() == {}
     assert desk.crowd[1].open_reward(1) == BUDGET // 3
 
@@ -186,6 +190,16 @@ def test_whoever_was_not_in_a_round_is_told_of_no_rejection(desk, monkeypatch):
     said = heard(late)
     late.step(moved_by(0.5))
     assert [what for what, _ in said] == ["read", "trained", "uploaded"]
+
+
+@pytest.mark.parametrize("wrong", ["out_of_bound", Reason.OUT_OF_BOUNDS.words])
+def test_a_file_of_who_was_left_out_with_anything_but_codes_is_refused(desk, wrong):
+    play_round(desk, cheater=desk.crowd[0])
+    name = f"{desk.task}/rounds/1/rejected"
+    desk.sp.blobs.delete(name)
+    desk.sp.blobs.put(name, json.dumps({desk.crowd[0].keys.who: wrong}).encode())
+    with pytest.raises(FormatError):
+        desk.sp.rejected(desk.task, 1)
 
 
 def not_in_it(read):

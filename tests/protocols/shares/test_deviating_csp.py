@@ -72,6 +72,10 @@ def with_record(**changes):
     return change
 
 
+def left_out(reason):
+    return {"rejected": ("a" * 20,), "reasons": (reason,)}
+
+
 @pytest.fixture
 def parties():
     return Parties(settings=UNCHECKED)
@@ -116,6 +120,9 @@ REPLIES = {
     "a record of another base": (UNCHECKED, 2, with_record(base=bytes(32)), ProtocolError),
     "somebody left out": (UNCHECKED, 2, with_record(accepted=tuple(map(name_of, range(4)))), ProtocolError),
     "somebody added": (UNCHECKED, 2, with_record(accepted=tuple(map(name_of, range(6)))), ProtocolError),
+    "a sentence for a reason": (UNCHECKED, 2, with_record(**left_out("its seal does not open")), FormatError),
+    "a reason that nobody knows": (UNCHECKED, 2, with_record(**left_out("broken_seals")), FormatError),
+    "no reason": (UNCHECKED, 2, with_record(**left_out("")), FormatError),
     "another hash of the sum": (UNCHECKED, 2, with_record(opened=bytes(32)), ProtocolError),
     "another hash of SP's seed": (UNCHECKED, 2, with_record(masks=(bytes(32), bytes(32))), ProtocolError),
     "a hash for one seed": (UNCHECKED, 2, with_record(masks=(bytes(32),)), LengthMismatch),

@@ -131,7 +131,7 @@ function roundCard(round, about) {
     h("p", null, [t("task.uploads", { count: round.uploads }), t("task.leftOut", { count: round.rejected }), ...(round.extended ? [t("task.extended")] : [])].join(" · ")),
     COMPUTED.includes(round.state) && button(t("task.retry"), () => retry(about, round.number), { id: `retry-${round.number}` }),
     round.rejected > 0 && h("details", { id: `left-out-${round.number}` }, h("summary", null, t("task.who")),
-      table(t("task.leftOutOf", { number: round.number }), [t("task.participant"), t("task.why")], round.rejections.map((/** @type {Row} */ one) => [h("code", null, one.who), said(one.why)]))));
+      table(t("task.leftOutOf", { number: round.number }), [t("task.participant"), t("task.why")], round.rejections.map((/** @type {Row} */ one) => [h("code", null, one.who), t(`why.${one.why}`)]))));
 }
 
 /** @param {Row} step @param {boolean} next */

@@ -212,7 +212,7 @@ def _show(
     if isinstance(side, SpSide):
         theirs, attached = _parted((yield mine), len(mine))
         if not _fits(bound, CSP, inputs.context, theirs):
-            raise RoundEnded("CSP showed other bits than those it committed to: the round is void")
+            raise RoundEnded("what CSP showed is not what it had committed to: the round is void")
         return _verdict(inputs, bits, theirs, products), attached
     theirs = side.heard(len(mine))
     if not _fits(bound, SP, inputs.context, theirs):
