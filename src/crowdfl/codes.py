@@ -19,4 +19,4 @@ class Code(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Self:
-        raise FormatError(f"{str(value)[:80]!r} is no code of a {cls.__name__} that this program knows")
+        raise FormatError(f"{str(value)[:80]!r} is no {cls.__name__} that this program knows")

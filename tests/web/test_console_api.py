@@ -224,7 +224,7 @@ def test_a_task_is_cancelled_with_a_reason_and_its_first_characters(world):
         assert operator.post(place, {"begins": task[:6], "reason": "the sensor lies"}).status_code == 204
     about = operator.get(f"tasks/{task}").json()
     assert about["state"] == "cancelled"
-    assert about["ended"] == "cancelled by the operator of SP: the sensor lies"
+    assert about["ended"] == {"why": "cancelled", "by": "sp_operator", "reason": "the sensor lies"}
     assert about["timeline"][0]["state"] == "aborted"
     assert world.sp.ledger(task).balance("escrow") == DEPOSIT
 

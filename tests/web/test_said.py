@@ -61,8 +61,7 @@ PUT_TOGETHER = {  # of pieces that stand alone in the code
         "to",
         "{}, [{}]: {}",
     ),
-    *("a number", "the requester", "the task's lifetime", "it took too long"),
-    *("cancelled by {}", "cancelled by {}: {}", "expired by {}", "expired by {}: {}"),
+    *("a number", "it took too long"),
     *("Not Found", "Method Not Allowed"),
 }
 WORDS = re.compile(r"[a-z]{2,}.* .*[a-z]{2,}|[a-z]{2,} \{\}|\{\} [a-z]{2,}", re.DOTALL)

@@ -16,7 +16,7 @@ from crowdfl.protocols.profile import CspProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
 from crowdfl.roles.ports import Blobs, CspStore, KgcPeer, Place
-from crowdfl.roles.records import StoredParticipant, StoredTask, Tombstone
+from crowdfl.roles.records import EndedBy, StoredParticipant, StoredTask, Tombstone
 from crowdfl.roles.retention import OVER, ended
 
 _SHORT, _FEW = 4096, 64  # bytes and values that are read at once
@@ -30,7 +30,7 @@ def refuse_task(store: CspStore, task: str, reason: str) -> None:
         if state == OVER:
             raise ended(store.task(task))
         if state != REFUSED:
-            store.change_task(task, state=REFUSED, end=Tombstone("cancelled", "CSP's operator", reason))
+            store.change_task(task, state=REFUSED, end=Tombstone("cancelled", EndedBy.CSP_OPERATOR, reason))
 
 
 @dataclass

@@ -26,6 +26,7 @@ from crowdfl.protocols.profile import Identity
 from crowdfl.roles.ports import Place
 from crowdfl.roles.records import (
     ClockNotes,
+    EndedBy,
     Round,
     RoundState,
     StoredParticipant,
@@ -557,7 +558,10 @@ def _task(row: Sequence[Any]) -> StoredTask:
 
 
 def _tombstone(columns: Sequence[Any]) -> Tombstone | None:
-    return None if columns[0] is None else Tombstone(*columns)
+    if columns[0] is None:
+        return None
+    why, by, *rest = columns
+    return Tombstone(why, EndedBy(by), *rest)
 
 
 def _end_columns(end: Tombstone | None) -> dict[str, str | None]:

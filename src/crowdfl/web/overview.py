@@ -75,7 +75,7 @@ class Overview:
             "profile": definition.settings.profile,
             "window": definition.settings.window,
             "least": definition.settings.min_participants,
-            "ended": self._actions.ended(task),
+            "ended": None if stored.end is None else stored.end.coded(),
             "claims_until": stored.claims_until if stored.state in ENDED else None,
             "not_told": self._actions.not_told(stored),
             "can_purge": self._actions.can_purge(stored),

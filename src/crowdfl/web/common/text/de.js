@@ -33,6 +33,22 @@ export default {
     out_of_range: "Der Lohn ist kleiner als null oder größer als das Budget der Runde: Jemand in dieser Runde hat betrogen.",
     withdrawn: "Er wurde widerrufen.",
   },
+  ending: {
+    cancelled: "abgebrochen von {by}",
+    expired: "abgelaufen wegen {by}",
+    settled: "abgerechnet von {by}",
+    because: "{how}: {reason}",
+  },
+  by: {
+    requester: "dem Auftraggeber",
+    sp: "SP",
+    csp: "CSP",
+    operator: "dem Betreiber",
+    sp_operator: "dem Betreiber von SP",
+    csp_operator: "dem Betreiber von CSP",
+    plan: "ihrem Plan",
+    lifetime: "der Lebensdauer der Aufgabe",
+  },
   state: {
     running: "läuft",
     paused: "angehalten",

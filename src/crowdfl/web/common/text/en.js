@@ -33,6 +33,22 @@ export default {
     out_of_range: "The reward is below zero or above the round's budget: somebody in that round has cheated.",
     withdrawn: "Its owner has withdrawn it.",
   },
+  ending: {
+    cancelled: "cancelled by {by}",
+    expired: "expired by {by}",
+    settled: "settled by {by}",
+    because: "{how}: {reason}",
+  },
+  by: {
+    requester: "the requester",
+    sp: "SP",
+    csp: "CSP",
+    operator: "the operator",
+    sp_operator: "the operator of SP",
+    csp_operator: "CSP's operator",
+    plan: "its plan",
+    lifetime: "the task's lifetime",
+  },
   state: {
     running: "running",
     paused: "paused",

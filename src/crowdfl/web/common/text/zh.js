@@ -33,6 +33,22 @@ export default {
     out_of_range: "报酬小于零或超出本轮预算：本轮中有人作弊。",
     withdrawn: "其所有者已撤回。",
   },
+  ending: {
+    cancelled: "被{by}取消",
+    expired: "因{by}过期",
+    settled: "由{by}结算",
+    because: "{how}：{reason}",
+  },
+  by: {
+    requester: "发起人",
+    sp: "SP",
+    csp: "CSP",
+    operator: "运营方",
+    sp_operator: "SP 的运营方",
+    csp_operator: "CSP 的运营方",
+    plan: "其计划",
+    lifetime: "任务期限",
+  },
   state: {
     running: "进行中",
     paused: "已暂停",

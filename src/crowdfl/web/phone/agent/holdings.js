@@ -4,11 +4,12 @@ import { equal } from "../protocol/bytes.js";
 import { RolledBack } from "../protocol/errors.js";
 
 /** @typedef {import("./store.js").Store} Store */
+/** @typedef {{ why: string, by: string, reason: string }} Ending Two codes, and words for everyone. */
 
 /**
  * @typedef {object} KeptStatus Where the task stood when this device last looked.
  * @property {string} state
- * @property {string | null} ended Why, in words.
+ * @property {Ending | null} ended How it ended.
  * @property {number} enrolled
  * @property {{number: number, state: string, deadline: number}[]} rounds
  * @property {number | null} next When the next round opens, if its plan says; seconds since 1970.

@@ -55,7 +55,7 @@ import { CHARGE } from "./uploads.js";
  * @property {any} definition Its body; null until the platform was asked.
  * @property {string | null} who
  * @property {string | null} state The task's, when this device last looked.
- * @property {string | null} ended Why the task has ended.
+ * @property {import("./holdings.js").Ending | null} ended How the task has ended.
  * @property {string | null} stopped Why this phone takes no further part.
  * @property {boolean} replaced Whether that is because another phone has taken its place.
  * @property {{version: string, language: string, at: number} | null} consent What the owner has agreed to, and when.

@@ -63,7 +63,7 @@
  *   now: NowView,
  *   problem: string | null,
  *   state: string | null,
- *   ended: string | null,
+ *   ended: import("../../web/common/text.js").Ending | null,
  *   next: number | null,
  *   enrolled: number | null,
  *   stopped?: string | null,

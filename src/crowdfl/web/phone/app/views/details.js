@@ -4,9 +4,9 @@ import { h, table } from "../../../web/common/dom.js";
 import { formatTime, percent } from "../../../web/common/format.js";
 import { plot } from "../../../web/common/plot.js";
 import { actionButton, card, facts, part, title } from "../../../web/common/parts.js";
-import { t } from "../../../web/common/text.js";
+import { endingWords, t } from "../../../web/common/text.js";
 import { download } from "../download.js";
-import { grouped, mineWord, reasonWords, roundWord, sentence } from "../messages.js";
+import { grouped, mineWord, plainly, reasonWords, roundWord, sentence } from "../messages.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -90,13 +90,13 @@ function consented(model, task, { version, at }) {
   return card(t("details.consent"), h("p", null, t("details.agreed", { version, when: formatTime(at) })), save, trouble);
 }
 
-/** @typedef {{ task: string, who: string | null, sp: string, kgc: string, requester: string | null, ended: string | null }} Names */
+/** @typedef {{ task: string, who: string | null, sp: string, kgc: string, requester: string | null, ended: import("../../../web/common/text.js").Ending | null }} Names */
 
 /** @param {Names} known */
 function names({ task, who, sp, kgc, requester, ended }) {
   const code = (/** @type {string} */ text) => h("code.wrap", null, text);
   return h("details.card", { id: "names" }, h("summary", null, t("details.names")), facts([
-    ended !== null && [t("details.ended"), sentence(ended)],
+    ended !== null && [t("details.ended"), sentence(endingWords(ended, plainly))],
     [t("details.campaign"), code(task)],
     who !== null && [t("details.pseudonym"), code(who)],
     requester !== null && [t("details.asker"), code(requester)],

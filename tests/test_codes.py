@@ -1,13 +1,16 @@
-"""Codes of reasons: the same in both languages, said in each of them, and no sentence of theirs anywhere else."""
+"""Codes: the same in Python and JavaScript, said in each language, and no sentence of theirs anywhere else."""
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import crowdfl
+from crowdfl.documents.signed import EndReason
 from crowdfl.errors import FormatError
 from crowdfl.reasons import Reason
+from crowdfl.roles.records import EndedBy, Tombstone
 
 PACKAGE = Path(crowdfl.__file__).parent
 CATALOGUES = {code: PACKAGE / "web" / "common" / "text" / f"{code}.js" for code in ("en", "de", "zh")}
@@ -18,9 +21,9 @@ SOURCES = [
 ]
 
 
-def said(code: str) -> dict[str, str]:
+def said(code: str, name: str = "why") -> dict[str, str]:
     text = CATALOGUES[code].read_text(encoding="utf-8")
-    (section,) = re.findall(r"^  why: \{\n(.*?)^  \},", text, re.DOTALL | re.MULTILINE)
+    (section,) = re.findall(rf"^  {name}: \{{\n(.*?)^  \}},", text, re.DOTALL | re.MULTILINE)
     return dict(re.findall(r'^    (\w+): "(.+)",$', section, re.MULTILINE))
 
 
@@ -39,10 +42,30 @@ def test_every_reason_is_said_in_every_language_and_nothing_else_is(code):
     assert len(set(found.values())) == len(found)
 
 
-def test_phones_know_the_same_reasons():
-    text = (PACKAGE / "web" / "phone" / "protocol" / "reasons.js").read_text(encoding="utf-8")
-    listed = re.sub("//.*", "", text.partition("REASONS = ")[2].partition("]")[0])
-    assert re.findall(r'"(\w+)"', listed) == [str(one) for one in Reason]
+def listed(path: str, name: str) -> list[str]:
+    """What a list in a phone's script has."""
+    text = (PACKAGE / "web" / "phone" / path).read_text(encoding="utf-8")
+    return re.findall(r'"(\w+)"', re.sub("//.*", "", text.partition(f"const {name} = ")[2].partition("]")[0]))
+
+
+def test_phones_know_the_same_codes():
+    assert listed("protocol/reasons.js", "REASONS") == list(map(str, Reason))
+    assert listed("agent/status.js", "BY") == list(map(str, EndedBy))
+    assert listed("agent/status.js", "WHY") == list(get_args(EndReason))
+
+
+@pytest.mark.parametrize("code", CATALOGUES)
+def test_whoever_ended_a_task_is_named_in_every_language(code):
+    assert set(said(code, "by")) == set(map(str, EndedBy))
+    assert set(said(code, "ending")) == {*get_args(EndReason), "because"}
+
+
+def test_how_a_task_ended_is_kept_and_shown_by_code():
+    end = Tombstone("cancelled", EndedBy.SP_OPERATOR, "the sensor lies\x1b[2J")
+    assert end.coded() == {"why": "cancelled", "by": "sp_operator", "reason": "the sensor lies?[2J"}
+    assert end.words() == "cancelled by the operator of SP: the sensor lies?[2J"
+    with pytest.raises(FormatError, match="no EndedBy"):
+        EndedBy("the operator of SP")
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -61,5 +84,5 @@ def test_no_module_has_the_words_of_a_reason_but_the_catalogues(reason):
 
 @pytest.mark.parametrize("wrong", ["", "Broken_Seal", "BROKEN_SEAL", "broken seal", Reason.BROKEN_SEAL.words, None, 1])
 def test_what_is_no_code_is_refused(wrong):
-    with pytest.raises(FormatError, match="no code of a Reason"):
+    with pytest.raises(FormatError, match="no Reason"):
         Reason(wrong)
