@@ -37,6 +37,7 @@ from crowdfl.errors import (
 from crowdfl.protocols.records import Look, MemoryRecords
 from crowdfl.retry import Backoff
 from crowdfl.roles.ports import ManualClock
+from crowdfl.roles.retention import WhyHeld
 from crowdfl.services.background.workers import Ticker
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Link
@@ -312,7 +313,7 @@ def test_held_things_are_counted_once_a_minute():
             return {"a": Counter({"seeds": 2, "uploads": 1}), "b": Counter({"seeds": 1})}
 
         def why_held(self, task, _counts):
-            return {"a": "running", "b": "claims open"}[task]
+            return {"a": WhyHeld.RUNNING, "b": WhyHeld.CLAIMS}[task]
 
     class Metrics:
         def gauge(self, name, _about, _label, read):
@@ -321,7 +322,7 @@ def test_held_things_are_counted_once_a_minute():
     add_held_metrics(Metrics(), Holding(), clock.now)
     for _ in range(3):
         assert gauges["crowdfl_held"]() == {"seeds": 3, "uploads": 1}
-        assert gauges["crowdfl_tasks_held"]() == {"running": 1, "claims open": 1}
+        assert gauges["crowdfl_tasks_held"]() == {"running": 1, "claims_open": 1}
     assert len(looks) == 1
     clock.time += 61
     assert gauges["crowdfl_held"]() == {"seeds": 3, "uploads": 1}
@@ -347,7 +348,7 @@ def test_live_services_end_a_task_by_themselves(tmp_path):
                 raise NotReady("not yet")
 
         wait_for(erased)
-        assert requester.sp.status(task)["ended"] == "cancelled by the requester"
+        assert requester.sp.status(task)["ended"] == {"why": "cancelled", "by": "requester", "reason": ""}
         assert "crowdfl_held{" not in platform.metrics("kgc")
         assert 'crowdfl_held{kind="results"} 1.0' in platform.metrics("sp")  # the initial weights
         with pytest.raises(TaskEnded):

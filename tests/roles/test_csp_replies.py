@@ -131,6 +131,7 @@ def test_what_csp_says_of_an_end_steers_no_terminal(tmp_path):
     desk.csp.answer = raising(TaskEnded("\x1b]0;owned\x07\x1b[2J gone\nforged" + 10_000 * "x"))
     desk.play()
     said = desk.sp.status(desk.task)["ended"]
-    assert said.startswith("cancelled by CSP: ?]0;owned??[2J gone forged")
-    assert said.isprintable()
-    assert len(said) < 600
+    assert (said["why"], said["by"]) == ("cancelled", "csp")
+    assert said["reason"].startswith("?]0;owned??[2J gone forged")
+    assert said["reason"].isprintable()
+    assert len(said["reason"]) < 600

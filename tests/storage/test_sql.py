@@ -28,6 +28,7 @@ from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import (
     ClockNotes,
     DepositState,
+    EndedBy,
     Movement,
     PaymentState,
     Round,
@@ -298,7 +299,7 @@ def test_a_record_that_was_erased_is_not_a_new_one(store: SqlStore):
 
 def test_of_a_task_single_columns_change(store: SqlStore):
     store.add_task(TASK)
-    end = Tombstone("cancelled", "the requester", "enough", "signed")
+    end = Tombstone("cancelled", EndedBy.REQUESTER, "enough", "signed")
     changes = {"end": end, "paused_at": 0.1, "epoch": "e", "unreconciled": True, "csp_told": 7, "sole_holder": True}
     store.change_task("t", **changes)
     assert store.task("t") == replace(TASK, **changes)

@@ -16,6 +16,7 @@ from crowdfl.crypto.sealing import ReaderKey, SigningKey, commit, seal_to, verif
 from crowdfl.errors import AlreadyPaid, ClaimRefused, MasksDoNotFit, RewardOutOfRange, SealBroken, WrongAmount
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.records import Look
+from crowdfl.reasons import Reason
 
 
 class RewardEnvelope(Message, kind=18):
@@ -128,9 +129,7 @@ class RewardForm:
 
 def within_budget(amount: int, budget: int) -> int:
     if not 0 <= amount <= budget:
-        raise RewardOutOfRange(
-            "this reward is below zero or above the round's budget: somebody in that round has cheated"
-        )
+        raise RewardOutOfRange(Reason.OUT_OF_RANGE.words)
     return amount
 
 

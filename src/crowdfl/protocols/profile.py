@@ -21,13 +21,8 @@ from crowdfl.errors import CrowdFLError, FormatError, NothingToContribute, SlotO
 from crowdfl.protocols.exchange import Exchange, Observer, ReplyForm, Silent
 from crowdfl.protocols.party import KeyedParty, Party
 from crowdfl.protocols.records import Look, Outcome
+from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
-
-NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round"
-"""What a record that does not name a participant says to it."""
-
-NOT_IN_LINE = "out of bounds, or not in line with the task"
-"""What a record says of an upload that a check with a reference left out."""
 
 NO_REFERENCE = FormatError("this task takes no reference: its settings do not say `reference = true`")
 
@@ -49,7 +44,9 @@ class Average:
 
     weights: npt.NDArray[np.float64]
     total: int | None
-    standing: str | None = None  # why this reader's own upload was left out, by CSP's signed word; None if it was not
+    standing: Reason | None = (
+        None  # why this reader's own upload was left out, by CSP's signed word; None if it was not
+    )
     stepped: npt.NDArray[np.float64] | None = None
     state: str | None = None
     record: bytes = b""  # CSP's signed record of the round, of a profile that has one
@@ -146,7 +143,7 @@ class ParticipantProtocol(ReaderProtocol, Protocol):
     def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int, round_number: int) -> bytes:
         """An upload; `weights` is the trained model, whatever the profile sends of it."""
 
-    def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, str | None]:
+    def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, Reason | None]:
         """Of the last round of a `chained` profile: CSP's signed record, and why the own upload was left out, if it was."""
 
     def open_reward(self, envelope: bytes, round_number: int) -> int: ...  # in millionths
@@ -177,8 +174,8 @@ class SpProtocol(RoleProtocol, Protocol):
     def carry_over(self) -> bytes | None:
         """After `publish`: what the next round needs of this one. Made again from the same uploads, it is the same bytes."""
 
-    def rejected(self) -> Mapping[str, str]:
-        """After `reward` or `publish`: whose uploads were left out, and why, in words for their owners."""
+    def rejected(self) -> Mapping[str, Reason]:
+        """After `reward` or `publish`: whose uploads were left out, and why."""
 
     def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
         """Go on with what was made durable before, mask seeds above all, and make each new one durable before it is used.

@@ -18,7 +18,7 @@ from crowdfl.protocols.records import Look, Place, Standing
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
 from crowdfl.roles.ports import Blobs, CspStore, KgcPeer
-from crowdfl.roles.records import StoredParticipant, StoredTask, Tombstone
+from crowdfl.roles.records import EndedBy, StoredParticipant, StoredTask, Tombstone
 from crowdfl.roles.retention import OVER, ended
 
 _TRIES = 20  # each one lost to an answer that another process gave
@@ -32,7 +32,7 @@ def refuse_task(store: CspStore, task: str, reason: str) -> None:
         if state == OVER:
             raise ended(store.task(task))
         if state != REFUSED:
-            store.change_task(task, state=REFUSED, end=Tombstone("cancelled", "CSP's operator", reason))
+            store.change_task(task, state=REFUSED, end=Tombstone("cancelled", EndedBy.CSP_OPERATOR, reason))
 
 
 @dataclass

@@ -27,6 +27,7 @@ from crowdfl.protocols.profile import Identity
 from crowdfl.protocols.records import Look, Place, Standing, require_as_read, revised
 from crowdfl.roles.records import (
     ClockNotes,
+    EndedBy,
     Round,
     RoundState,
     StoredParticipant,
@@ -541,7 +542,10 @@ def _task(row: Sequence[Any]) -> StoredTask:
 
 
 def _tombstone(columns: Sequence[Any]) -> Tombstone | None:
-    return None if columns[0] is None else Tombstone(*columns)
+    if columns[0] is None:
+        return None
+    why, by, *rest = columns
+    return Tombstone(why, EndedBy(by), *rest)
 
 
 def _end_columns(end: Tombstone | None) -> dict[str, str | None]:

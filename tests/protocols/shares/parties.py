@@ -17,6 +17,7 @@ from crowdfl.protocols.shares.round.csp import SharesCsp
 from crowdfl.protocols.shares.round.sp import LeftOver, SharesSp
 from crowdfl.protocols.shares.round.upload import UploadBody, make_upload, upload_statement
 from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
 from tests.protocols.driving import ONE, Keeping
 
@@ -47,7 +48,7 @@ def name_of(place: int) -> str:
 class Played:
     publication: bytes
     envelopes: Mapping[str, bytes]
-    rejected: Mapping[str, str]
+    rejected: Mapping[str, Reason]
 
 
 @dataclass

@@ -31,8 +31,9 @@ from crowdfl.protocols.shares.circuits.scalars import whole_bytes
 from crowdfl.protocols.shares.round import csp as csp_module
 from crowdfl.protocols.shares.round import csp_records, rewards
 from crowdfl.protocols.shares.round.checks import SHOWN
-from crowdfl.protocols.shares.round.manifest import BROKEN_SEAL, StepRequest
+from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
+from crowdfl.reasons import Reason
 from crowdfl_lab.audit.finding import (
     DIVISOR_LOG,
     REWARD_OFF,
@@ -210,7 +211,7 @@ def _looked(round_: DeviatingRound, number: int, long: int) -> bool | None:
     with suppress(ConnectionError, RoundEnded):
         run_exchange(sp.publish(final=False), ask, round_.recorder)
     why = sp.rejected().get(MEASURED)
-    return None if why == BROKEN_SEAL else why is not None
+    return None if why is Reason.BROKEN_SEAL else why is not None
 
 
 def attack_silent() -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from crowdfl.errors import DocumentError, SettingsError, UnknownTask
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import (
+    EndedBy,
     Round,
     RoundState,
     StoredTask,
@@ -163,7 +164,7 @@ class Tasks:
         self._ports.store.change_task(task, state=TaskState.RUNNING)
 
     def _cancel(self, task: str) -> None:
-        cancel_task(self._core.sure_books, task, Tombstone("cancelled", "the requester"), self._abort)
+        cancel_task(self._core.sure_books, task, Tombstone("cancelled", EndedBy.REQUESTER), self._abort)
 
     def statement(self, task: str) -> Ledger:
         settled = self._ports.store.task(task).state == TaskState.SETTLED
@@ -179,7 +180,7 @@ class Tasks:
         return {
             "task": task,
             "state": found.state,
-            "ended": None if found.end is None else found.end.words(),
+            "ended": None if found.end is None else found.end.coded(),
             "key": settings.key,
             "epoch": found.epoch,
             "dropped": found.dropped,

@@ -43,6 +43,7 @@ from crowdfl.protocols.shares.chain import (
 from crowdfl.protocols.shares.dealing.keys import PARTICIPANTS, REQUESTER
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
+from crowdfl.reasons import Reason
 
 MASK_BYTES = 32  # of the seed of a mask
 SP, CSP = "SP", "CSP"
@@ -67,7 +68,7 @@ class RoundRecord(Message, kind=57):
     base: bytes
     accepted: tuple[str, ...]
     rejected: tuple[str, ...]
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
     opened: bytes  # the hash of X + Y
     masks: tuple[bytes, ...]  # the hashes of t_S and t_C
     seals: tuple[bytes, ...]  # the hashes of t_S, then of t_C, as sealed to each audience

@@ -49,7 +49,6 @@ from crowdfl.protocols.shares.round.average import (
 from crowdfl.protocols.shares.round.checks import CheckInputs, CheckVerdict, check_program, shown_in
 from crowdfl.protocols.shares.round.csp_records import CspRecords, KeptRound, Phase, over, spent_rounds
 from crowdfl.protocols.shares.round.manifest import (
-    FAILED,
     AcceptedSet,
     ManifestReply,
     RoundManifest,
@@ -67,6 +66,7 @@ from crowdfl.protocols.shares.round.manifest import (
 from crowdfl.protocols.shares.round.rewards import earned_openly, equal_part, reward_shares
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Sown
 from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.reasons import Reason
 
 _ENVIRONMENT = (BackendUnavailable, OSError, MemoryError)  # no secret brings these about: try again
 
@@ -255,7 +255,7 @@ class CspRound:
         """The one sum of the round."""
         answer, members = CspAnswer(), self.tally.members
         if members.void:  # nothing is asked for after that was said
-            raise ProtocolError(f"nothing of this round is opened: {members.void}")
+            raise ProtocolError(f"nothing of this round is opened: {members.void.words}")
         self.close()
         own = self._sums.result()
         part = MaskedPart.drawn(members, self._shape, self.place, CSP, self._keys.audiences)
@@ -391,7 +391,7 @@ class SharesCsp:
         manifest = RoundManifest.from_bytes(next(state.payloads()), self._shape.limits())
         state.put_cohort(manifest.cohort, replace(state.cohort(manifest.cohort), judged=manifest.names))
         state.finish(Phase.VOID)
-        word = sign_verdict(manifest, AcceptedSet((), {}, FAILED), self._keys.signing)
+        word = sign_verdict(manifest, AcceptedSet((), {}, Reason.CSP_FAILED), self._keys.signing)
         return self.party.send(StepReply(asked, b"", word))
 
     def _again(self, state: CspRecords) -> CspRound:

@@ -52,7 +52,6 @@ from crowdfl.protocols.shares.round.average import (
 )
 from crowdfl.protocols.shares.round.checks import Checked, CheckInputs, check_program
 from crowdfl.protocols.shares.round.manifest import (
-    FAILED,
     AcceptedSet,
     ManifestEntry,
     ManifestReply,
@@ -70,6 +69,7 @@ from crowdfl.protocols.shares.round.rewards import RewardMasks, open_envelope, r
 from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Stored
 from crowdfl.protocols.shares.shape import Quorum, SharesShape
+from crowdfl.reasons import Reason
 
 _ROOM = 1024  # bytes of CSP's word on one participant, and of what goes with it
 
@@ -266,7 +266,7 @@ class SharesSp(PaidSp):
                 now = yield from self._judged_cohort(talk, manifest)
                 talk = now.talk
             if self._tally.void:
-                raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {self._tally.void}")
+                raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {self._tally.void.words}")
             self._last = now
         return self._last
 
@@ -297,8 +297,8 @@ class SharesSp(PaidSp):
         return _SpCohort(manifest, talk, seed, coins(manifest.digest, reply.nonce), quorum, members)
 
     def _heed_failure(self, manifest: RoundManifest, word: bytes) -> None:
-        check_verdict(word, manifest, AcceptedSet((), {}, FAILED), self._csp_key, self._shape)
-        raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {FAILED}")
+        check_verdict(word, manifest, AcceptedSet((), {}, Reason.CSP_FAILED), self._csp_key, self._shape)
+        raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {Reason.CSP_FAILED.words}")
 
     def _judged(self, now: _SpCohort) -> Generator[bytes, Reply, None]:
         """Who is in, and what they get."""
@@ -405,7 +405,7 @@ class SharesSp(PaidSp):
     def carry_over(self) -> bytes | None:
         return self._left
 
-    def rejected(self) -> Mapping[str, str]:
+    def rejected(self) -> Mapping[str, Reason]:
         return self._tally.left_out
 
     def envelopes(self) -> Mapping[str, bytes]:
