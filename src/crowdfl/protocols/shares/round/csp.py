@@ -19,7 +19,6 @@ from crowdfl.errors import (
     Cancelled,
     DealtMaterialDamaged,
     FormatError,
-    LengthMismatch,
     OutOfTurn,
     ProtocolError,
     RoundsExhausted,
@@ -45,8 +44,9 @@ from crowdfl.protocols.shares.round.average import (
     ShareSums,
     SumOffer,
     open_sum,
+    sum_facts,
 )
-from crowdfl.protocols.shares.round.checks import CheckInputs, CheckVerdict, check_program, shown_in
+from crowdfl.protocols.shares.round.checks import CheckInputs, CheckVerdict, check_program
 from crowdfl.protocols.shares.round.csp_records import CspRecords, KeptRound, Phase, over, spent_rounds
 from crowdfl.protocols.shares.round.manifest import (
     AcceptedSet,
@@ -64,6 +64,7 @@ from crowdfl.protocols.shares.round.manifest import (
     verdict_on,
 )
 from crowdfl.protocols.shares.round.rewards import earned_openly, equal_part, reward_shares
+from crowdfl.protocols.shares.round.steps import OFFER, CohortCourse, Facts, shown_in
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Sown
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.reasons import Reason
@@ -125,7 +126,8 @@ class _CspCohort:
         self._nonce = expand(self._coins, b"crowdfl csp nonce 1", 32)
         self._sums = ShareSums(shape)  # over those whose seal opens, once their shares were expanded for the lanes
         self._now = CspAnswer()
-        self._run = CspRun(self._program)
+        course = CohortCourse(Facts(shape, len(manifest.names), len(self._seeds)))
+        self._run = CspRun(self._program, course)
         self.rewards: list[int] = []  # CSP's shares of those that are hidden
 
     def begin(self) -> CspAnswer:
@@ -256,6 +258,7 @@ class CspRound:
         answer, members = CspAnswer(), self.tally.members
         if members.void:  # nothing is asked for after that was said
             raise ProtocolError(f"nothing of this round is opened: {members.void.words}")
+        OFFER.require_message(offer, sum_facts(self._shape, self.place.number, members))
         self.close()
         own = self._sums.result()
         part = MaskedPart.drawn(members, self._shape, self.place, CSP, self._keys.audiences)
@@ -267,8 +270,6 @@ class CspRound:
     def _sealed(self, answer: CspAnswer, members: AcceptedSet, commitments: bytes) -> Iterator[bytes]:
         """Rewards, which are kept with the answer; none where they are not hidden."""
         shares = self.cohort.rewards
-        if len(commitments) != HASH_BYTES * len(shares):
-            raise LengthMismatch(f"commitments of {len(commitments)} bytes to {len(shares)} rewards")
         context, pieces = self._shape.spec.context(self.place.number), Pieces(commitments)
         for who, share in zip(members.accepted, shares, strict=False):
             commitment, own = pieces.take(HASH_BYTES), share.to_bytes(self._shape.reward_form.width, "big")
@@ -374,7 +375,7 @@ class SharesCsp:
             raise
         except _ENVIRONMENT:
             step = message.step - state.now.first + 1
-            if not self._shape.widths.is_checked or manifest is not None or step < shown_in(self._shape.widths):
+            if not self._shape.widths.is_checked or manifest is not None or step < shown_in(self._shape):
                 raise
             return self._failed(state, asked)  # CSP has seen who is within the bounds: it must say so
         except Exception:  # noqa: BLE001 -- whatever it is, it may depend on what was opened
