@@ -14,6 +14,7 @@ from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.errors import CrowdFLError
+from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.common.sdiv import DivideRequest, HardenedSdivCsp
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.hardened import profile as hardened
@@ -22,7 +23,7 @@ from crowdfl.protocols.paper import profile as paper
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import CspProtocol, TaskSpec, Tools
 from crowdfl.settings import TaskSettings
-from crowdfl.simulation.local_host import LocalFederation, Update
+from crowdfl.simulation.federation import LocalFederation
 from crowdfl_lab.parties import DivisionCsp, LocalParties
 
 ONE = Threads(1)

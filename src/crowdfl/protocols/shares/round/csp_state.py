@@ -5,11 +5,10 @@ together with the answer, or not at all.
 """
 
 import json
-import secrets
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.errors import BaseSpent, OutOfTurn, RoundEnded, WrongBase
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.profile import MOST_UNSHOWN, CspMemory
@@ -72,7 +71,7 @@ class CspState:
 
     def seed(self, number: int) -> bytes:
         """All of CSP's coins of a round come from this one: drawn once."""
-        return self._memory.get("seed", number) or self._memory.reserve("seed", secrets.token_bytes(SEED_BYTES), number)
+        return self._memory.get("seed", number) or self._memory.reserve("seed", secret_bytes(SEED_BYTES), number)
 
     def reserve_part(self, number: int, part: bytes) -> bytes:
         """CSP's part of a round's sum, whose seals are drawn anew each time: the first one stands."""
