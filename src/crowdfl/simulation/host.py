@@ -78,7 +78,7 @@ class Host:
         sps: int = 1,
         csps: int = 1,
     ) -> None:
-        self.tools, self.clock, self.wire, self.faults = tools, clock or ManualClock(), wire, faults
+        self.tools, self.clock, self.network, self.faults = tools, clock or ManualClock(), wire, faults
         self.disk = disk or MemoryDisk(self.clock.now)
         self.options = options or SpOptions(tools, checker=tools.backend, min_claim_window=0.0)
         self.signing = signing or SigningKey.fresh()  # KGC's
@@ -247,7 +247,7 @@ class Host:
     ) -> Any:  # noqa: ANN401
         """Everything that one process asks of another passes here."""
         call = Call(sender, receiver, name, arguments, named or {})
-        return self.wire(call, partial(self._deliver, call))
+        return self.network(call, partial(self._deliver, call))
 
     def _deliver(self, call: Call, to: str | None = None) -> Any:  # noqa: ANN401
         process = to or next(filter(self.is_running, self._names[call.receiver]), call.receiver)
