@@ -21,6 +21,7 @@ from crowdfl.errors import (
     ServiceUnavailable,
     SettingsError,
 )
+from crowdfl.learning.models.learner import Update
 from crowdfl.learning.training import suggested_bound
 from crowdfl.protocols.claims import RewardEnvelope
 from crowdfl.protocols.messages import Limits
@@ -37,7 +38,8 @@ from crowdfl.protocols.shares.round.average import (
 from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.protocols.shares.round.upload import UploadBody
 from crowdfl.roles.sp.rounds import pack_envelopes, rewards_name
-from crowdfl.simulation.local_host import LocalFederation, Update, _KgcFor
+from crowdfl.simulation.federation import LocalFederation
+from crowdfl.simulation.host import KgcFor
 from crowdfl.storage import tables
 from tests.attacks.campaign import SIZE, Campaign, error, watch_readers
 from tests.attacks.cheating import BUDGET, paid_desk
@@ -168,12 +170,12 @@ def test_no_server_takes_a_step_while_kgc_keeps_the_source(silent: str, monkeypa
 
     The other server asks KGC itself, and takes no step. Once KGC has nothing left, the round goes on.
     """
-    acknowledge, claims_all = _KgcFor.acknowledge, [silent]
+    acknowledge, claims_all = KgcFor.acknowledge, [silent]
 
-    def one_is_silent(self: _KgcFor, task: str) -> bool:
+    def one_is_silent(self: KgcFor, task: str) -> bool:
         return self.role in claims_all or acknowledge(self, task)
 
-    monkeypatch.setattr(_KgcFor, "acknowledge", one_is_silent)
+    monkeypatch.setattr(KgcFor, "acknowledge", one_is_silent)
     campaign, answered = Campaign(), []
     answer = campaign.host.csp.answer
     campaign.host.csp.answer = lambda *request: answered.append(answer(*request)) or answered[-1]
@@ -183,7 +185,7 @@ def test_no_server_takes_a_step_while_kgc_keeps_the_source(silent: str, monkeypa
     assert kgc.has(source)
     assert answered == []
     claims_all.clear()
-    acknowledge(_KgcFor(campaign.host, silent), str(campaign.federation.task))
+    acknowledge(KgcFor(campaign.host.kgc, silent), str(campaign.federation.task))
     campaign.host.run()
     assert not kgc.has(source)
 

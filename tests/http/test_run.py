@@ -275,7 +275,7 @@ def test_after_the_end_everyone_is_told_so_by_name(world):
     request = hashlib.sha256(b"a request").hexdigest()
     world.csp.store.set_records(task, Look(MemoryRecords()), request, f"{task}/answers/a/b")
     good = TaskEnd(task, "settled", 1.0).sign(world.receipts)
-    kgc, csp = KgcClient(world.service("kgc", world.token("kgc", "sp"))), world._csp_for_sp()
+    kgc, csp = KgcClient(world.service("kgc", world.token("kgc", "sp"))), world.csp_for("sp")
     assert csp.answer(task, b"a request") == b"a reply"
     for peer in (kgc, csp):
         for _ in range(2):  # a repeat, after a lost answer

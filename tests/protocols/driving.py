@@ -14,6 +14,7 @@ from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector
+from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.common.sdiv import DivideRequest, HardenedSdivCsp
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.hardened import profile as hardened
@@ -23,7 +24,7 @@ from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import CspProtocol, TaskSpec, Tools
 from crowdfl.protocols.records import BesideRecords, Look, MemoryRecords
 from crowdfl.settings import TaskSettings
-from crowdfl.simulation.local_host import LocalFederation, Update
+from crowdfl.simulation.federation import LocalFederation
 from crowdfl_lab.parties import DivisionCsp, LocalParties
 
 ONE = Threads(1)

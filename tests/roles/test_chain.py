@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import ChainBroken, FormatError, NotReady, UnknownParticipant, UploadRejected
+from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.profile import SharesParticipant
 from crowdfl.protocols.shares.round.average import SharesPublication
@@ -14,7 +15,7 @@ from crowdfl.protocols.shares.round.upload import UpdateEncoder
 from crowdfl.reasons import Reason
 from crowdfl.roles.participant.agent import event_words
 from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes, rewards_name
-from crowdfl.simulation.local_host import LocalFederation, Update
+from crowdfl.simulation.federation import LocalFederation
 from crowdfl.storage.blobs import FileBlobs
 from tests.hosts import BUDGET, Desk, heard, raising
 

@@ -15,7 +15,7 @@ from crowdfl.errors import RoundEnded, UnknownParticipant
 from crowdfl.protocols.hardened import prirwd
 from crowdfl.protocols.hardened.prirwd import InnerSums, LanesReply, LanesRequest, NonceRequest, RewardCsp
 from crowdfl.protocols.hardened.profile import HardenedSp
-from crowdfl.simulation.local_host import LocalHost
+from crowdfl.simulation.host import Host
 from crowdfl.storage import sql
 from crowdfl_lab.audit.finding import HARDENED, WRONG_GUESSES, Attack, Finding
 from crowdfl_lab.audit.recorded_round import PAYMENT, SMALL_PEOPLE, send_updates, small_host
@@ -74,7 +74,7 @@ def _ask_at_once(subject: str, key_bits: int) -> Finding:
     return _AT_ONCE.score(subject, right / count, blind, 1.0, f"{right} of {count} signs", note)
 
 
-def _upload(host: LocalHost, task: str, name: str) -> CipherVector:
+def _upload(host: Host, task: str, name: str) -> CipherVector:
     """As SP has it."""
     who, public = host.people[name].keys.who, cast(HardenedSp, host.sp.aggregators.checking(task)).party.public
     entry = host.sp.store.upload(task, 1, who)

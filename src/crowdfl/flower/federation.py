@@ -23,7 +23,8 @@ from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.uploads import PendingUpload
 from crowdfl.settings import to_millionths
-from crowdfl.simulation.local_host import LocalHost, MemoryDisk
+from crowdfl.simulation.disks import MemoryDisk
+from crowdfl.simulation.host import Host
 from crowdfl.storage.blobs import FileBlobs, MemoryBlobs
 from crowdfl.storage.sql import SqlStore
 
@@ -53,7 +54,7 @@ class LocalServers:
 
     def __init__(self, home: Path | None) -> None:
         tools, self.clock = Tools.unwatched(), ManualClock(time.time())
-        self._host = LocalHost(tools, disk=_Disk(home), clock=self.clock, options=_options(tools))
+        self._host = Host(tools, disk=_Disk(home), clock=self.clock, options=_options(tools))
 
     @property
     def sp(self) -> Sp:

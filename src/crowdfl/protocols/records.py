@@ -7,11 +7,11 @@ and the other looks again.
 """
 
 import hashlib
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from crowdfl.crypto.randomness import secret_bytes
 from crowdfl.errors import CrowdFLError, Overtaken
 from crowdfl.protocols.messages import Limits, Message
 
@@ -55,7 +55,7 @@ class Look:
     """What one request has read, and what it sets. `restored`: the records come from a backup. `fresh` draws secret bytes."""
 
     def __init__(
-        self, source: RecordSource, *, restored: bool = False, fresh: Callable[[int], bytes] = secrets.token_bytes
+        self, source: RecordSource, *, restored: bool = False, fresh: Callable[[int], bytes] = secret_bytes
     ) -> None:
         self._source, self.restored, self.fresh = source, restored, fresh
         self.read: dict[Place, int] = {}  # by place, the revision
@@ -106,7 +106,7 @@ class MemoryRecords:
     """Records and answers that last as long as the process, kept as a store keeps them."""
 
     restored: bool = False
-    fresh: Callable[[int], bytes] = field(default=secrets.token_bytes, repr=False)
+    fresh: Callable[[int], bytes] = field(default=secret_bytes, repr=False)
     records: dict[Place, Standing] = field(default_factory=dict, repr=False)
     files: dict[tuple[int, str], bytes] = field(default_factory=dict, repr=False)
     answers: dict[bytes, bytes] = field(default_factory=dict, repr=False)

@@ -10,10 +10,10 @@ have been answered, so that none is answered again: rounds that need one are voi
 """
 
 import re
-import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
+from crowdfl.crypto.randomness import secret_hex
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import CspStore, ManualClock, SpStore
@@ -42,7 +42,7 @@ def mark_restored_sp(store: SpStore, now: float) -> None:
 def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
     chained, pays = _kind(stored)
     unreconciled = stored.unreconciled or (pays and stored.state != TaskState.SETTLED)
-    store.change_task(stored.task, epoch=secrets.token_hex(8), unreconciled=unreconciled)
+    store.change_task(stored.task, epoch=secret_hex(8), unreconciled=unreconciled)
     for round_ in store.rounds(stored.task):
         if round_.state in UNDER_WAY or (not round_.is_over and store.seeds(stored.task, round_.number)):
             give_up_round(store, stored.task, round_)

@@ -38,7 +38,7 @@ from crowdfl.protocols.shares.round.upload import SALT_BYTES, UploadBody, upload
 from crowdfl.protocols.shares.shape import Quorum, SharesShape
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
-from crowdfl.simulation.local_host import LocalFederation
+from crowdfl.simulation.federation import LocalFederation
 from crowdfl_lab.audit.finding import ENTRY, SHARES, Attack, Finding, Floats, Measure, difference, found_in, rms
 from crowdfl_lab.audit.shares.deviating_round import (
     LANES,

@@ -1,7 +1,6 @@
 """What every side of a `hardened` task derives from the task alone, what KGC deals to each (one split of the
 key, audience keys, a public seed), and the order of the steps of a round, as CSP keeps it: each message once."""
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -12,7 +11,7 @@ from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.budget import WidthBudget
 from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.pctd import PublicKey
-from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.errors import OutOfTurn, RewardsOff, RoundEnded
 from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER
@@ -111,7 +110,7 @@ def deal(prime_bits: int, *, insecure_test_key: bool) -> Dealing:
     """Make a task's keys; what is not in the dealing is gone when this returns."""
     keys = pctd.keygen(prime_bits, insecure_test_key=insecure_test_key)
     sc, c = keys.private.split()
-    seed = secrets.token_bytes(SEED_BYTES)
+    seed = secret_bytes(SEED_BYTES)
     participants, requester, signing = AudienceKey.fresh(), AudienceKey.fresh(), SigningKey.fresh()
     common = (int(keys.public.n), int(keys.public.h_s), seed)
     return Dealing(

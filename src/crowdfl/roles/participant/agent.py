@@ -1,11 +1,11 @@
 """A participant's agent: polls, retries, trains, uploads, reads, claims, until its task ends; and what happens, in words."""
 
 import itertools
-import random
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from crowdfl.crypto.randomness import random_between
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import ClaimRefused, CrowdFLError, NotAuthenticated, NotReady, TooLate
 from crowdfl.learning.models.shape import ModelShape, Weights
@@ -138,7 +138,7 @@ class Agent:
 
     person: Participant
     sleep: Callable[[float], None]
-    jitter: Callable[[float, float], float] = random.uniform  # keeps phones that lost one server from returning at once
+    jitter: Callable[[float, float], float] = random_between  # keeps phones that lost one server from returning at once
 
     @property
     def has_joined(self) -> bool:

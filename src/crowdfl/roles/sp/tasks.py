@@ -5,11 +5,11 @@ It may end before its last round: by its requester, SP's operator, CSP, or becau
 
 import contextlib
 import hashlib
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from crowdfl.crypto.randomness import random_between
 from crowdfl.documents.signed import Appointment, Definition, Order
 from crowdfl.errors import DocumentError, SettingsError, UnknownTask
 from crowdfl.protocols.registry import profile_named
@@ -231,7 +231,7 @@ class Tasks:
         opening = self._next_round(task, found)
         wait = 0.0 if opening is None else min(opening - self._core.now(), _LONGEST_REST)
         spread = min(found.active / _LOOKS_A_SECOND, self._core.definition(task).settings.window / 2)
-        return round(wait + random.uniform(spread / 2, spread), 1)  # noqa: S311 -- no secret
+        return round(wait + random_between(spread / 2, spread), 1)
 
     def _time_to_claim(self, task: str, ended_at: float | None) -> float | None:
         """Seconds until the unclaimed is returned; None before the end, and while the clock is in doubt.

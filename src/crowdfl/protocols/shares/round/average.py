@@ -7,14 +7,13 @@ leaves SP in the publication alone. So SP has fixed its part before it sees CSP'
 open SP's; and readers take nothing that is not in the record.
 """
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 
-from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
 from crowdfl.crypto.shares.noise import discrete_gaussian
 from crowdfl.crypto.shares.ring import RunningSum, expand
@@ -170,7 +169,7 @@ class MaskedPart(Message, kind=66, repr=False):
         cls, members: AcceptedSet, shape: SharesShape, place: RoundPlace, server: str, audiences: Mapping[str, bytes]
     ) -> "MaskedPart":
         """Other seeds each time: whoever sends it keeps it first."""
-        t, noise = secrets.token_bytes(MASK_BYTES), secrets.token_bytes(SEED_BYTES)
+        t, noise = secret_bytes(MASK_BYTES), secret_bytes(SEED_BYTES)
         seals = (
             seal_to(audiences[name], t, _seal_context(place, server, name))
             for name in audiences_of(shape, place.number)

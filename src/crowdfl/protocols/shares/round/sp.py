@@ -8,10 +8,9 @@ anything is opened. SP sends one sum for a base, ever: that is noted before it l
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from secrets import token_bytes
 
 from crowdfl.crypto.compute import Read, run_work
-from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.randomness import SEED_BYTES, Coins, secret_bytes
 from crowdfl.crypto.shares.ring import Long, expand
 from crowdfl.errors import (
     AlreadyCounted,
@@ -273,7 +272,7 @@ class SharesSp(PaidSp):
 
     def _cohorts(self) -> list[list[str]]:
         most = self._shape.widths.cohort
-        seed = self._kept("cohorts", partial(token_bytes, SEED_BYTES)) if len(self._counted) > most else b""
+        seed = self._kept("cohorts", partial(secret_bytes, SEED_BYTES)) if len(self._counted) > most else b""
         return cohorts_of(self._counted, most, seed)
 
     def _judged_cohort(self, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
