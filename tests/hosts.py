@@ -21,6 +21,7 @@ from crowdfl.simulation.host import Host
 
 __all__ = [
     "BUDGET",
+    "HARDENED",
     "INITIAL_MODEL",
     "ONE",
     "SMALL_TASK",
@@ -37,10 +38,8 @@ __all__ = [
 ONE = Threads(1)
 BUDGET = 36_000_000  # of a round of `SMALL_TASK`, in millionths
 INITIAL_MODEL: list[npt.NDArray[np.float64]] = [np.zeros((2, 3)), np.ones(2)]  # of `small_definition`
-SMALL_TASK: dict[str, Any] = {  # every bound small, so that a short key has room for rewards
-    "profile": "hardened",
-    "key_bits": 960,
-    "mask_bits": 20,
+SMALL_TASK: dict[str, Any] = {  # every bound small, so that little is dealt for it
+    "profile": "shares",
     "decimals": 3,
     "clip": 2.0,
     "max_participants": 5,
@@ -50,6 +49,11 @@ SMALL_TASK: dict[str, Any] = {  # every bound small, so that a short key has roo
     "window": 100.0,
     "grace": 50.0,
 }
+HARDENED: dict[str, Any] = {
+    "profile": "hardened",
+    "key_bits": 960,
+    "mask_bits": 20,
+}  # of it, where Paillier is the subject
 
 
 def test_tools() -> Tools:
