@@ -40,7 +40,7 @@ def recorded(kind, number=1, parties=None):
     requests, parties.asked, parties.left = parties.asked, [], left
     drawn = (number, "", "seed"), (number, "", "part")
     parties.coins = parties.coins | {place: parties.keeping.memory[place] for place in drawn}
-    parties.seeds.clear()  # an SP that deviates remembers nothing
+    parties.records.clear()  # an SP that deviates remembers nothing
     parties.keeping = parties.fresh_csp(before)
     return parties, requests
 
@@ -135,7 +135,7 @@ def test_a_sum_that_was_sent_is_the_only_one_for_its_model():
     models = parties.models()
     parties.play(1, parties.encrypt(1, models))
     parties.left = None  # as if nothing had been published
-    parties.seeds.clear()
+    parties.records.clear()
     without = {who: model for who, model in models.items() if who != name_of(0)}
     with pytest.raises(BaseSpent):
         parties.play(2, parties.encrypt(2, without))

@@ -10,6 +10,7 @@ from crowdfl.errors import SeedReused, SettingsError
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.shares.round.average import CSP, SP, MaskedPart, ShareSum
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
+from crowdfl.protocols.shares.round.sp import SharesSpRound
 from crowdfl.protocols.shares.widths import SharesWidths
 from crowdfl.settings import TaskSettings
 from tests.protocols.shares.parties import NOISY, PAYING, UNCHECKED, Parties, in_units, initial_units, integers_of
@@ -21,7 +22,8 @@ PRIVATE = {"weighting": "equal", "max_norm": 10.0, "epsilon": 8.0, "rounds": 20,
 
 def parts_of(parties, number):
     """What both servers keep of a round's sum."""
-    kept = parties.keeping.memory[number, "", "part"], parties.seeds[number]["part"]
+    drawn = SharesSpRound.from_bytes(parties.records[number], parties.shape.limits())
+    kept = parties.keeping.memory[number, "", "part"], drawn.part
     return {
         server: MaskedPart.from_bytes(part, parties.shape.limits())
         for server, part in zip((CSP, SP), kept, strict=True)
