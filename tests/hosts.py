@@ -15,6 +15,7 @@ from crowdfl.protocols.profile import Tools
 from crowdfl.roles.participant.participant import Participant, Train
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.sp.ledger import Ledger
+from crowdfl.roles.sp.results import result_name
 from crowdfl.settings import PlanSettings, TaskSettings
 from crowdfl.simulation.disks import FileDisk
 from crowdfl.simulation.host import Host
@@ -133,6 +134,10 @@ class Desk(Host):
     @property
     def crowd(self) -> list[Participant]:
         return list(self.people.values())
+
+    def result(self, number: int, kind: str) -> str:
+        """The file of SP's that a round's record names."""
+        return result_name(self.task, number, kind, getattr(self.sp.store.round(self.task, number), kind))
 
     @property
     def ledger(self) -> Ledger:

@@ -3,6 +3,9 @@
 A message says what was wrong and what to do; none ever holds secret material.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 
 class CrowdFLError(Exception):
     """Root of the tree: catch this to catch everything CrowdFL raises on purpose."""
@@ -200,6 +203,8 @@ class OutOfTurn(ProtocolError):
 
 class RoundEnded(ProtocolError):
     """CSP answers this round no more: the round is void."""
+
+    rejected: Mapping[str, str] = MappingProxyType({})  # whose uploads the servers had left out by then, and why
 
 
 class ReplyLost(RoundEnded):

@@ -14,7 +14,7 @@ from crowdfl.protocols.shares.round.average import SharesPublication
 from crowdfl.protocols.shares.round.upload import UpdateEncoder
 from crowdfl.reasons import Reason
 from crowdfl.roles.participant.agent import event_words
-from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes, rewards_name
+from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes
 from crowdfl.simulation.federation import LocalFederation
 from crowdfl.storage.blobs import FileBlobs
 from tests.hosts import BUDGET, Desk, heard, raising
@@ -109,7 +109,7 @@ def test_an_average_may_be_read_again(desk):
 def test_a_broken_chain_keeps_a_phone_out_of_the_round_and_is_told_once(desk):
     """The platform may still show the right average; meanwhile nothing is trained on a model that nobody else has."""
     play_round(desk)
-    name, person = desk.sp.steps.publication_name(desk.task, 1, final=False), desk.crowd[0]
+    name, person = desk.result(1, "average"), desk.crowd[0]
     kept = desk.sp.blobs.get(name)
     desk.sp.blobs.delete(name)
     altered = SharesPublication.from_bytes(kept, Limits.plain())
@@ -158,7 +158,7 @@ def test_who_is_left_out_is_told_why_and_the_others_are_paid(desk):
 def test_a_platform_that_says_so_against_the_average_is_not_believed(desk):
     """CSP's signed word is in the average: a reward that only the platform denies stays owed."""
     play_round(desk)
-    person, name = desk.crowd[0], rewards_name(desk.task, 1)
+    person, name = desk.crowd[0], desk.result(1, "rewards")
     kept, others = desk.sp.blobs.get(name), [one.keys.who for one in desk.crowd[1:]]
     desk.sp.blobs.delete(name)
     desk.sp.blobs.put(name, pack_envelopes({who: find_envelope(kept, who) for who in others}))
@@ -250,8 +250,8 @@ def test_a_reader_does_not_follow_what_another_platform_shows(desk):
     play_round(desk)
     play_round(desk)
     desk.requester.read(desk.task, 1)
-    name = desk.sp.steps.publication_name(desk.task, 2, final=True)
-    first = desk.sp.blobs.get(desk.sp.steps.publication_name(desk.task, 1, final=True))
+    name = desk.result(2, "average")
+    first = desk.sp.blobs.get(desk.result(1, "average"))
     desk.sp.blobs.delete(name)
     desk.sp.blobs.put(name, first)
     with pytest.raises(ChainBroken):

@@ -14,7 +14,6 @@ from crowdfl.roles.records import EndedBy, PaymentState, Tombstone
 from crowdfl.roles.sp.core import LedgerPorts
 from crowdfl.roles.sp.money import Deposits, resolve_payment
 from crowdfl.roles.sp.retention import SpRetention
-from crowdfl.roles.sp.rounds import rewards_name
 from crowdfl.roles.sp.tasks import cancel_task
 from crowdfl.roles.sp.time import ClockWatch, OperatorClock, confirm_clock
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
@@ -353,7 +352,7 @@ def end_without_a_reward(desk: WatchingDesk) -> Participant:
     for _ in range(2):
         desk.upload(desk.crowd)
         desk.run()
-    desk.sp.blobs.delete(rewards_name(desk.task, 2))
+    desk.sp.blobs.delete(desk.result(2, "rewards"))
     person = desk.crowd[0]
     person.step(unchanged)
     assert desk.sp.status(desk.task)["claim_seconds_left"] == 500.0

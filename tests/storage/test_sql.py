@@ -22,7 +22,7 @@ from crowdfl.errors import (
     UnknownTask,
 )
 from crowdfl.protocols.claims import KeptClaim
-from crowdfl.protocols.profile import Identity
+from crowdfl.protocols.profile import Identity, SpRecord
 from crowdfl.protocols.records import Look, Place, Standing
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import (
@@ -142,16 +142,31 @@ def test_who_leaves_is_marked(store: SqlStore):
 
 
 def test_rounds_are_inserted_updated_and_in_order(store: SqlStore):
-    store.put_round("t", Round(2, 20.5))
-    store.put_round("t", Round(1, 1_700_000_000.25))
-    store.put_round("t", Round(2, 20.5, RoundState.CLOSED, extended=True))
-    assert store.rounds("t") == [Round(1, 1_700_000_000.25), Round(2, 20.5, RoundState.CLOSED, extended=True)]
+    store.set_round("t", None, Round(2, 20.5))
+    store.set_round("t", None, Round(1, 1_700_000_000.25))
+    changed = Round(2, 20.5, RoundState.CLOSED, extended=True, asked=True, average="a" * 64, left_over="b" * 64)
+    store.set_round("t", Round(2, 20.5), changed)
+    assert store.rounds("t") == [Round(1, 1_700_000_000.25), changed]
+
+
+def test_a_round_that_is_not_as_it_was_read_stays_as_it_is(store: SqlStore):
+    """Whatever differs; a new one is one that nobody has made before."""
+    first = Round(1, 0.0, RoundState.CLOSED)
+    store.set_round("t", None, first)
+    others = ({"asked": True}, {"rewards": "a" * 64}, {"opened_at": 1.0}, {"state": RoundState.WEIGHED})
+    for known in (None, *(replace(first, **other) for other in others)):
+        with pytest.raises(Conflict):
+            store.set_round("t", known, replace(first, state=RoundState.REWARDED))
+        assert store.round("t", 1) == first
+    with pytest.raises(Conflict):
+        store.set_round("t", Round(2, 0.0), Round(2, 0.0, RoundState.CLOSED))
+    assert store.rounds("t") == [first]
 
 
 def test_an_upload_is_in_once(store: SqlStore):
     """New, known, or another one of the same participant's; each round by itself."""
-    store.put_round("t", Round(1, 0.0))
-    store.put_round("t", Round(2, 0.0))
+    store.set_round("t", None, Round(1, 0.0))
+    store.set_round("t", None, Round(2, 0.0))
     assert store.acknowledge("t", 1, [Upload("p1", "a" * 64, late=False)]) == [True]
     assert store.acknowledge("t", 1, [Upload("p1", "a" * 64, late=True)]) == [False]
     (refused,) = store.acknowledge("t", 1, [Upload("p1", "b" * 64, late=False)])
@@ -161,14 +176,20 @@ def test_an_upload_is_in_once(store: SqlStore):
     assert store.uploads("t", 1) == [Upload("p1", "a" * 64, late=False), Upload("p0", "c" * 64, late=True)]
 
 
-def test_a_seed_is_kept_once(store: SqlStore):
-    store.put_seed("t", 1, "opening", b"\x00\xff")
-    store.put_seed("t", 1, "opening", b"\x00\xff")
-    store.put_seed("t", 1, "rewards", b"r")
-    with pytest.raises(Conflict):
-        store.put_seed("t", 1, "opening", b"other")
-    assert store.seeds("t", 1) == {"opening": b"\x00\xff", "rewards": b"r"}
-    assert store.seeds("t", 2) == {}
+def test_sps_record_is_set_in_place_of_what_was_read(store: SqlStore):
+    """The task's and the round's together: if either has changed, neither is set."""
+    first = SpRecord(b"task", b"\x00\xff")
+    store.set_sp_record("t", 1, SpRecord(), first)
+    assert store.sp_record("t", 1) == first
+    assert store.sp_record("t", 2) == SpRecord(b"task")
+    store.set_sp_record("t", 2, SpRecord(b"task"), SpRecord(b"later", b"two"))
+    for known in (first, SpRecord(b"later"), SpRecord(b"later", b"other")):
+        with pytest.raises(Conflict):
+            store.set_sp_record("t", 1, known, SpRecord(b"mine", b"mine"))
+    assert store.sp_record("t", 1) == SpRecord(b"later", b"\x00\xff")
+    store.erase_seeds("t", 1)
+    assert store.sp_record("t", 1) == SpRecord(b"later")
+    assert store.sp_record("t", 2).round == b"two"
 
 
 def test_a_movement_is_made_once(store: SqlStore):
@@ -309,15 +330,6 @@ def test_of_a_task_single_columns_change(store: SqlStore):
     assert changed.unnotified(["kgc", "csp"]) == ["csp"]
 
 
-def test_what_csp_was_asked_is_settled_whatever_becomes_of_the_round(store: SqlStore):
-    """The mark is no part of what a step compares, and no step takes it away."""
-    store.put_round("t", Round(1, 0.0, final=True))
-    store.mark_asked("t", 1)
-    store.put_round("t", Round(1, 0.0, RoundState.CLOSED, final=True))
-    assert store.round("t", 1) == Round(1, 0.0, RoundState.CLOSED, final=True)
-    assert store.round("t", 1).asked
-
-
 def test_a_reply_is_used_once(store: SqlStore):
     """Another digest is told the one that counts, until the round is forgotten."""
     assert store.use_reply("t", 1, "r", b"1") == store.use_reply("t", 1, "r", b"2") == b"1"
@@ -349,7 +361,7 @@ def test_where_uploads_stand_is_told_in_one_look(store: SqlStore):
     for number in (1, 2, 3):
         store.add_participant("t", person(number), 3)
     store.leave("t", "p2")
-    store.put_round("t", Round(1, 0.5))
+    store.set_round("t", None, Round(1, 0.5))
     mine, other = Upload("p1", "a" * 64, late=False), Upload("p3", "c" * 64, late=False)
     store.acknowledge("t", 1, [mine, other])
     found = store.upload_context("t", 1, ["p1", "p2", "p9"])

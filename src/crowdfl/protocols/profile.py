@@ -151,8 +151,20 @@ class ParticipantProtocol(ReaderProtocol, Protocol):
     def claim(self) -> bytes: ...  # signed, for all rewards opened so far
 
 
+@dataclass(frozen=True)
+class SpRecord:
+    """What SP's half of a protocol has decided, mask seeds above all: of the task, and of one round. Empty: nothing yet."""
+
+    task: bytes = field(default=b"", repr=False)
+    round: bytes = field(default=b"", repr=False)
+
+
 class SpProtocol(RoleProtocol, Protocol):
     """What the sensing platform does."""
+
+    record: SpRecord
+    """Before a request leaves, whoever runs this half makes what is new in here durable; after `open_round` it sets what is
+    durable already. With the same record and the same replies, a round that is run again sends the same bytes."""
 
     @property
     def averages_first(self) -> bool:
@@ -176,11 +188,6 @@ class SpProtocol(RoleProtocol, Protocol):
 
     def rejected(self) -> Mapping[str, Reason]:
         """After `reward` or `publish`: whose uploads were left out, and why."""
-
-    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
-        """Go on with what was made durable before, mask seeds above all, and make each new one durable before it is used.
-
-        A purpose that begins with "base " is of the whole task, and outlives its round."""
 
     def upload_bytes(self) -> int: ...  # the size of an upload of this task
 

@@ -8,6 +8,7 @@ from typing import BinaryIO, Protocol
 
 from crowdfl.crypto.paillier.pctd import RandomizerSource
 from crowdfl.errors import CrowdFLError
+from crowdfl.protocols.profile import SpRecord
 from crowdfl.protocols.records import Look, Place, Standing
 from crowdfl.roles.records import (
     ClockNotes,
@@ -119,8 +120,10 @@ class SpStore(CrowdStore, Protocol):
     def refused(self, task: str) -> frozenset[str]: ...
 
     def status(self, task: str) -> TaskStatus: ...  # or UnknownTask
-    def put_round(self, task: str, round_: Round) -> None: ...  # insert or update; `asked` stays as it is
-    def mark_asked(self, task: str, number: int) -> None: ...
+
+    def set_round(self, task: str, known: Round | None, changed: Round) -> None:
+        """Compare and set: `Conflict`, and nothing is changed, unless the round is still as it is known; None: a new one."""
+
     def rounds(self, task: str) -> list[Round]: ...  # in order
     def round(self, task: str, number: int) -> Round: ...  # or NotReady
     def draw(
@@ -152,12 +155,16 @@ class SpStore(CrowdStore, Protocol):
     def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
         """Task, round, participants and their uploads in one look, or `UnknownTask`."""
 
-    def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
-        """Once, durably, before anything masked by it leaves; other contents are a `Conflict`."""
+    def sp_record(self, task: str, number: int) -> SpRecord: ...  # what SP's half of the protocol has decided
 
-    def seeds(self, task: str, number: int) -> dict[str, bytes]: ...  # by purpose
-    def erase_seeds(self, task: str, number: int | None = None) -> None: ...  # of a round, or all; no copy stays
-    def seed_counts(self) -> dict[str, int]: ...  # by task, of those that have any
+    def set_sp_record(self, task: str, number: int, known: SpRecord, changed: SpRecord) -> None:
+        """Compare and set what is kept of the task and of the round: `Conflict`, and nothing is changed, unless both are still
+        as they are known. Durably, before anything that depends on it leaves."""
+
+    def erase_seeds(
+        self, task: str, number: int | None = None
+    ) -> None: ...  # records of a round, or all; no copy stays
+    def seed_counts(self) -> dict[str, int]: ...  # records by task, of those that have any
     def replies(self, task: str, number: int) -> dict[str, bytes]: ...  # digests of CSP's that were used, by request
     def use_reply(self, task: str, number: int, request: str, digest: bytes) -> bytes: ...  # once; the one that counts
     def forget_replies(self, task: str, number: int) -> None: ...

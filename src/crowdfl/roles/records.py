@@ -173,7 +173,13 @@ class Round:
     extended: bool = False
     redrawn: int = 0  # how often others were drawn in place of who had not sent
     final: bool = False  # its average is for the requester alone; of a host that opens rounds itself
-    asked: bool = field(default=False, compare=False)  # CSP may have heard of it: its uploads are settled
+    asked: bool = False  # CSP may have heard of it: its uploads are settled
+    # What it made, by the hash that names the file (`roles.sp.results`); None: nothing, or not yet. Each is set once.
+    average: str | None = None  # for participants; of a chained profile for everyone
+    model: str | None = None  # the average for the requester alone
+    rewards: str | None = None
+    rejected: str | None = None  # whose uploads the servers left out, and why
+    left_over: str | None = None  # what the next round needs of it
 
     @property
     def is_over(self) -> bool:

@@ -44,7 +44,7 @@ def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
     unreconciled = stored.unreconciled or (pays and stored.state != TaskState.SETTLED)
     store.change_task(stored.task, epoch=secret_hex(8), unreconciled=unreconciled)
     for round_ in store.rounds(stored.task):
-        if round_.state in UNDER_WAY or (not round_.is_over and store.seeds(stored.task, round_.number)):
+        if round_.state in UNDER_WAY or (not round_.is_over and store.sp_record(stored.task, round_.number).round):
             give_up_round(store, stored.task, round_)
     if stored.state not in ENDED:
         _open_anew(store, stored.task, now)
@@ -56,7 +56,7 @@ def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
 def _open_anew(store: SpStore, task: str, now: float) -> None:
     for round_ in store.rounds(task):
         if round_.state is RoundState.OPEN:
-            store.put_round(task, replace(round_, opened_at=max(now, round_.opened_at)))
+            store.set_round(task, round_, replace(round_, opened_at=max(now, round_.opened_at)))
 
 
 def _kind(stored: StoredTask) -> tuple[bool, bool]:

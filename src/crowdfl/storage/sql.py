@@ -23,7 +23,7 @@ from crowdfl.errors import (
     UnknownParticipant,
     UnknownTask,
 )
-from crowdfl.protocols.profile import Identity
+from crowdfl.protocols.profile import Identity, SpRecord
 from crowdfl.protocols.records import Look, Place, Standing, require_as_read, revised
 from crowdfl.roles.records import (
     ClockNotes,
@@ -218,7 +218,7 @@ class SqlStore(MoneyTables):
         named = {f"more_{name}": int(count) for name, count in more.items()}
         c.execute(counting(table, tuple(more), tuple(key)), named | {f"key_{name}": one for name, one in key.items()})
 
-    # Rounds, uploads, seeds, replies.
+    # Rounds, uploads, SP's protocol records, replies.
 
     def status(self, task: str) -> TaskStatus:
         with self._read() as c:
@@ -229,22 +229,21 @@ class SqlStore(MoneyTables):
         rounds = [(_round(row[13:]), row[11], row[12]) for row in rows if row[13] is not None]
         return TaskStatus(state, ended_at, _tombstone(end), epoch, dropped, active, taken, ready_at, rounds)
 
-    def put_round(self, task: str, round_: Round) -> None:
-        values = {name: value for name, value in vars(round_).items() if name != "asked"}
+    def set_round(self, task: str, known: Round | None, changed: Round) -> None:
+        """The transaction holds the writers' lock: what is read here is still true when it is written."""
+        number = changed.number
         with self._write() as c:
-            known = find(c, [t.rounds.c.state, t.rounds.c.extended], task=task, number=round_.number).first()
+            row = find(c, ROUND, task=task, number=number).first()
+            if (None if row is None else _round(row)) != known:
+                raise Conflict(f"round {number} is not as it was read: another process has gone on with it")
             if known is None:
-                add(c, t.rounds, task=task, asked=False, **values)
+                add(c, t.rounds, task=task, **vars(changed))
             else:
-                change(c, t.rounds, values, task=task, number=round_.number)
-            if known is None or known.state != round_.state:
-                self._tell(f"round {round_.state}", task=task, number=round_.number)
-            elif round_.extended and not known.extended:
-                self._tell("round extended", task=task, number=round_.number)
-
-    def mark_asked(self, task: str, number: int) -> None:
-        with self._write() as c:
-            change(c, t.rounds, {"asked": True}, task=task, number=number)
+                change(c, t.rounds, vars(changed), task=task, number=number)
+            if known is None or known.state is not changed.state:
+                self._tell(f"round {changed.state}", task=task, number=number)
+            elif changed.extended and not known.extended:
+                self._tell("round extended", task=task, number=number)
 
     def rounds(self, task: str) -> list[Round]:
         with self._read() as c:
@@ -353,26 +352,29 @@ class SqlStore(MoneyTables):
         with self._read() as c:
             return [(number, who, digest) for number, who, digest in c.execute(GONE_UPLOADS, {"this_task": task})]
 
-    def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
-        """A second process with a seed of its own is refused before it masks anything."""
-        with self._write() as c:
-            if put_once(c, t.seeds, "state", state, task=task, number=number, purpose=purpose) != state:
-                raise Conflict(f"a mask seed for {purpose} of round {number} is stored already")
-
-    def seeds(self, task: str, number: int) -> dict[str, bytes]:
+    def sp_record(self, task: str, number: int) -> SpRecord:
         with self._read() as c:
-            rows = find(c, [t.seeds.c.purpose, t.seeds.c.state], task=task, number=number)
-            return {purpose: bytes(state) for purpose, state in rows}
+            found = [find(c, [t.sp_records.c.record], task=task, number=place).scalar() for place in (0, number)]
+            return SpRecord(*(bytes(record or b"") for record in found))
+
+    def set_sp_record(self, task: str, number: int, known: SpRecord, changed: SpRecord) -> None:
+        with self._write() as c:
+            if self.sp_record(task, number) != known:
+                raise Conflict(
+                    f"another process goes on with round {number}: what this one has drawn for it is not sent"
+                )
+            rows = {0: changed.task, number: changed.round}
+            put(c, t.sp_records, [{"task": task, "number": at, "record": row} for at, row in rows.items() if row])
 
     def erase_seeds(self, task: str, number: int | None = None) -> None:
         of_round = {} if number is None else {"number": number}
         with self._write() as c:
-            remove(c, t.seeds, task=task, **of_round)
+            remove(c, t.sp_records, task=task, **of_round)
         self._overwrite_log()
 
     def seed_counts(self) -> dict[str, int]:
         with self._read() as c:
-            return _counts(c, t.seeds)
+            return _counts(c, t.sp_records)
 
     def replies(self, task: str, number: int) -> dict[str, bytes]:
         with self._read() as c:

@@ -9,7 +9,7 @@ import numpy as np
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
-from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
+from crowdfl.protocols.profile import ParticipantKeys, SpRecord, TaskSpec, Tools
 from crowdfl.protocols.records import MemoryRecords
 from crowdfl.protocols.shares.chain import RoundPlace, first_base
 from crowdfl.protocols.shares.profile import SharesProfile
@@ -74,7 +74,7 @@ class Parties:
         self.requester.resume(None, self.initial)
         self.coins: dict[int, bytes] = {}  # CSP's, by round: whoever plays CSP here draws the same ones
         self.keeping = self.fresh_csp()
-        self.seeds: dict[int, dict[str, bytes]] = {}
+        self.records: dict[int, bytes] = {}  # SP's, by round; 0: of the task
         self.left: bytes | None = None
         self.asked: list[bytes] = []
 
@@ -110,12 +110,7 @@ class Parties:
         sp.open_round(number)
         sp.load_previous(self.left)
         sp.set_dealt_loader(lambda n: self.dealt("sp", n))
-        whole, own = self.seeds.setdefault(0, {}), self.seeds.setdefault(number, {})
-
-        def keep(purpose: str, state: bytes) -> None:
-            (whole if purpose.startswith("base ") else own)[purpose] = state
-
-        sp.keep_seeds(whole | own, keep)
+        sp.record = SpRecord(self.records.get(0, b""), self.records.get(number, b""))
         for keys in self.keys.values():
             sp.enrol(keys.identity)
         return sp
@@ -165,15 +160,20 @@ class Parties:
         ask: Callable[[bytes], Reply] | None = None,
         reference: bytes | None = None,
     ) -> Played:
-        """A round to its end; nobody reads it yet."""
-        sp = self.new_sp(number)
+        """A round to its end; nobody reads it yet. SP's record is kept before each request leaves."""
+        sp, then = self.new_sp(number), ask or self.ask
+
+        def kept(request: bytes) -> Reply:
+            self.records |= {0: sp.record.task, number: sp.record.round}
+            return then(request)
+
         sp.add_all(uploads)
         if reference is not None:
             sp.take_reference(reference)
         if self.shape.payment:
-            run_exchange(sp.reward(self.shape.payment), ask or self.ask)
+            run_exchange(sp.reward(self.shape.payment), kept)
         envelopes = sp.envelopes()
-        run_exchange(sp.publish(final=False), ask or self.ask)
+        run_exchange(sp.publish(final=False), kept)
         self.left = sp.carry_over()
         return Played(sp.publication(), envelopes, sp.rejected())
 

@@ -39,7 +39,7 @@ def recorded(kind, number=1, parties=None):
     parties.keeping = parties.fresh_csp(before.copy())
     parties.play(number, uploads)
     requests, parties.asked, parties.left = parties.asked, [], left
-    parties.seeds.clear()  # an SP that deviates remembers nothing
+    parties.records.clear()  # an SP that deviates remembers nothing
     parties.keeping = parties.fresh_csp(before)
     return parties, requests
 
@@ -132,7 +132,7 @@ def test_a_sum_that_was_sent_is_the_only_one_for_its_model():
     models = parties.models()
     parties.play(1, parties.encrypt(1, models))
     parties.left = None  # as if nothing had been published
-    parties.seeds.clear()
+    parties.records.clear()
     without = {who: model for who, model in models.items() if who != name_of(0)}
     with pytest.raises(BaseSpent):
         parties.play(2, parties.encrypt(2, without))

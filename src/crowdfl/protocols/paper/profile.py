@@ -1,6 +1,6 @@
 """The profile `paper`: Algorithms 1 to 4 as printed, misprints corrected. For fidelity: `crowdfl audit` shows what it leaks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -37,6 +37,7 @@ from crowdfl.protocols.profile import (
     Identity,
     KeyedTask,
     ParticipantKeys,
+    SpRecord,
     TaskSpec,
     Tools,
     whole_samples,
@@ -272,6 +273,9 @@ class PaperSp(BaseSp):
 
     averages_first = True
     answers: Mapping[type[Message], type[Message]] = {SdivRequest: SdivReply, SmulRequest: SmulReply}
+    record = (
+        SpRecord()
+    )  # the paper masks with fresh numbers at every try: nothing is kept, and that is one of its leaks
 
     def __init__(self, party: KeyedParty, task: KeyedTask, lambda_sp: KeyShare) -> None:
         self.delivery = replace(party, share=lambda_sp)
@@ -336,9 +340,6 @@ class PaperSp(BaseSp):
         mu = yield from side.run(models, samples, self._divided(), self._widths.to_scale(payment), Coins.fresh())
         each = {who: mu.part(i, i + 1) for i, who in enumerate(ids)}
         self._envelopes = {who: PaperReward(own, self.delivery.partial_decrypt(own)) for who, own in each.items()}
-
-    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
-        """The paper masks with fresh numbers at every try: there is nothing to keep, and that is one of its leaks."""
 
     def claimant(self, claim: bytes) -> str:
         raise _no_claims()

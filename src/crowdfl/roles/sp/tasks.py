@@ -53,10 +53,12 @@ def cancel_task(ports: LedgerPorts, task: str, ending: Tombstone, abort: Abort |
         store.change_task(task, state=TaskState.CANCELLED, ended_at=None if hangs else now, end=ending)
 
 
-def give_up_round(store: SpStore, task: str, current: Round) -> None:
-    """For good: its money returns to escrow, and its seeds are erased. The caller holds a transaction."""
+def give_up_round(store: SpStore, task: str, current: Round, rejected: str | None = None) -> None:
+    """For good: its money returns to escrow, and its seeds are erased; `Conflict` if it is not as it was read. The caller holds
+    a transaction."""
+    aborted = replace(current, state=RoundState.ABORTED, rejected=rejected or current.rejected)
+    store.set_round(task, current, aborted)
     store.post(task, Ledger(store.movements(task)).abort_round(current.number))
-    store.put_round(task, replace(current, state=RoundState.ABORTED))
     store.erase_seeds(task, current.number)
 
 
@@ -68,7 +70,7 @@ def give_time_back(ports: LedgerPorts, task: str) -> None:
         store.change_task(task, paused_at=None)
         if rounds and rounds[-1].state in (RoundState.OPEN, *UNDER_WAY):
             lost = max(0.0, ports.clock.now() - since)
-            store.put_round(task, replace(rounds[-1], opened_at=rounds[-1].opened_at + lost))
+            store.set_round(task, rounds[-1], replace(rounds[-1], opened_at=rounds[-1].opened_at + lost))
 
 
 class Tasks:
