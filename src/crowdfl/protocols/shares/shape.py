@@ -15,6 +15,7 @@ from crowdfl.protocols.shares.round.steps import SAMPLES_BYTES
 from crowdfl.protocols.shares.rule_widths import RuleWidths
 from crowdfl.protocols.shares.server_optimizers import ServerStep
 from crowdfl.protocols.shares.widths import SharesWidths, pay_of
+from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings, to_millionths
 
 REWARD_MODULUS = 1 << (8 * SAMPLES_BYTES)
@@ -35,14 +36,12 @@ class Quorum:
     least: int  # min_participants
     has_reference: bool = False  # then up to a half may go: with a third, five in sixteen could void every round
 
-    def why_void(self, accepted: int, listed: int) -> str | None:
+    def why_void(self, accepted: int, listed: int) -> Reason | None:
         """Why a round with so many accepted of those listed must not go on; None if it may."""
-        one_in, words = (2, "half") if self.has_reference else (3, "a third")
         if accepted < self.least:
-            return f"{accepted} uploads are within the bounds, and at least {self.least} are needed"
-        if one_in * (listed - accepted) > listed:
-            return f"{listed - accepted} of {listed} uploads are out of bounds or cannot be read, more than {words}"
-        return None
+            return Reason.TOO_FEW_LEFT
+        one_in = 2 if self.has_reference else 3
+        return Reason.TOO_MANY_LEFT_OUT if one_in * (listed - accepted) > listed else None
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,13 @@ leaves SP in the publication alone. So SP has fixed its part before it sees CSP'
 open SP's; and readers take nothing that is not in the record.
 """
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 
-from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
 from crowdfl.crypto.shares.noise import discrete_gaussian
 from crowdfl.crypto.shares.ring import RunningSum, expand
@@ -44,6 +43,7 @@ from crowdfl.protocols.shares.dealing.keys import PARTICIPANTS, REQUESTER
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
 from crowdfl.protocols.shares.round.steps import MASK_BYTES, SAMPLES_BYTES, SUM, Facts
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
+from crowdfl.reasons import Reason
 
 SP, CSP = "SP", "CSP"
 _SERVERS = (SP, CSP)
@@ -67,7 +67,7 @@ class RoundRecord(Message, kind=57):
     base: bytes
     accepted: tuple[str, ...]
     rejected: tuple[str, ...]
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
     opened: bytes  # the hash of X + Y
     masks: tuple[bytes, ...]  # the hashes of t_S and t_C
     seals: tuple[bytes, ...]  # the hashes of t_S, then of t_C, as sealed to each audience
@@ -169,7 +169,7 @@ class MaskedPart(Message, kind=66, repr=False):
         cls, members: AcceptedSet, shape: SharesShape, place: RoundPlace, server: str, audiences: Mapping[str, bytes]
     ) -> "MaskedPart":
         """Other seeds each time: whoever sends it keeps it first."""
-        t, noise = secrets.token_bytes(MASK_BYTES), secrets.token_bytes(SEED_BYTES)
+        t, noise = secret_bytes(MASK_BYTES), secret_bytes(SEED_BYTES)
         seals = (
             seal_to(audiences[name], t, _seal_context(place, server, name))
             for name in audiences_of(shape, place.number)

@@ -34,9 +34,8 @@ from crowdfl.protocols.shares.reference import ReferenceScores, in_line
 from crowdfl.protocols.shares.round.steps import SALT_BYTES
 from crowdfl.protocols.shares.shape import Quorum
 from crowdfl.protocols.shares.widths import SAMPLE_BITS, SharesWidths
+from crowdfl.reasons import Reason
 
-_BAD_REFERENCE = "the requester's reference is zero, or out of bounds"
-_ALTERED = "SP showed other bits than those it committed to"
 _Side = SpSide | CspSide
 
 
@@ -60,7 +59,7 @@ class CheckVerdict:
     """Who is in the round, by slot; or why the round is void."""
 
     accepted: list[int]
-    void: str | None = None
+    void: Reason | None = None
     products: tuple[int, ...] = field(default=(), repr=False)  # this server's shares of theirs with the reference
 
 
@@ -210,11 +209,11 @@ def _show(
         answer = yield from side.swap(mine)
         theirs, attached = answer[: len(mine)], answer[len(mine) :]
         if not _fits(bound, CSP, inputs.context, theirs):
-            raise RoundEnded("CSP showed other bits than those it committed to: the round is void")
+            raise RoundEnded("what CSP showed is not what it had committed to: the round is void")
         return _verdict(side, inputs, bits, theirs, products), attached
     theirs = side.heard()
     if not _fits(bound, SP, inputs.context, theirs):
-        return (yield from _answer(side, bytes(len(mine)), CheckVerdict([], _ALTERED), attach))
+        return (yield from _answer(side, bytes(len(mine)), CheckVerdict([], Reason.ALTERED_BITS), attach))
     return (yield from _answer(side, mine, _verdict(side, inputs, bits, theirs, products), attach))
 
 
@@ -240,7 +239,7 @@ def _verdict(side: _Side, inputs: CheckInputs, mine: Bytes, theirs: bytes, produ
     bits = mine ^ unpack_flips(theirs[SALT_BYTES:], len(mine))
     slots = inputs.slots[:-1] if inputs.quorum.has_reference else inputs.slots
     if len(slots) < len(bits) and not bits[-1]:
-        return CheckVerdict([], _BAD_REFERENCE)
+        return CheckVerdict([], Reason.REFERENCE_UNUSABLE)
     accepted = [slot for slot, bit in zip(slots, bits, strict=False) if bit]
     side.course.judged(len(accepted))
     own = tuple(product for product, bit in zip(products, bits[: len(slots)], strict=False) if bit)
@@ -249,7 +248,7 @@ def _verdict(side: _Side, inputs: CheckInputs, mine: Bytes, theirs: bytes, produ
 
 def _unusable(side: _Side, lanes: OpenLanes, attach: _Attach) -> Half[Checked]:
     """Too many lanes cannot be used: nothing more is opened, CSP says so in its next answer."""
-    verdict = CheckVerdict([], "more lanes cannot be used than chance explains: a server has altered its shares")
+    verdict = CheckVerdict([], Reason.ALTERED_SHARES)
     if isinstance(side, SpSide):
         attached = yield from side.swap(b"")
     else:

@@ -22,7 +22,6 @@ from crowdfl.errors import (
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import NOT_IN_LINE
 from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, sha256
 from crowdfl.protocols.shares.circuits.program import Half
 from crowdfl.protocols.shares.reference import REQUESTER_NAME
@@ -30,13 +29,9 @@ from crowdfl.protocols.shares.round.checks import CheckVerdict
 from crowdfl.protocols.shares.round.steps import MANIFEST, SEALED_BYTES, CohortCourse, Facts
 from crowdfl.protocols.shares.round.upload import UploadBody, open_seed, upload_statement
 from crowdfl.protocols.shares.shape import Quorum, SharesShape
+from crowdfl.reasons import Reason
 
-BROKEN_SEAL = "its seal does not open"
-FAILED = "CSP failed after it had seen who is within the bounds: nothing was opened, and nothing will be"
-OUT_OF_BOUNDS = "its number of samples or its size is out of bounds"
-NO_REFERENCE = "the seal of the requester's reference does not open"
 _SIGNATURE_WEIGHT = 1 << 16  # to check one takes as long as to go over so many bytes
-_WITH_OTHERS = "too many of those who were checked with it were out of bounds, or could not be read"
 
 
 class RoundManifest(Message, kind=54):
@@ -211,19 +206,19 @@ class AcceptedSet:
     """Whose uploads count, and why others' do not; or why nothing is opened at all. Of a cohort, or of a round."""
 
     accepted: tuple[str, ...]
-    rejected: Mapping[str, str] = field(default_factory=dict)  # by name, the reason
-    void: str = ""
+    rejected: Mapping[str, Reason] = field(default_factory=dict)  # by name
+    void: Reason | None = None
     verdicts: bytes = b""  # of a round: the hashes of all verdicts that are added up
 
     @classmethod
     def without(cls, names: Sequence[str], broken: Collection[str], quorum: Quorum) -> "AcceptedSet":
         """Everyone whose seal opens; nobody, if that of the reference does not."""
         if REQUESTER_NAME in broken:
-            return cls((), {}, NO_REFERENCE)
+            return cls((), {}, Reason.REFERENCE_SEALED)
         seals = set(broken)
-        rejected = {who: BROKEN_SEAL for who in names if who in seals}
+        rejected = {who: Reason.BROKEN_SEAL for who in names if who in seals}
         accepted = tuple(who for who in names if who not in rejected)
-        return cls(accepted, rejected, quorum.why_void(len(accepted), len(names)) or "")
+        return cls(accepted, rejected, quorum.why_void(len(accepted), len(names)))
 
     def judged(self, names: Sequence[str], verdict: CheckVerdict, quorum: Quorum) -> "AcceptedSet":
         """What the checks leave of it. Nobody is blamed for a round that is void for another reason."""
@@ -231,9 +226,9 @@ class AcceptedSet:
         if verdict.void is not None and verdict.void != quorum.why_void(len(accepted), len(names)):
             return AcceptedSet((), self.rejected, verdict.void)
         taken = set(accepted)  # of many, a look into a tuple each would take the square
-        words = NOT_IN_LINE if quorum.has_reference else OUT_OF_BOUNDS
-        reasons = {who: self.rejected.get(who, words) for who in names if who not in taken}
-        return AcceptedSet(accepted, reasons, verdict.void or "")
+        found = Reason.NOT_IN_LINE if quorum.has_reference else Reason.OUT_OF_BOUNDS
+        reasons = {who: self.rejected.get(who, found) for who in names if who not in taken}
+        return AcceptedSet(accepted, reasons, verdict.void)
 
 
 class RoundVerdict(Message, kind=56):
@@ -245,8 +240,8 @@ class RoundVerdict(Message, kind=56):
     manifest: bytes  # its hash
     accepted: tuple[str, ...]
     rejected: tuple[str, ...]
-    reasons: tuple[str, ...]
-    void: str  # why nothing was sent for this cohort and nothing will be; empty if it goes on
+    reasons: tuple[Reason, ...]
+    void: Reason | None  # why nothing was sent for this cohort and nothing will be; empty if it goes on
     signature: bytes
 
     @property
@@ -286,11 +281,11 @@ class RoundTally:
     listed: int = 0  # in those that have their verdict
     cohorts: int = 1
     _accepted: list[str] = field(default_factory=list)
-    _rejected: dict[str, str] = field(default_factory=dict)
-    _voids: dict[int, str] = field(default_factory=dict)  # by cohort, why
+    _rejected: dict[str, Reason] = field(default_factory=dict)
+    _voids: dict[int, Reason] = field(default_factory=dict)  # by cohort, why
     _judged: int = 0  # cohorts
     _verdicts: list[bytes] = field(default_factory=list)
-    _not_named: dict[str, str] = field(default_factory=dict)  # in a void cohort
+    _not_named: dict[str, Reason] = field(default_factory=dict)  # in a void cohort
 
     def require_new(self, names: Sequence[str], cohorts: int) -> None:
         """CSP: nobody is in two cohorts of a round, or an upload in very many of them could be read off the sum."""
@@ -314,18 +309,18 @@ class RoundTally:
         rejected = dict(zip(verdict.rejected, verdict.reasons, strict=True))
         if verdict.void:
             self._voids[self._judged] = verdict.void
-            self._not_named |= (dict.fromkeys(names, _WITH_OTHERS) if self.cohorts > 1 else {}) | rejected
+            self._not_named |= (dict.fromkeys(names, Reason.VOID_COHORT) if self.cohorts > 1 else {}) | rejected
             return
         self._accepted += verdict.accepted
         self._rejected |= rejected
         self._verdicts.append(sha256(verdict.statement))
 
     @property
-    def void(self) -> str:
+    def void(self) -> Reason | None:
         """Why nothing is opened: what voids a cohort voids a round, and a void cohort's people are not in."""
         if self._voids and not self._accepted:
             return next(iter(self._voids.values()))
-        return self.shape.quorum.why_void(len(self._accepted), self.listed) or ""
+        return self.shape.quorum.why_void(len(self._accepted), self.listed)
 
     @property
     def members(self) -> AcceptedSet:
@@ -337,8 +332,8 @@ class RoundTally:
         return self._voids.keys()
 
     @property
-    def left_out(self) -> dict[str, str]:
-        """Whoever is not in, and why, in words for them; the record names those of void cohorts nowhere."""
+    def left_out(self) -> dict[str, Reason]:
+        """Whoever is not in, and why; the record names those of void cohorts nowhere."""
         return self._rejected | self._not_named
 
 

@@ -1,17 +1,16 @@
 """SP of a `shares` task: adds up its shares as they come, closes a round with manifests, and asks CSP step by step.
 
-All of SP's coins of a round come from durable seeds, bound to a manifest and to whose sum is opened: with the replies that
-the role keeps, a round that is run again sends the same bytes. Uploads that are rejected are taken out of the sum before
-anything is opened. SP sends one sum for a base, ever: that is noted before it leaves, and a failure gives no base back.
+All of SP's coins of a round come from its record, bound to a manifest and to whose sum is opened: with the replies that the
+role keeps, a round that is run again sends the same bytes. Uploads that are rejected are taken out of the sum before anything
+is opened. SP sends one sum for a base, ever: the task's record says so before it leaves, and a failure gives no base back.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from secrets import token_bytes
 
 from crowdfl.crypto.compute import Read, run_work
-from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.randomness import SEED_BYTES, Coins, secret_bytes
 from crowdfl.crypto.shares.ring import Long, expand
 from crowdfl.errors import (
     AlreadyCounted,
@@ -27,11 +26,11 @@ from crowdfl.errors import (
     TooFewParticipants,
     UnknownParticipant,
 )
-from crowdfl.protocols.common.paid import PaidSp
+from crowdfl.protocols.common.paid import MaskSeed, PaidSp
 from crowdfl.protocols.exchange import Exchange, Reply, ReplyForm
-from crowdfl.protocols.messages import Message
+from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import NO_REFERENCE
+from crowdfl.protocols.profile import NO_REFERENCE, SpRecord
 from crowdfl.protocols.shares.chain import RoundPlace, first_base, next_base, sha256
 from crowdfl.protocols.shares.circuits.lanes import coins
 from crowdfl.protocols.shares.circuits.program import SpSide
@@ -53,7 +52,6 @@ from crowdfl.protocols.shares.round.average import (
 )
 from crowdfl.protocols.shares.round.checks import Checked, CheckInputs, check_program
 from crowdfl.protocols.shares.round.manifest import (
-    FAILED,
     AcceptedSet,
     ManifestEntry,
     ManifestReply,
@@ -72,6 +70,7 @@ from crowdfl.protocols.shares.round.steps import MANIFEST, OFFER, CohortCourse, 
 from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Stored
 from crowdfl.protocols.shares.shape import Quorum, SharesShape
+from crowdfl.reasons import Reason
 
 
 class LeftOver(Message, kind=63, repr=False):
@@ -80,6 +79,21 @@ class LeftOver(Message, kind=63, repr=False):
     number: int
     base: bytes  # after it
     sums: bytes = b""  # SP's shares of products with references, over all rounds so far
+
+
+class SharesSpTask(Message, kind=42, repr=False):
+    """Which sums SP has sent: of which base, in which round, entry by entry. It outlives the rounds, void ones too."""
+
+    bases: tuple[bytes, ...] = ()
+    rounds: tuple[int, ...] = ()
+
+
+class SharesSpRound(Message, kind=43, repr=False):
+    """What SP has drawn for a round."""
+
+    cohorts: bytes = b""  # the seed by which people are dealt into cohorts, where there are several
+    seeds: tuple[bytes, ...] = ()  # of the cohorts begun, in order, each with the hash of its manifest
+    part: bytes = b""  # of the sum, a `MaskedPart`
 
 
 @dataclass
@@ -106,6 +120,7 @@ class SharesSp(PaidSp):
         self.party, self.fingerprint, self._shape = party, bundle.fingerprint, shape
         self._csp_key, self._seed, self._audiences = bundle.csp_signing, bundle.seed, bundle.audiences
         self._file: Callable[[int], Long] | None = None
+        self._sent = SharesSpTask()
         self.open_round(1)
 
     # Uploads.
@@ -123,13 +138,24 @@ class SharesSp(PaidSp):
         self._reference: UploadBody | None = None
         self._products: dict[str, int] = {}  # SP's shares, with the reference, of those who are in
         self._sums = ShareSums(self._shape)
-        self._seeds = {}
+        self._drawn = SharesSpRound()
         self._last: _SpCohort | None = None  # once all cohorts have their verdict
         self._tally = RoundTally(self._shape)
         self._publication: bytes | None = None
         self._left: bytes | None = None
         self._envelopes: Mapping[str, bytes] = {}
         self.load_previous(None)
+
+    @property
+    def record(self) -> SpRecord:
+        sent = b"" if self._sent == SharesSpTask() else self._sent.to_bytes()
+        return SpRecord(sent, b"" if self._drawn == SharesSpRound() else self._drawn.to_bytes())
+
+    @record.setter
+    def record(self, record: SpRecord) -> None:
+        limits = Limits.plain()
+        self._sent = SharesSpTask.from_bytes(record.task, limits) if record.task else SharesSpTask()
+        self._drawn = SharesSpRound.from_bytes(record.round, limits) if record.round else SharesSpRound()
 
     def load_previous(self, left: bytes | None) -> None:
         self._before = None if left is None else LeftOver.from_bytes(left, self._shape.limits())
@@ -258,7 +284,7 @@ class SharesSp(PaidSp):
         """Everything before the average; what this process has done of it already is not done again."""
         if self._last is None:
             self.check()
-            self._require_unspent(self._seeds.get(self._spending, self._own_mark))
+            self._require_unspent()
             self._tally, talk = RoundTally(self._shape), SpConversation(self.party, self._place)
             reference = None if self._reference is None else ManifestEntry.of(self._reference)
             for place, names in enumerate(cohorts := self._cohorts(), 1):
@@ -268,14 +294,15 @@ class SharesSp(PaidSp):
                 now = yield from self._judged_cohort(talk, manifest)
                 talk = now.talk
             if self._tally.void:
-                raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {self._tally.void}")
+                raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {self._tally.void.words}")
             self._last = now
         return self._last
 
     def _cohorts(self) -> list[list[str]]:
         most = self._shape.widths.cohort
-        seed = self._kept("cohorts", partial(token_bytes, SEED_BYTES)) if len(self._counted) > most else b""
-        return cohorts_of(self._counted, most, seed)
+        if len(self._counted) > most and not self._drawn.cohorts:
+            self._drawn = replace(self._drawn, cohorts=secret_bytes(SEED_BYTES))
+        return cohorts_of(self._counted, most, self._drawn.cohorts)
 
     def _judged_cohort(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
         """Who of it is in, and if that is nobody, why."""
@@ -287,7 +314,10 @@ class SharesSp(PaidSp):
 
     def _begun(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
         """The manifest, and whose seals CSP can open."""
-        seed = self._seed_for(f"uploads {manifest.cohort}", manifest.digest).seed
+        if len(self._drawn.seeds) < manifest.cohort:  # they begin one after the other
+            fresh = MaskSeed.bound_to(manifest.digest).to_bytes()
+            self._drawn = replace(self._drawn, seeds=(*self._drawn.seeds, fresh))
+        seed = MaskSeed.kept(self._drawn.seeds[manifest.cohort - 1], manifest.digest).seed
         self._talk, facts = talk, Facts(self._shape, len(manifest.names))
         talk.heed = partial(self._heed_failure, manifest)
         answer = yield from talk.ask(manifest.to_bytes(), longest_answer(MANIFEST, facts))
@@ -304,8 +334,8 @@ class SharesSp(PaidSp):
         return _SpCohort(manifest, talk, seed, drawn, quorum, members, CohortCourse(facts))
 
     def _heed_failure(self, manifest: RoundManifest, word: bytes) -> None:
-        check_verdict(word, manifest, AcceptedSet((), {}, FAILED), self._csp_key, self._shape)
-        raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {FAILED}")
+        check_verdict(word, manifest, AcceptedSet((), {}, Reason.CSP_FAILED), self._csp_key, self._shape)
+        raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {Reason.CSP_FAILED.words}")
 
     def _judged(self, now: _SpCohort) -> Generator[bytes, Reply, None]:
         """Who is in, and what they get."""
@@ -367,26 +397,20 @@ class SharesSp(PaidSp):
 
     def _part(self, members: AcceptedSet) -> MaskedPart:
         """SP's part of the one sum of this base: of these people, and of no others."""
-        self._require_unspent(self._kept(self._spending, lambda: self._own_mark))
+        self._require_unspent()
+        if not self._drawn.part:
+            part = MaskedPart.drawn(members, self._shape, self._place, SP, self._audiences)
+            self._drawn = replace(self._drawn, part=part.to_bytes())
+            sent = self._sent
+            self._sent = SharesSpTask((*sent.bases, self._place.base), (*sent.rounds, self.round_number))
+        return MaskedPart.from_bytes(self._drawn.part, Limits.plain())
 
-        def drawn() -> bytes:
-            return MaskedPart.drawn(members, self._shape, self._place, SP, self._audiences).to_bytes()
-
-        return MaskedPart.from_bytes(self._kept("part", drawn), self._shape.limits())
-
-    @property
-    def _spending(self) -> str:
-        """Under this name it is noted which round has sent the sum of a base: for the whole task, not for the round."""
-        return f"base {self._place.base.hex()[:24]}"
-
-    @property
-    def _own_mark(self) -> bytes:
-        return str(self.round_number).encode()
-
-    def _require_unspent(self, mark: bytes) -> None:
-        if mark != self._own_mark:
+    def _require_unspent(self) -> None:
+        """A base's sum is sent by the one round whose record has a part of it."""
+        spent = dict(zip(self._sent.bases, self._sent.rounds, strict=True)).get(self._place.base)
+        if spent is not None and (spent != self.round_number or not self._drawn.part):
             raise BaseSpent(
-                f"a sum of updates to this model was sent to CSP in round {mark.decode()}: no second one ever is, "
+                f"a sum of updates to this model was sent to CSP in round {spent}: no second one ever is, "
                 "whatever became of the first, and the task cannot go on"
             )
 
@@ -394,7 +418,8 @@ class SharesSp(PaidSp):
         self._publication = publication.to_bytes()
         record = parse_record(publication.record, self._shape, self._csp_key)
         following = next_base(self._place.base, record.statement)
-        sums = b"" if self._reference is None else added(self._sums_before(), self._products, self._shape.widths.R)
+        products, bits = self._products, self._shape.widths.R
+        sums = b"" if self._reference is None else added(self._sums_before(), products, bits).to_bytes()
         self._left = LeftOver(self.round_number, following, sums).to_bytes()
 
     @property
@@ -413,7 +438,7 @@ class SharesSp(PaidSp):
     def carry_over(self) -> bytes | None:
         return self._left
 
-    def rejected(self) -> Mapping[str, str]:
+    def rejected(self) -> Mapping[str, Reason]:
         return self._tally.left_out
 
     def envelopes(self) -> Mapping[str, bytes]:

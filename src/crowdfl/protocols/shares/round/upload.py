@@ -11,12 +11,11 @@ and its share is empty.
 
 import hashlib
 import math
-import secrets
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
 from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import (
@@ -178,7 +177,7 @@ def make_upload(
     samples: int,
 ) -> UploadBody:
     """An upload of these integers, with a seed and a salt that nothing else gets."""
-    drawn = secrets.token_bytes(SEED_BYTES), secrets.token_bytes(SALT_BYTES)
+    drawn = secret_bytes(SEED_BYTES), secret_bytes(SALT_BYTES)
     return upload_from_seed(shape, place, who, signing, csp_sealing, update, samples, *drawn)
 
 
