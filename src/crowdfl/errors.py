@@ -306,6 +306,10 @@ class Conflict(CampaignError):
     """The same name was used with other contents."""
 
 
+class Overtaken(Conflict):
+    """Another process has set a record that was read: look again."""
+
+
 class LedgerConflict(Conflict):
     """A movement of that name was made with other contents."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import (
@@ -33,11 +34,11 @@ from crowdfl.protocols.shares.round.average import (
     SharesPublication,
     parse_record,
 )
-from crowdfl.protocols.shares.round.csp_state import CspState
 from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.protocols.shares.round.upload import UploadBody
 from crowdfl.roles.sp.rounds import pack_envelopes, rewards_name
 from crowdfl.simulation.local_host import LocalFederation, Update, _KgcFor
+from crowdfl.storage import tables
 from tests.attacks.campaign import SIZE, Campaign, error, watch_readers
 from tests.attacks.cheating import BUDGET, paid_desk
 from tests.hosts import ONE, Desk, heard, unchanged
@@ -47,12 +48,12 @@ VICTIM = "p3"
 AVERAGE = 6  # the step of a round that opens its sum
 
 
-def test_a_csp_that_was_set_back_opens_no_second_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_csp_that_was_set_back_opens_no_second_sum() -> None:
     """Its database is of before the first round: it does not know the model that its own record has led to."""
     campaign = Campaign()
     campaign.play()
-    monkeypatch.setattr(CspState, "last", lambda _self: None)
-    monkeypatch.setattr(CspState, "_spent", lambda _self, _base: None)
+    with campaign.host.csp.store._write() as connection:
+        connection.execute(sa.delete(tables.records))
     with pytest.raises(CrowdFLError):
         campaign.play([VICTIM])
     stored = campaign.host.sp.store.task(campaign.federation.task)

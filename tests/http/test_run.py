@@ -34,6 +34,7 @@ from crowdfl.errors import (
     SettingsError,
     TaskEnded,
 )
+from crowdfl.protocols.records import Look, MemoryRecords
 from crowdfl.retry import Backoff
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.retention import WhyHeld
@@ -271,7 +272,8 @@ def test_sp_needs_its_token_and_its_key_to_end_a_task(world):
 def test_after_the_end_everyone_is_told_so_by_name(world):
     task, _ = world.open_round()
     world.csp.blobs.put(f"{task}/answers/a/b", b"a reply")
-    world.csp.store.put_answer(task, hashlib.sha256(b"a request").hexdigest(), f"{task}/answers/a/b")
+    request = hashlib.sha256(b"a request").hexdigest()
+    world.csp.store.set_records(task, Look(MemoryRecords()), request, f"{task}/answers/a/b")
     good = TaskEnd(task, "settled", 1.0).sign(world.receipts)
     kgc, csp = KgcClient(world.service("kgc", world.token("kgc", "sp"))), world._csp_for_sp()
     assert csp.answer(task, b"a request") == b"a reply"

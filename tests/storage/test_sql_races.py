@@ -106,7 +106,7 @@ def test_a_process_killed_at_any_call_leaves_all_of_a_transaction_or_nothing(sql
     for step in ended:
         name = f"t{step}"
         made = len(sql_store.movements(name))
-        second = (bool(sql_store.rounds(name)), bool(sql_store.seeds(name, 1)), bool(sql_store.remembered_rounds(name)))
+        second = (bool(sql_store.rounds(name)), bool(sql_store.seeds(name, 1)), bool(sql_store.recorded_rounds(name)))
         assert made == {(False, False): 0, (True, False): 1, (True, True): 2}[name in tasks, all(second)]
         assert len(set(second)) == 1
         assert all(second) or name not in done

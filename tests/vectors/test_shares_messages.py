@@ -118,7 +118,7 @@ def test_bodies_where_everyone_counts_once(case):
     assert replace(made, sealed=body.sealed, signature=body.signature) == body
     assert (body.samples, len(body.to_bytes())) == (b"", upload_bytes(shape))
     assert expanded_samples(drawn[0], PLACE, case["who"], shape.count_bytes) == 0
-    with pytest.raises(errors.LengthMismatch, match="share of the samples"):
+    with pytest.raises(errors.LengthMismatch, match="samples of 0 bytes"):
         parse_upload(bytes.fromhex(case["body"]), replace(shape, spec=replace(shape.spec, settings=WIDER)), PLACE)
 
 

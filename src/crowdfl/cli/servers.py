@@ -132,7 +132,7 @@ class PeerDesk:
         if isinstance(self.retention, CspRetention):
             found |= {
                 "participants": len(self.retention.store.participants(stored.task)),
-                "rounds_answered": self.retention.store.remembered_rounds(stored.task),
+                "rounds_answered": self.retention.store.recorded_rounds(stored.task),
             }
         held = held_of(self.retention.held(), stored.task)
         return self.row(stored) | found | {"ended": None if how is None else how.words(), "held": held}

@@ -19,6 +19,7 @@ _MAGIC = b"CFLM"
 _VERSION = 2
 _HEADER = struct.Struct(">4sBB")
 _LENGTH = struct.Struct(">I")
+HEADER_BYTES, LENGTH_BYTES = _HEADER.size, _LENGTH.size
 _LONGEST_INT = 4096  # bytes
 
 

@@ -20,6 +20,7 @@ from crowdfl.crypto.shares.ring import Long
 from crowdfl.errors import CrowdFLError, FormatError, NothingToContribute, SlotOverflow
 from crowdfl.protocols.exchange import Exchange, Observer, ReplyForm, Silent
 from crowdfl.protocols.party import KeyedParty, Party
+from crowdfl.protocols.records import Look, Outcome
 from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
 
@@ -31,49 +32,6 @@ MOST_UNSHOWN = 3
 
 TrainFlat = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 """From the weights that a round starts from to those that training leads to."""
-
-
-class CspMemory(Protocol):
-    """What a CSP must remember across requests, and across its crashes.
-
-    By name, of a round or (0) of the whole task, and where it is about one participant, of that one.
-    """
-
-    @property
-    def restored(self) -> bool:
-        """CSP's store comes from a backup. Which steps were answered since, nobody knows: none is answered again."""
-
-    def get(self, name: str, number: int = 0, who: str = "") -> bytes | None: ...
-
-    def keep(self, name: str, value: bytes, number: int = 0, who: str = "") -> None:
-        """Together with the answer to this request, or not at all."""
-
-    def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
-        """Write at once what nobody has written under this name; what stands there now. Kept even if the request fails."""
-
-    def refuse_after(self, name: str, refusal: CrowdFLError, number: int) -> None:
-        """Looked at once more when the answer is kept: if this stands there by then, the refusal is given in its place."""
-
-
-class InProcessMemory:
-    """A memory that lasts as long as the process."""
-
-    restored = False
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[int, str, str], bytes] = {}
-
-    def get(self, name: str, number: int = 0, who: str = "") -> bytes | None:
-        return self._kept.get((number, who, name))
-
-    def keep(self, name: str, value: bytes, number: int = 0, who: str = "") -> None:
-        self._kept[number, who, name] = value
-
-    def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
-        return self._kept.setdefault((number, who, name), value)
-
-    def refuse_after(self, name: str, refusal: CrowdFLError, number: int) -> None:
-        """Nothing comes between: one request after the other."""
 
 
 @dataclass(frozen=True)
@@ -258,15 +216,13 @@ class CspProtocol(RoleProtocol, Protocol):
     """What the computation server does: it answers."""
 
     def enrol(self, identity: Identity) -> None: ...
-    def remember(self, memory: CspMemory) -> None: ...  # keep there what must outlive a request
-
     def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
         """Take what KGC dealt for a round from there; `DealtMaterialDamaged` if it is not there any more."""
 
-    def answer(self, request: bytes) -> bytes: ...
+    def answer(self, records: Look, request: bytes) -> Outcome: ...  # by the records as they stand
 
-    def spent_rounds(self) -> Iterable[int]:
-        """By what is remembered: rounds that are over for good, so that what was dealt for them can be destroyed."""
+    def spent_rounds(self, records: Look) -> Iterable[int]:
+        """Rounds that are over for good, so that what was dealt for them can be destroyed."""
 
 
 class RequesterProtocol(ReaderProtocol, Protocol):

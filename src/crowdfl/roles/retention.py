@@ -268,7 +268,7 @@ class KgcRetention(PeerRetention[KgcStore]):
 
 @dataclass
 class CspRetention(PeerRetention[CspStore]):
-    """The share, what was dealt for rounds, every answer, and what the protocol remembers."""
+    """The share, what was dealt for rounds, every answer, and the protocol's records."""
 
     blobs: Blobs
 
@@ -278,7 +278,7 @@ class CspRetention(PeerRetention[CspStore]):
             found[name.partition("/")[0]]["answers"] += 1
         for task, counts in self.store.answer_counts().items():
             found[task]["answers"] = max(found[task]["answers"], counts["answers"])
-            found[task]["memory"] = counts["memory"]
+            found[task]["records"] = counts["records"]
         return {task: +counts for task, counts in found.items() if counts.total()}
 
     def erase(self, task: str) -> None:
@@ -291,8 +291,13 @@ class CspRetention(PeerRetention[CspStore]):
     forget_unknown = erase
 
     def remove_unfinished(self, before: float) -> None:
+        """And answers that another process was quicker with."""
         super().remove_unfinished(before)
         self.blobs.remove_unfinished(before)
+        for name, written in self.blobs.listing().items():
+            task, kind, *request = name.split("/")
+            if written < before and kind == "answers" and self.store.answered(task, request[0]) != name:
+                self.blobs.delete(name)
 
     def _blobs_written(self) -> Mapping[str, float]:
         return self.blobs.listing()

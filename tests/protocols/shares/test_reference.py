@@ -11,8 +11,8 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import (
     BadSignature,
     FormatError,
+    LengthMismatch,
     NotReady,
-    ProtocolError,
     RoundEnded,
     RoundNotOpen,
     SettingsError,
@@ -103,7 +103,7 @@ class Campaign:
         """Who is in, by the servers, after they were found to be what the oracle says; and the average of exactly these."""
         self.number += 1
         parties, before = self.parties, self.parties.requester.chain()
-        parties.keeping = parties.fresh_csp(parties.keeping.memory)
+        parties.keeping = parties.fresh_csp(parties.keeping.records)
         inside = {who for who, u in updates.items() if self.oracle.is_in(u, wanted, self.sums[who])}
         played = parties.play(self.number, self.crafted(updates), reference=self.reference(wanted))
         record = record_of(played)
@@ -200,7 +200,7 @@ def test_a_reference_of_another_round_base_or_key_is_refused_by_either_server():
     with pytest.raises(NotReady, match="reference of round 2"):
         parties.play(2, uploads)
     good = campaign.reference(np.full(60, 90))
-    for entry, error in ((None, ProtocolError), (replayed, BadSignature), (theirs, BadSignature)):
+    for entry, error in ((None, LengthMismatch), (replayed, BadSignature), (theirs, BadSignature)):
         with pytest.raises(error):
             parties.play(2, uploads, ask=with_manifest(parties, entry), reference=good)
     assert parties.play(2, uploads, reference=good).rejected == {}
@@ -212,7 +212,7 @@ def with_manifest(parties: Parties, body: UploadBody | None) -> Any:
     def ask(request: bytes) -> Any:
         step = StepRequest.from_bytes(request, parties.shape.limits(1 << 20))
         manifest = RoundManifest.from_bytes(step.payload, parties.shape.limits())
-        entry = () if body is None else (body.digest, body.sealed, body.signature)
+        entry = b"" if body is None else body.digest + body.sealed + body.signature
         altered = replace(step, payload=replace(manifest, reference=entry).to_bytes())
         return parties.ask(altered.to_bytes())
 

@@ -15,7 +15,6 @@ from crowdfl.errors import (
     AlreadyCounted,
     BadSignature,
     FormatError,
-    LengthMismatch,
     ProtocolError,
     SealBroken,
     TooFewParticipants,
@@ -27,7 +26,8 @@ from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, sha256
 from crowdfl.protocols.shares.circuits.program import Half
 from crowdfl.protocols.shares.reference import REQUESTER_NAME
 from crowdfl.protocols.shares.round.checks import CheckVerdict
-from crowdfl.protocols.shares.round.upload import SEALED_BYTES, UploadBody, open_seed, upload_statement
+from crowdfl.protocols.shares.round.steps import MANIFEST, SEALED_BYTES, CohortCourse, Facts
+from crowdfl.protocols.shares.round.upload import UploadBody, open_seed, upload_statement
 from crowdfl.protocols.shares.shape import Quorum, SharesShape
 from crowdfl.reasons import Reason
 
@@ -47,7 +47,7 @@ class RoundManifest(Message, kind=54):
     digests: tuple[bytes, ...]
     sealed: tuple[bytes, ...]
     signatures: tuple[bytes, ...]
-    reference: tuple[bytes, ...] = ()  # of a task that has one: hash, seal and signature of the requester's upload
+    reference: bytes = b""  # of a task that has one: hash, seal and signature of the requester's upload
 
     @property
     def place(self) -> RoundPlace:
@@ -86,7 +86,7 @@ def manifest_of(
         tuple(entries[who].digest for who in names),
         tuple(entries[who].sealed for who in names),
         tuple(entries[who].signature for who in names),
-        () if reference is None else (reference.digest, reference.sealed, reference.signature),
+        b"" if reference is None else reference.packed,
     )
 
 
@@ -134,8 +134,7 @@ def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[st
     settings, names = shape.spec.settings, manifest.names
     if manifest.task != shape.spec.name:
         raise ProtocolError("this manifest is of another task")
-    if not len(names) == len(manifest.digests) == len(manifest.sealed) == len(manifest.signatures):
-        raise LengthMismatch("names, hashes, seals and signatures of a manifest differ in number")
+    MANIFEST.require_message(manifest, Facts(shape, listed=len(names)))
     if list(names) != sorted(set(names)):
         raise ProtocolError("the names of a manifest are not in order, or one stands there twice")
     if not 1 <= manifest.cohort <= manifest.cohorts <= settings.most_cohorts:
@@ -151,15 +150,11 @@ def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[st
         raise ProtocolError(f"no certified keys of {', '.join(strangers)}")
     if manifest.payment != shape.payment:
         raise ProtocolError(f"a round of this task pays {shape.payment} millionths, not {manifest.payment}")
-    if len(manifest.reference) != (3 if settings.reference else 0):
-        raise ProtocolError(
-            f"the manifest of round {manifest.number} has no reference where the task has one, or the reverse"
-        )
     signers = [keys[who] for who in names]
     rows = list(zip(signers, names, manifest.digests, manifest.sealed, manifest.signatures, strict=True))
     if settings.reference:
-        digest, sealed, signature = manifest.reference
-        rows.append((shape.spec.requester, REQUESTER_NAME, digest, sealed, signature))
+        entry = ManifestEntry(manifest.reference)
+        rows.append((shape.spec.requester, REQUESTER_NAME, entry.digest, entry.sealed, entry.signature))
     run_work(backend, SignedEntries(rows, manifest.place))
 
 
@@ -183,8 +178,6 @@ class SignedEntries(Work[tuple[bytes, str, bytes, bytes, bytes], None]):
 
 
 def _check_entry(place: RoundPlace, key: bytes, who: str, digest: bytes, sealed: bytes, signature: bytes) -> None:
-    if len(digest) != HASH_BYTES or len(sealed) != SEALED_BYTES:
-        raise LengthMismatch(f"the hash or the seal of {who} in a manifest has a wrong length")
     try:
         verify(key, upload_statement(place, who, digest, sealed), signature)
     except BadSignature:
@@ -196,7 +189,8 @@ def open_seals(manifest: RoundManifest, sealing: ReaderKey, closed: Collection[s
     opened: dict[str, bytes] = {}
     rows = [*zip(manifest.names, manifest.digests, manifest.sealed, strict=True)]
     if manifest.reference:
-        rows.append((REQUESTER_NAME, manifest.reference[0], manifest.reference[1]))
+        entry = ManifestEntry(manifest.reference)
+        rows.append((REQUESTER_NAME, entry.digest, entry.sealed))
     for who, digest, sealed in rows:
         if who in closed:
             continue
@@ -400,9 +394,11 @@ class SpConversation:
         self._party, self._place = party, place
         self._said = Transcript.start(place)
         self.heed: Callable[[bytes], None] | None = None  # told of CSP's word that it has failed
+        self.longest_answer = 0  # that CSP may give to what was asked last
 
-    def ask(self, payload: bytes) -> Generator[bytes, Reply, bytes]:
+    def ask(self, payload: bytes, longest_answer: int) -> Generator[bytes, Reply, bytes]:
         """One exchange."""
+        self.longest_answer = longest_answer
         request = self._party.send(self._next(payload))
         asked = sha256(request)
         del payload  # may be long: nothing of it is held while CSP works
@@ -415,12 +411,12 @@ class SpConversation:
     def _next(self, payload: bytes) -> StepRequest:
         return StepRequest(self._place.number, self._said.step + 1, self._said.digest, payload)
 
-    def run(self, half: Half[_Result]) -> Generator[bytes, Reply, _Result]:
+    def run(self, half: Half[_Result], course: CohortCourse) -> Generator[bytes, Reply, _Result]:
         """SP's half of a program to its end."""
         try:
             message = next(half)
             while True:
-                message = half.send((yield from self.ask(message)))
+                message = half.send((yield from self.ask(message, course.longest_answer())))
         except StopIteration as end:
             result: _Result = end.value
             return result
