@@ -72,7 +72,12 @@ def seen(tmp_path_factory, portal):
     for person in people:
         secrets += [person.keys.signing.private, person.keys.reader.private, person.participant.blobs.get("bundle")]
         secrets += [person.participant.blobs.get("claim"), person.participant.blobs.get("rounds/1/reward")]
-    secrets += [*bundles.values(), *uploads, world.sp.store.sp_record(task, 1).round, world.sp.store.sp_record(task, 1).task]
+    secrets += [
+        *bundles.values(),
+        *uploads,
+        world.sp.store.sp_record(task, 1).round,
+        world.sp.store.sp_record(task, 1).task,
+    ]
     with world.csp.store._read() as connection:
         bodies = connection.execute(sa.select(tables.records.c.body)).scalars().all()
     assert bodies
