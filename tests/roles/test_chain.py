@@ -17,7 +17,7 @@ from crowdfl.simulation.local_host import LocalFederation, Update
 from crowdfl.storage.blobs import FileBlobs
 from tests.hosts import BUDGET, Desk, heard, raising
 
-TASK = {"profile": "shares", "pay": "samples", "rounds": 3, "min_participants": 3}
+TASK = {"pay": "samples", "rounds": 3}
 
 
 @pytest.fixture
