@@ -15,6 +15,9 @@ import pytest
 import structlog
 
 from crowdfl.errors import Conflict, ServiceUnavailable, SettingsError
+from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.hardened.profile import HardenedSpRound
+from crowdfl.protocols.messages import Limits
 from crowdfl.roles.records import DepositState, StoredDeposit, StoredTask
 from crowdfl.roles.requester import own_key
 from crowdfl.services import tracing
@@ -69,7 +72,8 @@ def seen(tmp_path_factory, portal):
     for person in people:
         secrets += [person.keys.signing.private, person.keys.reader.private, person.participant.blobs.get("bundle")]
         secrets += [person.participant.blobs.get("claim"), person.participant.blobs.get("rounds/1/reward")]
-    secrets += [*bundles.values(), *uploads, *world.sp.store.seeds(task, 1).values()]
+    drawn = HardenedSpRound.from_bytes(world.sp.store.sp_record(task, 1).round, Limits.plain())
+    secrets += [*bundles.values(), *uploads, *(MaskSeed.from_bytes(one).seed for one in (drawn.rewards, drawn.opening))]
     memories = world.csp.store.memories(task, 1, 2**30, 999) | world.csp.store.memories(task, 2, 2**30, 999)
     secrets += [value for value in memories.values() if len(value) >= 16]
     amounts = [str(payment.amount) for payment in world.sp.store.payments(task)]

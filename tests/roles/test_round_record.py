@@ -224,7 +224,11 @@ def test_of_two_processes_with_masks_of_their_own_the_second_sends_nothing(tmp_p
     def begin() -> None:
         renew = core.renew_lease
         calls = [renew, die]
-        core.renew_lease = lambda task: calls.pop(0)(task)  # type: ignore[method-assign]
+
+        def renewed(task: str) -> None:
+            calls.pop(0)(task)
+
+        core.renew_lease = renewed  # type: ignore[method-assign]
         with pytest.raises(Died):  # before its second request
             desk.sp.steps.step(desk.task)
         core.renew_lease = renew  # type: ignore[method-assign]
