@@ -232,7 +232,11 @@ class RolledBack(ChainBroken):
 
 
 class UploadRejected(ProtocolError):
-    """Both servers together left this upload out: its samples or its size are out of bounds, or its seal does not open."""
+    """Both servers together left this upload out."""
+
+    def __init__(self, words: str, reason: str = "") -> None:
+        super().__init__(words)
+        self.reason = reason  # a code (`reasons.Reason`); empty where nobody says one
 
 
 class RewardOutOfRange(ProtocolError):
@@ -305,6 +309,10 @@ class NotReady(CampaignError):
 
 class Conflict(CampaignError):
     """The same name was used with other contents."""
+
+
+class Overtaken(Conflict):
+    """Another process has set a record that was read: look again."""
 
 
 class LedgerConflict(Conflict):

@@ -164,7 +164,7 @@ def test_a_second_publication_after_another_upload_is_refused():
 def test_a_second_publication_of_the_same_sum_sends_the_same_bytes():
     sides, uploads = four()
     fill(sides.sp, uploads)
-    first, second = Wire(sides.keeping), Wire(sides.keeping)
+    first, second = Wire(sides.csp), Wire(sides.csp)
     converse(sides.sp.publish(final=False), first)
     converse(sides.sp.publish(final=False), second)
     assert first.requests == second.requests
@@ -245,7 +245,7 @@ def test_a_restarted_sp_can_finish_from_every_request_on(way):
             if asked["requests"] == after:
                 raise Crash
             asked["requests"] += 1
-            return sides.keeping.answer(request)
+            return sides.csp.answer(request)
 
         again = restarted(sides, uploads, kept)
         try:
@@ -254,7 +254,7 @@ def test_a_restarted_sp_can_finish_from_every_request_on(way):
             kept = again.record
             continue
         break
-    assert len(sides.keeping.kept) == after
+    assert len(sides.csp.records.answers) == after
     assert np.abs(sides.people["p0"].read(again.publication(), 1).weights - [0.2, -0.5, 1.5]).max() < 0.01
 
 

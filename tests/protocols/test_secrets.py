@@ -8,6 +8,7 @@ import pytest
 from crowdfl.crypto.randomness import Coins
 from crowdfl.crypto.sealing import AudienceKey, ReaderKey, SigningKey
 from crowdfl.errors import NotFinite
+from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.claims import Claim, RewardEnvelope
 from crowdfl.protocols.common.paid import MaskSeed
 from crowdfl.protocols.hardened.opening import Publication
@@ -16,7 +17,6 @@ from crowdfl.protocols.hardened.shape import ReaderBundle
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys, SpRecord
 from crowdfl.protocols.shares.round.sp import SharesSpRound
-from crowdfl.simulation.local_host import Update
 from tests.protocols.driving import SMALL, converse, deal, federation, updates
 
 SECRET = bytes(range(200, 232))

@@ -10,7 +10,7 @@ from crowdfl.errors import ClockInDoubt, CrowdFLError, NotAuthenticated, NotRead
 from crowdfl.roles.participant.claims import ClaimTime
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
-from crowdfl.roles.records import PaymentState, Tombstone
+from crowdfl.roles.records import EndedBy, PaymentState, Tombstone
 from crowdfl.roles.sp.core import LedgerPorts
 from crowdfl.roles.sp.money import Deposits, resolve_payment
 from crowdfl.roles.sp.retention import SpRetention
@@ -295,7 +295,7 @@ def beside(desk: WatchingDesk) -> LedgerPorts:
 
 
 def cancel(desk: WatchingDesk) -> None:
-    cancel_task(beside(desk), desk.task, Tombstone("cancelled", "the operator of SP", "x"))
+    cancel_task(beside(desk), desk.task, Tombstone("cancelled", EndedBy.SP_OPERATOR, "x"))
 
 
 @pytest.mark.parametrize("jump", TWO_DAYS)

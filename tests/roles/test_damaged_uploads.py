@@ -10,7 +10,7 @@ from crowdfl.errors import ServiceUnavailable, UnknownParticipant
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.sp.uploads import upload_name
 from tests.attacks.cheating import honest_uploads, weighted_upload
-from tests.hosts import Desk
+from tests.hosts import HARDENED, Desk
 
 DAMAGES = ["altered", "cut", "missing"]
 
@@ -50,10 +50,13 @@ class WatchedDesk(Desk):
         entry = self.sp.store.upload(self.task, 1, person.keys.who)
         assert entry is not None
         file = self.folder / "sp/blobs" / upload_name(self.task, 1, entry.digest)
-        whole, width = file.read_bytes(), person.side.party.public.ciphertext_bytes
+        whole = file.read_bytes()
+        half = len(whole) // 2
         file.unlink()
         if how != "missing":
-            file.write_bytes(whole[:-width] + (bytes(width) if how == "altered" else b""))  # zero is not a unit
+            file.write_bytes(
+                whole[:half] + (bytes(len(whole) - half) if how == "altered" else b"")
+            )  # zero is not a unit
         return whole
 
 
@@ -103,8 +106,7 @@ def test_a_closed_round_goes_on_without_it(tmp_path, how, added, settings):
     assert desk.states()[0] == "rewarded"
     assert [event for event, _ in desk.alerts] == ["uploads damaged"]
     assert desk.sp.steps.dropped == 1
-    if others[0].side.read(desk.sp.publication(desk.task, 1, others[0].keys.who), 1).total is not None:
-        assert others[0].read(1).total == 15
+    assert others[0].read(1).total in (None, 15)  # as printed in the paper there is none
     for other in others:
         assert desk.sp.envelope(desk.task, 1, other.keys.who)
     with pytest.raises(UnknownParticipant, match="damaged here, or withdrawn: there is no reward"):
@@ -159,8 +161,8 @@ def test_once_csp_was_asked_the_round_is_void(tmp_path):
 
 
 def test_a_model_that_cannot_be_made_again_is_told_once_and_keeps_no_task_from_ending(tmp_path):
-    """The requester's copy of the last average is made from the uploads; rewards stay claimable."""
-    desk = WatchedDesk(tmp_path, rounds=3)
+    """The requester's copy of the last average is made from the uploads where rounds stand alone; rewards stay claimable."""
+    desk = WatchedDesk(tmp_path, **HARDENED, rounds=3)
     desk.play()
     assert desk.states() == ["rewarded", "open"]
     desk.upload()

@@ -1,6 +1,7 @@
 """One reward or average that the platform cannot show holds up nothing else, and nobody is left to guess what became of it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,21 +14,25 @@ from crowdfl.errors import (
     UploadRejected,
 )
 from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes
-from tests.hosts import Desk, heard, raising
+from tests.hosts import HARDENED, Desk, heard, raising
 from tests.roles.test_agent import Trainer
 
 train = Trainer().train
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def after_one_round(folder: Path, **settings: Any) -> Desk:
     """Round 1 rewarded, round 2 open, and nobody has read anything yet."""
-    desk = Desk.funded(tmp_path, 3)
+    desk = Desk.funded(folder, 3, **settings)
     for person in desk.crowd:
         person.step(train)
     desk.run()
     assert desk.states() == ["rewarded", "open"]
     return desk
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return after_one_round(tmp_path)
 
 
 def finish(desk: Desk) -> None:
@@ -158,8 +163,9 @@ def test_a_platform_that_leaves_the_time_out_is_waited_for(desk: Desk, monkeypat
         person.claim()
 
 
-def test_a_missing_average_keeps_nobody_from_the_next_round(desk: Desk):
-    """It is trained from the newest model that there is; the platform may still show the average."""
+def test_a_missing_average_keeps_nobody_from_the_next_round(tmp_path: Path):
+    """Where uploads are whole models it is trained from the newest that there is; the platform may still show the average."""
+    desk = after_one_round(tmp_path, **HARDENED)
     name = desk.result(1, "average")
     kept = desk.sp.blobs.get(name)
     desk.sp.blobs.delete(name)

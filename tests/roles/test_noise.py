@@ -126,7 +126,7 @@ class Steps:
 
 @pytest.mark.second
 def test_a_server_that_dies_at_any_durable_step_draws_the_same_noise_again(desk, tmp_path, monkeypatch):
-    """One seed for each server and sum in all that leaves one, whenever both die between the end of the uploads and the average."""
+    """One seed for each server and sum in all that leaves it, whenever both die between the last upload and the average."""
     steps, drawn, inside = Steps(), defaultdict(set), []
     draw, answer = average.discrete_gaussian, Csp.answer
 

@@ -22,7 +22,8 @@ from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.ledger import REQUESTER, Ledger, participant_account
 from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.settings import TaskSettings
-from crowdfl.simulation.local_host import Disk, LocalHost, MemoryDisk
+from crowdfl.simulation.disks import Disk, MemoryDisk
+from crowdfl.simulation.host import Host
 from tests.clear import ClearCsp, ClearProfile
 from tests.hosts import INITIAL_MODEL, FileDisk, small_definition, test_tools
 
@@ -74,7 +75,7 @@ class Money(RuleBasedStateMachine):
         given = {"window": 100.0, "grace": 50.0, "max_participants": 5, "rounds": 3, "budget": "9.00"}
         tools, disk = test_tools(), self.new_disk()
         options = SpOptions(tools, checker=tools.backend, on_paid=self._bank, min_claim_window=0.0)
-        self.host = LocalHost(tools, disk=disk, clock=ManualClock(1000.0), options=options)
+        self.host = Host(tools, disk=disk, clock=ManualClock(1000.0), options=options)
         task_settings = TaskSettings.of(profile="clear", strategy=strategy, **given)
         self.task = self.host.create(small_definition(task_settings, claim_window=CLAIMS), INITIAL_MODEL)
         for number in range(PEOPLE):

@@ -15,7 +15,9 @@ from functools import partial
 from sqlalchemy import event
 
 from crowdfl.errors import NotEnoughMoney, TaskFull
+from crowdfl.protocols.claims import KeptClaim
 from crowdfl.protocols.profile import Identity, SpRecord
+from crowdfl.protocols.records import Look, MemoryRecords
 from crowdfl.roles.records import Movement, Round, StoredParticipant, StoredTask, Upload
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER
 from crowdfl.storage.sql import SqlStore
@@ -66,7 +68,9 @@ def campaign(store: SqlStore, task: str) -> None:
         store.set_sp_record(task, 1, SpRecord(), SpRecord(round=b"seed"))
         with store.transaction():
             store.set_round(task, None, Round(1, 1.0))
-        store.remember(task, {(1, "", "a"): b"b"})
+        look = Look(MemoryRecords())
+        look.put(KeptClaim(b"b"), 1)
+        store.set_records(task, look, "r", None)
     tell("done", task)
 
 

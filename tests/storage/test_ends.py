@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from crowdfl.protocols.claims import KeptClaim
 from crowdfl.protocols.profile import SpRecord
+from crowdfl.protocols.records import Look, MemoryRecords
 from crowdfl.roles.records import StoredTask
 from crowdfl.storage.blobs import FileBlobs, MemoryBlobs, SealedBlobs
 from crowdfl.storage.sql import SqlStore
@@ -20,20 +22,21 @@ def _fill(store: SqlStore, task: str) -> None:
         secret = SECRET + task.encode() + bytes([number])
         store.set_sp_record(task, number, SpRecord(), SpRecord(round=secret))
         store.set_sp_record(task, number, SpRecord(round=secret), SpRecord(round=b"a seed, and another " + secret))
-        store.put_answer(task, f"request {number}", f"{task}/answers/{number}")
-        store.remember(task, {(number, "", "seed"): SECRET + task.encode()})
+        look = Look(MemoryRecords())
+        look.put(KeptClaim(SECRET + task.encode()), number)
+        store.set_records(task, look, f"request {number}", f"{task}/answers/{number}")
 
 
 def test_one_task_is_forgotten_and_no_other(store: SqlStore):
     for task in ("a", "b"):
         _fill(store, task)
     assert store.seed_counts() == {"a": 2, "b": 2}
-    assert store.answer_counts() == {task: Counter(answers=2, memory=2) for task in ("a", "b")}
+    assert store.answer_counts() == {task: Counter(answers=2, records=2) for task in ("a", "b")}
     for _ in range(2):
         store.erase_seeds("a")
         store.erase_answers("a")
     assert store.seed_counts() == {"b": 2}
-    assert store.answer_counts() == {"b": Counter(answers=2, memory=2)}
+    assert store.answer_counts() == {"b": Counter(answers=2, records=2)}
     assert (store.sp_record("a", 1), store.answered("a", "request 1")) == (SpRecord(), None)
     assert SECRET in store.sp_record("b", 1).round
     assert store.answered("b", "request 1") == "b/answers/1"
@@ -51,7 +54,7 @@ def test_erasing_inside_a_transaction_stands_or_falls_with_it(store: SqlStore):
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert (store.seed_counts(), store.remembered_rounds("a")) == ({"a": 2}, [1, 2])
+    assert (store.seed_counts(), store.recorded_rounds("a")) == ({"a": 2}, [1, 2])
 
 
 def test_sqlite_keeps_no_copy_of_what_was_erased(tmp_path: Path):

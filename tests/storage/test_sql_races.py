@@ -120,7 +120,7 @@ def test_a_process_killed_at_any_call_leaves_all_of_a_transaction_or_nothing(sql
         second = (
             bool(sql_store.rounds(name)),
             bool(sql_store.sp_record(name, 1).round),
-            bool(sql_store.remembered_rounds(name)),
+            bool(sql_store.recorded_rounds(name)),
         )
         assert made == {(False, False): 0, (True, False): 1, (True, True): 2}[name in tasks, all(second)]
         assert len(set(second)) == 1

@@ -9,6 +9,7 @@ from typing import BinaryIO, Protocol
 from crowdfl.crypto.paillier.pctd import RandomizerSource
 from crowdfl.errors import CrowdFLError
 from crowdfl.protocols.profile import SpRecord
+from crowdfl.protocols.records import Look, Place, Standing
 from crowdfl.roles.records import (
     ClockNotes,
     Movement,
@@ -209,29 +210,22 @@ class SpStore(CrowdStore, Protocol):
         """What is not given stays as it is."""
 
 
-Place = tuple[int, str, str]
-"""Where CSP's side of a protocol keeps something: round or 0, participant or "", name."""
-
-
 class CspStore(CrowdStore, Protocol):
-    """CSP's durable state: the name of the blob that answers each request, and what its side of the protocol remembers."""
+    """CSP's durable state: the records of its side of the protocol, and the name of the blob that answers each request."""
 
     def answer_context(self, task: str, request: str) -> tuple[StoredTask | None, int, str | None]:
         """The task, how many take part in it, and the blob that answers a request, in one look."""
 
     def answered(self, task: str, request: str) -> str | None: ...
-    def put_answer(self, task: str, request: str, blob: str) -> str: ...  # once; the blob that counts
+    def record(self, task: str, place: Place) -> Standing: ...
 
-    def memories(self, task: str, number: int, longest: int, most: int) -> dict[Place, bytes | None] | None:
-        """What is remembered of the task (0) and of a round, and of no participant: None in place of longer values, and
-        None where there are more than `most`."""
+    def set_records(self, task: str, look: Look, request: str, blob: str | None) -> None:
+        """What a request sets, and the blob that answers it if it is not refused, in one transaction. `Overtaken`, and nothing
+        is set, if a record that it has read does not stand as it was read, or if the request was answered before."""
 
-    def remembered(self, task: str, number: int, who: str, name: str) -> bytes | None: ...
-    def remember(self, task: str, values: Mapping[Place, bytes]) -> None: ...
-    def reserve(self, task: str, place: Place, value: bytes) -> bytes: ...  # once; what stands there
-    def remembered_rounds(self, task: str) -> list[int]: ...  # in order
-    def erase_answers(self, task: str) -> None: ...  # and all that is remembered; no copy stays
-    def answer_counts(self) -> dict[str, Counter[str]]: ...  # by task: of `answers` and of `memory`
+    def recorded_rounds(self, task: str) -> list[int]: ...  # in order
+    def erase_answers(self, task: str) -> None: ...  # and all records; no copy stays
+    def answer_counts(self) -> dict[str, Counter[str]]: ...  # by task: of `answers` and of `records`
 
 
 class KgcStore(TaskStore, Protocol):

@@ -17,15 +17,17 @@ from crowdfl.errors import (
     Forbidden,
     InvitationRefused,
     NotReady,
+    Overtaken,
     RoundNotOpen,
     TaskFull,
     UnknownParticipant,
     UnknownTask,
 )
 from crowdfl.protocols.profile import Identity, SpRecord
-from crowdfl.roles.ports import Place
+from crowdfl.protocols.records import Look, Place, Standing, require_as_read, revised
 from crowdfl.roles.records import (
     ClockNotes,
+    EndedBy,
     Round,
     RoundState,
     StoredParticipant,
@@ -42,7 +44,6 @@ from crowdfl.storage.statements import (
     ALL_TASKS,
     ANSWER_CONTEXT,
     GONE_UPLOADS,
-    MEMORIES,
     NEWCOMERS,
     PARTS,
     PEOPLE,
@@ -500,54 +501,38 @@ class SqlStore(MoneyTables):
             found: str | None = find(c, [t.answers.c.blob], task=task, request=request).scalar()
             return found
 
-    def put_answer(self, task: str, request: str, blob: str) -> str:
+    def record(self, task: str, place: Place) -> Standing:
+        with self._read() as c:
+            row = find(c, [t.records.c.revision, t.records.c.body], task=task, **vars(place)).first()
+        return Standing() if row is None else Standing(row[0], None if row[1] is None else bytes(row[1]))
+
+    def set_records(self, task: str, look: Look, request: str, blob: str | None) -> None:
+        """Writers come one after the other: what is compared here is what is written over."""
         with self._write() as c:
-            kept = str(put_once(c, t.answers, "blob", blob, task=task, request=request))
-            self._tell("request answered", task=task, digest=request[:16])
-            return kept
+            if find(c, [t.answers.c.blob], task=task, request=request).first() is not None:
+                raise Overtaken("this request was answered meanwhile")
+            require_as_read(look, lambda place: find(c, [t.records.c.revision], task=task, **vars(place)).scalar() or 0)
+            new = [{"task": task, **vars(place), **vars(standing)} for place, standing in revised(look).items()]
+            if new:
+                put(c, t.records, new)
+            if blob is not None:
+                add(c, t.answers, task=task, request=request, blob=blob)
+                self._tell("request answered", task=task, digest=request[:16])
 
-    def memories(self, task: str, number: int, longest: int, most: int) -> dict[Place, bytes | None] | None:
-        wanted = {"this_task": task, "this_round": number, "longest": longest, "most": most + 1}
+    def recorded_rounds(self, task: str) -> list[int]:
         with self._read() as c:
-            rows = c.execute(MEMORIES, wanted).all()
-        found: dict[Place, bytes | None] = {}
-        for *place, value in rows:
-            found[*place] = None if value is None else bytes(value)
-        return found if len(found) <= most else None
-
-    def remembered(self, task: str, number: int, who: str, name: str) -> bytes | None:
-        with self._read() as c:
-            found = find(c, [t.memories.c.value], task=task, number=number, who=who, name=name).scalar()
-            return None if found is None else bytes(found)
-
-    def remember(self, task: str, values: Mapping[Place, bytes]) -> None:
-        if values:
-            rows = [
-                {"task": task, "number": number, "who": who, "name": name, "value": value}
-                for (number, who, name), value in values.items()
-            ]
-            with self._write() as c:
-                put(c, t.memories, rows)
-
-    def reserve(self, task: str, place: Place, value: bytes) -> bytes:
-        number, who, name = place
-        with self._write() as c:
-            return bytes(put_once(c, t.memories, "value", value, task=task, number=number, who=who, name=name))
-
-    def remembered_rounds(self, task: str) -> list[int]:
-        with self._read() as c:
-            return sorted(set(find(c, [t.memories.c.number], task=task).scalars()) - {0})
+            return sorted(set(find(c, [t.records.c.number], task=task).scalars()) - {0})
 
     def erase_answers(self, task: str) -> None:
         with self._write() as c:
             remove(c, t.answers, task=task)
-            remove(c, t.memories, task=task)
+            remove(c, t.records, task=task)
         self._overwrite_log()
 
     def answer_counts(self) -> dict[str, Counter[str]]:
         found = defaultdict[str, Counter[str]](Counter)
         with self._read() as c:
-            for kind, table in (("answers", t.answers), ("memory", t.memories)):
+            for kind, table in (("answers", t.answers), ("records", t.records)):
                 for task, count in _counts(c, table).items():
                     found[task][kind] = count
         return dict(found)
@@ -559,7 +544,10 @@ def _task(row: Sequence[Any]) -> StoredTask:
 
 
 def _tombstone(columns: Sequence[Any]) -> Tombstone | None:
-    return None if columns[0] is None else Tombstone(*columns)
+    if columns[0] is None:
+        return None
+    why, by, *rest = columns
+    return Tombstone(why, EndedBy(by), *rest)
 
 
 def _end_columns(end: Tombstone | None) -> dict[str, str | None]:

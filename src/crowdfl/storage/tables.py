@@ -272,13 +272,16 @@ answers = _table(
     Column("blob", _Words, nullable=False),
 )
 
-memories = _table(
-    "memories",
+records = _table(  # CSP's, of a task, a round, a step, a cohort or a person
+    "records",
     Column("task", _Name, primary_key=True),
+    Column("kind", _Whole, primary_key=True, autoincrement=False),
     Column("number", _Whole, primary_key=True, autoincrement=False),
+    Column("step", _Whole, primary_key=True, autoincrement=False),
+    Column("part", _Whole, primary_key=True, autoincrement=False),
     Column("who", _Name, primary_key=True),
-    Column("name", _Name(512), primary_key=True),
-    Column("value", LargeBinary, nullable=False),
+    Column("revision", _Whole, nullable=False),
+    Column("body", LargeBinary),  # null: it was erased
 )
 
 identity = _table(  # one row: what the store's folder of blobs carries too

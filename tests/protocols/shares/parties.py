@@ -10,14 +10,16 @@ import numpy as np
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.profile import ParticipantKeys, SpRecord, TaskSpec, Tools
+from crowdfl.protocols.records import MemoryRecords
 from crowdfl.protocols.shares.chain import RoundPlace, first_base
 from crowdfl.protocols.shares.profile import SharesProfile
 from crowdfl.protocols.shares.round.csp import SharesCsp
 from crowdfl.protocols.shares.round.sp import LeftOver, SharesSp
 from crowdfl.protocols.shares.round.upload import UploadBody, make_upload, upload_statement
 from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
-from tests.protocols.driving import ONE, Keeping, Place
+from tests.protocols.driving import ONE, Keeping
 
 PROFILE = SharesProfile()
 SETTINGS: dict[str, Any] = {
@@ -46,7 +48,7 @@ def name_of(place: int) -> str:
 class Played:
     publication: bytes
     envelopes: Mapping[str, bytes]
-    rejected: Mapping[str, str]
+    rejected: Mapping[str, Reason]
 
 
 @dataclass
@@ -70,11 +72,11 @@ class Parties:
         self.people = {who: self.new_person(who) for who in self.keys}
         self.requester = PROFILE.requester(self.spec, self.dealing.requester, self.tools)
         self.requester.resume(None, self.initial)
-        self.keeping = Keeping(self.new_csp())
+        self.coins: dict[int, bytes] = {}  # CSP's, by round: whoever plays CSP here draws the same ones
+        self.keeping = self.fresh_csp()
         self.records: dict[int, bytes] = {}  # SP's, by round; 0: of the task
         self.left: bytes | None = None
         self.asked: list[bytes] = []
-        self.coins: dict[Place, bytes] = {}  # of recorded rounds
 
     @property
     def names(self) -> list[str]:
@@ -98,9 +100,9 @@ class Parties:
             csp.enrol(keys.identity)
         return csp
 
-    def fresh_csp(self, memory: Mapping[Place, bytes] | None = None) -> Keeping:
-        """A CSP that knows nothing but this, and draws the coins of the rounds that were recorded."""
-        return Keeping(self.new_csp(), dict(memory or {}) | self.coins)
+    def fresh_csp(self, records: MemoryRecords | None = None) -> Keeping:
+        """A process of CSP that has these records, or none."""
+        return Keeping(self.new_csp(), records, self.coins)
 
     def new_sp(self, number: int) -> SharesSp:
         """Ready for a round, with what was kept of it."""

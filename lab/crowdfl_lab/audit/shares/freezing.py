@@ -16,7 +16,8 @@ from typing import Any, cast
 import numpy as np
 
 from crowdfl.protocols.exchange import ask_directly, run_exchange
-from crowdfl.protocols.profile import InProcessMemory, SpRecord
+from crowdfl.protocols.profile import SpRecord
+from crowdfl.protocols.records import MemoryRecords
 from crowdfl.protocols.shares.chain import sha256
 from crowdfl.protocols.shares.round import average
 from crowdfl.protocols.shares.round import csp as csp_module
@@ -130,7 +131,7 @@ def _set_back(round_: DeviatingRound) -> Floats:
         run_exchange(sp.publish(final=False), ask_directly(round_.csp.answer))
         sums.append(round_.phone(READER).sum_in(sp.publication(), number)[0])
         kept = sp.record
-        round_.csp.remember(InProcessMemory())
+        round_.csp.records = MemoryRecords()
     return sums[0] - sums[1]
 
 

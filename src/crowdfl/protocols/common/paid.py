@@ -1,9 +1,8 @@
 """What the sides of every profile that pays claims have alike: who takes part, a seed of SP's, a participant's rewards."""
 
-import secrets
 from dataclasses import dataclass, field
 
-from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.randomness import SEED_BYTES, Coins, secret_bytes
 from crowdfl.errors import FormatError, KeyMismatch, SeedReused
 from crowdfl.protocols import claims
 from crowdfl.protocols.claims import Claim, ClaimsSp, RewardEnvelope, RewardForm
@@ -37,7 +36,7 @@ class MaskSeed:
 
     @classmethod
     def bound_to(cls, bound: bytes) -> "MaskSeed":
-        return cls(secrets.token_bytes(SEED_BYTES), bound)
+        return cls(secret_bytes(SEED_BYTES), bound)
 
     @property
     def shown(self) -> bytes:

@@ -33,7 +33,6 @@ from crowdfl.protocols.paper.prirwd import PaperRewardSp, PaperRewardWidths
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import (
     Average,
-    CspMemory,
     Dealing,
     Identity,
     KeyedTask,
@@ -43,6 +42,7 @@ from crowdfl.protocols.profile import (
     Tools,
     whole_samples,
 )
+from crowdfl.protocols.records import Look, Outcome
 from crowdfl.settings import MILLION, TaskSettings, to_millionths
 
 _SIGMA = 80
@@ -362,7 +362,9 @@ class PaperCsp(KeyedCsp):
             SmulRequest.kind: PaperSmulCsp(party, max_count=count).answer,
         }
 
-    def answer(self, request: bytes) -> bytes:
+    def answer(self, records: Look, request: bytes) -> Outcome:
+        """The paper's CSP keeps no records."""
+        del records
         kind = Message.kind_of(request)
         if kind not in self._answers:
             raise FormatError(f"CSP does not answer messages of kind {kind} in this task")
@@ -370,6 +372,3 @@ class PaperCsp(KeyedCsp):
 
     def enrol(self, identity: Identity) -> None:
         """The paper's CSP knows nobody's keys."""
-
-    def remember(self, memory: CspMemory) -> None:
-        """The paper's CSP remembers nothing."""

@@ -11,6 +11,7 @@ from functools import partial
 from typing import BinaryIO
 
 from crowdfl.errors import Cancelled, NotReady, UnknownParticipant, UploadRejected
+from crowdfl.reasons import Reason
 from crowdfl.roles.ports import Blobs, Clock, SpStore
 from crowdfl.roles.records import Round, RoundState, StoredTask, TaskState, UploadContext
 from crowdfl.roles.sp.core import LedgerPorts, SpCore, SpOptions, SpPorts
@@ -99,17 +100,18 @@ class Sp:
             raise UnknownParticipant(f"{who} was not averaged in round {number}, {why}: there is no reward")
         envelope = find_envelope(read_result(self.blobs, task, round_, "rewards"), who)
         if envelope is None:
-            reason = self.rejected(task, number).get(who, "the platform does not say why")
-            raise UploadRejected(f"the upload of {who} in round {number} was left out: {reason}")
+            reason = self.rejected(task, number).get(who)
+            words = "the platform does not say why" if reason is None else reason.words
+            raise UploadRejected(f"the upload of {who} in round {number} was left out: {words}", reason or "")
         return envelope
 
-    def rejected(self, task: str, number: int) -> dict[str, str]:
+    def rejected(self, task: str, number: int) -> dict[str, Reason]:
         """Whose uploads both servers left out of a round, and why."""
         round_ = self.store.round(task, number)
         if round_.rejected is None:
             return {}
-        found: dict[str, str] = json.loads(read_result(self.blobs, task, round_, "rejected"))
-        return found
+        kept = json.loads(read_result(self.blobs, task, round_, "rejected"))
+        return {who: Reason(code) for who, code in kept.items()}
 
     def _require_rewarded(self, task: str, number: int, who: str | None) -> tuple[Round, UploadContext]:
         """What a round made is shown when all of it is there, and not at all if the round was given up."""

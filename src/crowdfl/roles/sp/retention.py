@@ -20,7 +20,7 @@ from crowdfl.errors import CrowdFLError, NotReady, ServiceError, UnknownTask
 from crowdfl.retry import Attempts, Backoff
 from crowdfl.roles.dealt import DealtFiles, is_dealt_file, round_of
 from crowdfl.roles.ports import Blobs, EndPeer, SpStore
-from crowdfl.roles.records import ASKED, StoredTask, TaskState, Tombstone
+from crowdfl.roles.records import ASKED, EndedBy, StoredTask, TaskState, Tombstone
 from crowdfl.roles.retention import RESULTS, Held, Retention, key_shares
 from crowdfl.roles.sp.core import LedgerPorts
 from crowdfl.roles.sp.csp_link import forget_replies
@@ -155,7 +155,7 @@ class SpRetention(Retention[SpStore]):
         self.store.change_task(stored.task, **{f"{name}_told_end": self.clock.now()})
 
     def _expire(self, stored: StoredTask) -> None:
-        ending = Tombstone("expired", "the task's lifetime", "it took too long")
+        ending = Tombstone("expired", EndedBy.LIFETIME, "it took too long")
         cancel_task(LedgerPorts(self.store, self.clock), stored.task, ending)
 
     def _is_under_way(self, stored: StoredTask) -> bool:

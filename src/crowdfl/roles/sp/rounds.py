@@ -29,7 +29,7 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.roles.dealt import dealt_sizes
-from crowdfl.roles.records import LONGEST_REASON, Round, RoundState, StoredTask, TaskState, Tombstone
+from crowdfl.roles.records import LONGEST_REASON, EndedBy, Round, RoundState, StoredTask, TaskState, Tombstone
 from crowdfl.roles.sp.core import UNDER_WAY, SpCore
 from crowdfl.roles.sp.csp_link import CspEnrolment, CspLink, forget_replies
 from crowdfl.roles.sp.ledger import ESCROW, Ledger, round_account
@@ -125,7 +125,7 @@ class RoundSteps:
     def _end_deserted(self, task: str) -> None:
         found, needed = self._core.active(task), self._core.definition(task).settings.min_participants
         why = f"{found} had joined when enrolment ended, and {needed} are needed"
-        cancel_task(self._core.sure_books, task, Tombstone("cancelled", "its plan", why), self.abort)
+        cancel_task(self._core.sure_books, task, Tombstone("cancelled", EndedBy.PLAN, why), self.abort)
 
     def _payment(self, task: str) -> int:
         budget = self._core.definition(task).settings.budget
@@ -219,7 +219,7 @@ class RoundSteps:
             if last is not None and last.state in UNDER_WAY:
                 self.abort(task, last)
         with contextlib.suppress(TaskNotRunning):  # it has ended meanwhile
-            ending = Tombstone("cancelled", "CSP", printable(reason, LONGEST_REASON))
+            ending = Tombstone("cancelled", EndedBy.CSP, printable(reason, LONGEST_REASON))
             cancel_task(self._core.sure_books, task, ending, self.abort)
 
     def _with_csp(self, task: str, current: Round) -> bool:
