@@ -262,24 +262,6 @@ def rounds():
     return made
 
 
-@pytest.mark.parametrize(("kind", "step"), EVERY, ids=[f"{k}-{s}" for k, s in EVERY])
-def test_no_step_comes_before_its_turn_nor_twice_with_other_contents(rounds, kind, step):
-    """A step ahead, another payload after the right one, another transcript: refused; the right bytes get the same answer."""
-    parties, requests = rounds[kind]
-    csp = parties.fresh_csp()
-    for request in requests[: step - 1]:
-        csp.answer(request)
-    if step < len(requests):
-        with pytest.raises(OutOfTurn):
-            csp.answer(requests[step])
-    reply = csp.answer(requests[step - 1])
-    right = step_of(requests[step - 1])
-    for wrong in (replace(right, payload=right.payload + b"\0"), replace(right, transcript=bytes(32))):
-        with pytest.raises(ProtocolError):
-            csp.answer(wrong.to_bytes())
-    assert csp.answer(requests[step - 1]) == reply
-
-
 @pytest.mark.parametrize(
     ("kind", "step"), [one for one in EVERY if one[1] > 1], ids=[f"{k}-{s}" for k, s in EVERY if s > 1]
 )
