@@ -15,12 +15,14 @@ from crowdfl.protocols.profile import Tools
 from crowdfl.roles.participant.participant import Participant, Train
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.sp.ledger import Ledger
+from crowdfl.roles.sp.results import result_name
 from crowdfl.settings import PlanSettings, TaskSettings
 from crowdfl.simulation.disks import FileDisk
 from crowdfl.simulation.host import Host
 
 __all__ = [
     "BUDGET",
+    "HARDENED",
     "INITIAL_MODEL",
     "ONE",
     "SMALL_TASK",
@@ -37,10 +39,8 @@ __all__ = [
 ONE = Threads(1)
 BUDGET = 36_000_000  # of a round of `SMALL_TASK`, in millionths
 INITIAL_MODEL: list[npt.NDArray[np.float64]] = [np.zeros((2, 3)), np.ones(2)]  # of `small_definition`
-SMALL_TASK: dict[str, Any] = {  # every bound small, so that a short key has room for rewards
-    "profile": "hardened",
-    "key_bits": 960,
-    "mask_bits": 20,
+SMALL_TASK: dict[str, Any] = {  # every bound small, so that little is dealt for it
+    "profile": "shares",
     "decimals": 3,
     "clip": 2.0,
     "max_participants": 5,
@@ -50,6 +50,11 @@ SMALL_TASK: dict[str, Any] = {  # every bound small, so that a short key has roo
     "window": 100.0,
     "grace": 50.0,
 }
+HARDENED: dict[str, Any] = {
+    "profile": "hardened",
+    "key_bits": 960,
+    "mask_bits": 20,
+}  # of it, where Paillier is the subject
 
 
 def test_tools() -> Tools:
@@ -129,6 +134,10 @@ class Desk(Host):
     @property
     def crowd(self) -> list[Participant]:
         return list(self.people.values())
+
+    def result(self, number: int, kind: str) -> str:
+        """The file of SP's that a round's record names."""
+        return result_name(self.task, number, kind, getattr(self.sp.store.round(self.task, number), kind))
 
     @property
     def ledger(self) -> Ledger:

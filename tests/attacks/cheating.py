@@ -10,7 +10,7 @@ from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.paillier.vector import CipherVector, Unchecked
 from crowdfl.errors import CrowdFLError
 from crowdfl.roles.participant.participant import Participant
-from tests.hosts import Desk
+from tests.hosts import HARDENED, Desk
 
 WEIGHTS = np.array([0.123, -0.987, 0.456, -0.001, 1.5, -0.75, 0.333, 0.25])  # of the model of `small_definition`
 BUDGET = 36_000_000  # a round of `Desk`
@@ -18,7 +18,7 @@ BUDGET = 36_000_000  # a round of `Desk`
 
 def paid_desk(folder: Path, people: int, rounds: int, **settings: Any) -> Desk:
     """A task whose people are in, and all of whose rounds are paid for."""
-    desk = Desk(folder, rounds=rounds, **settings)
+    desk = Desk(folder, rounds=rounds, **HARDENED | settings)
     desk.invite(people)
     desk.requester.fund(desk.task, rounds * BUDGET, "all")
     desk.run()

@@ -43,7 +43,7 @@ from tests.attacks.cheating import (
     upload_of,
     weighted_mean,
 )
-from tests.hosts import Desk, FileDisk, small_definition
+from tests.hosts import HARDENED, Desk, FileDisk, small_definition
 
 MODELS, COUNTS = (WEIGHTS, WEIGHTS * 0.5, -WEIGHTS), (5, 7, 3)
 
@@ -164,7 +164,7 @@ def test_sp_alone_learns_at_most_whether_a_round_ended(tmp_path: Path):
 @pytest.mark.second
 def test_what_was_earned_can_be_claimed_after_a_round_that_hung(tmp_path: Path) -> None:
     day = 86400.0
-    desk = Desk(tmp_path, rounds=2)
+    desk = Desk(tmp_path, **HARDENED, rounds=2)
     desk.task = desk.create(small_definition(desk.settings, claim_window=day), desk.initial)
     desk.invite(3)
     desk.requester.fund(desk.task, 2 * BUDGET, "all")

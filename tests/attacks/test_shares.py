@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import (
@@ -34,12 +35,13 @@ from crowdfl.protocols.shares.round.average import (
     SharesPublication,
     parse_record,
 )
-from crowdfl.protocols.shares.round.csp_state import CspState
 from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.protocols.shares.round.upload import UploadBody
-from crowdfl.roles.sp.rounds import pack_envelopes, rewards_name
+from crowdfl.roles.sp.results import read_result
+from crowdfl.roles.sp.rounds import pack_envelopes
 from crowdfl.simulation.federation import LocalFederation
 from crowdfl.simulation.host import KgcFor
+from crowdfl.storage import tables
 from tests.attacks.campaign import SIZE, Campaign, error, watch_readers
 from tests.attacks.cheating import BUDGET, paid_desk
 from tests.hosts import ONE, Desk, heard, unchanged
@@ -49,12 +51,12 @@ VICTIM = "p3"
 AVERAGE = 6  # the step of a round that opens its sum
 
 
-def test_a_csp_that_was_set_back_opens_no_second_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_csp_that_was_set_back_opens_no_second_sum() -> None:
     """Its database is of before the first round: it does not know the model that its own record has led to."""
     campaign = Campaign()
     campaign.play()
-    monkeypatch.setattr(CspState, "last", lambda _self: None)
-    monkeypatch.setattr(CspState, "_spent", lambda _self, _base: None)
+    with campaign.host.csp.store._write() as connection:
+        connection.execute(sa.delete(tables.records))
     with pytest.raises(CrowdFLError):
         campaign.play([VICTIM])
     stored = campaign.host.sp.store.task(campaign.federation.task)
@@ -207,7 +209,7 @@ def test_kgc_and_sp_read_averages_while_people_can_enrol_and_no_longer(closed: b
         if "participant" in name:
             bundle = SharesReaderBundle.from_bytes(kgc.get(name), Limits.plain())
             reader = AverageReader(shape, PARTICIPANTS, bundle.reader(PARTICIPANTS), bundle.csp_signing)
-            publication = sp.blobs.get(sp.steps.publication_name(task, 1, final=False))
+            publication = read_result(sp.blobs, task, sp.store.round(task, 1), "average")
             start = ModelChain.start(shape.spec.name, np.zeros(SIZE), shape.widths.unit)
             read = reader.read(publication, 1, start)
     if closed:
@@ -332,7 +334,7 @@ def test_a_reward_by_another_record_than_the_published_one_is_not_taken(tmp_path
     """With more names in it everyone would claim less."""
     desk = paid_desk(tmp_path, 4, rounds=2, pay="equal", **DESK)
     published, signing = at_the_end(desk)
-    person, name = desk.crowd[0], rewards_name(desk.task, 2)
+    person, name = desk.crowd[0], desk.result(2, "rewards")
     names = (*RoundRecord.from_bytes(published.record, Limits.plain(1 << 24)).accepted, "f" * 20)
     second = signed_again(published.record, signing, accepted=names)
     kept = desk.sp.blobs.get(name)

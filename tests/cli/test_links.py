@@ -18,6 +18,7 @@ from crowdfl.storage.settings_file import put_settings
 from crowdfl.web.qr import qr_svg, qr_terminal
 from tests.cli.program import call, refused
 from tests.cli.test_bad_input import Sp
+from tests.hosts import HARDENED
 from tests.http.world import definition_of
 
 SHARES = {"profile": "shares", "max_participants": 5, "min_participants": 5}
@@ -31,7 +32,7 @@ class Posted:
         self.settings = folder / "requester/settings.toml"
         self.own = RequesterFile.read(self.settings)
         self.key = own_key(FileBlobs(self.own.folder / "state"))
-        self.shares, self.hardened = self.post(**SHARES), self.post(max_participants=6)
+        self.shares, self.hardened = self.post(**SHARES), self.post(**HARDENED, max_participants=6)
 
     def post(self, **settings) -> str:
         text = definition_of(self.key, **settings).sign(self.key)

@@ -67,8 +67,9 @@ def test_a_service_without_its_disk_is_alive_but_not_ready(world, service):
 
 
 def test_numbers_are_counted_by_route_and_status(campaign, person):
-    person.sp.upload(campaign.task, 1, campaign.update)
-    person.sp.upload(campaign.task, 1, campaign.update)
+    upload = person.update()
+    for _ in range(2):
+        person.sp.upload(campaign.task, 1, upload)
     campaign.world.http("sp").get(f"/v1/tasks/{'0' * 64}")
     text = numbers(campaign.world, "sp")
     assert 'crowdfl_uploads_acknowledged_total{kind="new"} 1.0' in text

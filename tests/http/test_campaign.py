@@ -14,7 +14,7 @@ from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.roles.dealt import DEALT_FILES, is_dealt_file
 from crowdfl.roles.retention import CspRetention, key_shares
 from crowdfl.simulation.recorder import Recorder
-from tests.hosts import INITIAL_MODEL, ONE, moved_by
+from tests.hosts import HARDENED, INITIAL_MODEL, ONE, moved_by
 from tests.http.processes import serving, wait_for_round
 from tests.http.world import TASK, Person, World, task_definition
 
@@ -107,7 +107,11 @@ def test_a_campaign_takes_fourteen_exchanges_a_round_at_most_and_leaves_nothing_
 
 PEOPLE = 3
 ROLES = ("SP", "CSP")
-SETTINGS = [{}, {"total": "hidden"}, {"profile": "paper", "mask_bits": 40, "key_bits": 1536}]
+SETTINGS = [
+    HARDENED,
+    HARDENED | {"total": "hidden", "key_bits": 1088},
+    {"profile": "paper", "mask_bits": 40, "key_bits": 1536},
+]
 
 
 def updates():

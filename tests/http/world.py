@@ -38,7 +38,7 @@ from crowdfl.storage.blobs import MemoryBlobs
 from crowdfl.storage.sql import SqlStore
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, FileDisk, small_definition, test_tools
 
-TASK: dict[str, Any] = SMALL_TASK | {"rounds": 1, "key_bits": 1088}  # with rewards; the key has room for forty people
+TASK: dict[str, Any] = SMALL_TASK | {"rounds": 1}  # with rewards
 INITIAL = to_safetensors(ModelShape(("w", "b"), ((2, 3), (2,))), INITIAL_MODEL)
 DEPOSIT = 80_000_000
 IMPATIENT = Backoff(deadline=0.0)

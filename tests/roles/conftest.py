@@ -1,19 +1,20 @@
-"""Roles do the same under every profile: here tasks are in the clear, but for tests that name a profile or are `hardened`."""
+"""What tests of roles share: nothing waits for the disk, and what KGC is asked for can be seen."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.profile import SharesProfile
-from tests import hosts
-from tests.simulation.conftest import clear_profile as clear_profile  # noqa: PLC0414 -- a fixture
 
 
-@pytest.fixture(autouse=True)
-def clear_tasks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.node.get_closest_marker("hardened") is None:
-        monkeypatch.setitem(hosts.SMALL_TASK, "profile", "clear")
+@pytest.fixture(autouse=True, scope="module")
+def no_waiting() -> Iterator[None]:
+    """What dies here are objects, never the machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _descriptor: None)
+        yield
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from crowdfl.errors import KeyMismatch, NotReady
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.host import Host
-from tests.hosts import INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
+from tests.hosts import HARDENED, INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
 
 PAPER = {"profile": "paper", "key_bits": 1024, "mask_bits": 40}
-BY_PROFILE = {"hardened": {"profile": "hardened"}, "paper": PAPER}
+BY_PROFILE = {"hardened": HARDENED, "paper": PAPER}
 REFUSAL = r"the key received for task [0-9a-f]{64} is [0-9a-f]{16}, and KGC appointed [0-9a-f]{16}: nothing is kept"
 profiles = pytest.mark.parametrize("profile", BY_PROFILE)
 

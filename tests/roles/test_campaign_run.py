@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import NotReady, SettingsError
+from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.requester import Campaign
 from crowdfl.settings import TaskSettings
 from tests.hosts import Desk, raising, small_definition
@@ -58,7 +59,8 @@ def test_a_campaign_runs_from_the_task_to_the_model_and_the_bill(tmp_path):
     crowd = Crowd(tmp_path)
     facts = crowd.run(crowd.take_part)
     assert list(facts) == ["created", "invited", "funded", "fetched", "report"]
-    assert facts["created"] == {"task": crowd.desk.task, "parameters": 8}
+    definition = crowd.desk.sp.definition(crowd.desk.task)
+    assert facts["created"] == {"task": crowd.desk.task, "parameters": 8, "dealt": dealt_words(definition)}
     assert facts["invited"] == {"people": PEOPLE, "folder": "a folder"}
     assert facts["funded"] == {"amount": "72", "deposit": "all-rounds"}
     assert facts["fetched"] == {"model": "a file"}

@@ -1,6 +1,7 @@
 """No request is ever computed on with two replies of CSP: the same masks never meet other numbers."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,10 +11,9 @@ from crowdfl.protocols.exchange import ReplyForm
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.hardened.prirwd import DISTANCES
 from crowdfl.protocols.messages import Message
+from crowdfl.protocols.profile import SpRecord
 from crowdfl.roles.sp.csp_link import replies_folder
-from tests.hosts import Desk, raising
-
-pytestmark = pytest.mark.hardened
+from tests.hosts import HARDENED, Desk, raising
 
 
 class Away:
@@ -42,7 +42,7 @@ def is_about_distances(request: bytes) -> bool:
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     """A round whose distances were asked for once, without an answer; SP's alerts are seen."""
-    desk = Desk(tmp_path)
+    desk = Desk(tmp_path, **HARDENED)
     desk.alerts = []
     desk.options.events = lambda event, **fields: desk.alerts.append((event, fields.get("error")))
     desk.invite(3)
@@ -99,22 +99,23 @@ def test_a_reply_that_was_used_and_is_gone_voids_the_round(desk, damage):
 def test_another_reply_of_a_second_process_is_not_used(desk):
     """The file was lost after this process had looked for it; what is recorded counts."""
     link, request = desk.sp.steps._csp, b"a request"
-    form = ReplyForm(10, bytes)
+    side = SimpleNamespace(record=SpRecord(), reply_form=lambda _: ReplyForm(10, bytes))
+    current = desk.sp.store.round(desk.task, 1)
     desk.away.answer = lambda *_: b"one"
-    assert link.ask(desk.task, 1, lambda _: form)(request)() == b"one"
+    assert link.ask(desk.task, current, side)(request)() == b"one"
     place = next(file for file in kept(desk) if file.read_bytes() == b"one")
     late = desk.sp.ports.blobs.has
     desk.sp.ports.blobs.has = lambda _name: False
     place.unlink()
     desk.away.answer = lambda *_: b"other"
     with pytest.raises(RoundEnded):
-        link.ask(desk.task, 1, lambda _: form)(request)()
+        link.ask(desk.task, current, side)(request)()
     desk.sp.ports.blobs.has = late
 
 
 def test_a_hidden_total_is_scaled_once_though_the_average_is_opened_twice(tmp_path):
     """To the participants, and in the end to the requester: CSP is asked for the second opening, and for no scaling."""
-    desk = Desk.funded(tmp_path, 3, budget=None, lanes=0, total="hidden", rounds=3)
+    desk = Desk.funded(tmp_path, 3, **HARDENED, budget=None, lanes=0, total="hidden", rounds=3)
     for _ in range(2):
         desk.play()
     assert kept(desk) == []
@@ -127,10 +128,11 @@ def test_a_hidden_total_is_scaled_once_though_the_average_is_opened_twice(tmp_pa
 
 
 def test_what_csp_says_of_an_end_steers_no_terminal(tmp_path):
-    desk = Desk.funded(tmp_path, 3, budget=None, lanes=0, key_bits=512)
+    desk = Desk.funded(tmp_path, 3)
     desk.csp.answer = raising(TaskEnded("\x1b]0;owned\x07\x1b[2J gone\nforged" + 10_000 * "x"))
     desk.play()
     said = desk.sp.status(desk.task)["ended"]
-    assert said.startswith("cancelled by CSP: ?]0;owned??[2J gone forged")
-    assert said.isprintable()
-    assert len(said) < 600
+    assert (said["why"], said["by"]) == ("cancelled", "csp")
+    assert said["reason"].startswith("?]0;owned??[2J gone forged")
+    assert said["reason"].isprintable()
+    assert len(said["reason"]) < 600

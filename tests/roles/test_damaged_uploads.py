@@ -1,6 +1,7 @@
 """An upload whose file is no longer what was acknowledged is not averaged: it is dropped, or its round is void."""
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -9,21 +10,21 @@ from crowdfl.errors import ServiceUnavailable, UnknownParticipant
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.sp.uploads import upload_name
 from tests.attacks.cheating import honest_uploads, weighted_upload
-from tests.hosts import Desk
+from tests.hosts import HARDENED, Desk
 
 DAMAGES = ["altered", "cut", "missing"]
 
 
 class Failing:
-    """Blobs that break off when a name like this is to be written."""
+    """Blobs that break off when a name with this in it is to be written."""
 
-    def __init__(self, inner, ending: str) -> None:
-        self._inner, self._ending = inner, ending
+    def __init__(self, inner, part: str) -> None:
+        self._inner, self._part = inner, part
 
-    def put(self, name: str, data: bytes) -> None:
-        if name.endswith(self._ending):
+    def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        if any(self._part in name for name in blobs):
             raise ServiceUnavailable("SP died here")
-        self._inner.put(name, data)
+        self._inner.put_all(blobs)
 
     def __getattr__(self, name: str):
         return getattr(self._inner, name)
@@ -49,10 +50,13 @@ class WatchedDesk(Desk):
         entry = self.sp.store.upload(self.task, 1, person.keys.who)
         assert entry is not None
         file = self.folder / "sp/blobs" / upload_name(self.task, 1, entry.digest)
-        whole, width = file.read_bytes(), person.side.party.public.ciphertext_bytes
+        whole = file.read_bytes()
+        half = len(whole) // 2
         file.unlink()
         if how != "missing":
-            file.write_bytes(whole[:-width] + (bytes(width) if how == "altered" else b""))  # zero is not a unit
+            file.write_bytes(
+                whole[:half] + (bytes(len(whole) - half) if how == "altered" else b"")
+            )  # zero is not a unit
         return whole
 
 
@@ -102,8 +106,7 @@ def test_a_closed_round_goes_on_without_it(tmp_path, how, added, settings):
     assert desk.states()[0] == "rewarded"
     assert [event for event, _ in desk.alerts] == ["uploads damaged"]
     assert desk.sp.steps.dropped == 1
-    if others[0].side.read(desk.sp.publication(desk.task, 1, others[0].keys.who), 1).total is not None:
-        assert others[0].read(1).total == 15
+    assert others[0].read(1).total in (None, 15)  # as printed in the paper there is none
     for other in others:
         assert desk.sp.envelope(desk.task, 1, other.keys.who)
     with pytest.raises(UnknownParticipant, match="damaged here, or withdrawn: there is no reward"):
@@ -146,7 +149,7 @@ def test_once_csp_was_asked_the_round_is_void(tmp_path):
     desk = WatchedDesk(tmp_path)
     desk.upload()
     whole = desk.sp.ports.blobs
-    desk.sp.ports.blobs = Failing(whole, "/rewards")
+    desk.sp.ports.blobs = Failing(whole, "/rewards/")
     with pytest.raises(ServiceUnavailable, match="died"):
         desk.run()
     desk.restart()
@@ -158,8 +161,8 @@ def test_once_csp_was_asked_the_round_is_void(tmp_path):
 
 
 def test_a_model_that_cannot_be_made_again_is_told_once_and_keeps_no_task_from_ending(tmp_path):
-    """The requester's copy of the last average is made from the uploads; rewards stay claimable."""
-    desk = WatchedDesk(tmp_path, rounds=3)
+    """The requester's copy of the last average is made from the uploads where rounds stand alone; rewards stay claimable."""
+    desk = WatchedDesk(tmp_path, **HARDENED, rounds=3)
     desk.play()
     assert desk.states() == ["rewarded", "open"]
     desk.upload()

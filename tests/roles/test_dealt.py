@@ -10,7 +10,7 @@ from crowdfl.roles.retention import CspRetention, KgcRetention
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import MemoryBlobs
-from tests.hosts import INITIAL_MODEL, SMALL_TASK, Desk, moved_by, small_definition
+from tests.hosts import HARDENED, INITIAL_MODEL, SMALL_TASK, Desk, moved_by, small_definition
 
 TASK = {"profile": "shares", "rounds": 3, "min_participants": 3}
 
@@ -84,7 +84,7 @@ def test_kgc_deals_a_file_to_its_own_server_and_for_rounds_that_there_are(tmp_pa
 
 def test_a_profile_without_such_files_is_dealt_none(tmp_path):
     """And its folder of keys is as before."""
-    desk = Desk(tmp_path)
+    desk = Desk(tmp_path, **HARDENED)
     assert dealt_sizes(desk.sp.definition(desk.task)) == {}
     assert dealt_words(desk.sp.definition(desk.task)) == ""
     assert sorted(desk.sp.ports.bundles.listing()) == [f"{desk.task}.sp"]

@@ -125,6 +125,6 @@ def test_people_have_a_least_time_to_claim_in(desk: Desk):
     with pytest.raises(SettingsError, match=r"`claim_window` is 86399 s.* at least 86400 s .*more time"):
         desk.create(small_definition(desk.settings, claim_window=86399.0), desk.initial)
     assert desk.create(small_definition(desk.settings, claim_window=86400.0), desk.initial)
-    free = desk.settings.model_copy(update={"budget": None, "lanes": 0})
+    free = desk.settings.model_copy(update={"budget": None})
     assert desk.create(small_definition(free, claim_window=5.0), desk.initial)
     assert desk.create(small_definition(desk.settings), desk.initial) == desk.task

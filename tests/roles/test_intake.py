@@ -7,6 +7,7 @@ import pytest
 
 from crowdfl.errors import (
     AlreadyCounted,
+    BadSignature,
     CiphertextOutOfRange,
     Conflict,
     NotReady,
@@ -18,7 +19,7 @@ from crowdfl.errors import (
 )
 from crowdfl.roles.records import RoundState, TaskState
 from crowdfl.roles.sp.uploads import PendingUpload, upload_name
-from tests.hosts import Desk
+from tests.hosts import HARDENED, Desk
 
 
 @pytest.fixture
@@ -30,21 +31,33 @@ def arrivals(desk: Desk) -> list[PendingUpload]:
     return [PendingUpload.of(person.keys.who, person.side.encrypt_update(np.zeros(8), 5, 1)) for person in desk.crowd]
 
 
-@pytest.mark.hardened
-def test_one_group_of_every_kind(desk):
-    """New ones, the same again, another's bytes, bad bytes, a stranger: each has its own outcome, in order."""
+def close(desk: Desk) -> None:
+    opened = desk.sp.store.round(desk.task, 1)
+    desk.sp.store.set_round(desk.task, opened, replace(opened, state=RoundState.CLOSED))
+
+
+@pytest.mark.parametrize(
+    ("settings", "last", "of_another", "altered"),
+    [({}, 32, BadSignature, BadSignature), (HARDENED, 240, AlreadyCounted, CiphertextOutOfRange)],
+    ids=["shares", "hardened"],
+)
+def test_one_group_of_every_kind(tmp_path, settings, last, of_another, altered):
+    """New ones, the same again, other ones, another's bytes, bad bytes, a stranger: each has its own outcome, in order.
+
+    The last bytes of an upload are of its shares, or a ciphertext.
+    """
+    desk = Desk.funded(tmp_path, 5, **settings)
     a, b, c, d, e = arrivals(desk)
     sp, task = desk.sp, desk.task
     before = sp.upload(task, 1, e.who, e.upload)
-    width = desk.crowd[0].side.party.public.ciphertext_bytes
-    cut, zero = PendingUpload.of(c.who, c.upload[:-1]), PendingUpload.of(d.who, d.upload[:-width] + bytes(width))
-    stranger, copied = PendingUpload.of("0" * 20, a.upload), PendingUpload.of(c.who, b.upload)
-    outcomes = sp.receive_all(task, 1, [a, e, cut, stranger, b, copied, zero, a])
+    cut, zero = PendingUpload.of(c.who, c.upload[:-1]), PendingUpload.of(d.who, d.upload[:-last] + bytes(last))
+    stranger, copied, other = PendingUpload.of("0" * 20, a.upload), PendingUpload.of(c.who, b.upload), arrivals(desk)[0]
+    outcomes = sp.receive_all(task, 1, [a, e, cut, stranger, b, copied, zero, a, other])
     assert outcomes[1] == (before, "again")
     assert outcomes[7] == (outcomes[0][0], "again")
     assert [outcomes[place][1] for place in (0, 4)] == ["new", "new"]
-    refused = [type(outcomes[place]) for place in (2, 3, 5, 6)]
-    assert refused == [Truncated, UnknownParticipant, AlreadyCounted, CiphertextOutOfRange]
+    refused = [type(outcomes[place]) for place in (2, 3, 5, 6, 8)]
+    assert refused == [Truncated, UnknownParticipant, of_another, altered, AlreadyCounted]
     assert sorted(u.who for u in sp.store.uploads(task, 1)) == sorted([a.who, b.who, e.who])
     assert all(sp.blobs.get(upload_name(task, 1, kept.digest)) == kept.upload for kept in (a, b, e))
     assert not any(sp.blobs.has(upload_name(task, 1, bad.digest)) for bad in (cut, zero))
@@ -64,7 +77,7 @@ def test_a_group_of_repeats_writes_nothing(desk, monkeypatch):
     """Everyone has the receipt again, even after the round has closed."""
     everyone, sp = arrivals(desk), desk.sp
     sp.receive_all(desk.task, 1, everyone)
-    sp.store.put_round(desk.task, replace(sp.store.round(desk.task, 1), state=RoundState.CLOSED))
+    close(desk)
     monkeypatch.setattr(sp.store, "acknowledge", None)
     assert [became for _, became in sp.receive_all(desk.task, 1, everyone)] == ["again"] * 5
 
@@ -73,7 +86,7 @@ def test_what_holds_for_all_is_told_to_all(desk):
     """A round that is not there or closed, a task that was cancelled; an unknown task is nobody's."""
     everyone, sp = arrivals(desk), desk.sp
     assert {type(outcome) for outcome in sp.receive_all(desk.task, 2, everyone)} == {NotReady}
-    sp.store.put_round(desk.task, replace(sp.store.round(desk.task, 1), state=RoundState.CLOSED))
+    close(desk)
     assert {type(outcome) for outcome in sp.receive_all(desk.task, 1, everyone)} == {RoundNotOpen}
     sp.store.change_task(desk.task, state=TaskState.CANCELLED)
     assert {type(outcome) for outcome in sp.receive_all(desk.task, 1, everyone)} == {TaskNotRunning}
@@ -88,7 +101,7 @@ def test_a_round_that_closes_while_the_bytes_are_checked_takes_none(desk, monkey
 
     def closing(blobs):
         whole(blobs)
-        sp.store.put_round(desk.task, replace(sp.store.round(desk.task, 1), state=RoundState.CLOSED))
+        close(desk)
 
     monkeypatch.setattr(sp.blobs, "put_all", closing)
     assert {type(outcome) for outcome in sp.receive_all(desk.task, 1, arrivals(desk))} == {RoundNotOpen}

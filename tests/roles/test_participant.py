@@ -11,7 +11,7 @@ from crowdfl.documents.signed import Receipt
 from crowdfl.errors import BadSignature, DocumentError, NothingToContribute, TaskNotRunning, TooFewParticipants
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.storage.pools import RandomizerPool
-from tests.hosts import Desk, heard, raising
+from tests.hosts import HARDENED, Desk, heard, raising
 
 
 def train(arrays, _settings, number):
@@ -46,34 +46,37 @@ def desk(tmp_path: Path) -> Desk:
     return Desk.funded(tmp_path, 3)
 
 
-@pytest.mark.hardened
-def test_an_upload_takes_its_randomizers_from_the_stock(desk):
+@pytest.fixture
+def keyed(tmp_path: Path) -> Desk:
+    """Where uploads are ciphertexts."""
+    return Desk.funded(tmp_path, 3, **HARDENED)
+
+
+def test_an_upload_takes_its_randomizers_from_the_stock(keyed):
     """Filled while nothing is open, and empty after one upload, which SP takes."""
-    pool, person = stocked(desk, 0), desk.crowd[0]
+    pool, person = stocked(keyed, 0), keyed.crowd[0]
     assert person.stock_up() is True
     assert pool.available == person.side.upload_randomizers() > 0
     assert person.stock_up() is False
     assert person.step(train) is True
     assert pool.available == 0
-    assert len(desk.sp.store.uploads(desk.task, 1)) == 1
+    assert len(keyed.sp.store.uploads(keyed.task, 1)) == 1
 
 
-@pytest.mark.hardened
-def test_without_enough_in_stock_they_are_made_on_the_spot(desk):
+def test_without_enough_in_stock_they_are_made_on_the_spot(keyed):
     """A phone that had no idle moment still takes part, and what little was there stays for later."""
-    pool, person = stocked(desk, 0), desk.crowd[0]
+    pool, person = stocked(keyed, 0), keyed.crowd[0]
     person.stock_up()
     pool.take(1)
     left = pool.available
     assert person.step(train) is True
     assert pool.available == left
-    assert len(desk.sp.store.uploads(desk.task, 1)) == 1
+    assert len(keyed.sp.store.uploads(keyed.task, 1)) == 1
 
 
-@pytest.mark.hardened
-def test_no_randomizer_is_used_again_after_a_crash(desk, monkeypatch):
+def test_no_randomizer_is_used_again_after_a_crash(keyed, monkeypatch):
     """Killed after encrypting and before the upload is durable: the next try takes others."""
-    pool, person = stocked(desk, 0), desk.crowd[0]
+    pool, person = stocked(keyed, 0), keyed.crowd[0]
     person.stock_up()
     made = []
     prepare = type(person.side).encrypt_update
@@ -96,10 +99,9 @@ def test_no_randomizer_is_used_again_after_a_crash(desk, monkeypatch):
     assert not first & second
 
 
-@pytest.mark.hardened
-def test_nothing_is_stocked_for_a_round_that_will_not_come(desk):
-    pool, person = stocked(desk, 0), desk.crowd[0]
-    person.blobs.put(f"rounds/{desk.settings.rounds}/receipt", b"done")
+def test_nothing_is_stocked_for_a_round_that_will_not_come(keyed):
+    pool, person = stocked(keyed, 0), keyed.crowd[0]
+    person.blobs.put(f"rounds/{keyed.settings.rounds}/receipt", b"done")
     assert person.stock_up() is False
     assert pool.available == 0
 

@@ -7,7 +7,7 @@ import pytest
 import structlog.testing
 
 from crowdfl.errors import NotReady, ProtocolError, RoundEnded, ServiceUnavailable
-from crowdfl.protocols.hardened.prirwd import RewardCsp
+from crowdfl.protocols.shares.round.csp import CspRound
 from crowdfl.services.background.workers import FailureBackoff
 from tests.hosts import Desk, raising
 
@@ -21,13 +21,14 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def ended_round(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CSP opens lanes that no honest SP sends, once."""
+    """CSP fails at a step after the first, once."""
     with monkeypatch.context() as patch:
-        patch.setattr(RewardCsp, "inner", lambda _self, _pieces: 1 // 0)  # whatever it is, it is one and the same error
+        patch.setattr(
+            CspRound, "answer", lambda _self, _payload: 1 // 0
+        )  # whatever it is, it is one and the same error
         desk.run()
 
 
-@pytest.mark.hardened
 def test_a_round_that_csp_has_ended_is_given_up_at_once(desk: Desk, monkeypatch):
     """Nothing is retried, its money is back in escrow, nobody gets its average, and the next round opens."""
     ended_round(desk, monkeypatch)
@@ -39,7 +40,6 @@ def test_a_round_that_csp_has_ended_is_given_up_at_once(desk: Desk, monkeypatch)
             desk.sp.publication(desk.task, 1, who)
 
 
-@pytest.mark.hardened
 def test_a_round_that_has_ended_stays_so_after_a_restart(desk: Desk, monkeypatch):
     """Else every restart would be worth one more bit to an SP that deviates."""
     asked: list[bytes] = []

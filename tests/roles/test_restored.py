@@ -4,11 +4,13 @@ import contextlib
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from crowdfl.errors import AlreadyPaid, MasksDoNotFit, NotReady, OutOfTurn, RoundEnded, SettingsError, TooLate
+from crowdfl.protocols.profile import SpRecord
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.ports import KgcPeer
 from crowdfl.roles.records import PaymentState, RoundState, StoredPayment, StoredTask, payment_key
@@ -17,7 +19,7 @@ from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.storage.backup import copy_database
 from tests.attacks.cheating import honest_uploads
-from tests.hosts import BUDGET, Desk, FileDisk, heard, raising, test_tools
+from tests.hosts import BUDGET, HARDENED, Desk, FileDisk, heard, raising, test_tools
 
 
 def train(arrays, _settings, number):
@@ -28,6 +30,12 @@ def train(arrays, _settings, number):
 def desk(tmp_path: Path) -> Desk:
     """Three people in a funded task, whose first round is open."""
     return Desk.funded(tmp_path / "desk", 3)
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> Desk:
+    """The same where rounds stand alone: a restored SP goes on with the task."""
+    return Desk.funded(tmp_path / "desk", 3, **HARDENED)
 
 
 class Backup:
@@ -65,15 +73,15 @@ def play(desk: Desk) -> None:
     desk.run()
 
 
-def test_phones_send_again_what_sp_has_lost(desk: Desk):
+def test_phones_send_again_what_sp_has_lost(keyed: Desk):
     """The same bytes, by themselves, while the round is open; everyone is averaged and paid once."""
-    first, *others = desk.crowd
+    first, *others = keyed.crowd
     first.step(train)
-    backup = Backup(desk, "sp")
+    backup = Backup(keyed, "sp")
     others[0].step(train)
     sent = others[0].blobs.get("rounds/1/upload")
     backup.restore()
-    assert len(desk.sp.store.uploads(desk.task, 1)) == 1
+    assert len(keyed.sp.store.uploads(keyed.task, 1)) == 1
     said = heard(others[0])
     assert others[0].step(lambda *_: pytest.fail("what was trained is kept")) is True
     assert [what for what, _ in said] == ["restored", "sending again", "uploaded"]
@@ -82,20 +90,33 @@ def test_phones_send_again_what_sp_has_lost(desk: Desk):
     assert first.step(train) is False  # SP still has this one's
     assert others[0].step(train) is False
     for _ in range(2):
-        play(desk)
-    assert desk.state == "finished"
-    paid = [person.claim() for person in desk.crowd]
+        play(keyed)
+    assert keyed.state == "finished"
+    paid = [person.claim() for person in keyed.crowd]
     assert 2 * BUDGET - 12 <= sum(paid) <= 2 * BUDGET
 
 
-def test_a_phone_that_was_switched_off_meanwhile_looks_once_when_it_is_back(desk: Desk):
-    """A new process knows no epoch: it asks about the open round, and only once."""
-    person, asked = desk.crowd[0], []
+def test_where_models_follow_from_each_other_a_restored_sp_ends_the_task(desk: Desk):
+    """It cannot know which masks were used since: phones are told, nobody is asked for anything, and the money is back."""
+    backup, person = Backup(desk, "sp"), desk.crowd[0]
     person.step(train)
-    uploaded = type(desk.sp_link).uploaded
-    desk.sp_link.uploaded = lambda *args: asked.append(1) or uploaded(desk.sp_link, *args)
-    backup = Backup(desk, "sp")
-    again = desk.new_participant(desk.task, "0")
+    backup.restore()
+    said = heard(person)
+    assert person.step(lambda *_: pytest.fail("for no round")) is True
+    assert [what for what, _ in said] == ["restored", "given up"]
+    desk.later(1000.0)
+    assert (desk.states(), desk.state) == (["aborted"], "settled")
+    assert desk.ledger.balance("requester") == 0
+
+
+def test_a_phone_that_was_switched_off_meanwhile_looks_once_when_it_is_back(keyed: Desk):
+    """A new process knows no epoch: it asks about the open round, and only once."""
+    person, asked = keyed.crowd[0], []
+    person.step(train)
+    uploaded = type(keyed.sp_link).uploaded
+    keyed.sp_link.uploaded = lambda *args: asked.append(1) or uploaded(keyed.sp_link, *args)
+    backup = Backup(keyed, "sp")
+    again = keyed.new_participant(keyed.task, "0")
     assert [again.step(train) for _ in range(3)] == [False, False, False]
     assert asked == [1]
     backup.restore()
@@ -103,58 +124,63 @@ def test_a_phone_that_was_switched_off_meanwhile_looks_once_when_it_is_back(desk
     assert asked == [1, 1]
 
 
-def test_an_open_round_gives_phones_a_whole_window_after_the_restore(desk: Desk):
+def test_an_open_round_gives_phones_a_whole_window_after_the_restore(keyed: Desk):
     """However long SP was away: whoever holds a receipt can bring it back."""
-    backup = Backup(desk, "sp")
-    desk.crowd[0].step(train)
-    desk.clock.time += 10 * desk.settings.window
+    backup = Backup(keyed, "sp")
+    keyed.crowd[0].step(train)
+    keyed.clock.time += 10 * keyed.settings.window
     backup.restore()
-    desk.run()
-    (entry,) = desk.sp.status(desk.task)["rounds"]
-    assert (entry["state"], entry["deadline"]) == ("open", desk.clock.time + desk.settings.window)
-    assert desk.crowd[0].step(train) is True
-    assert len(desk.sp.store.uploads(desk.task, 1)) == 1
+    keyed.run()
+    (entry,) = keyed.sp.status(keyed.task)["rounds"]
+    assert (entry["state"], entry["deadline"]) == ("open", keyed.clock.time + keyed.settings.window)
+    assert keyed.crowd[0].step(train) is True
+    assert len(keyed.sp.store.uploads(keyed.task, 1)) == 1
 
 
-def test_someone_who_joined_after_the_backup_is_enrolled_again(desk: Desk):
+def test_someone_who_joined_after_the_backup_is_enrolled_again(keyed: Desk):
     """Its certificate is the right to join; nobody has to do anything."""
-    backup = Backup(desk, "sp")
-    late = desk.invite(1)[-1]
+    backup = Backup(keyed, "sp")
+    late = keyed.invite(1)[-1]
     late.step(train)
     backup.restore()
-    assert desk.sp.status(desk.task)["enrolled"] == 3
+    assert keyed.sp.status(keyed.task)["enrolled"] == 3
     assert late.step(train) is True
-    assert desk.sp.status(desk.task)["enrolled"] == 4
-    assert [upload.who for upload in desk.sp.store.uploads(desk.task, 1)] == [late.keys.who]
+    assert keyed.sp.status(keyed.task)["enrolled"] == 4
+    assert [upload.who for upload in keyed.sp.store.uploads(keyed.task, 1)] == [late.keys.who]
 
 
-@pytest.mark.hardened
-def test_a_round_that_csp_had_answered_before_is_given_up_at_once(desk: Desk):
+def test_a_round_that_csp_had_answered_before_is_given_up_at_once(keyed: Desk):
     """SP masks with fresh seeds, CSP refuses: no second answer, no day of waiting, and the next round goes on."""
-    backup = Backup(desk, "sp")
-    play(desk)  # round 1 is rewarded, and round 2 open
-    assert desk.states() == ["rewarded", "open"]
-    for person in desk.crowd:
+    backup = Backup(keyed, "sp")
+    play(keyed)  # round 1 is rewarded, and round 2 open
+    assert keyed.states() == ["rewarded", "open"]
+    for person in keyed.crowd:
         person.open_reward(1)
     backup.restore()
-    play(desk)
-    assert desk.states() == ["aborted", "open"]
-    play(desk)
-    assert desk.state == "finished"
+    play(keyed)
+    assert keyed.states() == ["aborted", "open"]
+    play(keyed)
+    assert keyed.state == "finished"
     with pytest.raises(NotReady, match="reward of round 1"):  # SP alone says that it has lost the round
-        desk.crowd[0].claim()
-    desk.clock.time += 300
-    for person in desk.crowd:
+        keyed.crowd[0].claim()
+    keyed.clock.time += 300
+    for person in keyed.crowd:
         said = heard(person)
         assert person.claim() == person.rewards()[2] > 0
         assert said[-2][0] == "claiming without"
         assert said[-2][1]["rounds"] == [1]
-    balances = desk.ledger.balances()
+    balances = keyed.ledger.balances()
     assert -sum(balances.values()) == 0
 
 
-def test_a_round_that_csp_was_asked_about_is_never_asked_about_again(desk: Desk):
+@pytest.mark.parametrize(
+    ("settings", "states"), [({}, ["aborted"]), (HARDENED, ["aborted", "open"])], ids=["shares", "hardened"]
+)
+def test_a_round_that_csp_was_asked_about_is_never_asked_about_again(
+    tmp_path: Path, settings: dict[str, Any], states: list[str]
+):
     """Backed up while its rewards were computed: a CSP that deviates would answer otherwise, under the same masks."""
+    desk = Desk.funded(tmp_path / "desk", 3, **settings)
     backups: list[Backup] = []
     csp = desk.csp
 
@@ -173,37 +199,38 @@ def test_a_round_that_csp_was_asked_about_is_never_asked_about_again(desk: Desk)
     assert desk.sp.store.seed_counts() == {}
     desk.run()
     assert asked == []
-    assert desk.states() == ["aborted", "open"]
+    assert desk.states() == states
     assert desk.ledger.balance("round 1") == 0
 
 
 @pytest.mark.parametrize("state", ["closed", "weighed"])
 def test_a_cancelled_task_gives_up_what_was_under_way_too(tmp_path: Path, state: str):
-    desk = Desk.funded(tmp_path / "desk", 3, budget=None, lanes=0, key_bits=512)
+    desk = Desk.funded(tmp_path / "desk", 3, budget=None)
     store = desk.sp.store
-    store.put_round(desk.task, replace(store.round(desk.task, 1), state=RoundState(state)))
-    store.put_seed(desk.task, 1, "uploads", bytes(64))
+    opened = store.round(desk.task, 1)
+    store.set_round(desk.task, opened, replace(opened, state=RoundState(state)))
+    store.set_sp_record(desk.task, 1, SpRecord(), SpRecord(round=bytes(64)))
     desk.requester.order(desk.task, "cancel")
     Backup(desk, "sp").restore()
     assert desk.sp.store.round(desk.task, 1).state == "aborted"
     assert desk.sp.store.seed_counts() == {}
 
 
-def test_a_round_with_somebody_whom_csp_does_not_take_is_given_up_at_once(desk: Desk):
+def test_a_round_with_somebody_whom_csp_does_not_take_is_given_up_at_once(keyed: Desk):
     """CSP still knows those whom SP has forgotten, and has no place for others: nobody waits a day to hear it."""
-    backup, alerts = Backup(desk, "sp"), []
-    desk.invite(2)
-    desk.run()
+    backup, alerts = Backup(keyed, "sp"), []
+    keyed.invite(2)
+    keyed.run()
     for lost in ("3", "4"):
-        del desk.people[lost]
+        del keyed.people[lost]
     backup.restore()
-    desk.options.events = lambda event, **fields: alerts.append((event, fields.get("who"), fields.get("error")))
+    keyed.options.events = lambda event, **fields: alerts.append((event, fields.get("who"), fields.get("error")))
     for name in ("new", "newer"):
-        desk.join(desk.task, name)
-    play(desk)
-    assert desk.states() == ["aborted", "open"]
-    assert ("participant refused by CSP", desk.people["new"].keys.who, "TaskFull") in alerts
-    assert desk.ledger.balance("round 1") == 0
+        keyed.join(keyed.task, name)
+    play(keyed)
+    assert keyed.states() == ["aborted", "open"]
+    assert ("participant refused by CSP", keyed.people["new"].keys.who, "TaskFull") in alerts
+    assert keyed.ledger.balance("round 1") == 0
 
 
 def ended(desk: Desk) -> None:
@@ -262,7 +289,6 @@ def test_a_claim_that_sp_has_forgotten_is_made_again_and_paid_once(desk: Desk):
     assert [one.who for one in bank] == [desk.crowd[0].keys.who, desk.crowd[1].keys.who]
 
 
-@pytest.mark.hardened
 def test_a_claim_of_a_round_that_sp_has_lost_is_paid_for_the_rest(desk: Desk):
     """Attested before the disaster, it cannot be made anew: the lost round pays nothing, and the phone names it."""
     play(desk)
@@ -290,7 +316,6 @@ def test_a_claim_again_after_the_deadline_tells_what_was_paid(desk: Desk):
         desk.crowd[1].claim()
 
 
-@pytest.mark.hardened
 def test_a_restored_csp_answers_no_step_a_second_time(desk: Desk):
     """Restored to before a round's steps: the very same request, or another one, gets no answer; the round is void."""
     backup = Backup(desk, "csp")
@@ -310,7 +335,6 @@ def test_a_restored_csp_answers_no_step_a_second_time(desk: Desk):
     assert desk.state == "finished"  # without a model, which nobody can open any more
 
 
-@pytest.mark.hardened
 def test_without_the_mark_a_csp_would_answer_again(desk: Desk):
     """What the mark is for: another nonce for the same round would let SP choose."""
     backup = Backup(desk, "csp")
@@ -324,7 +348,6 @@ def test_without_the_mark_a_csp_would_answer_again(desk: Desk):
     assert desk.csp.answer(desk.task, shown[0]) != first
 
 
-@pytest.mark.hardened
 def test_rewards_that_a_restored_csp_still_holds_stay_claimable(desk: Desk):
     """It lost the second round: after a wait the claim leaves out the newest, says so, and is paid for the rest."""
     play(desk)

@@ -9,7 +9,7 @@ import pytest
 from crowdfl.errors import Cancelled, Forbidden, RoundNotOpen, ServiceUnavailable
 from crowdfl.roles.sp.operator import retry_round
 from crowdfl.services.background.workers import StepThreads
-from tests.hosts import Desk, raising
+from tests.hosts import HARDENED, Desk, raising
 
 
 def closed_round(folder: Path, **settings: Any) -> Desk:
@@ -84,7 +84,7 @@ def test_after_the_end_no_step_asks_a_peer():
 
 
 SHARES = {"profile": "shares", "lanes": 256, "max_norm": 2.0, "mask_bits": None, "min_participants": 3, "cohort": 2}
-PROFILES = [{}, SHARES]
+PROFILES = [HARDENED, SHARES]
 
 
 def void(desk: Desk, number: int = 1) -> None:
@@ -123,7 +123,7 @@ def test_a_void_round_returns_its_money_and_the_next_one_goes_on(tmp_path, monke
     void(desk)
     desk.later(desk.options.lease_seconds)
     assert states(desk) == ["aborted", "open"]
-    assert desk.sp.store.seeds(desk.task, 1) == {}
+    assert desk.sp.store.sp_record(desk.task, 1).round == b""
     desk.play()
     assert states(desk) == ["aborted", "rewarded"]
 

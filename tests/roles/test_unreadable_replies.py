@@ -10,7 +10,7 @@ import pytest
 from crowdfl.errors import FormatError, ReplyUnreadable
 from crowdfl.protocols.messages import Message
 from crowdfl.roles.sp.csp_link import replies_folder
-from tests.hosts import Desk
+from tests.hosts import HARDENED, Desk
 from tests.protocols.driving import SMALL, converse, deal
 
 SHARES = {"profile": "shares", "rounds": 2, "lanes": 256, "max_norm": 2.0, "mask_bits": None, "min_participants": 3}
@@ -55,7 +55,7 @@ def kept(desk: Desk) -> list[Path]:
     [
         pytest.param(SHARES, list(WRONG.values())[:4], id="shares: pages and parts"),
         pytest.param(SHARES, list(WRONG.values())[4:], id="shares: whole, and wrong"),
-        pytest.param({"rounds": 1}, list(WRONG.values()), id="hardened", marks=pytest.mark.hardened),
+        pytest.param(HARDENED | {"rounds": 1}, list(WRONG.values()), id="hardened"),
     ],
 )
 def test_a_wrong_reply_to_each_step_costs_a_retry_and_no_round(

@@ -113,7 +113,7 @@ def _plant(world: World, folder: Path) -> None:
 def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A campaign that was settled, with nothing erased that `settle` does not erase itself."""
     folder = tmp_path_factory.mktemp("ended")
-    with closing(World(folder, 3, rounds=1, profile="clear", window=1000.0)) as world:
+    with closing(World(folder, 3, rounds=1, window=1000.0)) as world:
         world.run()
         for person in world.people:
             world.upload(person)
@@ -126,7 +126,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("running")
-    with closing(World(folder, 3, rounds=1, profile="clear", window=1000.0)) as world:
+    with closing(World(folder, 3, rounds=1, window=1000.0)) as world:
         world.run()
         for person in list(world.people)[:2]:
             world.upload(person)
@@ -161,7 +161,7 @@ def test_all_that_a_task_needed_is_erased_when_it_has_ended(ended, copies: Copie
     assert before["csp"]["key shares"] == 1
     assert before["csp"]["answers"] > 1
     assert before["csp"]["memory"] >= 1
-    assert before["sp"].keys() == {"key shares", "seeds", "uploads", "replies", "parts"}
+    assert before["sp"].keys() == {"key shares", "seeds", "uploads", "replies", "parts", "left-overs"}
     assert len(roles.marker()) >= 8
     roles.sp.tick()
     assert roles.secrets() == {"sp": {}}
@@ -245,7 +245,7 @@ def test_a_task_that_has_ended_is_never_made_again(ended, copies: Copies):
 
 def test_sp_takes_no_task_over_that_has_ended(tmp_path: Path):
     """Nor checks an upload to it: its key share is gone."""
-    with closing(World(tmp_path / "world", 3, rounds=1, profile="clear", window=1000.0)) as world:
+    with closing(World(tmp_path / "world", 3, rounds=1, window=1000.0)) as world:
         world.run()
         world.finish()
         papers = world.truth.task(world.task)
@@ -258,7 +258,7 @@ def test_sp_takes_no_task_over_that_has_ended(tmp_path: Path):
 
 def test_csp_gives_no_answer_after_the_end_that_it_gave_before(tmp_path: Path):
     """Also one that was being computed when the end came: nothing of it stays."""
-    with closing(World(tmp_path / "world", 3, rounds=1, profile="clear", window=1000.0)) as world:
+    with closing(World(tmp_path / "world", 3, rounds=1, window=1000.0)) as world:
         world.run()
         for person in world.people:
             world.upload(person)
@@ -439,7 +439,7 @@ def test_one_task_that_a_peer_refuses_keeps_no_other_waiting(ended, copies: Copi
 
 def test_a_csp_whose_operator_refuses_a_task_ends_it_at_once(tmp_path: Path):
     """No round waits a day for it: the budget returns, and everyone can read why."""
-    with closing(World(tmp_path / "world", 3, rounds=2, profile="clear", window=1000.0)) as world:
+    with closing(World(tmp_path / "world", 3, rounds=2, window=1000.0)) as world:
         world.run()
         for _ in range(2):
             refuse_task(world.disk.store("csp"), world.task, "a court order")
@@ -447,16 +447,16 @@ def test_a_csp_whose_operator_refuses_a_task_ends_it_at_once(tmp_path: Path):
             world.upload(person)
         world.run()
         assert (world.states(), world.task_state()) == (["aborted"], "cancelled")
-        assert "a court order" in world.sps[0].status(world.task)["ended"]
+        assert "a court order" in world.sps[0].status(world.task)["ended"]["reason"]
         world.finish()
 
 
 def test_a_refusal_is_heard_when_csp_is_told_of_someone(tmp_path: Path):
-    with closing(World(tmp_path / "world", 3, rounds=2, profile="clear", window=1000.0)) as world:
+    with closing(World(tmp_path / "world", 3, rounds=2, window=1000.0)) as world:
         refuse_task(world.disk.store("csp"), world.task, "a court order")
         world.run()
         assert world.task_state() == "cancelled"
-        assert "a court order" in world.sps[0].status(world.task)["ended"]
+        assert "a court order" in world.sps[0].status(world.task)["ended"]["reason"]
         world.finish()
 
 

@@ -33,7 +33,7 @@ def campaign(world: World) -> None:
 
 
 def one_round(folder: Path) -> World:
-    return World(folder, 3, rounds=1, profile="clear", window=1000.0)
+    return World(folder, 3, rounds=1, window=1000.0)
 
 
 @pytest.mark.second

@@ -1,16 +1,18 @@
 """Bugs that the simulation, or thinking about it, found in the roles: each as small as it gets."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crowdfl.errors import AlreadyPaid, CrowdFLError, NotReady, TaskNotRunning
+from crowdfl.protocols.shares.profile import SharesProfile
+from crowdfl.protocols.shares.round.csp import SharesCsp
+from crowdfl.roles.kgc import Kgc
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, participant_account
 from crowdfl.roles.sp.platform import TaskState
-from tests.clear import ClearCsp, ClearProfile
 from tests.hosts import BUDGET, Desk
 from tests.simulation.faults import Between
 from tests.simulation.world import World, closing
@@ -21,7 +23,7 @@ DAY = 24 * 3600.0
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     """Four people, money for everything, round one about to open."""
-    with closing(World(tmp_path, profile="clear")) as world:
+    with closing(World(tmp_path)) as world:
         yield world
 
 
@@ -105,7 +107,7 @@ def test_repro_an_upload_that_was_not_counted_is_never_scrubbed(world: World):
 
 def test_repro_a_task_that_cannot_go_on_stops_all_others_or_slows_them_down(tmp_path: Path):
     """CSP is away: a round that waits for it must not keep another task's from opening, whichever comes first."""
-    with closing(World(tmp_path, profile="clear")) as one, closing(World(tmp_path, profile="clear", rounds=3)) as two:
+    with closing(World(tmp_path)) as one, closing(World(tmp_path, rounds=3)) as two:
         stuck, other = sorted((one, two), key=lambda world: world.task)
         other.order("pause")
         stuck.run()
@@ -144,17 +146,17 @@ def test_repro_an_upload_is_too_late_for_a_round_that_is_about_to_be_extended(wo
     assert world.states()[0] == "rewarded"
 
 
-@pytest.mark.parametrize("ticks", [1, 2], ids=["before the rewards", "before the average"])
-def test_repro_a_csp_that_is_gone_for_good_holds_the_money(world: World, ticks: int):
+@pytest.mark.parametrize("answers", [0, 3], ids=["before its first answer", "between two answers"])
+def test_repro_a_csp_that_is_gone_for_good_holds_the_money(world: World, answers: int):
     """The round is aborted after a day, its budget is back in escrow, and the task can end."""
     world.run()
     everyone(world)
-    for _ in range(ticks):
-        world.tick()
-    world.wire.away = True
+    world.tick()
+    world.wire.fates = ["well"] * answers + [goes_away(world)]
+    world.tick()
     world.clock.time += DAY - 3600
     world.run()
-    assert world.states() == ["closed" if ticks == 1 else "weighed"]
+    assert world.states() == ["closed"]
     world.clock.time += 3 * 3600
     world.tick()
     assert world.states() == ["aborted"]
@@ -162,13 +164,33 @@ def test_repro_a_csp_that_is_gone_for_good_holds_the_money(world: World, ticks: 
     world.finish(csp_is_gone=True)
 
 
+def goes_away(world: World) -> Callable[[], None]:
+    """CSP, for good, before it has heard what it is asked."""
+
+    def gone() -> None:
+        world.wire.away = True
+        raise ConnectionError("nobody answers")
+
+    return gone
+
+
+def test_a_round_that_csp_has_answered_to_its_end_needs_no_csp_any_more(world: World):
+    """SP has the sum with the last answer about the rewards; only claims wait."""
+    world.run()
+    everyone(world)
+    while world.states() != ["weighed"]:
+        world.tick()
+    world.wire.away = True
+    world.run()
+    assert world.states() == ["rewarded", "open"]
+    world.finish(csp_is_gone=True)
+
+
 def test_repro_a_round_to_which_nobody_contributed_a_sample_holds_the_money(world: World):
-    """No CSP can ever compute its rewards: it ends as one whose CSP stayed away, and the next round opens."""
+    """Both servers leave everybody out: it is void at once, and the next round opens."""
     world.run()
     for person in world.people:
         world.upload(person, samples=0)
-    world.run()
-    world.clock.time += DAY + 3600
     world.run()
     assert world.states() == ["aborted", "open"]
     world.finish()
@@ -225,7 +247,7 @@ def test_repro_the_payout_hook_runs_twice_for_a_claim_that_came_twice_at_once(wo
 
 def test_repro_someone_csp_was_not_told_of_stops_the_rewards(tmp_path: Path):
     """The message about an enrolment was lost and the participant never came back to repeat it, but uploads."""
-    with closing(World(tmp_path, people=4, profile="clear")) as world:
+    with closing(World(tmp_path, people=4)) as world:
         world.wire.fates = ["lost"]
         world.join(4)
         world.run()
@@ -237,57 +259,68 @@ def test_repro_someone_csp_was_not_told_of_stops_the_rewards(tmp_path: Path):
 
 
 def test_repro_two_requests_at_once_remember_into_each_others_draft(world: World, monkeypatch: pytest.MonkeyPatch):
-    """What CSP must remember of an answer is kept with that answer, or a claim fails later."""
-    csp, inside, go_on = world.sps[0].ports.csp, threading.Event(), threading.Event()
-    plain = ClearCsp._nonce
+    """What CSP must remember of an answer is kept with that answer: here a claim comes while a step is computed."""
+    world.run()
+    everyone(world)
+    world.run()
+    everyone(world)
+    world.wire.fates = ["late"]
+    world.run()
+    ((_, step),) = world.wire.late
+    world.wire.late.clear()
+    csp, inside, go_on = world.sps[0].ports.csp.server().csp, threading.Event(), threading.Event()
+    plain = SharesCsp._answered
 
-    def slow(side: ClearCsp, body: dict[str, Any]) -> dict[str, Any]:
-        if body["round"] == 1:
-            inside.set()
-            go_on.wait(0.5)
-        return plain(side, body)
+    def slow(side: SharesCsp, *message: Any) -> bytes:
+        inside.set()
+        go_on.wait(0.5)
+        return plain(side, *message)
 
-    monkeypatch.setattr(ClearCsp, "_nonce", slow)
-    request = b'{"kind": "nonce", "round": %d, "sum": "s", "seed": "%d"}'
-    first = threading.Thread(target=csp.answer, args=(world.task, request % (1, 1)))
+    monkeypatch.setattr(SharesCsp, "_answered", slow)
+    first = threading.Thread(target=csp.answer, args=step)
     first.start()
     inside.wait(5)
-    csp.answer(world.task, request % (2, 2))
+    csp.answer(world.task, world.claim_of(0))
     go_on.set()
     first.join(5)
-    store = world.disk.store("csp")
-    assert None not in [store.remembered(world.task, 0, "", f"nonce {number}") for number in (1, 2)]
+    monkeypatch.undo()
+    world.restart_csp()
+    world.clock.time += 61
+    world.run()
+    assert world.states() == ["rewarded", "rewarded"]
+    world.check()
 
 
 def test_repro_keys_are_dealt_twice_when_a_retry_comes_while_they_are_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The requester's client gave up waiting and asked again: all bundles are of one dealing."""
-    started, dealt = threading.Event(), []
-    plain = ClearProfile.deal
+    started, dealt, made = threading.Event(), [], []
+    plain = SharesProfile.deal
 
-    def slow(self: ClearProfile, about: Any, *, insecure_test_key: bool) -> Any:
+    def slow(self: SharesProfile, about: Any, *, insecure_test_key: bool) -> Any:
         dealt.append(about.name)
         started.set()
         threading.Event().wait(0.3)
         return plain(self, about, insecure_test_key=insecure_test_key)
 
-    with closing(World(tmp_path, profile="clear")) as world:
-        text = world.kgc.store.task(world.task).definition
-        world.kgc.bundles.delete(f"{world.task}.dealt")
-        monkeypatch.setattr(ClearProfile, "deal", slow)
-        threads = [threading.Thread(target=world.kgc.create_task, args=(text,)) for _ in range(2)]
+    with closing(World(tmp_path)) as world:
+        text, disk = world.kgc.store.task(world.task).definition, world.disk
+        other = Kgc(disk.store("another"), disk.blobs("another/keys"), world.clock, world.kgc.signing, True)
+        monkeypatch.setattr(SharesProfile, "deal", slow)
+        threads = [threading.Thread(target=lambda: made.append(other.create_task(text))) for _ in range(2)]
         threads[0].start()
         started.wait(5)
         threads[1].start()
         for thread in threads:
             thread.join(10)
     assert len(dealt) == 1
+    assert made[0] == made[1]
 
 
 def test_repro_a_claim_made_too_early_is_kept_and_leaves_later_rewards_out(tmp_path: Path):
     """A participant asked before the end; what it claims after the end is everything."""
-    desk = Desk.funded(tmp_path, 3, profile="clear")
+    desk = Desk.funded(tmp_path, 3)
     for _ in range(2):
         desk.upload()
         desk.run()
@@ -304,7 +337,7 @@ def test_repro_a_participant_whose_payment_notice_was_lost_never_learns_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """It claims again with the same bytes, and is told what it was paid."""
-    desk = Desk.funded(tmp_path, 3, profile="clear", rounds=1)
+    desk = Desk.funded(tmp_path, 3, rounds=1)
     desk.play()
     desk.upload()
     person, pay = desk.crowd[0], desk.sp.claim
@@ -326,7 +359,7 @@ def test_repro_a_participant_whose_payment_notice_was_lost_never_learns_of_it(
 
 def test_repro_a_claim_leaves_out_a_reward_that_was_not_read_yet(tmp_path: Path):
     """The task ended between two looks at it, or this is the first look for days: the claim is of everything earned."""
-    desk = Desk.funded(tmp_path, 3, profile="clear", rounds=1)
+    desk = Desk.funded(tmp_path, 3, rounds=1)
     desk.upload()
     desk.run()
     assert [person.claim() for person in desk.crowd] == [12_000_000] * 3
@@ -337,7 +370,7 @@ def test_repro_a_participant_that_lost_its_receipt_is_not_paid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: str
 ):
     """Killed before it kept the answer, it comes back when the round is over: its upload was counted, it must learn so."""
-    desk = Desk.funded(tmp_path, 3, profile="clear", rounds=1)
+    desk = Desk.funded(tmp_path, 3, rounds=1)
     send, person = desk.sp_link.send, desk.crowd[0]
 
     def lost(*upload: Any) -> str:
@@ -360,7 +393,7 @@ def test_repro_a_participant_that_lost_its_receipt_is_not_paid(
 
 def test_repro_whoever_comes_back_after_the_end_is_turned_away(tmp_path: Path):
     """Started again, a participant joins again and claims, and a requester pays in again: neither is new."""
-    desk = Desk.funded(tmp_path, 3, profile="clear", rounds=1)
+    desk = Desk.funded(tmp_path, 3, rounds=1)
     desk.upload()
     desk.run()
     for person in desk.crowd:

@@ -1,30 +1,17 @@
-"""The profile `shares` under the same faults: whatever a server dies at, averages and rewards are the oracle's."""
+"""Whatever durable step a server dies at, and whatever meets a call to the other: averages and rewards are the oracle's."""
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from crowdfl.protocols.registry import PROFILES
-from tests.hosts import test_tools
 from tests.simulation.faults import Between
 from tests.simulation.world import World, closing, meanwhile
 
-SETTINGS: dict[str, Any] = {"profile": "shares", "decimals": 3, "clip": 8.0, "max_samples": 10, "lanes": 128}
 BUDGET = 9_000_000
 SERVERS = ("SP", "CSP")
 STRIDE = 17
-
-
-def averages(world: World) -> list[float]:
-    """Of the rewarded rounds, as the requester reads them one after the other."""
-    side = PROFILES["shares"].requester(world.about, world.created.bundle, test_tools())
-    side.resume(None, np.zeros(1))
-    numbers = [number for number, state in enumerate(world.states(), 1) if state == "rewarded"]
-    published = {number: world.blobs.get(f"{world.task}/rounds/{number}/participants") for number in numbers}
-    return [float(side.read(published[number], number).weights[0]) for number in numbers]
 
 
 def play(world: World, rounds: int) -> None:
@@ -42,14 +29,14 @@ def check(world: World) -> None:
     """The plain average each time. In the first round everybody goes the same way, and is paid the same."""
     world.finish()
     plain = np.average([1.0, 2.0, 3.0], weights=[1, 2, 3])
-    assert np.allclose(averages(world), plain, atol=1.1e-3)
+    assert np.allclose(list(world.averages.values()), 1000 * plain, atol=1.1)
     paid = {who: rounds[1] for who, rounds in world.ledger().paid().items()}
     assert list(paid.values()) == [BUDGET // 3] * 3
 
 
 def survives(folder: Path, server: str, step: int, rounds: int = 1) -> bool:
     """A server dies at one of its durable steps; whether it came to that."""
-    with closing(World(folder, people=3, rounds=rounds, window=1e6, **SETTINGS)) as world:
+    with closing(World(folder, people=3, rounds=rounds, window=1e6)) as world:
         life = world.sp_lives[0] if server == "SP" else world.csp_life
         life.left = step
         play(world, rounds)
@@ -89,10 +76,10 @@ def test_something_else_happens_during_a_call_to_csp_or_after_a_look_into_the_st
 ):
     """Sampled moments of a campaign; what must hold of uploads, averages and money holds at each of them."""
     for calls in moments:
-        with closing(World(tmp_path / f"call {calls}", people=3, rounds=1, window=1e6, **SETTINGS)) as world:
+        with closing(World(tmp_path / f"call {calls}", people=3, rounds=1, window=1e6)) as world:
             world.wire.fates = ["well"] * calls + [partial(meanwhile, world, kind, 0)]
             check_to_the_end(world)
-    with closing(World(tmp_path / f"read {reads}", people=3, rounds=1, window=1e6, **SETTINGS)) as world:
+    with closing(World(tmp_path / f"read {reads}", people=3, rounds=1, window=1e6)) as world:
         between = Between(world.sps[0].store, None, partial(meanwhile, world, kind, 0), reads)
         world.sps[0].ports.store = between  # type: ignore[assignment]
         check_to_the_end(world)
@@ -113,7 +100,7 @@ def check_to_the_end(world: World) -> None:
 def test_a_wire_that_loses_repeats_and_delays_gives_the_same_average(tmp_path: Path):
     """A request that comes again gets the same answer; one that was overtaken gets none that helps anybody."""
     fates = ["lost", "answer lost", "late", "repeated", "old ones again"]
-    with closing(World(tmp_path, people=3, rounds=1, window=1e6, **SETTINGS)) as world:
+    with closing(World(tmp_path, people=3, rounds=1, window=1e6)) as world:
         for _ in range(40):
             for person in world.people:
                 world.upload(person, samples=person + 1)

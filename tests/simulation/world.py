@@ -2,8 +2,9 @@
 
 import contextlib
 import hashlib
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,16 @@ import numpy as np
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Definition, Invitation, Order, participant_name
-from crowdfl.errors import ChainBroken, CrowdFLError
+from crowdfl.errors import ChainBroken, CrowdFLError, NotReady
 from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import ModelShape
+from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys
-from crowdfl.protocols.registry import PROFILES
+from crowdfl.protocols.shares.chain import ModelChain
+from crowdfl.protocols.shares.profile import SharesParticipant, SharesProfile
+from crowdfl.protocols.shares.round.average import RoundRecord
+from crowdfl.protocols.shares.round.upload import make_upload
+from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.participant.enrolment import enrol
 from crowdfl.roles.ports import ManualClock
@@ -28,16 +34,37 @@ from crowdfl.roles.sp.platform import Sp
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl.simulation.host import Host
 from crowdfl.storage.sql import SqlStore
-from tests.clear import ClearProfile, packed_upload
 from tests.hosts import FileDisk, test_tools
 from tests.simulation.faults import Crash, FragileDisk, Life, Wire
+from tests.simulation.passed import Passed
 
 __all__ = ["World", "closing", "meanwhile"]
 
-WINDOW, GRACE, CLAIMS = 100.0, 50.0, 5000.0
+CLAIMS = 5000.0
+SETTINGS: dict[str, Any] = {
+    "profile": "shares",
+    "decimals": 3,
+    "clip": 8.0,
+    "max_samples": 10,
+    "lanes": 128,
+    "max_participants": 5,
+    "rounds": 2,
+    "budget": "9.00",
+    "window": 100.0,
+    "grace": 50.0,
+}
+_PROFILE, _UNIT = SharesProfile(), 1000
 _UNPAID = (PaymentState.PENDING, PaymentState.RUNNING, PaymentState.UNKNOWN)
 INITIAL = to_safetensors(ModelShape(("w",), ((1,),)), [np.zeros(1)])
 _ORDER = list(RoundState)  # a round's state only moves on in this order
+
+
+@dataclass(frozen=True)
+class Made:
+    """What somebody has put into an upload. Nobody has trained on no sample: who says so has altered its device."""
+
+    units: int  # of the model's one weight
+    samples: int
 
 
 @cache
@@ -57,27 +84,27 @@ class World:
     def __init__(self, folder: Path, people: int = 4, *, deposit: int = 10**9, **settings: Any) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.clock = folder, ManualClock(1000.0)
-        self.settings = TaskSettings.of(
-            **{"window": WINDOW, "grace": GRACE, "max_participants": 5, "rounds": 2, "budget": "9.00"} | settings
-        )
-        if isinstance(PROFILES[self.settings.profile], ClearProfile):
-            # Tasks of the same settings have the same name: what was seen of one is not held against the next.
-            PROFILES[self.settings.profile] = ClearProfile()
+        self.settings = TaskSettings.of(**SETTINGS | settings)
         self.disk = _Files(folder)
         self.truth, self.blobs = self.disk.store("sp"), self.disk.blobs("sp/blobs")
         self.csp_life, self.sp_lives = Life(), [Life(), Life()]
         self.hooked: list[tuple[str, int]] = []
-        self.wire = Wire(self._live_csp, self.clock)
+        self.passed = Passed()
+        self.wire = Wire(lambda: self.passed.watching(self._live_csp()), self.clock)
         self.host = Host(test_tools(), disk=self.disk, clock=self.clock, signing=_signing("kgc"))
         self.kgc, self._csp = self.host.kgc, self._new_csp()
         self.sps = [self._new_sp(0), self._new_sp(1)]
         self.uploads: dict[tuple[int, int], list[bytes]] = {}
         self.acknowledged: dict[tuple[int, str], str] = {}
-        self._made: dict[str, bytes] = {}  # uploads by digest
+        self._made: dict[str, Made] = {}  # uploads by digest
         self._states: dict[int, RoundState] = {}
-        self._published: dict[str, bytes] = {}
-        self.people: dict[int, Any] = {}
+        self._published: dict[int, bytes] = {}
+        self.averages: dict[int, int] = {}  # of the rounds that were rewarded, in units
+        self._accepted: dict[int, Mapping[str, Made]] = {}
+        self.people: dict[int, SharesParticipant] = {}
         self._create()
+        self._reader = _PROFILE.requester(self.about, self.created.bundle, test_tools())
+        self._reader.resume(None, np.zeros(1))
         for number in range(people):
             self.join(number)
         if deposit:
@@ -94,9 +121,13 @@ class World:
 
     def _live_csp(self) -> Csp:
         if self.csp_life.dead:
-            self.csp_life = Life()
-            self._csp = self._new_csp()
+            self.restart_csp()
         return self._csp
+
+    def restart_csp(self) -> None:
+        """It knows what is on its disk, and nothing else."""
+        self.csp_life = Life()
+        self._csp = self._new_csp()
 
     def _new_sp(self, which: int) -> Sp:
         self.sp_lives[which] = life = Life()
@@ -132,9 +163,8 @@ class World:
         keys = _keys(number)
         invitation = Invitation(self.task, str(number), 1e9, "").sign(_signing("requester"))
         enrolled = enrol(self.kgc, self.task, invitation, keys, self.host.signing.public)
-        participant = PROFILES[self.settings.profile].participant(self.about, enrolled.bundle, keys, test_tools())
-        if PROFILES[self.settings.profile].chained:
-            participant.resume(None, np.zeros(1))
+        participant = _PROFILE.participant(self.about, enrolled.bundle, keys, test_tools())
+        participant.resume(None, np.zeros(1))
         self.people.setdefault(number, participant)
         self.on_sp(which, lambda sp: sp.enrol(self.task, enrolled.certificate))
 
@@ -149,26 +179,32 @@ class World:
         round_number = rounds[-1 - back].number
         tried = self.uploads.setdefault((number, round_number), [])
         if other or not tried:
-            self._catch_up(self.people[number], round_number)
-            weights = np.array([float(number + 1)])
-            honest = self.people[number].encrypt_update
-            tried.append(honest(weights, samples, round_number) if samples else packed_upload(weights, 0))
-            self._made[hashlib.sha256(tried[-1]).hexdigest()] = tried[-1]
+            person, weight = self.people[number], float(number + 1)
+            self._catch_up(person, round_number)
+            honest = person.encrypt_update
+            tried.append(
+                honest(np.array([weight]), samples, round_number) if samples else self._empty(person, round_number)
+            )
+            self._made[hashlib.sha256(tried[-1]).hexdigest()] = Made(round(weight * _UNIT), samples)
         who = _keys(number).who
         receipt = self.on_sp(which, lambda sp: sp.upload(self.task, round_number, who, tried[-1]))
         if receipt is not None:
             assert receipt.digest == hashlib.sha256(tried[-1]).hexdigest()
             assert self.acknowledged.setdefault((round_number, who), receipt.digest) == receipt.digest
 
-    def _catch_up(self, person: Any, round_number: int) -> None:
-        """Of a chained profile: the averages before this round, each once."""
-        if not PROFILES[self.settings.profile].chained:
-            return
+    def _empty(self, person: SharesParticipant, round_number: int) -> bytes:
+        """An upload that says no sample, and moves the model all the same."""
+        base = ModelChain.from_bytes(person.chain() or b"", 1).base
+        shape, sealing = SharesShape(self.about), person.bundle.csp_sealing
+        place, update = shape.place(round_number, base), np.array([_UNIT], dtype=np.int64)
+        return make_upload(shape, place, person.who, person.signing, sealing, update, 0).to_bytes()
+
+    def _catch_up(self, person: SharesParticipant, round_number: int) -> None:
+        """The averages before this round, each once."""
         for round_ in self.truth.rounds(self.task):
             if round_.number < round_number and round_.state is RoundState.REWARDED:
                 with contextlib.suppress(ChainBroken):  # read before
-                    publication = self.blobs.get(f"{self.task}/rounds/{round_.number}/participants")
-                    person.read(publication, round_.number)
+                    person.read(self.host.sp.publication(self.task, round_.number, person.who), round_.number)
 
     def come_late(self, number: int, which: int = 0) -> None:
         """Everyone else is on time; this one comes when the window of the newest round has passed."""
@@ -202,16 +238,20 @@ class World:
     def claim(self, number: int, which: int = 0) -> None:
         if number not in self.people:
             return
-        person, who = self.people[number], _keys(number).who
-        for round_ in self.truth.rounds(self.task):
-            with contextlib.suppress(CrowdFLError):
-                envelope = self._envelope(round_.number, who)
-                person.open_reward(envelope, round_.number)
+        claim, who = self.claim_of(number), _keys(number).who
         for _ in range(2):  # a claim that comes twice is paid once
-            paid = self.on_sp(which, lambda sp: sp.claim(self.task, person.claim()))
+            paid = self.on_sp(which, lambda sp: sp.claim(self.task, claim))
             if paid is not None:
                 assert paid.amount == self.ledger().balance(participant_account(who))
                 assert not paid.short, "a round owed more than its budget"
+
+    def claim_of(self, number: int) -> bytes:
+        """Of all rewards that can be read now."""
+        person = self.people[number]
+        for round_ in self.truth.rounds(self.task):
+            with contextlib.suppress(CrowdFLError):
+                person.open_reward(self._envelope(round_.number, person.who), round_.number)
+        return person.claim()
 
     def _envelope(self, number: int, who: str) -> bytes:
         return self.host.sp.envelope(self.task, number, who)
@@ -250,11 +290,7 @@ class World:
         paid = {who: sum(rounds.values()) for who, rounds in self.ledger().paid().items()}
         assert all(paid.get(who) == amount for who, amount in self.hooked), "the payout hook ran for what was not paid"
         assert len({who for who, _ in self.hooked}) == len(self.hooked), "someone was handed money twice"
-        profile = PROFILES[self.settings.profile]
-        if isinstance(profile, ClearProfile):
-            observer = profile.observer
-            assert all(len(sums) == 1 for sums in observer.sums_of_seed.values()), "a seed served two sums"
-            assert all(len(sums) == 1 for sums in observer.sums_of_round.values()), "a round was opened for two sums"
+        self.passed.check()
 
     def _check_money(self, ledger: Ledger, state: str) -> None:
         balances, ended = ledger.balances(), state not in (TaskState.RUNNING, TaskState.PAUSED)
@@ -276,21 +312,26 @@ class World:
         assert len(digests) == len(uploads), "someone was counted twice"
         for (round_number, who), digest in self.acknowledged.items():
             assert round_number != number or digests.get(who) == digest, "an acknowledged upload was lost"
-        for audience in ("participants", "requester"):
-            self._check_publication(f"{self.task}/rounds/{number}/{audience}", digests)
+        with contextlib.suppress(NotReady):
+            publication = self.host.sp.publication(self.task, number, None)
+            if self._published.setdefault(number, publication) != publication:
+                raise AssertionError("published twice with different bytes")
+            if number not in self.averages:
+                self._check_average(number, publication, {who: self._made[found] for who, found in digests.items()})
 
-    def _check_publication(self, name: str, digests: dict[str, str]) -> None:
-        if not self.blobs.has(name):
-            return
-        bytes_ = self.blobs.get(name)
-        assert self._published.setdefault(name, bytes_) == bytes_, "published twice with different bytes"
-        assert len(digests) >= self.settings.min_participants, "an average of too few"
-        if self.settings.profile == "clear":
-            counted = [json.loads(self._made[digest]) for digest in digests.values()]
-            published = json.loads(bytes_)
-            assert published["people"] == sorted(digests), "the average is not of those who uploaded"
-            total = sum(upload["weights"][0] * upload["samples"] for upload in counted)
-            assert published["totals"] == [total], "not their sum"
+    def _check_average(self, number: int, publication: bytes, counted: Mapping[str, Made]) -> None:
+        """What the requester reads is what plain numbers give, of those who uploaded and have not cheated."""
+        (base,) = map(int, ModelChain.from_bytes(self._reader.chain() or b"", 1).weights)
+        average = self._reader.read(publication, number)
+        record = RoundRecord.from_bytes(average.record, Limits.plain(len(average.record)))
+        honest = {who: made for who, made in counted.items() if made.samples}
+        assert set(record.accepted) == set(honest), "the average is not of those who uploaded"
+        assert set(record.rejected) == counted.keys() - honest.keys(), "who was left out is not who cheated"
+        assert len(honest) >= self.settings.min_participants, "an average of too few"
+        total = sum(made.samples for made in honest.values())
+        moved = round(Fraction(sum(made.samples * (made.units - base) for made in honest.values()), total))
+        self.averages[number], self._accepted[number] = round(average.weights[0] * _UNIT), honest
+        assert (self.averages[number], average.total) == (base + moved, total), "not their average"
 
     # The end.
 
@@ -352,11 +393,14 @@ class World:
             return
         assert state is RoundState.REWARDED
         assert moved[f"reward round {number}"] == to_millionths(self.settings.budget or 0)
-        people = [upload.who for upload in self.truth.uploads(self.task, number)]
-        sides = {_keys(n).who: person for n, person in self.people.items()}
-        amounts = {who: sides[who].open_reward(self._envelope(number, who), number) for who in people}
-        assert sum(amounts.values()) <= to_millionths(self.settings.budget or 0)
+        accepted, budget = self._accepted[number], to_millionths(self.settings.budget or 0)
+        sides = {person.who: person for person in self.people.values()}
+        amounts = {who: sides[who].open_reward(self._envelope(number, who), number) for who in accepted}
+        assert sum(amounts.values()) <= budget
+        parts = {who: made.samples if self.settings.pay == "samples" else 1 for who, made in accepted.items()}
         for who, amount in amounts.items():
+            due = Fraction(budget * parts[who], sum(parts.values()))
+            assert due - 2 < amount <= due + 1, f"{who} is paid {amount}, and {float(due)} is its part"
             earned[who] += amount
 
 

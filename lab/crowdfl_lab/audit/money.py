@@ -22,6 +22,7 @@ from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.hardened.shape import reward_widths
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import KeyedParty
+from crowdfl.reasons import Reason
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import CspPeer, ManualClock
 from crowdfl.roles.restored import mark_restored_sp, reconcile
@@ -143,8 +144,8 @@ def attack_reward_given_up(key_bits: int = 864) -> Iterator[Finding]:
     def believing(phone: Participant, number: int) -> int:
         try:
             return built(phone, number)
-        except UnknownParticipant as said:
-            phone.blobs.put(f"rounds/{number}/no-reward", str(said).encode())
+        except UnknownParticipant:
+            phone.blobs.put(f"rounds/{number}/no-reward", Reason.NOT_PASSED_ON.encode())
             raise
 
     def not_averaged(*_: object) -> bytes:

@@ -21,13 +21,13 @@ from crowdfl.documents.signed import Definition
 from crowdfl.errors import SeedReused
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.exchange import Observer, Reply
-from crowdfl.protocols.hardened.csp import HardenedCsp
 from crowdfl.protocols.hardened.prifedavg import ModelCodec
 from crowdfl.protocols.hardened.prirwd import RewardSp
 from crowdfl.protocols.hardened.profile import HardenedParticipant, HardenedRequester, HardenedSp
 from crowdfl.protocols.paper.profile import PaperRequester, PaperSp
 from crowdfl.protocols.party import KeyedParty, View
 from crowdfl.protocols.profile import TaskSpec, Tools
+from crowdfl.protocols.records import BesideRecords
 from crowdfl.roles.ports import ManualClock
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl.simulation.host import Host
@@ -81,7 +81,7 @@ class HardenedParties(LocalParties):
     """The parties of a task of `hardened`, each with a record of what it sees."""
 
     sp: HardenedSp
-    csp: HardenedCsp
+    csp: BesideRecords
 
 
 @dataclass(frozen=True, eq=False, repr=False)

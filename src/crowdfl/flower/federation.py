@@ -310,7 +310,7 @@ class Federation:
 
     def _rejected(self, number: int) -> dict[int, str]:
         nodes = {client.who: node for node, client in self.clients.items()}
-        return {nodes[who]: why for who, why in self.sp.rejected(self.task, number).items() if who in nodes}
+        return {nodes[who]: why.words for who, why in self.sp.rejected(self.task, number).items() if who in nodes}
 
     def _run(self, number: int) -> None:
         """To the round's end. A CSP that is away is waited for; then the run ends with what CSP's client says."""

@@ -390,9 +390,9 @@ class SimulatedCrowd:
         return tuple(name for name, person in self.people.items() if person.keys.who in uploaded)
 
     def rejected(self, number: int) -> dict[str, str]:
-        """Whose updates the servers left out, and why."""
-        reasons = self.host.sp.rejected(self.task, number)
-        return {name: reasons[person.keys.who] for name, person in self.people.items() if person.keys.who in reasons}
+        """Whose updates the servers left out, and why, in words."""
+        left = self.host.sp.rejected(self.task, number)
+        return {name: left[person.keys.who].words for name, person in self.people.items() if person.keys.who in left}
 
     def note_upload(self, name: str, number: int, size: int) -> None:
         self.log.up[number] += size

@@ -119,7 +119,7 @@ class LocalFederation:
     def _rejected(self, task: str, number: int, people: Sequence[str]) -> dict[str, str]:
         reasons = self.host.sp.rejected(task, number)
         names = {who: self.host.people[who].keys.who for who in people}
-        return {who: reasons[name] for who, name in names.items() if name in reasons}
+        return {who: reasons[name].words for who, name in names.items() if name in reasons}
 
     def _is_requesters(self, final: bool) -> bool:
         """Of a chained profile the last round's average is sealed to the requester alone, whatever the caller says."""

@@ -108,7 +108,10 @@ test("CSP's own word is refused where it breaks the task's rules", async () => {
     ["SealBroken", { round: 2 }],
     ["LengthMismatch", { sums: new Uint8Array(15) }],
     ["LengthMismatch", { sums: new Uint8Array(25) }],
-    ["ProtocolError", { rejected: ["a", "b"], reasons: ["why"] }],
+    ["ProtocolError", { rejected: ["a", "b"], reasons: ["broken_seal"] }],
+    ["FormatError", { rejected: ["a"], reasons: ["its seal does not open"] }],
+    ["FormatError", { rejected: ["a"], reasons: [""] }],
+    ["FormatError", { rejected: ["a"], reasons: ["constructor"] }],
     ["BadSignature", { signer: keys }],
   ];
   for (const [error, change] of cases) await refuses(error, async () => read(await published(change)));
@@ -175,10 +178,10 @@ test("a publication with any bit altered is refused, or names another model than
 
 test("one's own standing is CSP's word", async () => {
   const rejected = ["somebody"];
-  const opened = await read(await published({ rejected, reasons: ["its seal does not open"] }));
+  const opened = await read(await published({ rejected, reasons: ["broken_seal"] }));
   assert.equal(standing(opened, names[0]), null);
-  assert.equal(standing(opened, "somebody"), "its seal does not open");
-  assert.match(String(standing(opened, "nobody")), /has not passed on/);
+  assert.equal(standing(opened, "somebody"), "broken_seal");
+  assert.equal(standing(opened, "nobody"), "not_passed_on");
 });
 
 test("a reward is for one person, one round and one task", async () => {

@@ -28,6 +28,8 @@ from crowdfl.protocols.exchange import ReplyForm
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import NO_REFERENCE, KeyedTask, RoleProtocol, TaskSpec, TrainFlat
+from crowdfl.protocols.records import Look
+from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
 
 _ROOM = 4096  # bytes
@@ -63,7 +65,7 @@ class KeyedReader(KeyedSide):
     def chain(self) -> bytes | None:
         return None
 
-    def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, str | None]:
+    def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, Reason | None]:
         raise NotReady(f"nobody but the requester reads anything of round {round_number}, which is the last")
 
     def refer(self, train: TrainFlat, round_number: int, signing: SigningKey) -> bytes:
@@ -89,7 +91,7 @@ class KeyedSp(KeyedSide):
     def carry_over(self) -> bytes | None:
         return None
 
-    def rejected(self) -> Mapping[str, str]:
+    def rejected(self) -> Mapping[str, Reason]:
         return {}
 
 
@@ -99,7 +101,8 @@ class KeyedCsp(KeyedSide):
     def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
         """Nothing is dealt for a round."""
 
-    def spent_rounds(self) -> Iterable[int]:
+    def spent_rounds(self, records: Look) -> Iterable[int]:
+        del records
         return ()
 
 

@@ -257,9 +257,9 @@ class SpCore:
         return current.decide(settings, self.now(), uploaded, enrolled, definition.plan, has_reference=has_reference)
 
     def keep_round(self, task: str, round_: Round, before: Round | None = None) -> None:
-        """Durably, and with whom it draws. The caller holds a transaction."""
+        """Durably, in place of what it was, and with whom it draws. The caller holds a transaction."""
         store, most = self.ports.store, self.definition(task).settings.per_round
-        store.put_round(task, round_)
+        store.set_round(task, before, round_)
         if most is not None and (before is None or round_.redrawn > before.redrawn):
             drawn, places = store.drawn(task, round_.number), most - store.turnout(task, round_.number)[0]
             others = [one.identity.who for one in store.participants(task) if not one.left]

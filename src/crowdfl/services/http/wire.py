@@ -12,7 +12,8 @@ from contextvars import ContextVar
 
 from crowdfl import errors
 from crowdfl.crypto.randomness import secret_hex, secret_text
-from crowdfl.errors import CrowdFLError, FormatError, ServiceError, ServiceUnavailable, WrongProtocol
+from crowdfl.errors import CrowdFLError, FormatError, ServiceError, ServiceUnavailable, UploadRejected, WrongProtocol
+from crowdfl.reasons import Reason
 from crowdfl.text import printable
 
 PROTOCOL = "3"
@@ -57,6 +58,8 @@ def error_from(status: int, body: object) -> CrowdFLError:
     final = str(fields.get("type", "")).startswith(PROBLEM_TYPE) and not later
     error = _BY_SLUG.get(slug, ServiceError if final else ServiceUnavailable)(text)
     error.passes = error.passes or later
+    if isinstance(error, UploadRejected) and "reason" in fields:
+        error.reason = Reason(fields["reason"])
     return error
 
 

@@ -28,14 +28,19 @@ from crowdfl.errors import (
     SlotOverflow,
     WrongBase,
 )
+from crowdfl.protocols.common.steps import require_fields
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES, Integers, ModelChain, RoundPlace
-from crowdfl.protocols.shares.shape import SAMPLES_BYTES, SharesShape
-
-SIGNATURE_BYTES = 64
-SALT_BYTES = 32
-SEALED_BYTES = 32 + SEED_BYTES + 16  # HPKE: the encapsulated key, the ciphertext, the tag
-NAME_BYTES = 20  # of a participant's name, as roles give them
+from crowdfl.protocols.shares.round.steps import (
+    NAME_BYTES,
+    SALT_BYTES,
+    SAMPLES_BYTES,
+    SEALED_BYTES,
+    SIGNATURE_BYTES,
+    UPLOAD,
+    Facts,
+)
+from crowdfl.protocols.shares.shape import SharesShape
 
 
 class UploadBody(Message, kind=53, repr=False):
@@ -211,18 +216,7 @@ def upload_bytes(shape: SharesShape) -> int:
 def parse_upload(data: bytes, shape: SharesShape, place: RoundPlace) -> UploadBody:
     """The fields of an upload to this round: lengths, task, round and base are right; whose it is, `require_signed` says."""
     body = UploadBody.from_bytes(data, shape.limits())
-    lengths = {
-        "share of the update": (len(body.shares), shape.share_bytes),
-        "share of the samples": (len(body.samples), shape.count_bytes),
-        "sealed seed": (len(body.sealed), SEALED_BYTES),
-        "round": (len(body.number), ROUND_BYTES),
-        "hash": (len(body.digest), HASH_BYTES),
-        "signature": (len(body.signature), SIGNATURE_BYTES),
-        "salt": (len(body.salt), SALT_BYTES),
-    }
-    for what, (length, expected) in lengths.items():
-        if length != expected:
-            raise LengthMismatch(f"an upload whose {what} has {length} bytes where {expected} are expected")
+    require_fields(UPLOAD, body, Facts.most(shape))
     if body.task != place.task:
         raise DocumentError("this upload is for another task")
     if body.place.number != place.number:

@@ -15,7 +15,6 @@ import { requireRewards } from "./settings.js";
 /** @typedef {import("./settings.js").SharesTask} SharesTask */
 /** @typedef {{ mask: bigint, salt: Bytes, sealed: Bytes }} Envelope */
 
-export const OUT_OF_RANGE = "this reward is below zero or above the round's budget: somebody in that round has cheated";
 const ENVELOPE = 18;
 const CLAIM = 19;
 const NUMBER_BYTES = 16;
@@ -51,7 +50,7 @@ async function equalPart(task, bundle, keys, shown, round) {
     throw new ProtocolError(`what was shown for round ${round} is CSP's record of another round or task`);
   }
   const why = standing(record, keys.who);
-  if (why !== null) throw new UploadRejected(why);
+  if (why !== null) throw new UploadRejected(`CSP's record leaves this upload out (${why})`);
   return task.payment / BigInt(record.accepted.length);
 }
 
@@ -73,7 +72,7 @@ function parseEnvelope(task, bundle, bytes) {
 function payable({ pay, payment }, opened) {
   const [total, count] = pay === "samples" ? [opened / MODULUS, opened % MODULUS] : [payment, opened];
   if (total > 0n && count <= total) return (payment * count) / total;
-  throw new RewardOutOfRange(OUT_OF_RANGE);
+  throw new RewardOutOfRange("this reward is not within the round's budget");
 }
 
 /** @param {bigint} mask @param {Bytes} salt */
