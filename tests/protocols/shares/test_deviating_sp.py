@@ -24,6 +24,7 @@ from crowdfl.protocols.records import Look
 from crowdfl.protocols.shares.chain import next_base, sha256
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication
 from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, StepReply, StepRequest, Transcript
+from crowdfl.reasons import Reason
 from tests.protocols.shares.parties import HIDDEN, PAYMENT, UNCHECKED, Parties, name_of
 
 pytestmark = pytest.mark.usefixtures("seals")
@@ -297,7 +298,7 @@ def test_bits_that_were_not_committed_to_void_the_round_by_csps_word():
         parties.keeping.answer(request)
     right = step_of(requests[4])
     wrong = replace(right, payload=bytes([right.payload[0] ^ 1]) + right.payload[1:])
-    assert b"committed" in parties.keeping.answer(wrong.to_bytes())
+    assert Reason.ALTERED_BITS.encode() in parties.keeping.answer(wrong.to_bytes())
     with pytest.raises(RoundEnded, match="given up"):
         parties.keeping.answer(requests[5])
 

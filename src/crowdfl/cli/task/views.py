@@ -161,8 +161,7 @@ def status_words(status: Mapping[str, Any]) -> str:
 
 def status_line(status: Mapping[str, Any]) -> str:
     rounds = ", ".join(f"round {r['number']} {r['state']} ({r['uploads']} uploads)" for r in status["rounds"])
-    key = status.get("key", "")
-    warning = f" [{key}]" if "INSECURE" in key else ""
+    warning = f" [{status['key']}]" if status.get("insecure") else ""
     ended = status.get("ended")
     why = f" ({Tombstone(ended['why'], EndedBy(ended['by']), ended['reason']).words()})" if ended else ""
     return f"{status['state']}{why}: {status['enrolled']} enrolled; {rounds or 'no round yet'}{warning}"

@@ -184,6 +184,7 @@ class Tasks:
             "state": found.state,
             "ended": None if found.end is None else found.end.coded(),
             "key": settings.key,
+            "insecure": settings.is_insecure,
             "epoch": found.epoch,
             "dropped": found.dropped,
             "claim_seconds_left": self._time_to_claim(task, found.ended_at),

@@ -51,6 +51,7 @@ export default [
   ["An update to another model than the one that this round starts from.", "Ein Beitrag zu einem anderen Modell als dem, mit dem diese Runde beginnt."],
   ["An update's arrays are not those of the task.", "Die Felder eines Beitrags sind nicht die der Aufgabe."],
   ["Another device has taken this one's place in the task.", "Ein anderes Gerät hat den Platz von diesem in der Aufgabe eingenommen."],
+  ["Another process has set a record that was read: look again.", "Ein anderer Vorgang hat einen Eintrag gesetzt, der gelesen worden war: Sehen Sie noch einmal nach."],
   ["Both servers together left this upload out.", "Beide Server haben diesen Beitrag ausgelassen."],
   ["Bytes are not what they should be.", "Bytes sind nicht, was sie sein sollten."],
   ["CSP answers this round no more: the round is void.", "CSP antwortet zu dieser Runde nicht mehr: Die Runde ist ungültig."],

@@ -51,6 +51,7 @@ export default [
   ["An update to another model than the one that this round starts from.", "该更新针对的模型不是本轮的起始模型。"],
   ["An update's arrays are not those of the task.", "更新的数组与任务不符。"],
   ["Another device has taken this one's place in the task.", "另一台设备已取代本设备在任务中的位置。"],
+  ["Another process has set a record that was read: look again.", "另一个进程已设置了先前读取的记录：请重新查看。"],
   ["Both servers together left this upload out.", "两台服务器共同排除了此上传。"],
   ["Bytes are not what they should be.", "字节内容不符合要求。"],
   ["CSP answers this round no more: the round is void.", "CSP 不再答复此轮：该轮作废。"],

@@ -429,10 +429,10 @@ export default {
   import: {
     dropped: { one: "{count} Zeile wurde ausgelassen: {why}.", other: "{count} Zeilen wurden ausgelassen: {why}." },
     few: "sie enthält zu wenige Messwerte von {found}: Exportieren Sie eine längere Aufnahme",
-    field: "ein Feld fehlt",
+    missing_field: "ein Feld fehlt",
     lacks: "sie hat keine Spalte für {lacking}; die Kampagne braucht das: Exportieren Sie es mit",
     none: "sie enthält keine Messwerte. Jede Zeile braucht eine Zeit und x, y, z",
-    number: "keine Zahl",
+    not_a_number: "keine Zahl",
     others: { one: "{count} Abschnitt mit einer anderen Aktivität wurde ausgelassen.", other: "{count} Abschnitte mit anderen Aktivitäten wurden ausgelassen." },
     summary: "{name}: {seconds} {labels}.",
     unknown: "sie enthält {found}; in dieser Kampagne geht es um {labels}. Benennen Sie die Datei danach oder fügen Sie eine Spalte namens label hinzu",

@@ -429,10 +429,10 @@ export default {
   import: {
     dropped: { one: "{count} row was left out: {why}.", other: "{count} rows were left out: {why}." },
     few: "it holds too few samples of {found}: export a longer recording",
-    field: "a missing field",
+    missing_field: "a missing field",
     lacks: "it has no column for {lacking}, which this campaign needs: export that too",
     none: "it holds no samples. It needs a time, x, y and z in each row",
-    number: "not a number",
+    not_a_number: "not a number",
     others: { one: "{count} stretch of another activity was left out.", other: "{count} stretches of other activities were left out." },
     summary: "{name}: {seconds} of {labels}.",
     unknown: "it holds {found}; this campaign is about {labels}. Name the file after one of these, or add a column named label",

@@ -429,10 +429,10 @@ export default {
   import: {
     dropped: { other: "{count} 行被略去：{why}。" },
     few: "其中{found}的样本太少：请导出更长的记录",
-    field: "缺少一个字段",
+    missing_field: "缺少一个字段",
     lacks: "没有{lacking}这一列，而本活动需要它：请一并导出",
     none: "其中没有样本。每一行都需要时间和 x、y、z",
-    number: "不是数字",
+    not_a_number: "不是数字",
     others: { other: "其他活动的 {count} 段被略去。" },
     summary: "{name}：{labels}，{seconds}。",
     unknown: "其中是{found}；本活动涉及{labels}。请以其中之一命名文件，或添加名为 label 的列",
