@@ -266,9 +266,9 @@ def test_repro_two_requests_at_once_remember_into_each_others_draft(world: World
     everyone(world)
     world.wire.fates = ["late"]
     world.run()
-    ((_, step),) = world.wire.late
+    (late,) = world.wire.late
     world.wire.late.clear()
-    csp, inside, go_on = world.sps[0].ports.csp.server().csp, threading.Event(), threading.Event()
+    csp, inside, go_on = world.host.csp, threading.Event(), threading.Event()
     plain = SharesCsp._answered
 
     def slow(side: SharesCsp, *message: Any) -> bytes:
@@ -277,14 +277,14 @@ def test_repro_two_requests_at_once_remember_into_each_others_draft(world: World
         return plain(side, *message)
 
     monkeypatch.setattr(SharesCsp, "_answered", slow)
-    first = threading.Thread(target=csp.answer, args=step)
+    first = threading.Thread(target=csp.answer, args=late.arguments)
     first.start()
     inside.wait(5)
     csp.answer(world.task, world.claim_of(0))
     go_on.set()
     first.join(5)
     monkeypatch.undo()
-    world.restart_csp()
+    world.host.start("csp")
     world.clock.time += 61
     world.run()
     assert world.states() == ["rewarded", "rewarded"]
