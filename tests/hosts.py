@@ -1,18 +1,12 @@
-"""Hosts for tests: the roles of `crowdfl.simulation.local_host` over real files and databases, and a small task for them."""
+"""Hosts for tests: the roles of `crowdfl.simulation.host` over real files and databases, and a small task for them."""
 
-import atexit
-import contextlib
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Dialect, event
 
 from crowdfl.crypto.compute import Threads
 from crowdfl.documents.signed import Definition
@@ -21,10 +15,10 @@ from crowdfl.protocols.profile import Tools
 from crowdfl.roles.participant.participant import Participant, Train
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.sp.ledger import Ledger
+from crowdfl.roles.sp.results import result_name
 from crowdfl.settings import PlanSettings, TaskSettings
-from crowdfl.simulation.local_host import LocalHost
-from crowdfl.storage.blobs import FileBlobs
-from crowdfl.storage.sql import SqlStore
+from crowdfl.simulation.disks import FileDisk
+from crowdfl.simulation.host import Host
 
 __all__ = [
     "BUDGET",
@@ -70,64 +64,6 @@ def test_tools() -> Tools:
 test_tools.__test__ = False  # type: ignore[attr-defined]
 
 
-@cache
-def _blank() -> Path:
-    """A database with its tables: making them anew is what most tests would spend their time with."""
-    file = Path(tempfile.mkdtemp(prefix="crowdfl-blank-")) / "state.db"
-    with contextlib.closing(SqlStore(f"sqlite:///{file}")) as store:
-        store.create_tables()
-    atexit.register(shutil.rmtree, file.parent, ignore_errors=True)
-    return file
-
-
-_COMPILED: dict[Any, Any] = {}
-
-
-@cache
-def _dialect() -> Dialect:
-    with SqlStore(f"sqlite:///{_blank()}").engine.connect() as connection:
-        return connection.dialect
-
-
-def _share_statements(store: SqlStore) -> None:
-    """One cache of compiled statements for all stores of a process; its keys name the dialect."""
-    store.engine.dialect = _dialect()
-    store.engine.update_execution_options(compiled_cache=_COMPILED)
-
-
-class FileDisk:
-    """A folder: an SQLite database for each role, files for blobs. `durable=False` waits for no disk."""
-
-    def __init__(self, folder: Path, *, durable: bool = True) -> None:
-        self.folder, self._durable = folder, durable
-        self._opened: list[SqlStore] = []
-
-    def store(self, role: str) -> SqlStore:
-        file = self.folder / role / "state.db"
-        if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.touch(0o600)
-            file.write_bytes(_blank().read_bytes())
-        store = self.open_store(role, f"sqlite:///{file}")
-        _share_statements(store)
-        if not self._durable:
-            event.listen(store.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
-        self._opened.append(store)
-        return store
-
-    def open_store(self, role: str, url: str) -> SqlStore:
-        """A test that watches a role's store opens another kind."""
-        del role
-        return SqlStore(url)
-
-    def blobs(self, name: str) -> FileBlobs:
-        return FileBlobs(self.folder / name)
-
-    def close(self) -> None:
-        for store in self._opened:
-            store.close()
-
-
 def unchanged(arrays: Weights, _settings: object, _number: int = 0) -> tuple[Weights, int]:
     """Training that needs no data, and changes nothing."""
     return arrays, 5
@@ -159,7 +95,7 @@ def small_definition(settings: TaskSettings, *, claim_window: float = 500.0) -> 
     return Definition("which exercise", "none", "the requester", shape, settings, claim_window, {"epochs": 1})
 
 
-class Desk(LocalHost):
+class Desk(Host):
     """All roles on one desk with one task: real stores on disk, function calls for a network, a clock that the test moves."""
 
     clock: ManualClock
@@ -198,6 +134,10 @@ class Desk(LocalHost):
     @property
     def crowd(self) -> list[Participant]:
         return list(self.people.values())
+
+    def result(self, number: int, kind: str) -> str:
+        """The file of SP's that a round's record names."""
+        return result_name(self.task, number, kind, getattr(self.sp.store.round(self.task, number), kind))
 
     @property
     def ledger(self) -> Ledger:

@@ -97,6 +97,74 @@ def test_the_rule_about_private_names_sees_them(line, count):
     assert len(list(intrusions(ast.parse(f"class Owner:\n    _own = 1\n{line}")))) == count
 
 
+# Who may use what is drawn elsewhere, and why: nothing of it is secret.
+DRAWING = {
+    "crypto/entropy.py": {"os.urandom"},
+    "cli/doctor/command.py": {"os.getrandom", "os.urandom"},  # looks whether the system has any
+    "retry.py": {"random"},  # spreads clients that lost one server together
+    "simulation/crowd.py": {"random"},  # seeded: who is away repeats itself
+    "simulation/parallel.py": {
+        "random",
+        "np.random.get_state",
+        "np.random.set_state",
+    },  # seeded, for the user's training
+}
+DRAWN = {"urandom", "getrandom", "SystemRandom", "generate_private_key", "random_serial_number"}
+UNSEEDED = {"default_rng", "get_state", "set_state", "SeedSequence", "Generator", "RandomState"}
+
+
+def draws(tree: ast.Module) -> Iterator[str]:
+    """Randomness that does not come from `crypto.randomness`, by the name of its source."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in ("random", "secrets", "uuid"))
+        elif isinstance(node, ast.ImportFrom):
+            names = {alias.name for alias in node.names}
+            if node.module in ("random", "secrets", "uuid") or (node.module == "os" and names & DRAWN):
+                yield str(node.module)
+        elif isinstance(node, ast.Attribute) and node.attr in DRAWN:
+            yield ast.unparse(node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
+            of_key = node.func.attr == "generate" and ast.unparse(node.func.value).endswith("PrivateKey")
+            of_numpy = node.func.attr in UNSEEDED and ast.unparse(node.func.value).endswith("np.random")
+            if of_key or of_numpy:
+                yield ast.unparse(node.func)
+
+
+def test_every_secret_comes_from_one_function():
+    """`crypto.randomness.secret_bytes`: so a run can be replayed, and nothing else can be drawn from."""
+    found = {path.relative_to(PACKAGE).as_posix(): set(draws(tree_of(path))) for path in SOURCES}
+    assert {
+        name: drawn - DRAWING.get(name, set()) for name, drawn in found.items() if drawn - DRAWING.get(name, set())
+    } == {}
+
+
+def test_the_source_of_secrets_is_replaced_in_one_place():
+    """Which an import contract keeps out of reach of everything but the simulation."""
+    assert [path.name for path in SOURCES if "SOURCE.set(" in path.read_text(encoding="utf-8")] == ["replayed.py"]
+
+
+SOURCES_OF_CHANCE = [
+    "import random",
+    "import secrets",
+    "from secrets import token_bytes",
+    "import uuid",
+    "os.urandom(1)",
+    "from os import urandom",
+    "X25519PrivateKey.generate()",
+    "ec.generate_private_key(curve)",
+    "np.random.default_rng()",
+]
+NO_CHANCE = ["np.random.default_rng(seed)", "dcf.generate(numbers, bits)", "from crowdfl.crypto.randomness import x"]
+
+
+@pytest.mark.parametrize(
+    ("line", "count"), [(line, 1) for line in SOURCES_OF_CHANCE] + [(line, 0) for line in NO_CHANCE]
+)
+def test_the_rule_about_randomness_sees_it(line, count):
+    assert len(list(draws(ast.parse(line)))) == count
+
+
 def test_every_public_class_has_a_name_of_its_own():
     classes = [node.name for path in SOURCES for node in tree_of(path).body if isinstance(node, ast.ClassDef)]
     times = Counter(name for name in classes if not name.startswith("_"))

@@ -47,6 +47,32 @@ def bind(label: str, *parts: bytes) -> bytes:
     return label.encode() + b"".join(struct.pack(">I", len(part)) + part for part in parts)
 
 
+REASONS = (
+    "broken_seal",
+    "out_of_bounds",
+    "not_in_line",
+    "too_few_left",
+    "too_many_left_out",
+    "reference_sealed",
+    "reference_unusable",
+    "altered_bits",
+    "altered_shares",
+    "csp_failed",
+    "not_passed_on",
+    "void_cohort",
+    "damaged",
+    "out_of_range",
+    "withdrawn",
+)
+NO_REASONS = {
+    "an empty reason": ("",),
+    "a sentence": ("its seal does not open",),
+    "an unknown code": ("broken_seals",),
+    "a code in capitals": ("BROKEN_SEAL",),
+    "an unknown code after a known one": ("broken_seal", "constructor"),
+}
+
+
 def message(kind: int, *fields: Field) -> bytes:
     """A message: magic, version 2, kind, each field behind its length."""
     bodies = [_field(value) for value in fields]
@@ -372,6 +398,41 @@ def claim(person: Person, amount: int, mask: int, salt: bytes) -> bytes:
     return message(19, *fields, person.signing.sign(b"crowdfl claim 2" + message(19, *fields, b"")))
 
 
+def records() -> list[Json]:
+    """CSP's signed record, with each reason why an upload is left out, and with what is no reason."""
+    rest = (bytes(32), (bytes(32), bytes(32)), ())
+
+    def case(name: str, *reasons: str) -> dict[str, Json]:
+        left = tuple(f"{place:020x}" for place in range(len(reasons)))
+        fields = (TASK, 1, BASE, (PEOPLE[0].who,), left, reasons, *rest)
+        signed = message(57, *fields, CSP_SIGNING.sign(b"crowdfl record 2" + message(57, *fields, b"")))
+        return {"name": name, "record": signed.hex()}
+
+    return [
+        case("nobody left out") | {"reasons": []},
+        *(case(code, code) | {"reasons": [code]} for code in REASONS),
+        case("three left out", *REASONS[:3]) | {"reasons": list(REASONS[:3])},
+        *(case(name, *codes) | {"error": "FormatError"} for name, codes in NO_REASONS.items()),
+    ]
+
+
+def verdicts() -> list[Json]:
+    """CSP's signed word on a cohort: void, or not, and for what."""
+
+    def case(name: str, void: str, *reasons: str) -> dict[str, Json]:
+        left = tuple(f"{place:020x}" for place in range(len(reasons)))
+        fields = (TASK, 1, BASE, bytes(32), (), left, reasons, void)
+        signed = message(56, *fields, CSP_SIGNING.sign(b"crowdfl verdict 1" + message(56, *fields, b"")))
+        return {"name": name, "verdict": signed.hex()}
+
+    return [
+        case("not void", "", REASONS[0]) | {"void": None, "reasons": [REASONS[0]]},
+        *(case(code, code) | {"void": code, "reasons": []} for code in REASONS),
+        *(case(name, "", *codes) | {"error": "FormatError"} for name, codes in NO_REASONS.items()),
+        case("void for a sentence", "SP showed other bits") | {"error": "FormatError"},
+    ]
+
+
 def bad() -> list[Json]:
     """Bodies that a receiver of the first participant's upload must refuse, and why."""
     person = PEOPLE[0]
@@ -445,6 +506,8 @@ def document() -> Json:
         "average": (opened := average(PEOPLE)),
         "reward": reward(),
         "equal reward": equal_reward(bytes.fromhex(opened["record"])),
+        "records": records(),
+        "verdicts": verdicts(),
         "bad": bad(),
     }
 

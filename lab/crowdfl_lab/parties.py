@@ -45,6 +45,7 @@ from crowdfl.protocols.profile import (
     TaskSpec,
     Tools,
 )
+from crowdfl.protocols.records import BesideRecords
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
 
@@ -140,10 +141,10 @@ class LocalDealer:
         side.set_dealt_loader(partial(self.dealt, "sp"))
         return side
 
-    def csp(self) -> CspProtocol:
+    def csp(self) -> BesideRecords:
         side = self._tell(self._profile.csp(self.spec, self._dealing.csp, self.tools))
         side.set_dealt_loader(partial(self.dealt, "csp"))
-        return side
+        return BesideRecords(side)
 
     def requester(self) -> RequesterProtocol:
         return self._following(self._profile.requester(self.spec, self._dealing.requester, self.tools))

@@ -61,6 +61,7 @@ _LONGEST = 1200.0  # seconds of one campaign, whatever happens
 _SAMPLE_SECONDS = 5.0
 _PARTS = 3  # of the run, which are compared
 _MAY_GROW = 1.25
+_FINE = "nothing was wrong"
 _LOAD = "the machine's load, for the reader"
 _ROUND, _START = "from a round's end to its average", "a bare interpreter's start, for comparison"
 _ROOM = {"B": 16e6, "": 8.0, "s": 2.0}  # besides: an interpreter's own moods
@@ -366,7 +367,7 @@ def _result(seen: Seen, held: Mapping[str, int], where: Mapping[str, str | int],
     wrong += [f"{role} holds {count} secrets of ended tasks" for role, count in held.items() if count]
     notes = (
         f"{ran / 60:.1f} minutes, of which {minutes:g} with troubles; medians from minute {begin / 60:.1f} on",
-        *(wrong or ("nothing was wrong",)),
+        *(wrong or (_FINE,)),
     )
     return Result(
         "soak", "A soak", dict(where), {}, (), tables=tables, notes=notes, command=f"make soak MINUTES={minutes:g}"
@@ -385,7 +386,7 @@ def main() -> None:
         return
     result = soak(given.minutes, given.seed, progress_to_stderr())
     deliver(result, out=given.out)
-    sys.exit(0 if result.notes[-1] == "nothing was wrong" else 1)
+    sys.exit(0 if result.notes[-1] == _FINE else 1)
 
 
 if __name__ == "__main__":

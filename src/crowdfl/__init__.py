@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from crowdfl.learning.functions import TrainingInfo
     from crowdfl.learning.models.learner import Update
     from crowdfl.settings import TaskOptions, TaskSettings
-    from crowdfl.simulation.local_host import LocalFederation, RoundResult
+    from crowdfl.simulation.federation import LocalFederation, RoundResult
     from crowdfl.simulation.result import FinishedRound, SimulatedRound, SimulationResult
     from crowdfl.simulation.run import simulate
 
@@ -55,8 +55,8 @@ _HOMES = {
     "FinishedRound": "simulation.result",
     "JoinResult": "joining",
     "JoinedRound": "joining",
-    "LocalFederation": "simulation.local_host",
-    "RoundResult": "simulation.local_host",
+    "LocalFederation": "simulation.federation",
+    "RoundResult": "simulation.federation",
     "SimulatedRound": "simulation.result",
     "SimulationResult": "simulation.result",
     "TaskOptions": "settings",

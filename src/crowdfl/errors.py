@@ -3,6 +3,9 @@
 A message says what was wrong and what to do; none ever holds secret material.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 
 class CrowdFLError(Exception):
     """Root of the tree: catch this to catch everything CrowdFL raises on purpose."""
@@ -201,6 +204,8 @@ class OutOfTurn(ProtocolError):
 class RoundEnded(ProtocolError):
     """CSP answers this round no more: the round is void."""
 
+    rejected: Mapping[str, str] = MappingProxyType({})  # whose uploads the servers had left out by then, and why
+
 
 class ReplyLost(RoundEnded):
     """A reply of CSP that a round was computed with is missing or altered: no other may take its place, the round is void."""
@@ -227,7 +232,11 @@ class RolledBack(ChainBroken):
 
 
 class UploadRejected(ProtocolError):
-    """Both servers together left this upload out: its samples or its size are out of bounds, or its seal does not open."""
+    """Both servers together left this upload out."""
+
+    def __init__(self, words: str, reason: str = "") -> None:
+        super().__init__(words)
+        self.reason = reason  # a code (`reasons.Reason`); empty where nobody says one
 
 
 class RewardOutOfRange(ProtocolError):
@@ -300,6 +309,10 @@ class NotReady(CampaignError):
 
 class Conflict(CampaignError):
     """The same name was used with other contents."""
+
+
+class Overtaken(Conflict):
+    """Another process has set a record that was read: look again."""
 
 
 class LedgerConflict(Conflict):

@@ -420,7 +420,12 @@ class TaskSettings(Settings):
         """The key's length as everyone is told it: a short one never without the warning."""
         if self.profile == "shares":
             return "no key"
-        return f"{self.key_bits} bits" + ("" if self.key_bits >= _SHORTEST_SECURE else ", INSECURE TEST KEY")
+        return f"{self.key_bits} bits" + (", INSECURE TEST KEY" if self.is_insecure else "")
+
+    @property
+    def is_insecure(self) -> bool:
+        """Whether the key is one for tests."""
+        return self.profile != "shares" and self.key_bits < _SHORTEST_SECURE
 
     @property
     def length_units(self) -> int:

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.shares.round.average import AverageReader
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.simulation.local_host import LocalFederation, RoundResult, Update
+from crowdfl.simulation.federation import LocalFederation, RoundResult
 from tests.hosts import ONE
 
 TASK: dict[str, Any] = {

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import (
@@ -20,6 +21,7 @@ from crowdfl.errors import (
     ServiceUnavailable,
     SettingsError,
 )
+from crowdfl.learning.models.learner import Update
 from crowdfl.learning.training import suggested_bound
 from crowdfl.protocols.claims import RewardEnvelope
 from crowdfl.protocols.messages import Limits
@@ -33,11 +35,13 @@ from crowdfl.protocols.shares.round.average import (
     SharesPublication,
     parse_record,
 )
-from crowdfl.protocols.shares.round.csp_state import CspState
 from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.protocols.shares.round.upload import UploadBody
-from crowdfl.roles.sp.rounds import pack_envelopes, rewards_name
-from crowdfl.simulation.local_host import LocalFederation, Update, _KgcFor
+from crowdfl.roles.sp.results import read_result
+from crowdfl.roles.sp.rounds import pack_envelopes
+from crowdfl.simulation.federation import LocalFederation
+from crowdfl.simulation.host import KgcFor
+from crowdfl.storage import tables
 from tests.attacks.campaign import SIZE, Campaign, error, watch_readers
 from tests.attacks.cheating import BUDGET, paid_desk
 from tests.hosts import ONE, Desk, heard, unchanged
@@ -47,12 +51,12 @@ VICTIM = "p3"
 AVERAGE = 6  # the step of a round that opens its sum
 
 
-def test_a_csp_that_was_set_back_opens_no_second_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_csp_that_was_set_back_opens_no_second_sum() -> None:
     """Its database is of before the first round: it does not know the model that its own record has led to."""
     campaign = Campaign()
     campaign.play()
-    monkeypatch.setattr(CspState, "last", lambda _self: None)
-    monkeypatch.setattr(CspState, "_spent", lambda _self, _base: None)
+    with campaign.host.csp.store._write() as connection:
+        connection.execute(sa.delete(tables.records))
     with pytest.raises(CrowdFLError):
         campaign.play([VICTIM])
     stored = campaign.host.sp.store.task(campaign.federation.task)
@@ -167,12 +171,12 @@ def test_no_server_takes_a_step_while_kgc_keeps_the_source(silent: str, monkeypa
 
     The other server asks KGC itself, and takes no step. Once KGC has nothing left, the round goes on.
     """
-    acknowledge, claims_all = _KgcFor.acknowledge, [silent]
+    acknowledge, claims_all = KgcFor.acknowledge, [silent]
 
-    def one_is_silent(self: _KgcFor, task: str) -> bool:
+    def one_is_silent(self: KgcFor, task: str) -> bool:
         return self.role in claims_all or acknowledge(self, task)
 
-    monkeypatch.setattr(_KgcFor, "acknowledge", one_is_silent)
+    monkeypatch.setattr(KgcFor, "acknowledge", one_is_silent)
     campaign, answered = Campaign(), []
     answer = campaign.host.csp.answer
     campaign.host.csp.answer = lambda *request: answered.append(answer(*request)) or answered[-1]
@@ -182,7 +186,7 @@ def test_no_server_takes_a_step_while_kgc_keeps_the_source(silent: str, monkeypa
     assert kgc.has(source)
     assert answered == []
     claims_all.clear()
-    acknowledge(_KgcFor(campaign.host, silent), str(campaign.federation.task))
+    acknowledge(KgcFor(campaign.host.kgc, silent), str(campaign.federation.task))
     campaign.host.run()
     assert not kgc.has(source)
 
@@ -205,7 +209,7 @@ def test_kgc_and_sp_read_averages_while_people_can_enrol_and_no_longer(closed: b
         if "participant" in name:
             bundle = SharesReaderBundle.from_bytes(kgc.get(name), Limits.plain())
             reader = AverageReader(shape, PARTICIPANTS, bundle.reader(PARTICIPANTS), bundle.csp_signing)
-            publication = sp.blobs.get(sp.steps.publication_name(task, 1, final=False))
+            publication = read_result(sp.blobs, task, sp.store.round(task, 1), "average")
             start = ModelChain.start(shape.spec.name, np.zeros(SIZE), shape.widths.unit)
             read = reader.read(publication, 1, start)
     if closed:
@@ -330,7 +334,7 @@ def test_a_reward_by_another_record_than_the_published_one_is_not_taken(tmp_path
     """With more names in it everyone would claim less."""
     desk = paid_desk(tmp_path, 4, rounds=2, pay="equal", **DESK)
     published, signing = at_the_end(desk)
-    person, name = desk.crowd[0], rewards_name(desk.task, 2)
+    person, name = desk.crowd[0], desk.result(2, "rewards")
     names = (*RoundRecord.from_bytes(published.record, Limits.plain(1 << 24)).accepted, "f" * 20)
     second = signed_again(published.record, signing, accepted=names)
     kept = desk.sp.blobs.get(name)

@@ -8,22 +8,24 @@ that it knows. What a party can expand or open from what it has counts as known.
 import base64
 import hashlib
 import hmac
+import os
 import re
-import secrets
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
 
+from crowdfl.crypto import randomness
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.protocols.profile import ParticipantKeys
 from crowdfl.protocols.shares.circuits import compare, lanes
 from crowdfl.protocols.shares.dealing import correlations, rounds
 from crowdfl.protocols.shares.round import average, csp, rewards, sp, upload
-from crowdfl.simulation import local_host
+from crowdfl.simulation.host import Host
 from tests.attacks.campaign import Campaign
 
 FRESH = 32
@@ -130,13 +132,11 @@ class Watch:
         patch.setattr(SigningKey, "sign", noted_sign)
 
     def _draw_everything(self, patch: pytest.MonkeyPatch) -> None:
-        token_bytes = secrets.token_bytes
-
         def noted_draw(count: int) -> bytes:
-            self.drawn.add(found := token_bytes(count))
+            self.drawn.add(found := os.urandom(count))
             return found
 
-        patch.setattr(secrets, "token_bytes", noted_draw)
+        patch.setattr(randomness, "SOURCE", ContextVar("drawn", default=noted_draw))
         for module in (average, compare, correlations, csp, lanes, rewards, rounds, sp, upload):
             if hasattr(module, "expand"):
                 patch.setattr(module, "expand", self._expanding(module.expand))
@@ -252,25 +252,18 @@ def _longest(data: bytes, place: int, text: bytes) -> int:
     return low
 
 
-class Passing:
-    """Another role, or one's own, as it is reached: both ends know what passes."""
+def watching(watch: Watch, carry: Callable[..., Any]) -> Callable[..., Any]:
+    """Of what passes between two processes, both ends know."""
 
-    def __init__(self, watch: Watch, role: Any, *ends: str) -> None:
-        self._watch, self._role, self._ends = watch, role, ends
+    def carried(host: Any, sender: str, receiver: str, name: str, arguments: Any, named: Any = None) -> Any:
+        result = carry(host, sender, receiver, name, arguments, named)
+        passed = result[-FRESH:] if name == "dealt" else result  # of a dealt file, which is long, its tag
+        for end in (sender, receiver):
+            who = end.removeprefix("people/")
+            watch.known[who.upper() if who in ("kgc", "sp", "csp") else who].update(_pieces([arguments, named, passed]))
+        return result
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._role, name)
-        return self._call(name, found) if callable(found) else found
-
-    def _call(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*given: Any, **named: Any) -> Any:
-            result = method(*given, **named)
-            passed = result[-FRESH:] if name == "dealt" else result  # of a dealt file, which is long, its tag
-            for end in self._ends:
-                self._watch.known[end].update(_pieces([given, named, passed]))
-            return result
-
-        return called
+    return carried
 
 
 def _pieces(value: Any) -> list[bytes]:
@@ -291,37 +284,8 @@ def _pieces(value: Any) -> list[bytes]:
 
 @pytest.mark.parametrize("pay", ["equal", "samples", pytest.param("distance", marks=pytest.mark.second)])
 def test_no_hash_or_signature_that_a_party_sees_can_test_a_guess(pay: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch, host = Watch(monkeypatch), local_host.LocalHost
-    new_participant, kgc_for = host.new_participant, host.kgc_for
-
-    def kgc(self: Any, role: str) -> Any:
-        return Passing(watch, kgc_for(self, role), "KGC", role.upper())
-
-    def person(self: Any, task: str, name: str) -> Any:
-        made = new_participant(self, task, name)
-        made.kgc, made.sp = Passing(watch, self.kgc_link, "KGC", name), Passing(watch, self.sp_link, "SP", name)
-        return made
-
-    def restart(self: Any) -> None:
-        self.kgc, self.csp = self.new_kgc(), Passing(watch, self.new_csp(), "SP", "CSP")
-        self.sp = self.new_sp()
-
-    def requester(self: Any) -> Any:
-        made = new_requester(self)
-        made.kgc, made.sp = (
-            Passing(watch, self.kgc_link, "KGC", "requester"),
-            Passing(watch, self.sp_link, "SP", "requester"),
-        )
-        return made
-
-    new_requester = host.new_requester
-    for name, method in {
-        "new_participant": person,
-        "kgc_for": kgc,
-        "restart": restart,
-        "new_requester": requester,
-    }.items():
-        monkeypatch.setattr(host, name, method)
+    watch = Watch(monkeypatch)
+    monkeypatch.setattr(Host, "carry", watching(watch, Host.carry))
     campaign = Campaign(budget="9.00", pay=pay, server_step="fedavgm", rounds=3)
     campaign.play()
     campaign.play(["p4"])

@@ -13,10 +13,10 @@ import pytest
 from crowdfl.crypto.sealing import ReaderKey
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import RoundEnded, UploadRejected
-from crowdfl.protocols.shares.round.manifest import BROKEN_SEAL, OUT_OF_BOUNDS
 from crowdfl.protocols.shares.round.upload import UploadBody
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.protocols.shares.widths import SharesWidths, added, pair, triple
+from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
 from tests.protocols.shares.parties import (
     HIDDEN,
@@ -119,8 +119,8 @@ def test_an_upload_out_of_bounds_is_left_out_alone_and_told_why(alone, cheat):
     assert np.array_equal(average.weights, plain.weights)
     assert average.total == plain.total
     assert parties.rewards(1, played) == fair_pay == fair(parties)
-    assert played.rejected == {CHEATER: OUT_OF_BOUNDS}
-    assert parties.people[CHEATER].read(played.publication, 1).standing == OUT_OF_BOUNDS
+    assert played.rejected == {CHEATER: Reason.OUT_OF_BOUNDS}
+    assert parties.people[CHEATER].read(played.publication, 1).standing == Reason.OUT_OF_BOUNDS
     assert parties.people[name_of(0)].read(played.publication, 1).standing is None
 
 
@@ -132,11 +132,11 @@ def test_a_seal_that_does_not_open_is_left_out_alone_and_told_why(kind):
     played = parties.play(1, parties.encrypt(1, models) | {CHEATER: broken.to_bytes()})
     average = parties.requester.read(played.publication, 1)
     assert in_units(parties, average) == expected(parties, initial_units(parties), models, parties.samples())
-    assert played.rejected == {CHEATER: BROKEN_SEAL}
-    assert parties.people[CHEATER].read(played.publication, 1).standing == BROKEN_SEAL
+    assert played.rejected == {CHEATER: Reason.BROKEN_SEAL}
+    assert parties.people[CHEATER].read(played.publication, 1).standing == Reason.BROKEN_SEAL
     assert (CHEATER in played.envelopes) == (kind is PAYING)
     if kind is PAYING:  # CSP's record is everyone's envelope, and says the same
-        with pytest.raises(UploadRejected, match=BROKEN_SEAL):
+        with pytest.raises(UploadRejected, match=Reason.BROKEN_SEAL.words):
             parties.people[CHEATER].open_reward(played.envelopes[CHEATER], 1)
 
 
@@ -147,7 +147,7 @@ def test_a_copied_seal_is_its_owners_alone():
     theirs = UploadBody.from_bytes(uploads[name_of(0)], parties.shape.limits())
     copied = parties.signed(replace(theirs, who=CHEATER))
     played = parties.play(1, uploads | {CHEATER: copied.to_bytes()})
-    assert played.rejected == {CHEATER: BROKEN_SEAL}
+    assert played.rejected == {CHEATER: Reason.BROKEN_SEAL}
 
 
 def test_a_third_may_cheat_and_one_more_voids_the_round():
@@ -159,7 +159,7 @@ def test_a_third_may_cheat_and_one_more_voids_the_round():
         for who in parties.names[:cheaters]:
             uploads[who] = parties.crafted(number, who, np.zeros(8), 99).to_bytes()
         if cheaters == 3:
-            with pytest.raises(RoundEnded, match="more than a third"):
+            with pytest.raises(RoundEnded, match=Reason.TOO_MANY_LEFT_OUT.words):
                 parties.play(number, uploads)
         else:
             played = parties.play(number, uploads)
@@ -173,7 +173,7 @@ def test_a_round_with_too_few_left_is_void():
     parties = Parties(people_count=4, settings={"min_participants": 4})
     uploads = parties.encrypt(1, parties.models())
     uploads[name_of(0)] = parties.crafted(1, name_of(0), np.zeros(8), 0).to_bytes()
-    with pytest.raises(RoundEnded, match="within the bounds"):
+    with pytest.raises(RoundEnded, match=Reason.TOO_FEW_LEFT.words):
         parties.play(1, uploads)
 
 
@@ -182,7 +182,7 @@ def test_too_many_broken_seals_void_a_round_without_checks_too():
     uploads = parties.encrypt(1, parties.models())
     for who in parties.names[:2]:
         uploads[who] = parties.crafted(1, who, np.zeros(8), 1, sealing=ReaderKey.fresh().public).to_bytes()
-    with pytest.raises(RoundEnded, match="more than a third"):
+    with pytest.raises(RoundEnded, match=Reason.TOO_MANY_LEFT_OUT.words):
         parties.play(1, uploads)
     assert parties.play(2, parties.encrypt(2, parties.models())).rejected == {}
 
@@ -195,7 +195,7 @@ def test_two_that_cancel_each_other_are_both_left_out():
     huge = np.full(SIZE, half(ring(parties)) // 3)
     for who, sign in zip(pair, (1, -1), strict=True):
         uploads[who] = parties.crafted(1, who, sign * huge + spread(100), 1).to_bytes()
-    assert parties.play(1, uploads).rejected == dict.fromkeys(pair, OUT_OF_BOUNDS)
+    assert parties.play(1, uploads).rejected == dict.fromkeys(pair, Reason.OUT_OF_BOUNDS)
 
 
 HONEST = {

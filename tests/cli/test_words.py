@@ -21,7 +21,7 @@ from crowdfl.roles.requester import Campaign
 from crowdfl.roles.waiting import amount_words, waits_for
 from crowdfl.services.http.wire import PROBLEM_TYPE, error_from
 from crowdfl.settings import TaskSettings
-from crowdfl.simulation.local_host import LocalHost
+from crowdfl.simulation.host import Host
 from crowdfl.text import printable, span_words
 from tests.cli.program import call
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, ManualClock, small_definition, test_tools
@@ -29,7 +29,7 @@ from tests.hosts import INITIAL_MODEL, SMALL_TASK, ManualClock, small_definition
 WHOLE = 72_000_000  # two rounds of 36
 
 
-class MemoryDesk(LocalHost):
+class MemoryDesk(Host):
     """All roles in this process with one task, and nothing on disk."""
 
     clock: ManualClock

@@ -1,5 +1,5 @@
 import math
-import secrets
+import os
 
 import gmpy2
 import pytest
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from crowdfl.crypto import blocks
 from crowdfl.crypto.compute import Progress
+from crowdfl.crypto.entropy import SOURCE
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.pctd import (
     Ciphertext,
@@ -18,6 +19,7 @@ from crowdfl.crypto.paillier.pctd import (
     PrivateKey,
     PublicKey,
 )
+from crowdfl.crypto.randomness import secret_bytes
 from crowdfl.errors import (
     Cancelled,
     CiphertextOutOfRange,
@@ -412,7 +414,8 @@ def test_fresh_exponents_have_half_the_bits_of_n(keys):
 
 def test_the_operating_system_gives_the_exponents_by_default(keys):
     """Nothing weaker is used unless it is passed in."""
-    assert FreshRandomizers(keys.public).entropy is secrets.token_bytes
+    assert FreshRandomizers(keys.public).entropy is secret_bytes
+    assert SOURCE.get() is os.urandom
 
 
 def test_sources_for_one_key_share_a_table(keys):

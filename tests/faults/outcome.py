@@ -18,6 +18,7 @@ from crowdfl.documents.signed import Receipt, participant_name
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.common.paid import MaskSeed
 from crowdfl.protocols.hardened.opening import CHUNK, OpenRequest
+from crowdfl.protocols.hardened.profile import HardenedSpRound
 from crowdfl.protocols.hardened.shape import CspBundle
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.shares.round.manifest import StepRequest
@@ -183,7 +184,8 @@ class Outcome:
         places = Counter((message.round_number, message.audience, message.start) for message in opened)
         assert set(places.values()) == {1}, "one round was masked for two sums"
         with _store(self.folder, "sp") as store:
-            states = [MaskSeed.from_bytes(s) for n in (1, 2) for s in store.seeds(self.task, n).values()]
+            kept = [HardenedSpRound.from_bytes(store.sp_record(self.task, n).round, Limits.plain()) for n in (1, 2)]
+        states = [MaskSeed.from_bytes(s) for one in kept for s in (one.rewards, one.scaling, one.opening) if s]
         assert len({state.seed for state in states}) == len({state.digest for state in states}) == len(states)
 
     def _check_steps(self) -> None:

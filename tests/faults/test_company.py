@@ -12,10 +12,10 @@ from tests.faults.supervisor import Campaign
 TWO_SPS = ("kgc", "csp", "sp", "sp+2")
 TWO_CSPS = ("kgc", "csp", "csp+2", "sp")
 DEATHS = [
-    "sql.lease<core.renew_lease<csp_link.ask<exchange.run_exchange<round.reward",
-    "sql.put_seed<",
-    "rounds._weigh<",
-    "rounds._publish<",
+    "sql.lease<core.renew_lease<csp_link.ask<exchange.run_exchange<round._run<round.reward",
+    "csp_link.ask<exchange.run_exchange",
+    "rounds._set<rounds._weigh<",
+    "rounds._set<rounds.publish<",
 ]
 
 

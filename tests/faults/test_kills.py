@@ -16,7 +16,7 @@ from tests.hosts import HARDENED
 
 SAMPLE = {"kgc": 2, "csp": 4, "sp": 5, "operator": 1, "requester": 1, "person0": 2, "person1": 1}
 KILLED = tuple(SAMPLE)  # person2 does nothing that person1 does not
-OWN = ("dealt", "csp_state.", "chain.", "rejected", "left")  # in the names of steps that only a chained profile has
+OWN = ("dealt", "csp_records.", "chain.", "rejected", "left")  # in the names of steps that only a chained profile has
 SHARDS, SLOW_SHARDS = 4, 10  # few deaths in each: no test takes long, even on a busy machine
 HIDDEN_SHARDS = 2
 LIVES = 3
@@ -48,7 +48,6 @@ def test_the_steps_of_a_chained_profile_are_among_those_that_are_killed(undistur
     """What KGC dealt is fetched and burnt, requests are reserved, the chain is kept."""
     steps = {role: " ".join(undisturbed.steps(role)) for role in ("csp", "sp", "person0")}
     assert all("dealt.fetch" in steps[role] and "dealt.burn" in steps[role] for role in ("csp", "sp"))
-    assert "csp_state.reserve_step" in steps["csp"]
     assert "chain._keep" in steps["person0"]
 
 
@@ -132,7 +131,7 @@ def test_an_sp_killed_while_the_total_stays_hidden_changes_nothing(thorough: boo
     Outcome(hidden.folder).check()
     shown = set(keyed.steps("sp"))
     own = [kill for _, kill in points(hidden, "sp") if kill.name not in shown]
-    seeds, used = "sql.put_seed", "sql.use_reply<csp_link._use"
+    seeds, used = "sql.set_sp_record", "sql.use_reply<csp_link._use"
     assert kinds(own, seeds, used, "blobs.put_all<blobs.put<csp_link._keep", "csp_link.forget_replies") == {
         seeds: 1,  # of its division
         used: 4,  # CSP's answers: to the guard and its product, to the division, and the scaled sums

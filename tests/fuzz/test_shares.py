@@ -1,6 +1,5 @@
 """What hostile phones, servers, files and platforms may send in a `shares` task: a value, or an error of ours."""
 
-from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 
 from crowdfl.errors import OutOfTurn
 from crowdfl.protocols.exchange import Reply, run_exchange
+from crowdfl.protocols.records import MemoryRecords
 from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.dealing.keys import SharesSpBundle, seeds_of
 from crowdfl.protocols.shares.dealing.rounds import received
@@ -23,19 +23,19 @@ STEPS = 14
 
 
 class Recorded:
-    """An honest round that pays: every request with what CSP remembered before it, and every reply."""
+    """An honest round that pays: every request with what CSP had recorded before it, and every reply."""
 
     def __init__(self) -> None:
         self.parties = Parties(people_count=3, settings=PAYING | {"pay": "distance"})
         self.uploads = self.parties.encrypt(1, self.parties.models())
         self.requests: list[bytes] = []
         self.replies: list[bytes] = []
-        self.memories: list[dict[str, bytes]] = []
+        self.records: list[MemoryRecords] = []
         self.played = self.parties.play(1, self.uploads, self._ask)
         self.parties.left = None
 
     def _ask(self, request: bytes) -> Reply:
-        self.memories.append(deepcopy(dict(self.parties.keeping.memory)))
+        self.records.append(self.parties.keeping.records.copy())
         reply = self.parties.keeping.answer(request)
         self.requests.append(request)
         self.replies.append(reply)
@@ -78,7 +78,7 @@ def test_uploads(recorded: Recorded, data: st.DataObject):
 def test_requests_to_csp(recorded: Recorded, data: st.DataObject, step: int):
     """Altered as a whole, or in what they carry: answered, refused, or the end of the round, by name."""
     honest = recorded.requests[step - 1]
-    csp = recorded.parties.fresh_csp(recorded.memories[step - 1])
+    csp = recorded.parties.fresh_csp(recorded.records[step - 1].copy())
     if data.draw(st.booleans()):
         form = data.draw(mutated(Form(honest)))
     else:

@@ -13,7 +13,7 @@ from crowdfl.errors import Forbidden, NotAuthenticated
 from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.roles.dealt import DEALT_FILES, is_dealt_file
 from crowdfl.roles.retention import CspRetention, key_shares
-from crowdfl.simulation.local_host import Recorder
+from crowdfl.simulation.recorder import Recorder
 from tests.hosts import HARDENED, INITIAL_MODEL, ONE, moved_by
 from tests.http.processes import serving, wait_for_round
 from tests.http.world import TASK, Person, World, task_definition

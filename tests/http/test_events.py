@@ -12,9 +12,14 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 import structlog
 
 from crowdfl.errors import Conflict, ServiceUnavailable, SettingsError
+from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.shares.round.average import MaskedPart
+from crowdfl.protocols.shares.round.sp import SharesSpRound
 from crowdfl.roles.records import DepositState, StoredDeposit, StoredTask
 from crowdfl.roles.requester import own_key
 from crowdfl.services import tracing
@@ -22,6 +27,7 @@ from crowdfl.services.client.peers import CspClient
 from crowdfl.services.http import logs
 from crowdfl.services.http.auth import Tokens
 from crowdfl.services.http.wire import REQUEST_ID_HEADER, outgoing
+from crowdfl.storage import tables
 from crowdfl.storage.sql import SqlStore
 from tests import subprocesses
 from tests.hosts import INITIAL_MODEL
@@ -70,9 +76,19 @@ def seen(tmp_path_factory, portal):
     for person in people:
         secrets += [person.keys.signing.private, person.keys.reader.private, person.participant.blobs.get("bundle")]
         secrets += [person.participant.blobs.get("claim"), person.participant.blobs.get("rounds/1/reward")]
-    secrets += [*bundles.values(), *uploads, *world.sp.store.seeds(task, 1).values()]
-    memories = world.csp.store.memories(task, 1, 2**30, 999) | world.csp.store.memories(task, 2, 2**30, 999)
-    secrets += [value for value in memories.values() if len(value) >= 16]
+    drawn = SharesSpRound.from_bytes(world.sp.store.sp_record(task, 1).round, Limits.plain())
+    part = MaskedPart.from_bytes(drawn.part, Limits.plain())
+    secrets += [
+        *bundles.values(),
+        *uploads,
+        *(MaskSeed.from_bytes(one).seed for one in drawn.seeds),
+        part.t,
+        part.noise,
+    ]
+    with world.csp.store._read() as connection:
+        bodies = connection.execute(sa.select(tables.records.c.body)).scalars().all()
+    assert bodies
+    secrets += [bytes(body) for body in bodies if body and len(body) >= 16]
     amounts = [str(payment.amount) for payment in world.sp.store.payments(task)]
     secrets += [amount for amount in amounts if len(amount) >= 7]  # shorter ones are in any text
     yield _Seen(task, list(entries), records.lines, made, [one for one in secrets if one])

@@ -6,6 +6,7 @@ import pytest
 
 from crowdfl import errors
 from crowdfl.errors import KeyFileMissing, StorageFull
+from crowdfl.reasons import Reason
 from crowdfl.roles.ports import ManualClock
 from crowdfl.services.http.logs import Ration
 from crowdfl.services.http.problems import MEDIA_TYPE, problem_for
@@ -172,3 +173,17 @@ def test_a_ration_says_how_many_lines_were_left_out():
     assert ration.take("b") == 0
     clock.time = 61.0
     assert [ration.take("a") for _ in range(3)] == [3, 0, None]
+
+
+def test_why_an_upload_was_left_out_travels_as_a_code():
+    """Beside its English: another program compares the code alone, and refuses one that it does not know."""
+    left_out = errors.UploadRejected(Reason.BROKEN_SEAL.words, Reason.BROKEN_SEAL)
+    body = problem_for(left_out).body()
+    assert body["reason"] == "broken_seal"
+    assert error_from(409, body).reason is Reason.BROKEN_SEAL
+    for wrong in ("its seal does not open", "", None, {}):
+        with pytest.raises(errors.FormatError):
+            error_from(409, body | {"reason": wrong})
+    unsaid = problem_for(errors.UploadRejected("the platform does not say why")).body()
+    assert "reason" not in unsaid
+    assert error_from(409, unsaid).reason == ""

@@ -34,8 +34,10 @@ from crowdfl.errors import (
     SettingsError,
     TaskEnded,
 )
+from crowdfl.protocols.records import Look, MemoryRecords
 from crowdfl.retry import Backoff
 from crowdfl.roles.ports import ManualClock
+from crowdfl.roles.retention import WhyHeld
 from crowdfl.services.background.workers import Ticker
 from crowdfl.services.client.peers import CspClient, KgcClient
 from crowdfl.services.client.transport import Link
@@ -270,9 +272,10 @@ def test_sp_needs_its_token_and_its_key_to_end_a_task(world):
 def test_after_the_end_everyone_is_told_so_by_name(world):
     task, _ = world.open_round()
     world.csp.blobs.put(f"{task}/answers/a/b", b"a reply")
-    world.csp.store.put_answer(task, hashlib.sha256(b"a request").hexdigest(), f"{task}/answers/a/b")
+    request = hashlib.sha256(b"a request").hexdigest()
+    world.csp.store.set_records(task, Look(MemoryRecords()), request, f"{task}/answers/a/b")
     good = TaskEnd(task, "settled", 1.0).sign(world.receipts)
-    kgc, csp = KgcClient(world.service("kgc", world.token("kgc", "sp"))), world._csp_for_sp()
+    kgc, csp = KgcClient(world.service("kgc", world.token("kgc", "sp"))), world.csp_for("sp")
     assert csp.answer(task, b"a request") == b"a reply"
     for peer in (kgc, csp):
         for _ in range(2):  # a repeat, after a lost answer
@@ -310,7 +313,7 @@ def test_held_things_are_counted_once_a_minute():
             return {"a": Counter({"seeds": 2, "uploads": 1}), "b": Counter({"seeds": 1})}
 
         def why_held(self, task, _counts):
-            return {"a": "running", "b": "claims open"}[task]
+            return {"a": WhyHeld.RUNNING, "b": WhyHeld.CLAIMS}[task]
 
     class Metrics:
         def gauge(self, name, _about, _label, read):
@@ -319,7 +322,7 @@ def test_held_things_are_counted_once_a_minute():
     add_held_metrics(Metrics(), Holding(), clock.now)
     for _ in range(3):
         assert gauges["crowdfl_held"]() == {"seeds": 3, "uploads": 1}
-        assert gauges["crowdfl_tasks_held"]() == {"running": 1, "claims open": 1}
+        assert gauges["crowdfl_tasks_held"]() == {"running": 1, "claims_open": 1}
     assert len(looks) == 1
     clock.time += 61
     assert gauges["crowdfl_held"]() == {"seeds": 3, "uploads": 1}
@@ -345,7 +348,7 @@ def test_live_services_end_a_task_by_themselves(tmp_path):
                 raise NotReady("not yet")
 
         wait_for(erased)
-        assert requester.sp.status(task)["ended"] == "cancelled by the requester"
+        assert requester.sp.status(task)["ended"] == {"why": "cancelled", "by": "requester", "reason": ""}
         assert "crowdfl_held{" not in platform.metrics("kgc")
         assert 'crowdfl_held{kind="results"} 1.0' in platform.metrics("sp")  # the initial weights
         with pytest.raises(TaskEnded):

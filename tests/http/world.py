@@ -1,4 +1,4 @@
-"""A whole platform in one process: the roles of `LocalHost` behind their apps, called over ASGI without a network."""
+"""A whole platform in one process: the roles of `Host` behind their apps, called over ASGI without a network."""
 
 import base64
 import hashlib
@@ -33,7 +33,7 @@ from crowdfl.services.http.auth import ROLES, Tokens
 from crowdfl.services.run import around_step
 from crowdfl.services.tracing import TracedRounds
 from crowdfl.settings import TaskSettings
-from crowdfl.simulation.local_host import LocalHost
+from crowdfl.simulation.host import Host
 from crowdfl.storage.blobs import MemoryBlobs
 from crowdfl.storage.sql import SqlStore
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, FileDisk, small_definition, test_tools
@@ -114,7 +114,7 @@ class ServersDisk(FileDisk):
         return super().blobs(name)
 
 
-class World(LocalHost):
+class World(Host):
     """The roles of a local host; every call between two of them goes through an app."""
 
     disk: ServersDisk
@@ -128,7 +128,7 @@ class World(LocalHost):
         self.clients: list[httpx.Client] = []
         self.tokens = {name: self._some_tokens(name) for name in ("kgc", "sp", "csp")}
         clock, disk = ManualClock(1_000_000.0), self.new_disk(folder)
-        super().__init__(self.new_tools(), disk=disk, clock=clock, wire=lambda _: self._csp_for_sp())
+        super().__init__(self.new_tools(), disk=disk, clock=clock)
 
     def restart(self) -> None:
         super().restart()
@@ -199,8 +199,8 @@ class World(LocalHost):
             client.close()
         self.disk.close()
 
-    def _csp_for_sp(self) -> CspClient:
-        return CspClient(self.peer("csp", "sp"))
+    def csp_for(self, process: str) -> CspClient:
+        return CspClient(self.peer("csp", process))
 
     def peer(self, name: str, role: str) -> Service:
         return self.service(name, self.token(name, role))

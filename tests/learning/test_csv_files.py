@@ -88,7 +88,7 @@ def test_faulty_rows_are_left_out_and_counted(tmp_path):
     rows = ["0.00,0,0,1", "0.02,0,0", "0.04,0,,1", "0.06,0,nan,1", "soon,0,0,1", "", "0.10,0,0,1"]
     table = read_table(write(tmp_path / "a.csv", "time,x,y,z", rows), "sit")
     assert table.times.tolist() == [0.0, 0.1]
-    assert table.dropped == {"a missing field": 1, "not a number": 3}
+    assert table.dropped == {"missing_field": 1, "not_a_number": 3}
 
 
 def samples(seconds: float, start: float = 0.0) -> list[str]:

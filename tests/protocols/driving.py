@@ -1,5 +1,6 @@
 """How these tests drive the parties: short keys, one worker, and a wire between SP and CSP that can be recorded."""
 
+import secrets
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector
-from crowdfl.errors import CrowdFLError
+from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.common.sdiv import DivideRequest, HardenedSdivCsp
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.hardened import profile as hardened
@@ -21,8 +22,9 @@ from crowdfl.protocols.messages import Message
 from crowdfl.protocols.paper import profile as paper
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import CspProtocol, TaskSpec, Tools
+from crowdfl.protocols.records import BesideRecords, Look, MemoryRecords
 from crowdfl.settings import TaskSettings
-from crowdfl.simulation.local_host import LocalFederation, Update
+from crowdfl.simulation.federation import LocalFederation
 from crowdfl_lab.parties import DivisionCsp, LocalParties
 
 ONE = Threads(1)
@@ -67,50 +69,39 @@ def converse(step: Generator[bytes, Reply, Any], answer: Callable[[bytes], bytes
     return run_exchange(step, ask_directly(answer))
 
 
-Place = tuple[int, str, str]  # a round, a participant, a name
+class Keeping(BesideRecords):
+    """CSP with its records and answers kept, as the role keeps them. `coins` are those that it draws: by round, once."""
+
+    def __init__(
+        self, csp: CspProtocol, records: MemoryRecords | None = None, coins: dict[int, bytes] | None = None
+    ) -> None:
+        super().__init__(csp, records)
+        self.coins = {} if coins is None else coins
+
+    def answer(self, request: bytes) -> bytes:
+        self.records.fresh = self._drawing(request)
+        return super().answer(request)
+
+    def _drawing(self, request: bytes) -> Callable[[int], bytes]:
+        length = int.from_bytes(request[6:10], "big")
+        number = int.from_bytes(request[10 : 10 + length], "big") if length < 4 else 0  # the first field of a step
+        return lambda size: self.coins.setdefault(number, secrets.token_bytes(size))
+
+    def reserve(self, request: bytes) -> None:
+        """As if CSP had died while it computes the answer to this request."""
+        look = Look(self.records, fresh=self._drawing(request))
+        assert self.side.answer(look, request) is None
+        self.records.set(look)
+
+    def reserved(self, request: bytes) -> "Keeping":
+        """The next process of such a CSP."""
+        dead = Keeping(self.side, self.records.copy(), self.coins)
+        dead.reserve(request)
+        return dead
 
 
 class Answering(Protocol):
     def answer(self, request: bytes) -> bytes: ...
-
-
-@dataclass
-class Keeping:
-    """CSP with its replies kept, as the role keeps them: the same request gets the same bytes."""
-
-    csp: CspProtocol
-    memory: dict[Place, bytes] = field(default_factory=dict)
-    kept: dict[bytes, bytes] = field(default_factory=dict)
-
-    def answer(self, request: bytes) -> bytes:
-        """The reply of before, or a new one; what CSP keeps for it stands or falls with it."""
-        if request not in self.kept:
-            draft = Draft(self.memory)
-            self.csp.remember(draft)
-            self.kept[request] = self.csp.answer(request)
-            self.memory |= draft.kept
-        return self.kept[request]
-
-
-@dataclass
-class Draft:
-    """CSP's memory during one request: what is reserved is durable at once, what is kept only with the reply."""
-
-    memory: dict[Place, bytes]
-    kept: dict[Place, bytes] = field(default_factory=dict)
-    restored: bool = False
-
-    def get(self, name: str, number: int = 0, who: str = "") -> bytes | None:
-        return self.kept.get((number, who, name), self.memory.get((number, who, name)))
-
-    def keep(self, name: str, value: bytes, number: int = 0, who: str = "") -> None:
-        self.kept[number, who, name] = value
-
-    def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
-        return self.memory.setdefault((number, who, name), value)
-
-    def refuse_after(self, name: str, refusal: CrowdFLError, number: int) -> None:
-        """One request after the other."""
 
 
 @dataclass
@@ -144,7 +135,6 @@ class Parties(LocalParties):
 
     def __init__(self, spec: TaskSpec, participants: int) -> None:
         super().__init__(spec, Tools(ONE, insecure_test_key=True))
-        self.keeping = Keeping(self.csp)
         for i in range(participants):
             self.participant(f"p{i}")
 

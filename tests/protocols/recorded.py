@@ -1,4 +1,4 @@
-"""Real rounds, recorded: every request that SP sends for one, and what CSP remembered before each."""
+"""Real rounds, recorded: every request that SP sends for one, and what CSP had recorded before each."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,12 +10,12 @@ import pytest
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
 from crowdfl.protocols.common.smul import PolynomialsRequest
-from crowdfl.protocols.hardened import csp as csp_module
 from crowdfl.protocols.hardened import opening, prifedavg, prirwd
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.hardened.prifedavg import ScaleRequest
 from crowdfl.protocols.hardened.prirwd import InnerRequest, LanesRequest, NonceRequest, RewardRequest
 from crowdfl.protocols.messages import Message, RoundRequest
+from crowdfl.protocols.records import MemoryRecords
 from tests.protocols.driving import Keeping, Parties, converse, deal
 
 PAYMENT = 1_000_000
@@ -50,7 +50,7 @@ REQUESTS: dict[int, type[RoundRequest]] = {
 def short_messages() -> Iterator[None]:
     """Steps of several messages, though the models are small."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (opening, prifedavg, csp_module):
+        for module in (opening, prifedavg):
             patch.setattr(module, "CHUNK", 2)
         patch.setattr(prirwd, "_LANES_A_MESSAGE", 1)
         yield
@@ -62,9 +62,7 @@ class Recorded:
 
     sides: Parties = field(repr=False)
     requests: list[bytes] = field(default_factory=list, repr=False)
-    before: list[dict[str, bytes]] = field(
-        default_factory=list, repr=False
-    )  # CSP's memory, request by request, and at the end
+    before: list[MemoryRecords] = field(default_factory=list, repr=False)  # request by request, and at the end
 
     def play(self, number: int = 1) -> None:
         """Reward, average for the participants, average for the requester."""
@@ -74,18 +72,18 @@ class Recorded:
             sides.sp.add_all({who: sides.upload([0.1 * i] * sides.dealer.spec.parameters, 1 + i % 2, who)})
         for step in (sides.sp.reward(PAYMENT), sides.sp.publish(final=False), sides.sp.publish(final=True)):
             converse(step, self._answer)
-        self.before.append(dict(sides.keeping.memory))
+        self.before.append(sides.csp.records.copy())
 
     def _answer(self, request: bytes) -> bytes:
         if request not in self.requests:
             self.requests.append(request)
-            self.before.append(dict(self.sides.keeping.memory))
-        return self.sides.keeping.answer(request)
+            self.before.append(self.sides.csp.records.copy())
+        return self.sides.csp.answer(request)
 
     def csp_at(self, place: int) -> Keeping:
         """CSP as it was before the request at this place: it has kept no replies."""
         self.sides.csp.party.view.entries.clear()
-        return Keeping(self.sides.csp, dict(self.before[place]))
+        return Keeping(self.sides.csp.side, self.before[place].copy())
 
     def message(self, place: int) -> Any:
         request = self.requests[place]

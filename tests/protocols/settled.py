@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from crowdfl.protocols.claims import Claim
-from crowdfl.protocols.profile import InProcessMemory
 from tests.protocols.driving import SMALL, Parties, converse, deal
 
 BUDGET = 36_000_000
@@ -26,22 +25,14 @@ def settle(rounds: int = 2) -> Parties:
     return sides
 
 
-class Copied(InProcessMemory):
-    """A memory that begins with what another holds."""
-
-    def __init__(self, other: Any) -> None:
-        super().__init__()
-        self._kept = dict(other._kept)
-
-
 @contextmanager
 def unclaimed(sides: Any) -> Iterator[None]:
     """What is claimed meanwhile is forgotten afterwards."""
     sides.sp._claims.paid.clear()
-    memory = sides.csp._memory
-    sides.csp.remember(Copied(memory))
+    records = sides.csp.records
+    sides.csp.records = records.copy()
     yield
-    sides.csp.remember(memory)
+    sides.csp.records = records
 
 
 def earned(sides: Parties, who: str) -> dict[int, int]:

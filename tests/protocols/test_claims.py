@@ -22,8 +22,10 @@ from crowdfl.errors import (
     SealBroken,
     WrongAmount,
 )
-from crowdfl.protocols.claims import Attestation, Claim, reward_context, reward_statement
+from crowdfl.protocols.claims import Attestation, Claim, KeptReward, reward_context, reward_statement
 from crowdfl.protocols.hardened.prirwd import RewardRequest
+from crowdfl.protocols.hardened.shape import end_round
+from crowdfl.protocols.records import Look
 from tests.protocols.driving import SMALL, converse, deal, federation, updates
 from tests.protocols.settled import BUDGET, claim_of, earned, settle, signed, unclaimed
 
@@ -169,7 +171,7 @@ def test_one_attestation_outlives_a_crash(sides):
     own = claim_of(sides, "p0")
     sides.csp.answer(signed(sides, "p0", **part_of(own, 0)))
     again = sides.dealer.csp()
-    again.remember(sides.csp._memory)
+    again.records = sides.csp.records.copy()
     with pytest.raises(ClaimRefused, match="another claim"):
         again.answer(own.to_bytes())
 
@@ -181,7 +183,9 @@ def test_one_round_of_two_may_be_claimed(sides):
 
 def test_a_void_round_attests_nothing(sides):
     """Once CSP has ended a round, its rewards are not paid; those of the others are."""
-    sides.csp._order.end(sides.csp._memory, 1)
+    look = Look(sides.csp.records)
+    end_round(look, 1)
+    sides.csp.records.set(look)
     own = claim_of(sides, "p0")
     with pytest.raises(MasksDoNotFit, match="round 1"):
         sides.csp.answer(own.to_bytes())
@@ -218,11 +222,12 @@ def test_an_attestation_of_another_claim_is_refused(sides):
 def test_a_reward_outside_its_budget_is_not_attested(sides, amount):
     """Whatever CSP has kept, and though the mask makes that amount; the budget itself is."""
     own, fraction = claim_of(sides, "p0"), sides.sp._shape.widths().fraction
-    n, place = int(sides.dealer.task.public.n), (1, "p0")
-    kept = sides.csp._memory.get("reward", *place)
-    width = sides.sp.party.public.plaintext_bytes
+    n = int(sides.dealer.task.public.n)
+    look = Look(sides.csp.records)
+    kept = look.get(KeptReward, 1, who="p0")
     masked = ((amount << fraction) + own.masks[0]) % n
-    sides.csp._memory.keep("reward", kept[:-width] + masked.to_bytes(width, "big"), *place)
+    look.put(replace(kept, masked=masked), 1, who="p0")
+    sides.csp.records.set(look)
     for claimed in {max(0, amount), 0, own.amounts[0]} - {BUDGET}:
         with pytest.raises(WrongAmount):
             sides.csp.answer(signed(sides, "p0", amounts=(claimed, own.amounts[1])))
@@ -233,14 +238,14 @@ def test_a_reward_outside_its_budget_is_not_attested(sides, amount):
 
 def test_kept_rewards_are_written_once(sides):
     """CSP refuses to open rewards of a round again, with the same names or others: what it keeps stays."""
-    before = dict(sides.csp._memory._kept)
+    before = dict(sides.csp.records.records)
     masked = sides.sp.party.encrypt([0] * 3)
     request = RewardRequest(2, masked, sides.sp.party.partial_decrypt(masked), (bytes(32),) * 3)
     with pytest.raises(OutOfTurn):
         sides.csp.answer(request.to_bytes())
     with pytest.raises(RoundsExhausted):
         sides.csp.answer(replace(request, round_number=6).to_bytes())
-    assert sides.csp._memory._kept == before
+    assert sides.csp.records.records == before
 
 
 def test_an_envelope_opens_for_its_owner_and_its_round_alone(sides):

@@ -8,9 +8,9 @@ import pytest
 
 from crowdfl.crypto.compute import Progress
 from crowdfl.errors import Cancelled
+from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.registry import PROFILES
-from crowdfl.simulation.local_host import Update
 from tests.protocols.driving import ONE, SMALL, deal, federation, updates
 
 MODELS, SAMPLES = [[0.1, 0.2], [0.3, -0.4], [0.5, 0.6]], [1, 2, 3]

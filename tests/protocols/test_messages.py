@@ -28,6 +28,7 @@ from crowdfl.protocols.common.sdiv import SdivReply, SdivRequest
 from crowdfl.protocols.hardened.opening import OpenReply, OpenRequest, Publication
 from crowdfl.protocols.hardened.prirwd import NonceRequest
 from crowdfl.protocols.messages import Limits, Message
+from crowdfl.reasons import Reason
 from tests.protocols.driving import SMALL, deal, pair
 
 for module in pkgutil.iter_modules(protocols.__path__):
@@ -56,6 +57,10 @@ def value_for(hint, servers, size):
         return servers.sp.partial_decrypt(servers.encrypt(list(range(size))))
     if hint in (int, bytes, str):
         return {int: 300 * size, bytes: bytes(range(size)), str: "pé" * size}[hint]
+    if hint == Reason | None:
+        return [None, *Reason][size]
+    if hint is Reason:
+        return list(Reason)[size]
     return tuple(value_for(hint.__args__[0], servers, i) for i in range(size))
 
 

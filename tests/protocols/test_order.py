@@ -24,7 +24,9 @@ from crowdfl.protocols.common.smul import PolynomialsRequest
 from crowdfl.protocols.hardened.opening import REQUESTER, OpenRequest
 from crowdfl.protocols.hardened.prifedavg import ScaleRequest
 from crowdfl.protocols.hardened.prirwd import InnerRequest, LanesRequest, NonceRequest, RewardRequest
-from tests.protocols.driving import ONE, Draft, Keeping
+from crowdfl.protocols.hardened.shape import KeptRound, KeptStep, end_round
+from crowdfl.protocols.records import Look
+from tests.protocols.driving import ONE, Keeping
 from tests.protocols.recorded import PAYMENT, record, short_messages
 
 REQUESTS = {"shown": 17, "hidden": 22}  # of a round of three participants
@@ -46,12 +48,12 @@ def round_(rounds, total):
 
 
 def refused(csp, request, error, match=None):
-    """CSP refuses, opens nothing and remembers nothing."""
-    memory, seen = dict(csp.memory), len(csp.csp.party.view.entries)
+    """CSP refuses, opens nothing and records nothing."""
+    records, seen = dict(csp.records.records), len(csp.party.view.entries)
     with pytest.raises(error, match=match):
         csp.answer(request)
-    assert csp.memory == memory
-    assert len(csp.csp.party.view.entries) == seen
+    assert csp.records.records == records
+    assert len(csp.party.view.entries) == seen
 
 
 def crash(message):
@@ -90,12 +92,11 @@ def test_a_step_is_answered_to_one_request_alone(round_, total, place, monkeypat
     The same bytes are answered again."""
     csp = round_.csp_at(place)
     with monkeypatch.context() as patch:
-        patch.setattr(csp.csp.party, "send", crash)
+        patch.setattr(csp.party, "send", crash)
         with pytest.raises(OSError, match="power"):
             csp.answer(round_.requests[place])
-    after_crash = replace(csp, memory=dict(csp.memory))
-    csp.answer(round_.requests[place])
-    assert Keeping(csp.csp, csp.memory).answer(round_.requests[place])
+    after_crash = Keeping(csp.side, csp.records.copy())
+    assert csp.answer(round_.requests[place]) == csp.answer(round_.requests[place])
     for later in (after_crash, round_.csp_at(place + 1), round_.csp_at(-1)):
         refused(later, round_.altered(place), OutOfTurn)
 
@@ -117,7 +118,9 @@ def test_a_round_that_has_ended_or_does_not_exist_is_answered_no_more(round_, to
         request = replace(round_.message(place), round_number=number).to_bytes()
         refused(round_.csp_at(place), request, RoundsExhausted)
     csp = round_.csp_at(place)
-    csp.memory[1, "", "ended"] = b""
+    look = Look(csp.records)
+    end_round(look, 1)
+    csp.records.set(look)
     refused(csp, round_.requests[place], RoundEnded, "CSP has ended round 1")
     assert csp.answer(replace(round_.message(0), round_number=2).to_bytes())
 
@@ -302,8 +305,9 @@ def test_a_failure_after_an_opening_ends_the_round(hidden, failing, name):
             csp.answer(again)
         assert str(refusal.value) == ENDED
         assert refusal.value.__context__ is None or refusal.value.__suppress_context__
-    fresh = sorted(set(csp.memory) - set(hidden.before[place]))
-    assert [name.split()[0] for _number, _who, name in fresh] == ["asked", "ended"]
+    before, after = hidden.before[place].records, csp.records.records
+    changed = {at.kind for at, standing in after.items() if before.get(at) != standing}
+    assert changed == {KeptRound.kind, KeptStep.kind}
     for message in map(hidden.message, range(4)):
         assert csp.answer(replace(message, round_number=2).to_bytes())
 
@@ -340,12 +344,10 @@ def test_a_void_round_keeps_its_rewards_from_being_claimed(hidden):
     """Though they were opened before: a failure at the average takes them back."""
     place = hidden.place_of(DivideRequest, "total")
     csp = hidden.csp_at(place)
-    csp.csp.remember(Draft(csp.memory))
-    assert csp.csp.reward(1, "p0") is not None
+    assert csp.reward(Look(csp.records), 1, "p0") is not None
     with pytest.raises(RoundEnded):
         csp.answer(hidden.with_plain(place, y=[0]))
-    csp.csp.remember(Draft(csp.memory))
-    assert csp.csp.reward(1, "p0") is None
+    assert csp.reward(Look(csp.records), 1, "p0") is None
 
 
 @dataclass
@@ -387,11 +389,11 @@ def test_an_error_of_the_environment_does_not_end_a_round(hidden, error, kernel)
     dealer = hidden.sides.dealer
     tools, dealer.tools = dealer.tools, replace(dealer.tools, backend=backend)
     try:
-        side = dealer.csp()
+        side = dealer.csp().side
     finally:
         dealer.tools = tools
     for place in range(len(hidden.requests)):
-        csp = replace(hidden.csp_at(place), csp=side)
+        csp = Keeping(side, hidden.csp_at(place).records)
         backend.on, seen = True, len(backend.failed)
         try:
             csp.answer(hidden.requests[place])
@@ -418,7 +420,7 @@ def test_an_error_that_nobody_foresaw_ends_the_round_without_its_text(hidden, er
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(csp.csp.party, "encrypt", fail)
+    monkeypatch.setattr(csp.party, "encrypt", fail)
     with pytest.raises(RoundEnded) as refusal:
         csp.answer(hidden.requests[place])
     assert str(refusal.value) == ENDED

@@ -1,7 +1,8 @@
 """Running aggregation: any order, late uploads, repeats, and an SP that crashes and starts again."""
 
 from collections import Counter
-from itertools import count, permutations
+from dataclasses import replace
+from itertools import count, pairwise, permutations
 
 import numpy as np
 import pytest
@@ -19,6 +20,10 @@ from crowdfl.errors import (
     TooManyUploads,
 )
 from crowdfl.protocols.common import keyed
+from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.hardened.profile import HardenedSpRound
+from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.profile import SpRecord
 from tests.protocols.driving import SMALL, Tape, Wire, converse, deal
 
 PAYMENT = 36_000_000
@@ -159,7 +164,7 @@ def test_a_second_publication_after_another_upload_is_refused():
 def test_a_second_publication_of_the_same_sum_sends_the_same_bytes():
     sides, uploads = four()
     fill(sides.sp, uploads)
-    first, second = Wire(sides.keeping), Wire(sides.keeping)
+    first, second = Wire(sides.csp), Wire(sides.csp)
     converse(sides.sp.publish(final=False), first)
     converse(sides.sp.publish(final=False), second)
     assert first.requests == second.requests
@@ -174,6 +179,12 @@ WAYS = {
 }
 
 
+def decided(sp):
+    """What there is in a record."""
+    kept = HardenedSpRound.from_bytes(sp.record.round, Limits.plain()) if sp.record.round else HardenedSpRound()
+    return {name for name, value in vars(kept).items() if value}
+
+
 def run_all(sp, answer, *, rewarded):
     """Reward where the task does, and publish."""
     if rewarded:
@@ -183,19 +194,17 @@ def run_all(sp, answer, *, rewarded):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_restarted_sp_sends_the_same_bytes(way):
-    """Rebuilt from its bundle, the stored uploads and the stored seeds, and given CSP's answers again."""
+    """Rebuilt from its bundle, the stored uploads and the stored record, and given CSP's answers again."""
     purposes, settings = WAYS[way]
     rewarded = "rewards" in purposes
     sides, uploads = four(**settings)
-    kept = {}
-    sides.sp.keep_seeds({}, kept.__setitem__)
     wire = Wire(sides.csp)
     run_all(fill(sides.sp, uploads), wire, rewarded=rewarded)
-    assert list(kept) == purposes
+    assert decided(sides.sp) == set(purposes)
 
     again = sides.dealer.sp()
     fill(again, uploads, sorted(uploads, reverse=True))
-    again.keep_seeds(kept, kept.__setitem__)
+    again.record = sides.sp.record
     tape = Tape(wire.replies)
     run_all(again, tape, rewarded=rewarded)
     assert tape.requests == wire.requests
@@ -203,7 +212,7 @@ def test_a_restarted_sp_sends_the_same_bytes(way):
     assert again.envelopes() == sides.sp.envelopes()
 
 
-def test_without_its_seeds_a_restarted_sp_sends_other_bytes():
+def test_without_its_record_a_restarted_sp_sends_other_bytes():
     sides, uploads = four()
     first, second = Wire(sides.csp), Wire(sides.dealer.csp())
     run_all(fill(sides.sp, uploads), first, rewarded=False)
@@ -211,10 +220,10 @@ def test_without_its_seeds_a_restarted_sp_sends_other_bytes():
     assert first.requests != second.requests
 
 
-def restarted(sides, uploads, kept):
-    """Another SP with the same bundle, uploads and seeds."""
+def restarted(sides, uploads, record):
+    """Another SP with the same bundle, uploads and record."""
     again = fill(sides.dealer.sp(), uploads)
-    again.keep_seeds(kept, kept.__setitem__)
+    again.record = record
     return again
 
 
@@ -224,9 +233,7 @@ def test_a_restarted_sp_can_finish_from_every_request_on(way):
     """A crash anywhere strands no round: the first SP is given up after each request in turn."""
     purposes, settings = WAYS[way]
     sides, uploads = four(**settings)
-    kept = {}
-    sides.sp.keep_seeds({}, kept.__setitem__)
-    fill(sides.sp, uploads)
+    kept = SpRecord()
 
     class Crash(Exception):
         """The process dies."""
@@ -238,61 +245,48 @@ def test_a_restarted_sp_can_finish_from_every_request_on(way):
             if asked["requests"] == after:
                 raise Crash
             asked["requests"] += 1
-            return sides.keeping.answer(request)
+            return sides.csp.answer(request)
 
         again = restarted(sides, uploads, kept)
         try:
             run_all(again, answer, rewarded="rewards" in purposes)
         except Crash:
+            kept = again.record
             continue
         break
-    assert len(sides.keeping.kept) == after
+    assert len(sides.csp.records.answers) == after
     assert np.abs(sides.people["p0"].read(again.publication(), 1).weights - [0.2, -0.5, 1.5]).max() < 0.01
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_seed_is_handed_over_before_anything_it_masks_is_sent(way):
-    """The first request of each purpose comes after its seed is kept; a store that fails stops the step."""
+def test_what_masks_a_request_is_in_the_record_before_it_leaves(way):
+    """One purpose after the other; nothing that was decided changes."""
     purposes, settings = WAYS[way]
     sides, uploads = four(**settings)
     fill(sides.sp, uploads)
-    events = []
-    sides.sp.keep_seeds({}, lambda purpose, state: events.append(purpose))
+    seen = []
 
     def answer(request):
-        events.append("request")
+        seen.append(HardenedSpRound.from_bytes(sides.sp.record.round, Limits.plain()))
         return sides.csp.answer(request)
 
     run_all(sides.sp, answer, rewarded="rewards" in purposes)
-    assert [event for event in events if event != "request"] == purposes
-    assert events[0] == purposes[0]
-    for purpose in purposes[1:]:  # "uploads" masks nothing: it says which uploads the round has
-        assert events[events.index(purpose) + 1] == "request"
-    assert "request" not in events[: events.index(purposes[1])]
+    found = [name for name in purposes if getattr(seen[0], name)]
+    for before, after in pairwise(seen):
+        found += [name for name in purposes if getattr(after, name) and not getattr(before, name)]
+        assert all(getattr(before, name) in (b"", getattr(after, name)) for name in purposes)
+    assert found == purposes
+    assert seen[-1].to_bytes() == sides.sp.record.round
 
 
-def test_a_store_that_fails_lets_nothing_out():
+@pytest.mark.parametrize("forgotten", ["", "uploads"])
+def test_restored_seeds_are_refused_for_other_uploads(forgotten):
+    """After a crash that lost an upload, the old seed does not mask the new sum: it is bound to the other one by itself too."""
     sides, uploads = four()
-    fill(sides.sp, uploads)
-
-    def full(purpose, state):
-        raise OSError("no space left")
-
-    sides.sp.keep_seeds({}, full)
-    wire = Wire(sides.csp)
-    with pytest.raises(OSError, match="space"):
-        converse(sides.sp.publish(final=False), wire)
-    assert wire.requests == []
-
-
-def test_restored_seeds_are_refused_for_other_uploads():
-    """After a crash that lost an upload, the old seed does not mask the new sum."""
-    sides, uploads = four()
-    kept = {}
-    sides.sp.keep_seeds({}, kept.__setitem__)
     run_all(fill(sides.sp, uploads), sides.csp.answer, rewarded=False)
     again = fill(sides.dealer.sp(), uploads, ["p0", "p1", "p2"])
-    again.keep_seeds({"opening": kept["opening"]}, kept.__setitem__)
+    kept = HardenedSpRound.from_bytes(sides.sp.record.round, Limits.plain())
+    again.record = SpRecord(round=replace(kept, **{forgotten: b""} if forgotten else {}).to_bytes())
     with pytest.raises(SeedReused):
         run_all(again, sides.csp.answer, rewarded=False)
 
@@ -301,11 +295,13 @@ def test_every_purpose_and_round_has_a_seed_of_its_own():
     """Nothing is shared between an opening and a reward, or between rounds."""
     sides, uploads = four(**REWARDED)
     seeds = []
-    sides.sp.keep_seeds({}, lambda purpose, state: seeds.append(state))
-    run_all(fill(sides.sp, uploads), sides.csp.answer, rewarded=True)
-    sides.sp.open_round(2)
-    run_all(fill(sides.sp, uploads), sides.csp.answer, rewarded=True)
-    assert len(set(seeds)) == 2 * 3
+    for number in (1, 2):
+        sides.sp.open_round(number)
+        assert sides.sp.record == SpRecord()
+        run_all(fill(sides.sp, uploads), sides.csp.answer, rewarded=True)
+        kept = HardenedSpRound.from_bytes(sides.sp.record.round, Limits.plain())
+        seeds += [MaskSeed.from_bytes(state).seed for state in (kept.opening, kept.rewards)]
+    assert len(set(seeds)) == 2 * 2
 
 
 def test_a_second_payment_under_the_same_masks_is_refused():
@@ -332,13 +328,11 @@ def test_only_what_was_rewarded_is_averaged():
 
 
 def test_only_what_was_rewarded_is_averaged_after_a_restart():
-    """The stored seed says which uploads were rewarded; one that came after has no part in the average."""
+    """The stored record says which uploads were rewarded; one that came after has no part in the average."""
     sides, uploads = four(**REWARDED)
-    kept = {}
-    sides.sp.keep_seeds({}, kept.__setitem__)
     fill(sides.sp, uploads, ["p0", "p1", "p2"])
     converse(sides.sp.reward(PAYMENT), sides.csp.answer)
-    again = restarted(sides, uploads, kept)
+    again = restarted(sides, uploads, sides.sp.record)
     wire = Wire(sides.csp)
     with pytest.raises(SeedReused):
         converse(again.publish(final=False), wire)

@@ -22,9 +22,10 @@ from crowdfl.errors import (
     TooFewParticipants,
     WidthBudgetExceeded,
 )
+from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
-from crowdfl.simulation.local_host import LocalFederation, Update
+from crowdfl.simulation.federation import LocalFederation
 from tests.protocols.driving import converse, deal, empty_uploads, federation, updates
 
 NAN, INF = float("nan"), float("inf")

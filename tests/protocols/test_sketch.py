@@ -197,8 +197,8 @@ def nonce_request(number, digest=bytes(range(32))):
 def test_the_coins_are_drawn_after_the_uploads_are_closed():
     """CSP gives one nonce for one set of uploads, and refuses another set in the same round; every round has its own."""
     sides = small_task(lanes=12, parameters=60)
-    first = sides.keeping.answer(nonce_request(1))
-    assert sides.keeping.answer(nonce_request(1)) == first
+    first = sides.csp.answer(nonce_request(1))
+    assert sides.csp.answer(nonce_request(1)) == first
     assert sides.csp.answer(nonce_request(2)) != first
     with pytest.raises(OutOfTurn, match="other contents"):
         sides.csp.answer(nonce_request(1, bytes(32)))

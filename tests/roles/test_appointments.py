@@ -9,7 +9,7 @@ from crowdfl.documents.signed import Appointment
 from crowdfl.errors import KeyMismatch, NotReady
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.settings import TaskSettings
-from crowdfl.simulation.local_host import LocalHost
+from crowdfl.simulation.host import Host
 from tests.hosts import HARDENED, INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
 
 PAPER = {"profile": "paper", "key_bits": 1024, "mask_bits": 40}
@@ -19,8 +19,8 @@ profiles = pytest.mark.parametrize("profile", BY_PROFILE)
 
 
 @pytest.fixture
-def host() -> LocalHost:
-    return LocalHost(test_tools())
+def host() -> Host:
+    return Host(test_tools())
 
 
 def definition_under(profile):

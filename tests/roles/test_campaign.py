@@ -111,7 +111,8 @@ def test_the_requester_never_sees_what_one_participant_earned(tmp_path):
 
 def test_a_short_key_is_shown_with_a_warning(tmp_path):
     desk = Desk(tmp_path, **HARDENED)
-    assert desk.sp.status(desk.task)["key"] == "960 bits, INSECURE TEST KEY"
+    status = desk.sp.status(desk.task)
+    assert (status["key"], status["insecure"]) == ("960 bits, INSECURE TEST KEY", True)
     assert TaskSettings(profile="hardened").key == "2048 bits"
 
 
@@ -231,7 +232,7 @@ def test_a_pause_that_ends_in_a_cancel_costs_a_closed_round_nothing(desk, monkey
     with monkeypatch.context() as away:
         away.setattr(desk.csp, "answer", raising(ServiceUnavailable("gone")))
         with pytest.raises(ServiceUnavailable):
-            desk.sp.tick()
+            desk.run()
     desk.run()
     assert state_of(desk, 1) == "rewarded"
 

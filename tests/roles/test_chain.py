@@ -1,19 +1,21 @@
 """`shares` through the roles: averages that follow from each other, and uploads that the servers leave out."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from crowdfl.errors import ChainBroken, NotReady, UnknownParticipant, UploadRejected
+from crowdfl.errors import ChainBroken, FormatError, NotReady, UnknownParticipant, UploadRejected
+from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.profile import SharesParticipant
 from crowdfl.protocols.shares.round.average import SharesPublication
-from crowdfl.protocols.shares.round.manifest import OUT_OF_BOUNDS
 from crowdfl.protocols.shares.round.upload import UpdateEncoder
+from crowdfl.reasons import Reason
 from crowdfl.roles.participant.agent import event_words
-from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes, rewards_name
-from crowdfl.simulation.local_host import LocalFederation, Update
+from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes
+from crowdfl.simulation.federation import LocalFederation
 from crowdfl.storage.blobs import FileBlobs
 from tests.hosts import BUDGET, Desk, heard, raising
 
@@ -58,7 +60,7 @@ def test_one_publication_serves_participants_and_requester(desk):
     desk.requester.order(desk.task, "cancel")
     desk.run()
     assert desk.sp.settlement._undelivered(desk.task) is None
-    assert not [name for name in desk.sp.blobs.listing() if name.endswith("/requester")]
+    assert not [name for name in desk.sp.blobs.listing() if "/model/" in name]
     np.testing.assert_allclose(desk.requester.read(desk.task, 2).weights[0], desk.initial[0].flat[0] + 1.0)
 
 
@@ -107,7 +109,7 @@ def test_an_average_may_be_read_again(desk):
 def test_a_broken_chain_keeps_a_phone_out_of_the_round_and_is_told_once(desk):
     """The platform may still show the right average; meanwhile nothing is trained on a model that nobody else has."""
     play_round(desk)
-    name, person = desk.sp.steps.publication_name(desk.task, 1, final=False), desk.crowd[0]
+    name, person = desk.result(1, "average"), desk.crowd[0]
     kept = desk.sp.blobs.get(name)
     desk.sp.blobs.delete(name)
     altered = SharesPublication.from_bytes(kept, Limits.plain())
@@ -137,15 +139,18 @@ def test_who_is_left_out_is_told_why_and_the_others_are_paid(desk):
     cheater = desk.crowd[0]
     play_round(desk, cheater=cheater)
     assert desk.sp.store.round(desk.task, 1).state == "rewarded"
-    with pytest.raises(UploadRejected, match=OUT_OF_BOUNDS):
+    with pytest.raises(UploadRejected, match=Reason.OUT_OF_BOUNDS.words) as told:
         desk.sp.envelope(desk.task, 1, cheater.keys.who)
+    assert told.value.reason is Reason.OUT_OF_BOUNDS
+    kept = f"{desk.task}/rounds/1/rejected"
+    assert json.loads(desk.sp.blobs.get(kept)) == {cheater.keys.who: "out_of_bounds"}
     said = heard(cheater)
     cheater.step(moved_by(0.5))
     cheater.step(moved_by(0.5))
     assert [what for what, _ in said] == ["upload rejected", "stopped", "read"]
-    assert said[0][1] == {"round": 1, "why": OUT_OF_BOUNDS}
+    assert said[0][1] == {"round": 1, "why": Reason.OUT_OF_BOUNDS}
     assert "takes no further part" in event_words(*said[1])
-    assert cheater.blobs.has("rounds/1/no-reward")
+    assert cheater.blobs.get("rounds/1/no-reward") == b"out_of_bounds"
     assert cheater.rewards() == {}
     assert desk.crowd[1].open_reward(1) == BUDGET // 3
 
@@ -153,7 +158,7 @@ def test_who_is_left_out_is_told_why_and_the_others_are_paid(desk):
 def test_a_platform_that_says_so_against_the_average_is_not_believed(desk):
     """CSP's signed word is in the average: a reward that only the platform denies stays owed."""
     play_round(desk)
-    person, name = desk.crowd[0], rewards_name(desk.task, 1)
+    person, name = desk.crowd[0], desk.result(1, "rewards")
     kept, others = desk.sp.blobs.get(name), [one.keys.who for one in desk.crowd[1:]]
     desk.sp.blobs.delete(name)
     desk.sp.blobs.put(name, pack_envelopes({who: find_envelope(kept, who) for who in others}))
@@ -188,8 +193,18 @@ def test_whoever_was_not_in_a_round_is_told_of_no_rejection(desk, monkeypatch):
     assert [what for what, _ in said] == ["read", "trained", "uploaded"]
 
 
+@pytest.mark.parametrize("wrong", ["out_of_bound", Reason.OUT_OF_BOUNDS.words])
+def test_a_file_of_who_was_left_out_with_anything_but_codes_is_refused(desk, wrong):
+    play_round(desk, cheater=desk.crowd[0])
+    name = f"{desk.task}/rounds/1/rejected"
+    desk.sp.blobs.delete(name)
+    desk.sp.blobs.put(name, json.dumps({desk.crowd[0].keys.who: wrong}).encode())
+    with pytest.raises(FormatError):
+        desk.sp.rejected(desk.task, 1)
+
+
 def not_in_it(read):
-    return lambda *args: replace(read(*args), standing="it was not passed on")
+    return lambda *args: replace(read(*args), standing=Reason.BROKEN_SEAL)
 
 
 @pytest.mark.parametrize("shown", [True, False])
@@ -208,7 +223,7 @@ def test_who_is_left_out_of_the_last_round_is_told_by_its_record(tmp_path, monke
                 person.claim()
     first = ["upload rejected", "stopped"] if shown else ["record missing", "reward missing"]
     assert [what for what, _ in said] == first
-    assert OUT_OF_BOUNDS in said[-1][1]["why"]
+    assert Reason.OUT_OF_BOUNDS.words in said[-1][1]["why"]
     assert person.claim() == 0
     assert person.blobs.has("rounds/1/no-reward")
 
@@ -219,7 +234,7 @@ def test_a_round_without_payment_leaves_out_too(tmp_path):
     play_round(desk, cheater=desk.crowd[2])
     said = heard(desk.crowd[2])
     desk.crowd[2].step(moved_by(0.5))
-    assert ("upload rejected", {"round": 1, "why": OUT_OF_BOUNDS}) in said
+    assert ("upload rejected", {"round": 1, "why": Reason.OUT_OF_BOUNDS}) in said
     assert desk.crowd[0].read(1).weights[0] == pytest.approx(desk.initial[0].flat[0] + 0.5)
 
 
@@ -235,8 +250,8 @@ def test_a_reader_does_not_follow_what_another_platform_shows(desk):
     play_round(desk)
     play_round(desk)
     desk.requester.read(desk.task, 1)
-    name = desk.sp.steps.publication_name(desk.task, 2, final=True)
-    first = desk.sp.blobs.get(desk.sp.steps.publication_name(desk.task, 1, final=True))
+    name = desk.result(2, "average")
+    first = desk.sp.blobs.get(desk.result(1, "average"))
     desk.sp.blobs.delete(name)
     desk.sp.blobs.put(name, first)
     with pytest.raises(ChainBroken):
@@ -267,6 +282,6 @@ def test_in_one_process_the_result_says_who_was_left_out(monkeypatch):
     monkeypatch.setattr(UpdateEncoder, "encode", lambda *given: encode(*given) * (1000 if given[-1] == 4 else 1))
     samples = {"a": 3, "b": 4, "c": 3, "d": 3}
     result = federation.round({who: Update([np.full(2, 0.5)], count) for who, count in samples.items()})
-    assert result.rejected == {"b": OUT_OF_BOUNDS}
+    assert result.rejected == {"b": Reason.OUT_OF_BOUNDS.words}
     assert result.rewards == {"a": 3, "b": 0, "c": 3, "d": 3}
     assert result.average[0][0] == pytest.approx(0.5)

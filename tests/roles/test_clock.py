@@ -10,11 +10,10 @@ from crowdfl.errors import ClockInDoubt, CrowdFLError, NotAuthenticated, NotRead
 from crowdfl.roles.participant.claims import ClaimTime
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
-from crowdfl.roles.records import PaymentState, Tombstone
+from crowdfl.roles.records import EndedBy, PaymentState, Tombstone
 from crowdfl.roles.sp.core import LedgerPorts
 from crowdfl.roles.sp.money import Deposits, resolve_payment
 from crowdfl.roles.sp.retention import SpRetention
-from crowdfl.roles.sp.rounds import rewards_name
 from crowdfl.roles.sp.tasks import cancel_task
 from crowdfl.roles.sp.time import ClockWatch, OperatorClock, confirm_clock
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
@@ -296,7 +295,7 @@ def beside(desk: WatchingDesk) -> LedgerPorts:
 
 
 def cancel(desk: WatchingDesk) -> None:
-    cancel_task(beside(desk), desk.task, Tombstone("cancelled", "the operator of SP", "x"))
+    cancel_task(beside(desk), desk.task, Tombstone("cancelled", EndedBy.SP_OPERATOR, "x"))
 
 
 @pytest.mark.parametrize("jump", TWO_DAYS)
@@ -353,7 +352,7 @@ def end_without_a_reward(desk: WatchingDesk) -> Participant:
     for _ in range(2):
         desk.upload(desk.crowd)
         desk.run()
-    desk.sp.blobs.delete(rewards_name(desk.task, 2))
+    desk.sp.blobs.delete(desk.result(2, "rewards"))
     person = desk.crowd[0]
     person.step(unchanged)
     assert desk.sp.status(desk.task)["claim_seconds_left"] == 500.0

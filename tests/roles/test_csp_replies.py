@@ -1,6 +1,7 @@
 """No request is ever computed on with two replies of CSP: the same masks never meet other numbers."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from crowdfl.protocols.exchange import ReplyForm
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.hardened.prirwd import DISTANCES
 from crowdfl.protocols.messages import Message
+from crowdfl.protocols.profile import SpRecord
 from crowdfl.roles.sp.csp_link import replies_folder
 from tests.hosts import HARDENED, Desk, raising
 
@@ -97,16 +99,17 @@ def test_a_reply_that_was_used_and_is_gone_voids_the_round(desk, damage):
 def test_another_reply_of_a_second_process_is_not_used(desk):
     """The file was lost after this process had looked for it; what is recorded counts."""
     link, request = desk.sp.steps._csp, b"a request"
-    form = ReplyForm(10, bytes)
+    side = SimpleNamespace(record=SpRecord(), reply_form=lambda _: ReplyForm(10, bytes))
+    current = desk.sp.store.round(desk.task, 1)
     desk.away.answer = lambda *_: b"one"
-    assert link.ask(desk.task, 1, lambda _: form)(request)() == b"one"
+    assert link.ask(desk.task, current, side)(request)() == b"one"
     place = next(file for file in kept(desk) if file.read_bytes() == b"one")
     late = desk.sp.ports.blobs.has
     desk.sp.ports.blobs.has = lambda _name: False
     place.unlink()
     desk.away.answer = lambda *_: b"other"
     with pytest.raises(RoundEnded):
-        link.ask(desk.task, 1, lambda _: form)(request)()
+        link.ask(desk.task, current, side)(request)()
     desk.sp.ports.blobs.has = late
 
 
@@ -129,6 +132,7 @@ def test_what_csp_says_of_an_end_steers_no_terminal(tmp_path):
     desk.csp.answer = raising(TaskEnded("\x1b]0;owned\x07\x1b[2J gone\nforged" + 10_000 * "x"))
     desk.play()
     said = desk.sp.status(desk.task)["ended"]
-    assert said.startswith("cancelled by CSP: ?]0;owned??[2J gone forged")
-    assert said.isprintable()
-    assert len(said) < 600
+    assert (said["why"], said["by"]) == ("cancelled", "csp")
+    assert said["reason"].startswith("?]0;owned??[2J gone forged")
+    assert said["reason"].isprintable()
+    assert len(said["reason"]) < 600

@@ -1,6 +1,7 @@
 """An upload whose file is no longer what was acknowledged is not averaged: it is dropped, or its round is void."""
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +17,15 @@ DAMAGES = ["altered", "cut", "missing"]
 
 
 class Failing:
-    """Blobs that break off when a name like this is to be written."""
+    """Blobs that break off when a name with this in it is to be written."""
 
-    def __init__(self, inner, ending: str) -> None:
-        self._inner, self._ending = inner, ending
+    def __init__(self, inner, part: str) -> None:
+        self._inner, self._part = inner, part
 
-    def put(self, name: str, data: bytes) -> None:
-        if name.endswith(self._ending):
+    def put_all(self, blobs: Mapping[str, bytes]) -> None:
+        if any(self._part in name for name in blobs):
             raise ServiceUnavailable("SP died here")
-        self._inner.put(name, data)
+        self._inner.put_all(blobs)
 
     def __getattr__(self, name: str):
         return getattr(self._inner, name)
@@ -149,7 +150,7 @@ def test_once_csp_was_asked_the_round_is_void(tmp_path):
     desk = WatchedDesk(tmp_path)
     desk.upload()
     whole = desk.sp.ports.blobs
-    desk.sp.ports.blobs = Failing(whole, "/rewards")
+    desk.sp.ports.blobs = Failing(whole, "/rewards/")
     with pytest.raises(ServiceUnavailable, match="died"):
         desk.run()
     desk.restart()

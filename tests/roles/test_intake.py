@@ -31,6 +31,11 @@ def arrivals(desk: Desk) -> list[PendingUpload]:
     return [PendingUpload.of(person.keys.who, person.side.encrypt_update(np.zeros(8), 5, 1)) for person in desk.crowd]
 
 
+def close(desk: Desk) -> None:
+    opened = desk.sp.store.round(desk.task, 1)
+    desk.sp.store.set_round(desk.task, opened, replace(opened, state=RoundState.CLOSED))
+
+
 @pytest.mark.parametrize(
     ("settings", "last", "of_another", "altered"),
     [({}, 32, BadSignature, BadSignature), (HARDENED, 240, AlreadyCounted, CiphertextOutOfRange)],
@@ -72,7 +77,7 @@ def test_a_group_of_repeats_writes_nothing(desk, monkeypatch):
     """Everyone has the receipt again, even after the round has closed."""
     everyone, sp = arrivals(desk), desk.sp
     sp.receive_all(desk.task, 1, everyone)
-    sp.store.put_round(desk.task, replace(sp.store.round(desk.task, 1), state=RoundState.CLOSED))
+    close(desk)
     monkeypatch.setattr(sp.store, "acknowledge", None)
     assert [became for _, became in sp.receive_all(desk.task, 1, everyone)] == ["again"] * 5
 
@@ -81,7 +86,7 @@ def test_what_holds_for_all_is_told_to_all(desk):
     """A round that is not there or closed, a task that was cancelled; an unknown task is nobody's."""
     everyone, sp = arrivals(desk), desk.sp
     assert {type(outcome) for outcome in sp.receive_all(desk.task, 2, everyone)} == {NotReady}
-    sp.store.put_round(desk.task, replace(sp.store.round(desk.task, 1), state=RoundState.CLOSED))
+    close(desk)
     assert {type(outcome) for outcome in sp.receive_all(desk.task, 1, everyone)} == {RoundNotOpen}
     sp.store.change_task(desk.task, state=TaskState.CANCELLED)
     assert {type(outcome) for outcome in sp.receive_all(desk.task, 1, everyone)} == {TaskNotRunning}
@@ -96,7 +101,7 @@ def test_a_round_that_closes_while_the_bytes_are_checked_takes_none(desk, monkey
 
     def closing(blobs):
         whole(blobs)
-        sp.store.put_round(desk.task, replace(sp.store.round(desk.task, 1), state=RoundState.CLOSED))
+        close(desk)
 
     monkeypatch.setattr(sp.blobs, "put_all", closing)
     assert {type(outcome) for outcome in sp.receive_all(desk.task, 1, arrivals(desk))} == {RoundNotOpen}

@@ -12,7 +12,7 @@ from crowdfl.learning.models.shape import ModelShape
 from crowdfl.roles.limits import SpQuotas, TaskBounds
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.settings import TaskSettings
-from crowdfl.simulation.local_host import LocalHost
+from crowdfl.simulation.host import Host
 from crowdfl.storage.blobs import MemoryBlobs
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
 
@@ -35,7 +35,7 @@ TOO_MUCH = [
 @pytest.mark.parametrize("role", ["kgc", "sp"])
 def test_a_task_that_lasts_too_long_is_refused_by_both(role, changes, what, setting):
     """KGC before it makes keys; SP for itself. The text says what was asked for, and what to do."""
-    host = LocalHost(test_tools(), options=SpOptions(test_tools(), min_claim_window=0.0))
+    host = Host(test_tools(), options=SpOptions(test_tools(), min_claim_window=0.0))
     if role == "kgc":
         host.kgc.bounds = BOUNDS
     else:
@@ -52,7 +52,7 @@ def test_a_task_that_lasts_too_long_is_refused_by_both(role, changes, what, sett
 def host():
     """SP takes two tasks of each requester."""
     options = SpOptions(test_tools(), min_claim_window=0.0, quotas=SpQuotas(tasks=2, initial_bytes=5000))
-    return LocalHost(test_tools(), options=options)
+    return Host(test_tools(), options=options)
 
 
 def test_a_requester_has_so_many_tasks_at_a_time(host):

@@ -13,7 +13,7 @@ from crowdfl.errors import (
     UnknownParticipant,
     UploadRejected,
 )
-from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes, rewards_name
+from crowdfl.roles.sp.rounds import find_envelope, pack_envelopes
 from tests.hosts import HARDENED, Desk, heard, raising
 from tests.roles.test_agent import Trainer
 
@@ -46,7 +46,7 @@ def finish(desk: Desk) -> None:
 
 def lose(desk: Desk) -> bytes:
     """SP's file with the rewards of round 1, which is gone."""
-    name = rewards_name(desk.task, 1)
+    name = desk.result(1, "rewards")
     kept = desk.sp.blobs.get(name)
     desk.sp.blobs.delete(name)
     return kept
@@ -59,7 +59,7 @@ def test_a_missing_reward_keeps_nobody_from_the_next_round(desk: Desk):
     assert person.step(train) is True
     assert person.step(train) is False
     assert [what for what, _ in said] == ["read", "reward missing", "trained", "uploaded"]
-    desk.sp.blobs.put(rewards_name(desk.task, 1), kept)
+    desk.sp.blobs.put(desk.result(1, "rewards"), kept)
     assert person.step(train) is True
     assert said[-1][0] == "rewarded"
 
@@ -70,7 +70,7 @@ def test_a_damaged_reward_keeps_nobody_from_the_next_round(desk: Desk, damage: b
     packed = lose(desk)
     envelopes = {one.keys.who: find_envelope(packed, one.keys.who) or b"" for one in desk.crowd}
     envelopes[person.keys.who] = damage
-    desk.sp.blobs.put(rewards_name(desk.task, 1), pack_envelopes(envelopes))
+    desk.sp.blobs.put(desk.result(1, "rewards"), pack_envelopes(envelopes))
     said = heard(person)
     assert person.step(train) is True
     assert [what for what, _ in said] == ["read", "reward missing", "trained", "uploaded"]
@@ -147,7 +147,7 @@ def test_a_reward_that_comes_back_in_time_is_in_the_claim(desk: Desk):
     person = desk.crowd[0]
     with pytest.raises(NotReady):
         person.claim()
-    desk.sp.blobs.put(rewards_name(desk.task, 1), kept)
+    desk.sp.blobs.put(desk.result(1, "rewards"), kept)
     assert person.claim() == sum(person.rewards().values())
     assert sorted(person.rewards()) == [1, 2]
 
@@ -166,7 +166,7 @@ def test_a_platform_that_leaves_the_time_out_is_waited_for(desk: Desk, monkeypat
 def test_a_missing_average_keeps_nobody_from_the_next_round(tmp_path: Path):
     """Where uploads are whole models it is trained from the newest that there is; the platform may still show the average."""
     desk = after_one_round(tmp_path, **HARDENED)
-    name = desk.sp.steps.publication_name(desk.task, 1, final=False)
+    name = desk.result(1, "average")
     kept = desk.sp.blobs.get(name)
     desk.sp.blobs.delete(name)
     desk.sp.blobs.put(name, b"CFLM not an average")

@@ -76,9 +76,11 @@ def test_a_task_that_too_few_joined_in_time_ends_by_itself_and_returns_its_money
     assert desk.state == "running"
     desk.clock.time = 2001.0
     desk.run()
-    assert desk.sp.status(desk.task)["ended"] == (
-        "cancelled by its plan: 2 had joined when enrolment ended, and 3 are needed"
-    )
+    assert desk.sp.status(desk.task)["ended"] == {
+        "why": "cancelled",
+        "by": "plan",
+        "reason": "2 had joined when enrolment ended, and 3 are needed",
+    }
     assert desk.ledger.returned() == 72_000_000
 
 

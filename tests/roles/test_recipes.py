@@ -5,7 +5,7 @@ import pytest
 from crowdfl.learning.recipe import Recipe
 from crowdfl.learning.training import LocalTrainer, plain_rounds
 from crowdfl.roles.defining import defined
-from crowdfl.simulation.local_host import LocalHost
+from crowdfl.simulation.host import Host
 from tests.hosts import test_tools as tools_for_tests
 
 pytestmark = pytest.mark.second
@@ -36,7 +36,7 @@ def test_a_campaign_is_the_same_rounds_in_the_clear(training, code):
     """To the decimals that are kept; and everyone is told the scores of the first average."""
     task = {"purpose": "p", "terms": "t", "readers": "r", "claim_window": 60.0, "settings": SETTINGS}
     definition, initial = defined("task", task | {"training": training}, **code)
-    host, told = LocalHost(tools_for_tests()), []
+    host, told = Host(tools_for_tests()), []
     name = host.create(definition, initial)
     trainers = [LocalTrainer(data, definition.training, **code) for data in PEOPLE]
     people = [host.join(name, data) for data in PEOPLE]

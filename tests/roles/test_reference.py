@@ -9,6 +9,7 @@ import pytest
 
 from crowdfl.cli.task.console import referring
 from crowdfl.errors import BadSignature, Conflict, FormatError, NotReady, RoundNotOpen, ServiceError, SettingsError
+from crowdfl.reasons import Reason
 from crowdfl.roles.requester import Campaign
 from crowdfl.settings import from_millionths
 from tests.hosts import BUDGET, Desk, heard, moved_by
@@ -52,9 +53,7 @@ def test_sums_over_rounds_outlive_every_process_and_pay_goes_to_those_who_are_in
     assert not any(person.has_left for person in desk.crowd), "no server is blamed for it"
     assert [what for what, _ in told].count("upload rejected") == 4
     assert [what for what, _ in told].count("check data") == 1
-    assert {event["why"] for what, event in told if what == "upload rejected"} == {
-        "out of bounds, or not in line with the task"
-    }
+    assert {event["why"] for what, event in told if what == "upload rejected"} == {Reason.NOT_IN_LINE}
     earned = [person.claim() for person in desk.crowd]
     assert earned[0] == 3 * (BUDGET // 5) + BUDGET // 4
     assert earned[4:] == [0, 3 * (BUDGET // 5)]

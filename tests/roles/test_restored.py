@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from crowdfl.errors import AlreadyPaid, MasksDoNotFit, NotReady, OutOfTurn, RoundEnded, SettingsError, TooLate
+from crowdfl.protocols.profile import SpRecord
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.ports import KgcPeer
 from crowdfl.roles.records import PaymentState, RoundState, StoredPayment, StoredTask, payment_key
@@ -206,8 +207,9 @@ def test_a_round_that_csp_was_asked_about_is_never_asked_about_again(
 def test_a_cancelled_task_gives_up_what_was_under_way_too(tmp_path: Path, state: str):
     desk = Desk.funded(tmp_path / "desk", 3, budget=None)
     store = desk.sp.store
-    store.put_round(desk.task, replace(store.round(desk.task, 1), state=RoundState(state)))
-    store.put_seed(desk.task, 1, "uploads", bytes(64))
+    opened = store.round(desk.task, 1)
+    store.set_round(desk.task, opened, replace(opened, state=RoundState(state)))
+    store.set_sp_record(desk.task, 1, SpRecord(), SpRecord(round=bytes(64)))
     desk.requester.order(desk.task, "cancel")
     Backup(desk, "sp").restore()
     assert desk.sp.store.round(desk.task, 1).state == "aborted"

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from crowdfl.learning.models.learner import Update
 from crowdfl.learning.oracle import PlainStep
-from crowdfl.simulation.local_host import LocalFederation, Update
+from crowdfl.simulation.federation import LocalFederation
 from tests.hosts import ONE, Desk, heard, moved_by
 
 SHARES = {"profile": "shares", "lanes": 128, "max_norm": 2.0, "min_participants": 3, "check": "none"}

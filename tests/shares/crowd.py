@@ -15,7 +15,7 @@ from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
 from crowdfl.settings import TaskSettings
-from crowdfl.simulation.local_host import LocalHost
+from crowdfl.simulation.host import Host
 from tests.hosts import test_tools
 
 __all__ = ["BUDGET", "SETTINGS", "Crowd", "along", "next_model"]
@@ -51,7 +51,7 @@ def next_model(base: Sequence[int], changes: Models, samples: Mapping[str, int])
     return [b + round(Fraction(s, total)) for b, s in zip(base, sums, strict=True)]
 
 
-class Crowd(LocalHost):
+class Crowd(Host):
     """SP opens rounds by itself; the test says who trained what."""
 
     clock: ManualClock

@@ -12,6 +12,7 @@ from crowdfl.errors import RoundEnded
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.roles.restored import mark_restored_csp, mark_restored_sp, reconcile
+from crowdfl.simulation.host import Call, Deliver
 from crowdfl.storage import migrations
 from crowdfl.storage.backup import BackupSource, restoring, write_backup
 from tests.hosts import FileDisk
@@ -22,28 +23,21 @@ pytestmark = pytest.mark.second
 
 
 class Wire:
-    """Between SP and CSP, with what has passed of each step of a round."""
+    """With what has passed between SP and CSP of each step of a round."""
 
     def __init__(self) -> None:
         self.host: Any = None
-        self.csp: Any = None
         self.requests: dict[tuple[int, int], set[bytes]] = defaultdict(set)
         self.replies: dict[tuple[int, int], set[bytes]] = defaultdict(set)
 
-    def between(self, csp: Any) -> "Wire":
-        self.csp = csp
-        return self
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.csp, name)
-
-    def answer(self, task: str, request: bytes, _longest: int = 0) -> bytes:
-        if Message.kind_of(request) != StepRequest.kind:
-            return bytes(self.csp.answer(task, request))
+    def __call__(self, call: Call, deliver: Deliver) -> Any:
+        if call.name != "answer" or Message.kind_of(call.arguments[1]) != StepRequest.kind:
+            return deliver()
+        request = call.arguments[1]
         message = StepRequest.from_bytes(request, self.host.shape.limits(10**7))
         step = message.round_number, message.step
         self.requests[step].add(request)
-        reply = bytes(self.csp.answer(task, request))
+        reply = bytes(deliver())
         self.replies[step].add(reply)
         return reply
 
@@ -60,7 +54,7 @@ def crowd(tmp_path: Path, wire: Wire) -> Crowd:
         (tmp_path / role).mkdir()
         migrations.upgrade(f"sqlite:///{tmp_path}/{role}/state.db")
         (tmp_path / role / "settings.toml").write_text("")
-    crowd = Crowd(3, rounds=4, window=1e6, host={"disk": FileDisk(tmp_path, durable=False), "wire": wire.between})
+    crowd = Crowd(3, rounds=4, window=1e6, host={"disk": FileDisk(tmp_path, durable=False), "wire": wire})
     wire.host = crowd
     for number in (1, 2):
         play(crowd, number)

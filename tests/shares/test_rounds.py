@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crowdfl.learning.models.learner import Update
 from crowdfl.learning.oracle import count_weights, distance_weights, equal_weights, rewards_from, updates_of
-from crowdfl.simulation.local_host import LocalFederation, Update
+from crowdfl.simulation.federation import LocalFederation
 from tests.shares.crowd import BUDGET, SETTINGS, Crowd, along, next_model
 
 RULES = ("equal", "samples", "distance")

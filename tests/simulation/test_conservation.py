@@ -20,7 +20,8 @@ from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.ledger import REQUESTER, Ledger, participant_account
 from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.settings import TaskSettings
-from crowdfl.simulation.local_host import Disk, LocalHost, MemoryDisk
+from crowdfl.simulation.disks import Disk, MemoryDisk
+from crowdfl.simulation.host import Host
 from tests.hosts import INITIAL_MODEL, SMALL_TASK, FileDisk, small_definition, test_tools, unchanged
 
 PEOPLE = 4
@@ -67,7 +68,7 @@ class Money(RuleBasedStateMachine):
         """People have joined, and nothing is paid in."""
         tools, disk = test_tools(), self.new_disk()
         options = SpOptions(tools, checker=tools.backend, on_paid=self._bank, min_claim_window=0.0)
-        self.host = LocalHost(tools, disk=disk, clock=ManualClock(1000.0), options=options)
+        self.host = Host(tools, disk=disk, clock=ManualClock(1000.0), options=options)
         own = {"rounds": 3, "budget": "9.00", "lanes": 128, "strategy": strategy}
         task_settings = TaskSettings.of(**SMALL_TASK | own)
         self.task = self.host.create(small_definition(task_settings, claim_window=CLAIMS), INITIAL_MODEL)

@@ -447,7 +447,7 @@ def test_a_csp_whose_operator_refuses_a_task_ends_it_at_once(tmp_path: Path):
             world.upload(person)
         world.run()
         assert (world.states(), world.task_state()) == (["aborted"], "cancelled")
-        assert "a court order" in world.sps[0].status(world.task)["ended"]
+        assert "a court order" in world.sps[0].status(world.task)["ended"]["reason"]
         world.finish()
 
 
@@ -456,7 +456,7 @@ def test_a_refusal_is_heard_when_csp_is_told_of_someone(tmp_path: Path):
         refuse_task(world.disk.store("csp"), world.task, "a court order")
         world.run()
         assert world.task_state() == "cancelled"
-        assert "a court order" in world.sps[0].status(world.task)["ended"]
+        assert "a court order" in world.sps[0].status(world.task)["ended"]["reason"]
         world.finish()
 
 

@@ -32,7 +32,7 @@ from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger, earned_account, p
 from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.settings import TaskSettings, to_millionths
-from crowdfl.simulation.local_host import LocalHost
+from crowdfl.simulation.host import Host
 from crowdfl.storage.sql import SqlStore
 from tests.hosts import FileDisk, test_tools
 from tests.simulation.faults import Crash, FragileDisk, Life, Wire
@@ -91,9 +91,7 @@ class World:
         self.hooked: list[tuple[str, int]] = []
         self.passed = Passed()
         self.wire = Wire(lambda: self.passed.watching(self._live_csp()), self.clock)
-        self.host = LocalHost(
-            test_tools(), disk=self.disk, clock=self.clock, signing=_signing("kgc"), wire=lambda _csp: self.wire
-        )
+        self.host = Host(test_tools(), disk=self.disk, clock=self.clock, signing=_signing("kgc"))
         self.kgc, self._csp = self.host.kgc, self._new_csp()
         self.sps = [self._new_sp(0), self._new_sp(1)]
         self.uploads: dict[tuple[int, int], list[bytes]] = {}
@@ -134,7 +132,9 @@ class World:
     def _new_sp(self, which: int) -> Sp:
         self.sp_lives[which] = life = Life()
         options = SpOptions(test_tools(), on_paid=self._hand_over, min_claim_window=0.0)
-        return self.host.new_sp(options, FragileDisk(self.disk, life, str(which)))
+        sp = self.host.new_sp(options, FragileDisk(self.disk, life, str(which)))
+        sp.ports.csp = self.wire
+        return sp
 
     def _hand_over(self, payment: StoredPayment) -> None:
         self.hooked.append((payment.who, payment.amount))

@@ -15,7 +15,9 @@ from functools import partial
 from sqlalchemy import event
 
 from crowdfl.errors import NotEnoughMoney, TaskFull
-from crowdfl.protocols.profile import Identity
+from crowdfl.protocols.claims import KeptClaim
+from crowdfl.protocols.profile import Identity, SpRecord
+from crowdfl.protocols.records import Look, MemoryRecords
 from crowdfl.roles.records import Movement, Round, StoredParticipant, StoredTask, Upload
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER
 from crowdfl.storage.sql import SqlStore
@@ -63,10 +65,12 @@ def campaign(store: SqlStore, task: str) -> None:
         store.post(task, Movement("deposit 1", REQUESTER, ESCROW, 5))
     with store.transaction():
         store.post(task, Movement("fund round 1", ESCROW, "round 1", 5))
-        store.put_seed(task, 1, "opening", b"seed")
+        store.set_sp_record(task, 1, SpRecord(), SpRecord(round=b"seed"))
         with store.transaction():
-            store.put_round(task, Round(1, 1.0))
-        store.remember(task, {(1, "", "a"): b"b"})
+            store.set_round(task, None, Round(1, 1.0))
+        look = Look(MemoryRecords())
+        look.put(KeptClaim(b"b"), 1)
+        store.set_records(task, look, "r", None)
     tell("done", task)
 
 

@@ -16,10 +16,10 @@ def upload(number: int, who: str | None = None) -> Upload:
 
 def test_each_of_a_group_is_judged_by_itself(store: SqlStore):
     """A replay, a second upload, the same again and new ones at once, on a real database."""
-    store.put_round("t", Round(1, 0.0))
-    store.put_round("t", Round(2, 0.0))
+    store.set_round("t", None, Round(1, 0.0))
+    store.set_round("t", None, Round(2, 0.0))
     store.acknowledge("t", 1, [upload(0)])
-    store.put_round("t", Round(1, 0.0, RoundState.REWARDED))
+    store.set_round("t", Round(1, 0.0), Round(1, 0.0, RoundState.REWARDED))
     store.acknowledge("t", 2, [upload(1), upload(2)])
     new = [upload(number) for number in range(10, 20)]
     group = [upload(0, "p9"), *new[:5], upload(99, "p1"), upload(2), *new[5:]]
@@ -33,7 +33,7 @@ def test_each_of_a_group_is_judged_by_itself(store: SqlStore):
 
 def test_the_same_bytes_at_once_are_new_once(store: SqlStore):
     """Within one group, and in groups side by side, whoever brings them."""
-    store.put_round("t", Round(1, 0.0))
+    store.set_round("t", None, Round(1, 0.0))
     within = store.acknowledge("t", 1, [upload(6, "p1"), upload(6, "p2"), upload(6, "p1")])
     assert within[0] is True
     assert isinstance(within[1], AlreadyCounted)
@@ -47,7 +47,7 @@ def test_the_same_bytes_at_once_are_new_once(store: SqlStore):
 
 
 def test_a_round_that_is_not_open_takes_nothing(store: SqlStore):
-    store.put_round("t", Round(1, 0.0, RoundState.CLOSED))
+    store.set_round("t", None, Round(1, 0.0, RoundState.CLOSED))
     for number in (1, 2):
         outcomes = store.acknowledge("t", number, [upload(5), upload(6)])
         assert len(outcomes) == 2
@@ -70,7 +70,7 @@ def test_what_could_be_confused_is_found_by_indexes(sql_store: SqlStore):
 def test_one_that_is_dropped_may_come_again_with_the_same_bytes(store: SqlStore):
     """As if it had never come; the others stay, and to drop it once more changes nothing."""
     store.add_task(StoredTask("t", "definition", "appointment", "running"))
-    store.put_round("t", Round(1, 0.0))
+    store.set_round("t", None, Round(1, 0.0))
     store.acknowledge("t", 1, [upload(1), upload(2)])
     for _ in range(2):
         store.drop_uploads("t", 1, [upload(1)])
@@ -89,7 +89,7 @@ def test_a_lease_of_the_future_keeps_nobody_waiting(store: SqlStore):
 def test_the_last_uploads_and_their_counts_are_read_without_the_rest(store: SqlStore):
     """The newest first; a round without any is not counted."""
     for number in (1, 2, 3):
-        store.put_round("t", Round(number, 0.0))
+        store.set_round("t", None, Round(number, 0.0))
     store.acknowledge("t", 1, [upload(number) for number in range(5)])
     store.acknowledge("t", 2, [upload(9)])
     assert [one.who for one in store.last_uploads("t", 1, 3)] == ["p4", "p3", "p2"]

@@ -36,7 +36,7 @@ def source(tmp_path: Path, url: str) -> BackupSource:
     migrations.upgrade(url)
     store = SqlStore(url)
     store.add_task(StoredTask(TASK, "definition", "appointment", "running"))
-    store.put_round(TASK, Round(1, 0.0))
+    store.set_round(TASK, None, Round(1, 0.0))
     store.close()
     FileBlobs(folder / "keys").put(f"{TASK}.sp", b"a share")
     (folder / "settings.toml").write_text('host = "127.0.0.1"\n')

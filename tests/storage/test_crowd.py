@@ -122,7 +122,7 @@ def test_counts_follow_whatever_happens(sql_store: SqlStore):
     store.add_task(StoredTask("t", "definition", "appointment", "running"))
     rounds = 3
     for number in range(1, rounds + 1):
-        store.put_round("t", Round(number, 0.0))
+        store.set_round("t", None, Round(number, 0.0))
     people: list[str] = []
     for step in range(400):
         number, what = dice.randint(1, rounds), dice.randrange(8)

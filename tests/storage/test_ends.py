@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from crowdfl.protocols.claims import KeptClaim
+from crowdfl.protocols.profile import SpRecord
+from crowdfl.protocols.records import Look, MemoryRecords
 from crowdfl.roles.records import StoredTask
 from crowdfl.storage.blobs import FileBlobs, MemoryBlobs, SealedBlobs
 from crowdfl.storage.sql import SqlStore
@@ -16,23 +19,27 @@ SECRET = b"a mask seed that nobody must find"
 def _fill(store: SqlStore, task: str) -> None:
     store.add_task(StoredTask(task, "definition", "appointment", "open"))
     for number in (1, 2):
-        store.put_seed(task, number, "sum", SECRET + task.encode() + bytes([number]))
-        store.put_answer(task, f"request {number}", f"{task}/answers/{number}")
-        store.remember(task, {(number, "", "seed"): SECRET + task.encode()})
+        secret = SECRET + task.encode() + bytes([number])
+        store.set_sp_record(task, number, SpRecord(), SpRecord(round=secret))
+        store.set_sp_record(task, number, SpRecord(round=secret), SpRecord(round=b"a seed, and another " + secret))
+        look = Look(MemoryRecords())
+        look.put(KeptClaim(SECRET + task.encode()), number)
+        store.set_records(task, look, f"request {number}", f"{task}/answers/{number}")
 
 
 def test_one_task_is_forgotten_and_no_other(store: SqlStore):
     for task in ("a", "b"):
         _fill(store, task)
     assert store.seed_counts() == {"a": 2, "b": 2}
-    assert store.answer_counts() == {task: Counter(answers=2, memory=2) for task in ("a", "b")}
+    assert store.answer_counts() == {task: Counter(answers=2, records=2) for task in ("a", "b")}
     for _ in range(2):
         store.erase_seeds("a")
         store.erase_answers("a")
     assert store.seed_counts() == {"b": 2}
-    assert store.answer_counts() == {"b": Counter(answers=2, memory=2)}
-    assert (store.seeds("a", 1), store.answered("a", "request 1")) == ({}, None)
-    assert (len(store.seeds("b", 1)), store.answered("b", "request 1")) == (1, "b/answers/1")
+    assert store.answer_counts() == {"b": Counter(answers=2, records=2)}
+    assert (store.sp_record("a", 1), store.answered("a", "request 1")) == (SpRecord(), None)
+    assert SECRET in store.sp_record("b", 1).round
+    assert store.answered("b", "request 1") == "b/answers/1"
     assert store.task("a").definition == "definition"
 
 
@@ -47,7 +54,7 @@ def test_erasing_inside_a_transaction_stands_or_falls_with_it(store: SqlStore):
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert (store.seed_counts(), store.remembered_rounds("a")) == ({"a": 2}, [1, 2])
+    assert (store.seed_counts(), store.recorded_rounds("a")) == ({"a": 2}, [1, 2])
 
 
 def test_sqlite_keeps_no_copy_of_what_was_erased(tmp_path: Path):
@@ -70,7 +77,7 @@ def test_somebody_who_reads_does_not_keep_sqlite_from_erasing(tmp_path: Path):
     for task in ("a", "b"):
         _fill(store, task)
     with store.engine.connect().execution_options(crowdfl_reading=True) as reader:
-        reader.exec_driver_sql("SELECT * FROM seeds").fetchall()
+        reader.exec_driver_sql("SELECT * FROM sp_records").fetchall()
         store.erase_seeds("a")
         assert store.seed_counts() == {"b": 2}
     for task in ("a", "b"):

@@ -94,7 +94,7 @@ def upgrade():
 def test_a_later_revision_changes_a_database_that_is_in_use(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     migrations.upgrade(url)
     store = SqlStore(url)
-    store.put_round("t", Round(1, 5.0))
+    store.set_round("t", None, Round(1, 5.0))
     folder = shutil.copytree(Path(migrations.__file__).parent, tmp_path / "migrations")
     (folder / "versions" / "r0002_next.py").write_text(NEXT)
     monkeypatch.setattr(migrations, "__file__", str(folder / "__init__.py"))

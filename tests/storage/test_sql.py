@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -14,16 +14,21 @@ from crowdfl.errors import (
     InvitationRefused,
     LedgerConflict,
     NotEnoughMoney,
+    NotReady,
+    Overtaken,
     TaskFull,
     UnknownDeposit,
     UnknownParticipant,
     UnknownTask,
 )
-from crowdfl.protocols.profile import Identity
+from crowdfl.protocols.claims import KeptClaim
+from crowdfl.protocols.profile import Identity, SpRecord
+from crowdfl.protocols.records import Look, Place, Standing
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import (
     ClockNotes,
     DepositState,
+    EndedBy,
     Movement,
     PaymentState,
     Round,
@@ -137,16 +142,31 @@ def test_who_leaves_is_marked(store: SqlStore):
 
 
 def test_rounds_are_inserted_updated_and_in_order(store: SqlStore):
-    store.put_round("t", Round(2, 20.5))
-    store.put_round("t", Round(1, 1_700_000_000.25))
-    store.put_round("t", Round(2, 20.5, RoundState.CLOSED, extended=True))
-    assert store.rounds("t") == [Round(1, 1_700_000_000.25), Round(2, 20.5, RoundState.CLOSED, extended=True)]
+    store.set_round("t", None, Round(2, 20.5))
+    store.set_round("t", None, Round(1, 1_700_000_000.25))
+    changed = Round(2, 20.5, RoundState.CLOSED, extended=True, asked=True, average="a" * 64, left_over="b" * 64)
+    store.set_round("t", Round(2, 20.5), changed)
+    assert store.rounds("t") == [Round(1, 1_700_000_000.25), changed]
+
+
+def test_a_round_that_is_not_as_it_was_read_stays_as_it_is(store: SqlStore):
+    """Whatever differs; a new one is one that nobody has made before."""
+    first = Round(1, 0.0, RoundState.CLOSED)
+    store.set_round("t", None, first)
+    others = ({"asked": True}, {"rewards": "a" * 64}, {"opened_at": 1.0}, {"state": RoundState.WEIGHED})
+    for known in (None, *(replace(first, **other) for other in others)):
+        with pytest.raises(Conflict):
+            store.set_round("t", known, replace(first, state=RoundState.REWARDED))
+        assert store.round("t", 1) == first
+    with pytest.raises(Conflict):
+        store.set_round("t", Round(2, 0.0), Round(2, 0.0, RoundState.CLOSED))
+    assert store.rounds("t") == [first]
 
 
 def test_an_upload_is_in_once(store: SqlStore):
     """New, known, or another one of the same participant's; each round by itself."""
-    store.put_round("t", Round(1, 0.0))
-    store.put_round("t", Round(2, 0.0))
+    store.set_round("t", None, Round(1, 0.0))
+    store.set_round("t", None, Round(2, 0.0))
     assert store.acknowledge("t", 1, [Upload("p1", "a" * 64, late=False)]) == [True]
     assert store.acknowledge("t", 1, [Upload("p1", "a" * 64, late=True)]) == [False]
     (refused,) = store.acknowledge("t", 1, [Upload("p1", "b" * 64, late=False)])
@@ -156,14 +176,20 @@ def test_an_upload_is_in_once(store: SqlStore):
     assert store.uploads("t", 1) == [Upload("p1", "a" * 64, late=False), Upload("p0", "c" * 64, late=True)]
 
 
-def test_a_seed_is_kept_once(store: SqlStore):
-    store.put_seed("t", 1, "opening", b"\x00\xff")
-    store.put_seed("t", 1, "opening", b"\x00\xff")
-    store.put_seed("t", 1, "rewards", b"r")
-    with pytest.raises(Conflict):
-        store.put_seed("t", 1, "opening", b"other")
-    assert store.seeds("t", 1) == {"opening": b"\x00\xff", "rewards": b"r"}
-    assert store.seeds("t", 2) == {}
+def test_sps_record_is_set_in_place_of_what_was_read(store: SqlStore):
+    """The task's and the round's together: if either has changed, neither is set."""
+    first = SpRecord(b"task", b"\x00\xff")
+    store.set_sp_record("t", 1, SpRecord(), first)
+    assert store.sp_record("t", 1) == first
+    assert store.sp_record("t", 2) == SpRecord(b"task")
+    store.set_sp_record("t", 2, SpRecord(b"task"), SpRecord(b"later", b"two"))
+    for known in (first, SpRecord(b"later"), SpRecord(b"later", b"other")):
+        with pytest.raises(Conflict):
+            store.set_sp_record("t", 1, known, SpRecord(b"mine", b"mine"))
+    assert store.sp_record("t", 1) == SpRecord(b"later", b"\x00\xff")
+    store.erase_seeds("t", 1)
+    assert store.sp_record("t", 1) == SpRecord(b"later")
+    assert store.sp_record("t", 2).round == b"two"
 
 
 def test_a_movement_is_made_once(store: SqlStore):
@@ -226,35 +252,75 @@ def test_an_invitation_serves_one_holder(store: SqlStore):
     store.use_invitation("other", "7", "p2")
 
 
+@dataclass
+class Source:
+    """A store's records of one task, as CSP reads them."""
+
+    store: SqlStore
+    task: str = "t"
+
+    def standing(self, place: Place) -> Standing:
+        return self.store.record(self.task, place)
+
+    def file(self, number: int, name: str) -> bytes:
+        raise NotReady(f"{number} {name}")
+
+
 def test_a_request_has_one_answer(store: SqlStore):
-    """Whoever comes second is told the first one's; the task is seen in the same look."""
+    """Whoever comes second sets nothing; the task is seen in the same look."""
     store.add_task(TASK)
     store.add_participant("t", person(1), 2)
     assert store.answer_context("t", "r") == (TASK, 1, None)
-    assert store.put_answer("t", "r", "blob") == "blob"
-    assert store.put_answer("t", "r", "other") == "blob"
+    store.set_records("t", Look(Source(store)), "r", "blob")
+    late = Look(Source(store))
+    late.put(KeptClaim(b"late"), who="p")
+    with pytest.raises(Overtaken):
+        store.set_records("t", late, "r", "other")
     assert store.answered("t", "r") == "blob"
+    assert store.record("t", Place(KeptClaim.kind, who="p")) == Standing()
     assert store.answer_context("t", "r") == (TASK, 1, "blob")
     assert store.answer_context("u", "r") == (None, 0, None)
 
 
-def test_what_csp_remembers_is_read_by_round(store: SqlStore):
-    """With what is the task's; long values and those of participants are left to be asked for; what is reserved stands."""
-    store.remember("t", {(0, "", "a"): b"\x00\xff", (1, "", "a"): b"long" * 9, (2, "", "a"): b"2", (2, "p", "a"): b"3"})
-    store.remember("t", {(0, "", "a"): b"1", (2, "", "b"): b""})
-    store.remember("u", {(1, "", "c"): b"4"})
-    assert store.memories("t", 2, 8, 2) is None
-    assert store.memories("t", 1, 8, 2) == {(0, "", "a"): b"1", (1, "", "a"): None}
-    assert store.memories("t", 2, 8, 3) == {(0, "", "a"): b"1", (2, "", "a"): b"2", (2, "", "b"): b""}
-    found = [store.remembered("t", *place) for place in ((1, "", "a"), (2, "p", "a"), (1, "", "b"))]
-    assert found == [b"long" * 9, b"3", None]
-    assert store.reserve("t", (1, "p", "b"), b"5") == store.reserve("t", (1, "p", "b"), b"6") == b"5"
-    assert store.remembered_rounds("t") == [1, 2]
+def test_records_are_set_if_all_that_was_read_stands(store: SqlStore):
+    """What was read and is not written is compared too, and what is new must not be there."""
+    first, reader, writer, blind = (Look(Source(store)) for _ in range(4))
+    first.put(KeptClaim(b"1"), 1, who="p")
+    store.set_records("t", first, "first", None)
+    assert store.answered("t", "first") is None
+    assert reader.get(KeptClaim, 1, who="p") == KeptClaim(b"1")
+    assert reader.get(KeptClaim, 2, who="p") is None
+    reader.put(KeptClaim(b"by the reader"), 3)
+    assert writer.get(KeptClaim, 2, who="p") is None
+    writer.put(KeptClaim(b"2"), 2, who="p")
+    store.set_records("t", writer, "writer", "blob")
+    blind.put(KeptClaim(b"3"), 2, who="p")
+    for look in (reader, blind, first):
+        with pytest.raises(Overtaken):
+            store.set_records("t", look, "reader", "blob of the reader")
+    assert store.answered("t", "reader") is None
+    assert store.record("t", Place(KeptClaim.kind, 3)) == Standing()
+    assert store.recorded_rounds("t") == [1, 2]
+
+
+def test_a_record_that_was_erased_is_not_a_new_one(store: SqlStore):
+    """Else a look of before its time could not tell."""
+    early, maker = Look(Source(store)), Look(Source(store))
+    assert early.get(KeptClaim, 1) is None
+    maker.put(KeptClaim(b"1"), 1)
+    store.set_records("t", maker, "1", None)
+    eraser = Look(Source(store))
+    eraser.erase(KeptClaim, 1)
+    store.set_records("t", eraser, "2", None)
+    assert Look(Source(store)).get(KeptClaim, 1) is None
+    early.put(KeptClaim(b"2"), 1)
+    with pytest.raises(Overtaken):
+        store.set_records("t", early, "3", None)
 
 
 def test_of_a_task_single_columns_change(store: SqlStore):
     store.add_task(TASK)
-    end = Tombstone("cancelled", "the requester", "enough", "signed")
+    end = Tombstone("cancelled", EndedBy.REQUESTER, "enough", "signed")
     changes = {"end": end, "paused_at": 0.1, "epoch": "e", "unreconciled": True, "csp_told": 7, "sole_holder": True}
     store.change_task("t", **changes)
     assert store.task("t") == replace(TASK, **changes)
@@ -262,15 +328,6 @@ def test_of_a_task_single_columns_change(store: SqlStore):
     changed = replace(TASK, **changes | {"paused_at": None, "restored": True, "kgc_told_end": 2.5})
     assert store.tasks() == [changed]
     assert changed.unnotified(["kgc", "csp"]) == ["csp"]
-
-
-def test_what_csp_was_asked_is_settled_whatever_becomes_of_the_round(store: SqlStore):
-    """The mark is no part of what a step compares, and no step takes it away."""
-    store.put_round("t", Round(1, 0.0, final=True))
-    store.mark_asked("t", 1)
-    store.put_round("t", Round(1, 0.0, RoundState.CLOSED, final=True))
-    assert store.round("t", 1) == Round(1, 0.0, RoundState.CLOSED, final=True)
-    assert store.round("t", 1).asked
 
 
 def test_a_reply_is_used_once(store: SqlStore):
@@ -304,7 +361,7 @@ def test_where_uploads_stand_is_told_in_one_look(store: SqlStore):
     for number in (1, 2, 3):
         store.add_participant("t", person(number), 3)
     store.leave("t", "p2")
-    store.put_round("t", Round(1, 0.5))
+    store.set_round("t", None, Round(1, 0.5))
     mine, other = Upload("p1", "a" * 64, late=False), Upload("p3", "c" * 64, late=False)
     store.acknowledge("t", 1, [mine, other])
     found = store.upload_context("t", 1, ["p1", "p2", "p9"])

@@ -13,6 +13,7 @@ import pytest
 from tests import subprocesses
 
 from crowdfl.errors import Conflict
+from crowdfl.protocols.profile import SpRecord
 from crowdfl.roles.records import Movement, Round, StoredTask, Upload
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER
 from crowdfl.storage.sql import SqlStore
@@ -51,7 +52,7 @@ def processes(url: str, *calls: tuple[object, ...]) -> list[list[str]]:
 
 def test_of_different_uploads_at_once_one_is_counted(sql_store: SqlStore):
     """The others are refused by name, not by a broken constraint."""
-    sql_store.put_round("t", Round(1, 0.0))
+    sql_store.set_round("t", None, Round(1, 0.0))
 
     def upload(number: int) -> str:
         return type(sql_store.acknowledge("t", 1, [Upload("p", str(number) * 64, late=False)])[0]).__name__
@@ -59,19 +60,29 @@ def test_of_different_uploads_at_once_one_is_counted(sql_store: SqlStore):
     assert sorted(at_once(4, upload)) == ["AlreadyCounted"] * 3 + ["bool"]
 
 
-def test_of_two_seeds_at_once_one_is_kept(sql_store: SqlStore):
-    """So that no process masks with a seed that is not the durable one."""
+def test_of_several_records_at_once_one_is_set(sql_store: SqlStore):
+    """So that no process masks with a seed that is not the durable one, or names results that are not the round's."""
+    first = Round(1, 0.0)
+    sql_store.set_round("t", None, first)
 
     def keep(number: int) -> bool:
         try:
-            sql_store.put_seed("t", 1, "opening", bytes([number]))
+            sql_store.set_sp_record("t", 1, SpRecord(), SpRecord(b"t", bytes([number + 1])))
         except Conflict:
             return False
         return True
 
-    kept = at_once(4, keep)
-    assert kept.count(True) == 1
-    assert sql_store.seeds("t", 1) == {"opening": bytes([kept.index(True)])}
+    def name(number: int) -> bool:
+        try:
+            sql_store.set_round("t", first, Round(1, 0.0, average=str(number)))
+        except Conflict:
+            return False
+        return True
+
+    kept, named = at_once(4, keep), at_once(4, name)
+    assert kept.count(True) == named.count(True) == 1
+    assert sql_store.sp_record("t", 1) == SpRecord(b"t", bytes([kept.index(True) + 1]))
+    assert sql_store.round("t", 1).average == str(named.index(True))
 
 
 def test_one_of_several_owners_gets_a_lease(sql_store: SqlStore):
@@ -85,7 +96,7 @@ def test_two_processes_on_one_database_keep_every_promise(sql_store: SqlStore, u
     sql_store.add_task(StoredTask("t", "d", "a", "running"))
     sql_store.post("t", Movement("deposit 1", REQUESTER, ESCROW, 25))
     for number in range(1, 21):
-        sql_store.put_round("t", Round(number, 0.0))
+        sql_store.set_round("t", None, Round(number, 0.0))
     said = processes(url, ("race", "a", 20, 25), ("race", "b", 20, 25))
     new, spent, inside = (sum(column) for column in zip(*(map(int, lines[-1].split()) for lines in said), strict=True))
     assert (new, spent, inside) == (20, 25, 25)
@@ -106,7 +117,11 @@ def test_a_process_killed_at_any_call_leaves_all_of_a_transaction_or_nothing(sql
     for step in ended:
         name = f"t{step}"
         made = len(sql_store.movements(name))
-        second = (bool(sql_store.rounds(name)), bool(sql_store.seeds(name, 1)), bool(sql_store.remembered_rounds(name)))
+        second = (
+            bool(sql_store.rounds(name)),
+            bool(sql_store.sp_record(name, 1).round),
+            bool(sql_store.recorded_rounds(name)),
+        )
         assert made == {(False, False): 0, (True, False): 1, (True, True): 2}[name in tasks, all(second)]
         assert len(set(second)) == 1
         assert all(second) or name not in done

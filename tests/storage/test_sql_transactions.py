@@ -18,7 +18,7 @@ from crowdfl.roles.records import Movement, Round, StoredTask, Upload
 from crowdfl.roles.sp.ledger import ESCROW, REQUESTER
 from crowdfl.storage import database
 from crowdfl.storage.sql import SqlStore
-from crowdfl.storage.tables import seeds
+from crowdfl.storage.tables import sp_records
 
 TASK = StoredTask("t", "definition", "appointment", "running")
 OVERDRAFT = Movement("fund round 1", ESCROW, "round 1", 1)
@@ -42,7 +42,7 @@ def connections_out(store: SqlStore) -> int:
 
 def test_a_failing_call_takes_all_others_with_it(sql_store: SqlStore):
     """And the connection goes back; the next transaction is a fresh one."""
-    put = partial(sql_store.put_round, "t", Round(1, 1.0))
+    put = partial(sql_store.set_round, "t", None, Round(1, 1.0))
     with pytest.raises(NotEnoughMoney):
         run(sql_store, partial(sql_store.add_task, TASK), put, partial(sql_store.post, "t", OVERDRAFT))
     assert sql_store.tasks() == []
@@ -91,11 +91,15 @@ def test_a_transaction_inside_another_falls_alone_and_ends_with_it(sql_store: Sq
     with sql_store.transaction():
         sql_store.add_task(TASK)
         with pytest.raises(NotEnoughMoney):
-            run(sql_store, partial(sql_store.put_round, "t", Round(1, 1.0)), partial(sql_store.post, "t", OVERDRAFT))
+            run(
+                sql_store,
+                partial(sql_store.set_round, "t", None, Round(1, 1.0)),
+                partial(sql_store.post, "t", OVERDRAFT),
+            )
         with sql_store.transaction():
-            sql_store.put_round("t", Round(2, 1.0))
+            sql_store.set_round("t", None, Round(2, 1.0))
     assert [r.number for r in sql_store.rounds("t")] == [2]
-    inner = partial(run, sql_store, partial(sql_store.put_round, "t", Round(3, 1.0)))
+    inner = partial(run, sql_store, partial(sql_store.set_round, "t", None, Round(3, 1.0)))
     with pytest.raises(NotEnoughMoney):
         run(sql_store, inner, partial(sql_store.post, "t", OVERDRAFT))
     assert [r.number for r in sql_store.rounds("t")] == [2]
@@ -103,7 +107,7 @@ def test_a_transaction_inside_another_falls_alone_and_ends_with_it(sql_store: Sq
 
 def test_a_refusal_that_was_caught_leaves_the_transaction_usable(sql_store: SqlStore):
     """No statement had failed, so that PostgreSQL too goes on."""
-    sql_store.put_round("t", Round(1, 0.0))
+    sql_store.set_round("t", None, Round(1, 0.0))
     sql_store.acknowledge("t", 1, [Upload("p", "a", late=False)])
     with sql_store.transaction():
         assert isinstance(sql_store.acknowledge("t", 1, [Upload("p", "b", late=False)])[0], AlreadyCounted)
@@ -156,7 +160,7 @@ def test_many_threads_give_their_connections_back(sql_store: SqlStore):
     """More threads than connections, each with reads, writes and failures."""
 
     def work(number: int) -> None:
-        sql_store.put_round("t", Round(number, 1.0))
+        sql_store.set_round("t", None, Round(number, 1.0))
         sql_store.rounds("t")
         with pytest.raises(NotEnoughMoney):
             sql_store.post("t", OVERDRAFT)
@@ -173,12 +177,12 @@ def test_many_threads_give_their_connections_back(sql_store: SqlStore):
 def test_a_forked_process_opens_connections_of_its_own(sql_store: SqlStore):
     """Neither uses nor closes its parent's, not even when it was forked inside a transaction."""
     with sql_store.transaction():
-        sql_store.put_round("t", Round(1, 1.0))
+        sql_store.set_round("t", None, Round(1, 1.0))
         child = os.fork()
         if child == 0:
             os._exit(0 if sql_store.rounds("t") == [] else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        sql_store.put_round("t", Round(2, 1.0))
+        sql_store.set_round("t", None, Round(2, 1.0))
     assert len(sql_store.rounds("t")) == 2
 
 
@@ -252,7 +256,7 @@ def test_every_commit_to_a_file_is_on_disk(tmp_path: Path):
 
 def test_no_error_shows_what_is_stored(sql_store: SqlStore):
     """Mask seeds are parameters of statements; the driver's own errors would print them."""
-    row = insert(seeds).values(task="t", number=1, purpose="opening", state=b"very secret")
+    row = insert(sp_records).values(task="t", number=1, record=b"very secret")
     with sql_store.engine.begin() as connection:
         connection.execute(row)
     with sql_store.engine.connect() as connection, pytest.raises(IntegrityError) as refused:

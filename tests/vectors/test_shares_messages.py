@@ -9,7 +9,7 @@ import pytest
 
 from crowdfl import errors
 from crowdfl.crypto.compute import Threads
-from crowdfl.crypto.sealing import ReaderKey, SigningKey
+from crowdfl.crypto.sealing import ReaderKey, SigningKey, verify
 from crowdfl.protocols.claims import RewardEnvelope, make_claim, open_reward
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
 from crowdfl.protocols.shares.chain import ModelChain, first_base
@@ -26,6 +26,7 @@ from crowdfl.protocols.shares.round.average import (
     SumReply,
     offer_sum,
     open_sum,
+    parse_record,
     publish_sum,
     sum_name,
 )
@@ -33,6 +34,7 @@ from crowdfl.protocols.shares.round.manifest import (
     AcceptedSet,
     ManifestEntry,
     RoundManifest,
+    RoundVerdict,
     check_manifest,
     manifest_of,
     open_seals,
@@ -47,6 +49,7 @@ from crowdfl.protocols.shares.round.upload import (
     upload_from_seed,
 )
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
+from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
 
 FOLDER = Path(__file__).parents[2] / "vectors"
@@ -115,7 +118,7 @@ def test_bodies_where_everyone_counts_once(case):
     assert replace(made, sealed=body.sealed, signature=body.signature) == body
     assert (body.samples, len(body.to_bytes())) == (b"", upload_bytes(shape))
     assert expanded_samples(drawn[0], PLACE, case["who"], shape.count_bytes) == 0
-    with pytest.raises(errors.LengthMismatch, match="share of the samples"):
+    with pytest.raises(errors.LengthMismatch, match="samples of 0 bytes"):
         parse_upload(bytes.fromhex(case["body"]), replace(shape, spec=replace(shape.spec, settings=WIDER)), PLACE)
 
 
@@ -192,6 +195,35 @@ def test_an_equal_part_and_its_claim():
     phone = SharesProfile().participant(replace(SHAPE.spec, settings=settings), bundle, keys, Tools.unwatched())
     assert phone.open_reward(bytes.fromhex(given["envelope"]), 1) == given["amount"]
     assert phone.claim().hex() == given["claim"]
+
+
+@pytest.mark.parametrize("case", VECTORS["records"], ids=lambda case: case["name"])
+def test_a_signed_record_names_reasons_by_code_alone(case):
+    if "error" in case:
+        with pytest.raises(getattr(errors, case["error"])):
+            parse_record(bytes.fromhex(case["record"]), SHAPE, CSP.public)
+    else:
+        record = parse_record(bytes.fromhex(case["record"]), SHAPE, CSP.public)
+        assert list(record.members.rejected.values()) == [Reason(code) for code in case["reasons"]]
+        assert record.to_bytes().hex() == case["record"]
+
+
+@pytest.mark.parametrize("case", VECTORS["verdicts"], ids=lambda case: case["name"])
+def test_a_signed_verdict_is_void_for_a_code_alone(case):
+    limits = SHAPE.limits()
+    if "error" in case:
+        with pytest.raises(getattr(errors, case["error"])):
+            RoundVerdict.from_bytes(bytes.fromhex(case["verdict"]), limits)
+    else:
+        verdict = RoundVerdict.from_bytes(bytes.fromhex(case["verdict"]), limits)
+        assert verdict.void == (case["void"] and Reason(case["void"]))
+        assert verdict.reasons == tuple(map(Reason, case["reasons"]))
+        assert verdict.to_bytes().hex() == case["verdict"]
+        verify(CSP.public, verdict.statement, verdict.signature)
+
+
+def test_the_vectors_have_every_reason():
+    assert {code for case in VECTORS["records"] for code in case.get("reasons", ())} == {str(one) for one in Reason}
 
 
 @pytest.mark.parametrize("case", VECTORS["bad"], ids=lambda case: case["name"])

@@ -89,7 +89,8 @@ def campaign(**changes: Any) -> Campaign:
 def task_round(number: int, mine: str = "arrived", **changes: Any) -> Campaign:
     """A round that was rewarded, but for the changes."""
     accuracy = {"accuracyBefore": 0.3 + 0.12 * number, "accuracyAfter": 0.42 + 0.12 * number}
-    rest: Campaign = {"state": "rewarded", "reward": f"{number}250000n", "why": None, "digest": None, "reason": None}
+    rest: Campaign = {"state": "rewarded", "reward": f"{number}250000n", "why": None, "leftOut": None}
+    rest |= {"digest": None, "reason": None}
     rest["deadline"] = 1_795_000_000 + 3600 * number
     return {"number": number, "mine": mine} | accuracy | rest | changes
 

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from crowdfl.errors import Forbidden, StoreUnavailable
+from crowdfl.reasons import Reason
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import PaymentState, Round, RoundState, StoredPayment
 from crowdfl.roles.sp.ledger import Ledger
@@ -90,15 +91,15 @@ def test_what_the_servers_left_out_is_shown_with_the_reason(shared):
     world, task = shared, shared.task
     closed = replace(world.sp.store.round(task, 1), state=RoundState.CLOSED)
     shown = overview.Overview(world.console.parts, world.console.actions, world.console.overview.history)
-    world.sp.rejected = lambda _task, _number: {"b" * 20: f"too long {MARKUP}"}
+    world.sp.rejected = lambda _task, _number: {"b" * 20: Reason.BROKEN_SEAL}
     try:
         row = shown.round(task, closed, 3, ["a" * 20])
     finally:
         del world.sp.rejected
     assert row["rejected"] == 2
     assert row["rejections"] == [
-        {"who": "a" * 20, "why": "its file was damaged on SP, and dropped"},
-        {"who": "b" * 20, "why": f"too long {MARKUP}"},
+        {"who": "a" * 20, "why": "damaged"},
+        {"who": "b" * 20, "why": "broken_seal"},
     ]
 
 
@@ -223,7 +224,7 @@ def test_a_task_is_cancelled_with_a_reason_and_its_first_characters(world):
         assert operator.post(place, {"begins": task[:6], "reason": "the sensor lies"}).status_code == 204
     about = operator.get(f"tasks/{task}").json()
     assert about["state"] == "cancelled"
-    assert about["ended"] == "cancelled by the operator of SP: the sensor lies"
+    assert about["ended"] == {"why": "cancelled", "by": "sp_operator", "reason": "the sensor lies"}
     assert about["timeline"][0]["state"] == "aborted"
     assert world.sp.ledger(task).balance("escrow") == DEPOSIT
 

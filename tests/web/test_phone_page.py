@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from crowdfl.protocols.profile import NOT_IN_LINE
 from crowdfl.services.server import running
 from tests.web import browsers, motion, phone_states
 from tests.web.browsers import until
@@ -327,7 +326,7 @@ def test_home_says_what_stopped_it_and_the_details_what_each_round_was(show):
 
 def test_whoever_was_left_out_twice_is_led_to_the_recordings(show):
     """Not after once: anybody may be out of line by chance."""
-    out = [task_round(number, "refused", why=NOT_IN_LINE, reason="not_in_line", reward=None) for number in (1, 2)]
+    out = [task_round(number, "refused", leftOut="not_in_line", reason="not_in_line", reward=None) for number in (1, 2)]
     page = show([JOINED | {"rounds": out[:1]}], f"#/home/{TASK}", recordings=RECORDINGS, windows=WINDOWS)
     notice = page.get_by_text("Your recordings or labels may be mixed up.")
     expect(page.get_by_role("heading", level=1)).to_be_visible()

@@ -16,9 +16,7 @@ from tests.web.pages import WEB
 SAID = {  # functions, classes or constants by module: consoles may show all that these say
     "crypto/paillier/budget.py": ("__post_init__", "explain"),
     "protocols/paper/profile.py": ("explain",),
-    "protocols/profile.py": ("NOT_PASSED_ON",),
     "protocols/shares/profile.py": ("_counting", "_privacy", "_reference", "_PAY", "explain"),
-    "protocols/shares/round/manifest.py": ("BROKEN_SEAL", "FAILED", "OUT_OF_BOUNDS", "NO_REFERENCE", "_WITH_OTHERS"),
     "protocols/shares/rule_widths.py": ("explain",),
     "protocols/shares/widths.py": ("explain", "_sketch_lines", "_remedy"),
     "roles/dealt.py": ("dealt_words",),
@@ -30,7 +28,6 @@ SAID = {  # functions, classes or constants by module: consoles may show all tha
     "schema.py": ("expected", "_fault"),
     "services/http/problems.py": ("problem_for", "_invalid", "_NO_ROOM", "_BUSY", "_NO_STORE"),
     "settings.py": ("_AMOUNTS", "require_claim_window"),
-    "web/overview.py": ("round",),
     "web/requester_console/app.py": ("_FAULT",),
     "web/requester_console/form.py": ("_with_phones",),
 }
@@ -64,8 +61,7 @@ PUT_TOGETHER = {  # of pieces that stand alone in the code
         "to",
         "{}, [{}]: {}",
     ),
-    *("a number", "the requester", "the task's lifetime", "it took too long"),
-    *("cancelled by {}", "cancelled by {}: {}", "expired by {}", "expired by {}: {}"),
+    *("a number", "it took too long"),
     *("Not Found", "Method Not Allowed"),
 }
 WORDS = re.compile(r"[a-z]{2,}.* .*[a-z]{2,}|[a-z]{2,} \{\}|\{\} [a-z]{2,}", re.DOTALL)

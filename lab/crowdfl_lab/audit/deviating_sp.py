@@ -51,7 +51,8 @@ from crowdfl.protocols.hardened.profile import HardenedParticipant, HardenedProf
 from crowdfl.protocols.hardened.shape import ReaderBundle, reward_widths
 from crowdfl.protocols.messages import Limits, RoundRequest
 from crowdfl.protocols.party import CountingBackend, KeyedParty
-from crowdfl.protocols.profile import InProcessMemory, ParticipantKeys, TaskSpec, Tools
+from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
+from crowdfl.protocols.records import MemoryRecords
 from crowdfl.settings import TaskSettings
 from crowdfl_lab.audit.finding import (
     HARDENED,
@@ -155,7 +156,7 @@ class _Signs:
         answered = (self._by_lanes, self._by_counts, self._by_weights, self._by_rewards)[self._asked](chosen)
         self.told, self._asked = self.told + 1, self._asked + 1
         if self.forgetful:
-            self.parties.csp.remember(InProcessMemory())
+            self.parties.csp.records = MemoryRecords()
             self._asked = 0
         elif not answered or self._asked == _ASKS:
             self._number, self._asked, self.spent = self._number + 1, 0, self.spent + (not answered)

@@ -17,7 +17,7 @@ from crowdfl.protocols.profile import Tools
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.roles.sp.core import SpOptions
 from crowdfl.settings import TaskSettings
-from crowdfl.simulation.local_host import LocalHost
+from crowdfl.simulation.host import Host
 from crowdfl_lab.audit.finding import HARDENED, WEIGHT, Attack, Finding, Floats, found_in
 
 _FOREVER = 10.0**9  # seconds
@@ -40,7 +40,7 @@ def attack_isolation(key_bits: int = 512, profile: str = HARDENED) -> list[Findi
 
 def _isolate(subject: str, settings: TaskSettings, least: int) -> Finding:
     tools = Tools(default_backend(), insecure_test_key=True)
-    host = LocalHost(tools, options=SpOptions(tools, checker=tools.backend, min_claim_window=0.0, opens_rounds=False))
+    host = Host(tools, options=SpOptions(tools, checker=tools.backend, min_claim_window=0.0, opens_rounds=False))
     task = _post(host, settings)
     phone = Participant(
         task,
@@ -64,13 +64,13 @@ def _isolate(subject: str, settings: TaskSettings, least: int) -> Finding:
     return _ISOLATION.score(subject, guess, np.zeros(len(_WEIGHTS)), _WEIGHTS, recovered, note)
 
 
-def _post(host: LocalHost, settings: TaskSettings) -> str:
+def _post(host: Host, settings: TaskSettings) -> str:
     words, shape = "a task of the audit", ModelShape(("w",), ((len(_WEIGHTS),),))
     definition = Definition(words, words, words, shape, settings, _FOREVER, {})
     return host.create(definition, [np.zeros(len(_WEIGHTS))])
 
 
-def _average(host: LocalHost, task: str, phone: Participant) -> Floats:
+def _average(host: Host, task: str, phone: Participant) -> Floats:
     """A round of the victim and of phones that have nothing: what is left of the average when they are taken out."""
     for name in _EMPTY:
         host.join(task, name)
@@ -84,7 +84,7 @@ def _average(host: LocalHost, task: str, phone: Participant) -> Floats:
     return average.weights * (1 + claimed / (_SAMPLES if average.total is None else average.total - claimed))
 
 
-def _send_nothing(host: LocalHost, task: str, number: int, phone: Participant) -> int:
+def _send_nothing(host: Host, task: str, number: int, phone: Participant) -> int:
     """Zeros; and no samples, as no honest phone does, or one where an upload without is left out. How many."""
     if not isinstance(phone.side.party, KeyedParty):
         phone.encrypt(number, [np.zeros(len(_WEIGHTS))], 1)

@@ -22,10 +22,12 @@ from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.hardened.shape import reward_widths
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import KeyedParty
+from crowdfl.reasons import Reason
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import CspPeer, ManualClock
 from crowdfl.roles.restored import mark_restored_sp, reconcile
-from crowdfl.simulation.local_host import Disk, LocalHost, MemoryDisk
+from crowdfl.simulation.disks import Disk, MemoryDisk
+from crowdfl.simulation.host import Host
 from crowdfl.storage.blobs import MemoryBlobs
 from crowdfl_lab.audit.finding import HARDENED, WEIGHT, Attack, Finding, Floats, Measure, found_in, relative
 from crowdfl_lab.audit.recorded_round import (
@@ -142,8 +144,8 @@ def attack_reward_given_up(key_bits: int = 864) -> Iterator[Finding]:
     def believing(phone: Participant, number: int) -> int:
         try:
             return built(phone, number)
-        except UnknownParticipant as said:
-            phone.blobs.put(f"rounds/{number}/no-reward", str(said).encode())
+        except UnknownParticipant:
+            phone.blobs.put(f"rounds/{number}/no-reward", Reason.NOT_PASSED_ON.encode())
             raise
 
     def not_averaged(*_: object) -> bytes:
@@ -200,7 +202,7 @@ class _Copied(MemoryDisk):
             self.blobs(name).put_all({blob: blobs.get(blob) for blob in blobs.listing()})
 
 
-def _rewarded(key_bits: int) -> tuple[LocalHost, str]:
+def _rewarded(key_bits: int) -> tuple[Host, str]:
     """A task of two rounds, the first of which was rewarded and nothing claimed."""
     host, task = small_host(key_bits)
     send_updates(host, 1, small_updates())
@@ -208,13 +210,13 @@ def _rewarded(key_bits: int) -> tuple[LocalHost, str]:
     return host, task
 
 
-def _pass(host: LocalHost, seconds: float) -> None:
+def _pass(host: Host, seconds: float) -> None:
     cast(ManualClock, host.clock).time += seconds
     with suppress(ServiceUnavailable):
         host.run()
 
 
-def _claimed(host: LocalHost) -> int:
+def _claimed(host: Host) -> int:
     """By everyone, as far as claims are paid."""
     paid = 0
     for person in host.people.values():

@@ -1,7 +1,7 @@
 """Several processes of CSP on one database, which SP asks at once.
 
-A lane below zero ends a round, and each message of lanes is judged by itself. A process that did not look again whether the
-round has ended, in the transaction that keeps its answer, would tell the sign of its own lanes: a bit for each message.
+A lane below zero ends a round, and each message of lanes is judged by itself. A process that did not compare the records that
+it has read, in the transaction that sets its answer, would tell the sign of its own lanes: a bit for each message.
 """
 
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from crowdfl.errors import RoundEnded, UnknownParticipant
 from crowdfl.protocols.hardened import prirwd
 from crowdfl.protocols.hardened.prirwd import InnerSums, LanesReply, LanesRequest, NonceRequest, RewardCsp
 from crowdfl.protocols.hardened.profile import HardenedSp
-from crowdfl.roles.csp import _Draft
-from crowdfl.simulation.local_host import LocalHost
+from crowdfl.simulation.host import Host
+from crowdfl.storage import sql
 from crowdfl_lab.audit.finding import HARDENED, WRONG_GUESSES, Attack, Finding
 from crowdfl_lab.audit.recorded_round import PAYMENT, SMALL_PEOPLE, send_updates, small_host
 from crowdfl_lab.audit.shares.deviating_round import switched, weakened
@@ -28,9 +28,9 @@ _AT_ONCE = Attack("signs at once", "new", _TITLE, ("SP",), WRONG_GUESSES)
 
 
 def attack_processes(key_bits: int = 864) -> Iterator[Finding]:
-    for subject in ("hardened, a CSP that does not look again", HARDENED):
-        no_second_look = (_Draft, "require_admitted", lambda _draft: None)
-        with switched(prirwd, "_LANES_A_MESSAGE", 1), weakened(subject, no_second_look):  # as of a large model
+    for subject in ("hardened, a CSP that does not compare", HARDENED):
+        uncompared = (sql, "require_as_read", lambda *_: None)
+        with switched(prirwd, "_LANES_A_MESSAGE", 1), weakened(subject, uncompared):  # as of a large model
             yield _ask_at_once(subject, key_bits)
 
 
@@ -74,7 +74,7 @@ def _ask_at_once(subject: str, key_bits: int) -> Finding:
     return _AT_ONCE.score(subject, right / count, blind, 1.0, f"{right} of {count} signs", note)
 
 
-def _upload(host: LocalHost, task: str, name: str) -> CipherVector:
+def _upload(host: Host, task: str, name: str) -> CipherVector:
     """As SP has it."""
     who, public = host.people[name].keys.who, cast(HardenedSp, host.sp.aggregators.checking(task)).party.public
     entry = host.sp.store.upload(task, 1, who)

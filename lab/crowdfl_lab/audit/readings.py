@@ -38,7 +38,7 @@ from crowdfl.protocols.common.paid import MaskSeed
 from crowdfl.protocols.hardened.opening import PARTICIPANTS, OpeningSp, OpenRequest, Publication, digest
 from crowdfl.protocols.hardened.prifedavg import ModelCodec, ScaleReply, ScaleRequest
 from crowdfl.protocols.messages import Limits, Message
-from crowdfl.protocols.profile import InProcessMemory
+from crowdfl.protocols.records import MemoryRecords
 from crowdfl.settings import TaskSettings
 from crowdfl_lab.audit.finding import (
     HARDENED,
@@ -244,7 +244,7 @@ def _open_twice(parties: HardenedParties, uploads: dict[str, bytes]) -> tuple[st
             parties.csp.answer(request)
         except OutOfTurn as error:
             again = type(error).__name__
-        parties.csp.remember(InProcessMemory())  # on purpose: it forgets what it has opened
+        parties.csp.records = MemoryRecords()  # on purpose: it forgets what it has opened
         parties.csp.answer(request)
     return refused, again
 

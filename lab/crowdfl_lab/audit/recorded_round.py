@@ -21,16 +21,16 @@ from crowdfl.documents.signed import Definition
 from crowdfl.errors import SeedReused
 from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.exchange import Observer, Reply
-from crowdfl.protocols.hardened.csp import HardenedCsp
 from crowdfl.protocols.hardened.prifedavg import ModelCodec
 from crowdfl.protocols.hardened.prirwd import RewardSp
 from crowdfl.protocols.hardened.profile import HardenedParticipant, HardenedRequester, HardenedSp
 from crowdfl.protocols.paper.profile import PaperRequester, PaperSp
 from crowdfl.protocols.party import KeyedParty, View
 from crowdfl.protocols.profile import TaskSpec, Tools
+from crowdfl.protocols.records import BesideRecords
 from crowdfl.roles.ports import ManualClock
 from crowdfl.settings import TaskSettings, to_millionths
-from crowdfl.simulation.local_host import LocalHost
+from crowdfl.simulation.host import Host
 from crowdfl_lab.audit.finding import PAPER, Floats
 from crowdfl_lab.parties import LocalParties
 
@@ -81,7 +81,7 @@ class HardenedParties(LocalParties):
     """The parties of a task of `hardened`, each with a record of what it sees."""
 
     sp: HardenedSp
-    csp: HardenedCsp
+    csp: BesideRecords
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,10 +161,10 @@ def small_parties(key_bits: int, **others: Any) -> HardenedParties:  # noqa: ANN
     return deal(SMALL_SIZE, key_bits=key_bits, **SMALL_BOUNDS | others)
 
 
-def small_host(key_bits: int, parameters: int = SMALL_SIZE) -> tuple[LocalHost, str]:
+def small_host(key_bits: int, parameters: int = SMALL_SIZE) -> tuple[Host, str]:
     """The small task among the roles themselves, with its people and the money for all rounds; its first round is open."""
     tools = Tools(default_backend(), insecure_test_key=True)
-    host = LocalHost(tools, clock=ManualClock(1000.0))
+    host = Host(tools, clock=ManualClock(1000.0))
     settings = TaskSettings.of(profile="hardened", key_bits=key_bits, budget=str(BUDGET), **SMALL_BOUNDS)
     shape, words = ModelShape(("w",), ((parameters,),)), "a task of the audit"
     definition = Definition(words, words, words, shape, settings, SMALL_WINDOW, {})
@@ -176,7 +176,7 @@ def small_host(key_bits: int, parameters: int = SMALL_SIZE) -> tuple[LocalHost, 
     return host, task
 
 
-def send_updates(host: LocalHost, number: int, updates: Mapping[str, tuple[Floats, int]]) -> None:
+def send_updates(host: Host, number: int, updates: Mapping[str, tuple[Floats, int]]) -> None:
     for who, (weights, samples) in updates.items():
         host.people[who].encrypt(number, [weights], samples)
         host.people[who].send(number)

@@ -18,7 +18,7 @@ from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.settings import TaskSettings
-from crowdfl.simulation.local_host import LocalHost
+from crowdfl.simulation.host import Host
 from crowdfl.storage import tables as t
 from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore
@@ -64,7 +64,7 @@ def crowd_rows(crowds: Sequence[int] = CROWDS, uploads: int = _UPLOADS, say: Say
 def _seconds(crowd: int, uploads: int, say: Say) -> float:
     say(f"{crowd} people in a database")
     with tempfile.TemporaryDirectory(prefix="crowdfl-crowd-") as folder:
-        host = LocalHost(Tools.unwatched(insecure_test_key=True), disk=_Files(Path(folder)))
+        host = Host(Tools.unwatched(insecure_test_key=True), disk=_Files(Path(folder)))
         task = host.create(_definition(crowd), [np.zeros(_PARAMETERS)])
         people = [host.join(task, str(number)) for number in range(uploads)]
         _fill(host.sp.store, task, crowd - uploads)  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def _seconds(crowd: int, uploads: int, say: Say) -> float:
         return (time.process_time() - started) / uploads
 
 
-def _serve(host: LocalHost, task: str, person: Participant) -> None:
+def _serve(host: Host, task: str, person: Participant) -> None:
     host.sp.store.participant(task, person.keys.who)
     host.sp.status(task)
     person.send(1)

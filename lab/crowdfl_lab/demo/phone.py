@@ -30,6 +30,7 @@ from rich.padding import Padding
 from crowdfl.cli.task.views import code_in_letters
 from crowdfl.documents.links import phone_page
 from crowdfl.errors import CrowdFLError, SettingsError
+from crowdfl.roles.participant.agent import event_words
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS
 from crowdfl.services.client.opening import RequesterFile, link_of
 from crowdfl.services.http.tls import CertificateFiles, is_loopback, renew_certificate
@@ -87,7 +88,7 @@ class _PhoneCampaign(CampaignProcesses):
         elif what == "read" and name == "person 0":
             self.say(f"round {event['round']}: the average is read; on {name}'s own data {event['accuracy']:.0%} right")
         elif what in ("refused", "upload rejected", "not paid"):
-            self.say(f"{name}: {event['why']}")
+            self.say(f"{name}: {event_words(what, event)}")
 
 
 def demo_phone(

@@ -18,7 +18,7 @@ from crowdfl.cli.output import Json, SettingsPath, show, write_rows
 from crowdfl.crypto.compute import BACKENDS
 from crowdfl.errors import SettingsError, TaskNotEnded
 from crowdfl.roles.csp import REFUSED, refuse_task
-from crowdfl.roles.records import StoredTask, Tombstone
+from crowdfl.roles.records import EndedBy, StoredTask, Tombstone
 from crowdfl.roles.restored import forgotten_payments
 from crowdfl.roles.restored import reconcile as reconcile_money
 from crowdfl.roles.retention import OVER, CspRetention, KgcRetention
@@ -132,7 +132,7 @@ class PeerDesk:
         if isinstance(self.retention, CspRetention):
             found |= {
                 "participants": len(self.retention.store.participants(stored.task)),
-                "rounds_answered": self.retention.store.remembered_rounds(stored.task),
+                "rounds_answered": self.retention.store.recorded_rounds(stored.task),
             }
         held = held_of(self.retention.held(), stored.task)
         return self.row(stored) | found | {"ended": None if how is None else how.words(), "held": held}
@@ -151,7 +151,7 @@ class PeerDesk:
                 "nothing is erased"
             )
         why = "was refused" if stored.state == REFUSED else "is past its lifetime"
-        self.retention.close(stored.task, Tombstone("expired", "the operator", f"it {why}"))
+        self.retention.close(stored.task, Tombstone("expired", EndedBy.OPERATOR, f"it {why}"))
 
     def _waits_for(self, stored: StoredTask) -> str:
         if stored.state == OVER:

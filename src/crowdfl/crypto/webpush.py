@@ -1,7 +1,6 @@
 """A push message for one browser (RFC 8291, aes128gcm) and the proof of who sends it (VAPID, RFC 8292)."""
 
 import json
-import secrets
 from base64 import urlsafe_b64encode
 from functools import cached_property
 
@@ -12,6 +11,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from crowdfl.crypto.randomness import random_p256, secret_bytes
 from crowdfl.errors import InvalidKey
 
 _CURVE = ec.SECP256R1()
@@ -27,7 +27,7 @@ class PushKey:
 
     @classmethod
     def fresh(cls) -> "PushKey":
-        return cls(ec.generate_private_key(_CURVE).private_numbers().private_value)
+        return cls(random_p256().private_numbers().private_value)
 
     @property
     def private(self) -> bytes:
@@ -60,7 +60,7 @@ def encrypt(
 ) -> bytes:
     """The body to post; padded to `length`, so that the push service cannot tell one message from another. A key and a salt are
     given by test vectors alone."""
-    own, salt = key or PushKey.fresh(), salt or secrets.token_bytes(16)
+    own, salt = key or PushKey.fresh(), salt or secret_bytes(16)
     shared = _derive(own.agree(browser), auth, b"WebPush: info\0" + browser + own.public, 32)
     content = _derive(shared, salt, b"Content-Encoding: aes128gcm\0", 16)
     nonce = _derive(shared, salt, b"Content-Encoding: nonce\0", 12)

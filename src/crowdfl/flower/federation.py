@@ -23,7 +23,8 @@ from crowdfl.roles.sp.core import SpOptions, SpPorts
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.roles.sp.uploads import PendingUpload
 from crowdfl.settings import to_millionths
-from crowdfl.simulation.local_host import LocalHost, MemoryDisk
+from crowdfl.simulation.disks import MemoryDisk
+from crowdfl.simulation.host import Host
 from crowdfl.storage.blobs import FileBlobs, MemoryBlobs
 from crowdfl.storage.sql import SqlStore
 
@@ -53,7 +54,7 @@ class LocalServers:
 
     def __init__(self, home: Path | None) -> None:
         tools, self.clock = Tools.unwatched(), ManualClock(time.time())
-        self._host = LocalHost(tools, disk=_Disk(home), clock=self.clock, options=_options(tools))
+        self._host = Host(tools, disk=_Disk(home), clock=self.clock, options=_options(tools))
 
     @property
     def sp(self) -> Sp:
@@ -309,7 +310,7 @@ class Federation:
 
     def _rejected(self, number: int) -> dict[int, str]:
         nodes = {client.who: node for node, client in self.clients.items()}
-        return {nodes[who]: why for who, why in self.sp.rejected(self.task, number).items() if who in nodes}
+        return {nodes[who]: why.words for who, why in self.sp.rejected(self.task, number).items() if who in nodes}
 
     def _run(self, number: int) -> None:
         """To the round's end. A CSP that is away is waited for; then the run ends with what CSP's client says."""

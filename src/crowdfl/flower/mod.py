@@ -28,6 +28,7 @@ from crowdfl.flower.client_state import NodeInvitation, kgc_of, open_blobs
 from crowdfl.flower.wire import ENROL, READ, ClientAnswer, Instruction, Template
 from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.profile import ParticipantKeys, Tools
+from crowdfl.roles.participant.agent import event_words
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import Blobs
 from crowdfl.roles.records import PaidClaim
@@ -303,7 +304,7 @@ class _Client:
             earned = {**before, f"round-{details['round']}": details["millionths"]}
             self.context.state[_REWARDS] = MetricRecord(earned)
         if what in ("upload rejected", "reward refused", "reward missing", "average missing", "record missing"):
-            _log.warning("CrowdFL: round %s: %s: %s", details["round"], what, details["why"])
+            _log.warning("CrowdFL: %s", event_words(what, details))
 
     def answer(self, message: Message, call_next: ClientAppCallable, *, is_training: bool) -> Message:
         if self.instruction.step == ENROL:

@@ -15,7 +15,8 @@ from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, commit, seal_to, verify
 from crowdfl.errors import AlreadyPaid, ClaimRefused, MasksDoNotFit, RewardOutOfRange, SealBroken, WrongAmount
 from crowdfl.protocols.messages import Limits, Message
-from crowdfl.protocols.profile import CspMemory
+from crowdfl.protocols.records import Look
+from crowdfl.reasons import Reason
 
 
 class RewardEnvelope(Message, kind=18):
@@ -82,24 +83,34 @@ class Attestation(Message, kind=20):
     signature: bytes
 
 
+class KeptReward(Message, kind=83, repr=False):
+    """CSP's record of one person's reward of one round: the masked number, and the commitment to its mask."""
+
+    commitment: bytes
+    masked: int
+
+
+class KeptClaim(Message, kind=84):
+    """CSP's record of one person's claim: the hash of the one that it has attested."""
+
+    claim: bytes
+
+
 @dataclass(frozen=True)
-class Kept:
-    """What CSP keeps of a reward: the masked number, the commitment to its mask, and the round's budget."""
+class Earned:
+    """What a claim is compared with: the masked number, the commitment to its mask, and the round's budget."""
 
     masked: int = field(repr=False)
     commitment: bytes
     budget: int
 
-    @classmethod
-    def parse(cls, kept: bytes, budget: int) -> "Kept":
-        """From the commitment, and the masked number behind it."""
-        return cls(int.from_bytes(kept[SEED_BYTES:], "big"), kept[:SEED_BYTES], budget)
-
 
 class KeptRewards(Protocol):
-    """CSP's records, by round and participant."""
+    """CSP's side, which knows by its records what was earned."""
 
-    def reward(self, round_number: int, who: str) -> Kept | None: ...  # None too where the round is void
+    def reward(
+        self, records: Look, round_number: int, who: str
+    ) -> Earned | None: ...  # None too where the round is void
 
 
 @dataclass(frozen=True)
@@ -118,9 +129,7 @@ class RewardForm:
 
 def within_budget(amount: int, budget: int) -> int:
     if not 0 <= amount <= budget:
-        raise RewardOutOfRange(
-            "this reward is below zero or above the round's budget: somebody in that round has cheated"
-        )
+        raise RewardOutOfRange(Reason.OUT_OF_RANGE.words)
     return amount
 
 
@@ -172,18 +181,19 @@ class ClaimsCsp:
     signing: SigningKey = field(repr=False)
     participants: Mapping[str, bytes] = field(repr=False)
 
-    def answer(self, request: bytes, memory: CspMemory) -> Attestation:
+    def answer(self, records: Look, request: bytes) -> Attestation:
         claim = Claim.from_bytes(request, self.limits)
         _check_claimant(claim, self.task, self.participants)
         for number, amount, mask, salt in zip(claim.rounds, claim.amounts, claim.masks, claim.salts, strict=True):
-            self._check(claim.participant, number, amount, mask, salt)
-        name = _digest(claim)
-        if memory.reserve("attested", name, who=claim.participant) != name:
+            self._check(records, claim.participant, number, amount, mask, salt)
+        name, before = _digest(claim), records.get(KeptClaim, who=claim.participant)
+        if before is not None and before.claim != name:
             raise ClaimRefused(f"another claim of {claim.participant} was attested already: send that one again")
+        records.put(KeptClaim(name), who=claim.participant)
         return Attestation(name, self.signing.sign(_attested(name)))
 
-    def _check(self, who: str, number: int, amount: int, mask: int, salt: bytes) -> None:
-        kept = self.kept.reward(number, who)
+    def _check(self, records: Look, who: str, number: int, amount: int, mask: int, salt: bytes) -> None:
+        kept = self.kept.reward(records, number, who)
         if kept is None:
             raise MasksDoNotFit(f"no reward of {who} is kept for round {number}")
         if commit(mask, salt) != kept.commitment:

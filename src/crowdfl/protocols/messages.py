@@ -7,6 +7,7 @@ memory is taken; vectors inside are checked number by number before anything com
 import struct
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from types import UnionType
 from typing import Any, ClassVar, Self, dataclass_transform, get_type_hints
 
 from crowdfl.crypto.compute import Backend
@@ -18,6 +19,7 @@ _MAGIC = b"CFLM"
 _VERSION = 2
 _HEADER = struct.Struct(">4sBB")
 _LENGTH = struct.Struct(">I")
+HEADER_BYTES, LENGTH_BYTES = _HEADER.size, _LENGTH.size
 _LONGEST_INT = 4096  # bytes
 
 
@@ -121,6 +123,8 @@ def _next(view: memoryview, place: int, longest: int) -> tuple[memoryview, int]:
 
 
 def _encode(value: Any) -> bytes:  # noqa: ANN401 -- the one place where fields of every type meet
+    if value is None:
+        return b""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -144,12 +148,18 @@ def _decode(body: bytes, hint: Any, limits: Limits) -> Any:  # noqa: ANN401
         if len(body) > _LONGEST_INT or body[:1] == b"\0":
             raise FormatError("a number is too long, or padded")
         return int.from_bytes(body, "big")
-    if hint is str:
-        try:
-            return body.decode()
-        except UnicodeDecodeError:
-            raise FormatError("a text field is not UTF-8") from None
+    if isinstance(hint, type) and issubclass(hint, str):  # an enumeration refuses what it does not have
+        return hint(_text(body))
+    if isinstance(hint, UnionType):  # a code, or nothing
+        return _decode(body, hint.__args__[0], limits) if body else None
     return _decode_list(body, hint.__args__[0], limits)
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise FormatError("a text field is not UTF-8") from None
 
 
 def _decode_list(body: bytes, entry: Any, limits: Limits) -> tuple[Any, ...]:  # noqa: ANN401

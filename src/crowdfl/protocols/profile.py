@@ -20,13 +20,9 @@ from crowdfl.crypto.shares.ring import Long
 from crowdfl.errors import CrowdFLError, FormatError, NothingToContribute, SlotOverflow
 from crowdfl.protocols.exchange import Exchange, Observer, ReplyForm, Silent
 from crowdfl.protocols.party import KeyedParty, Party
+from crowdfl.protocols.records import Look, Outcome
+from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
-
-NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round"
-"""What a record that does not name a participant says to it."""
-
-NOT_IN_LINE = "out of bounds, or not in line with the task"
-"""What a record says of an upload that a check with a reference left out."""
 
 NO_REFERENCE = FormatError("this task takes no reference: its settings do not say `reference = true`")
 
@@ -36,49 +32,6 @@ MOST_UNSHOWN = 3
 
 TrainFlat = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 """From the weights that a round starts from to those that training leads to."""
-
-
-class CspMemory(Protocol):
-    """What a CSP must remember across requests, and across its crashes.
-
-    By name, of a round or (0) of the whole task, and where it is about one participant, of that one.
-    """
-
-    @property
-    def restored(self) -> bool:
-        """CSP's store comes from a backup. Which steps were answered since, nobody knows: none is answered again."""
-
-    def get(self, name: str, number: int = 0, who: str = "") -> bytes | None: ...
-
-    def keep(self, name: str, value: bytes, number: int = 0, who: str = "") -> None:
-        """Together with the answer to this request, or not at all."""
-
-    def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
-        """Write at once what nobody has written under this name; what stands there now. Kept even if the request fails."""
-
-    def refuse_after(self, name: str, refusal: CrowdFLError, number: int) -> None:
-        """Looked at once more when the answer is kept: if this stands there by then, the refusal is given in its place."""
-
-
-class InProcessMemory:
-    """A memory that lasts as long as the process."""
-
-    restored = False
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[int, str, str], bytes] = {}
-
-    def get(self, name: str, number: int = 0, who: str = "") -> bytes | None:
-        return self._kept.get((number, who, name))
-
-    def keep(self, name: str, value: bytes, number: int = 0, who: str = "") -> None:
-        self._kept[number, who, name] = value
-
-    def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
-        return self._kept.setdefault((number, who, name), value)
-
-    def refuse_after(self, name: str, refusal: CrowdFLError, number: int) -> None:
-        """Nothing comes between: one request after the other."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +44,9 @@ class Average:
 
     weights: npt.NDArray[np.float64]
     total: int | None
-    standing: str | None = None  # why this reader's own upload was left out, by CSP's signed word; None if it was not
+    standing: Reason | None = (
+        None  # why this reader's own upload was left out, by CSP's signed word; None if it was not
+    )
     stepped: npt.NDArray[np.float64] | None = None
     state: str | None = None
     record: bytes = b""  # CSP's signed record of the round, of a profile that has one
@@ -188,7 +143,7 @@ class ParticipantProtocol(ReaderProtocol, Protocol):
     def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int, round_number: int) -> bytes:
         """An upload; `weights` is the trained model, whatever the profile sends of it."""
 
-    def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, str | None]:
+    def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, Reason | None]:
         """Of the last round of a `chained` profile: CSP's signed record, and why the own upload was left out, if it was."""
 
     def open_reward(self, envelope: bytes, round_number: int) -> int: ...  # in millionths
@@ -196,8 +151,20 @@ class ParticipantProtocol(ReaderProtocol, Protocol):
     def claim(self) -> bytes: ...  # signed, for all rewards opened so far
 
 
+@dataclass(frozen=True)
+class SpRecord:
+    """What SP's half of a protocol has decided, mask seeds above all: of the task, and of one round. Empty: nothing yet."""
+
+    task: bytes = field(default=b"", repr=False)
+    round: bytes = field(default=b"", repr=False)
+
+
 class SpProtocol(RoleProtocol, Protocol):
     """What the sensing platform does."""
+
+    record: SpRecord
+    """Before a request leaves, whoever runs this half makes what is new in here durable; after `open_round` it sets what is
+    durable already. With the same record and the same replies, a round that is run again sends the same bytes."""
 
     @property
     def averages_first(self) -> bool:
@@ -219,13 +186,8 @@ class SpProtocol(RoleProtocol, Protocol):
     def carry_over(self) -> bytes | None:
         """After `publish`: what the next round needs of this one. Made again from the same uploads, it is the same bytes."""
 
-    def rejected(self) -> Mapping[str, str]:
-        """After `reward` or `publish`: whose uploads were left out, and why, in words for their owners."""
-
-    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
-        """Go on with what was made durable before, mask seeds above all, and make each new one durable before it is used.
-
-        A purpose that begins with "base " is of the whole task, and outlives its round."""
+    def rejected(self) -> Mapping[str, Reason]:
+        """After `reward` or `publish`: whose uploads were left out, and why."""
 
     def upload_bytes(self) -> int: ...  # the size of an upload of this task
 
@@ -261,15 +223,13 @@ class CspProtocol(RoleProtocol, Protocol):
     """What the computation server does: it answers."""
 
     def enrol(self, identity: Identity) -> None: ...
-    def remember(self, memory: CspMemory) -> None: ...  # keep there what must outlive a request
-
     def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
         """Take what KGC dealt for a round from there; `DealtMaterialDamaged` if it is not there any more."""
 
-    def answer(self, request: bytes) -> bytes: ...
+    def answer(self, records: Look, request: bytes) -> Outcome: ...  # by the records as they stand
 
-    def spent_rounds(self) -> Iterable[int]:
-        """By what is remembered: rounds that are over for good, so that what was dealt for them can be destroyed."""
+    def spent_rounds(self, records: Look) -> Iterable[int]:
+        """Rounds that are over for good, so that what was dealt for them can be destroyed."""
 
 
 class RequesterProtocol(ReaderProtocol, Protocol):

@@ -8,7 +8,8 @@ Whoever measures gives an `Observer` (`crowdfl.protocols.exchange`) and never ne
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from crowdfl.protocols.exchange import Ask, Observer, run_exchange
+from crowdfl.errors import RoundEnded
+from crowdfl.protocols.exchange import Ask, Exchange, Observer, run_exchange
 from crowdfl.protocols.profile import SpProtocol
 
 
@@ -35,7 +36,7 @@ class AggregationRound:
         """The publication for the participants or, of the last round, for the requester."""
         self.check()
         self.observer.begin("average")
-        run_exchange(self.sp.publish(final=final), self.ask, self.observer)
+        self._run(self.sp.publish(final=final))
         with self.observer.working("SP"):
             return self.sp.publication()
 
@@ -43,6 +44,14 @@ class AggregationRound:
         """An envelope for each of those who are in; `payment` in millionths."""
         self.check()
         self.observer.begin("reward")
-        run_exchange(self.sp.reward(payment), self.ask, self.observer)
+        self._run(self.sp.reward(payment))
         with self.observer.working("SP"):
             return self.sp.envelopes()
+
+    def _run(self, step: Exchange) -> None:
+        """Of a round that the servers give up, it is known whom they had left out."""
+        try:
+            run_exchange(step, self.ask, self.observer)
+        except RoundEnded as ended:
+            ended.rejected = self.sp.rejected()
+            raise

@@ -1,6 +1,7 @@
 """CSP: answers SP's requests with its half of the key. The same request gets the same answer, across crashes.
 
-Which request may come when, the task's protocol decides; what it must remember for that is kept here, durably.
+Which request may come when, the task's protocol decides by its records. What a request changes in them is set together with its
+answer, in one transaction, if every record that it has read still stands: of two processes, one has answered.
 """
 
 import contextlib
@@ -11,15 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from crowdfl.documents.signed import Appointment, Certificate, Definition
-from crowdfl.errors import CrowdFLError, DocumentError, NotReady, RoundEnded, TaskEnded, UnknownTask
+from crowdfl.errors import CrowdFLError, DocumentError, NotReady, Overtaken, StoreUnavailable, TaskEnded, UnknownTask
 from crowdfl.protocols.profile import CspProtocol, Tools
+from crowdfl.protocols.records import Look, Place, Standing
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
-from crowdfl.roles.ports import Blobs, CspStore, KgcPeer, Place
-from crowdfl.roles.records import StoredParticipant, StoredTask, Tombstone
+from crowdfl.roles.ports import Blobs, CspStore, KgcPeer
+from crowdfl.roles.records import EndedBy, StoredParticipant, StoredTask, Tombstone
 from crowdfl.roles.retention import OVER, ended
 
-_SHORT, _FEW = 4096, 64  # bytes and values that are read at once
+_TRIES = 20  # each one lost to an answer that another process gave
 REFUSED = "refused"  # the state of a task that the operator answers no more
 
 
@@ -30,7 +32,7 @@ def refuse_task(store: CspStore, task: str, reason: str) -> None:
         if state == OVER:
             raise ended(store.task(task))
         if state != REFUSED:
-            store.change_task(task, state=REFUSED, end=Tombstone("cancelled", "CSP's operator", reason))
+            store.change_task(task, state=REFUSED, end=Tombstone("cancelled", EndedBy.CSP_OPERATOR, reason))
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Csp:
     _sides: dict[str, CspProtocol] = field(default_factory=dict, repr=False)
     _enrolled: Counter[str] = field(default_factory=Counter, repr=False)  # participants that a task's side knows
     _last: Counter[str] = field(default_factory=Counter, repr=False)  # the position of the last of them
+    _erased: dict[str, int] = field(default_factory=dict, repr=False)  # the last round that this process has erased
     _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)
 
     def prepare(self, task: str) -> None:
@@ -96,53 +99,74 @@ class Csp:
         self.store.add_participant(task, participant, stored.opened.settings.max_participants)
 
     def answer(self, task: str, request: bytes, _longest: int = 0) -> bytes:
-        """Compute, keep the answer, give it. Whoever keeps an answer first, that one is given."""
+        """The one answer to this request: what was answered before, or what follows from the records as they stand.
+
+        Order: files, then the records with the answer, then the reply leaves, then what was dealt is erased.
+        """
         name = hashlib.sha256(request).hexdigest()
-        stored, enrolled, known = self.store.answer_context(task, name)
+        known = self._known(task, name)[2]
+        if known is not None:
+            return self.blobs.get(known)
+        with self._locks.setdefault(task, threading.Lock()):  # a side computes one request at a time
+            for _ in range(_TRIES):
+                stored, enrolled, known = self._known(task, name)
+                if known is not None:  # while this one waited
+                    return self.blobs.get(known)
+                with contextlib.suppress(Overtaken):
+                    answer = self._answered(stored, enrolled, name, request)
+                    if answer is not None:
+                        return answer
+        raise StoreUnavailable("other processes of CSP keep answering this task first: ask again")
+
+    def _known(self, task: str, request: str) -> tuple[StoredTask, int, str | None]:
+        """The task, how many take part, and the file of the answer that was given before."""
+        stored, enrolled, known = self.store.answer_context(task, request)
         if stored is None:
             raise UnknownTask(f"there is no task {task} here")
         _require_answering(stored)
-        if known is not None:
-            return self.blobs.get(known)
-        with self._locks.setdefault(task, threading.Lock()):  # a side remembers for one request at a time
-            try:
-                return self._computed(stored, enrolled, name, request)
-            except CrowdFLError:  # the same request was answered while this one waited, and its step is done
-                self.require_answering(task)
-                known = self.store.answered(task, name)
-                if known is None:
-                    raise
-                return self.blobs.get(known)
+        return stored, enrolled, known
 
-    def _computed(self, stored: StoredTask, enrolled: int, name: str, request: bytes) -> bytes:
-        draft = _Draft(self.store, self.blobs, stored.task, stored.restored)
+    def _answered(self, stored: StoredTask, enrolled: int, name: str, request: bytes) -> bytes | None:
+        """One transition. `Overtaken` if another process was first: what was computed never leaves, and is swept later."""
+        task = stored.task
         with self.tools.observer.working("CSP"):
-            side = self._side(stored, enrolled)
-            side.remember(draft)
-            reply = side.answer(request)
-        kept = self._keep(stored.task, name, reply, draft)
-        # After a crash before this, the next answer does it.
-        self.dealt.burn(stored.opened, side.spent_rounds())
-        for number in side.spent_rounds():
-            self.blobs.clear(_memory_folder(stored.task, number))
-        return kept
-
-    def _keep(self, task: str, name: str, reply: bytes, draft: "_Draft") -> bytes:
-        blob = f"{task}/answers/{name}/{hashlib.sha256(reply).hexdigest()}"
-        self.blobs.put(blob, reply)
-        kept_here = draft.in_files()
+            side, look = self._side(stored, enrolled), self._look(stored)
+            outcome = side.answer(look, request)
+        for (number, file), data in look.files.items():
+            self.blobs.put(f"{_memory_folder(task, number)}/{file}", data)
+        blob = None
+        if isinstance(outcome, bytes):
+            blob = f"{task}/answers/{name}/{hashlib.sha256(outcome).hexdigest()}"
+            self.blobs.put(blob, outcome)
         try:
-            with self.store.transaction():  # what the side remembers and the answer stand or fall together
-                self.require_answering(task)
-                kept = self.store.put_answer(task, name, blob)
-                if kept == blob:
-                    draft.require_admitted()
-                    self.store.remember(task, kept_here)
-        except (TaskEnded, RoundEnded):  # while this was computed
-            for written in (blob, *draft.files):
-                self.blobs.delete(written)
+            with self.store.transaction():
+                now = self.store.task(task)
+                _require_answering(now)
+                if now.restored != stored.restored:
+                    raise Overtaken("CSP was restored from a backup meanwhile")
+                self.store.set_records(task, look, name, blob)
+        except TaskEnded:  # what was kept of the task may be erased already
+            self.blobs.clear(f"{task}/answers/{name}")
+            for number, _ in look.files:
+                self.blobs.clear(_memory_folder(task, number))
             raise
-        return reply if kept == blob else self.blobs.get(kept)
+        self._erase(stored, side, look)
+        if isinstance(outcome, CrowdFLError):
+            raise outcome
+        return outcome
+
+    def _look(self, stored: StoredTask) -> Look:
+        return Look(_Source(self.store, self.blobs, stored.task), restored=stored.restored)
+
+    def _erase(self, stored: StoredTask, side: CspProtocol, look: Look) -> None:
+        """What rounds that are over need no more: dealt files, SP's payloads. Repeated by each process that begins."""
+        done = self._erased.get(stored.task, 0)
+        over = [number for number in side.spent_rounds(look) if number > done]
+        self.dealt.burn(stored.opened, over)
+        for number in over:
+            self.blobs.clear(_memory_folder(stored.task, number))
+        if over:
+            self._erased[stored.task] = over[-1]
 
     def _side(self, stored: StoredTask, enrolled: int) -> CspProtocol:
         task = stored.task
@@ -155,6 +179,7 @@ class Csp:
             bundle = self.bundles.get(f"{task}.csp")
             side = profile_named(definition.settings.profile).csp(definition.spec, bundle, self.tools)
             side.set_dealt_loader(partial(self.dealt.load, definition))
+            self._erase(stored, side, self._look(stored))
             self._sides[task] = side
         if enrolled > self._enrolled[task]:
             for participant in self.store.participants(task, self._last[task]):  # whichever process was told of them
@@ -178,6 +203,7 @@ class Csp:
         self._sides.pop(task, None)
         self._enrolled.pop(task, None)
         self._last.pop(task, None)
+        self._erased.pop(task, None)
 
 
 def _require_answering(stored: StoredTask) -> None:
@@ -188,74 +214,20 @@ def _require_answering(stored: StoredTask) -> None:
         raise TaskEnded(f"CSP answers task {stored.task} no more ({words})")
 
 
-def _is_in_file(name: str) -> bool:
-    """What is long, and of no more use once its round is over: the store has its file's name."""
-    return name == "sums" or name.startswith("heard ")
-
-
 def _memory_folder(task: str, number: int) -> str:
     return f"{task}/rounds/{number}/heard"
 
 
-@dataclass
-class _Draft:
-    """What a side keeps during one request stays apart until the answer is kept: a long computation holds no transaction.
-
-    What it reserves is durable at once: of two requests that reserve the same name, here or in another process, one is second.
-    """
+@dataclass(frozen=True)
+class _Source:
+    """The records of one task, as they are in the store."""
 
     store: CspStore
     blobs: Blobs
     task: str
-    restored: bool
-    kept: dict[Place, bytes] = field(default_factory=dict, repr=False)
-    files: list[str] = field(default_factory=list)  # what was written for it
-    _refusals: dict[Place, CrowdFLError] = field(default_factory=dict, repr=False)
-    _read: dict[Place, bytes | None] = field(default_factory=dict, repr=False)
-    _rounds: set[int] = field(default_factory=set, repr=False)  # that were read; 0 is the task's
-    _last: int = field(default=0, repr=False)  # round that was asked for: read again with the task's
-    _are_few: bool = field(default=True, repr=False)
 
-    def get(self, name: str, number: int = 0, who: str = "") -> bytes | None:
-        """What is about no participant is read together, once, where it is little: a request is of one round."""
-        place = number, who, name
-        if place in self.kept:
-            return self.kept[place]
-        if _is_in_file(name):
-            file = self.store.remembered(self.task, *place)
-            return self.blobs.get(file.decode()) if file else file
-        self._last = number or self._last
-        if number not in self._rounds and self._are_few and not who:
-            found = self.store.memories(self.task, self._last, _SHORT, _FEW)
-            self._are_few, self._read = found is not None, self._read | (found or {})
-            self._rounds |= {0, self._last}
-        if self._are_few and not who and (place not in self._read or self._read[place] is not None):
-            return self._read.get(place)
-        return self.store.remembered(self.task, *place)
+    def standing(self, place: Place) -> Standing:
+        return self.store.record(self.task, place)
 
-    def keep(self, name: str, value: bytes, number: int = 0, who: str = "") -> None:
-        self.kept[number, who, name] = value
-
-    def in_files(self) -> dict[Place, bytes]:
-        """What was kept, long values by the names of their files, which are written now."""
-        found = dict(self.kept)
-        for place in [place for place, value in found.items() if value and _is_in_file(place[2])]:
-            file = f"{_memory_folder(self.task, place[0])}/{hashlib.sha256(found[place]).hexdigest()}"
-            self.blobs.put(file, found[place])
-            self.files.append(file)
-            found[place] = file.encode()
-        return found
-
-    def reserve(self, name: str, value: bytes, number: int = 0, who: str = "") -> bytes:
-        # Another request may have reserved something since: of the two, one sees the other.
-        self._read, self._rounds = {}, set()
-        return self.store.reserve(self.task, (number, who, name), value)
-
-    def refuse_after(self, name: str, refusal: CrowdFLError, number: int) -> None:
-        self._refusals[number, "", name] = refusal
-
-    def require_admitted(self) -> None:
-        """In the transaction that keeps the answer."""
-        for place, refusal in self._refusals.items():
-            if self.store.remembered(self.task, *place) is not None:
-                raise refusal
+    def file(self, number: int, name: str) -> bytes:
+        return self.blobs.get(f"{_memory_folder(self.task, number)}/{name}")

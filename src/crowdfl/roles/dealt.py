@@ -49,6 +49,11 @@ def files_of(definition: Definition, rounds: Iterable[int]) -> Iterator[int]:
     return (file for number in rounds for file in range((number - 1) * cohorts + 1, number * cohorts + 1))
 
 
+def round_of(definition: Definition, file: int) -> int:
+    """The round that a file was dealt for."""
+    return (file - 1) // definition.settings.most_cohorts + 1
+
+
 def dealt_words(definition: Definition) -> str:
     """What a task is dealt, for people: nothing is said of a task that is dealt no files."""
     sizes, rounds = dealt_sizes(definition), definition.settings.rounds

@@ -8,6 +8,8 @@ from typing import BinaryIO, Protocol
 
 from crowdfl.crypto.paillier.pctd import RandomizerSource
 from crowdfl.errors import CrowdFLError
+from crowdfl.protocols.profile import SpRecord
+from crowdfl.protocols.records import Look, Place, Standing
 from crowdfl.roles.records import (
     ClockNotes,
     Movement,
@@ -118,8 +120,10 @@ class SpStore(CrowdStore, Protocol):
     def refused(self, task: str) -> frozenset[str]: ...
 
     def status(self, task: str) -> TaskStatus: ...  # or UnknownTask
-    def put_round(self, task: str, round_: Round) -> None: ...  # insert or update; `asked` stays as it is
-    def mark_asked(self, task: str, number: int) -> None: ...
+
+    def set_round(self, task: str, known: Round | None, changed: Round) -> None:
+        """Compare and set: `Conflict`, and nothing is changed, unless the round is still as it is known; None: a new one."""
+
     def rounds(self, task: str) -> list[Round]: ...  # in order
     def round(self, task: str, number: int) -> Round: ...  # or NotReady
     def draw(
@@ -151,12 +155,16 @@ class SpStore(CrowdStore, Protocol):
     def upload_context(self, task: str, number: int, people: Sequence[str]) -> UploadContext:
         """Task, round, participants and their uploads in one look, or `UnknownTask`."""
 
-    def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
-        """Once, durably, before anything masked by it leaves; other contents are a `Conflict`."""
+    def sp_record(self, task: str, number: int) -> SpRecord: ...  # what SP's half of the protocol has decided
 
-    def seeds(self, task: str, number: int) -> dict[str, bytes]: ...  # by purpose
-    def erase_seeds(self, task: str, number: int | None = None) -> None: ...  # of a round, or all; no copy stays
-    def seed_counts(self) -> dict[str, int]: ...  # by task, of those that have any
+    def set_sp_record(self, task: str, number: int, known: SpRecord, changed: SpRecord) -> None:
+        """Compare and set what is kept of the task and of the round: `Conflict`, and nothing is changed, unless both are still
+        as they are known. Durably, before anything that depends on it leaves."""
+
+    def erase_seeds(
+        self, task: str, number: int | None = None
+    ) -> None: ...  # records of a round, or all; no copy stays
+    def seed_counts(self) -> dict[str, int]: ...  # records by task, of those that have any
     def replies(self, task: str, number: int) -> dict[str, bytes]: ...  # digests of CSP's that were used, by request
     def use_reply(self, task: str, number: int, request: str, digest: bytes) -> bytes: ...  # once; the one that counts
     def forget_replies(self, task: str, number: int) -> None: ...
@@ -202,29 +210,22 @@ class SpStore(CrowdStore, Protocol):
         """What is not given stays as it is."""
 
 
-Place = tuple[int, str, str]
-"""Where CSP's side of a protocol keeps something: round or 0, participant or "", name."""
-
-
 class CspStore(CrowdStore, Protocol):
-    """CSP's durable state: the name of the blob that answers each request, and what its side of the protocol remembers."""
+    """CSP's durable state: the records of its side of the protocol, and the name of the blob that answers each request."""
 
     def answer_context(self, task: str, request: str) -> tuple[StoredTask | None, int, str | None]:
         """The task, how many take part in it, and the blob that answers a request, in one look."""
 
     def answered(self, task: str, request: str) -> str | None: ...
-    def put_answer(self, task: str, request: str, blob: str) -> str: ...  # once; the blob that counts
+    def record(self, task: str, place: Place) -> Standing: ...
 
-    def memories(self, task: str, number: int, longest: int, most: int) -> dict[Place, bytes | None] | None:
-        """What is remembered of the task (0) and of a round, and of no participant: None in place of longer values, and
-        None where there are more than `most`."""
+    def set_records(self, task: str, look: Look, request: str, blob: str | None) -> None:
+        """What a request sets, and the blob that answers it if it is not refused, in one transaction. `Overtaken`, and nothing
+        is set, if a record that it has read does not stand as it was read, or if the request was answered before."""
 
-    def remembered(self, task: str, number: int, who: str, name: str) -> bytes | None: ...
-    def remember(self, task: str, values: Mapping[Place, bytes]) -> None: ...
-    def reserve(self, task: str, place: Place, value: bytes) -> bytes: ...  # once; what stands there
-    def remembered_rounds(self, task: str) -> list[int]: ...  # in order
-    def erase_answers(self, task: str) -> None: ...  # and all that is remembered; no copy stays
-    def answer_counts(self) -> dict[str, Counter[str]]: ...  # by task: of `answers` and of `memory`
+    def recorded_rounds(self, task: str) -> list[int]: ...  # in order
+    def erase_answers(self, task: str) -> None: ...  # and all records; no copy stays
+    def answer_counts(self) -> dict[str, Counter[str]]: ...  # by task: of `answers` and of `records`
 
 
 class KgcStore(TaskStore, Protocol):

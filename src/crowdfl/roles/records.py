@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 
+from crowdfl.codes import Code
 from crowdfl.documents.signed import Definition, EndReason
 from crowdfl.errors import Forbidden, Replaced, RoundNotOpen, SettingsError, TooLate, Withdrawn
 from crowdfl.protocols.profile import Identity
@@ -32,18 +33,35 @@ class TaskState:
     SETTLED = "settled"  # money returned, uploads scrubbed
 
 
+class EndedBy(Code):
+    """Who, or what, has ended a task."""
+
+    REQUESTER = "requester", "the requester"
+    SP = "sp", "SP"
+    CSP = "csp", "CSP"
+    OPERATOR = "operator", "the operator"
+    SP_OPERATOR = "sp_operator", "the operator of SP"
+    CSP_OPERATOR = "csp_operator", "CSP's operator"
+    PLAN = "plan", "its plan"
+    LIFETIME = "lifetime", "the task's lifetime"
+
+
 @dataclass(frozen=True)
 class Tombstone:
     """What stays of how a task ended."""
 
     why: EndReason
-    by: str  # SP, the requester, the operator, the task's lifetime
+    by: EndedBy
     reason: str = ""  # in words, for everyone
     document: str = ""  # SP's, where it was SP who said so
 
     def words(self) -> str:
         said = f": {printable(self.reason, LONGEST_REASON)}" if self.reason else ""
-        return f"{self.why} by {self.by}{said}"
+        return f"{self.why} by {self.by.words}{said}"
+
+    def coded(self) -> dict[str, str]:
+        """As everyone may read it; programs put codes into words of their own."""
+        return {"why": self.why, "by": self.by, "reason": printable(self.reason, LONGEST_REASON)}
 
 
 @dataclass(frozen=True)
@@ -155,7 +173,13 @@ class Round:
     extended: bool = False
     redrawn: int = 0  # how often others were drawn in place of who had not sent
     final: bool = False  # its average is for the requester alone; of a host that opens rounds itself
-    asked: bool = field(default=False, compare=False)  # CSP may have heard of it: its uploads are settled
+    asked: bool = False  # CSP may have heard of it: its uploads are settled
+    # What it made, by the hash that names the file (`roles.sp.results`); None: nothing, or not yet. Each is set once.
+    average: str | None = None  # for participants; of a chained profile for everyone
+    model: str | None = None  # the average for the requester alone
+    rewards: str | None = None
+    rejected: str | None = None  # whose uploads the servers left out, and why
+    left_over: str | None = None  # what the next round needs of it
 
     @property
     def is_over(self) -> bool:

@@ -5,7 +5,6 @@
 
 import hashlib
 import math
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.crypto.randomness import secret_hex
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Appointment, Definition, EnrolmentEnd, Invitation, Order
 from crowdfl.errors import (
@@ -132,7 +132,7 @@ class Requester:
 
         The deposit's name, which the operator needs for that.
         """
-        name = name or secrets.token_hex(8)
+        name = name or secret_hex(8)
         self.sp.deposit(task, name, amount)
         return name
 
@@ -149,7 +149,7 @@ class Requester:
             raise TaskNotRunning(f"{NOT_OPEN[state]}: nobody is invited")
         until = math.inf if replaces else self.definition(task).plan.enrolment_end
         expires = min(self.clock.now() + seconds, until)
-        return [Invitation(task, secrets.token_hex(16), expires, replaces).sign(self.signing) for _ in range(count)]
+        return [Invitation(task, secret_hex(16), expires, replaces).sign(self.signing) for _ in range(count)]
 
     def consents(self, task: str) -> list[dict[str, Any]]:
         """Who, by the name in the task, has agreed to which version of its consent text, with the signed proof."""

@@ -10,14 +10,14 @@ have been answered, so that none is answered again: rounds that need one are voi
 """
 
 import re
-import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
+from crowdfl.crypto.randomness import secret_hex
 from crowdfl.errors import CrowdFLError, SettingsError
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import CspStore, ManualClock, SpStore
-from crowdfl.roles.records import PaymentState, RoundState, StoredTask, TaskState, Tombstone, payment_key
+from crowdfl.roles.records import EndedBy, PaymentState, RoundState, StoredTask, TaskState, Tombstone, payment_key
 from crowdfl.roles.sp.core import ENDED, UNDER_WAY, LedgerPorts
 from crowdfl.roles.sp.ledger import ESCROW, Ledger
 from crowdfl.roles.sp.money import resolve_payment
@@ -42,21 +42,21 @@ def mark_restored_sp(store: SpStore, now: float) -> None:
 def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
     chained, pays = _kind(stored)
     unreconciled = stored.unreconciled or (pays and stored.state != TaskState.SETTLED)
-    store.change_task(stored.task, epoch=secrets.token_hex(8), unreconciled=unreconciled)
+    store.change_task(stored.task, epoch=secret_hex(8), unreconciled=unreconciled)
     for round_ in store.rounds(stored.task):
-        if round_.state in UNDER_WAY or (not round_.is_over and store.seeds(stored.task, round_.number)):
+        if round_.state in UNDER_WAY or (not round_.is_over and store.sp_record(stored.task, round_.number).round):
             give_up_round(store, stored.task, round_)
     if stored.state not in ENDED:
         _open_anew(store, stored.task, now)
     if stored.state not in ENDED and chained:
         still = LedgerPorts(store, ManualClock(now))
-        cancel_task(still, stored.task, Tombstone("cancelled", "SP", _MASKS_IN_DOUBT))
+        cancel_task(still, stored.task, Tombstone("cancelled", EndedBy.SP, _MASKS_IN_DOUBT))
 
 
 def _open_anew(store: SpStore, task: str, now: float) -> None:
     for round_ in store.rounds(task):
         if round_.state is RoundState.OPEN:
-            store.put_round(task, replace(round_, opened_at=max(now, round_.opened_at)))
+            store.set_round(task, round_, replace(round_, opened_at=max(now, round_.opened_at)))
 
 
 def _kind(stored: StoredTask) -> tuple[bool, bool]:
@@ -97,7 +97,7 @@ def _book_returned(ports: LedgerPorts, task: str, returned: int) -> None:
     if missing <= 0:
         return
     if store.task(task).state not in ENDED:
-        cancel_task(ports, task, Tombstone("cancelled", "SP", _RETURNED))
+        cancel_task(ports, task, Tombstone("cancelled", EndedBy.SP, _RETURNED))
     ledger = Ledger(store.movements(task))
     if missing > ledger.balance(ESCROW):
         expired = ledger.expire_claims()

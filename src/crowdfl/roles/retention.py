@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Generic, TypeVar
 
+from crowdfl.codes import Code
 from crowdfl.documents.signed import TaskEnd
 from crowdfl.errors import CrowdFLError, DocumentError, Forbidden, TaskEnded, UnknownTask
 from crowdfl.roles.dealt import DEALT_FILES, DealtFiles, is_dealt_file
 from crowdfl.roles.ports import Blobs, Clock, CspStore, KgcStore, TaskStore
-from crowdfl.roles.records import StoredTask, Tombstone
+from crowdfl.roles.records import EndedBy, StoredTask, Tombstone
 from crowdfl.settings import TaskSettings
 
 Held = dict[str, Counter[str]]
@@ -35,6 +36,17 @@ _CONFIRMED = 24  # sightings, an hour apart: a clock that is wrong for a while e
 _APART = 3000.0  # seconds at least between two that count, whichever process saw them
 _PATIENCE = DAY  # that SP has with an absent CSP in each round
 _Store = TypeVar("_Store", bound=TaskStore)
+
+
+class WhyHeld(Code):
+    """Why something of a task is still here."""
+
+    UNKNOWN = "unknown", "unknown here"
+    RUNNING = "running", "running"
+    PAST = "past_lifetime", "past its lifetime"
+    CLAIMS = "claims_open", "claims open"
+    ENDED = "to_be_erased", "ended, to be erased"
+    RESULTS = "results", "results, until they are purged"
 
 
 def longest_course(settings: TaskSettings) -> float:
@@ -188,17 +200,17 @@ class Retention(ABC, Generic[_Store]):
         self.store.change_task(stored.task, sightings=stored.sightings + 1, sighted_at=now)
         return stored.sightings + 1 >= _CONFIRMED
 
-    def why_held(self, task: str, counts: Counter[str]) -> str:
-        """Why these things of a task are still here, in words."""
+    def why_held(self, task: str, counts: Counter[str]) -> WhyHeld:
+        """Why these things of a task are still here."""
         try:
             stored = self.store.task(task)
         except UnknownTask:
-            return "unknown here"
+            return WhyHeld.UNKNOWN
         if self._is_under_way(stored):
-            return "past its lifetime" if self._is_past(stored) else "running"
+            return WhyHeld.PAST if self._is_past(stored) else WhyHeld.RUNNING
         if stored.state != self.over:
-            return "claims open"
-        return "ended, to be erased" if secrets_of(counts) else "results, until they are purged"
+            return WhyHeld.CLAIMS
+        return WhyHeld.ENDED if secrets_of(counts) else WhyHeld.RESULTS
 
 
 @contextlib.contextmanager
@@ -222,7 +234,7 @@ class PeerRetention(Retention[_Store]):
         opened = TaskEnd.open(document, self.sp_key)
         if opened.task != task:
             raise DocumentError("this says the end of another task")
-        self.close(task, Tombstone(opened.why, "SP", document=document))
+        self.close(task, Tombstone(opened.why, EndedBy.SP, document=document))
 
     def close(self, task: str, ending: Tombstone) -> None:
         with self.store.transaction():
@@ -234,7 +246,7 @@ class PeerRetention(Retention[_Store]):
         self.erase(task)
 
     def _expire(self, stored: StoredTask) -> None:
-        self.close(stored.task, Tombstone("expired", "the task's lifetime", "SP did not say that it is over"))
+        self.close(stored.task, Tombstone("expired", EndedBy.LIFETIME, "SP did not say that it is over"))
 
 
 class KgcRetention(PeerRetention[KgcStore]):
@@ -256,7 +268,7 @@ class KgcRetention(PeerRetention[KgcStore]):
 
 @dataclass
 class CspRetention(PeerRetention[CspStore]):
-    """The share, what was dealt for rounds, every answer, and what the protocol remembers."""
+    """The share, what was dealt for rounds, every answer, and the protocol's records."""
 
     blobs: Blobs
 
@@ -266,7 +278,7 @@ class CspRetention(PeerRetention[CspStore]):
             found[name.partition("/")[0]]["answers"] += 1
         for task, counts in self.store.answer_counts().items():
             found[task]["answers"] = max(found[task]["answers"], counts["answers"])
-            found[task]["memory"] = counts["memory"]
+            found[task]["records"] = counts["records"]
         return {task: +counts for task, counts in found.items() if counts.total()}
 
     def erase(self, task: str) -> None:
@@ -279,8 +291,13 @@ class CspRetention(PeerRetention[CspStore]):
     forget_unknown = erase
 
     def remove_unfinished(self, before: float) -> None:
+        """And answers that another process was quicker with."""
         super().remove_unfinished(before)
         self.blobs.remove_unfinished(before)
+        for name, written in self.blobs.listing().items():
+            task, kind, *request = name.split("/")
+            if written < before and kind == "answers" and self.store.answered(task, request[0]) != name:
+                self.blobs.delete(name)
 
     def _blobs_written(self) -> Mapping[str, float]:
         return self.blobs.listing()

@@ -70,7 +70,7 @@ class _Survey:
             if self._found is None or self.clock() - self._found[0] > _FRESH_SECONDS:
                 held = self.retention.held()
                 kinds: Counter[str] = sum(held.values(), Counter())
-                reasons = Counter(self.retention.why_held(task, counts) for task, counts in held.items())
+                reasons = Counter[str](self.retention.why_held(task, counts) for task, counts in held.items())
                 self._found = self.clock(), kinds, reasons
             return self._found
 

@@ -25,7 +25,9 @@ from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import Round, RoundState
 from crowdfl.roles.sp.core import Draw, SpOptions, draw_at_random
 from crowdfl.settings import to_millionths
-from crowdfl.simulation.local_host import LocalHost, MemoryDisk, Recorder, costs_by_role
+from crowdfl.simulation.disks import MemoryDisk
+from crowdfl.simulation.host import Host
+from crowdfl.simulation.recorder import Recorder, costs_by_role
 from crowdfl.storage.blobs import MemoryBlobs
 
 Dropouts = float | Mapping[str, int | Collection[int]] | Callable[[int, str], bool]
@@ -126,8 +128,8 @@ class _LeanDisk(MemoryDisk):
         super().__init__()
         self._common: dict[bytes, bytes] = {}
 
-    def blobs(self, name: str) -> MemoryBlobs:
-        return self._blobs.setdefault(name, _LeanBlobs(self._common) if name.startswith("people/") else MemoryBlobs())
+    def _new_blobs(self, name: str) -> MemoryBlobs:
+        return _LeanBlobs(self._common) if name.startswith("people/") else super()._new_blobs(name)
 
 
 @dataclass
@@ -228,7 +230,7 @@ class SimulatedCrowd:
         self.rounds: list[Round] = []  # as the servers left them
         # Rounds open here: nobody trains on before `on_read` has had its say.
         options = SpOptions(tools, checker=tools.backend, min_claim_window=0.0, draw=draw, opens_rounds=False)
-        self.host = LocalHost(tools, disk=_LeanDisk(), clock=self.clock, options=options)
+        self.host = Host(tools, disk=_LeanDisk(), clock=self.clock, options=options)
         self.task = self.host.create(definition, initial)
         invitations = self.host.requester.invite(self.task, len(trainers), _FOREVER)
         posted = self.host.requester.definition(self.task)
@@ -388,9 +390,9 @@ class SimulatedCrowd:
         return tuple(name for name, person in self.people.items() if person.keys.who in uploaded)
 
     def rejected(self, number: int) -> dict[str, str]:
-        """Whose updates the servers left out, and why."""
-        reasons = self.host.sp.rejected(self.task, number)
-        return {name: reasons[person.keys.who] for name, person in self.people.items() if person.keys.who in reasons}
+        """Whose updates the servers left out, and why, in words."""
+        left = self.host.sp.rejected(self.task, number)
+        return {name: left[person.keys.who].words for name, person in self.people.items() if person.keys.who in left}
 
     def note_upload(self, name: str, number: int, size: int) -> None:
         self.log.up[number] += size

@@ -8,7 +8,6 @@ import hashlib
 import io
 import json
 import os
-import secrets
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from crowdfl.crypto.randomness import secret_hex
 from crowdfl.errors import BackupDamaged, BackupRefused
 from crowdfl.storage.atomic import sync_directory
 
@@ -120,7 +120,7 @@ def writing_archive(target: Path, on_bytes: OnBytes) -> Iterator[ArchiveWriter]:
     """An archive at `target`, mode 0600, there once this ends well; a taken name is refused."""
     if target.exists() or target.is_symlink():
         raise BackupRefused(f"{target} exists already: name another file")
-    temporary = target.parent / f".{secrets.token_hex(12)}.part"
+    temporary = target.parent / f".{secret_hex(12)}.part"
     descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(descriptor, "wb") as file:
@@ -144,7 +144,7 @@ def unpacked(archive: Path, target: Path, inner: str, on_bytes: OnBytes) -> Iter
     goes; and all of it, if this does not end well.
     """
     _require_free(target)
-    folder = target.parent / f".{target.name}.{secrets.token_hex(8)}.part"
+    folder = target.parent / f".{target.name}.{secret_hex(8)}.part"
     folder.mkdir(mode=0o700)
     try:
         manifest = _unpack(archive, folder, on_bytes)

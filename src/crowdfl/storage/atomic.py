@@ -3,11 +3,11 @@
 import contextlib
 import fcntl
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from crowdfl.crypto.randomness import secret_hex
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.crypto.webpush import PushKey
 from crowdfl.errors import CrowdFLError, KeyFileDamaged, KeyFileMissing, KeyFilePermissions, SettingsError
@@ -23,7 +23,7 @@ def write_private(path: Path, data: bytes, *, overwrite: bool = False, sync_fold
     name is durable once its folder is.
     """
     # Beside its destination, because a rename is atomic only within one file system; hidden, so that no `*` matches it.
-    temporary = os.path.join(os.path.dirname(path), f".{secrets.token_hex(12)}.part")
+    temporary = os.path.join(os.path.dirname(path), f".{secret_hex(12)}.part")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as wrong:

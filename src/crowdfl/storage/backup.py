@@ -16,7 +16,6 @@ copy is of one moment: all of every transaction that was committed by then, and 
 
 import contextlib
 import os
-import secrets
 import shutil
 import sqlite3
 import subprocess
@@ -28,6 +27,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from crowdfl.crypto.randomness import secret_hex
 from crowdfl.errors import BackupDamaged, BackupError, BackupRefused, BackupToolMissing
 from crowdfl.storage import migrations
 from crowdfl.storage.archive import Manifest, OnBytes, unpacked, writing_archive
@@ -250,7 +250,7 @@ def _is_pool(path: Path) -> bool:
 def write_backup(source: BackupSource, target: Path, on_bytes: OnBytes = lambda _: None) -> Manifest:
     """An archive of all that a role would miss, at `target`, mode 0600."""
     taken_at = time.time()
-    copy = target.parent / f".{secrets.token_hex(12)}.part"
+    copy = target.parent / f".{secret_hex(12)}.part"
     with writing_archive(target, on_bytes) as archive:
         try:
             copy_database(source.database, copy)

@@ -7,13 +7,12 @@ One blob, `sealing`, says how the key follows from the passphrase; layout: docs/
 
 import contextlib
 import io
-import secrets
 import shutil
 import threading
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import BinaryIO, Protocol, TypeVar
@@ -22,6 +21,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
+from crowdfl.crypto.randomness import secret_bytes, secret_hex
 from crowdfl.errors import Conflict, FormatError, KeyFileDamaged, NotReady, PassphraseError, StoreUnavailable
 from crowdfl.roles.ports import Blobs
 from crowdfl.storage.atomic import sync_directory, write_private
@@ -54,7 +54,7 @@ class FileBlobs:
     def name(self) -> str:
         """That the folder carries, and a new one for a folder that carries none."""
         with contextlib.suppress(FileExistsError):
-            write_private(self.folder / OF_STORE, secrets.token_hex(16).encode())
+            write_private(self.folder / OF_STORE, secret_hex(16).encode())
         return (self.folder / OF_STORE).read_text("ascii", "replace")
 
     def bind(self, store: str) -> None:
@@ -158,7 +158,8 @@ class FileBlobs:
 class MemoryBlobs:
     """Blobs in a dictionary, under the names that `FileBlobs` takes."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
         self._blobs: dict[str, bytes] = {}
         self._folders: Counter[str] = Counter()  # how many blobs lie below each
         self._written: dict[str, float] = {}
@@ -176,7 +177,7 @@ class MemoryBlobs:
                 if self._folders[name] or any(folder in self._blobs for folder in _folders(name)):
                     raise Conflict(f"{name} cannot be stored: it is a part of a blob's name, or a part of it is a blob")
                 if name not in self._blobs:
-                    self._blobs[name], self._written[name] = data, time.time()
+                    self._blobs[name], self._written[name] = data, self._now()
                     self._folders.update(_folders(name))
                 elif self._blobs[name] != data:
                     raise Conflict(f"{name} exists already, with other contents")
@@ -299,14 +300,14 @@ class SealedBlobs:
             raise PassphraseError(
                 f"{self._blobs.folder} holds keys that are not sealed: end their tasks first, or take the passphrase out"
             )
-        head = _MAGIC + bytes([work_factor]) + secrets.token_bytes(_SALT)
-        nonce = secrets.token_bytes(_NONCE)
+        head = _MAGIC + bytes([work_factor]) + secret_bytes(_SALT)
+        nonce = secret_bytes(_NONCE)
         proof = _cipher_from(passphrase, head[-_SALT:], work_factor).encrypt(nonce, b"", head)
         with contextlib.suppress(Conflict):  # another process has begun
             self._blobs.put(_SEALING, head + nonce + proof)
 
     def _seal(self, name: str, data: bytes) -> bytes:
-        nonce = secrets.token_bytes(_NONCE)
+        nonce = secret_bytes(_NONCE)
         return nonce + self._cipher.encrypt(nonce, data, _MAGIC + name.encode())
 
     def _open(self, name: str, sealed: bytes, about: bytes) -> bytes:

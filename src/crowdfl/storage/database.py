@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
@@ -44,6 +44,7 @@ class Database:
         """Without a URL: in memory."""
         self.engine: Engine = open_engine(url) if url is not None else _open_in_memory()
         self.listeners: list[Events] = [events]  # who is told of each change, after its commit; none of them raises
+        self.at_commit: Callable[[str], None] = _let_it_be  # hears "before" and "after" each commit; an error undoes it
         self._local = threading.local()
         self._process = os.getpid()
         self._memory = _MemoryConnection(self.engine) if url is None else None
@@ -95,8 +96,10 @@ class Database:
             self._local.connection, self._local.events = connection, events
             try:
                 yield connection
+                self.at_commit("before")
             finally:
                 self._local.connection = None
+        self.at_commit("after")
         for name, fields in events:
             for listener in self.listeners:
                 listener(name, **fields)
@@ -122,6 +125,10 @@ class Database:
         """What was deleted leaves the log of writes too; inside a transaction, whoever commits next does that."""
         if self._open_one() is None and self._memory is None:
             truncate_log(self.engine)
+
+
+def _let_it_be(_moment: str) -> None:
+    """Nobody watches commits but a host that ends processes at them."""
 
 
 class _MemoryConnection:

@@ -5,7 +5,6 @@ writes looks first; names that two may write at once hold the digest of their co
 """
 
 import io
-import secrets
 import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, TypeVar
 
+from crowdfl.crypto.randomness import secret_hex
 from crowdfl.errors import Conflict, NotReady, StoreUnavailable
 from crowdfl.settings import ComputingSettings, S3Settings, ServiceSettings
 from crowdfl.storage.atomic import read_secret
@@ -49,7 +49,7 @@ class S3Blobs:
     def name(self) -> str:
         """That the prefix carries, and a new one for a prefix that carries none."""
         if not self.has(OF_STORE):
-            self.put(OF_STORE, secrets.token_hex(16).encode())
+            self.put(OF_STORE, secret_hex(16).encode())
         return self.get(OF_STORE).decode("ascii", "replace")
 
     def bind(self, store: str) -> None:

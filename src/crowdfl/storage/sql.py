@@ -17,15 +17,17 @@ from crowdfl.errors import (
     Forbidden,
     InvitationRefused,
     NotReady,
+    Overtaken,
     RoundNotOpen,
     TaskFull,
     UnknownParticipant,
     UnknownTask,
 )
-from crowdfl.protocols.profile import Identity
-from crowdfl.roles.ports import Place
+from crowdfl.protocols.profile import Identity, SpRecord
+from crowdfl.protocols.records import Look, Place, Standing, require_as_read, revised
 from crowdfl.roles.records import (
     ClockNotes,
+    EndedBy,
     Round,
     RoundState,
     StoredParticipant,
@@ -42,7 +44,6 @@ from crowdfl.storage.statements import (
     ALL_TASKS,
     ANSWER_CONTEXT,
     GONE_UPLOADS,
-    MEMORIES,
     NEWCOMERS,
     PARTS,
     PEOPLE,
@@ -217,7 +218,7 @@ class SqlStore(MoneyTables):
         named = {f"more_{name}": int(count) for name, count in more.items()}
         c.execute(counting(table, tuple(more), tuple(key)), named | {f"key_{name}": one for name, one in key.items()})
 
-    # Rounds, uploads, seeds, replies.
+    # Rounds, uploads, SP's protocol records, replies.
 
     def status(self, task: str) -> TaskStatus:
         with self._read() as c:
@@ -228,22 +229,21 @@ class SqlStore(MoneyTables):
         rounds = [(_round(row[13:]), row[11], row[12]) for row in rows if row[13] is not None]
         return TaskStatus(state, ended_at, _tombstone(end), epoch, dropped, active, taken, ready_at, rounds)
 
-    def put_round(self, task: str, round_: Round) -> None:
-        values = {name: value for name, value in vars(round_).items() if name != "asked"}
+    def set_round(self, task: str, known: Round | None, changed: Round) -> None:
+        """The transaction holds the writers' lock: what is read here is still true when it is written."""
+        number = changed.number
         with self._write() as c:
-            known = find(c, [t.rounds.c.state, t.rounds.c.extended], task=task, number=round_.number).first()
+            row = find(c, ROUND, task=task, number=number).first()
+            if (None if row is None else _round(row)) != known:
+                raise Conflict(f"round {number} is not as it was read: another process has gone on with it")
             if known is None:
-                add(c, t.rounds, task=task, asked=False, **values)
+                add(c, t.rounds, task=task, **vars(changed))
             else:
-                change(c, t.rounds, values, task=task, number=round_.number)
-            if known is None or known.state != round_.state:
-                self._tell(f"round {round_.state}", task=task, number=round_.number)
-            elif round_.extended and not known.extended:
-                self._tell("round extended", task=task, number=round_.number)
-
-    def mark_asked(self, task: str, number: int) -> None:
-        with self._write() as c:
-            change(c, t.rounds, {"asked": True}, task=task, number=number)
+                change(c, t.rounds, vars(changed), task=task, number=number)
+            if known is None or known.state is not changed.state:
+                self._tell(f"round {changed.state}", task=task, number=number)
+            elif changed.extended and not known.extended:
+                self._tell("round extended", task=task, number=number)
 
     def rounds(self, task: str) -> list[Round]:
         with self._read() as c:
@@ -352,26 +352,29 @@ class SqlStore(MoneyTables):
         with self._read() as c:
             return [(number, who, digest) for number, who, digest in c.execute(GONE_UPLOADS, {"this_task": task})]
 
-    def put_seed(self, task: str, number: int, purpose: str, state: bytes) -> None:
-        """A second process with a seed of its own is refused before it masks anything."""
-        with self._write() as c:
-            if put_once(c, t.seeds, "state", state, task=task, number=number, purpose=purpose) != state:
-                raise Conflict(f"a mask seed for {purpose} of round {number} is stored already")
-
-    def seeds(self, task: str, number: int) -> dict[str, bytes]:
+    def sp_record(self, task: str, number: int) -> SpRecord:
         with self._read() as c:
-            rows = find(c, [t.seeds.c.purpose, t.seeds.c.state], task=task, number=number)
-            return {purpose: bytes(state) for purpose, state in rows}
+            found = [find(c, [t.sp_records.c.record], task=task, number=place).scalar() for place in (0, number)]
+            return SpRecord(*(bytes(record or b"") for record in found))
+
+    def set_sp_record(self, task: str, number: int, known: SpRecord, changed: SpRecord) -> None:
+        with self._write() as c:
+            if self.sp_record(task, number) != known:
+                raise Conflict(
+                    f"another process goes on with round {number}: what this one has drawn for it is not sent"
+                )
+            rows = {0: changed.task, number: changed.round}
+            put(c, t.sp_records, [{"task": task, "number": at, "record": row} for at, row in rows.items() if row])
 
     def erase_seeds(self, task: str, number: int | None = None) -> None:
         of_round = {} if number is None else {"number": number}
         with self._write() as c:
-            remove(c, t.seeds, task=task, **of_round)
+            remove(c, t.sp_records, task=task, **of_round)
         self._overwrite_log()
 
     def seed_counts(self) -> dict[str, int]:
         with self._read() as c:
-            return _counts(c, t.seeds)
+            return _counts(c, t.sp_records)
 
     def replies(self, task: str, number: int) -> dict[str, bytes]:
         with self._read() as c:
@@ -498,54 +501,38 @@ class SqlStore(MoneyTables):
             found: str | None = find(c, [t.answers.c.blob], task=task, request=request).scalar()
             return found
 
-    def put_answer(self, task: str, request: str, blob: str) -> str:
+    def record(self, task: str, place: Place) -> Standing:
+        with self._read() as c:
+            row = find(c, [t.records.c.revision, t.records.c.body], task=task, **vars(place)).first()
+        return Standing() if row is None else Standing(row[0], None if row[1] is None else bytes(row[1]))
+
+    def set_records(self, task: str, look: Look, request: str, blob: str | None) -> None:
+        """Writers come one after the other: what is compared here is what is written over."""
         with self._write() as c:
-            kept = str(put_once(c, t.answers, "blob", blob, task=task, request=request))
-            self._tell("request answered", task=task, digest=request[:16])
-            return kept
+            if find(c, [t.answers.c.blob], task=task, request=request).first() is not None:
+                raise Overtaken("this request was answered meanwhile")
+            require_as_read(look, lambda place: find(c, [t.records.c.revision], task=task, **vars(place)).scalar() or 0)
+            new = [{"task": task, **vars(place), **vars(standing)} for place, standing in revised(look).items()]
+            if new:
+                put(c, t.records, new)
+            if blob is not None:
+                add(c, t.answers, task=task, request=request, blob=blob)
+                self._tell("request answered", task=task, digest=request[:16])
 
-    def memories(self, task: str, number: int, longest: int, most: int) -> dict[Place, bytes | None] | None:
-        wanted = {"this_task": task, "this_round": number, "longest": longest, "most": most + 1}
+    def recorded_rounds(self, task: str) -> list[int]:
         with self._read() as c:
-            rows = c.execute(MEMORIES, wanted).all()
-        found: dict[Place, bytes | None] = {}
-        for *place, value in rows:
-            found[*place] = None if value is None else bytes(value)
-        return found if len(found) <= most else None
-
-    def remembered(self, task: str, number: int, who: str, name: str) -> bytes | None:
-        with self._read() as c:
-            found = find(c, [t.memories.c.value], task=task, number=number, who=who, name=name).scalar()
-            return None if found is None else bytes(found)
-
-    def remember(self, task: str, values: Mapping[Place, bytes]) -> None:
-        if values:
-            rows = [
-                {"task": task, "number": number, "who": who, "name": name, "value": value}
-                for (number, who, name), value in values.items()
-            ]
-            with self._write() as c:
-                put(c, t.memories, rows)
-
-    def reserve(self, task: str, place: Place, value: bytes) -> bytes:
-        number, who, name = place
-        with self._write() as c:
-            return bytes(put_once(c, t.memories, "value", value, task=task, number=number, who=who, name=name))
-
-    def remembered_rounds(self, task: str) -> list[int]:
-        with self._read() as c:
-            return sorted(set(find(c, [t.memories.c.number], task=task).scalars()) - {0})
+            return sorted(set(find(c, [t.records.c.number], task=task).scalars()) - {0})
 
     def erase_answers(self, task: str) -> None:
         with self._write() as c:
             remove(c, t.answers, task=task)
-            remove(c, t.memories, task=task)
+            remove(c, t.records, task=task)
         self._overwrite_log()
 
     def answer_counts(self) -> dict[str, Counter[str]]:
         found = defaultdict[str, Counter[str]](Counter)
         with self._read() as c:
-            for kind, table in (("answers", t.answers), ("memory", t.memories)):
+            for kind, table in (("answers", t.answers), ("records", t.records)):
                 for task, count in _counts(c, table).items():
                     found[task][kind] = count
         return dict(found)
@@ -557,7 +544,10 @@ def _task(row: Sequence[Any]) -> StoredTask:
 
 
 def _tombstone(columns: Sequence[Any]) -> Tombstone | None:
-    return None if columns[0] is None else Tombstone(*columns)
+    if columns[0] is None:
+        return None
+    why, by, *rest = columns
+    return Tombstone(why, EndedBy(by), *rest)
 
 
 def _end_columns(end: Tombstone | None) -> dict[str, str | None]:

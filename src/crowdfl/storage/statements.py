@@ -210,13 +210,6 @@ def leasing(dialect: str) -> Any:  # noqa: ANN401
     return new.on_conflict_do_update(index_elements=["task"], set_=changes, where=ours)
 
 
-def _memories() -> sa.Select[*tuple[Any, ...]]:
-    m = t.memories.c
-    short = sa.case((func.length(m.value) <= bindparam("longest", type_=sa.Integer), m.value))
-    asked = (m.task == _THIS_TASK, m.number.in_([0, _THIS_ROUND]), m.who == "")
-    return select(m.number, m.who, m.name, short).where(*asked).limit(bindparam("most", type_=sa.Integer))
-
-
 def _answer_context() -> sa.Select[*tuple[Any, ...]]:
     task, a, request = t.tasks.c.task, t.answers.c, bindparam("request", type_=t.answers.c.request.type)
     joined = t.tasks.outerjoin(t.answers, (a.task == task) & (a.request == request))
@@ -226,7 +219,7 @@ def _answer_context() -> sa.Select[*tuple[Any, ...]]:
 # Made once, as those of `tables` are.
 ANSWER_CONTEXT, STATUS = _answer_context(), _status()
 TURNOUT, PARTS, UPLOADS_BY_ROUND, GONE_UPLOADS = _turnout(), _parts(), _uploads_by_round(), _gone_uploads()
-MEMORIES, ADD_UPLOADS, ALL_TASKS = _memories(), sa.insert(t.uploads), select(*TASK).order_by(t.tasks.c.task)
+ADD_UPLOADS, ALL_TASKS = sa.insert(t.uploads), select(*TASK).order_by(t.tasks.c.task)
 PEOPLE = [column for column in t.participants.c if column.name not in ("position", "task")] + [
     t.participants.c.position
 ]

@@ -136,6 +136,7 @@ rounds = _table(
     Column("redrawn", _Whole, nullable=False),
     Column("final", Boolean, nullable=False),
     Column("asked", Boolean, nullable=False),
+    *(Column(name, _Name) for name in ("average", "model", "rewards", "rejected", "left_over")),
     # How many: uploads, those of people who have not left, people drawn, those of them who have not left.
     *(Column(name, _Whole, nullable=False, default=0) for name in ("uploads", "present", "drawn", "members")),
 )
@@ -168,12 +169,11 @@ dropped_uploads = _table(
     Column("digest", _Name, nullable=False),
 )
 
-seeds = _table(
-    "seeds",
+sp_records = _table(  # what SP's half of a protocol has decided
+    "sp_records",
     Column("task", _Name, primary_key=True),
-    Column("number", _Whole, primary_key=True, autoincrement=False),
-    Column("purpose", _Name(32), primary_key=True),
-    Column("state", LargeBinary, nullable=False),
+    Column("number", _Whole, primary_key=True, autoincrement=False),  # of the round; 0: of the task
+    Column("record", LargeBinary, nullable=False),
 )
 
 replies = _table(
@@ -272,13 +272,16 @@ answers = _table(
     Column("blob", _Words, nullable=False),
 )
 
-memories = _table(
-    "memories",
+records = _table(  # CSP's, of a task, a round, a step, a cohort or a person
+    "records",
     Column("task", _Name, primary_key=True),
+    Column("kind", _Whole, primary_key=True, autoincrement=False),
     Column("number", _Whole, primary_key=True, autoincrement=False),
+    Column("step", _Whole, primary_key=True, autoincrement=False),
+    Column("part", _Whole, primary_key=True, autoincrement=False),
     Column("who", _Name, primary_key=True),
-    Column("name", _Name(512), primary_key=True),
-    Column("value", LargeBinary, nullable=False),
+    Column("revision", _Whole, nullable=False),
+    Column("body", LargeBinary),  # null: it was erased
 )
 
 identity = _table(  # one row: what the store's folder of blobs carries too

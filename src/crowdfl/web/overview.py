@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from crowdfl.errors import CrowdFLError
+from crowdfl.reasons import Reason
 from crowdfl.roles.records import (
     DepositState,
     Movement,
@@ -74,7 +75,7 @@ class Overview:
             "profile": definition.settings.profile,
             "window": definition.settings.window,
             "least": definition.settings.min_participants,
-            "ended": self._actions.ended(task),
+            "ended": None if stored.end is None else stored.end.coded(),
             "claims_until": stored.claims_until if stored.state in ENDED else None,
             "not_told": self._actions.not_told(stored),
             "can_purge": self._actions.can_purge(stored),
@@ -190,8 +191,8 @@ class Overview:
 
     def round(self, task: str, one: Round, uploads: int, dropped: Sequence[str]) -> Row:
         rejected, pays = self._rejected(task, one), bool(self._sp.definition(task).settings.budget)
-        rejected |= dict.fromkeys(dropped, "its file was damaged on SP, and dropped")
-        rows = [{"who": who, "why": printable(why, 500)} for who, why in sorted(rejected.items())]
+        rejected |= dict.fromkeys(dropped, Reason.DAMAGED)
+        rows = [{"who": who, "why": why} for who, why in sorted(rejected.items())]
         return {
             "number": one.number,
             "state": str(one.state),
@@ -202,7 +203,7 @@ class Overview:
             "steps": steps_of(one, self.history.steps(task, one.number), pays),
         }
 
-    def _rejected(self, task: str, one: Round) -> dict[str, str]:
+    def _rejected(self, task: str, one: Round) -> dict[str, Reason]:
         """Nothing of a round that was purged, or whose file cannot be read: the page goes on without."""
         try:
             return self._sp.rejected(task, one.number) if one.state is not RoundState.OPEN else {}

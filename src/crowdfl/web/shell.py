@@ -7,7 +7,6 @@ holds at every process of SP.
 
 import hashlib
 import hmac
-import secrets
 import threading
 import time
 from collections import OrderedDict, deque
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.exceptions import HTTPException
 
+from crowdfl.crypto.randomness import secret_text
 from crowdfl.errors import CrowdFLError, Forbidden, NotAuthenticated, TokenExpired
 from crowdfl.services.http.auth import TokenEntry, Tokens
 from crowdfl.services.http.connections import address_of
@@ -74,7 +74,7 @@ class OneBrowser:
     """
 
     port: int
-    secret: str | None = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    secret: str | None = field(default_factory=lambda: secret_text(32), repr=False)
     _halves: tuple[str, str] | None = field(default=None, repr=False)
 
     @property
@@ -97,7 +97,7 @@ class OneBrowser:
             raise NotAuthenticated(
                 "this address was used before: end `crowdfl task console` with Ctrl-C and start it again"
             )
-        self.secret, self._halves = None, (secrets.token_urlsafe(32), secrets.token_urlsafe(32))
+        self.secret, self._halves = None, (secret_text(32), secret_text(32))
         response.set_cookie(self.cookie, self._halves[0], path=path, httponly=True, samesite="strict")
         return self._halves[1]
 
@@ -153,7 +153,7 @@ class Sessions:
         entry = self._known(token)
         if entry.role != ROLE:
             raise Forbidden(f"this is for {ROLE}, not for {entry.role}: paste a token of role {ROLE}")
-        value = secrets.token_urlsafe(32)
+        value = secret_text(32)
         self.store.put_session(_digest(value), entry.sha256, self.now(), self.most)
         return value
 

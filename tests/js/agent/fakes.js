@@ -316,7 +316,7 @@ const SIMPLE = {
     return { accepted, rejected: new Map(), record: publication };
   },
   recordIn: (/** @type {any[]} */ ...given) => (parse(given[2]).record ? bytes(parse(given[2]).record) : null),
-  standing: (/** @type {any} */ opened, /** @type {string} */ who) => (opened.accepted.includes(who) ? null : "left out"),
+  standing: (/** @type {any} */ opened, /** @type {string} */ who) => (opened.accepted.includes(who) ? null : "broken_seal"),
   openReward: async (/** @type {any[]} */ ...given) => BigInt(parse(given[3]).amount),
   makeClaim: async (/** @type {any[]} */ ...given) => bytes(given[2].map((/** @type {any} */ one) => one.round)),
 };

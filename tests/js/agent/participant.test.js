@@ -324,9 +324,9 @@ test("an upload that both servers left out earns nothing, and its owner is told 
   platform.finish(1);
   platform.instead.average = () => new TextEncoder().encode(JSON.stringify({ number: 1, accepted: [] }));
   await step();
-  assert.deepEqual(phone.events("upload rejected"), [{ round: 1, why: "left out" }]);
+  assert.deepEqual(phone.events("upload rejected"), [{ round: 1, why: "broken_seal" }]);
   assert.equal(platform.calls.includes("reward"), false);
-  assert.equal((await view(phone.store, TASK))?.rounds[0].why, "left out");
+  assert.equal((await view(phone.store, TASK))?.rounds[0].leftOut, "broken_seal");
 });
 
 test("a phone that kept its bounds and is rejected all the same stops, says so, and does not come back", async () => {
@@ -335,7 +335,7 @@ test("a phone that kept its bounds and is rejected all the same stops, says so, 
   platform.finish(1);
   platform.instead.average = () => new TextEncoder().encode(JSON.stringify({ number: 1, accepted: [] }));
   await step();
-  assert.match(phone.events("stopped")[0].why, /kept the task's bounds and was rejected all the same \(left out\)/);
+  assert.match(phone.events("stopped")[0].why, /kept the task's bounds and was rejected all the same \(broken_seal\)/);
   assert.match(String((await view(phone.store, TASK))?.stopped), /round 1/);
   await step();
   assert.deepEqual(phone.trainer.trained, [1]);
@@ -391,7 +391,7 @@ test("a reward out of range is refused for good", async () => {
   const openReward = async () => { throw new RewardOutOfRange("more than the budget"); };
   await phone.open(undefined, { protocol: { ...protocol, openReward } }).participant.step(phone.trainer);
   assert.equal(phone.events("reward refused").length, 1);
-  assert.equal(await phone.store.has(TASK, "rounds/1/no-reward"), true);
+  assert.equal(await phone.store.get(TASK, "rounds/1/no-reward"), "out_of_range");
 });
 
 test("a reward is not given up because the platform says that it is out of range, or that nobody knows this phone", async () => {
@@ -429,7 +429,7 @@ test("a round that is given up is explained once", async () => {
   await step();
   await step();
   assert.deepEqual(phone.events("given up"), [{ round: 1 }]);
-  assert.deepEqual((await view(phone.store, TASK))?.rounds[0].why, "the round was given up: nobody is paid for it");
+  assert.deepEqual((await view(phone.store, TASK))?.rounds[0].reason, "void");
 });
 
 test("after SP was restored it enrols again, and sends again what SP has lost", async () => {
@@ -561,7 +561,7 @@ test("whom the record of the last round leaves out waits for no reward", async (
   platform.instead.average = () => asBytes({ number: 1, accepted: [] });
   platform.instead.reward = () => { throw new NotReady("not yet"); };
   assert.equal(await person.claim(), 0n);
-  assert.deepEqual(phone.events("upload rejected"), [{ round: 1, why: "left out" }]);
+  assert.deepEqual(phone.events("upload rejected"), [{ round: 1, why: "broken_seal" }]);
 });
 
 test("a reward by another record than the one that is kept is not taken", async () => {

@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { Refusal } from "#web/common/api.js";
 import { readServices, said, translated } from "#web/common/said.js";
-import { bestLanguage, isSaid, LANGUAGES, listOf, speak, t, withNodes } from "#web/common/text.js";
+import { bestLanguage, endingWords, isSaid, LANGUAGES, listOf, speak, t, withNodes } from "#web/common/text.js";
 
 const WEB = new URL("../../../src/crowdfl/web/", import.meta.url);
 const PAGES = ["phone", "console", "requester"];
@@ -88,7 +88,8 @@ test("a service's sentence is looked up by its words, with values as its reader 
   assert.equal(said("There is no such task here."), "Diese Aufgabe gibt es hier nicht.");
   assert.equal(said("`rounds` is 'three'; expected a whole number, at least 1 and at most 2,000"), "`rounds` ist 'three'; erwartet wird eine ganze Zahl, mindestens 1 und höchstens 2.000");
   assert.equal(said('`closes` is \'x\'; expected "everyone" or "deadline"'), '`closes` ist \'x\'; erwartet wird "everyone" oder "deadline"');
-  assert.equal(said("cancelled by the requester"), "abgebrochen von dem Auftraggeber");
+  assert.equal(endingWords({ why: "cancelled", by: "requester", reason: "" }, said), "abgebrochen von dem Auftraggeber");
+  assert.equal(endingWords({ why: "expired", by: "lifetime", reason: "it took too long" }, said), "abgelaufen wegen der Lebensdauer der Aufgabe: sie hat zu lange gedauert");
   assert.equal(said("deposit d1 was confirmed before, and that is final"), "die Einzahlung d1 ist schon entschieden (bestätigt), und das ist endgültig");
   assert.equal(said("SP 1.5 MB a round, 1,200.0 MB in all"), "SP 1,5 MB je Runde, 1.200,0 MB insgesamt");
   const unknown = "words that no catalogue has, and 5 of them";

@@ -2,12 +2,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { readPublication } from "#web/phone/protocol/average.js";
-import { openBundle } from "#web/phone/protocol/bundle.js";
+import { parseRecord, readPublication } from "#web/phone/protocol/average.js";
+import { limitsOf, openBundle } from "#web/phone/protocol/bundle.js";
 import { fromHex, hex, sha256, utf8 } from "#web/phone/protocol/bytes.js";
 import { chainToBytes, placeOf, startChain } from "#web/phone/protocol/chain.js";
 import { enrolmentRequest, openEnrolled } from "#web/phone/protocol/documents.js";
 import { encode } from "#web/phone/protocol/messages.js";
+import { REASONS } from "#web/phone/protocol/reasons.js";
 import { makeClaim, openReward } from "#web/phone/protocol/rewards.js";
 import { elementBytes, expand, littleEndian, minusElements, signedDifference } from "#web/phone/protocol/ring.js";
 import { openSealed, sealTo } from "#web/phone/protocol/seal.js";
@@ -168,6 +169,19 @@ test("an equal part is read off the record, and its claim is made byte for byte"
   const [keys, equally] = [await keysFrom(owner.signing, owner.reading), { ...task, pay: "equal" }];
   assert.equal(await openReward(equally, bundle, keys, fromHex(envelope), 1), BigInt(amount));
   assert.equal(hex(await makeClaim(equally, keys, [{ round: 1, envelope: fromHex(envelope) }], bundle)), claim);
+});
+
+for (const { name, record, reasons, error } of MESSAGES.records) {
+  test(`a signed record names reasons by code alone: ${name}`, async () => {
+    const parsed = parseRecord(fromHex(record), limitsOf(task, bundle).record, bundle.cspSigning);
+    if (error) await assert.rejects(parsed, { name: error });
+    else assert.deepEqual([...(await parsed).rejected.values()], reasons);
+  });
+}
+
+test("the vectors have every reason", () => {
+  const named = new Set(MESSAGES.records.flatMap((/** @type {{ reasons?: string[] }} */ { reasons = [] }) => reasons));
+  assert.deepEqual([...named], [...REASONS]);
 });
 
 test("the request to enrol is the one of the vectors", async () => {

@@ -83,13 +83,13 @@ def run(
 
     def answering(side: CspSide) -> Half[_T]:
         result = yield from csp(CspDivider(side, transcript.view))
-        side.heard(0)
+        side.heard()
         side.finish(b"")
         return result
 
     def asking(side: SpSide) -> Half[_T]:
         result = yield from sp(SpDivider(side, Coins(seed.to_bytes(32, "big"))))
-        yield from side.ask(b"", 0)
+        yield from side.swap(b"")
         return result
 
     half, other = asking(SpSide()), CspRun(answering)

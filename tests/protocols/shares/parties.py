@@ -9,15 +9,17 @@ import numpy as np
 
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
-from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
+from crowdfl.protocols.profile import ParticipantKeys, SpRecord, TaskSpec, Tools
+from crowdfl.protocols.records import MemoryRecords
 from crowdfl.protocols.shares.chain import RoundPlace, first_base
 from crowdfl.protocols.shares.profile import SharesProfile
 from crowdfl.protocols.shares.round.csp import SharesCsp
 from crowdfl.protocols.shares.round.sp import LeftOver, SharesSp
 from crowdfl.protocols.shares.round.upload import UploadBody, make_upload, upload_statement
 from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
-from tests.protocols.driving import ONE, Keeping, Place
+from tests.protocols.driving import ONE, Keeping
 
 PROFILE = SharesProfile()
 SETTINGS: dict[str, Any] = {
@@ -46,7 +48,7 @@ def name_of(place: int) -> str:
 class Played:
     publication: bytes
     envelopes: Mapping[str, bytes]
-    rejected: Mapping[str, str]
+    rejected: Mapping[str, Reason]
 
 
 @dataclass
@@ -70,11 +72,11 @@ class Parties:
         self.people = {who: self.new_person(who) for who in self.keys}
         self.requester = PROFILE.requester(self.spec, self.dealing.requester, self.tools)
         self.requester.resume(None, self.initial)
-        self.keeping = Keeping(self.new_csp())
-        self.seeds: dict[int, dict[str, bytes]] = {}
+        self.coins: dict[int, bytes] = {}  # CSP's, by round: whoever plays CSP here draws the same ones
+        self.keeping = self.fresh_csp()
+        self.records: dict[int, bytes] = {}  # SP's, by round; 0: of the task
         self.left: bytes | None = None
         self.asked: list[bytes] = []
-        self.coins: dict[Place, bytes] = {}  # of recorded rounds
 
     @property
     def names(self) -> list[str]:
@@ -98,9 +100,9 @@ class Parties:
             csp.enrol(keys.identity)
         return csp
 
-    def fresh_csp(self, memory: Mapping[Place, bytes] | None = None) -> Keeping:
-        """A CSP that knows nothing but this, and draws the coins of the rounds that were recorded."""
-        return Keeping(self.new_csp(), dict(memory or {}) | self.coins)
+    def fresh_csp(self, records: MemoryRecords | None = None) -> Keeping:
+        """A process of CSP that has these records, or none."""
+        return Keeping(self.new_csp(), records, self.coins)
 
     def new_sp(self, number: int) -> SharesSp:
         """Ready for a round, with what was kept of it."""
@@ -108,12 +110,7 @@ class Parties:
         sp.open_round(number)
         sp.load_previous(self.left)
         sp.set_dealt_loader(lambda n: self.dealt("sp", n))
-        whole, own = self.seeds.setdefault(0, {}), self.seeds.setdefault(number, {})
-
-        def keep(purpose: str, state: bytes) -> None:
-            (whole if purpose.startswith("base ") else own)[purpose] = state
-
-        sp.keep_seeds(whole | own, keep)
+        sp.record = SpRecord(self.records.get(0, b""), self.records.get(number, b""))
         for keys in self.keys.values():
             sp.enrol(keys.identity)
         return sp
@@ -163,15 +160,20 @@ class Parties:
         ask: Callable[[bytes], Reply] | None = None,
         reference: bytes | None = None,
     ) -> Played:
-        """A round to its end; nobody reads it yet."""
-        sp = self.new_sp(number)
+        """A round to its end; nobody reads it yet. SP's record is kept before each request leaves."""
+        sp, then = self.new_sp(number), ask or self.ask
+
+        def kept(request: bytes) -> Reply:
+            self.records |= {0: sp.record.task, number: sp.record.round}
+            return then(request)
+
         sp.add_all(uploads)
         if reference is not None:
             sp.take_reference(reference)
         if self.shape.payment:
-            run_exchange(sp.reward(self.shape.payment), ask or self.ask)
+            run_exchange(sp.reward(self.shape.payment), kept)
         envelopes = sp.envelopes()
-        run_exchange(sp.publish(final=False), ask or self.ask)
+        run_exchange(sp.publish(final=False), kept)
         self.left = sp.carry_over()
         return Played(sp.publication(), envelopes, sp.rejected())
 

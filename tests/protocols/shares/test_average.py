@@ -21,6 +21,7 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.shares.chain import ModelChain, rounded_quotient
 from crowdfl.protocols.shares.round.upload import integers_within
+from crowdfl.reasons import Reason
 from tests.protocols.shares.parties import (
     COUNTED_ONCE,
     PAYING,
@@ -65,7 +66,7 @@ def test_who_drops_out_costs_nothing(kind):
     average = parties.requester.read(played.publication, 1)
     assert in_units(parties, average) == expected(parties, initial_units(parties), models, parties.samples())
     assert parties.people[name_of(0)].read(played.publication, 1).standing is None
-    assert "not passed on" in parties.people[name_of(4)].read(played.publication, 1).standing
+    assert parties.people[name_of(4)].read(played.publication, 1).standing is Reason.NOT_PASSED_ON
 
 
 def test_an_update_beyond_the_norm_bound_is_scaled_down_by_its_phone():

@@ -213,10 +213,10 @@ def test_csp_refuses_dealt_files_that_are_not_its_own():
         lambda _: file[:-1],
         lambda _: b"".join(PROFILE.dealt(parties.spec, parties.dealing.source, "csp", 2)),
     ):
-        parties.keeping.csp.set_dealt_loader(load)
+        parties.keeping.set_dealt_loader(load)
         with pytest.raises(DealtMaterialDamaged):
             parties.play(1, uploads)
-    parties.keeping.csp.set_dealt_loader(lambda _: file)
+    parties.keeping.set_dealt_loader(lambda _: file)
     assert parties.read(1, parties.play(1, uploads)).total == sum(parties.samples().values())
 
 

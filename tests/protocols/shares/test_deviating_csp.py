@@ -29,6 +29,7 @@ from crowdfl.protocols.shares.chain import first_base, sha256
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication, SumReply
 from crowdfl.protocols.shares.round.manifest import ManifestReply, StepReply, StepRequest
+from crowdfl.reasons import Reason
 from tests.protocols.shares.parties import HIDDEN, PAYING, PAYMENT, UNCHECKED, Parties, name_of
 
 ME = name_of(0)
@@ -69,6 +70,10 @@ def with_record(**changes):
         return replace(average_of(parties, reply), record=record).to_bytes()
 
     return change
+
+
+def left_out(reason):
+    return {"rejected": ("a" * 20,), "reasons": (reason,)}
 
 
 @pytest.fixture
@@ -115,6 +120,9 @@ REPLIES = {
     "a record of another base": (UNCHECKED, 2, with_record(base=bytes(32)), ProtocolError),
     "somebody left out": (UNCHECKED, 2, with_record(accepted=tuple(map(name_of, range(4)))), ProtocolError),
     "somebody added": (UNCHECKED, 2, with_record(accepted=tuple(map(name_of, range(6)))), ProtocolError),
+    "a sentence for a reason": (UNCHECKED, 2, with_record(**left_out("its seal does not open")), FormatError),
+    "a reason that nobody knows": (UNCHECKED, 2, with_record(**left_out("broken_seals")), FormatError),
+    "no reason": (UNCHECKED, 2, with_record(**left_out("")), FormatError),
     "another hash of the sum": (UNCHECKED, 2, with_record(opened=bytes(32)), ProtocolError),
     "another hash of SP's seed": (UNCHECKED, 2, with_record(masks=(bytes(32), bytes(32))), ProtocolError),
     "a hash for one seed": (UNCHECKED, 2, with_record(masks=(bytes(32),)), LengthMismatch),
@@ -215,7 +223,7 @@ def test_who_is_left_out_by_the_record_is_told():
     parties = Parties(settings=UNCHECKED)
     others = {who: model for who, model in parties.models().items() if who != ME}
     played = parties.play(1, parties.encrypt(1, others))
-    assert "not passed on" in parties.people[ME].read(played.publication, 1).standing
+    assert parties.people[ME].read(played.publication, 1).standing is Reason.NOT_PASSED_ON
 
 
 @pytest.fixture(scope="module")
@@ -334,7 +342,7 @@ def test_no_more_than_the_record_says_is_attested_nor_a_round_without_one_nor_wh
 
 def test_whoever_is_left_out_is_told_by_csps_record(equally):
     parties, round_ = equally
-    with pytest.raises(UploadRejected, match="out of bounds"):
+    with pytest.raises(UploadRejected, match=Reason.OUT_OF_BOUNDS.words):
         parties.people[name_of(4)].open_reward(round_.envelopes[name_of(4)], 1)
 
 

@@ -11,6 +11,7 @@ from crowdfl.errors import (
     FormatError,
     LengthMismatch,
     OutOfTurn,
+    Overtaken,
     ProtocolError,
     RoundEnded,
     RoundsExhausted,
@@ -19,10 +20,11 @@ from crowdfl.errors import (
     WrongBase,
 )
 from crowdfl.protocols.exchange import ask_directly, run_exchange
+from crowdfl.protocols.records import Look
 from crowdfl.protocols.shares.chain import next_base, sha256
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication
 from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, StepReply, StepRequest, Transcript
-from tests.protocols.driving import Keeping
+from crowdfl.reasons import Reason
 from tests.protocols.shares.parties import HIDDEN, PAYMENT, UNCHECKED, Parties, name_of
 
 pytestmark = pytest.mark.usefixtures("seals")
@@ -34,13 +36,11 @@ def recorded(kind, number=1, parties=None):
     """The requests of an honest round, and a CSP that has answered none of them, but drew the same coins."""
     parties = parties or Parties(settings=kind)
     parties.asked.clear()
-    uploads, left, before = parties.encrypt(number, parties.models()), parties.left, dict(parties.keeping.memory)
-    parties.keeping = Keeping(parties.new_csp(), dict(before))
+    uploads, left, before = parties.encrypt(number, parties.models()), parties.left, parties.keeping.records.copy()
+    parties.keeping = parties.fresh_csp(before.copy())
     parties.play(number, uploads)
     requests, parties.asked, parties.left = parties.asked, [], left
-    drawn = (number, "", "seed"), (number, "", "part")
-    parties.coins = parties.coins | {place: parties.keeping.memory[place] for place in drawn}
-    parties.seeds.clear()  # an SP that deviates remembers nothing
+    parties.records.clear()  # an SP that deviates remembers nothing
     parties.keeping = parties.fresh_csp(before)
     return parties, requests
 
@@ -118,14 +118,12 @@ def test_manifests_are_of_the_rounds_of_the_task_and_of_their_request(csp, manif
 
 
 def test_csp_takes_one_manifest_a_round(opened, csp, manifest):
-    """Not another one with somebody left out, also if it had reserved the round for the first, and died."""
+    """Not another one with somebody left out, also if it had taken the round's first step for the first one, and died."""
+    restarted = csp.reserved(asked_with(manifest))
     csp.answer(asked_with(manifest))
-    with pytest.raises(OutOfTurn):
-        csp.answer(asked_with(_rows(manifest, [0, 1, 2, 3])))
-    reserved = {name: value for name, value in csp.memory.items() if name[2].startswith(("asked", "seed"))}
-    restarted = Keeping(opened[0].new_csp(), reserved)
-    with pytest.raises(OutOfTurn):
-        restarted.answer(asked_with(_rows(manifest, [0, 1, 2, 3])))
+    for process in (csp, restarted):
+        with pytest.raises(OutOfTurn):
+            process.answer(asked_with(_rows(manifest, [0, 1, 2, 3])))
     assert restarted.answer(asked_with(manifest)) == csp.answer(asked_with(manifest))
 
 
@@ -135,7 +133,7 @@ def test_a_sum_that_was_sent_is_the_only_one_for_its_model():
     models = parties.models()
     parties.play(1, parties.encrypt(1, models))
     parties.left = None  # as if nothing had been published
-    parties.seeds.clear()
+    parties.records.clear()
     without = {who: model for who, model in models.items() if who != name_of(0)}
     with pytest.raises(BaseSpent):
         parties.play(2, parties.encrypt(2, without))
@@ -172,19 +170,23 @@ def test_a_round_given_up_before_its_sum_leaves_its_model_for_the_next():
     assert parties.requester.read(played.publication, 2).total == sum(parties.samples().values())
 
 
-def test_two_rounds_to_one_model_give_one_sum():
-    """Both manifests were taken, by two processes at the same moment; the one whose sum is first spends the model."""
+@pytest.mark.parametrize("sum_is_first", [True, False])
+def test_two_rounds_to_one_model_give_one_sum(sum_is_first):
+    """Two processes at the same moment: one opens round 1, the other takes the manifest of round 2. Whoever sets first wins."""
     parties, first = recorded(UNCHECKED)
     _, second = recorded(UNCHECKED, 2, parties)
     csp = parties.fresh_csp()
     csp.answer(first[0])
-    before = dict(csp.memory)
-    csp.answer(second[0])
-    del csp.memory[1, "", "passed"]  # it did not see the later manifest yet
-    csp.memory |= {name: value for name, value in before.items() if name[0] == 1}
-    csp.answer(first[1])
-    with pytest.raises(BaseSpent):
-        csp.answer(second[1])
+    csp.reserve(first[1])
+    looks = [Look(csp.records), Look(csp.records)]
+    for look, request in zip(looks, (first[1], second[0]), strict=True):
+        parties.new_csp().answer(look, request)
+    winner, loser = looks if sum_is_first else reversed(looks)
+    csp.records.set(winner)
+    with pytest.raises(Overtaken):
+        csp.records.set(loser)
+    with pytest.raises(BaseSpent if sum_is_first else RoundEnded):
+        csp.answer(second[0] if sum_is_first else first[1])
 
 
 def test_a_later_manifest_ends_earlier_rounds_that_had_none():
@@ -260,24 +262,6 @@ def rounds():
     return made
 
 
-@pytest.mark.parametrize(("kind", "step"), EVERY, ids=[f"{k}-{s}" for k, s in EVERY])
-def test_no_step_comes_before_its_turn_nor_twice_with_other_contents(rounds, kind, step):
-    """A step ahead, another payload after the right one, another transcript: refused; the right bytes get the same answer."""
-    parties, requests = rounds[kind]
-    csp = parties.fresh_csp()
-    for request in requests[: step - 1]:
-        csp.answer(request)
-    if step < len(requests):
-        with pytest.raises(OutOfTurn):
-            csp.answer(requests[step])
-    reply = csp.answer(requests[step - 1])
-    right = step_of(requests[step - 1])
-    for wrong in (replace(right, payload=right.payload + b"\0"), replace(right, transcript=bytes(32))):
-        with pytest.raises(ProtocolError):
-            csp.answer(wrong.to_bytes())
-    assert csp.answer(requests[step - 1]) == reply
-
-
 @pytest.mark.parametrize(
     ("kind", "step"), [one for one in EVERY if one[1] > 1], ids=[f"{k}-{s}" for k, s in EVERY if s > 1]
 )
@@ -314,7 +298,7 @@ def test_bits_that_were_not_committed_to_void_the_round_by_csps_word():
         parties.keeping.answer(request)
     right = step_of(requests[4])
     wrong = replace(right, payload=bytes([right.payload[0] ^ 1]) + right.payload[1:])
-    assert b"committed" in parties.keeping.answer(wrong.to_bytes())
+    assert Reason.ALTERED_BITS.encode() in parties.keeping.answer(wrong.to_bytes())
     with pytest.raises(RoundEnded, match="given up"):
         parties.keeping.answer(requests[5])
 

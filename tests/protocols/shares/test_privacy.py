@@ -19,17 +19,21 @@ every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 PRIVATE = {"weighting": "equal", "max_norm": 10.0, "epsilon": 8.0, "rounds": 20, "max_participants": 1000}
 
 
-def parts_of(parties, number):
-    """What both servers keep of a round's sum."""
-    kept = parties.keeping.memory[number, "", "part"], parties.seeds[number]["part"]
-    return {
-        server: MaskedPart.from_bytes(part, parties.shape.limits())
-        for server, part in zip((CSP, SP), kept, strict=True)
-    }
+@pytest.fixture(autouse=True)
+def parts(monkeypatch):
+    """What both servers draw for a round's sum, by round and server."""
+    drawn, kept = MaskedPart.drawn, {}
+
+    def draw(members, shape, place, server, audiences):
+        kept.setdefault(place.number, {})[server] = made = drawn(members, shape, place, server, audiences)
+        return made
+
+    monkeypatch.setattr(MaskedPart, "drawn", staticmethod(draw))
+    return kept
 
 
 @every_kind
-def test_an_average_is_the_exact_one_and_both_servers_noise_on_the_sum(kind):
+def test_an_average_is_the_exact_one_and_both_servers_noise_on_the_sum(kind, parts):
     """By a plaintext oracle, from the seeds that the servers keep to themselves; round after round."""
     parties, base = Parties(settings=kind), None
     for number in (1, 2):
@@ -41,7 +45,7 @@ def test_an_average_is_the_exact_one_and_both_servers_noise_on_the_sum(kind):
         sigma = parties.spec.settings.sigma
         drawn = [
             discrete_gaussian(part.noise, place.bind("crowdfl noise 1"), sigma, parties.parameters)
-            for part in parts_of(parties, number).values()
+            for part in parts[number].values()
         ]
         assert not np.array_equal(*drawn)
         average = in_units(parties, parties.read(number, played))
@@ -49,13 +53,13 @@ def test_an_average_is_the_exact_one_and_both_servers_noise_on_the_sum(kind):
         base = average
 
 
-def test_no_reader_can_take_noise_off_with_what_it_gets():
+def test_no_reader_can_take_noise_off_with_what_it_gets(parts):
     """The seed of a mask is sealed to readers; that of the noise is another one, and is in nothing that leaves a server."""
     parties = Parties(settings=NOISY | UNCHECKED)
     uploads = parties.encrypt(1, parties.models())
     played = parties.play(1, uploads)
     sent = [played.publication, *parties.asked, *uploads.values()]
-    for part in parts_of(parties, 1).values():
+    for part in parts[1].values():
         assert part.t != part.noise
         assert not any(part.noise in message for message in sent)
 
@@ -76,12 +80,15 @@ def test_noise_never_serves_the_sum_of_other_people():
             part.masked(parties.shape, place, members, own)
 
 
-def test_csp_forgets_its_seeds_when_the_next_round_begins():
+def test_csp_keeps_nothing_that_noise_could_be_taken_off_with(parts):
+    """Neither in its records nor in the files that they name, once a sum is opened."""
     parties = Parties(settings=NOISY | UNCHECKED)
     for number in (1, 2):
         parties.read(number, parties.play(number, parties.encrypt(number, parties.models(number))))
-    assert parties.keeping.memory[1, "", "part"] == b""
-    assert parties.keeping.memory[2, "", "part"]
+        kept = parties.keeping.records
+        left = [standing.body or b"" for standing in kept.records.values()]
+        for secret in (parts[number][CSP].t, parts[number][CSP].noise, parties.coins[number]):
+            assert not [body for body in left if secret in body]
 
 
 def test_noise_follows_from_epsilon_and_less_of_it_is_refused():

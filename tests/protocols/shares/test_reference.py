@@ -11,15 +11,14 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import (
     BadSignature,
     FormatError,
+    LengthMismatch,
     NotReady,
-    ProtocolError,
     RoundEnded,
     RoundNotOpen,
     SettingsError,
     WrongBase,
 )
 from crowdfl.protocols.messages import Limits
-from crowdfl.protocols.profile import NOT_IN_LINE
 from crowdfl.protocols.shares import reference
 from crowdfl.protocols.shares.circuits.program import SP
 from crowdfl.protocols.shares.reference import ReferenceScores, in_line
@@ -27,6 +26,7 @@ from crowdfl.protocols.shares.round import sp as sp_module
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication
 from crowdfl.protocols.shares.round.manifest import RoundManifest, StepRequest
 from crowdfl.protocols.shares.round.upload import UploadBody, make_upload
+from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
 from tests.protocols.shares.dealing import deal_with, run, split
 from tests.protocols.shares.lane_round import widths_of
@@ -103,12 +103,12 @@ class Campaign:
         """Who is in, by the servers, after they were found to be what the oracle says; and the average of exactly these."""
         self.number += 1
         parties, before = self.parties, self.parties.requester.chain()
-        parties.keeping = parties.fresh_csp(parties.keeping.memory)
+        parties.keeping = parties.fresh_csp(parties.keeping.records)
         inside = {who for who, u in updates.items() if self.oracle.is_in(u, wanted, self.sums[who])}
         played = parties.play(self.number, self.crafted(updates), reference=self.reference(wanted))
         record = record_of(played)
         assert set(record.accepted) == inside
-        assert set(record.reasons) <= {NOT_IN_LINE}
+        assert set(record.reasons) <= {Reason.NOT_IN_LINE}
         chain = parties.read(self.number, played)
         assert before is not None or self.number == 1
         moved = np.rint((chain.weights - self.model()) * parties.shape.widths.unit)
@@ -165,9 +165,9 @@ def test_who_is_in_over_rounds_is_what_the_oracle_says_with_new_servers_in_each(
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
-        (lambda c: np.zeros(60), "zero, or out of bounds"),
-        (lambda c: np.full(60, 4000), "zero, or out of bounds"),
-        (lambda c: np.full(60, 2 ** (c.parties.shape.widths.k - 2)), "zero, or out of bounds"),
+        (lambda c: np.zeros(60), Reason.REFERENCE_UNUSABLE.words),
+        (lambda c: np.full(60, 4000), Reason.REFERENCE_UNUSABLE.words),
+        (lambda c: np.full(60, 2 ** (c.parties.shape.widths.k - 2)), Reason.REFERENCE_UNUSABLE.words),
     ],
 )
 def test_a_reference_of_zero_or_out_of_bounds_voids_its_round_and_no_other(bad, why):
@@ -200,7 +200,7 @@ def test_a_reference_of_another_round_base_or_key_is_refused_by_either_server():
     with pytest.raises(NotReady, match="reference of round 2"):
         parties.play(2, uploads)
     good = campaign.reference(np.full(60, 90))
-    for entry, error in ((None, ProtocolError), (replayed, BadSignature), (theirs, BadSignature)):
+    for entry, error in ((None, LengthMismatch), (replayed, BadSignature), (theirs, BadSignature)):
         with pytest.raises(error):
             parties.play(2, uploads, ask=with_manifest(parties, entry), reference=good)
     assert parties.play(2, uploads, reference=good).rejected == {}
@@ -212,7 +212,7 @@ def with_manifest(parties: Parties, body: UploadBody | None) -> Any:
     def ask(request: bytes) -> Any:
         step = StepRequest.from_bytes(request, parties.shape.limits(1 << 20))
         manifest = RoundManifest.from_bytes(step.payload, parties.shape.limits())
-        entry = () if body is None else (body.digest, body.sealed, body.signature)
+        entry = b"" if body is None else body.digest + body.sealed + body.signature
         altered = replace(step, payload=replace(manifest, reference=entry).to_bytes())
         return parties.ask(altered.to_bytes())
 
@@ -227,7 +227,7 @@ def test_up_to_a_half_may_be_left_out_and_not_more():
     campaign.number = 2
     fifth = {**ones, **flipped, campaign.parties.names[4]: np.full(60, -100)}
     uploads, wanted = campaign.crafted(fifth), campaign.reference(np.full(60, 90))
-    with pytest.raises(RoundEnded, match="more than half"):
+    with pytest.raises(RoundEnded, match=Reason.TOO_MANY_LEFT_OUT.words):
         campaign.parties.play(2, uploads, reference=wanted)
 
 

@@ -1,17 +1,20 @@
 """A server that dies before or after any exchange goes on with the same bytes: what was kept is all it needs."""
 
+from dataclasses import replace
+
 import pytest
 
+from crowdfl.errors import BaseSpent
 from crowdfl.protocols.exchange import ask_directly, run_exchange
-from tests.protocols.driving import Keeping
-from tests.protocols.shares.parties import NOISY, PAYING, UNCHECKED, Parties
+from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.shares.round.sp import SharesSpRound, SharesSpTask
+from tests.protocols.shares.parties import NOISY, PAYING, UNCHECKED, Parties, Played
 
 pytestmark = pytest.mark.usefixtures("seals")
 SAMPLES, DISTANCE = PAYING | {"pay": "samples"}, PAYING | {"pay": "distance"}
 KINDS = {"no checks": (UNCHECKED, 2), "checks": ({}, 6), "equal": (PAYING, 6), "samples": (SAMPLES, 6)}
 KINDS |= {"noise": (NOISY | UNCHECKED, 2), "distance": (DISTANCE, 14)}
 EVERY = [(kind, step) for kind, (_, count) in KINDS.items() for step in range(1, count + 1)]
-RESERVED = ("asked ", "seed", "part", "spent ")
 every_step = pytest.mark.parametrize(
     ("kind", "step"),
     [
@@ -32,24 +35,31 @@ class Recorded:
         self.parties = parties = Parties(settings=settings)
         parties.read(1, parties.play(1, parties.encrypt(1, parties.models())))
         self.uploads = parties.encrypt(2, parties.models(2))
-        self.left, self.memory = parties.left, dict(parties.keeping.memory)
+        self.left, self.records = parties.left, parties.keeping.records.copy()
         parties.asked.clear()
         self.played = parties.play(2, self.uploads)
-        self.requests, self.left_after = list(parties.asked), parties.left
-        parties.coins = {place: parties.keeping.memory[place] for place in ((2, "", "seed"), (2, "", "part"))}
+        self.requests = list(parties.asked)
+        self.chain = parties.requester.chain()
 
     def again(self):
-        """As before the round, with the same coins to be drawn."""
+        """As before the round, with the same coins to be drawn; but CSP masks its part of the sum afresh."""
         self.parties.left = self.left
-        self.parties.keeping = self.parties.fresh_csp(self.memory)
+        self.parties.keeping = self.parties.fresh_csp(self.records.copy())
         self.parties.asked.clear()
         return self.parties
 
     def check(self, played):
-        """The same bytes throughout; CSP was asked nothing else."""
-        assert (played.publication, played.envelopes) == (self.played.publication, self.played.envelopes)
-        assert self.parties.left == self.left_after
+        """CSP was asked the same and nothing else; whoever reads it has the same model, and whoever was paid the same pay."""
         assert set(self.parties.asked) <= set(self.requests)
+        assert self.read(played) == self.read(self.played)
+
+    def read(self, played):
+        parties = self.parties
+        parties.requester.resume(self.chain, parties.initial)
+        average = parties.requester.read(played.publication, 2)
+        noisy = parties.spec.settings.epsilon is not None  # CSP's is drawn anew
+        rewards = parties.rewards(2, played) if parties.shape.payment else {}
+        return None if noisy else average.weights.tolist(), rewards
 
 
 class Rounds(dict):
@@ -96,7 +106,7 @@ def test_sp_dies_around_an_exchange(rounds, kind, step, answered):
 @every_step
 @pytest.mark.parametrize("kept", [False, True], ids=["before its answer is kept", "after"])
 def test_csp_dies_around_an_answer(rounds, kind, step, kept):
-    """Its next process has what was reserved and kept; an answer that was not kept is made again, the same."""
+    """Its next process finds whose the step is, and its coins; an answer that was not kept never left, and is made again."""
     recorded = rounds[kind]
     parties = recorded.again()
     asked = []
@@ -104,30 +114,22 @@ def test_csp_dies_around_an_answer(rounds, kind, step, kept):
     def ask(request):
         asked.append(request)
         if len(asked) == step:
-            memory = parties.keeping.memory if kept else dict(parties.keeping.memory)
+            records = parties.keeping.records if kept else parties.keeping.reserved(request).records
             first = parties.keeping.answer(request)
-            if not kept:
-                memory |= {at: value for at, value in parties.keeping.memory.items() if at[2].startswith(RESERVED)}
-            replies = parties.keeping.kept if kept else {}
-            parties.keeping = Keeping(parties.new_csp(), memory, replies)
-            assert parties.keeping.answer(request) == first
+            parties.keeping = parties.fresh_csp(records)
+            assert parties.keeping.answer(request) == first or (not kept and step == KINDS[kind][1])
         return ask_directly(parties.keeping.answer)(request)
 
     parties.asked = asked
     recorded.check(parties.play(2, recorded.uploads, ask))
 
 
-def test_what_both_servers_have_sealed_is_drawn_once():
+def test_what_sp_has_sealed_is_drawn_once():
     """Sealing the same again gives other bytes: a process that dies before its part has left finds it where it was kept."""
     parties = Parties(settings=UNCHECKED)
-    uploads, offered, died = parties.encrypt(1, parties.models()), [], []
+    uploads, offered = parties.encrypt(1, parties.models()), []
 
     def ask(request):
-        before, replies = dict(parties.keeping.memory), dict(parties.keeping.kept)
-        first = parties.keeping.answer(request)
-        memory = before | {at: value for at, value in parties.keeping.memory.items() if at[2].startswith(RESERVED)}
-        parties.keeping = Keeping(parties.new_csp(), memory, replies)
-        assert parties.keeping.answer(request) == first
         offered.append(request)
         if len(offered) == 2:
             raise Died
@@ -135,7 +137,7 @@ def test_what_both_servers_have_sealed_is_drawn_once():
 
     with pytest.raises(Died):
         parties.play(1, uploads, ask)
-    died += offered
+    died = list(offered)
     parties.read(1, parties.play(1, uploads, ask))
     assert offered[2:] == died
 
@@ -147,7 +149,7 @@ def test_every_answer_by_another_process(rounds, kind):
     parties = recorded.again()
 
     def ask(request):
-        parties.keeping = Keeping(parties.new_csp(), parties.keeping.memory, parties.keeping.kept)
+        parties.keeping = parties.fresh_csp(parties.keeping.records)
         return parties.ask(request)
 
     played = parties.play(2, recorded.uploads, ask)
@@ -163,11 +165,11 @@ def test_sp_publishes_in_another_process_than_it_rewards(rounds, kind):
     first, second = parties.new_sp(2), parties.new_sp(2)
     first.add_all(recorded.uploads)
     run_exchange(first.reward(parties.shape.payment), link.ask)
-    second.keep_seeds(parties.seeds[0] | parties.seeds[2], parties.seeds[2].__setitem__)
+    second.record = first.record
     second.add_all(recorded.uploads)
     run_exchange(second.publish(final=False), link.ask)
-    assert second.publication() == recorded.played.publication
-    assert second.envelopes() == first.envelopes() == recorded.played.envelopes
+    assert second.envelopes() == first.envelopes()
+    recorded.check(Played(second.publication(), second.envelopes(), {}))
 
 
 def test_uploads_in_any_order_and_read_again_from_elsewhere_give_the_same(rounds):
@@ -177,4 +179,22 @@ def test_uploads_in_any_order_and_read_again_from_elsewhere_give_the_same(rounds
     for who in reversed(recorded.uploads):
         sp.add_stored("", {who: who}, recorded.uploads.__getitem__)
     run_exchange(sp.publish(final=False), parties.ask)
-    assert sp.publication() == recorded.played.publication
+    recorded.check(Played(sp.publication(), sp.envelopes(), {}))
+
+
+def test_a_base_is_spent_with_the_part_that_was_sent_or_not_at_all():
+    """Both are in the record when the sum leaves, and neither before; a record that has lost the part sends no second one."""
+    parties = Parties(settings=UNCHECKED)
+    uploads, seen = parties.encrypt(1, parties.models()), []
+
+    def ask(request):
+        sent = SharesSpTask.from_bytes(parties.records[0], Limits.plain()).rounds if parties.records[0] else ()
+        seen.append((sent, SharesSpRound.from_bytes(parties.records[1], Limits.plain()).part))
+        return parties.ask(request)
+
+    parties.play(1, uploads, ask)
+    assert [(sent, bool(part)) for sent, part in seen] == [((), False), ((1,), True)]
+    kept = SharesSpRound.from_bytes(parties.records[1], Limits.plain())
+    parties.records[1], parties.left = replace(kept, part=b"").to_bytes(), None
+    with pytest.raises(BaseSpent):
+        parties.play(1, uploads)

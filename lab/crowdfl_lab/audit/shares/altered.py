@@ -24,14 +24,16 @@ from crowdfl.protocols import claims
 from crowdfl.protocols.claims import Claim
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.profile import MOST_UNSHOWN
+from crowdfl.protocols.records import Look
 from crowdfl.protocols.shares import rule_widths
 from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths
 from crowdfl.protocols.shares.circuits.scalars import whole_bytes
 from crowdfl.protocols.shares.round import csp as csp_module
-from crowdfl.protocols.shares.round import csp_state, rewards
-from crowdfl.protocols.shares.round.checks import SHOWN
-from crowdfl.protocols.shares.round.manifest import BROKEN_SEAL, StepRequest
+from crowdfl.protocols.shares.round import csp_records, rewards
+from crowdfl.protocols.shares.round.manifest import StepRequest
+from crowdfl.protocols.shares.round.steps import shown_in
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
+from crowdfl.reasons import Reason
 from crowdfl_lab.audit.finding import (
     DIVISOR_LOG,
     REWARD_OFF,
@@ -184,7 +186,7 @@ def attack_later_bits() -> Iterator[Finding]:
     title = "whether an update is long, by SP that gives up each round after it has looked: from the fourth round on"
     attack = Attack("later bits", "new", title, ("SP",), WRONG_GUESSES)
     for subject, most in (("shares, a CSP that does not count", 10**6), (SHARES, MOST_UNSHOWN)):
-        with switched(csp_state, "MOST_UNSHOWN", most):
+        with switched(csp_records, "MOST_UNSHOWN", most):
             round_ = DeviatingRound()
             round_.tamper("SP", threshold(round_))
             told = [_looked(round_, number, long) for number, long in enumerate(_PATTERN, start=1)]
@@ -202,28 +204,31 @@ def _looked(round_: DeviatingRound, number: int, long: int) -> bool | None:
     sp.add_all(uploads)
 
     def ask(request: bytes) -> Reply:
-        if StepRequest.from_bytes(request, round_.shape.limits(round_.shape.longest_payload)).step > SHOWN:
+        if StepRequest.from_bytes(request, round_.shape.limits(round_.shape.longest_payload)).step > shown_in(
+            round_.shape
+        ):
             raise ConnectionError("given up")
         return ask_directly(round_.csp.answer, round_.recorder)(request)
 
     with suppress(ConnectionError, RoundEnded):
         run_exchange(sp.publish(final=False), ask, round_.recorder)
     why = sp.rejected().get(MEASURED)
-    return None if why == BROKEN_SEAL else why is not None
+    return None if why is Reason.BROKEN_SEAL else why is not None
 
 
 def attack_silent() -> Iterator[Finding]:
     """CSP looks at the bits, and its disk is full: as it says itself, without a signature, or with one."""
     title = "bits without a signed word, by CSP whose machine fails once it has seen them"
     attack = Attack("silent CSP", "new", title, ("CSP",), _UNSIGNED)
-    for subject, shown in (("shares, a CSP that may fail at any step", 10**6), (SHARES, SHOWN)):
-        with switched(csp_module, "shown_in", lambda _, shown=shown: shown):
-            round_ = DeviatingRound()
+    for subject, signs in (("shares, a CSP that may fail at any step", 10**6), (SHARES, 0)):
+        round_ = DeviatingRound()
+        shown = shown_in(round_.shape)
+        with switched(csp_module, "shown_in", lambda _, least=signs or shown: least):
             heard: list[int] = []
 
-            def fails(step: int, message: bytes, heard: list[int] = heard) -> bytes:
-                heard += [step] * (step == SHOWN)
-                if step == SHOWN and len(heard) % 2 == 0:
+            def fails(step: int, message: bytes, heard: list[int] = heard, shown: int = shown) -> bytes:
+                heard += [step] * (step == shown)
+                if step == shown and len(heard) % 2 == 0:
                     raise OSError(28, "no space left on device")
                 return message
 
@@ -300,8 +305,8 @@ def _known_salts(_seed: bytes, _context: bytes, length: int) -> bytes:
     return bytes(length)
 
 
-def _kept(round_: DeviatingRound) -> claims.Kept:
-    kept = round_.csp.reward(1, _VICTIM)
+def _kept(round_: DeviatingRound) -> claims.Earned:
+    kept: claims.Earned | None = round_.csp.reward(Look(round_.csp.records), 1, _VICTIM)
     if kept is None:
         raise AssertionError("nothing is kept of a reward")
     return kept

@@ -19,12 +19,14 @@ from crowdfl.errors import CrowdFLError
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
+from crowdfl.protocols.records import BesideRecords
 from crowdfl.protocols.shares.circuits.lanes import OpenLanes, coins, opened
 from crowdfl.protocols.shares.dealing import rounds as dealing
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle
 from crowdfl.protocols.shares.profile import SharesParticipant, SharesProfile
 from crowdfl.protocols.shares.round.average import SharesPublication, parse_record
 from crowdfl.protocols.shares.round.csp import CspAnswer, CspRound, SharesCsp
+from crowdfl.protocols.shares.round.csp_records import CspRecords
 from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, SpConversation, StepReply, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.shape import SharesShape, rule_widths_of
@@ -70,7 +72,7 @@ class DeviatingRound(LocalParties):
     """The parties of a task, and everything that they say. With a budget, it pays."""
 
     sp: "TamperedSp"
-    csp: "TamperedCsp"
+    csp: BesideRecords
 
     def __init__(self, parameters: int = SIZE, **changes: Any) -> None:  # noqa: ANN401 -- settings
         spec = TaskSpec("audit", TaskSettings.of(**_BOUNDS | changes), parameters)
@@ -96,7 +98,7 @@ class DeviatingRound(LocalParties):
         if server == "SP":
             self.sp.tamper = how
         else:
-            self.csp.tamper = how
+            cast(TamperedCsp, self.csp.side).tamper = how
 
     def phone(self, who: str) -> "KnownPhone":
         return cast(KnownPhone, self.participant(who))
@@ -185,9 +187,9 @@ class _TamperedTalk(SpConversation):
         super().__init__(talk._party, talk._place)
         self._said, self.heed, self._tamper = talk._said, talk.heed, tamper
 
-    def ask(self, payload: bytes) -> Generator[bytes, Reply, bytes]:
+    def ask(self, payload: bytes, longest_answer: int) -> Generator[bytes, Reply, bytes]:
         step = self._said.step + 1
-        reply = yield from super().ask(self._tamper(step, payload))
+        reply = yield from super().ask(self._tamper(step, payload), longest_answer)
         return self._tamper(step, reply)
 
 
@@ -196,8 +198,8 @@ class TamperedCsp(SharesCsp):
 
     tamper: Tamper = staticmethod(_as_it_is)
 
-    def _program(self, number: int) -> CspRound:
-        return cast(CspRound, _TamperedProgram(super()._program(number), self.tamper))
+    def _program(self, state: CspRecords) -> CspRound:
+        return cast(CspRound, _TamperedProgram(super()._program(state), self.tamper))
 
 
 class _TamperedProgram:

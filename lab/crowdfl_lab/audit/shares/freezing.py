@@ -16,7 +16,8 @@ from typing import Any, cast
 import numpy as np
 
 from crowdfl.protocols.exchange import ask_directly, run_exchange
-from crowdfl.protocols.profile import InProcessMemory
+from crowdfl.protocols.profile import SpRecord
+from crowdfl.protocols.records import MemoryRecords
 from crowdfl.protocols.shares.chain import sha256
 from crowdfl.protocols.shares.round import average
 from crowdfl.protocols.shares.round import csp as csp_module
@@ -121,15 +122,16 @@ def _cancelled(round_: DeviatingRound) -> Floats:
 def _set_back(round_: DeviatingRound) -> Floats:
     """After the round CSP knows nothing of it, and SP runs another one to the same model, without one person."""
     first, second = round_.encrypt(updates(), 1), round_.encrypt(updates(), 2)
-    sums, kept = [], dict[str, bytes]()
+    sums, kept = [], SpRecord()
     for number, uploads in ((1, first), (2, {who: second[who] for who in NAMES if who != VICTIM})):
         sp = cast(SharesSp, round_.dealer.sp())
         sp.open_round(number)
-        sp.keep_seeds({name: value for name, value in kept.items() if name.startswith("base ")}, kept.__setitem__)
+        sp.record = SpRecord(task=kept.task)
         sp.add_all(uploads)
         run_exchange(sp.publish(final=False), ask_directly(round_.csp.answer))
         sums.append(round_.phone(READER).sum_in(sp.publication(), number)[0])
-        round_.csp.remember(InProcessMemory())
+        kept = sp.record
+        round_.csp.records = MemoryRecords()
     return sums[0] - sums[1]
 
 

@@ -9,7 +9,7 @@ from crowdfl.crypto.shares.limbs import Bytes
 from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.shares import reference
 from crowdfl.protocols.shares.dealing import correlations
-from crowdfl.simulation.local_host import LocalFederation
+from crowdfl.simulation.federation import LocalFederation
 from crowdfl_lab.audit.finding import SHARES, WRONG_GUESSES, Attack, Finding
 from crowdfl_lab.audit.shares.deviating_round import switched
 

@@ -23,7 +23,7 @@ from crowdfl.errors import DealtMaterialDamaged, NotReady, SettingsError
 from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.messages import Limits
-from crowdfl.protocols.profile import InProcessMemory
+from crowdfl.protocols.records import BesideRecords, MemoryRecords
 from crowdfl.protocols.shares import profile as participant
 from crowdfl.protocols.shares.dealing import rounds as dealing
 from crowdfl.protocols.shares.dealing.keys import seeds_of
@@ -31,15 +31,15 @@ from crowdfl.protocols.shares.dealing.rounds import CSP_ROLE, SP_ROLE, low_words
 from crowdfl.protocols.shares.round import csp as csp_module
 from crowdfl.protocols.shares.round import manifest as manifest_module
 from crowdfl.protocols.shares.round import sp as sp_module
-from crowdfl.protocols.shares.round.csp import SharesCsp
-from crowdfl.protocols.shares.round.csp_state import CspState
+from crowdfl.protocols.shares.round.csp_records import KeptTask
 from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundTally, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
-from crowdfl.protocols.shares.round.upload import SALT_BYTES, UploadBody, upload_from_seed
+from crowdfl.protocols.shares.round.steps import SALT_BYTES
+from crowdfl.protocols.shares.round.upload import UploadBody, upload_from_seed
 from crowdfl.protocols.shares.shape import Quorum, SharesShape
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
-from crowdfl.simulation.local_host import LocalFederation
+from crowdfl.simulation.federation import LocalFederation
 from crowdfl_lab.audit.finding import ENTRY, SHARES, Attack, Finding, Floats, Measure, difference, found_in, rms
 from crowdfl_lab.audit.shares.deviating_round import (
     LANES,
@@ -73,8 +73,8 @@ def attack_order() -> Iterator[Finding]:
         """A rule that refuses nothing."""
 
     manifest = (csp_module, "check_manifest", nothing), (Quorum, "why_void", nothing)
-    base = tuple((CspState, rule, nothing) for rule in ("check_base", "spend", "_spent"))
-    forgets, cohorts = ((SharesCsp, "answer", _forgetful),), ((RoundTally, "require_new", nothing),)
+    base = ((KeptTask, "require_unspent", nothing),)
+    forgets, cohorts = ((BesideRecords, "answer", _forgetful),), ((RoundTally, "require_new", nothing),)
     for name, title, off, go, switches in (
         ("manifest of one", "a manifest of one", "no least number", _alone, manifest),
         ("name twice", "a sybil that is named twice", "names not compared", _twice_named, manifest),
@@ -88,14 +88,11 @@ def attack_order() -> Iterator[Finding]:
             yield attempt(attack, subject, DeviatingRound(check="none", lanes=0, cohort=together), go, *switches)
 
 
-_ANSWER = SharesCsp.answer
-
-
-def _forgetful(csp: SharesCsp, request: bytes) -> bytes:
+def _forgetful(csp: BesideRecords, request: bytes) -> bytes:
     """Of a CSP that loses what it has written before each manifest."""
     if StepRequest.from_bytes(request, Limits.plain(1 << 20)).step == 1:
-        csp.remember(InProcessMemory())
-    return _ANSWER(csp, request)
+        csp.records = MemoryRecords()
+    return csp.records.answer(csp.side, request)
 
 
 def attack_standing_model() -> Iterator[Finding]:

@@ -8,6 +8,8 @@ Hashes are tried too: CSP sees those of SP's shares and of the seed of SP's mask
 
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from secrets import token_bytes
 from typing import Any
@@ -99,20 +101,47 @@ def known_part(sp: SharesSp, members: AcceptedSet) -> MaskedPart:
         return MaskedPart.drawn(members, sp._shape, sp._place, average.SP, sp._audiences)
 
 
+@dataclass
+class _Drawn:
+    """What CSP draws for a round: it keeps neither after its end, but a curious one would."""
+
+    seed: bytes = b""
+    part: MaskedPart = field(default_factory=lambda: MaskedPart(b"", b"", b"", ()))
+
+
+@contextmanager
+def _watched_coins(round_: DeviatingRound) -> Iterator[_Drawn]:
+    seen, draw = _Drawn(), MaskedPart.drawn
+
+    def fresh(size: int) -> bytes:
+        seen.seed = secrets.token_bytes(size)
+        return seen.seed
+
+    def drawn(*arguments: Any) -> MaskedPart:  # noqa: ANN401 -- as they come
+        made = draw(*arguments)
+        if arguments[3] == average.CSP:
+            seen.part = made
+        return made
+
+    round_.csp.records.fresh = fresh
+    with switched(MaskedPart, "drawn", staticmethod(drawn)):
+        yield seen
+
+
 class _Hashes:
     """Two rounds, by what CSP has of them: seeds, masks, and hashes of what it does not have."""
 
     def __init__(self, subject: str) -> None:
         self.subject, self.round, self.updates = subject, DeviatingRound(check="none", lanes=0), updates()
         self.shape, self.ring = self.round.shape, self.round.shape.ring
-        self.round.play_all(1, self.updates)
+        with _watched_coins(self.round) as drawn:
+            self.round.play_all(1, self.updates)
         first, last = self.round.conversation[0], self.round.conversation[-1]
         self.first, self.offer = RoundManifest.from_bytes(first.sp, _LIMITS), SumOffer.from_bytes(last.sp, _LIMITS)
         self.reply = SumReply.from_bytes(last.csp, _LIMITS)
         bundle = SharesCspBundle.from_bytes(self.round.dealer.dealing.csp, _LIMITS)
         self.seeds = open_seals(self.first, ReaderKey(bundle.sealing))
-        own = self.round.csp._state.seed(1)
-        part = MaskedPart.from_bytes(self.round.csp._memory.get("part", 1) or b"", _LIMITS)
+        own, part = drawn.seed, drawn.part
         self.t = part.t
         derived = [expand(seed, b"", 32) for seed in (*self.seeds.values(), self.t)]
         self.salts = [b"", bytes(32), *self.seeds.values(), own, self.t, part.noise, self.first.base, *derived]

@@ -28,7 +28,7 @@ from crowdfl.protocols.hardened.prifedavg import dither
 from crowdfl.protocols.hardened.prirwd import sketch
 from crowdfl.protocols.hardened.profile import HardenedParticipant
 from crowdfl.protocols.party import CountingBackend
-from crowdfl.protocols.profile import width_budget
+from crowdfl.protocols.profile import CspProtocol, width_budget
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.settings import MILLION, TaskSettings
 from crowdfl_lab.bench import workload
@@ -240,7 +240,9 @@ class Hardened:
         else:
             opened = workload.packed_model(self.budget, public, weights, _SAMPLES)
         audience = cast(HardenedParticipant, side).audience
-        publication = workload.sealed_publication(dealer.task, dealer.csp(), audience, opened, self.upload)
+        publication = workload.sealed_publication(
+            dealer.task, cast(CspProtocol, dealer.csp().side), audience, opened, self.upload
+        )
         before = turns({"read": lambda: side.read(publication, 1)}, self.settings.reads)["read"].median
         sizes = {"upload": len(self.upload), "download": len(publication)}
         return figures_of({"ahead": ahead, "before": before, "after": after} | sizes)

@@ -23,6 +23,7 @@ from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import KeyedParty, Party
 from crowdfl.protocols.profile import CspProtocol, ParticipantKeys, SpProtocol, TaskSpec, Tools
+from crowdfl.protocols.records import BesideRecords
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.roles.dealt import KeptFile
@@ -141,8 +142,9 @@ class _Role:
         say(END)
 
     def csp(self, hear: Callable[[], bytes], say: Callable[[bytes], None]) -> None:
-        csp = self.profile.csp(self.spec, self.bundle, self.tools)
-        self.begin(csp.party, csp)
+        side = self.profile.csp(self.spec, self.bundle, self.tools)
+        self.begin(side.party, side)
+        csp = BesideRecords(side)
         ask, mixed = ask_directly(csp.answer, self.recorder), self.profile.name == "shares"
         while request := hear():
             opens = Message.kind_of(request) == OpenRequest.kind

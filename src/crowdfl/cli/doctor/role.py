@@ -20,7 +20,7 @@ from crowdfl.cli.role_folder import in_url
 from crowdfl.errors import CrowdFLError, KeyNotProven, NotAuthenticated, ServiceUnavailable, StoreError, TokenExpired
 from crowdfl.retry import Backoff
 from crowdfl.roles.records import TaskState
-from crowdfl.roles.retention import Held, Retention, secrets_of
+from crowdfl.roles.retention import Held, Retention, WhyHeld, secrets_of
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.waiting import PEERS, format_time
 from crowdfl.services.client.opening import RequesterFile
@@ -43,8 +43,11 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _ONCE = Backoff(deadline=0.0)
 _CLUSTER_SECONDS = 3.0
 _START = "start it, or correct its address in the settings"
-_PURGE = "the service erases it within the hour; if it does not run, `crowdfl {role} task purge`"
-_PAST = "SP never said that it is over: `crowdfl {role} task purge`, or wait for a day of sightings"
+_ADVICE = {
+    WhyHeld.ENDED: "the service erases it within the hour; if it does not run, `crowdfl {role} task purge`",
+    WhyHeld.PAST: "SP never said that it is over: `crowdfl {role} task purge`, or wait for a day of sightings",
+    WhyHeld.UNKNOWN: "left by a creation that never ended: swept after a week; is `database` the right one?",
+}
 
 
 def role_checks(path: Path) -> list[DoctorCheck]:
@@ -113,33 +116,25 @@ def _held_lines(settings: ServiceSettings, role: str) -> Iterator[DoctorCheck]:
     """One line for each reason; the kinds are counted together."""
     with open_retention(settings, upgrade=False) as retention:
         held = {task: secrets_of(counts) for task, counts in retention.held().items() if secrets_of(counts)}
-        yield from _lines(held, {task: _reason(retention, task, counts) for task, counts in held.items()}, role)
+        reasons = {task: retention.why_held(task, counts) for task, counts in held.items()}
+        yield from _lines(held, {task: (why, _until(retention, task, why)) for task, why in reasons.items()}, role)
         if isinstance(retention, SpRetention):
             yield from _not_told(retention)
 
 
-def _reason(retention: Retention[Any], task: str, counts: Counter[str]) -> str:
-    why = retention.why_held(task, counts)
-    return f"{why} until {format_time(retention.store.task(task).claims_until)}" if why == "claims open" else why
+def _until(retention: Retention[Any], task: str, why: WhyHeld) -> str:
+    return f" until {format_time(retention.store.task(task).claims_until)}" if why is WhyHeld.CLAIMS else ""
 
 
-def _lines(held: Held, reasons: dict[str, str], role: str) -> Iterator[DoctorCheck]:
+def _lines(held: Held, reasons: dict[str, tuple[WhyHeld, str]], role: str) -> Iterator[DoctorCheck]:
     if not held:
         yield ok("held", "nothing secret of any task")
-    for reason, count in sorted(Counter(reasons.values()).items()):
-        kinds: Counter[str] = sum((held[task] for task in held if reasons[task] == reason), Counter())
+    for (why, until), count in sorted(Counter(reasons.values()).items(), key=lambda one: one[0][0].words + one[0][1]):
+        kinds: Counter[str] = sum((held[task] for task in held if reasons[task] == (why, until)), Counter())
         told = ", ".join(f"{kind} {number}" for kind, number in sorted(kinds.items()))
-        found = f"{count} task{'s' if count > 1 else ''}, {reason}: {told}"
-        advice = _advice(reason).format(role=role)
+        found = f"{count} task{'s' if count > 1 else ''}, {why.words}{until}: {told}"
+        advice = _ADVICE.get(why, "").format(role=role)
         yield warn("held", found, advice) if advice else ok("held", found)
-
-
-def _advice(reason: str) -> str:
-    if reason.startswith("past"):
-        return _PAST
-    if reason.startswith("unknown"):
-        return "left by a creation that never ended: swept after a week; is `database` the right one?"
-    return _PURGE if reason.startswith("ended") else ""
 
 
 def _not_told(retention: SpRetention) -> Iterator[DoctorCheck]:

@@ -16,8 +16,9 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
 from crowdfl.roles.defining import WATCH_TASK
 from crowdfl.roles.recipe_check import NOT_TRIED, RecipeTrial, norm_advice, try_recipe
+from crowdfl.roles.records import EndedBy, Tombstone
 from crowdfl.roles.requester import Requester
-from crowdfl.roles.waiting import amount_words, waits_for
+from crowdfl.roles.waiting import Wait, amount_words, waits_for
 from crowdfl.schema import SettingsTable, settable
 from crowdfl.services.client.opening import link_of
 from crowdfl.settings import (
@@ -160,22 +161,22 @@ def status_words(status: Mapping[str, Any]) -> str:
 
 def status_line(status: Mapping[str, Any]) -> str:
     rounds = ", ".join(f"round {r['number']} {r['state']} ({r['uploads']} uploads)" for r in status["rounds"])
-    key = status.get("key", "")
-    warning = f" [{key}]" if "INSECURE" in key else ""
-    why = f" ({status['ended']})" if status.get("ended") else ""
+    warning = f" [{status['key']}]" if status.get("insecure") else ""
+    ended = status.get("ended")
+    why = f" ({Tombstone(ended['why'], EndedBy(ended['by']), ended['reason']).words()})" if ended else ""
     return f"{status['state']}{why}: {status['enrolled']} enrolled; {rounds or 'no round yet'}{warning}"
 
 
-def _more(waited: str, task: str, status: Mapping[str, Any], now: float) -> str:
+def _more(waited: Wait, task: str, status: Mapping[str, Any], now: float) -> str:
     """The command that helps, or how long it can take."""
-    if "invite people" in waited:
+    if waited.code == "people":
         return f": `crowdfl task invite {task} FOLDER`"
-    if waited.startswith("money:") and "to_fund" in status:
+    if waited.code in ("money", "unannounced") and "to_fund" in status:
         return f": `crowdfl task fund {task} {amount_words(status['to_fund'])}` pays for all rounds"
-    if waited.startswith("uploads"):
+    if waited.code == "uploads":
         left = max(0.0, status["rounds"][-1]["deadline"] - now)
         return f"; the window closes in {span_words(left)}, or once all have come"
-    if waited.startswith("you"):
+    if waited.code == "you":
         return f": `crowdfl task resume {task}`"
     return ""
 

@@ -12,7 +12,6 @@ docs/deviations.md:
 """
 
 import hashlib
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -24,7 +23,7 @@ from gmpy2 import mpz
 from crowdfl.crypto.blocks import Block, as_mpz, from_bytes
 from crowdfl.crypto.compute import Backend, Progress, run_batch
 from crowdfl.crypto.paillier.kernels import FixedBase, FixedBasePower
-from crowdfl.crypto.randomness import random_below, random_bits, random_prime, random_unit
+from crowdfl.crypto.randomness import random_below, random_bits, random_prime, random_unit, secret_bytes
 from crowdfl.errors import (
     CiphertextOutOfRange,
     InsecureKeyRefused,
@@ -313,7 +312,7 @@ class FreshRandomizers:
     public: PublicKey
     window: int = 8
     backend: Backend | None = None
-    entropy: Callable[[int], bytes] = secrets.token_bytes
+    entropy: Callable[[int], bytes] = secret_bytes
 
     @property
     def fixed(self) -> FixedBase:

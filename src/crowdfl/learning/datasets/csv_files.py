@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from crowdfl.codes import Code
 from crowdfl.errors import DataMalformed, DataMissing
 from crowdfl.learning.datasets import supplied as watch
 from crowdfl.learning.datasets.data import (
@@ -65,6 +66,13 @@ _OF_AN_APP = re.compile(
 _DATE = re.compile(r"\d{4}[-_.]?\d\d[-_.]?\d\d.*")
 
 
+class LeftOut(Code):
+    """Why a row is left out."""
+
+    MISSING = "missing_field", "a missing field"
+    NO_NUMBER = "not_a_number", "not a number"
+
+
 @dataclass(frozen=True, eq=False)
 class CsvTable:
     """Samples in the file's order: seconds, channels in g and rad/s, a label each; why rows were left out; and values."""
@@ -72,7 +80,7 @@ class CsvTable:
     times: npt.NDArray[np.float64]
     signal: npt.NDArray[np.float64]
     labels: Sequence[str]
-    dropped: Counter[str]
+    dropped: Counter[LeftOut]
     values: npt.NDArray[np.float64]  # (samples, values)
     beside: npt.NDArray[np.float64]  # (samples, columns beside motion), scaled
 
@@ -194,7 +202,7 @@ def _triple(pattern: re.Pattern[str], names: Sequence[str]) -> tuple[int, ...] |
 
 
 def _table(path: Path, columns: _Columns, rows: Sequence[Sequence[str]], delimiter: str, label: str) -> CsvTable:
-    dropped: Counter[str] = Counter()
+    dropped: Counter[LeftOut] = Counter()
     numbers: list[float] = []
     dates: list[float] = []  # a file holds times as numbers or as dates, not both
     samples: list[list[float]] = []
@@ -211,7 +219,7 @@ def _table(path: Path, columns: _Columns, rows: Sequence[Sequence[str]], delimit
             is_number = _is_number(time, delimiter)
             value = _number(time, delimiter) if is_number else _timestamp(time)
         except (IndexError, ValueError) as wrong:
-            dropped["a missing field" if isinstance(wrong, IndexError) else "not a number"] += 1
+            dropped[LeftOut.MISSING if isinstance(wrong, IndexError) else LeftOut.NO_NUMBER] += 1
             continue
         (numbers if is_number else dates).append(value)
         samples.append(sample)
@@ -292,8 +300,11 @@ class CsvFolder(Source):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        dropped = sum((table.dropped for table in self._tables), Counter[str]())
-        return tuple(f"Left out: {kind} in {count:,} rows." for kind, count in sorted(dropped.items())) + self._merged()
+        dropped = sum((table.dropped for table in self._tables), Counter[LeftOut]())
+        return (
+            tuple(f"Left out: {kind.words} in {count:,} rows." for kind, count in sorted(dropped.items()))
+            + self._merged()
+        )
 
     @property
     def inner(self) -> list[str]:

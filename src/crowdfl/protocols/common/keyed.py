@@ -28,9 +28,10 @@ from crowdfl.protocols.exchange import ReplyForm
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import NO_REFERENCE, KeyedTask, RoleProtocol, TaskSpec, TrainFlat
+from crowdfl.protocols.records import Look
+from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
 
-_ROOM = 4096  # bytes
 _GROUP = 15  # uploads multiplied in at once: sixteen factors with the sum so far
 _GROUP_BYTES = 32 * 2**20  # of a group, held twice while it is multiplied in; a longer upload goes in alone
 
@@ -63,7 +64,7 @@ class KeyedReader(KeyedSide):
     def chain(self) -> bytes | None:
         return None
 
-    def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, str | None]:
+    def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, Reason | None]:
         raise NotReady(f"nobody but the requester reads anything of round {round_number}, which is the last")
 
     def refer(self, train: TrainFlat, round_number: int, signing: SigningKey) -> bytes:
@@ -89,7 +90,7 @@ class KeyedSp(KeyedSide):
     def carry_over(self) -> bytes | None:
         return None
 
-    def rejected(self) -> Mapping[str, str]:
+    def rejected(self) -> Mapping[str, Reason]:
         return {}
 
 
@@ -99,7 +100,8 @@ class KeyedCsp(KeyedSide):
     def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
         """Nothing is dealt for a round."""
 
-    def spent_rounds(self) -> Iterable[int]:
+    def spent_rounds(self, records: Look) -> Iterable[int]:
+        del records
         return ()
 
 
@@ -146,7 +148,6 @@ class BaseSp(KeyedSp):
 
     averages_first = False
     answers: Mapping[type[Message], type[Message]] = {}  # what CSP answers to each request
-    growth = 4  # a reply has at most so many times the bytes of its request, and a little more
 
     def __init__(self, party: KeyedParty, task: KeyedTask, length: int, summed: int) -> None:
         self.party, self.task, self._length, self._summed = party, task, length, summed
@@ -186,7 +187,11 @@ class BaseSp(KeyedSp):
     def reply_form(self, request: bytes) -> ReplyForm:
         kind = Message.kind_of(request)
         replies = {asked.kind: answer for asked, answer in self.answers.items()}
-        return ReplyForm(_ROOM + self.growth * len(request), replies[kind].require_form)
+        return ReplyForm(self._longest_reply(kind), replies[kind].require_form)
+
+    def _longest_reply(self, kind: int) -> int:
+        """Of CSP, to a request of this kind."""
+        raise NotImplementedError
 
     def check(self) -> None:
         """Refuse a set of uploads that is too small to protect those in it."""

@@ -1,10 +1,8 @@
-"""What the sides of every profile that pays claims have alike: who takes part, SP's seeds, a participant's rewards."""
+"""What the sides of every profile that pays claims have alike: who takes part, a seed of SP's, a participant's rewards."""
 
-import secrets
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.randomness import SEED_BYTES, Coins, secret_bytes
 from crowdfl.errors import FormatError, KeyMismatch, SeedReused
 from crowdfl.protocols import claims
 from crowdfl.protocols.claims import Claim, ClaimsSp, RewardEnvelope, RewardForm
@@ -38,7 +36,7 @@ class MaskSeed:
 
     @classmethod
     def bound_to(cls, bound: bytes) -> "MaskSeed":
-        return cls(secrets.token_bytes(SEED_BYTES), bound)
+        return cls(secret_bytes(SEED_BYTES), bound)
 
     @property
     def shown(self) -> bytes:
@@ -62,36 +60,23 @@ class MaskSeed:
                 "this round was begun with another set of uploads already, and its seed masks that one alone"
             )
 
+    @classmethod
+    def kept(cls, state: bytes, bound: bytes) -> "MaskSeed":
+        """The one that is kept for what has this hash, or a fresh one where none is."""
+        seed = cls.from_bytes(state) if state else cls.bound_to(bound)
+        seed.require(bound)
+        return seed
+
 
 class PaidSp:
-    """SP: knows the participants, makes each seed durable before it is used, pays claims."""
+    """SP: knows the participants, pays claims."""
 
     def __init__(self, task: str, csp_key: bytes, limits: Limits) -> None:
         self.roster = Roster()
         self._claim_limits, self._claims = limits, ClaimsSp(task, csp_key, self.roster.signing, limits)
-        self._seeds: dict[str, bytes] = {}  # what is durable of this round, by what it is for
-        self._keep_seed: Callable[[str, bytes], None] = lambda purpose, seed: None
 
     def enrol(self, identity: Identity) -> None:
         self.roster.add(identity)
-
-    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
-        self._seeds |= known
-        self._keep_seed = keep
-
-    def _kept(self, purpose: str, make: Callable[[], bytes]) -> bytes:
-        """What was made for this purpose, once: durable before anything of it leaves."""
-        if purpose not in self._seeds:
-            made = make()
-            self._keep_seed(purpose, made)
-            self._seeds[purpose] = made
-        return self._seeds[purpose]
-
-    def _seed_for(self, purpose: str, bound: bytes) -> MaskSeed:
-        """The seed that is bound to what has this hash."""
-        state = MaskSeed.from_bytes(self._kept(purpose, lambda: MaskSeed.bound_to(bound).to_bytes()))
-        state.require(bound)
-        return state
 
     def claimant(self, claim: bytes) -> str:
         return Claim.from_bytes(claim, self._claim_limits).participant

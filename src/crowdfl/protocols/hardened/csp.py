@@ -1,21 +1,21 @@
 """CSP of a `hardened` task. It believes nothing that SP says about a round: one order of steps, each answered once.
 
 The steps of a round, what belongs into each and how many numbers follow from the task's definition and from CSP's own records.
-A step is reserved durably for the hash of one request before anything is opened; another request for it is refused, and so is
-a step before its turn. From the opening on, every failure is one and the same error, after the same work, and ends the round.
+A second request for a step is refused, and so is a step before its turn. From the opening on, every failure is one and the same
+error, after the same work, and ends the round.
 """
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
-from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
-from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.errors import (
     BackendUnavailable,
     Cancelled,
     FormatError,
-    LengthMismatch,
     OutOfTurn,
     ProtocolError,
     RoundsExhausted,
@@ -33,11 +33,11 @@ from crowdfl.protocols.common.sdiv import (
     guard_tops,
 )
 from crowdfl.protocols.common.smul import PolynomialsCsp, PolynomialsRequest, products_in
-from crowdfl.protocols.hardened.opening import CHUNK, OpeningCsp, OpenRequest
+from crowdfl.protocols.hardened import steps
+from crowdfl.protocols.hardened.opening import OpeningCsp, OpenRequest
 from crowdfl.protocols.hardened.prifedavg import TOTAL, HiddenAverageCsp, ScaleRequest, hidden_widths
 from crowdfl.protocols.hardened.prirwd import (
     DISTANCES,
-    REWARDS,
     WEIGHTS,
     InnerRequest,
     InnerSums,
@@ -49,24 +49,22 @@ from crowdfl.protocols.hardened.prirwd import (
     RewardRequest,
     RewardWidths,
     distance_polynomials,
-    rows_a_message,
 )
 from crowdfl.protocols.hardened.shape import (
-    INNER,
-    LANES,
-    NONCE,
-    OPEN_REWARDS,
-    SCALE,
+    KeptRound,
+    KeptSum,
     Places,
     RoundOrder,
     Shape,
     Step,
-    open_to,
-    order_of,
+    Worked,
+    end_round,
 )
+from crowdfl.protocols.hardened.steps import INNER, LANES, NONCE, OPEN_REWARDS, SCALE
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory
+from crowdfl.protocols.profile import Identity
+from crowdfl.protocols.records import Look, Outcome
 
 _ENVIRONMENT = (BackendUnavailable, Cancelled, OSError, MemoryError)  # no plaintext brings these about: try again
 
@@ -78,8 +76,8 @@ class HardenedCsp(KeyedCsp):
         self, party: KeyedParty, shape: Shape, audiences: Mapping[int, AudienceKey], signing: SigningKey
     ) -> None:
         self.party, self._shape, self._signing = party, shape, signing
-        self._memory: CspMemory = InProcessMemory()
         self.roster = Roster()
+        self._parsed: tuple[bytes, RoundRequest] | None = None  # the last request, by its hash
         self._opening = OpeningCsp(party, audiences)
         self._hidden = HiddenAverageCsp(party, shape.budget, shape.packing)
         self._sdiv, self._polynomials = HardenedSdivCsp(party), PolynomialsCsp(party)
@@ -92,78 +90,83 @@ class HardenedCsp(KeyedCsp):
         if shape.task.settings.lanes != 0:
             self.rewards = RewardCsp(party, shape.packing, shape.widths())
             self._takes |= self._reward_steps() | self._divisions()
-        self._order = RoundOrder(order_of(shape), self._places())
+        self._order = RoundOrder(steps.order_of(shape), self._places())
 
     def enrol(self, identity: Identity) -> None:
         self.roster.add(identity)
 
-    def remember(self, memory: CspMemory) -> None:
-        self._memory = memory
-
-    def answer(self, request: bytes) -> bytes:
+    def answer(self, records: Look, request: bytes) -> Outcome:
+        """What is raised changes nothing; from the opening on, a failure ends the round."""
         kind = Message.kind_of(request)
         if kind == claims.Claim.kind and self.rewards is not None:
-            return self.party.send(self._claims(self.rewards.widths).answer(request, self._memory))
+            return self.party.send(self._claims(self.rewards.widths).answer(records, request))
         if kind not in self._takes:
             raise FormatError(f"CSP does not answer messages of kind {kind} in this task")
         message_type, take = self._takes[kind]
-        message = message_type.from_bytes(request, self._limits())
+        asked = hashlib.sha256(request).digest()
+        if (
+            self._parsed is None or self._parsed[0] != asked
+        ):  # numbers are checked once, though a request is looked at twice
+            self._parsed = asked, message_type.from_bytes(request, self._limits())
+        message = self._parsed[1]
         number = message.round_number
         if not 1 <= number <= self._shape.task.settings.rounds:
             raise RoundsExhausted(f"round {number} of {self._shape.task.settings.rounds}")
-        step = take(message)
-        self._order.admit(self._memory, number, step, request, self._count(number))
+        now = records.get(KeptRound, number)
+        steps.require(self._shape, message, len(now.participants) if now is not None and now.participants else None)
+        step = take(records, message)
+        if not self._order.is_for(records, number, step, asked):
+            return None
+        self._parsed = None
         try:
-            reply, fits = step.work()
+            worked = step.work()
         except _ENVIRONMENT:
             raise
         except Exception:  # noqa: BLE001 -- whatever it is, it may depend on what was opened
-            fits = False
-        if not fits:
-            raise self._order.end(self._memory, number)
-        self._order.finish(self._memory, number, step)
-        return self.party.send(reply)
+            return end_round(records, number)
+        if not worked.fits:
+            return end_round(records, number)
+        self._order.finish(records, number, step, asked, worked.kept)
+        return self.party.send(worked.reply)
 
-    def reward(self, round_number: int, who: str) -> claims.Kept | None:
+    def reward(self, records: Look, round_number: int, who: str) -> claims.Earned | None:
         """What is kept of a participant's reward, unless the round is void."""
-        kept, begun = self._memory.get("reward", round_number, who), self._begun(round_number)
-        if kept is None or begun is None or self._order.has_ended(self._memory, round_number):
+        kept, now = records.get(claims.KeptReward, round_number, who=who), records.get(KeptRound, round_number)
+        if kept is None or now is None or now.ended:
             return None
-        return claims.Kept.parse(kept, begun.payment)
+        return claims.Earned(kept.masked, kept.commitment, now.payment)
 
     # Steps: each checks what it can before anything is opened, and says what is to be done.
 
-    def _open(self, message: OpenRequest) -> Step:
-        name, rows = open_to(message.audience), self._rows()
-        _require(message.masked, message.masked_1, min(CHUNK, max(0, rows - message.start)))
-        masked = hashlib.sha256(message.masked.to_bytes()).digest()
-        if self._known(message, f"masked {message.start}", masked) != masked:
+    def _open(self, records: Look, message: OpenRequest) -> Step:
+        number = message.round_number
+        masked = KeptSum(hashlib.sha256(message.masked.to_bytes()).digest())
+        if (records.get(KeptSum, number, part=message.start) or masked) != masked:
             raise OutOfTurn("another sum of this round was opened already")
 
-        def work() -> tuple[Message, bool]:
-            self._fix(message, f"masked {message.start}", masked)
-            return self._opening.answer(message, self._shape.task.context(message.round_number)), True
+        def work() -> Worked:
+            records.put(masked, number, part=message.start)
+            return Worked(self._opening.answer(message, self._shape.task.context(number)))
 
-        return Step(name, message.start, work)
+        return Step(steps.name_of(message), message.start, work)
 
-    def _scale(self, message: ScaleRequest) -> Step:
-        _require(message.masked, message.masked_1, min(CHUNK, max(0, self._rows() - message.start)))
+    def _scale(self, records: Look, message: ScaleRequest) -> Step:
         self._hidden.check(message)
         factor = hashlib.sha256(message.factor.to_bytes()).digest()
-        if self._known(message, "factor", factor) != factor:
+        now = records.get(KeptRound, message.round_number) or KeptRound()
+        if now.factor not in (b"", factor):
             raise OutOfTurn("this round's sums are scaled by another factor already")
 
-        def work() -> tuple[Message, bool]:
-            self._fix(message, "factor", factor)
-            return self._hidden.answer(message), True
+        def work() -> Worked:
+            if now.factor != factor:
+                records.put(replace(now, factor=factor), message.round_number)
+            return Worked(self._hidden.answer(message))
 
         return Step(SCALE, message.start, work)
 
-    def _begin(self, message: NonceRequest) -> Step:
+    def _begin(self, records: Look, message: NonceRequest) -> Step:
         """Who is rewarded with how much is fixed here, for all that follows."""
         settings, names = self._shape.task.settings, message.participants
-        if len(message.digest) != SEED_BYTES:
-            raise FormatError(f"the digest that closes a round has {SEED_BYTES} bytes, not {len(message.digest)}")
         if list(names) != sorted(set(names)):
             raise ProtocolError("the participants are not in order, or one is named twice")
         if not settings.min_participants <= len(names) <= settings.most_in_round:
@@ -175,10 +178,10 @@ class HardenedCsp(KeyedCsp):
             raise ProtocolError(f"no certified keys of {', '.join(strangers)}")
         self._check_payment(message.payment)
 
-        def work() -> tuple[Message, bool]:
-            nonce = Coins.fresh().take(SEED_BYTES)
-            self._keep(message, "begun", Begun(message.payment, names).to_bytes())
-            return NonceReply(nonce), True
+        def work() -> Worked:
+            now = records.get(KeptRound, message.round_number) or KeptRound()
+            records.put(replace(now, payment=message.payment, participants=names), message.round_number)
+            return Worked(NonceReply(records.fresh(SEED_BYTES)))
 
         return Step(NONCE, 0, work)
 
@@ -189,134 +192,86 @@ class HardenedCsp(KeyedCsp):
         if not 0 < payment <= largest:
             raise ProtocolError(f"a round pays 1 to {largest} millionths, not {payment}")
 
-    def _lanes(self, message: LanesRequest) -> Step:
-        n, rewards = self._require_count(message.round_number), self._rewards_on()
-        budget = self._shape.budget
-        rows = min(rows_a_message(n, budget.slots), max(0, budget.buckets - message.start))
-        _require(message.masked, message.masked_1, n * rows)
+    def _lanes(self, records: Look, message: LanesRequest) -> Step:
+        n, rewards = self._require_count(records, message.round_number), self._rewards_on()
 
-        def work() -> tuple[Message, bool]:
+        def work() -> Worked:
             reply, sums, fits = rewards.lanes(message, n)
-            self._keep(message, f"sums {message.start}", sums.to_bytes())
-            return reply, fits
+            return Worked(reply, fits, sums.to_bytes())
 
         return Step(LANES, message.start, work)
 
-    def _inner(self, message: InnerRequest) -> Step:
-        n, rewards = self._require_count(message.round_number), self._rewards_on()
-        _require(message.masked, message.masked_1, 2 * n)
+    def _inner(self, records: Look, message: InnerRequest) -> Step:
+        number, rewards = message.round_number, self._rewards_on()
+        n = self._require_count(records, number)
 
-        def work() -> tuple[Message, bool]:
-            kept = [self._known(message, f"sums {start}", b"") for start in self._lane_starts(n)]
-            return rewards.inner(message, [InnerSums.from_bytes(piece, self._limits()) for piece in kept])
+        def work() -> Worked:
+            starts = steps.KeyedFacts(self._shape, n).starts[LANES]
+            kept = [self._order.kept(records, number, LANES, start) or b"" for start in starts]
+            return Worked(*rewards.inner(message, [InnerSums.from_bytes(piece, self._limits()) for piece in kept]))
 
         return Step(INNER, 0, work)
 
-    def _multiply(self, message: PolynomialsRequest) -> Step:
+    def _multiply(self, records: Look, message: PolynomialsRequest) -> Step:
         """The polynomials of the distances, or the squares of a division's guard."""
         if message.purpose == DISTANCES:
-            n = self._require_count(message.round_number)
-            name, operands = DISTANCES, 3 * n + 2
+            n = self._require_count(records, message.round_number)
             products = products_in(distance_polynomials(n, self._shape.widths().epsilon_units))
         else:
-            name, operands = f"squares of {message.purpose}", sum(self._numbers(message.round_number, message.purpose))
-            products = products_in(guard_polynomials(operands))
-        _require(message.masked, message.masked_1, operands)
-        return Step(name, 0, lambda: (self._polynomials.answer(message, products), True))
+            products = products_in(guard_polynomials(len(message.masked)))
+        return Step(steps.name_of(message), 0, lambda: Worked(self._polynomials.answer(message, products)))
 
-    def _guard(self, message: GuardRequest) -> Step:
-        x, y = self._numbers(message.round_number, message.purpose)
-        _require(message.masked, message.masked_1, x + y)
-        tops = guard_tops(self._widths(message.purpose), x, y)
-        return Step(f"guard of {message.purpose}", 0, lambda: (self._sdiv.guard(message, tops), True))
+    def _guard(self, records: Look, message: GuardRequest) -> Step:
+        del records
+        divisors = 1 if message.purpose != WEIGHTS else len(message.masked) // 2
+        tops = guard_tops(self._widths(message.purpose), len(message.masked) - divisors, divisors)
+        return Step(steps.name_of(message), 0, lambda: Worked(self._sdiv.guard(message, tops)))
 
-    def _divide(self, message: DivideRequest) -> Step:
-        x, y = self._numbers(message.round_number, message.purpose)
-        _require(message.x, message.x_1, x)
-        _require(message.y, message.y_1, y)
+    def _divide(self, records: Look, message: DivideRequest) -> Step:
+        del records
         widths = self._widths(message.purpose)
-        return Step(f"divide {message.purpose}", 0, lambda: self._sdiv.divide(message, widths))
+        return Step(steps.name_of(message), 0, lambda: Worked(*self._sdiv.divide(message, widths)))
 
-    def _reward(self, message: RewardRequest) -> Step:
+    def _reward(self, records: Look, message: RewardRequest) -> Step:
         """Open v_i, keep it for the claim, sign it and seal it to its owner, whom SP does not choose."""
-        names, rewards = self._require_begun(message.round_number).participants, self._rewards_on()
-        _require(message.masked, message.masked_1, len(names))
-        if len(message.commitments) != len(names) or any(len(c) != SEED_BYTES for c in message.commitments):
-            raise LengthMismatch(f"{len(names)} participants and {len(message.commitments)} commitments")
+        names, rewards = self._require_begun(records, message.round_number), self._rewards_on()
 
-        def work() -> tuple[Message, bool]:
-            rows = zip(names, message.commitments, rewards.open(message), strict=True)
-            return RewardReply(tuple(self._sealed(message, *row) for row in rows)), True
+        def work() -> Worked:
+            rows = list(zip(names, message.commitments, rewards.open(message), strict=True))
+            for who, commitment, value in rows:
+                records.put(claims.KeptReward(commitment, int(value)), message.round_number, who=who)
+            return Worked(RewardReply(tuple(self._sealed(message, *row) for row in rows)))
 
         return Step(OPEN_REWARDS, 0, work)
 
     def _sealed(self, message: RewardRequest, who: str, commitment: bytes, value: int) -> bytes:
-        context, body = self._shape.task.context(message.round_number), int(value).to_bytes(self._width, "big")
-        self._memory.keep("reward", commitment + body, message.round_number, who)
+        context, width = self._shape.task.context(message.round_number), self.party.public.plaintext_bytes
+        body = int(value).to_bytes(width, "big")
         return claims.seal_reward(self._signing, self.roster.reading[who], context, who, commitment, body)
 
     # What CSP knows by itself.
 
-    @property
-    def _width(self) -> int:
-        return self.party.public.plaintext_bytes
-
-    def _rows(self) -> int:
-        """Ciphertexts of a sum that is opened: the model, and the total where it is shown."""
-        return self._shape.budget.ciphertexts + (0 if self._shape.task.settings.total == "hidden" else 1)
-
-    def _numbers(self, number: int, purpose: str) -> tuple[int, int]:
-        """Dividends and divisors of a division."""
-        if purpose == TOTAL:
-            return 1, 1
-        if purpose not in (WEIGHTS, REWARDS):
-            raise OutOfTurn(f"the rounds of this task have no division for {purpose!r}")
-        n = self._require_count(number)
-        return n, n if purpose == WEIGHTS else 1
-
     def _widths(self, purpose: str) -> SdivWidths:
         return hidden_widths(self._shape.budget) if purpose == TOTAL else self._rewards_on().widths.of(purpose)
 
-    def _lane_starts(self, participants: int) -> Sequence[int]:
-        return range(0, self._shape.budget.buckets, rows_a_message(max(1, participants), self._shape.budget.slots))
-
     def _places(self) -> dict[str, Places]:
-        chunks = range(0, self._rows(), CHUNK)
-        openings = {open_to(audience): lambda _: chunks for audience in self._opening.audiences}
-        return {LANES: self._lane_starts, SCALE: lambda _: chunks, **openings}
+        def starts(name: str, participants: int) -> Sequence[int]:
+            return steps.KeyedFacts(self._shape, participants).starts[name]
+
+        return {name: partial(starts, name) for name in steps.KeyedFacts(self._shape).starts}
 
     def _limits(self) -> Limits:
-        most, slots = self._shape.task.settings.most_in_round, self._shape.budget.slots
-        return self.party.limits(max(CHUNK, 3 * most + 2, most * rows_a_message(most, slots), rows_a_message(1, slots)))
+        return self.party.limits(steps.most_numbers(self._shape))
 
-    def _begun(self, number: int) -> "Begun | None":
-        kept = self._memory.get("begun", number)
-        return None if kept is None else Begun.from_bytes(kept, Limits.plain())
-
-    def _require_begun(self, number: int) -> "Begun":
-        begun = self._begun(number)
-        if begun is None:
+    def _require_begun(self, records: Look, number: int) -> tuple[str, ...]:
+        """Who is rewarded in a round."""
+        now = records.get(KeptRound, number)
+        if now is None or not now.participants:
             raise OutOfTurn(f"the rewards of round {number} have not begun")
-        return begun
+        return now.participants
 
-    def _require_count(self, number: int) -> int:
-        return len(self._require_begun(number).participants)
-
-    def _count(self, number: int) -> int:
-        begun = self._begun(number)
-        return 0 if begun is None else len(begun.participants)
-
-    def _known(self, message: RoundRequest, name: str, otherwise: bytes) -> bytes:
-        kept = self._memory.get(name, message.round_number)
-        return otherwise if kept is None else kept
-
-    def _keep(self, message: RoundRequest, name: str, value: bytes) -> None:
-        self._memory.keep(name, value, message.round_number)
-
-    def _fix(self, message: RoundRequest, name: str, value: bytes) -> None:
-        """At once: two requests at the same moment must not both be the first."""
-        if self._memory.reserve(name, value, message.round_number) != value:
-            raise OutOfTurn(f"another {name} of this round is fixed already")
+    def _require_count(self, records: Look, number: int) -> int:
+        return len(self._require_begun(records, number))
 
     def _rewards_on(self) -> RewardCsp:
         if self.rewards is None:
@@ -341,15 +296,3 @@ class HardenedCsp(KeyedCsp):
             PolynomialsRequest.kind: (PolynomialsRequest, self._multiply),
             DivideRequest.kind: (DivideRequest, self._divide),
         }
-
-
-class Begun(Message, kind=29):
-    """What CSP keeps when the rewards of a round begin: how much is paid, and to whom."""
-
-    payment: int
-    participants: tuple[str, ...]
-
-
-def _require(vector: CipherVector, shares: PartialVector, count: int) -> None:
-    if not len(vector) == len(shares) == count:
-        raise LengthMismatch(f"{len(vector)} ciphertexts with {len(shares)} shares where {count} are expected")

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +12,14 @@ from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.pctd import KeyShare
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
-from crowdfl.errors import ProtocolError, RewardsOff, RoundsExhausted
+from crowdfl.errors import ProtocolError, RewardsOff, RoundsExhausted, SeedReused
 from crowdfl.protocols import claims
 from crowdfl.protocols.common.keyed import BaseSp, KeyedProfile, KeyedReader, upload_digest
-from crowdfl.protocols.common.paid import PaidParticipant, PaidSp
+from crowdfl.protocols.common.paid import MaskSeed, PaidParticipant, PaidSp
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardReply, GuardRequest, SdivReply
 from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest
 from crowdfl.protocols.exchange import Exchange, Reply, pipelined
+from crowdfl.protocols.hardened import steps
 from crowdfl.protocols.hardened.csp import HardenedCsp
 from crowdfl.protocols.hardened.opening import (
     PARTICIPANTS,
@@ -53,7 +55,7 @@ from crowdfl.protocols.hardened.shape import (
 )
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.profile import Average, Dealing, ParticipantKeys, TaskSpec, Tools, whole_samples
+from crowdfl.protocols.profile import Average, Dealing, ParticipantKeys, SpRecord, TaskSpec, Tools, whole_samples
 from crowdfl.settings import TaskSettings, to_millionths
 
 
@@ -157,6 +159,15 @@ class HardenedParticipant(_Reader, PaidParticipant):
         return self._shape.widths().form(self.party.public)
 
 
+class HardenedSpRound(Message, kind=41, repr=False):
+    """What SP has decided about a round: the hash of who uploaded what, and mask seeds, each with the hash of what it masks."""
+
+    uploads: bytes = b""
+    rewards: bytes = b""
+    scaling: bytes = b""
+    opening: bytes = b""
+
+
 class HardenedSp(PaidSp, BaseSp):
     """The sensing platform: running products, openings, rewards, payment. Never holds an audience key."""
 
@@ -177,9 +188,11 @@ class HardenedSp(PaidSp, BaseSp):
         self._shape = shape
         # For the laboratory, which watches PriRwd or weakens it on purpose; no setting leads here.
         self.reward_side: Callable[[KeyedParty, RewardWidths, Packing, int], RewardSp] = RewardSp
-        self.growth = max(BaseSp.growth, shape.budget.slots)  # every lane of a packed ciphertext comes back as one
         length = shape.budget.ciphertexts + 1
         BaseSp.__init__(self, party, shape.task, length, summed=length)
+
+    def _longest_reply(self, kind: int) -> int:
+        return steps.longest_reply(self._shape, kind)
 
     @property
     def codec(self) -> ModelCodec:
@@ -191,7 +204,16 @@ class HardenedSp(PaidSp, BaseSp):
         if round_number > rounds:
             raise RoundsExhausted(f"round {round_number} of {rounds}: the masks were sized for those")
         super().open_round(round_number)
-        self._seeds = {}
+        self._kept = HardenedSpRound()
+
+    @property
+    def record(self) -> SpRecord:
+        return SpRecord(round=b"" if self._kept == HardenedSpRound() else self._kept.to_bytes())
+
+    @record.setter
+    def record(self, record: SpRecord) -> None:
+        kept = HardenedSpRound.from_bytes(record.round, Limits.plain()) if record.round else HardenedSpRound()
+        self._kept = kept
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         """Extend the running products by several as one batch; one that is refused keeps the others out too."""
@@ -226,7 +248,8 @@ class HardenedSp(PaidSp, BaseSp):
         sums = self.sums()
         if self.task.settings.total == "hidden":
             sums = yield from self._scale(sums)
-        state = self._seed_for("opening", digest(sums))
+        state = MaskSeed.kept(self._kept.opening, digest(sums))
+        self._kept = replace(self._kept, opening=state.to_bytes())
         opening = OpeningSp(self.party)
         replies: list[bytes] = []
         audience = REQUESTER if final else PARTICIPANTS
@@ -235,24 +258,28 @@ class HardenedSp(PaidSp, BaseSp):
         self._publication = opening.publication(state, sums, replies)
 
     def _scale(self, products: CipherVector) -> Generator[bytes, Reply, CipherVector]:
-        seed = self._seed_for("scaling", digest(products)).seed
+        state = MaskSeed.kept(self._kept.scaling, digest(products))
+        self._kept = replace(self._kept, scaling=state.to_bytes())
         side = HiddenAverageSp(self.party, self._shape.budget, self._shape.packing, self.round_number)
-        return (yield from side.run(products.part(0, -1), products.part(-1, len(products)), seed))
+        return (yield from side.run(products.part(0, -1), products.part(-1, len(products)), state.seed))
 
     def reward(self, payment: int) -> Exchange:
         """Before anything is opened to readers: a round whose rewards cannot be computed gives nothing away."""
         widths = self._shape.widths()
         self.check()
         self._close()
-        seed = self._seed_for("rewards", hashlib.sha256(str(payment).encode() + b"\0" + self._uploaded()).digest()).seed
+        bound = hashlib.sha256(str(payment).encode() + b"\0" + self._kept.uploads).digest()
+        state = MaskSeed.kept(self._kept.rewards, bound)
+        self._kept = replace(self._kept, rewards=state.to_bytes())
         side = self.reward_side(self.party, widths, self._shape.packing, self.round_number)
-        self._envelopes = yield from side.run(self._uploads, self.averaged, payment, seed)
+        self._envelopes = yield from side.run(self._uploads, self.averaged, payment, state.seed)
 
     def _close(self) -> None:
         """From here on the round has these uploads: what is averaged is what is rewarded, also after a crash in between."""
-        self._seed_for("uploads", self._uploaded())
-
-    def _uploaded(self) -> bytes:
-        """Who uploaded what."""
         parts = [who.encode() + b"\0" + name for who, name in sorted(self._uploads.items())]
-        return hashlib.sha256(b"".join(parts)).digest()
+        uploads = hashlib.sha256(b"".join(parts)).digest()
+        if self._kept.uploads not in (b"", uploads):
+            raise SeedReused(
+                "this round was begun with another set of uploads already: no other is averaged or rewarded"
+            )
+        self._kept = replace(self._kept, uploads=uploads)

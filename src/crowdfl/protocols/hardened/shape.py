@@ -1,10 +1,8 @@
 """What every side of a `hardened` task derives from the task alone, what KGC deals to each (one split of the
 key, audience keys, a public seed), and the order of the steps of a round, as CSP keeps it: each message once."""
 
-import hashlib
-import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from gmpy2 import mpz
@@ -13,14 +11,14 @@ from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.budget import WidthBudget
 from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.pctd import PublicKey
-from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.errors import OutOfTurn, RewardsOff, RoundEnded
-from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER
-from crowdfl.protocols.hardened.prifedavg import TOTAL, ModelCodec
-from crowdfl.protocols.hardened.prirwd import DISTANCES, REWARDS, WEIGHTS, RewardWidths
+from crowdfl.protocols.hardened.prifedavg import ModelCodec
+from crowdfl.protocols.hardened.prirwd import RewardWidths
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.profile import CspMemory, Dealing, KeyedTask, width_budget
+from crowdfl.protocols.profile import Dealing, KeyedTask, width_budget
+from crowdfl.protocols.records import Look
 from crowdfl.settings import TaskSettings, to_millionths
 
 _SIGMA = 40
@@ -111,7 +109,7 @@ def deal(prime_bits: int, *, insecure_test_key: bool) -> Dealing:
     """Make a task's keys; what is not in the dealing is gone when this returns."""
     keys = pctd.keygen(prime_bits, insecure_test_key=insecure_test_key)
     sc, c = keys.private.split()
-    seed = secrets.token_bytes(SEED_BYTES)
+    seed = secret_bytes(SEED_BYTES)
     participants, requester, signing = AudienceKey.fresh(), AudienceKey.fresh(), SigningKey.fresh()
     common = (int(keys.public.n), int(keys.public.h_s), seed)
     return Dealing(
@@ -123,9 +121,17 @@ def deal(prime_bits: int, *, insecure_test_key: bool) -> Dealing:
     )
 
 
-Work = Callable[[], tuple[Message, bool]]  # the reply, and whether what was opened was in range
+Work = Callable[[], "Worked"]
 Places = Callable[[int], Sequence[int]]
-NONCE, LANES, INNER, OPEN_REWARDS, SCALE = "nonce", "lanes", "inner products", "open rewards", "scale"
+
+
+@dataclass(frozen=True)
+class Worked:
+    """What came of a step: the reply, whether what was opened was in range, and what a later step needs."""
+
+    reply: Message
+    fits: bool = True
+    kept: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,29 @@ class Step:
     work: Work
 
 
+class KeptRound(Message, kind=85, repr=False):
+    """CSP's record of a round: whether it has ended, how much is paid to whom, and the factor that its sums are scaled by."""
+
+    ended: int = 0
+    payment: int = 0
+    participants: tuple[str, ...] = ()  # in a round whose rewards have begun
+    factor: bytes = b""  # its hash, once the first sum was scaled
+
+
+class KeptStep(Message, kind=86, repr=False):
+    """CSP's record of one message of a step: the hash of its request, and once it is answered, what a later step needs."""
+
+    asked: bytes
+    is_done: int = 0
+    kept: bytes = b""
+
+
+class KeptSum(Message, kind=87):
+    """CSP's record of a piece of the one sum that a round opens, to whomever: the hash of its masked ciphertexts."""
+
+    masked: bytes
+
+
 class RoundOrder:
     """The order of a round's steps: `after` names what must be done before each, `places` the messages of each.
 
@@ -145,68 +174,51 @@ class RoundOrder:
 
     def __init__(self, after: Mapping[str, str | None], places: Mapping[str, Places]) -> None:
         self._after, self._places = after, places
+        self._numbers = {name: place for place, name in enumerate(after)}
 
-    def admit(self, memory: CspMemory, number: int, step: Step, request: bytes, participants: int) -> None:
-        """Reserve a place for this very request, or say why it is not its turn."""
-        if self.has_ended(memory, number):
+    def is_for(self, records: Look, number: int, step: Step, asked: bytes) -> bool:
+        """Whether this message of a step is this request's; else it is from now on, or it is said why it is not its turn."""
+        now = records.get(KeptRound, number) or KeptRound()
+        if now.ended:
             raise RoundEnded(_ENDED.format(number))
-        if memory.restored:
+        if records.restored:
             raise RoundEnded(_FORGOTTEN.format(number))
         if step.name not in self._after:
             raise OutOfTurn(f"the rounds of this task have no step {step.name!r}")
-        before = self._after[step.name]
-        if before is not None and not self._is_done(memory, number, before, participants):
+        before, participants = self._after[step.name], len(now.participants)
+        if before is not None and not self._is_done(records, number, before, participants):
             raise OutOfTurn(f"step {step.name!r} of round {number} comes after {before!r}, which is not done")
         if step.place not in self._places_of(step.name, participants):
             raise OutOfTurn(f"step {step.name!r} of round {number} has no message {step.place}")
-        name = hashlib.sha256(request).digest()
-        if memory.reserve(f"asked {step.name} {step.place}", name, number) != name:
+        taken = records.get(KeptStep, number, step=self._numbers[step.name], part=step.place)
+        if taken is not None and (taken.asked != asked or taken.is_done):
             raise OutOfTurn(f"step {step.name!r} of round {number} was asked for with other contents")
+        if taken is None:
+            records.put(KeptStep(asked), number, step=self._numbers[step.name], part=step.place)
+        return taken is not None
 
-    def finish(self, memory: CspMemory, number: int, step: Step) -> None:
-        memory.keep(f"done {step.name} {step.place}", b"", number)
-        # Else another process of CSP could end the round meanwhile, and SP would have a bit of each message.
-        memory.refuse_after(_HAS_ENDED, RoundEnded(_ENDED.format(number)), number)
+    def finish(self, records: Look, number: int, step: Step, asked: bytes, kept: bytes) -> None:
+        records.put(KeptStep(asked, 1, kept), number, step=self._numbers[step.name], part=step.place)
 
-    def end(self, memory: CspMemory, number: int) -> RoundEnded:
-        memory.reserve(_HAS_ENDED, b"", number)
-        return RoundEnded(_ENDED.format(number))
+    def kept(self, records: Look, number: int, name: str, place: int) -> bytes | None:
+        """What a message of a step has left; None before it was answered."""
+        found = records.get(KeptStep, number, step=self._numbers[name], part=place)
+        return None if found is None or not found.is_done else found.kept
 
-    def has_ended(self, memory: CspMemory, number: int) -> bool:
-        return memory.get(_HAS_ENDED, number) is not None
-
-    def _is_done(self, memory: CspMemory, number: int, name: str, participants: int) -> bool:
+    def _is_done(self, records: Look, number: int, name: str, participants: int) -> bool:
         places = self._places_of(name, participants)
-        return all(memory.get(f"done {name} {place}", number) is not None for place in places)
+        return all(self.kept(records, number, name, place) is not None for place in places)
 
     def _places_of(self, name: str, participants: int) -> Sequence[int]:
         return self._places[name](participants) if name in self._places else (0,)
 
 
+def end_round(records: Look, number: int) -> RoundEnded:
+    """From here on, for good: the same error whatever it was. Nothing else that was about to be set is."""
+    records.written.clear()
+    records.put(replace(records.get(KeptRound, number) or KeptRound(), ended=1), number)
+    return RoundEnded(_ENDED.format(number))
+
+
 _FORGOTTEN = "CSP was restored from a backup and may have answered round {} before. The round is void"
 _ENDED = "CSP has ended round {}: what was opened is not what honest parties send. The round is void"
-_HAS_ENDED = "ended"
-
-
-def order_of(shape: Shape) -> dict[str, str | None]:
-    """What comes after what. In a task that pays, nothing is opened to readers before the rewards are."""
-    settings = shape.task.settings
-    rewards = [NONCE, LANES, INNER, DISTANCES, *_division(WEIGHTS), *_division(REWARDS), OPEN_REWARDS]
-    after = _chain(rewards, None) if settings.lanes != 0 else {}
-    first = OPEN_REWARDS if shape.budget_of_a_round is not None else None
-    scaling = [*_division(TOTAL), SCALE] if settings.total == "hidden" else []
-    after |= _chain(scaling, first)
-    opened_after = SCALE if scaling else first
-    return after | {open_to(audience): opened_after for audience in (PARTICIPANTS, REQUESTER)}
-
-
-def _division(purpose: str) -> list[str]:
-    return [f"guard of {purpose}", f"squares of {purpose}", f"divide {purpose}"]
-
-
-def _chain(steps: Sequence[str], first: str | None) -> dict[str, str | None]:
-    return dict(zip(steps, [first, *steps], strict=False))
-
-
-def open_to(audience: int) -> str:
-    return f"open to audience {audience}"

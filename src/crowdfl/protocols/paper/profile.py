@@ -1,6 +1,6 @@
 """The profile `paper`: Algorithms 1 to 4 as printed, misprints corrected. For fidelity: `crowdfl audit` shows what it leaks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -29,19 +29,21 @@ from crowdfl.protocols.common.sdiv import PaperSdivCsp, PaperSdivSp, SdivReply, 
 from crowdfl.protocols.common.smul import PaperSmulCsp, SmulReply, SmulRequest
 from crowdfl.protocols.exchange import Exchange
 from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.paper import steps
 from crowdfl.protocols.paper.prirwd import PaperRewardSp, PaperRewardWidths
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import (
     Average,
-    CspMemory,
     Dealing,
     Identity,
     KeyedTask,
     ParticipantKeys,
+    SpRecord,
     TaskSpec,
     Tools,
     whole_samples,
 )
+from crowdfl.protocols.records import Look, Outcome
 from crowdfl.settings import MILLION, TaskSettings, to_millionths
 
 _SIGMA = 80
@@ -272,11 +274,17 @@ class PaperSp(BaseSp):
 
     averages_first = True
     answers: Mapping[type[Message], type[Message]] = {SdivRequest: SdivReply, SmulRequest: SmulReply}
+    record = (
+        SpRecord()
+    )  # the paper masks with fresh numbers at every try: nothing is kept, and that is one of its leaks
 
     def __init__(self, party: KeyedParty, task: KeyedTask, lambda_sp: KeyShare) -> None:
         self.delivery = replace(party, share=lambda_sp)
         self._widths = _Widths(task.settings, task.parameters)
         super().__init__(party, task, self._widths.upload_length, summed=task.parameters + 1)
+
+    def _longest_reply(self, kind: int) -> int:
+        return steps.longest_reply(self.task, kind)
 
     def enrol(self, identity: Identity) -> None:
         """The paper's SP knows nobody's keys."""
@@ -337,9 +345,6 @@ class PaperSp(BaseSp):
         each = {who: mu.part(i, i + 1) for i, who in enumerate(ids)}
         self._envelopes = {who: PaperReward(own, self.delivery.partial_decrypt(own)) for who, own in each.items()}
 
-    def keep_seeds(self, known: Mapping[str, bytes], keep: Callable[[str, bytes], None]) -> None:
-        """The paper masks with fresh numbers at every try: there is nothing to keep, and that is one of its leaks."""
-
     def claimant(self, claim: bytes) -> str:
         raise _no_claims()
 
@@ -355,13 +360,15 @@ class PaperCsp(KeyedCsp):
 
     def __init__(self, party: KeyedParty, task: KeyedTask) -> None:
         self.party = party
-        count = max(1, task.parameters) * task.settings.most_in_round
+        count = steps.most_numbers(task)
         self._answers = {
             SdivRequest.kind: PaperSdivCsp(party, decimals=task.settings.decimals, max_count=count).answer,
             SmulRequest.kind: PaperSmulCsp(party, max_count=count).answer,
         }
 
-    def answer(self, request: bytes) -> bytes:
+    def answer(self, records: Look, request: bytes) -> Outcome:
+        """The paper's CSP keeps no records."""
+        del records
         kind = Message.kind_of(request)
         if kind not in self._answers:
             raise FormatError(f"CSP does not answer messages of kind {kind} in this task")
@@ -369,6 +376,3 @@ class PaperCsp(KeyedCsp):
 
     def enrol(self, identity: Identity) -> None:
         """The paper's CSP knows nobody's keys."""
-
-    def remember(self, memory: CspMemory) -> None:
-        """The paper's CSP remembers nothing."""

@@ -14,7 +14,6 @@ from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import (
     NO_REFERENCE,
-    NOT_PASSED_ON,
     Average,
     Dealing,
     ParticipantKeys,
@@ -41,6 +40,7 @@ from crowdfl.protocols.shares.round.rewards import equal_part, open_envelope
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import UpdateEncoder, make_upload
 from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.reasons import Reason
 from crowdfl.settings import DELTA, TaskSettings
 
 
@@ -77,7 +77,7 @@ class _ChainReader:
             raise NotReady("the model that this reader holds is not known: `follow` it from the initial weights first")
         return self._model
 
-    def _standing(self, members: AcceptedSet) -> str | None:
+    def _standing(self, members: AcceptedSet) -> Reason | None:
         del members
         return None
 
@@ -138,7 +138,8 @@ class SharesParticipant(_ChainReader, PaidParticipant):
             raise ProtocolError(f"what was shown for round {round_number} is CSP's record of another round or task")
         amount = equal_part(self._shape.payment, record, self.who)
         if amount is None:
-            raise UploadRejected(record.members.rejected.get(self.who, NOT_PASSED_ON))
+            reason = record.members.rejected.get(self.who, Reason.NOT_PASSED_ON)
+            raise UploadRejected(reason.words, reason)
         self._earned(round_number, open_envelope(shown.sealed), amount)
         return amount
 
@@ -146,7 +147,7 @@ class SharesParticipant(_ChainReader, PaidParticipant):
         self._shape.require_rewards()
         return self._shape.reward_form
 
-    def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, str | None]:
+    def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, Reason | None]:
         record, members = self._reader.read_record(publication, round_number, self._followed())
         return record, self._standing(members)
 
@@ -155,8 +156,8 @@ class SharesParticipant(_ChainReader, PaidParticipant):
             return b""
         return RewardEnvelope.from_bytes(envelope, self._shape.limits()).sealed
 
-    def _standing(self, members: AcceptedSet) -> str | None:
-        return None if self.who in members.accepted else members.rejected.get(self.who, NOT_PASSED_ON)
+    def _standing(self, members: AcceptedSet) -> Reason | None:
+        return None if self.who in members.accepted else members.rejected.get(self.who, Reason.NOT_PASSED_ON)
 
 
 def _counting(shape: SharesShape) -> str:

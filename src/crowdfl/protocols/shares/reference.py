@@ -168,7 +168,7 @@ class RunningSums(Message, kind=67, repr=False):
         return dict(zip(found.names, unpack(found.shares, bits), strict=True))
 
 
-def added(sums: Mapping[str, int], products: Mapping[str, int], bits: int) -> bytes:
+def added(sums: Mapping[str, int], products: Mapping[str, int], bits: int) -> RunningSums:
     """What is kept once a record has accepted these."""
     new = {who: (sums.get(who, 0) + product) % (1 << bits) for who, product in products.items()}
-    return RunningSums.of({**sums, **new}, bits).to_bytes()
+    return RunningSums.of({**sums, **new}, bits)

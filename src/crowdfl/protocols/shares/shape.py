@@ -10,14 +10,15 @@ from crowdfl.protocols.claims import RewardForm, within_budget
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.chain import RoundPlace
+from crowdfl.protocols.shares.round import steps
+from crowdfl.protocols.shares.round.steps import SAMPLES_BYTES
 from crowdfl.protocols.shares.rule_widths import RuleWidths
 from crowdfl.protocols.shares.server_optimizers import ServerStep
 from crowdfl.protocols.shares.widths import SharesWidths, pay_of
+from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings, to_millionths
 
-SAMPLES_BYTES = 16  # of a share of a number of samples, and of a reward
 REWARD_MODULUS = 1 << (8 * SAMPLES_BYTES)
-_SMALL = 4096  # bytes of everything else in a message
 
 
 class CountForm(RewardForm):
@@ -35,14 +36,12 @@ class Quorum:
     least: int  # min_participants
     has_reference: bool = False  # then up to a half may go: with a third, five in sixteen could void every round
 
-    def why_void(self, accepted: int, listed: int) -> str | None:
+    def why_void(self, accepted: int, listed: int) -> Reason | None:
         """Why a round with so many accepted of those listed must not go on; None if it may."""
-        one_in, words = (2, "half") if self.has_reference else (3, "a third")
         if accepted < self.least:
-            return f"{accepted} uploads are within the bounds, and at least {self.least} are needed"
-        if one_in * (listed - accepted) > listed:
-            return f"{listed - accepted} of {listed} uploads are out of bounds or cannot be read, more than {words}"
-        return None
+            return Reason.TOO_FEW_LEFT
+        one_in = 2 if self.has_reference else 3
+        return Reason.TOO_MANY_LEFT_OUT if one_in * (listed - accepted) > listed else None
 
 
 @dataclass(frozen=True)
@@ -148,15 +147,12 @@ class SharesShape:
 
     @cached_property
     def longest_payload(self) -> int:
-        """Of a request to CSP: all lanes of everyone, or the sum's, or some numbers of each participant."""
-        widths = self.widths
-        lanes, people = widths.lanes, widths.cohort + 1
-        return people * (lanes * self.ring.bytes + 8 * self._longest_number) + lanes * widths.R // 8
+        """Of a request to CSP."""
+        return steps.longest_payload(self)
 
     @cached_property
-    def _longest_number(self) -> int:
-        """Bytes: masks of divisions are long."""
-        return (self.rule_widths.longest_bits if self.is_reward_computed else self.widths.R) // 8
+    def _longest_field(self) -> int:
+        return steps.longest_field(self)
 
     def place(self, number: int, base: bytes) -> RoundPlace:
         return RoundPlace(self.spec.name, number, base)
@@ -175,10 +171,9 @@ class SharesShape:
             _ = self.rule_widths
 
     def limits(self, payload: int = 0) -> Limits:
-        """For a message whose longest field is a model's share, or a payload of so many bytes."""
+        """For a message of the task, or one with a payload of so many bytes."""
         people = self.spec.settings.most_in_round
-        longest = max(self.share_bytes, payload) + _SMALL
-        return Limits(None, 0, max_entries=max(people, 1) + 1, longest=max(longest, people * 256))
+        return Limits(None, 0, max_entries=people + 1, longest=max(self._longest_field, payload))
 
 
 @lru_cache(maxsize=16)

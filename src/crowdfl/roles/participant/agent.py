@@ -1,14 +1,15 @@
 """A participant's agent: polls, retries, trains, uploads, reads, claims, until its task ends; and what happens, in words."""
 
 import itertools
-import random
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from crowdfl.crypto.randomness import random_between
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import ClaimRefused, CrowdFLError, NotAuthenticated, NotReady, TooLate
 from crowdfl.learning.models.shape import ModelShape, Weights
+from crowdfl.reasons import Reason
 from crowdfl.retry import Backoff
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.settings import money_words
@@ -74,7 +75,7 @@ _SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "restored": lambda _: "the platform was restored from a backup: looking whether it still has what you sent",
     "sending again": lambda e: f"round {e['round']}: the platform has lost your upload, which is sent again",
     "upload rejected": lambda e: (
-        f"round {e['round']}: both servers together left your upload out, and it earns nothing: {e['why']}"
+        f"round {e['round']}: both servers together left your upload out, and it earns nothing: {Reason(e['why']).words}"
     ),
     "check data": lambda _: (
         "two of your uploads were not in line with the task: your recordings or labels may be mixed up. Check them"
@@ -137,7 +138,7 @@ class Agent:
 
     person: Participant
     sleep: Callable[[float], None]
-    jitter: Callable[[float, float], float] = random.uniform  # keeps phones that lost one server from returning at once
+    jitter: Callable[[float, float], float] = random_between  # keeps phones that lost one server from returning at once
 
     @property
     def has_joined(self) -> bool:

@@ -59,8 +59,6 @@ from crowdfl.learning.models.shape import Weights
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.profile import (
     MOST_UNSHOWN,
-    NOT_IN_LINE,
-    NOT_PASSED_ON,
     Average,
     ParticipantKeys,
     ParticipantProtocol,
@@ -68,6 +66,7 @@ from crowdfl.protocols.profile import (
     Tools,
 )
 from crowdfl.protocols.registry import profile_named
+from crowdfl.reasons import Reason
 from crowdfl.roles.participant.chain import KeptChain
 from crowdfl.roles.participant.claims import Claiming, ClaimTime, holds_receipt
 from crowdfl.roles.participant.enrolment import EnrollingKgc, enrol, takes_a_place
@@ -327,10 +326,15 @@ class Participant:
             self._stop(f"{MOST_UNSHOWN} rounds that you uploaded to came to nothing, and no signed record says why")
 
     def _is_unshown(self, number: int) -> bool:
-        given_up, left_out = f"rounds/{number}/given-up", f"rounds/{number}/no-reward"
+        given_up = f"rounds/{number}/given-up"
         if self.blobs.has(given_up):
             return self.blobs.get(given_up) != b"unused"
-        return self.blobs.has(left_out) and self.blobs.get(left_out).decode() == NOT_PASSED_ON
+        return self._no_reward(number) is Reason.NOT_PASSED_ON
+
+    def _no_reward(self, number: int) -> Reason | None:
+        """Why a round pays this participant nothing, if that is known."""
+        name = f"rounds/{number}/no-reward"
+        return Reason(self.blobs.get(name).decode()) if self.blobs.has(name) else None
 
     def _stop(self, why: str, what: str = "stopped") -> None:
         """For good: a server that could ask about this participant's updates round after round learns no more."""
@@ -539,7 +543,7 @@ class Participant:
             return False
         return True
 
-    def _note_rejected(self, number: int, why: str) -> None:
+    def _note_rejected(self, number: int, why: Reason) -> None:
         """Once: this participant's upload was left out, and it earns nothing.
 
         What leaves this device keeps the task's bounds. If it is rejected all the same, a server has asked a question with it;
@@ -549,16 +553,18 @@ class Participant:
             return
         self.on_event("upload rejected", {"round": number, "why": why})
         if self.definition.settings.reference:
-            if why == NOT_IN_LINE and self._times_out_of_line() == 1:
+            if why is Reason.NOT_IN_LINE and self._times_out_of_line() == 1:
                 self.on_event("check data", {"round": number})
-        elif why != NOT_PASSED_ON:
-            self._stop(f"your upload of round {number} kept the task's bounds and was rejected all the same ({why})")
-        self._stop_if_unshown(this=why == NOT_PASSED_ON)
+        elif why is not Reason.NOT_PASSED_ON:
+            self._stop(
+                f"your upload of round {number} kept the task's bounds and was rejected all the same ({why.words})"
+            )
+        self._stop_if_unshown(this=why is Reason.NOT_PASSED_ON)
         self.blobs.put(f"rounds/{number}/no-reward", why.encode())
 
     def _times_out_of_line(self) -> int:
-        names = (f"rounds/{number}/no-reward" for number in range(1, self.definition.settings.rounds + 1))
-        return sum(self.blobs.has(name) and self.blobs.get(name) == NOT_IN_LINE.encode() for name in names)
+        numbers = range(1, self.definition.settings.rounds + 1)
+        return sum(self._no_reward(number) is Reason.NOT_IN_LINE for number in numbers)
 
     def _open_reward(self, number: int) -> bool:
         done = self.blobs.has(f"rounds/{number}/reward") or not holds_receipt(self.blobs, number)
@@ -567,7 +573,7 @@ class Participant:
         try:
             self.open_reward(number)
         except RewardOutOfRange as wrong:  # as CSP has signed it: no claim of it would be paid
-            self.blobs.put(f"rounds/{number}/no-reward", str(wrong).encode())
+            self.blobs.put(f"rounds/{number}/no-reward", Reason.OUT_OF_RANGE.encode())
             self.on_event("reward refused", {"round": number, "why": str(wrong)})
         except CrowdFLError as wrong:
             if self.blobs.has(f"rounds/{number}/no-reward"):
@@ -599,7 +605,7 @@ class Participant:
         try:
             amount = self.side.open_reward(envelope, number)
         except UploadRejected as wrong:  # by CSP's signed record
-            self._note_rejected(number, str(wrong))
+            self._note_rejected(number, Reason(wrong.reason))
             raise
         if record := self.side.record_in(envelope):
             self._chain.require_only(number, record)
@@ -675,7 +681,7 @@ class Participant:
         for number in range(1, self.definition.settings.rounds + 1):
             self.blobs.delete(f"rounds/{number}/upload")
             if number in deleted and not self.blobs.has(f"rounds/{number}/no-reward"):
-                self.blobs.put(f"rounds/{number}/no-reward", b"you have withdrawn it")
+                self.blobs.put(f"rounds/{number}/no-reward", Reason.WITHDRAWN.encode())
 
     def model(self) -> Weights:
         """The newest model this participant has: what the last average led to, or the initial weights."""

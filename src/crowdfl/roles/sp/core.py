@@ -1,6 +1,5 @@
 """What every concern of SP shares: the ports, the options, and look-ups that are the same for all."""
 
-import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
@@ -8,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from crowdfl.crypto.compute import Backend, Threads
+from crowdfl.crypto.randomness import random_sample, secret_hex
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import ClockInDoubt, Forbidden, TaskNotRunning
 from crowdfl.protocols.profile import Identity, Tools
@@ -31,7 +31,7 @@ Draw = Callable[[int, Sequence[str], int], Sequence[str]]
 
 def draw_at_random(_number: int, people: Sequence[str], count: int) -> list[str]:
     """By the operating system's randomness: nobody can tell beforehand who is in a round."""
-    return secrets.SystemRandom().sample(people, count)
+    return random_sample(people, count)
 
 
 _Result = TypeVar("_Result")
@@ -114,7 +114,7 @@ class SpOptions:
 
     tools: Tools = field(default_factory=Tools.unwatched)
     checker: Backend = field(default_factory=lambda: Threads(1))  # where uploads are validated as they come
-    owner: str = field(default_factory=lambda: secrets.token_hex(8))
+    owner: str = field(default_factory=lambda: secret_hex(8))
     on_paid: Callable[[StoredPayment], None] | None = None  # pays; raises `PaymentFailed` if it surely did not
     failures: Failures = field(default_factory=Failures, repr=False)
     steps: Steps = field(default_factory=Steps, repr=False)
@@ -257,9 +257,9 @@ class SpCore:
         return current.decide(settings, self.now(), uploaded, enrolled, definition.plan, has_reference=has_reference)
 
     def keep_round(self, task: str, round_: Round, before: Round | None = None) -> None:
-        """Durably, and with whom it draws. The caller holds a transaction."""
+        """Durably, in place of what it was, and with whom it draws. The caller holds a transaction."""
         store, most = self.ports.store, self.definition(task).settings.per_round
-        store.put_round(task, round_)
+        store.set_round(task, before, round_)
         if most is not None and (before is None or round_.redrawn > before.redrawn):
             drawn, places = store.drawn(task, round_.number), most - store.turnout(task, round_.number)[0]
             others = [one.identity.who for one in store.participants(task) if not one.left]

@@ -1,12 +1,13 @@
 """SP's link to CSP: every reply is durable before it is used, and no request is ever computed on with two replies.
 
-SP's masks come from a durable seed, so that a step that is repeated sends the same bytes. A CSP that deviates could answer them
-otherwise the second time; later requests would then differ by what it chose, under the same masks, and the difference of the
-two would be a participant's lanes. So a reply is parsed first (`ReplyForm`): what is not the message of its step, such as the
-page of a proxy, is refused, kept nowhere and asked for again; nothing was computed with it. Then its digest is recorded in the
-store, before it is used. From then on that reply counts, from its file; if the file is gone or altered, the round is void. A
-request without a record may be repeated: nothing was ever computed with a reply to it. With one reply for each request, all
-requests of a seed are the same for ever.
+SP's masks come from a durable record, so that a step that is repeated sends the same bytes. What is new in the record is set
+before the request that depends on it leaves, in place of what was read: of two processes with masks of their own, the second
+one sends nothing. A CSP that deviates could answer the same bytes otherwise the second time; later requests would then differ
+by what it chose, under the same masks, and the difference of the two would be a participant's lanes. So a reply is parsed first
+(`ReplyForm`): what is not the message of its step, such as the page of a proxy, is refused, kept nowhere and asked for again;
+nothing was computed with it. Then its digest is recorded in the store, before it is used. From then on that reply counts, from
+its file; if the file is gone or altered, the round is void. A request without a recorded reply may be repeated: nothing was
+ever computed with one. With one reply for each request, all requests of a seed are the same for ever.
 
 CSP is told of everyone who joins, by the worker: who joins waits for SP alone. How far CSP was told is durable, in the order in
 which people joined, and so is whom it has refused. A process that dies in between tells some of them again, which changes
@@ -33,8 +34,9 @@ from crowdfl.errors import (
     TaskFull,
 )
 from crowdfl.protocols.exchange import Ask, Reply, ReplyForm
+from crowdfl.protocols.profile import SpProtocol
 from crowdfl.roles.ports import Blobs, SpStore
-from crowdfl.roles.records import StoredParticipant, StoredTask, TaskState
+from crowdfl.roles.records import Round, StoredParticipant, StoredTask, TaskState
 from crowdfl.roles.sp.core import SpCore
 from crowdfl.text import printable
 
@@ -44,9 +46,10 @@ def replies_folder(task: str, number: int) -> str:
 
 
 def forget_replies(store: SpStore, blobs: Blobs, task: str, number: int) -> None:
-    """Of a round that is never computed again."""
+    """Of a round that is never computed again. Idempotent."""
     blobs.clear(replies_folder(task, number))
-    store.forget_replies(task, number)
+    if store.replies(task, number):
+        store.forget_replies(task, number)
 
 
 class CspLink:
@@ -55,18 +58,27 @@ class CspLink:
     def __init__(self, core: SpCore) -> None:
         self._core = core
 
-    def ask(self, task: str, number: int, form_of: Callable[[bytes], ReplyForm]) -> Ask:
+    def ask(self, task: str, current: Round, sp: SpProtocol) -> Ask:
+        """For this half of the protocol, whose record was just read, in the step that found the round so."""
         self._require_destroyed(task)
-        used = self._core.ports.store.replies(task, number)  # what is recorded meanwhile, `_use` sees
+        store, number, durable = self._core.ports.store, current.number, sp.record
+        used = store.replies(task, number)  # what is recorded meanwhile, `_use` sees
         line = _Line(self._core)
 
         def ask(request: bytes) -> Reply:
+            nonlocal durable
             self._core.renew_lease(task)
+            if sp.record != durable:
+                with store.transaction():
+                    if store.round(task, number) != current:
+                        raise Conflict(f"round {number} is not as it was read: nothing more is sent for it")
+                    store.set_sp_record(task, number, durable, sp.record)
+                durable = sp.record
             place = _Place(task, number, hashlib.sha256(request).hexdigest())
             before = used.get(place.request)
             if before is not None:
                 return partial(bytes, self._used_before(place, before))
-            return self._reply(place, request, form_of(request), line)
+            return self._reply(place, request, sp.reply_form(request), line)
 
         return ask
 

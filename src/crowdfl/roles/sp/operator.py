@@ -12,6 +12,7 @@ from crowdfl.roles.ports import Clock, SpStore
 from crowdfl.roles.records import (
     LONGEST_REASON,
     DepositState,
+    EndedBy,
     PaymentState,
     RoundState,
     StoredPayment,
@@ -98,7 +99,7 @@ class OperatorActions:
         return self.row(stored) | {
             "purpose": definition.purpose,
             "requester": definition.requester.hex(),
-            "ended": self.ended(stored.task),
+            "ended": None if stored.end is None else stored.end.words(),
             "claims_until": format_time(stored.claims_until) if stored.state in ENDED else None,
             "rounds": rounds,
             "deposits": deposits,
@@ -106,11 +107,6 @@ class OperatorActions:
             "held": self.held(stored.task),
             "not_told": self.not_told(stored),
         }
-
-    def ended(self, task: str) -> str | None:
-        """By whom and why, if it has."""
-        end = self.store.task(task).end
-        return None if end is None else end.words()
 
     def not_told(self, stored: StoredTask) -> list[str]:
         """The peers that have not heard of a task's end."""
@@ -121,7 +117,7 @@ class OperatorActions:
         return held_of(self.retention.held(), task)
 
     def cancel(self, task: str, reason: str) -> None:
-        cancel_task(self.sure, task, Tombstone("cancelled", "the operator of SP", reason), self.abort)
+        cancel_task(self.sure, task, Tombstone("cancelled", EndedBy.SP_OPERATOR, reason), self.abort)
 
     def purge(self, stored: StoredTask, *, results: bool) -> None:
         """Of a cancelled task that owes nobody anything this is the end: nobody waits for its time to claim."""

@@ -11,13 +11,15 @@ from functools import partial
 from typing import BinaryIO
 
 from crowdfl.errors import Cancelled, NotReady, UnknownParticipant, UploadRejected
+from crowdfl.reasons import Reason
 from crowdfl.roles.ports import Blobs, Clock, SpStore
 from crowdfl.roles.records import Round, RoundState, StoredTask, TaskState, UploadContext
 from crowdfl.roles.sp.core import LedgerPorts, SpCore, SpOptions, SpPorts
 from crowdfl.roles.sp.money import Deposits, Payments
 from crowdfl.roles.sp.people import People, consent_rows
 from crowdfl.roles.sp.reminders import Reminders
-from crowdfl.roles.sp.rounds import RoundSteps, find_envelope, rejected_name, rewards_name
+from crowdfl.roles.sp.results import open_result, read_result
+from crowdfl.roles.sp.rounds import RoundSteps, find_envelope
 from crowdfl.roles.sp.settlement import Claims, Settlement
 from crowdfl.roles.sp.tasks import Tasks
 from crowdfl.roles.sp.uploads import RoundAggregators, Uploads
@@ -85,29 +87,33 @@ class Sp:
 
     def open_publication(self, task: str, number: int, who: str | None) -> BinaryIO:
         """The same, to be read piece by piece."""
-        self._require_rewarded(task, number, who)
-        return self.blobs.open(self.steps.publication_name(task, number, final=who is None))
+        round_, _ = self._require_rewarded(task, number, who)
+        own = who is None and not self._core.is_chained(task)
+        return open_result(self.blobs, task, round_, "model" if own else "average")
 
     def envelope(self, task: str, number: int, who: str) -> bytes:
         """A participant's reward of a round, for that participant alone."""
-        if not self._require_rewarded(task, number, who).uploads:
+        round_, found = self._require_rewarded(task, number, who)
+        if not found.uploads:
             dropped = who in self.store.dropped_uploads(task).get(number, [])
             why = "its upload was damaged here, or withdrawn" if dropped else "no upload"
             raise UnknownParticipant(f"{who} was not averaged in round {number}, {why}: there is no reward")
-        envelope = find_envelope(self.blobs.get(rewards_name(task, number)), who)
+        envelope = find_envelope(read_result(self.blobs, task, round_, "rewards"), who)
         if envelope is None:
-            reason = self.rejected(task, number).get(who, "the platform does not say why")
-            raise UploadRejected(f"the upload of {who} in round {number} was left out: {reason}")
+            reason = self.rejected(task, number).get(who)
+            words = "the platform does not say why" if reason is None else reason.words
+            raise UploadRejected(f"the upload of {who} in round {number} was left out: {words}", reason or "")
         return envelope
 
-    def rejected(self, task: str, number: int) -> dict[str, str]:
+    def rejected(self, task: str, number: int) -> dict[str, Reason]:
         """Whose uploads both servers left out of a round, and why."""
-        if not self.blobs.has(rejected_name(task, number)):
+        round_ = self.store.round(task, number)
+        if round_.rejected is None:
             return {}
-        found: dict[str, str] = json.loads(self.blobs.get(rejected_name(task, number)))
-        return found
+        kept = json.loads(read_result(self.blobs, task, round_, "rejected"))
+        return {who: Reason(code) for who, code in kept.items()}
 
-    def _require_rewarded(self, task: str, number: int, who: str | None) -> UploadContext:
+    def _require_rewarded(self, task: str, number: int, who: str | None) -> tuple[Round, UploadContext]:
         """What a round made is shown when all of it is there, and not at all if the round was given up."""
         found = self.store.upload_context(task, number, [] if who is None else [who])
         if who is not None and who not in found.enrolled:
@@ -116,7 +122,7 @@ class Sp:
             raise NotReady(f"round {number} has not opened yet")
         if found.round.state is not RoundState.REWARDED:
             raise NotReady(f"round {number} is {found.round.state}: nothing of it can be read")
-        return found
+        return found.round, found
 
     def tick(self) -> bool:
         """One step of every task that has one to take and that nobody else works on; True if any was taken, or goes on.

@@ -9,6 +9,7 @@ Settling (`settlement`) makes a task's end durable. From then on `tick` erases, 
 across restarts; `sweep` finds what a crash left.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -17,18 +18,18 @@ from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import TaskEnd
 from crowdfl.errors import CrowdFLError, NotReady, ServiceError, UnknownTask
 from crowdfl.retry import Attempts, Backoff
-from crowdfl.roles.dealt import DealtFiles, is_dealt_file
+from crowdfl.roles.dealt import DealtFiles, is_dealt_file, round_of
 from crowdfl.roles.ports import Blobs, EndPeer, SpStore
-from crowdfl.roles.records import ASKED, StoredTask, TaskState, Tombstone
+from crowdfl.roles.records import ASKED, EndedBy, StoredTask, TaskState, Tombstone
 from crowdfl.roles.retention import RESULTS, Held, Retention, key_shares
 from crowdfl.roles.sp.core import LedgerPorts
 from crowdfl.roles.sp.csp_link import forget_replies
 from crowdfl.roles.sp.people import erase_gone
+from crowdfl.roles.sp.results import KINDS, is_surplus
 from crowdfl.roles.sp.tasks import cancel_task
-from crowdfl.roles.sp.uploads import left_name
 
 _RESTS = Backoff(first=10.0, longest=3600.0)
-_KINDS = {"uploads": "uploads", "replies": "replies"}  # by the folder of a round
+_KINDS = {"uploads": "uploads", "replies": "replies", "left_over": "left-overs"}  # by the folder of a round
 
 
 class Parts(Protocol):
@@ -74,8 +75,8 @@ class SpRetention(Retention[SpStore]):
         DealtFiles(self.bundles, "sp").erase(task)
         for round_ in self.store.rounds(task):
             forget_replies(self.store, self.blobs, task, round_.number)
-            self.blobs.clear(f"{task}/rounds/{round_.number}/uploads")
-            self.blobs.delete(left_name(task, round_.number))
+            for folder in ("uploads", "left_over"):
+                self.blobs.clear(f"{task}/rounds/{round_.number}/{folder}")
         self.store.erase_seeds(task)
         for owner, key, number in self._parts():
             if owner == task:
@@ -95,7 +96,8 @@ class SpRetention(Retention[SpStore]):
         self.blobs.clear(task)
 
     def remove_unfinished(self, before: float) -> None:
-        """Of rounds that are over too: parts, for no such upload will ever be taken, and what was dealt for them."""
+        """Of rounds that are over too: parts, for no such upload will ever be taken, and what was dealt for them; results that
+        no record names, of a process that was overtaken or stopped before its record was set."""
         super().remove_unfinished(before)
         self.blobs.remove_unfinished(before)
         for stored in self.store.tasks():
@@ -105,9 +107,16 @@ class SpRetention(Retention[SpStore]):
             if self._is_over(task, number):
                 self.parts.remove(key, number)
         for name in filter(is_dealt_file, self.bundles.listing()):
-            task, _, number_text = name.partition(".dealt.")
-            if self._is_over(task, int(number_text)):
-                self.bundles.delete(name)
+            task, _, file = name.partition(".dealt.")
+            with contextlib.suppress(UnknownTask):
+                if self._is_over(task, round_of(self.store.task(task).opened, int(file))):
+                    self.bundles.delete(name)
+        for name in self.blobs.listing():
+            task, *place = name.split("/")
+            if len(place) == 4 and place[2] in KINDS:
+                with contextlib.suppress(NotReady):
+                    if is_surplus(self.store.round(task, int(place[1])), *place[2:]):
+                        self.blobs.delete(name)
 
     def tick(self) -> bool:
         """Erase and tell for every task that has been settled since; True is never returned: nothing is urgent."""
@@ -146,7 +155,7 @@ class SpRetention(Retention[SpStore]):
         self.store.change_task(stored.task, **{f"{name}_told_end": self.clock.now()})
 
     def _expire(self, stored: StoredTask) -> None:
-        ending = Tombstone("expired", "the task's lifetime", "it took too long")
+        ending = Tombstone("expired", EndedBy.LIFETIME, "it took too long")
         cancel_task(LedgerPorts(self.store, self.clock), stored.task, ending)
 
     def _is_under_way(self, stored: StoredTask) -> bool:
@@ -177,8 +186,6 @@ class SpRetention(Retention[SpStore]):
 
 
 def _kind(name: str) -> str:
-    """Of `TASK/rounds/NUMBER/FOLDER/...`; everything else of a task is a result, but for what a round left to the next."""
+    """Of `TASK/rounds/NUMBER/FOLDER/...`; everything else of a task is a result."""
     parts = name.split("/")
-    if parts[3:] == ["left"]:
-        return "left-overs"
     return _KINDS.get(parts[3], RESULTS) if len(parts) > 4 else RESULTS

@@ -1,16 +1,19 @@
-"""A round's steps on SP: open, decide, add up, average, reward, abort. Every step is durable and can be repeated.
+"""A round's steps on SP: open, decide, settle its uploads, reward, average, abort. Every step can be repeated.
 
-A process that dies inside a step leaves a state from which the next `tick`, here or in another process, takes the same step
-with the same masks.
+A step reads the round's record, works, and sets the record in one transaction, if it is still as it was read: of two processes
+one has taken the step. What it made lies in files that the record names, written before; then come the events, and what is
+needed no more is erased. A process that dies in between leaves a record from which the next `tick`, here or in another process,
+goes on with the same masks.
 """
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from crowdfl.errors import (
     BaseSpent,
+    Conflict,
     CrowdFLError,
     DealtMaterialDamaged,
     OutOfTurn,
@@ -24,15 +27,15 @@ from crowdfl.errors import (
     UploadDamaged,
     WrongBase,
 )
-from crowdfl.protocols.profile import SpProtocol
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.roles.dealt import dealt_sizes
-from crowdfl.roles.records import LONGEST_REASON, Round, RoundState, StoredTask, TaskState, Tombstone
+from crowdfl.roles.records import LONGEST_REASON, EndedBy, Round, RoundState, StoredTask, TaskState, Tombstone
 from crowdfl.roles.sp.core import UNDER_WAY, SpCore
 from crowdfl.roles.sp.csp_link import CspEnrolment, CspLink, forget_replies
 from crowdfl.roles.sp.ledger import ESCROW, Ledger, round_account
+from crowdfl.roles.sp.results import drop_surplus, keep_results, result_name
 from crowdfl.roles.sp.tasks import cancel_task, give_up_round
-from crowdfl.roles.sp.uploads import RoundAggregators, left_name, upload_name
+from crowdfl.roles.sp.uploads import RoundAggregators, upload_name
 from crowdfl.settings import to_millionths
 from crowdfl.text import printable
 
@@ -55,15 +58,6 @@ def find_envelope(packed: bytes, who: str) -> bytes | None:
     """Of somebody who has an upload in the round."""
     owners: dict[str, list[str]] = json.loads(packed)
     return next((bytes.fromhex(envelope) for envelope, names in owners.items() if who in names or not names), None)
-
-
-def rewards_name(task: str, number: int) -> str:
-    return f"{task}/rounds/{number}/rewards"
-
-
-def rejected_name(task: str, number: int) -> str:
-    """Whose uploads the servers left out, and why; not there if it is nobody's."""
-    return f"{task}/rounds/{number}/rejected"
 
 
 class RoundSteps:
@@ -131,7 +125,7 @@ class RoundSteps:
     def _end_deserted(self, task: str) -> None:
         found, needed = self._core.active(task), self._core.definition(task).settings.min_participants
         why = f"{found} had joined when enrolment ended, and {needed} are needed"
-        cancel_task(self._core.sure_books, task, Tombstone("cancelled", "its plan", why), self.abort)
+        cancel_task(self._core.sure_books, task, Tombstone("cancelled", EndedBy.PLAN, why), self.abort)
 
     def _payment(self, task: str) -> int:
         budget = self._core.definition(task).settings.budget
@@ -158,9 +152,9 @@ class RoundSteps:
         self._ports.store.post(task, Ledger.fund_round(number, payment), *unused)
         self._core.keep_round(task, Round(number, self._core.now(), final=final))
 
-    def abort(self, task: str, current: Round) -> None:
-        """Give a round up: its money returns to escrow. The caller holds a transaction."""
-        give_up_round(self._ports.store, task, current)
+    def abort(self, task: str, current: Round, rejected: str | None = None) -> None:
+        """Give a round up, unless it has changed (`Conflict`): its money returns to escrow. The caller holds a transaction."""
+        give_up_round(self._ports.store, task, current, rejected)
         self._aggregators.forget(task, current.number)
 
     def out_of_patience(self, task: str, current: Round) -> bool:
@@ -225,39 +219,40 @@ class RoundSteps:
             if last is not None and last.state in UNDER_WAY:
                 self.abort(task, last)
         with contextlib.suppress(TaskNotRunning):  # it has ended meanwhile
-            ending = Tombstone("cancelled", "CSP", printable(reason, LONGEST_REASON))
+            ending = Tombstone("cancelled", EndedBy.CSP, printable(reason, LONGEST_REASON))
             cancel_task(self._core.sure_books, task, ending, self.abort)
 
     def _with_csp(self, task: str, current: Round) -> bool:
         """A CSP that has ended a round, or stays away longer than anyone can wait, costs the round, and no money.
 
         So does one that was asked for this step with other contents before (SP was restored from a backup to before that),
-        and one whose reply SP has lost.
+        and one whose reply SP has lost. Whom the servers left out is kept of a round that they gave up for it too.
         """
+        number = current.number
         try:
-            return self._weigh_or_publish(task, current)
+            if not current.asked:
+                self._drop_damaged(task, current)
+            elif current.state is RoundState.CLOSED and (
+                payment := self._core.ledger(task).balance(round_account(number))
+            ):
+                self._weigh(task, current, payment)
+            else:
+                self.publish(task, current, final=self._core.is_final(task, current))
         except (BaseSpent, *_SET_BACK):
             raise
         except (CrowdFLError, ConnectionError) as failure:
             # CSP was asked with it, or must be: without it, masks would serve twice, or not at all.
             if isinstance(failure, UploadDamaged | ReplyLost | DealtMaterialDamaged):
                 why = type(failure).__name__
-                self._core.options.events("round void", task=task, number=current.number, error=why)
+                self._core.options.events("round void", task=task, number=number, error=why)
             elif not isinstance(failure, RoundEnded | OutOfTurn) and not self.out_of_patience(task, current):
                 raise
-            with self._ports.store.transaction():
-                if self._still(task, current):
-                    self.abort(task, current)
+            rejected = _packed(failure.rejected) if isinstance(failure, RoundEnded) else None
+            void = keep_results(self._ports.blobs, task, current, rejected=rejected)
+            with contextlib.suppress(Conflict), self._ports.store.transaction():
+                self.abort(task, current, void.rejected)
             self.burn(task)
-            return True
-
-    def _weigh_or_publish(self, task: str, current: Round) -> bool:
-        if not current.asked and self._drop_damaged(task, current):
-            return True
-        payment = self._core.ledger(task).balance(round_account(current.number))
-        if current.state is RoundState.CLOSED and payment > 0:
-            return self._weigh(task, current, payment)
-        return self._publish(task, current)
+        return True
 
     def _drop_damaged(self, task: str, current: Round) -> bool:
         """Leave out what is no longer as it was acknowledged, before CSP hears of the round. True if there was something.
@@ -266,123 +261,99 @@ class RoundSteps:
         well with a closed round, its uploads are settled from now on: CSP answers for one set of them only.
         """
         number, store = current.number, self._ports.store
-        damaged, given_up = self._aggregators.damaged(task, number), False
+        damaged = self._aggregators.damaged(task, number)
         for upload in damaged:  # first: while the upload stands in the books, nobody writes a new file under its name
             self._ports.blobs.delete(upload_name(task, number, upload.digest))
         with store.transaction():
-            now = store.round(task, number)
-            if now != current or now.asked:
+            if store.round(task, number) != current:
                 return True
             if damaged:
                 store.drop_uploads(task, number, damaged)
-            if current.state is not RoundState.OPEN:
-                given_up = self._settle_uploads(task, current)
+            if current.state is RoundState.OPEN:
+                pass
+            elif store.turnout(task, number)[0] < self._core.definition(task).settings.min_participants:
+                self.abort(task, current)  # some were damaged or taken back
+            else:
+                store.set_round(task, current, replace(current, asked=True))
         if damaged:
             self._aggregators.forget(task, number)
             self.dropped += len(damaged)
             self._core.options.events("uploads damaged", task=task, number=number, uploads=len(damaged))
-        return bool(damaged) or given_up
+        return bool(damaged)
 
-    def _settle_uploads(self, task: str, current: Round) -> bool:
-        """True if too few are left, of whom some were damaged or taken back. The caller holds a transaction."""
-        store, least = self._ports.store, self._core.definition(task).settings.min_participants
-        if store.turnout(task, current.number)[0] < least:
-            self.abort(task, current)
-            return True
-        store.mark_asked(task, current.number)
-        return False
-
-    def _weigh(self, task: str, current: Round, payment: int) -> bool:
+    def _weigh(self, task: str, current: Round, payment: int) -> None:
         """Rewards first: of a round that cannot be rewarded nobody gets the average either."""
-        name = rewards_name(task, current.number)
-        if not self._ports.blobs.has(name):
-            self.introductions.require_known(task, current.number)
-            round_ = self._round(task, current.number)
-            with self._naming(task, current.number, round_.sp):
-                envelopes = round_.reward(payment)
-            uploads, _ = self._ports.store.turnout(task, current.number)
-            self._ports.blobs.put(name, pack_envelopes(envelopes, uploads))
-        with self._ports.store.transaction():
-            if self._still(task, current):
-                self._ports.store.put_round(task, replace(current, state=RoundState.WEIGHED))
-        return True
+        state = self._ports.store.task(task).state
+        self.introductions.require_known(task, current.number)
+        round_ = self._round(task, current)
+        packed = pack_envelopes(round_.reward(payment), self._ports.store.turnout(task, current.number)[0])
+        self._set(task, state, current, RoundState.WEIGHED, round_.sp.rejected(), rewards=packed)
 
-    def _publish(self, task: str, current: Round) -> bool:
-        number = current.number
-        self.publish(task, number, final=self._core.is_final(task, current))
-        with self._ports.store.transaction():
-            if self._still(task, current):
-                self._ports.store.post(task, self._core.ledger(task).reward_round(number))
-                self._ports.store.put_round(task, replace(current, state=RoundState.REWARDED))
-        self._aggregators.forget(task, number)
-        # A crash before this leaves them until the task is scrubbed.
-        for done in self._never_computed_again(task, number):
-            forget_replies(self._ports.store, self._ports.blobs, task, done)
-        self.burn(task)
-        return True
-
-    def _never_computed_again(self, task: str, number: int) -> list[int]:
-        """A hidden total's last average is scaled again if it is the requester's in the end: by the replies that are kept."""
-        if self._core.definition(task).settings.total != "hidden":
-            return [number]
-        return [
-            r.number for r in self._ports.store.rounds(task) if r.number < number and r.state is RoundState.REWARDED
-        ]
-
-    def publish(self, task: str, number: int, *, final: bool) -> None:
-        """Average to an audience, once."""
-        name, blobs = self.publication_name(task, number, final=final), self._ports.blobs
-        if not blobs.has(name):
-            if self._core.is_chained(task):  # CSP checks everyone's upload itself, in rounds that pay nobody too
-                self.introductions.require_known(task, number)
-            round_ = self._round(task, number)
-            with self._naming(task, number, round_.sp):
-                publication = round_.average(final=final)
-            left = round_.sp.carry_over()
-            if left is not None:  # first: a round with its publication is never computed again
-                blobs.put(left_name(task, number), left)
-            blobs.put(name, publication)
+    def publish(self, task: str, current: Round, *, final: bool) -> None:
+        """Average to an audience. Of a chained profile one serves participants and requester alike."""
+        state, number, chained = self._ports.store.task(task).state, current.number, self._core.is_chained(task)
+        if chained:  # CSP checks everyone's upload itself, in rounds that pay nobody too
+            self.introductions.require_known(task, number)
+        round_ = self._round(task, current)
+        publication = round_.average(final=final)
+        made = {"average" if chained or not final else "model": publication, "left_over": round_.sp.carry_over()}
+        if self._set(task, state, current, RoundState.REWARDED, round_.sp.rejected(), **made):
             self._core.options.events("average published", task=task, number=number, final=final)
+        self._aggregators.forget(task, number)
+        self.burn(task)
 
-    def publication_name(self, task: str, number: int, *, final: bool) -> str:
-        """Where the average for the requester (`final`) is, or the participants'; of a chained profile they are one."""
-        audience = "requester" if final and not self._core.is_chained(task) else "participants"
-        return f"{task}/rounds/{number}/{audience}"
-
-    @contextlib.contextmanager
-    def _naming(self, task: str, number: int, sp: SpProtocol) -> Iterator[None]:
-        """Whom the servers left out is kept, of a round that they gave up for it too."""
+    def _set(
+        self,
+        task: str,
+        state: str,
+        current: Round,
+        after: RoundState,
+        rejected: Mapping[str, str],
+        **made: bytes | None,
+    ) -> bool:
+        """What a step has made: files, then the record that names them, with the money, if task and round are as they were when
+        the step began. Else another process has gone on: False, and files that no record will name are deleted."""
+        store, blobs, number = self._ports.store, self._ports.blobs, current.number
+        changed = replace(current, state=after)
+        changed = keep_results(blobs, task, changed, rejected=_packed(rejected), **made)
         try:
-            yield
-        except RoundEnded:
-            self._keep_rejected(task, number, sp)
-            raise
-        self._keep_rejected(task, number, sp)
-
-    def _keep_rejected(self, task: str, number: int, sp: SpProtocol) -> None:
-        """Once: the rewards of a round and its average are of the same people."""
-        rejected = dict(sp.rejected())
-        if rejected:
-            self._ports.blobs.put(rejected_name(task, number), json.dumps(rejected, sort_keys=True).encode())
+            with store.transaction():
+                if store.task(task).state != state:
+                    raise Conflict("the task is not as it was when this step began")
+                store.set_round(task, current, changed)
+                if after is RoundState.REWARDED and not current.is_over:
+                    store.post(task, self._core.ledger(task).reward_round(number))
+        except Conflict:
+            drop_surplus(blobs, task, changed, store.round(task, number))
+            return False
+        if changed.rejected != current.rejected:
             self._core.options.events("uploads rejected", task=task, number=number, uploads=len(rejected))
+        return True
 
     def burn(self, task: str) -> None:
-        """What was dealt for rounds that are over, and what all but the last of them left: they serve no other."""
-        over = [r for r in self._ports.store.rounds(task) if r.is_over]
-        definition = self._core.definition(task)
+        """What rounds that are over need no more: CSP's replies, what was dealt for them, what all but the last of them left.
+
+        Idempotent: the next step repeats it, after a crash in between too. The last average of a hidden total is scaled again
+        if it is the requester's in the end, by the replies that are kept."""
+        over, definition = [r for r in self._ports.store.rounds(task) if r.is_over], self._core.definition(task)
+        done = [r for r in over if r.state is RoundState.REWARDED]
+        kept = done[-1:] if definition.settings.total == "hidden" else []
+        for round_ in over:
+            if round_ not in kept:
+                forget_replies(self._ports.store, self._ports.blobs, task, round_.number)
         if dealt_sizes(definition):
             self._core.dealt.burn(definition, [r.number for r in over])
-        if self._core.is_chained(task):
-            for before in [r.number for r in over if r.state is RoundState.REWARDED][:-1]:
-                self._ports.blobs.delete(left_name(task, before))
+        for before in done[:-1]:
+            if before.left_over is not None:
+                self._ports.blobs.delete(result_name(task, before.number, "left_over", before.left_over))
 
-    def _round(self, task: str, number: int) -> AggregationRound:
-        sp, observer = self._aggregators.complete(task, number), self._core.options.tools.observer
-        return AggregationRound(sp, self._csp.ask(task, number, sp.reply_form), observer)
+    def _round(self, task: str, current: Round) -> AggregationRound:
+        sp, observer = self._aggregators.complete(task, current.number), self._core.options.tools.observer
+        return AggregationRound(sp, self._csp.ask(task, current, sp), observer)
 
-    def _still(self, task: str, expected: Round) -> bool:
-        """Whether a round is as it was when this step began: another process may have gone on with it meanwhile."""
-        return self._ports.store.round(task, expected.number) == expected
+
+def _packed(rejected: Mapping[str, str]) -> bytes | None:
+    return json.dumps(dict(rejected), sort_keys=True).encode() if rejected else None
 
 
 def _next_number(last: Round | None) -> int:

@@ -160,21 +160,21 @@ class Settlement:
 
     def deliver(self, task: str) -> bool:
         """The requester gets the last average that was paid for, even if later rounds were given up or cancelled."""
-        number = self._undelivered(task)
-        if number is None:
+        last = self._undelivered(task)
+        if last is None:
             return False
         try:
-            self._steps.publish(task, number, final=True)
+            self._steps.publish(task, last, final=True)
         except (RoundEnded, OutOfTurn, TaskEnded, UploadDamaged) as lost:  # for good: there is no model to wait for
             self._ports.store.change_task(task, without_model=True)
-            self._core.options.events("model lost", task=task, number=number, error=type(lost).__name__)
-        self._aggregators.forget(task, number)
+            self._core.options.events("model lost", task=task, number=last.number, error=type(lost).__name__)
+            self._aggregators.forget(task, last.number)
         return True
 
-    def _undelivered(self, task: str) -> int | None:
-        """The round whose average the requester is to get, and has not got."""
-        paid = [r.number for r in self._ports.store.rounds(task) if r.state is RoundState.REWARDED]
-        if not paid or self._ports.blobs.has(self._steps.publication_name(task, paid[-1], final=True)):
+    def _undelivered(self, task: str) -> Round | None:
+        """The round whose average the requester is to get, and has not got; of a chained profile everyone's is the same."""
+        paid = [r for r in self._ports.store.rounds(task) if r.state is RoundState.REWARDED]
+        if not paid or self._core.is_chained(task) or paid[-1].model is not None:
             return None
         return None if self._ports.store.task(task).without_model else paid[-1]
 

@@ -5,16 +5,17 @@ It may end before its last round: by its requester, SP's operator, CSP, or becau
 
 import contextlib
 import hashlib
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from crowdfl.crypto.randomness import random_between
 from crowdfl.documents.signed import Appointment, Definition, Order
 from crowdfl.errors import DocumentError, SettingsError, UnknownTask
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import SpStore
 from crowdfl.roles.records import (
+    EndedBy,
     Round,
     RoundState,
     StoredTask,
@@ -52,10 +53,12 @@ def cancel_task(ports: LedgerPorts, task: str, ending: Tombstone, abort: Abort |
         store.change_task(task, state=TaskState.CANCELLED, ended_at=None if hangs else now, end=ending)
 
 
-def give_up_round(store: SpStore, task: str, current: Round) -> None:
-    """For good: its money returns to escrow, and its seeds are erased. The caller holds a transaction."""
+def give_up_round(store: SpStore, task: str, current: Round, rejected: str | None = None) -> None:
+    """For good: its money returns to escrow, and its seeds are erased; `Conflict` if it is not as it was read. The caller holds
+    a transaction."""
+    aborted = replace(current, state=RoundState.ABORTED, rejected=rejected or current.rejected)
+    store.set_round(task, current, aborted)
     store.post(task, Ledger(store.movements(task)).abort_round(current.number))
-    store.put_round(task, replace(current, state=RoundState.ABORTED))
     store.erase_seeds(task, current.number)
 
 
@@ -67,7 +70,7 @@ def give_time_back(ports: LedgerPorts, task: str) -> None:
         store.change_task(task, paused_at=None)
         if rounds and rounds[-1].state in (RoundState.OPEN, *UNDER_WAY):
             lost = max(0.0, ports.clock.now() - since)
-            store.put_round(task, replace(rounds[-1], opened_at=rounds[-1].opened_at + lost))
+            store.set_round(task, rounds[-1], replace(rounds[-1], opened_at=rounds[-1].opened_at + lost))
 
 
 class Tasks:
@@ -163,7 +166,7 @@ class Tasks:
         self._ports.store.change_task(task, state=TaskState.RUNNING)
 
     def _cancel(self, task: str) -> None:
-        cancel_task(self._core.sure_books, task, Tombstone("cancelled", "the requester"), self._abort)
+        cancel_task(self._core.sure_books, task, Tombstone("cancelled", EndedBy.REQUESTER), self._abort)
 
     def statement(self, task: str) -> Ledger:
         settled = self._ports.store.task(task).state == TaskState.SETTLED
@@ -179,8 +182,9 @@ class Tasks:
         return {
             "task": task,
             "state": found.state,
-            "ended": None if found.end is None else found.end.words(),
+            "ended": None if found.end is None else found.end.coded(),
             "key": settings.key,
+            "insecure": settings.is_insecure,
             "epoch": found.epoch,
             "dropped": found.dropped,
             "claim_seconds_left": self._time_to_claim(task, found.ended_at),
@@ -230,7 +234,7 @@ class Tasks:
         opening = self._next_round(task, found)
         wait = 0.0 if opening is None else min(opening - self._core.now(), _LONGEST_REST)
         spread = min(found.active / _LOOKS_A_SECOND, self._core.definition(task).settings.window / 2)
-        return round(wait + random.uniform(spread / 2, spread), 1)  # noqa: S311 -- no secret
+        return round(wait + random_between(spread / 2, spread), 1)
 
     def _time_to_claim(self, task: str, ended_at: float | None) -> float | None:
         """Seconds until the unclaimed is returned; None before the end, and while the clock is in doubt.

@@ -39,8 +39,8 @@ from crowdfl.roles.ports import Blobs
 from crowdfl.roles.records import Round, RoundState, TaskState, Upload, UploadContext
 from crowdfl.roles.sp.core import SpCore, reference_name, require_running
 from crowdfl.roles.sp.ledger import Ledger
+from crowdfl.roles.sp.results import read_result
 
-_WHOLE_TASK = 0  # the round under which is kept what outlives every round
 _TOGETHER = 1024  # uploads added up at once
 _MOST_KEPT = 8  # rounds in memory at once; one more costs another its head start
 
@@ -83,11 +83,6 @@ def _is_damaged(read: Read, name: str) -> bool:
     except UploadDamaged:
         return True
     return False
-
-
-def left_name(task: str, number: int) -> str:
-    """What a published round left for the next one: shares of its sum, say."""
-    return f"{task}/rounds/{number}/left"
 
 
 @dataclass
@@ -180,13 +175,13 @@ class RoundAggregators:
         return [upload for upload in uploads if upload.digest in bad]
 
     def complete(self, task: str, number: int) -> SpProtocol:
-        """A closed round's: every upload in, and the mask seeds as they were made durable."""
-        aggregator, store = self._add_rest(task, number), self._core.ports.store
+        """A closed round's: every upload in, and the record as it was made durable."""
+        aggregator = self._add_rest(task, number)
         self._introduce(task, aggregator)
         sp = aggregator.sp
         if self._core.definition(task).settings.reference:
             self._take_reference(sp, task, number)
-        sp.keep_seeds(store.seeds(task, _WHOLE_TASK) | store.seeds(task, number), partial(self._keep, task, number))
+        sp.record = self._core.ports.store.sp_record(task, number)
         return sp
 
     def _take_reference(self, sp: SpProtocol, task: str, number: int) -> None:
@@ -198,10 +193,6 @@ class RoundAggregators:
     def check_reference(self, task: str, number: int, upload: bytes) -> None:
         """Refuse what is not the requester's upload to this round."""
         self._new(task, number).take_reference(upload)
-
-    def _keep(self, task: str, number: int, purpose: str, state: bytes) -> None:
-        """What is about a base outlives its round."""
-        self._core.ports.store.put_seed(task, _WHOLE_TASK if purpose.startswith("base ") else number, purpose, state)
 
     def forget(self, task: str, number: int) -> None:
         with self._lock:
@@ -250,14 +241,12 @@ class RoundAggregators:
         sp.set_dealt_loader(partial(self._core.dealt.load, definition))
         sp.open_round(number)
         if profile.chained:
-            sp.load_previous(self._left_before(task, number) if number > 1 else None)
+            rounds, blobs = self._core.ports.store.rounds(task), self._core.ports.blobs
+            done = [
+                r for r in rounds if r.number < number and r.state is RoundState.REWARDED
+            ]  # aborted ones change nothing
+            sp.load_previous(read_result(blobs, task, done[-1], "left_over") if done else None)
         return sp
-
-    def _left_before(self, task: str, number: int) -> bytes | None:
-        """By the last round that was published: aborted ones change nothing."""
-        store, blobs = self._core.ports.store, self._core.ports.blobs
-        done = [r.number for r in store.rounds(task) if r.number < number and r.state is RoundState.REWARDED]
-        return blobs.get(left_name(task, done[-1])) if done else None
 
 
 UploadOutcome = tuple[Upload, Literal["new", "again", "unused"]] | CrowdFLError

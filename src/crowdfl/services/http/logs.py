@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import secrets
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from typing import Any
 import structlog
 from structlog.types import EventDict, FilteringBoundLogger, Processor
 
+from crowdfl.crypto.randomness import secret_hex
 from crowdfl.errors import CrowdFLError
 from crowdfl.roles.ports import Events
 from crowdfl.services.http.wire import request_id
@@ -69,7 +69,7 @@ def events(service: str) -> Events:
 @contextlib.contextmanager
 def working_under(identity: str | None = None) -> Iterator[str]:
     """One piece of work: its lines, and the calls it makes to other services, carry this id or a new one."""
-    name = identity or secrets.token_hex(12)
+    name = identity or secret_hex(12)
     token = request_id.set(name)
     try:
         with structlog.contextvars.bound_contextvars(request=name):

@@ -142,7 +142,9 @@ def _named(error: CrowdFLError) -> Problem:
     detail = (
         None if status == 500 else printable(text, _LONGEST_TEXT)
     )  # a fault of this service's own may name its files
-    return Problem(status, slug_of(kind.__name__), (kind.__doc__ or kind.__name__).splitlines()[0], detail, headers)
+    more = {"reason": error.reason} if isinstance(error, errors.UploadRejected) and error.reason else {}
+    title = (kind.__doc__ or kind.__name__).splitlines()[0]
+    return Problem(status, slug_of(kind.__name__), title, detail, headers, more)
 
 
 def _invalid(error: RequestValidationError) -> Problem:

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from crowdfl.crypto.randomness import random_bits, random_p256
 from crowdfl.errors import (
     KeyFileDamaged,
     KeyFileExists,
@@ -187,7 +188,7 @@ def _issue(
     now: datetime.datetime | None = None,
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     """A certificate of a key, or of a new one, signed by the issuer or by itself."""
-    key, start = key or ec.generate_private_key(ec.SECP256R1()), now or datetime.datetime.now(datetime.UTC)
+    key, start = key or random_p256(), now or datetime.datetime.now(datetime.UTC)
     own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)])
     signer, signing = issuer or (own, key)
     builder = (
@@ -195,7 +196,7 @@ def _issue(
         .subject_name(own)
         .issuer_name(signer)
         .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
+        .serial_number(1 + int(random_bits(159)))
         .not_valid_before(start - _SKEW)
         .not_valid_after(start + datetime.timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)

@@ -5,14 +5,15 @@ A phone needs this and httpx, and nothing that a server is made of.
 
 import hashlib
 import re
-import secrets
 from base64 import b64decode
 from binascii import Error as _NotBase64
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 
 from crowdfl import errors
-from crowdfl.errors import CrowdFLError, FormatError, ServiceError, ServiceUnavailable, WrongProtocol
+from crowdfl.crypto.randomness import secret_hex, secret_text
+from crowdfl.errors import CrowdFLError, FormatError, ServiceError, ServiceUnavailable, UploadRejected, WrongProtocol
+from crowdfl.reasons import Reason
 from crowdfl.text import printable
 
 PROTOCOL = "3"
@@ -57,6 +58,8 @@ def error_from(status: int, body: object) -> CrowdFLError:
     final = str(fields.get("type", "")).startswith(PROBLEM_TYPE) and not later
     error = _BY_SLUG.get(slug, ServiceError if final else ServiceUnavailable)(text)
     error.passes = error.passes or later
+    if isinstance(error, UploadRejected) and "reason" in fields:
+        error.reason = Reason(fields["reason"])
     return error
 
 
@@ -83,7 +86,7 @@ def signed_text(method: str, target: str, time: str, digest: str) -> bytes:
 
 
 def new_token() -> str:
-    return _SCANNED + secrets.token_urlsafe(32)
+    return _SCANNED + secret_text(32)
 
 
 def token_digest(token: str) -> str:
@@ -130,4 +133,4 @@ def carry(headers: Callable[[], dict[str, str]]) -> Callable[[], None]:
 
 def accepted_id(given: str) -> str:
     """The caller's id if it is one, else a new one: an id must not be able to forge a line of a log."""
-    return given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(12)
+    return given if _REQUEST_ID.fullmatch(given) else secret_hex(12)

@@ -94,6 +94,14 @@ export const learntRows = (profile) => [profile, "every"].flatMap((place) =>
     return { key, party: t(party), learns: t(`learnt.${key}`), hidden: isSaid(hidden) ? t(hidden) : "" };
   }));
 
+/** @typedef {{ why: string, by: string, reason: string }} Ending How a task ended, as SP says it: two codes, and words for everyone. */
+
+/** @param {Ending} ending @param {(words: string) => string} said The words, as this page shows what others wrote. */
+export function endingWords({ why, by, reason }, said) {
+  const how = t(`ending.${why}`, { by: t(`by.${by}`) });
+  return reason ? t("ending.because", { how, reason: said(reason) }) : how;
+}
+
 /** Several things, joined as one writes them. @param {readonly string[]} items @param {Intl.ListFormatType} [type] */
 export const listOf = (items, type = "conjunction") => new Intl.ListFormat(spoken, { type }).format(items);
 

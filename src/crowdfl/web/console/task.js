@@ -3,7 +3,7 @@ import { h, table } from "../web/common/dom.js";
 import { duration, formatTime, formatSeconds, money } from "../web/common/format.js";
 import { ask, button, facts, stateTag } from "../web/common/parts.js";
 import { said } from "../web/common/said.js";
-import { isSaid, listOf, t } from "../web/common/text.js";
+import { endingWords, isSaid, listOf, t } from "../web/common/text.js";
 import { BY_PAGE, get, post, taskPath } from "./api.js";
 import { depositTable, paymentTable } from "./money.js";
 import { refusals, short, waitsText } from "./tasks.js";
@@ -62,7 +62,7 @@ function aboutTask(about) {
     [t("task.learns"), t(`learnt.${about.profile}_sp`)],
     isSaid(`hidden.${about.profile}_sp`) && [t("task.hidden"), t(`hidden.${about.profile}_sp`)],
     [t("task.kgc"), t("common.kgc")],
-    about.ended && [t("task.ended"), t("task.endedText", { words: said(about.ended), when: formatTime(about.ended_at) })],
+    about.ended && [t("task.ended"), t("task.endedText", { words: endingWords(about.ended, said), when: formatTime(about.ended_at) })],
     about.claims_until && [t("task.claims"), formatTime(about.claims_until)],
     about.state === "settled" && about.not_told.length && [t("task.notTold"), listOf(about.not_told)],
     [t("task.id"), h("code", null, about.task)],
@@ -131,7 +131,7 @@ function roundCard(round, about) {
     h("p", null, [t("task.uploads", { count: round.uploads }), t("task.leftOut", { count: round.rejected }), ...(round.extended ? [t("task.extended")] : [])].join(" · ")),
     COMPUTED.includes(round.state) && button(t("task.retry"), () => retry(about, round.number), { id: `retry-${round.number}` }),
     round.rejected > 0 && h("details", { id: `left-out-${round.number}` }, h("summary", null, t("task.who")),
-      table(t("task.leftOutOf", { number: round.number }), [t("task.participant"), t("task.why")], round.rejections.map((/** @type {Row} */ one) => [h("code", null, one.who), said(one.why)]))));
+      table(t("task.leftOutOf", { number: round.number }), [t("task.participant"), t("task.why")], round.rejections.map((/** @type {Row} */ one) => [h("code", null, one.who), t(`why.${one.why}`)]))));
 }
 
 /** @param {Row} step @param {boolean} next */

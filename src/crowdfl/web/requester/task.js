@@ -3,7 +3,7 @@ import { h, table } from "../web/common/dom.js";
 import { duration, formatTime } from "../web/common/format.js";
 import { actionButton, ask, button, card, messageOf, notice, stateTag, waitText } from "../web/common/parts.js";
 import { said } from "../web/common/said.js";
-import { learntRows, t } from "../web/common/text.js";
+import { endingWords, learntRows, t } from "../web/common/text.js";
 import { Refusal } from "../web/common/api.js";
 import { follow, get, post } from "./api.js";
 import { accuracyCard, modelCard } from "./evaluation.js";
@@ -17,7 +17,7 @@ import { moneyCard } from "./money.js";
  * @property {string} [currency] @property {string} step @property {string} consent @property {string[]} labels @property {string} folder
  */
 /** @typedef {{ number: number, state: string, uploads: number, drawn: number | null, deadline: number, last_call: number }} Round */
-/** @typedef {{ state: string, ended: string | null, enrolled: number, dropped: number, claim_seconds_left: number | null, rounds: Round[] }} Status */
+/** @typedef {{ state: string, ended: import("../web/common/text.js").Ending | null, enrolled: number, dropped: number, claim_seconds_left: number | null, rounds: Round[] }} Status */
 /** @typedef {{ name: string, amount: number, state: string }} Deposit */
 /** @typedef {{ name: string, source: string, target: string, amount: number }} Movement */
 /** @typedef {{ pending: number, paid_in: number, offered: number, earned: number | null, returned: number, deposits: Deposit[], movements: Movement[] }} Report */
@@ -76,7 +76,7 @@ function standingCard(task, { status, waits, now }) {
   const left = status.claim_seconds_left;
   return card(t("task.stands"),
     h("p.headline", { role: "status" }, stateTag(status.state), " ", t("task.joined", { enrolled: status.enrolled, most: task.most })),
-    status.ended ? h("p", null, t("task.ended", { words: said(status.ended) })) : null,
+    status.ended ? h("p", null, t("task.ended", { words: endingWords(status.ended, said) })) : null,
     waits.length ? notice("good", `${t("task.waits")}\n${waits.map((one) => `• ${waitText(one)}`).join("\n")}`) : null,
     left !== null && status.state !== "settled" ? h("p", null, t("task.claims", { time: duration(left) })) : null,
     status.dropped ? notice("warn", t("task.dropped", { count: status.dropped })) : null,

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import secrets
 import threading
 import time
 from base64 import b64encode
@@ -11,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from crowdfl.crypto.randomness import secret_hex
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.links import phone_page
 from crowdfl.documents.signed import Definition, Invitation
@@ -47,7 +47,7 @@ Row = dict[str, Any]
 class Job:
     """One piece of work, as the page sees it."""
 
-    name: str = field(default_factory=lambda: secrets.token_hex(8))
+    name: str = field(default_factory=lambda: secret_hex(8))
     state: Literal["running", "done", "failed"] = "running"
     done: int = 0
     of: int = 0

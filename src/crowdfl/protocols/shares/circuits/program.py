@@ -1,14 +1,13 @@
 """The halves of a round as coroutines: a straight-line program in which the servers swap messages.
 
 SP's half yields its message and is sent CSP's. CSP's half is sent SP's message first and yields its answer. What both do
-alike is written once, as a function of its `Side`. A half knows by itself what comes next and how long it must be; it believes
-nothing else. Run again with the same messages, a half gives the same bytes: that is how a process continues after a crash.
+alike is written once, as a function of its `Side`. What comes next and how long it must be is declared (`Course`): a half
+believes nothing else. Run again with the same messages, a half gives the same bytes: that is how a process continues after a
+crash.
 """
 
 from collections.abc import Callable, Generator
 from typing import Generic, Protocol, TypeVar
-
-from crowdfl.errors import LengthMismatch
 
 _Result = TypeVar("_Result")
 Half = Generator[bytes, bytes, _Result]
@@ -17,13 +16,37 @@ Half = Generator[bytes, bytes, _Result]
 SP, CSP = 0, 1
 
 
+class Course(Protocol):
+    """What is declared of a program: each message is that of the next step, and as long as it must be, or is refused."""
+
+    def asked(self, payload: bytes) -> bytes: ...  # SP's
+    def answered(self, payload: bytes) -> bytes: ...  # CSP's
+    def opened(self, kept: int, *, is_usable: bool) -> None: ...  # how many lanes are used, if that is enough
+    def judged(self, accepted: int) -> None: ...
+
+
+class Undeclared:
+    """Of a piece of a program by itself: every message is taken."""
+
+    def asked(self, payload: bytes) -> bytes:
+        return payload
+
+    def answered(self, payload: bytes) -> bytes:
+        return payload
+
+    def opened(self, kept: int, *, is_usable: bool) -> None: ...
+
+    def judged(self, accepted: int) -> None: ...
+
+
 class Side(Protocol):
     """One server inside a program: which of the two it is, and how it swaps messages."""
 
     index: int  # SP or CSP: whoever adds a public number to a shared one is SP
+    course: Course
 
     def swap(self, mine: bytes) -> Half[bytes]:
-        """Send a message, get the other's of the same length."""
+        """Send a message, get the other's."""
 
 
 class SpSide:
@@ -31,12 +54,11 @@ class SpSide:
 
     index = SP
 
-    def swap(self, mine: bytes) -> Half[bytes]:
-        return (yield from self.ask(mine, len(mine)))
+    def __init__(self, course: Course | None = None) -> None:
+        self.course: Course = course or Undeclared()
 
-    def ask(self, mine: bytes, length: int) -> Half[bytes]:
-        """Send a message, get CSP's answer of this length."""
-        return _of_length((yield mine), length)
+    def swap(self, mine: bytes) -> Half[bytes]:
+        return self.course.answered((yield self.course.asked(mine)))
 
 
 class CspSide:
@@ -44,7 +66,8 @@ class CspSide:
 
     index = CSP
 
-    def __init__(self) -> None:
+    def __init__(self, course: Course | None = None) -> None:
+        self.course: Course = course or Undeclared()
         self._heard = b""
         self.last: bytes | None = None
 
@@ -52,20 +75,20 @@ class CspSide:
         self._heard = message
 
     def swap(self, mine: bytes) -> Half[bytes]:
-        theirs = self.heard(len(mine))
+        theirs = self.heard()
         yield from self.answer(mine)
         return theirs
 
-    def heard(self, length: int | None = None) -> bytes:
-        """SP's message of this exchange, of this length; without one, whoever reads it checks what is in it."""
-        return self._heard if length is None else _of_length(self._heard, length)
+    def heard(self) -> bytes:
+        """SP's message of this exchange; nothing is computed with it before."""
+        return self.course.asked(self._heard)
 
     def answer(self, mine: bytes) -> Half[None]:
-        self._heard = yield mine
+        self._heard = yield self.course.answered(mine)
 
     def finish(self, mine: bytes) -> None:
         """The answer to the last exchange of a program: the half returns its result right after."""
-        self.last = mine
+        self.last = self.course.answered(mine)
 
 
 class CspRun(Generic[_Result]):
@@ -74,8 +97,8 @@ class CspRun(Generic[_Result]):
     A program that ends without an answer was through with its last one: that message is for whatever follows.
     """
 
-    def __init__(self, program: Callable[[CspSide], Half[_Result]]) -> None:
-        self._side = CspSide()
+    def __init__(self, program: Callable[[CspSide], Half[_Result]], course: Course | None = None) -> None:
+        self._side = CspSide(course)
         self._half = program(self._side)
         self._begun = self.is_over = False
         self.result: _Result | None = None
@@ -96,9 +119,3 @@ class CspRun(Generic[_Result]):
         except StopIteration as end:
             self.result, self.is_over = end.value, True
         return self._side.last
-
-
-def _of_length(message: bytes, length: int) -> bytes:
-    if len(message) != length:
-        raise LengthMismatch(f"a message of {len(message)} bytes where {length} are expected")
-    return message

@@ -174,16 +174,17 @@ class SpDivider:
     def reciprocals(
         self, purpose: str, widths: ReciprocalWidths, dealt: DealtReciprocals, y: Sequence[int]
     ) -> Half[list[int]]:
-        coins, bits, count = self.coins.child(purpose), widths.modulus, _require_dealt(y, dealt.ab)
+        _require_dealt(y, dealt.ab)
+        coins, bits = self.coins.child(purpose), widths.modulus
         m = [draw_mask(coins, widths.lo, widths.hi) for _ in y]
         s = [coins.below(mask >> widths.g) for mask in m]
         e = [mask - a for mask, a in zip(m, dealt.a.share, strict=False)]
-        f = unpack((yield from self.side.ask(_encode(e, bits), count * widths.f_bits // 8)), widths.f_bits)
+        f = unpack((yield from self.side.swap(_encode(e, bits))), widths.f_bits)
         masked = [
             mask * (mine + theirs - (1 << widths.share)) - ab - blur
             for mask, mine, theirs, ab, blur in zip(m, y, f, dealt.ab.share, s, strict=False)
         ]
-        answer = unpack((yield from self.side.ask(_encode(masked, bits), count * bits // 8)), bits)
+        answer = unpack((yield from self.side.swap(_encode(masked, bits))), bits)
         products = [mask * h - ab2 for mask, h, ab2 in zip(m, answer, dealt.ab2.share, strict=False)]
         return _results(products, widths, self.side)
 
@@ -196,11 +197,12 @@ class CspDivider:
     def reciprocals(
         self, purpose: str, widths: ReciprocalWidths, dealt: DealtReciprocals, y: Sequence[int]
     ) -> Half[list[int]]:
-        bits, count = widths.modulus, _require_dealt(y, dealt.ab)
-        e = unpack(self.side.heard(count * bits // 8), bits)
+        _require_dealt(y, dealt.ab)
+        bits = widths.modulus
+        e = unpack(self.side.heard(), bits)
         f = [mine + (1 << widths.share) + b for mine, b in zip(y, dealt.b.share, strict=False)]
         yield from self.side.answer(_encode(f, widths.f_bits))
-        theirs = unpack(self.side.heard(count * bits // 8), bits)
+        theirs = unpack(self.side.heard(), bits)
         masked = [
             int((sp - mpz(mask) * b - ab) % (1 << bits))
             for sp, mask, b, ab in zip(theirs, e, dealt.b.share, dealt.ab.share, strict=False)
@@ -228,7 +230,6 @@ def _encode(values: Sequence[int | mpz], bits: int) -> bytes:
     return pack([int(value) for value in values], bits)
 
 
-def _require_dealt(y: Sequence[int], dealt: Dealt) -> int:
+def _require_dealt(y: Sequence[int], dealt: Dealt) -> None:
     if len(y) > len(dealt.share):
         raise LengthMismatch(f"{len(y)} divisors, and {len(dealt.share)} were dealt for")
-    return len(y)

@@ -6,9 +6,8 @@ keeps them until both servers have every file that they need, and then destroys 
 """
 
 import hashlib
-import secrets
 
-from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
 from crowdfl.errors import FormatError, KeyMismatch
 from crowdfl.protocols.messages import Message
@@ -78,7 +77,7 @@ def deal_keys(ring_bits: int) -> Dealing:
     """Make a task's keys and seeds; what is not in the dealing is gone when this returns."""
     signing, sealing = SigningKey.fresh(), ReaderKey.fresh()
     participants, requester = ReaderKey.fresh(), ReaderKey.fresh()
-    seeds = secrets.token_bytes(SEED_BYTES), secrets.token_bytes(SEED_BYTES)
+    seeds = secret_bytes(SEED_BYTES), secret_bytes(SEED_BYTES)
     public = signing.public, sealing.public, participants.public, requester.public
     sp = SharesSpBundle(*public, seeds[0])
     return Dealing(

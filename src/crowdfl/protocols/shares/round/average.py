@@ -7,14 +7,13 @@ leaves SP in the publication alone. So SP has fixed its part before it sees CSP'
 open SP's; and readers take nothing that is not in the record.
 """
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 
-from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
 from crowdfl.crypto.shares.noise import discrete_gaussian
 from crowdfl.crypto.shares.ring import RunningSum, expand
@@ -28,9 +27,9 @@ from crowdfl.errors import (
     SeedReused,
     TooFewParticipants,
 )
+from crowdfl.protocols.common.steps import require_fields
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.shares.chain import (
-    HASH_BYTES,
     Integers,
     ModelChain,
     RoundPlace,
@@ -42,9 +41,10 @@ from crowdfl.protocols.shares.chain import (
 )
 from crowdfl.protocols.shares.dealing.keys import PARTICIPANTS, REQUESTER
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
-from crowdfl.protocols.shares.shape import REWARD_MODULUS, SAMPLES_BYTES, SharesShape
+from crowdfl.protocols.shares.round.steps import MASK_BYTES, SAMPLES_BYTES, SUM, Facts
+from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
+from crowdfl.reasons import Reason
 
-MASK_BYTES = 32  # of the seed of a mask
 SP, CSP = "SP", "CSP"
 _SERVERS = (SP, CSP)
 
@@ -67,7 +67,7 @@ class RoundRecord(Message, kind=57):
     base: bytes
     accepted: tuple[str, ...]
     rejected: tuple[str, ...]
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
     opened: bytes  # the hash of X + Y
     masks: tuple[bytes, ...]  # the hashes of t_S and t_C
     seals: tuple[bytes, ...]  # the hashes of t_S, then of t_C, as sealed to each audience
@@ -169,7 +169,7 @@ class MaskedPart(Message, kind=66, repr=False):
         cls, members: AcceptedSet, shape: SharesShape, place: RoundPlace, server: str, audiences: Mapping[str, bytes]
     ) -> "MaskedPart":
         """Other seeds each time: whoever sends it keeps it first."""
-        t, noise = secrets.token_bytes(MASK_BYTES), secrets.token_bytes(SEED_BYTES)
+        t, noise = secret_bytes(MASK_BYTES), secret_bytes(SEED_BYTES)
         seals = (
             seal_to(audiences[name], t, _seal_context(place, server, name))
             for name in audiences_of(shape, place.number)
@@ -221,13 +221,16 @@ def open_sum(
     signing: SigningKey,
 ) -> SumReply:
     """CSP: Y and the record of the one sum of this base, which must be spent before this leaves."""
-    _require_lengths(shape, offer.sums, offer.total)
-    if [len(found) for found in (offer.mask, *offer.seals)] != [HASH_BYTES] * (1 + len(part.seals)):
-        raise LengthMismatch(f"SP's part of the sum of round {place.number} has too few hashes, or too short ones")
     sums, total = part.masked(shape, place, members, own)
     record = _record(place, members, _opened(shape, offer, sums, total), offer, sha256(part.t), part.seal_hashes)
     record = replace(record, signature=signing.sign(record.statement))
     return SumReply(sums, total, part.seals, record.to_bytes())
+
+
+def sum_facts(shape: SharesShape, number: int, members: AcceptedSet) -> Facts:
+    """What the sizes of a round's last step follow from."""
+    listed = len(members.accepted) + len(members.rejected)
+    return Facts(shape, listed, accepted=len(members.accepted), audiences=len(audiences_of(shape, number)))
 
 
 def _opened(shape: SharesShape, offer: SumOffer, sums: bytes, total: bytes) -> tuple[bytes, bytes]:
@@ -274,10 +277,9 @@ def publish_sum(
 ) -> SharesPublication:
     """SP: X + Y and all seals, once CSP's record says what SP knows itself. Till then the sealed t_S does not leave SP."""
     record = parse_record(reply.record, shape, csp_key)
-    _require_lengths(shape, reply.sums, reply.total)
+    if len(record.masks) != len(_SERVERS):
+        raise LengthMismatch(f"CSP's record of round {place.number} has {len(record.masks)} hashes of seeds")
     opened, seals = _opened(shape, offer, reply.sums, reply.total), tuple(map(sha256, reply.seals))
-    if len(record.masks) != len(_SERVERS) or len(seals) != len(part.seals):
-        raise LengthMismatch(f"CSP's part of the sum of round {place.number} has too few hashes or seals")
     if (record.task, record.number, record.base) != (place.task, place.number, place.base):
         raise RolledBack(f"CSP's record of round {place.number} is of another round or model: the task cannot go on")
     if replace(record, signature=b"") != _record(place, members, opened, offer, record.masks[1], seals):
@@ -320,7 +322,7 @@ class AverageReader:
         record = parse_record(message.record, self._shape, self._csp_key)
         place = self._shape.place(number, chain.base)
         self._check(record, place)
-        _require_lengths(self._shape, message.sums, message.total)
+        require_fields(SUM, message, sum_facts(self._shape, number, record.members))
         if _hash_of((message.sums, message.total)) != record.opened:
             raise ChainBroken(f"the sum that was published for round {number} is not the one of CSP's record")
         masks = self._open_seeds(message, record, place)
@@ -387,8 +389,3 @@ class AverageReader:
             mask, hidden = mask_of(t, place, self._shape)
             sums, total = sums - ring.eights(mask), total - hidden
         return ring.signed(sums), total % self._shape.count_modulus
-
-
-def _require_lengths(shape: SharesShape, sums: bytes, total: bytes) -> None:
-    if len(sums) != shape.share_bytes or len(total) != shape.count_bytes:
-        raise LengthMismatch(f"sums of {len(sums)} and a total of {len(total)} bytes: not those of this task")

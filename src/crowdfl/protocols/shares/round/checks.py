@@ -1,15 +1,15 @@
 """Whether each upload is within its bounds, as one bit for each participant, before anything else is opened.
 
-The exchanges, numbered as those of a round:
-  2  the servers open c = z + bound + a for every lane z, and every number of samples behind two masks
-  3  they open Q + r, where Q is what a squared length falls short of its bound by, and the count's bit behind a dealt bit
-  4  each commits to its shares of the answers
-  5  each shows them; CSP's reply carries its word on the round too (`attached`)
+The exchanges, as `round.steps` declares them:
+  lanes    the servers open c = z + bound + a for every lane z, and every number of samples behind two masks
+  lengths  they open Q + r, where Q is what a squared length falls short of its bound by, and the count's bit behind a dealt bit
+  commit   each commits to its shares of the answers
+  show     each shows them; CSP's reply carries its word on the round too (`attached`)
 
-What a server sends in 2 and 3 is covered by its dealt shares, which are uniform to the other and serve once. In 5 both learn
-the same bit for each participant: its samples lie in 1..max_samples *and* its length is within the bound. Where everyone counts
-once there are no samples: the bit is of the length alone, and the bound is `max_norm`, whatever anyone declares. With a
-reference (`protocols.shares.reference`) 3 takes three exchanges, and the bit is of all conditions.
+What a server sends before it commits is covered by its dealt shares, which are uniform to the other and serve once. In the last
+one both learn the same bit for each participant: its samples lie in 1..max_samples *and* its length is within the bound. Where
+everyone counts once there are no samples: the bit is of the length alone, and the bound is `max_norm`, whatever is declared.
+With a reference (`protocols.shares.reference`) `lengths` is three exchanges, and the bit is of all conditions.
 
 A round that must not go on (too many lanes unusable, too many uploads rejected, SP's bits not those it committed to) is void:
 that is a result, not an error, for CSP has to answer with its signed word that nothing was or will be opened.
@@ -23,7 +23,7 @@ from typing import Self
 
 from crowdfl.crypto.shares.limbs import Bytes
 from crowdfl.crypto.shares.ring import Ring, Words
-from crowdfl.errors import LengthMismatch, RoundEnded
+from crowdfl.errors import RoundEnded
 from crowdfl.protocols.shares.circuits import compare
 from crowdfl.protocols.shares.circuits.compare import Comparison
 from crowdfl.protocols.shares.circuits.lanes import OpenLanes, covered, opened, squares, with_reference
@@ -31,19 +31,12 @@ from crowdfl.protocols.shares.circuits.program import CSP, SP, CspSide, Half, Sp
 from crowdfl.protocols.shares.circuits.scalars import Pieces, added, pack, pack_flips, unpack_flips
 from crowdfl.protocols.shares.dealing.rounds import DealtCounts, DealtLanes, ReferenceMasks
 from crowdfl.protocols.shares.reference import ReferenceScores, in_line
+from crowdfl.protocols.shares.round.steps import SALT_BYTES
 from crowdfl.protocols.shares.shape import Quorum
 from crowdfl.protocols.shares.widths import SAMPLE_BITS, SharesWidths
+from crowdfl.reasons import Reason
 
-SALT_BYTES = 32
-SHOWN = 5
-_BAD_REFERENCE = "the requester's reference is zero, or out of bounds"
-_ALTERED = "SP showed other bits than those it committed to"
 _Side = SpSide | CspSide
-
-
-def shown_in(widths: SharesWidths) -> int:
-    """The exchange in which answers are shown, of a task with a reference or without."""
-    return SHOWN + 2 * widths.has_reference
 
 
 @dataclass(frozen=True)
@@ -66,7 +59,7 @@ class CheckVerdict:
     """Who is in the round, by slot; or why the round is void."""
 
     accepted: list[int]
-    void: str | None = None
+    void: Reason | None = None
     products: tuple[int, ...] = field(default=(), repr=False)  # this server's shares of theirs with the reference
 
 
@@ -103,9 +96,11 @@ _Attach = Callable[[CheckVerdict], bytes]
 def check_program(
     side: _Side, dealt: DealtLanes, widths: SharesWidths, inputs: CheckInputs, attach: _Attach = lambda _: b""
 ) -> Half[Checked]:
-    """Exchanges 2 to 5. `attach` makes what CSP's last reply carries; CSP's half is over when the round is void."""
+    """All of them. `attach` makes what CSP's last reply carries; CSP's half is over when the round is void."""
     lanes, samples = yield from _open(side, dealt, widths, inputs)
-    if len(widths.blocks) - len(lanes.blocks) > widths.max_dropped_blocks:
+    is_usable = len(widths.blocks) - len(lanes.blocks) <= widths.max_dropped_blocks
+    side.course.opened(lanes.kept, is_usable=is_usable)
+    if not is_usable:
         return (yield from _unusable(side, lanes, attach))
     lengths, products = squares(side, dealt, widths, lanes), list[int]()
     if isinstance(dealt.checks, ReferenceMasks):
@@ -126,7 +121,7 @@ def check_program(
 def _open(
     side: _Side, dealt: DealtLanes, widths: SharesWidths, inputs: CheckInputs
 ) -> Half[tuple[OpenLanes, _Samples | None]]:
-    """Exchange 2."""
+    """The lanes, and the numbers of samples."""
     slots, ring = inputs.slots, Ring(widths.k)
     mine = covered(side, dealt, widths, slots, inputs.lanes)
     counts = _CoveredSamples.of(side, dealt.checks, widths, inputs) if isinstance(dealt.checks, DealtCounts) else None
@@ -189,7 +184,7 @@ def _compare(
     lengths: list[int],
     samples: _Samples | None,
 ) -> Half[Bytes]:
-    """Exchange 3: shares of the answers."""
+    """Shares of the answers."""
     bound = 1 << (widths.R - 1)
     squares = [int(side.index == SP)] * len(lengths) if samples is None else samples.squares
     short = _short(widths, lanes, lengths, squares)
@@ -207,18 +202,19 @@ def _compare(
 def _show(
     side: _Side, inputs: CheckInputs, bits: Bytes, products: list[int], attach: _Attach
 ) -> Half[tuple[CheckVerdict, bytes]]:
-    """Exchanges 4 and 5."""
+    """Commitments, then what they are to."""
     mine = inputs.salt + pack_flips(bits)
     bound = yield from side.swap(_commitment(side.index, inputs.context, mine))
     if isinstance(side, SpSide):
-        theirs, attached = _parted((yield mine), len(mine))
+        answer = yield from side.swap(mine)
+        theirs, attached = answer[: len(mine)], answer[len(mine) :]
         if not _fits(bound, CSP, inputs.context, theirs):
-            raise RoundEnded("CSP showed other bits than those it committed to: the round is void")
-        return _verdict(inputs, bits, theirs, products), attached
-    theirs = side.heard(len(mine))
+            raise RoundEnded("what CSP showed is not what it had committed to: the round is void")
+        return _verdict(side, inputs, bits, theirs, products), attached
+    theirs = side.heard()
     if not _fits(bound, SP, inputs.context, theirs):
-        return (yield from _answer(side, bytes(len(mine)), CheckVerdict([], _ALTERED), attach))
-    return (yield from _answer(side, mine, _verdict(inputs, bits, theirs, products), attach))
+        return (yield from _answer(side, bytes(len(mine)), CheckVerdict([], Reason.ALTERED_BITS), attach))
+    return (yield from _answer(side, mine, _verdict(side, inputs, bits, theirs, products), attach))
 
 
 def _commitment(index: int, context: bytes, shown: bytes) -> bytes:
@@ -230,13 +226,6 @@ def _fits(commitment: bytes, index: int, context: bytes, shown: bytes) -> bool:
     return hmac.compare_digest(commitment, _commitment(index, context, shown))
 
 
-def _parted(message: bytes, length: int) -> tuple[bytes, bytes]:
-    """CSP's half of an exchange, and what it has attached."""
-    if len(message) < length:
-        raise LengthMismatch(f"a message of {len(message)} bytes where {length} and more are expected")
-    return message[:length], message[length:]
-
-
 def _answer(side: CspSide, mine: bytes, verdict: CheckVerdict, attach: _Attach) -> Half[tuple[CheckVerdict, bytes]]:
     attached = attach(verdict)
     if verdict.void is None:
@@ -246,22 +235,23 @@ def _answer(side: CspSide, mine: bytes, verdict: CheckVerdict, attach: _Attach) 
     return verdict, attached
 
 
-def _verdict(inputs: CheckInputs, mine: Bytes, theirs: bytes, products: list[int]) -> CheckVerdict:
+def _verdict(side: _Side, inputs: CheckInputs, mine: Bytes, theirs: bytes, products: list[int]) -> CheckVerdict:
     bits = mine ^ unpack_flips(theirs[SALT_BYTES:], len(mine))
     slots = inputs.slots[:-1] if inputs.quorum.has_reference else inputs.slots
     if len(slots) < len(bits) and not bits[-1]:
-        return CheckVerdict([], _BAD_REFERENCE)
+        return CheckVerdict([], Reason.REFERENCE_UNUSABLE)
     accepted = [slot for slot, bit in zip(slots, bits, strict=False) if bit]
+    side.course.judged(len(accepted))
     own = tuple(product for product, bit in zip(products, bits[: len(slots)], strict=False) if bit)
     return CheckVerdict(accepted, inputs.quorum.why_void(len(accepted), inputs.listed), own)
 
 
 def _unusable(side: _Side, lanes: OpenLanes, attach: _Attach) -> Half[Checked]:
     """Too many lanes cannot be used: nothing more is opened, CSP says so in its next answer."""
-    verdict = CheckVerdict([], "more lanes cannot be used than chance explains: a server has altered its shares")
+    verdict = CheckVerdict([], Reason.ALTERED_SHARES)
     if isinstance(side, SpSide):
-        attached = yield b""
+        attached = yield from side.swap(b"")
     else:
-        side.heard(0)
+        side.heard()
         _, attached = yield from _answer(side, b"", verdict, attach)
     return Checked(verdict, attached, lanes.only([]), [], [], [], [])

@@ -1,9 +1,8 @@
 """CSP of a `shares` task. It believes nothing that SP says about a round: its own program says what comes next.
 
-A step is reserved durably for the hash of one request before anything is answered; another request for it is refused, as is one
-that does not follow from everything said before. After a restart CSP runs its program again with the payloads it kept:
-the same bytes. Once a round has begun, every failure is one and the same error and ends it: nothing is ever computed
-without the checks that the task asks for.
+A request is answered by the records as they stand. One that is not the next step, or that does not follow from everything said
+before, is refused. After a restart CSP runs its program again with the payloads it kept: the same bytes. Once a round has
+begun, every failure is one and the same error and ends it: nothing is ever computed without the checks that the task asks for.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,6 @@ from crowdfl.errors import (
     Cancelled,
     DealtMaterialDamaged,
     FormatError,
-    LengthMismatch,
     OutOfTurn,
     ProtocolError,
     RoundsExhausted,
@@ -29,7 +27,8 @@ from crowdfl.protocols import claims
 from crowdfl.protocols.common.paid import Roster
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import Party, View
-from crowdfl.protocols.profile import CspMemory, Identity, InProcessMemory
+from crowdfl.protocols.profile import Identity
+from crowdfl.protocols.records import Look, Outcome
 from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, bind, next_base, sha256
 from crowdfl.protocols.shares.circuits.lanes import coins
 from crowdfl.protocols.shares.circuits.program import CspRun, CspSide, Half
@@ -45,11 +44,11 @@ from crowdfl.protocols.shares.round.average import (
     ShareSums,
     SumOffer,
     open_sum,
+    sum_facts,
 )
-from crowdfl.protocols.shares.round.checks import CheckInputs, CheckVerdict, check_program, shown_in
-from crowdfl.protocols.shares.round.csp_state import CspState, SumOpened
+from crowdfl.protocols.shares.round.checks import CheckInputs, CheckVerdict, check_program
+from crowdfl.protocols.shares.round.csp_records import CspRecords, KeptRound, Phase, over, spent_rounds
 from crowdfl.protocols.shares.round.manifest import (
-    FAILED,
     AcceptedSet,
     ManifestReply,
     RoundManifest,
@@ -64,9 +63,11 @@ from crowdfl.protocols.shares.round.manifest import (
     sign_verdict,
     verdict_on,
 )
-from crowdfl.protocols.shares.round.rewards import equal_part, kept_openly, reward_shares
+from crowdfl.protocols.shares.round.rewards import earned_openly, equal_part, reward_shares
+from crowdfl.protocols.shares.round.steps import OFFER, CohortCourse, Facts, shown_in
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Sown
 from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.reasons import Reason
 
 _ENVIRONMENT = (BackendUnavailable, OSError, MemoryError)  # no secret brings these about: try again
 
@@ -90,7 +91,6 @@ class CspInputs:
     """What a round takes from elsewhere, when it needs it."""
 
     seed: bytes  # all of CSP's coins of this round come from it
-    reserve_part: Callable[[bytes], bytes]  # of the sum: durable; the first one stands
     dealt: Callable[[int], DealtRound]  # of a cohort
     reading: Mapping[str, bytes]  # the participants' keys, which rewards are sealed to
     view: View  # told what CSP sees
@@ -107,7 +107,7 @@ class CspAnswer:
     verdict: RoundVerdict | None = None  # on the cohort, once it is known
     judged: tuple[str, ...] = ()  # of whom this answer shows a bit
     record: bytes = b""  # of the one sum, which this answer opens
-    rewards: dict[str, bytes] = field(default_factory=dict)
+    rewards: dict[str, claims.KeptReward] = field(default_factory=dict)
     products: Mapping[str, int] = field(default_factory=dict)  # of those who are in, with the reference
 
 
@@ -126,7 +126,8 @@ class _CspCohort:
         self._nonce = expand(self._coins, b"crowdfl csp nonce 1", 32)
         self._sums = ShareSums(shape)  # over those whose seal opens, once their shares were expanded for the lanes
         self._now = CspAnswer()
-        self._run = CspRun(self._program)
+        course = CohortCourse(Facts(shape, len(manifest.names), len(self._seeds)))
+        self._run = CspRun(self._program, course)
         self.rewards: list[int] = []  # CSP's shares of those that are hidden
 
     def begin(self) -> CspAnswer:
@@ -256,27 +257,23 @@ class CspRound:
         """The one sum of the round."""
         answer, members = CspAnswer(), self.tally.members
         if members.void:  # nothing is asked for after that was said
-            raise ProtocolError(f"nothing of this round is opened: {members.void}")
+            raise ProtocolError(f"nothing of this round is opened: {members.void.words}")
+        OFFER.require_message(offer, sum_facts(self._shape, self.place.number, members))
         self.close()
-        own, part = self._sums.result(), self._part(members)
+        own = self._sums.result()
+        part = MaskedPart.drawn(members, self._shape, self.place, CSP, self._keys.audiences)
         reply = open_sum(self._shape, self.place, members, own, offer, part, self._keys.signing)
         rewards = tuple(self._sealed(answer, members, offer.commitments))
         answer.record, answer.payload = reply.record, replace(reply, rewards=rewards).to_bytes()
         return answer
 
-    def _part(self, members: AcceptedSet) -> MaskedPart:
-        drawn = MaskedPart.drawn(members, self._shape, self.place, CSP, self._keys.audiences)
-        return MaskedPart.from_bytes(self._inputs.reserve_part(drawn.to_bytes()), self._shape.limits())
-
     def _sealed(self, answer: CspAnswer, members: AcceptedSet, commitments: bytes) -> Iterator[bytes]:
         """Rewards, which are kept with the answer; none where they are not hidden."""
         shares = self.cohort.rewards
-        if len(commitments) != HASH_BYTES * len(shares):
-            raise LengthMismatch(f"commitments of {len(commitments)} bytes to {len(shares)} rewards")
         context, pieces = self._shape.spec.context(self.place.number), Pieces(commitments)
         for who, share in zip(members.accepted, shares, strict=False):
             commitment, own = pieces.take(HASH_BYTES), share.to_bytes(self._shape.reward_form.width, "big")
-            answer.rewards[who] = commitment + own
+            answer.rewards[who] = claims.KeptReward(commitment, share)
             yield claims.seal_reward(self._keys.signing, self._inputs.reading[who], context, who, commitment, own)
 
     @property
@@ -285,171 +282,142 @@ class CspRound:
 
 
 class SharesCsp:
-    """The computation server: answers the next step of a round, and claims."""
+    """The computation server: answers the next step of a round, and claims, by its records."""
 
     def __init__(self, party: Party, shape: SharesShape, bundle: SharesCspBundle) -> None:
         self.party, self.fingerprint, self._shape, self._keys = party, bundle.fingerprint, shape, CspKeys.of(bundle)
         self.roster = Roster()
         self._load: Callable[[int], Long] | None = None
         self._running: _Running | None = None
-        self.remember(InProcessMemory())
 
     def enrol(self, identity: Identity) -> None:
         self.roster.add(identity)
 
-    def remember(self, memory: CspMemory) -> None:
-        self._memory, self._state = memory, CspState(self._shape.spec.name, memory)
-
     def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
         self._load = load
 
-    def spent_rounds(self) -> Iterable[int]:
-        return self._state.spent_rounds()
+    def spent_rounds(self, records: Look) -> Iterable[int]:
+        return spent_rounds(records)
 
-    def answer(self, request: bytes) -> bytes:
+    def answer(self, records: Look, request: bytes) -> Outcome:
+        """What can be refused without any harm is raised, and changes nothing; whatever ends the round is an outcome."""
         kind = Message.kind_of(request)
         if kind == claims.Claim.kind and self._shape.payment:
-            return self.party.send(self._claims().answer(request, self._memory))
+            return self.party.send(self._claims().answer(records, request))
         if kind != StepRequest.kind:
             raise FormatError(f"CSP does not answer messages of kind {kind} in this task")
         message = StepRequest.from_bytes(request, self._shape.limits(self._shape.longest_payload))
         number, rounds = message.round_number, self._shape.spec.settings.rounds
         if not 1 <= number <= rounds:
             raise RoundsExhausted(f"round {number} of {rounds}")
-        self._state.require_under_way(number)
-        transcript = self._state.transcript(number)
-        if transcript is None:
-            return self._begin(message, request)
-        if message.step != transcript.step + 1 or message.transcript != transcript.digest:
-            raise OutOfTurn(
-                f"step {message.step} of round {number} is not the next one, or does not follow from the last"
-            )
-        if self._state.expects_manifest(number):
-            self._admit(message, transcript)
-        self._state.reserve_step(number, message.step, request)
-        return self._answered(message, request, transcript)
+        state = CspRecords(records, self._shape, number)
+        state.require_under_way()
+        asked = sha256(request)
+        if state.round is None:
+            self._begin(state, message)
+        state.require_next(message)
+        if state.is_for(asked):
+            return self._answered(state, message, asked)
+        if state.expects_manifest and state.now.cohort:
+            self._require_in_order(state, self._manifest(message))
+        state.reserve(asked)
+        return None
 
-    def reward(self, round_number: int, who: str) -> claims.Kept | None:
-        """What is kept of a participant's reward, of a round that is through."""
-        if not self._shape.is_reward_hidden:
-            return self._openly(round_number, who)
-        kept = self._state.reward(round_number, who)
-        return None if kept is None else claims.Kept.parse(kept, self._shape.payment)
-
-    def _openly(self, round_number: int, who: str) -> claims.Kept | None:
-        """By the record of a sum that this CSP has opened."""
-        kept, payment = self._state.record(round_number), self._shape.payment
-        if kept is None:
-            return None
-        amount = equal_part(payment, RoundRecord.from_bytes(kept, self._shape.limits()), who)
-        return None if amount is None else kept_openly(amount, payment)
-
-    def _begin(self, message: StepRequest, request: bytes) -> bytes:
-        """The round's first manifest."""
+    def _begin(self, state: CspRecords, message: StepRequest) -> None:
+        """With the round's first manifest."""
         if message.step != 1:
-            raise OutOfTurn(f"round {message.round_number} has no manifest yet")
-        manifest = self._admit(message)
-        start = Transcript.start(manifest.place)
-        if message.transcript != start.digest:
-            raise ProtocolError(f"the manifest of round {manifest.number} does not begin its transcript")
-        self._state.reserve_step(manifest.number, 1, request)
-        self._state.begin(manifest)
-        return self._answered(message, request, start)
+            raise OutOfTurn(f"round {state.number} has no manifest yet")
+        manifest = self._manifest(message)
+        self._require_in_order(state, manifest)
+        state.begin(manifest)
 
-    def _admit(self, message: StepRequest, said: Transcript | None = None) -> RoundManifest:
-        """What can be refused without any harm is refused before a cohort has begun."""
-        manifest, number = RoundManifest.from_bytes(message.payload, self._shape.limits()), message.round_number
+    def reward(self, records: Look, round_number: int, who: str) -> claims.Earned | None:
+        """What is kept of a participant's reward, of a round whose sum this CSP has opened."""
+        payment = self._shape.payment
+        if self._shape.is_reward_hidden:
+            kept = records.get(claims.KeptReward, round_number, who=who)
+            return None if kept is None else claims.Earned(kept.masked, kept.commitment, payment)
+        round_ = records.get(KeptRound, round_number)
+        if round_ is None or not round_.record:
+            return None
+        amount = equal_part(payment, RoundRecord.from_bytes(round_.record, self._shape.limits()), who)
+        return None if amount is None else earned_openly(amount, payment)
+
+    def _manifest(self, message: StepRequest) -> RoundManifest:
+        return RoundManifest.from_bytes(message.payload, self._shape.limits())
+
+    def _require_in_order(self, state: CspRecords, manifest: RoundManifest) -> None:
+        """Of the next cohort: what can be refused without any harm is refused before it has begun."""
+        number = state.number
         if manifest.number != number:
             raise ProtocolError(f"a manifest of another round in a request of round {number}")
         check_manifest(manifest, self._shape, self.roster.signing, self.party.backend)
-        self._state.check_base(manifest)
-        running, due = self._running, self._state.cohort(number)[0] + 1
+        state.task.require_unspent(manifest)
+        due = 1 if state.round is None else state.round.cohort + 1
         if manifest.cohort != due:
             raise OutOfTurn(f"a manifest of cohort {manifest.cohort} of round {number}, and cohort {due} comes next")
-        is_known = running is not None and (running.number, running.transcript) == (number, said)
-        tally = running.run.tally if running and is_known else self._state.tally(number, self._shape)
+        running = self._running
+        is_known = running is not None and state.round is not None and running.is_at(number, state.round.transcript)
+        tally = running.run.tally if running is not None and is_known else state.tally(due)
         tally.require_new(manifest.names, manifest.cohorts)
-        return manifest
 
-    def _answered(self, message: StepRequest, request: bytes, transcript: Transcript) -> bytes:
-        number, running, self._running = message.round_number, self._running, None
-        first, is_manifest = self._state.cohort(number)[1], self._state.expects_manifest(number)
+    def _answered(self, state: CspRecords, message: StepRequest, asked: bytes) -> Outcome:
+        manifest = self._manifest(message) if state.expects_manifest else None
+        said, running, self._running = state.now.transcript, self._running, None
         try:
-            run, answer = self._computed(message, transcript, running)
+            run = running.run if running is not None and running.is_at(state.number, said) else self._again(state)
+            if manifest is None:
+                answer = run.answer(message.payload)
+            else:
+                state.begin_cohort(manifest, run.close())
+                answer = run.begin(manifest)
         except (DealtMaterialDamaged, Cancelled):
             raise
         except _ENVIRONMENT:
-            if (
-                not self._shape.widths.is_checked
-                or is_manifest
-                or message.step - first + 1 < shown_in(self._shape.widths)
-            ):
+            step = message.step - state.now.first + 1
+            if not self._shape.widths.is_checked or manifest is not None or step < shown_in(self._shape):
                 raise
-            return self._failed(number, sha256(request))  # CSP has seen who is within the bounds: it must say so
+            return self._failed(state, asked)  # CSP has seen who is within the bounds: it must say so
         except Exception:  # noqa: BLE001 -- whatever it is, it may depend on what was opened
-            raise self._state.end(number) from None
-        self._keep(run, answer)
-        asked = sha256(request)
-        after = transcript.after(asked, sha256(answer.payload))
-        self._state.keep_step(number, message.payload, after)
-        self._running = _Running(number, after, run)
+            state.finish(Phase.ENDED)
+            return over(state.number, Phase.ENDED)
+        after = said.after(asked, sha256(answer.payload))
+        state.answered(message.payload, after)
+        self._keep(state, run, answer)
+        self._running = _Running(state.number, after, run)
         return self.party.send(StepReply(asked, answer.payload, b""))
 
-    def _failed(self, number: int, asked: bytes) -> bytes:
+    def _failed(self, state: CspRecords, asked: bytes) -> bytes:
         """The end of the round, signed. A CSP that could be away after it has looked would leave no trace of that."""
-        first = self._state.cohort(number)[1]
-        manifest = RoundManifest.from_bytes(next(self._state.payloads(number, first, first)), self._shape.limits())
-        self._state.abort(number)
-        self._state.keep_judged(number, manifest.cohort, manifest.names)
-        word = sign_verdict(manifest, AcceptedSet((), {}, FAILED), self._keys.signing)
+        manifest = RoundManifest.from_bytes(next(state.payloads()), self._shape.limits())
+        state.put_cohort(manifest.cohort, replace(state.cohort(manifest.cohort), judged=manifest.names))
+        state.finish(Phase.VOID)
+        word = sign_verdict(manifest, AcceptedSet((), {}, Reason.CSP_FAILED), self._keys.signing)
         return self.party.send(StepReply(asked, b"", word))
 
-    def _computed(
-        self, message: StepRequest, transcript: Transcript, running: "_Running | None"
-    ) -> tuple[CspRound, CspAnswer]:
-        """The next answer of the program under way or, if that is not in this process, of the same run again."""
-        number = message.round_number
-        if running is None or (running.number, running.transcript) != (number, transcript):
-            run = self._again(number, transcript.step)
-        else:
-            run = running.run
-        if not self._state.expects_manifest(number):
-            return run, run.answer(message.payload)
-        manifest = RoundManifest.from_bytes(message.payload, self._shape.limits())
-        self._state.keep_cohort(manifest, message.step, run.close())
-        return run, run.begin(manifest)
-
-    def _again(self, number: int, steps: int) -> CspRound:
-        """From the beginning of the cohort under way."""
-        run, first = self._program(number), self._state.cohort(number)[1]
-        payloads = self._state.payloads(number, first, steps)
+    def _again(self, state: CspRecords) -> CspRound:
+        """The program of the cohort under way, with the payloads that were kept: the same answers."""
+        run, payloads = self._program(state), state.payloads()
         for manifest in islice(payloads, 1):
             run.begin(RoundManifest.from_bytes(manifest, self._shape.limits()))
         for payload in payloads:
             run.answer(payload)
         return run
 
-    def _program(self, number: int) -> CspRound:
+    def _program(self, state: CspRecords) -> CspRound:
         inputs = CspInputs(
-            self._state.seed(number),
-            partial(self._state.reserve_part, number),
-            partial(self._dealt, number),
+            state.now.seed,
+            partial(self._dealt, state.number),
             self.roster.reading,
             self.party.view,
             self.party.backend,
-            set() if self._shape.widths.has_reference else self._state.closed(),
-            self._alignments(),
+            set() if self._shape.widths.has_reference else state.task.closed,
+            state.alignments(),
         )
-        sums, kept = ShareSums(self._shape), self._state.sums(number)
+        sums, kept = ShareSums(self._shape), state.sums()
         if kept:
             sums.add_kept(kept)
-        tally = self._state.tally(number, self._shape, before=self._state.cohort(number)[0])
-        return CspRound(self._shape, self._keys, inputs, tally, sums)
-
-    def _alignments(self, number: int = 0, cohort: int = 0) -> dict[str, int]:
-        """Shares of sums as the last record left them; or those of a cohort, which its round's record adds."""
-        most = self._shape.spec.settings.max_participants
-        return RunningSums.read(self._state.alignments(number, cohort), self._shape.widths.R, most)
+        return CspRound(self._shape, self._keys, inputs, state.tally(state.now.cohort), sums)
 
     def _dealt(self, number: int, cohort: int) -> DealtRound:
         if self._load is None:
@@ -457,34 +425,29 @@ class SharesCsp:
         file = self._shape.file_number(number, cohort)
         return received(self._shape, self._keys.dealt, CSP_ROLE, file, self._load(file))
 
-    def _keep(self, run: CspRound, answer: CspAnswer) -> None:
-        """What stands or falls with the answer; but a base is spent from here on, whatever becomes of it."""
-        number, base = run.place.number, run.place.base
-        if answer.record:
-            self._state.spend(number, base)
-            record = RoundRecord.from_bytes(answer.record, self._shape.limits())
-            self._state.keep_opened(
-                SumOpened(number, next_base(base, record.statement)), answer.record, run.tally.void_cohorts
-            )
-            if self._shape.widths.has_reference:
-                self._align(number)
-        for who, kept in answer.rewards.items():
-            self._state.keep_reward(number, who, kept)
-        if answer.judged:
-            self._state.keep_judged(number, run.cohort.manifest.cohort, answer.judged)
+    def _keep(self, state: CspRecords, run: CspRound, answer: CspAnswer) -> None:
+        """What stands or falls with the answer."""
+        cohort, bits = state.now.cohort, self._shape.widths.R
         if answer.verdict is not None:
-            self._state.keep_verdict(run.cohort.manifest.cohort, answer.verdict)
+            kept, verdict = state.cohort(cohort), answer.verdict.to_bytes()
+            state.put_cohort(cohort, replace(kept, judged=answer.judged, verdict=verdict))
         if answer.products and not run.cohort.members.void:
-            own = RunningSums.of(answer.products, self._shape.widths.R).to_bytes()
-            self._state.keep_alignments(own, number, run.cohort.manifest.cohort)
-        if run.is_void:
-            self._state.abort(number)
+            state.put_alignments(RunningSums.of(answer.products, bits), state.number, cohort)
+        if answer.record:
+            self._keep_opened(state, run, answer)
+        elif run.is_void:
+            state.finish(Phase.VOID)
 
-    def _align(self, number: int) -> None:
-        """With the record: a round that has none, and who is not in it, changes nothing."""
-        cohorts = range(1, self._state.cohort(number)[0] + 1)
-        products = {who: one for cohort in cohorts for who, one in self._alignments(number, cohort).items()}
-        self._state.keep_alignments(added(self._alignments(), products, self._shape.widths.R))
+    def _keep_opened(self, state: CspRecords, run: CspRound, answer: CspAnswer) -> None:
+        """The sum of the base, which is spent from here on, and what was earned for it."""
+        if self._shape.widths.has_reference:  # a round without a record, and who is not in it, changes nothing
+            cohorts = range(1, state.now.cohort + 1)
+            products = {who: one for part in cohorts for who, one in state.alignments(state.number, part).items()}
+            state.put_alignments(added(state.alignments(), products, self._shape.widths.R))
+        state.put_rewards(answer.rewards)
+        record = RoundRecord.from_bytes(answer.record, self._shape.limits())
+        following = next_base(run.place.base, record.statement)
+        state.open_sum(run.place, following, answer.record, run.tally.void_cohorts)
 
     def _claims(self) -> claims.ClaimsCsp:
         task, form, limits = self._shape.spec.name, self._shape.reward_form, self._shape.limits()
@@ -498,3 +461,6 @@ class _Running:
     number: int
     transcript: Transcript
     run: CspRound
+
+    def is_at(self, number: int, transcript: Transcript) -> bool:
+        return (self.number, self.transcript) == (number, transcript)

@@ -15,7 +15,6 @@ from crowdfl.errors import (
     AlreadyCounted,
     BadSignature,
     FormatError,
-    LengthMismatch,
     ProtocolError,
     SealBroken,
     TooFewParticipants,
@@ -23,20 +22,16 @@ from crowdfl.errors import (
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import NOT_IN_LINE
 from crowdfl.protocols.shares.chain import HASH_BYTES, RoundPlace, sha256
 from crowdfl.protocols.shares.circuits.program import Half
 from crowdfl.protocols.shares.reference import REQUESTER_NAME
 from crowdfl.protocols.shares.round.checks import CheckVerdict
-from crowdfl.protocols.shares.round.upload import SEALED_BYTES, UploadBody, open_seed, upload_statement
+from crowdfl.protocols.shares.round.steps import MANIFEST, SEALED_BYTES, CohortCourse, Facts
+from crowdfl.protocols.shares.round.upload import UploadBody, open_seed, upload_statement
 from crowdfl.protocols.shares.shape import Quorum, SharesShape
+from crowdfl.reasons import Reason
 
-BROKEN_SEAL = "its seal does not open"
-FAILED = "CSP failed after it had seen who is within the bounds: nothing was opened, and nothing will be"
-OUT_OF_BOUNDS = "its number of samples or its size is out of bounds"
-NO_REFERENCE = "the seal of the requester's reference does not open"
 _SIGNATURE_WEIGHT = 1 << 16  # to check one takes as long as to go over so many bytes
-_WITH_OTHERS = "too many of those who were checked with it were out of bounds, or could not be read"
 
 
 class RoundManifest(Message, kind=54):
@@ -52,7 +47,7 @@ class RoundManifest(Message, kind=54):
     digests: tuple[bytes, ...]
     sealed: tuple[bytes, ...]
     signatures: tuple[bytes, ...]
-    reference: tuple[bytes, ...] = ()  # of a task that has one: hash, seal and signature of the requester's upload
+    reference: bytes = b""  # of a task that has one: hash, seal and signature of the requester's upload
 
     @property
     def place(self) -> RoundPlace:
@@ -91,7 +86,7 @@ def manifest_of(
         tuple(entries[who].digest for who in names),
         tuple(entries[who].sealed for who in names),
         tuple(entries[who].signature for who in names),
-        () if reference is None else (reference.digest, reference.sealed, reference.signature),
+        b"" if reference is None else reference.packed,
     )
 
 
@@ -139,8 +134,7 @@ def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[st
     settings, names = shape.spec.settings, manifest.names
     if manifest.task != shape.spec.name:
         raise ProtocolError("this manifest is of another task")
-    if not len(names) == len(manifest.digests) == len(manifest.sealed) == len(manifest.signatures):
-        raise LengthMismatch("names, hashes, seals and signatures of a manifest differ in number")
+    MANIFEST.require_message(manifest, Facts(shape, listed=len(names)))
     if list(names) != sorted(set(names)):
         raise ProtocolError("the names of a manifest are not in order, or one stands there twice")
     if not 1 <= manifest.cohort <= manifest.cohorts <= settings.most_cohorts:
@@ -156,15 +150,11 @@ def check_manifest(manifest: RoundManifest, shape: SharesShape, keys: Mapping[st
         raise ProtocolError(f"no certified keys of {', '.join(strangers)}")
     if manifest.payment != shape.payment:
         raise ProtocolError(f"a round of this task pays {shape.payment} millionths, not {manifest.payment}")
-    if len(manifest.reference) != (3 if settings.reference else 0):
-        raise ProtocolError(
-            f"the manifest of round {manifest.number} has no reference where the task has one, or the reverse"
-        )
     signers = [keys[who] for who in names]
     rows = list(zip(signers, names, manifest.digests, manifest.sealed, manifest.signatures, strict=True))
     if settings.reference:
-        digest, sealed, signature = manifest.reference
-        rows.append((shape.spec.requester, REQUESTER_NAME, digest, sealed, signature))
+        entry = ManifestEntry(manifest.reference)
+        rows.append((shape.spec.requester, REQUESTER_NAME, entry.digest, entry.sealed, entry.signature))
     run_work(backend, SignedEntries(rows, manifest.place))
 
 
@@ -188,8 +178,6 @@ class SignedEntries(Work[tuple[bytes, str, bytes, bytes, bytes], None]):
 
 
 def _check_entry(place: RoundPlace, key: bytes, who: str, digest: bytes, sealed: bytes, signature: bytes) -> None:
-    if len(digest) != HASH_BYTES or len(sealed) != SEALED_BYTES:
-        raise LengthMismatch(f"the hash or the seal of {who} in a manifest has a wrong length")
     try:
         verify(key, upload_statement(place, who, digest, sealed), signature)
     except BadSignature:
@@ -201,7 +189,8 @@ def open_seals(manifest: RoundManifest, sealing: ReaderKey, closed: Collection[s
     opened: dict[str, bytes] = {}
     rows = [*zip(manifest.names, manifest.digests, manifest.sealed, strict=True)]
     if manifest.reference:
-        rows.append((REQUESTER_NAME, manifest.reference[0], manifest.reference[1]))
+        entry = ManifestEntry(manifest.reference)
+        rows.append((REQUESTER_NAME, entry.digest, entry.sealed))
     for who, digest, sealed in rows:
         if who in closed:
             continue
@@ -217,19 +206,19 @@ class AcceptedSet:
     """Whose uploads count, and why others' do not; or why nothing is opened at all. Of a cohort, or of a round."""
 
     accepted: tuple[str, ...]
-    rejected: Mapping[str, str] = field(default_factory=dict)  # by name, the reason
-    void: str = ""
+    rejected: Mapping[str, Reason] = field(default_factory=dict)  # by name
+    void: Reason | None = None
     verdicts: bytes = b""  # of a round: the hashes of all verdicts that are added up
 
     @classmethod
     def without(cls, names: Sequence[str], broken: Collection[str], quorum: Quorum) -> "AcceptedSet":
         """Everyone whose seal opens; nobody, if that of the reference does not."""
         if REQUESTER_NAME in broken:
-            return cls((), {}, NO_REFERENCE)
+            return cls((), {}, Reason.REFERENCE_SEALED)
         seals = set(broken)
-        rejected = {who: BROKEN_SEAL for who in names if who in seals}
+        rejected = {who: Reason.BROKEN_SEAL for who in names if who in seals}
         accepted = tuple(who for who in names if who not in rejected)
-        return cls(accepted, rejected, quorum.why_void(len(accepted), len(names)) or "")
+        return cls(accepted, rejected, quorum.why_void(len(accepted), len(names)))
 
     def judged(self, names: Sequence[str], verdict: CheckVerdict, quorum: Quorum) -> "AcceptedSet":
         """What the checks leave of it. Nobody is blamed for a round that is void for another reason."""
@@ -237,9 +226,9 @@ class AcceptedSet:
         if verdict.void is not None and verdict.void != quorum.why_void(len(accepted), len(names)):
             return AcceptedSet((), self.rejected, verdict.void)
         taken = set(accepted)  # of many, a look into a tuple each would take the square
-        words = NOT_IN_LINE if quorum.has_reference else OUT_OF_BOUNDS
-        reasons = {who: self.rejected.get(who, words) for who in names if who not in taken}
-        return AcceptedSet(accepted, reasons, verdict.void or "")
+        found = Reason.NOT_IN_LINE if quorum.has_reference else Reason.OUT_OF_BOUNDS
+        reasons = {who: self.rejected.get(who, found) for who in names if who not in taken}
+        return AcceptedSet(accepted, reasons, verdict.void)
 
 
 class RoundVerdict(Message, kind=56):
@@ -251,8 +240,8 @@ class RoundVerdict(Message, kind=56):
     manifest: bytes  # its hash
     accepted: tuple[str, ...]
     rejected: tuple[str, ...]
-    reasons: tuple[str, ...]
-    void: str  # why nothing was sent for this cohort and nothing will be; empty if it goes on
+    reasons: tuple[Reason, ...]
+    void: Reason | None  # why nothing was sent for this cohort and nothing will be; empty if it goes on
     signature: bytes
 
     @property
@@ -292,11 +281,11 @@ class RoundTally:
     listed: int = 0  # in those that have their verdict
     cohorts: int = 1
     _accepted: list[str] = field(default_factory=list)
-    _rejected: dict[str, str] = field(default_factory=dict)
-    _voids: dict[int, str] = field(default_factory=dict)  # by cohort, why
+    _rejected: dict[str, Reason] = field(default_factory=dict)
+    _voids: dict[int, Reason] = field(default_factory=dict)  # by cohort, why
     _judged: int = 0  # cohorts
     _verdicts: list[bytes] = field(default_factory=list)
-    _not_named: dict[str, str] = field(default_factory=dict)  # in a void cohort
+    _not_named: dict[str, Reason] = field(default_factory=dict)  # in a void cohort
 
     def require_new(self, names: Sequence[str], cohorts: int) -> None:
         """CSP: nobody is in two cohorts of a round, or an upload in very many of them could be read off the sum."""
@@ -320,18 +309,18 @@ class RoundTally:
         rejected = dict(zip(verdict.rejected, verdict.reasons, strict=True))
         if verdict.void:
             self._voids[self._judged] = verdict.void
-            self._not_named |= (dict.fromkeys(names, _WITH_OTHERS) if self.cohorts > 1 else {}) | rejected
+            self._not_named |= (dict.fromkeys(names, Reason.VOID_COHORT) if self.cohorts > 1 else {}) | rejected
             return
         self._accepted += verdict.accepted
         self._rejected |= rejected
         self._verdicts.append(sha256(verdict.statement))
 
     @property
-    def void(self) -> str:
+    def void(self) -> Reason | None:
         """Why nothing is opened: what voids a cohort voids a round, and a void cohort's people are not in."""
         if self._voids and not self._accepted:
             return next(iter(self._voids.values()))
-        return self.shape.quorum.why_void(len(self._accepted), self.listed) or ""
+        return self.shape.quorum.why_void(len(self._accepted), self.listed)
 
     @property
     def members(self) -> AcceptedSet:
@@ -343,8 +332,8 @@ class RoundTally:
         return self._voids.keys()
 
     @property
-    def left_out(self) -> dict[str, str]:
-        """Whoever is not in, and why, in words for them; the record names those of void cohorts nowhere."""
+    def left_out(self) -> dict[str, Reason]:
+        """Whoever is not in, and why; the record names those of void cohorts nowhere."""
         return self._rejected | self._not_named
 
 
@@ -405,9 +394,11 @@ class SpConversation:
         self._party, self._place = party, place
         self._said = Transcript.start(place)
         self.heed: Callable[[bytes], None] | None = None  # told of CSP's word that it has failed
+        self.longest_answer = 0  # that CSP may give to what was asked last
 
-    def ask(self, payload: bytes) -> Generator[bytes, Reply, bytes]:
+    def ask(self, payload: bytes, longest_answer: int) -> Generator[bytes, Reply, bytes]:
         """One exchange."""
+        self.longest_answer = longest_answer
         request = self._party.send(self._next(payload))
         asked = sha256(request)
         del payload  # may be long: nothing of it is held while CSP works
@@ -420,12 +411,12 @@ class SpConversation:
     def _next(self, payload: bytes) -> StepRequest:
         return StepRequest(self._place.number, self._said.step + 1, self._said.digest, payload)
 
-    def run(self, half: Half[_Result]) -> Generator[bytes, Reply, _Result]:
+    def run(self, half: Half[_Result], course: CohortCourse) -> Generator[bytes, Reply, _Result]:
         """SP's half of a program to its end."""
         try:
             message = next(half)
             while True:
-                message = half.send((yield from self.ask(message)))
+                message = half.send((yield from self.ask(message, course.longest_answer())))
         except StopIteration as end:
             result: _Result = end.value
             return result

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from crowdfl.crypto.sealing import commit
 from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import LengthMismatch
-from crowdfl.protocols.claims import Kept, RewardEnvelope
+from crowdfl.protocols.claims import Earned, RewardEnvelope
 from crowdfl.protocols.shares import rules
 from crowdfl.protocols.shares.circuits.lanes import products_program
 from crowdfl.protocols.shares.circuits.program import Half, Side
@@ -44,9 +44,9 @@ def open_envelope(record: bytes) -> RewardEnvelope:
     return RewardEnvelope(0, b"", record)
 
 
-def kept_openly(amount: int, payment: int) -> Kept:
+def earned_openly(amount: int, payment: int) -> Earned:
     """What a claim of such a reward is compared with."""
-    return Kept(amount, commit(0, b""), payment)
+    return Earned(amount, commit(0, b""), payment)
 
 
 def reward_shares(divider: Divider, shape: SharesShape, dealt: DealtRound, checked: Checked) -> Half[list[int]]:

@@ -1,17 +1,16 @@
 """SP of a `shares` task: adds up its shares as they come, closes a round with manifests, and asks CSP step by step.
 
-All of SP's coins of a round come from durable seeds, bound to a manifest and to whose sum is opened: with the replies that
-the role keeps, a round that is run again sends the same bytes. Uploads that are rejected are taken out of the sum before
-anything is opened. SP sends one sum for a base, ever: that is noted before it leaves, and a failure gives no base back.
+All of SP's coins of a round come from its record, bound to a manifest and to whose sum is opened: with the replies that the
+role keeps, a round that is run again sends the same bytes. Uploads that are rejected are taken out of the sum before anything
+is opened. SP sends one sum for a base, ever: the task's record says so before it leaves, and a failure gives no base back.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from secrets import token_bytes
 
 from crowdfl.crypto.compute import Read, run_work
-from crowdfl.crypto.randomness import SEED_BYTES, Coins
+from crowdfl.crypto.randomness import SEED_BYTES, Coins, secret_bytes
 from crowdfl.crypto.shares.ring import Long, expand
 from crowdfl.errors import (
     AlreadyCounted,
@@ -27,11 +26,11 @@ from crowdfl.errors import (
     TooFewParticipants,
     UnknownParticipant,
 )
-from crowdfl.protocols.common.paid import PaidSp
+from crowdfl.protocols.common.paid import MaskSeed, PaidSp
 from crowdfl.protocols.exchange import Exchange, Reply, ReplyForm
-from crowdfl.protocols.messages import Message
+from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import NO_REFERENCE
+from crowdfl.protocols.profile import NO_REFERENCE, SpRecord
 from crowdfl.protocols.shares.chain import RoundPlace, first_base, next_base, sha256
 from crowdfl.protocols.shares.circuits.lanes import coins
 from crowdfl.protocols.shares.circuits.program import SpSide
@@ -49,10 +48,10 @@ from crowdfl.protocols.shares.round.average import (
     offer_sum,
     parse_record,
     publish_sum,
+    sum_facts,
 )
 from crowdfl.protocols.shares.round.checks import Checked, CheckInputs, check_program
 from crowdfl.protocols.shares.round.manifest import (
-    FAILED,
     AcceptedSet,
     ManifestEntry,
     ManifestReply,
@@ -67,11 +66,11 @@ from crowdfl.protocols.shares.round.manifest import (
     verdict_on,
 )
 from crowdfl.protocols.shares.round.rewards import RewardMasks, open_envelope, reward_shares
+from crowdfl.protocols.shares.round.steps import MANIFEST, OFFER, CohortCourse, Facts, longest_answer
 from crowdfl.protocols.shares.round.upload import UploadBody, parse_upload, require_signed, upload_bytes
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Stored
 from crowdfl.protocols.shares.shape import Quorum, SharesShape
-
-_ROOM = 1024  # bytes of CSP's word on one participant, and of what goes with it
+from crowdfl.reasons import Reason
 
 
 class LeftOver(Message, kind=63, repr=False):
@@ -80,6 +79,21 @@ class LeftOver(Message, kind=63, repr=False):
     number: int
     base: bytes  # after it
     sums: bytes = b""  # SP's shares of products with references, over all rounds so far
+
+
+class SharesSpTask(Message, kind=42, repr=False):
+    """Which sums SP has sent: of which base, in which round, entry by entry. It outlives the rounds, void ones too."""
+
+    bases: tuple[bytes, ...] = ()
+    rounds: tuple[int, ...] = ()
+
+
+class SharesSpRound(Message, kind=43, repr=False):
+    """What SP has drawn for a round."""
+
+    cohorts: bytes = b""  # the seed by which people are dealt into cohorts, where there are several
+    seeds: tuple[bytes, ...] = ()  # of the cohorts begun, in order, each with the hash of its manifest
+    part: bytes = b""  # of the sum, a `MaskedPart`
 
 
 @dataclass
@@ -92,6 +106,7 @@ class _SpCohort:
     coins: bytes
     quorum: Quorum
     members: AcceptedSet
+    course: CohortCourse
     rewards: list[int] = field(default_factory=list, repr=False)  # SP's shares of those that are hidden
 
 
@@ -105,6 +120,7 @@ class SharesSp(PaidSp):
         self.party, self.fingerprint, self._shape = party, bundle.fingerprint, shape
         self._csp_key, self._seed, self._audiences = bundle.csp_signing, bundle.seed, bundle.audiences
         self._file: Callable[[int], Long] | None = None
+        self._sent = SharesSpTask()
         self.open_round(1)
 
     # Uploads.
@@ -122,13 +138,24 @@ class SharesSp(PaidSp):
         self._reference: UploadBody | None = None
         self._products: dict[str, int] = {}  # SP's shares, with the reference, of those who are in
         self._sums = ShareSums(self._shape)
-        self._seeds = {}
+        self._drawn = SharesSpRound()
         self._last: _SpCohort | None = None  # once all cohorts have their verdict
         self._tally = RoundTally(self._shape)
         self._publication: bytes | None = None
         self._left: bytes | None = None
         self._envelopes: Mapping[str, bytes] = {}
         self.load_previous(None)
+
+    @property
+    def record(self) -> SpRecord:
+        sent = b"" if self._sent == SharesSpTask() else self._sent.to_bytes()
+        return SpRecord(sent, b"" if self._drawn == SharesSpRound() else self._drawn.to_bytes())
+
+    @record.setter
+    def record(self, record: SpRecord) -> None:
+        limits = Limits.plain()
+        self._sent = SharesSpTask.from_bytes(record.task, limits) if record.task else SharesSpTask()
+        self._drawn = SharesSpRound.from_bytes(record.round, limits) if record.round else SharesSpRound()
 
     def load_previous(self, left: bytes | None) -> None:
         self._before = None if left is None else LeftOver.from_bytes(left, self._shape.limits())
@@ -140,10 +167,8 @@ class SharesSp(PaidSp):
         return upload_bytes(self._shape)
 
     def reply_form(self, request: bytes) -> ReplyForm:
-        """As long as what SP sends, with CSP's share of the sum or its word on everyone."""
-        people = self._shape.spec.settings.most_in_round
-        longest = len(request) + self._shape.share_bytes + _ROOM * (1 + people)
-        return ReplyForm(longest, partial(StepReply.opened, sha256(request)))
+        """Of the step that was asked for last."""
+        return ReplyForm(self._talk.longest_answer, partial(StepReply.opened, sha256(request)))
 
     def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
         return [self._refusal(who, upload) for who, upload in uploads]
@@ -244,7 +269,10 @@ class SharesSp(PaidSp):
         names = members.accepted if self._shape.is_reward_hidden else ()
         masks = RewardMasks.of(names, now.rewards, now.seed, self._shape.reward_form.n)
         offer = replace(offer, commitments=masks.commitments())
-        reply = SumReply.from_bytes((yield from now.talk.ask(offer.to_bytes())), self._shape.limits())
+        facts = sum_facts(self._shape, self.round_number, members)
+        answer = yield from now.talk.ask(offer.to_bytes(), longest_answer(OFFER, facts))
+        reply = SumReply.from_bytes(answer, self._shape.limits())
+        OFFER.require_answer(reply, facts)
         publication = publish_sum(self._shape, self._place, members, offer, part, reply, self._csp_key)
         self._envelopes = {who: self.party.send(shown) for who, shown in masks.envelopes(reply.rewards).items()}
         self._leave(publication)
@@ -256,7 +284,7 @@ class SharesSp(PaidSp):
         """Everything before the average; what this process has done of it already is not done again."""
         if self._last is None:
             self.check()
-            self._require_unspent(self._seeds.get(self._spending, self._own_mark))
+            self._require_unspent()
             self._tally, talk = RoundTally(self._shape), SpConversation(self.party, self._place)
             reference = None if self._reference is None else ManifestEntry.of(self._reference)
             for place, names in enumerate(cohorts := self._cohorts(), 1):
@@ -266,14 +294,15 @@ class SharesSp(PaidSp):
                 now = yield from self._judged_cohort(talk, manifest)
                 talk = now.talk
             if self._tally.void:
-                raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {self._tally.void}")
+                raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {self._tally.void.words}")
             self._last = now
         return self._last
 
     def _cohorts(self) -> list[list[str]]:
         most = self._shape.widths.cohort
-        seed = self._kept("cohorts", partial(token_bytes, SEED_BYTES)) if len(self._counted) > most else b""
-        return cohorts_of(self._counted, most, seed)
+        if len(self._counted) > most and not self._drawn.cohorts:
+            self._drawn = replace(self._drawn, cohorts=secret_bytes(SEED_BYTES))
+        return cohorts_of(self._counted, most, self._drawn.cohorts)
 
     def _judged_cohort(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
         """Who of it is in, and if that is nobody, why."""
@@ -285,20 +314,28 @@ class SharesSp(PaidSp):
 
     def _begun(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
         """The manifest, and whose seals CSP can open."""
-        seed = self._seed_for(f"uploads {manifest.cohort}", manifest.digest).seed
+        if len(self._drawn.seeds) < manifest.cohort:  # they begin one after the other
+            fresh = MaskSeed.bound_to(manifest.digest).to_bytes()
+            self._drawn = replace(self._drawn, seeds=(*self._drawn.seeds, fresh))
+        seed = MaskSeed.kept(self._drawn.seeds[manifest.cohort - 1], manifest.digest).seed
+        self._talk, facts = talk, Facts(self._shape, len(manifest.names))
         talk.heed = partial(self._heed_failure, manifest)
-        reply = ManifestReply.from_bytes((yield from talk.ask(manifest.to_bytes())), self._shape.limits())
+        answer = yield from talk.ask(manifest.to_bytes(), longest_answer(MANIFEST, facts))
+        reply = ManifestReply.from_bytes(answer, self._shape.limits())
+        MANIFEST.require_answer(reply, facts)
         if not set(reply.broken) <= {*manifest.names, *([REQUESTER_NAME] if manifest.reference else ())}:
             raise ProtocolError("CSP names seals that are not in the manifest")
         quorum = quorum_in(manifest, self._shape)
         members = AcceptedSet.without(manifest.names, reply.broken, quorum)
         if members.void or reply.word:
             check_verdict(reply.word, manifest, members, self._csp_key, self._shape)
-        return _SpCohort(manifest, talk, seed, coins(manifest.digest, reply.nonce), quorum, members)
+        facts.opened = len(manifest.names) - sum(who != REQUESTER_NAME for who in reply.broken)
+        drawn = coins(manifest.digest, reply.nonce)
+        return _SpCohort(manifest, talk, seed, drawn, quorum, members, CohortCourse(facts))
 
     def _heed_failure(self, manifest: RoundManifest, word: bytes) -> None:
-        check_verdict(word, manifest, AcceptedSet((), {}, FAILED), self._csp_key, self._shape)
-        raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {FAILED}")
+        check_verdict(word, manifest, AcceptedSet((), {}, Reason.CSP_FAILED), self._csp_key, self._shape)
+        raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {Reason.CSP_FAILED.words}")
 
     def _judged(self, now: _SpCohort) -> Generator[bytes, Reply, None]:
         """Who is in, and what they get."""
@@ -306,13 +343,15 @@ class SharesSp(PaidSp):
         checked = yield from self._check(now, dealt)
         if now.members.void or not self._shape.is_reward_hidden:
             return
-        divider = SpDivider(SpSide(), Coins(expand(now.seed, b"crowdfl sp coins 1", SEED_BYTES)), self.party.view)
-        now.rewards = yield from now.talk.run(reward_shares(divider, self._shape, dealt, checked))
+        divider = SpDivider(
+            SpSide(now.course), Coins(expand(now.seed, b"crowdfl sp coins 1", SEED_BYTES)), self.party.view
+        )
+        now.rewards = yield from now.talk.run(reward_shares(divider, self._shape, dealt, checked), now.course)
 
     def _check(self, now: _SpCohort, dealt: DealtRound) -> Generator[bytes, Reply, Checked]:
         """Who is within the bounds: both servers come to the same set, and CSP signs it."""
-        half = check_program(SpSide(), dealt.lanes, self._shape.widths, self._inputs(now))
-        checked = yield from now.talk.run(half)
+        half = check_program(SpSide(now.course), dealt.lanes, self._shape.widths, self._inputs(now))
+        checked = yield from now.talk.run(half, now.course)
         now.members = now.members.judged(now.manifest.names, checked.verdict, now.quorum)
         if not now.members.void:
             self._products |= zip(now.members.accepted, checked.verdict.products, strict=False)
@@ -358,26 +397,20 @@ class SharesSp(PaidSp):
 
     def _part(self, members: AcceptedSet) -> MaskedPart:
         """SP's part of the one sum of this base: of these people, and of no others."""
-        self._require_unspent(self._kept(self._spending, lambda: self._own_mark))
+        self._require_unspent()
+        if not self._drawn.part:
+            part = MaskedPart.drawn(members, self._shape, self._place, SP, self._audiences)
+            self._drawn = replace(self._drawn, part=part.to_bytes())
+            sent = self._sent
+            self._sent = SharesSpTask((*sent.bases, self._place.base), (*sent.rounds, self.round_number))
+        return MaskedPart.from_bytes(self._drawn.part, Limits.plain())
 
-        def drawn() -> bytes:
-            return MaskedPart.drawn(members, self._shape, self._place, SP, self._audiences).to_bytes()
-
-        return MaskedPart.from_bytes(self._kept("part", drawn), self._shape.limits())
-
-    @property
-    def _spending(self) -> str:
-        """Under this name it is noted which round has sent the sum of a base: for the whole task, not for the round."""
-        return f"base {self._place.base.hex()[:24]}"
-
-    @property
-    def _own_mark(self) -> bytes:
-        return str(self.round_number).encode()
-
-    def _require_unspent(self, mark: bytes) -> None:
-        if mark != self._own_mark:
+    def _require_unspent(self) -> None:
+        """A base's sum is sent by the one round whose record has a part of it."""
+        spent = dict(zip(self._sent.bases, self._sent.rounds, strict=True)).get(self._place.base)
+        if spent is not None and (spent != self.round_number or not self._drawn.part):
             raise BaseSpent(
-                f"a sum of updates to this model was sent to CSP in round {mark.decode()}: no second one ever is, "
+                f"a sum of updates to this model was sent to CSP in round {spent}: no second one ever is, "
                 "whatever became of the first, and the task cannot go on"
             )
 
@@ -385,7 +418,8 @@ class SharesSp(PaidSp):
         self._publication = publication.to_bytes()
         record = parse_record(publication.record, self._shape, self._csp_key)
         following = next_base(self._place.base, record.statement)
-        sums = b"" if self._reference is None else added(self._sums_before(), self._products, self._shape.widths.R)
+        products, bits = self._products, self._shape.widths.R
+        sums = b"" if self._reference is None else added(self._sums_before(), products, bits).to_bytes()
         self._left = LeftOver(self.round_number, following, sums).to_bytes()
 
     @property
@@ -404,7 +438,7 @@ class SharesSp(PaidSp):
     def carry_over(self) -> bytes | None:
         return self._left
 
-    def rejected(self) -> Mapping[str, str]:
+    def rejected(self) -> Mapping[str, Reason]:
         return self._tally.left_out
 
     def envelopes(self) -> Mapping[str, bytes]:

@@ -11,12 +11,11 @@ and its share is empty.
 
 import hashlib
 import math
-import secrets
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import ReaderKey, SigningKey, seal_to, verify
 from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import (
@@ -29,14 +28,19 @@ from crowdfl.errors import (
     SlotOverflow,
     WrongBase,
 )
+from crowdfl.protocols.common.steps import require_fields
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES, Integers, ModelChain, RoundPlace
-from crowdfl.protocols.shares.shape import SAMPLES_BYTES, SharesShape
-
-SIGNATURE_BYTES = 64
-SALT_BYTES = 32
-SEALED_BYTES = 32 + SEED_BYTES + 16  # HPKE: the encapsulated key, the ciphertext, the tag
-NAME_BYTES = 20  # of a participant's name, as roles give them
+from crowdfl.protocols.shares.round.steps import (
+    NAME_BYTES,
+    SALT_BYTES,
+    SAMPLES_BYTES,
+    SEALED_BYTES,
+    SIGNATURE_BYTES,
+    UPLOAD,
+    Facts,
+)
+from crowdfl.protocols.shares.shape import SharesShape
 
 
 class UploadBody(Message, kind=53, repr=False):
@@ -173,7 +177,7 @@ def make_upload(
     samples: int,
 ) -> UploadBody:
     """An upload of these integers, with a seed and a salt that nothing else gets."""
-    drawn = secrets.token_bytes(SEED_BYTES), secrets.token_bytes(SALT_BYTES)
+    drawn = secret_bytes(SEED_BYTES), secret_bytes(SALT_BYTES)
     return upload_from_seed(shape, place, who, signing, csp_sealing, update, samples, *drawn)
 
 
@@ -212,18 +216,7 @@ def upload_bytes(shape: SharesShape) -> int:
 def parse_upload(data: bytes, shape: SharesShape, place: RoundPlace) -> UploadBody:
     """The fields of an upload to this round: lengths, task, round and base are right; whose it is, `require_signed` says."""
     body = UploadBody.from_bytes(data, shape.limits())
-    lengths = {
-        "share of the update": (len(body.shares), shape.share_bytes),
-        "share of the samples": (len(body.samples), shape.count_bytes),
-        "sealed seed": (len(body.sealed), SEALED_BYTES),
-        "round": (len(body.number), ROUND_BYTES),
-        "hash": (len(body.digest), HASH_BYTES),
-        "signature": (len(body.signature), SIGNATURE_BYTES),
-        "salt": (len(body.salt), SALT_BYTES),
-    }
-    for what, (length, expected) in lengths.items():
-        if length != expected:
-            raise LengthMismatch(f"an upload whose {what} has {length} bytes where {expected} are expected")
+    require_fields(UPLOAD, body, Facts.most(shape))
     if body.task != place.task:
         raise DocumentError("this upload is for another task")
     if body.place.number != place.number:

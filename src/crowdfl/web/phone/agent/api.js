@@ -20,7 +20,7 @@ const RESTARTS = 5;
  * @property {string} [enrolment] Whether somebody can join: open, full, over, ended.
  * @property {number | null} [next_round] When it opens, if its plan says; seconds since 1970.
  * @property {number} [come_back] In how many seconds a phone with nothing to do looks again.
- * @property {string | null} [ended]
+ * @property {import("./holdings.js").Ending | null} [ended]
  * @property {{number: number, state: string, deadline: number, uploads?: number, drawn?: number | null, unused?: boolean}[]} rounds
  */
 

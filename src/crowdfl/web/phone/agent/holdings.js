@@ -4,11 +4,12 @@ import { equal } from "../protocol/bytes.js";
 import { RolledBack } from "../protocol/errors.js";
 
 /** @typedef {import("./store.js").Store} Store */
+/** @typedef {{ why: string, by: string, reason: string }} Ending Two codes, and words for everyone. */
 
 /**
  * @typedef {object} KeptStatus Where the task stood when this device last looked.
  * @property {string} state
- * @property {string | null} ended Why, in words.
+ * @property {Ending | null} ended How it ended.
  * @property {number} enrolled
  * @property {{number: number, state: string, deadline: number}[]} rounds
  * @property {number | null} next When the next round opens, if its plan says; seconds since 1970.
@@ -102,13 +103,12 @@ export class Holdings {
   /**
    * Why this phone takes no further part, if with this round too many came to nothing: a server that deviates learns something in
    * a round, and then lets it fail.
-   * @param {string} without What a record says to whom it does not name.
    */
-  async unshown(without) {
+  async unshown() {
     const given = (await this.rounds("given-up")).map((number) => this.of(number, "given-up"));
     const left = (await this.rounds("no-reward")).map((number) => this.of(number, "no-reward"));
     const before = (await Promise.all(given)).filter((how) => how !== "unused").length
-      + (await Promise.all(left)).filter((why) => why === without).length;
+      + (await Promise.all(left)).filter((why) => why === "not_passed_on").length;
     if (before + 1 < MOST_UNSHOWN) return null;
     return `${MOST_UNSHOWN} rounds that you uploaded to came to nothing, and no signed record says why`;
   }

@@ -148,11 +148,11 @@ export class KeptModel {
   /**
    * What leaves this phone keeps the task's bounds. If it is rejected all the same, a server has asked a question with it: why
    * this phone takes no further part, or null. Where uploads are compared with a reference, honest ones may be left out too.
-   * @param {number} number @param {string} why
+   * @param {number} number @param {import("../protocol/reasons.js").Reason} why
    */
   async _stop(number, why) {
     if ((await this._context.shares()).hasReference) return null;
-    if (why === this._context.protocol.NOT_PASSED_ON) return this._kept.unshown(why);
+    if (why === "not_passed_on") return this._kept.unshown();
     return `your upload of round ${number} kept the task's bounds and was rejected all the same (${why})`;
   }
 

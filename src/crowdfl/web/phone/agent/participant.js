@@ -9,7 +9,7 @@ import { ClaimTime, Claiming } from "./claiming.js";
 import { named } from "./holdings.js";
 import { closedBy, requireRoom } from "./status.js";
 import { KeptModel } from "./model.js";
-import { PayTo, WITHDRAWN } from "./pay.js";
+import { PayTo } from "./pay.js";
 import { Rewards } from "./rewards.js";
 import { Uploads } from "./uploads.js";
 
@@ -243,7 +243,7 @@ export class Participant {
 
   /** What was taken back earns nothing, and no upload stays here either. @param {{deleted: number[], standing: number[]}} answer */
   async _noteWithdrawn(answer) {
-    const unpaid = answer.deleted.map((number) => [named(number, "no-reward"), WITHDRAWN]);
+    const unpaid = answer.deleted.map((number) => [named(number, "no-reward"), "withdrawn"]);
     const uploads = (await this.kept.rounds("upload")).map((number) => named(number, "upload"));
     await this.kept.change({ ...Object.fromEntries(unpaid), withdrawn: { ...answer, at: this.context.now() } }, uploads);
     this.context.tell("withdrawn", answer);

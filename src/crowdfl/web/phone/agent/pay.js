@@ -1,8 +1,6 @@
 // Where a person is to be paid, and why a round pays nothing: in figures and codes, which pages put into words.
 
 import { Conflict, NotReady } from "../protocol/errors.js";
-import { NOT_IN_LINE, NOT_PASSED_ON } from "../protocol/average.js";
-import { OUT_OF_RANGE } from "../protocol/rewards.js";
 import { total } from "./claiming.js";
 
 export { PAY_KINDS, WrongDestination, checkDestination } from "../protocol/destination.js";
@@ -10,7 +8,6 @@ export { PAY_KINDS, WrongDestination, checkDestination } from "../protocol/desti
 /** @typedef {import("./participant_context.js").ParticipantContext} ParticipantContext */
 /** @typedef {{kind: string, to: string, sent: boolean, closed?: boolean}} KeptDestination */
 
-export const WITHDRAWN = "you have withdrawn it"; // kept for a round in place of a reward
 const CENT = 10_000n; // millionths
 const OVER = ["rewarded", "closed", "weighed"];
 const TOO_LATE = ["TooLate", "RoundNotOpen", "TaskNotRunning", "TaskEnded"];
@@ -18,17 +15,17 @@ const TOO_LATE = ["TooLate", "RoundNotOpen", "TaskNotRunning", "TaskEnded"];
 /**
  * Why a round pays this person nothing that can be paid out; null where it pays, or where nothing is known yet.
  * @param {{paid: boolean, state: string, reward?: {amount: string}, receipt?: string, refused?: {kind?: string}, nothing?: unknown,
- *   noReward?: string, givenUp?: unknown, undrawn?: unknown}} known What is kept of it.
- * @returns {"no_pay" | "not_drawn" | "not_sent" | "too_little" | "late" | "refused" | "void" | "withdrawn" | "not_averaged" | "out_of_bounds" | "not_in_line" | "small"
- *   | "unverified" | "not_shown" | null}
+ *   noReward?: import("../protocol/reasons.js").Reason, givenUp?: unknown, undrawn?: unknown}} known What is kept of it.
+ * @returns {"no_pay" | "not_drawn" | "not_sent" | "too_little" | "late" | "refused" | "void" | "small" | "not_shown"
+ *   | import("../protocol/reasons.js").Reason | null}
  */
 export function reasonFor({ paid, state, reward, receipt, refused, nothing, noReward, givenUp, undrawn }) {
-  if (noReward === NOT_IN_LINE) return "not_in_line";
-  if (!paid) return "no_pay";
+  const isVoid = state === "aborted" || givenUp;
+  if (noReward === "not_in_line") return noReward;
+  if (!paid) return noReward ?? (isVoid ? "void" : "no_pay");
   if (reward) return BigInt(reward.amount) < CENT ? "small" : null;
-  if (state === "aborted" || givenUp) return "void";
-  if (noReward === WITHDRAWN) return "withdrawn";
-  if (noReward !== undefined) return noReward === NOT_PASSED_ON ? "not_averaged" : noReward === OUT_OF_RANGE ? "unverified" : "out_of_bounds";
+  if (isVoid) return "void";
+  if (noReward !== undefined) return noReward;
   if (receipt) return state === "rewarded" ? "not_shown" : null;
   if (refused) return TOO_LATE.includes(refused.kind ?? "") ? "late" : refused.kind === "NotDrawn" ? "not_drawn" : "refused";
   if (undrawn) return "not_drawn";

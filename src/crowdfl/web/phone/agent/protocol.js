@@ -1,6 +1,6 @@
 // Everything that an agent takes from the protocol: a test may put something simple in its place.
 
-export { NOT_PASSED_ON, readPublication, readRecord, standing } from "../protocol/average.js";
+export { readPublication, readRecord, standing } from "../protocol/average.js";
 export { openBundle } from "../protocol/bundle.js";
 export { hex, sha256 } from "../protocol/bytes.js";
 export { chainFromBytes, chainToBytes, chainWeights, startChain, stateDigest } from "../protocol/chain.js";

@@ -45,7 +45,7 @@ export class Rewards {
   /** @param {number} number @param {CrowdFLError} wrong */
   async _note(number, wrong) {
     if (wrong instanceof RewardOutOfRange) { // as CSP has signed it: no claim of it would be paid
-      await this._kept.put(named(number, "no-reward"), wrong.message);
+      await this._kept.put(named(number, "no-reward"), "out_of_range");
       this._context.tell("reward refused", { round: number, why: wrong.message });
       return true;
     }

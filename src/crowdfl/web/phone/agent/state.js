@@ -19,8 +19,9 @@ import { CHARGE } from "./uploads.js";
  * @property {number | null} accuracyBefore On the owner's held-out data.
  * @property {number | null} accuracyAfter
  * @property {bigint | null} reward Millionths.
- * @property {string | null} why Why it was refused or is not paid.
- * @property {ReturnType<typeof reasonFor>} reason The same as a code: why it pays nothing.
+ * @property {string | null} why What the platform said when it refused the update, or what the data lacks.
+ * @property {import("../protocol/reasons.js").Reason | null} leftOut Why it was left out or is not paid.
+ * @property {ReturnType<typeof reasonFor>} reason Why it pays nothing.
  * @property {number | null} samples
  * @property {string | null} receipt
  * @property {string | null} digest Of the model and its server step after the round; null in a task without one.
@@ -54,7 +55,7 @@ import { CHARGE } from "./uploads.js";
  * @property {any} definition Its body; null until the platform was asked.
  * @property {string | null} who
  * @property {string | null} state The task's, when this device last looked.
- * @property {string | null} ended Why the task has ended.
+ * @property {import("./holdings.js").Ending | null} ended How the task has ended.
  * @property {string | null} stopped Why this phone takes no further part.
  * @property {boolean} replaced Whether that is because another phone has taken its place.
  * @property {{version: string, language: string, at: number} | null} consent What the owner has agreed to, and when.
@@ -140,7 +141,8 @@ async function roundOf(kept, number, paid, known) {
     accuracyBefore: before?.accuracy ?? null,
     accuracyAfter: average?.accuracy ?? null,
     reward: reward === undefined ? null : BigInt(reward.amount),
-    why: refused?.why ?? (without === "nothing" ? nothing?.why : undefined) ?? noReward ?? (givenUp ? "the round was given up: nobody is paid for it" : null),
+    why: refused?.why ?? (without === "nothing" ? nothing?.why : undefined) ?? null,
+    leftOut: noReward ?? null,
     reason: reasonFor({ paid, state, reward, receipt: receipt ?? lost, refused, nothing, noReward, givenUp, undrawn }),
     samples: trained?.samples ?? null,
     receipt: receipt ?? lost ?? reward?.unused ?? null,

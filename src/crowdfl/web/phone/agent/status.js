@@ -7,12 +7,15 @@ import { unusable } from "./transport.js";
 /** @typedef {import("./api.js").Status} Status */
 
 const LONGEST_WORD = 2000; // characters
+/** How a task ends, and by whom: the codes of roles/records.py. */
+export const WHY = ["settled", "cancelled", "expired"];
+export const BY = ["requester", "sp", "csp", "operator", "sp_operator", "csp_operator", "plan", "lifetime"];
 
 /**
  * @param {Status} status @param {number} rounds How many the task has, as its requester signed it. @returns {Status}
  */
 export function requireStatus(status, rounds) {
-  if (!isShort(status.state) || !isOptional(status.ended, isShort)) throw impossible("its state");
+  if (!isShort(status.state) || !isOptional(status.ended, isEnding)) throw impossible("its state");
   if (!isOptional(status.claim_seconds_left, isCount)) throw impossible("the time to claim");
   if (!isOptional(status.next_round, isCount) || !isOptional(status.enrolment, isShort)) throw impossible("its next round");
   if (!isOptional(status.come_back, isCount)) throw impossible("when to look again");
@@ -55,6 +58,9 @@ const tableOf = (entry) => (entry !== null && typeof entry === "object" ? entry 
 
 /** @param {unknown} word */
 const isShort = (word) => typeof word === "string" && word.length <= LONGEST_WORD;
+
+/** @param {any} ending */
+const isEnding = (ending) => WHY.includes(ending.why) && BY.includes(ending.by) && isShort(ending.reason);
 
 /** @param {unknown} count */
 const isCount = (count) => typeof count === "number" && count >= 0 && count <= Number.MAX_SAFE_INTEGER;

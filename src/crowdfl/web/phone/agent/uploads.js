@@ -243,7 +243,7 @@ export class Uploads {
   async explain(number, unused) {
     if ((await this._kept.hasAny(number, "given-up")) || !(await this._kept.holdsReceipt(number))) return false;
     const stays = unused || (await this._context.shares()).hasReference;
-    const stop = stays ? null : await this._kept.unshown(this._context.protocol.NOT_PASSED_ON);
+    const stop = stays ? null : await this._kept.unshown();
     await this._kept.change({ [named(number, "given-up")]: unused ? "unused" : true, ...stopping(stop, this._context.now()) });
     this._context.tell("given up", { round: number });
     if (stop) this._context.tell("stopped", { why: stop });

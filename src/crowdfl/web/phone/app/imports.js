@@ -2,7 +2,7 @@
 
 import { duration } from "../../web/common/format.js";
 import { listOf, t, together } from "../../web/common/text.js";
-import { MISSING, readCsv, toRecordings } from "../learning/csv.js";
+import { readCsv, toRecordings } from "../learning/csv.js";
 import { askedFor } from "../learning/recipe.js";
 import { folded } from "../learning/recordings.js";
 
@@ -52,4 +52,4 @@ function summary(name, recordings, others, dropped) {
 }
 
 /** @param {Map<string, number>} dropped */
-const leftOut = (dropped) => [...dropped].map(([why, count]) => t("import.dropped", { count, why: t(why === MISSING ? "import.field" : "import.number") }));
+const leftOut = (dropped) => [...dropped].map(([why, count]) => t("import.dropped", { count, why: t(`import.${why}`) }));

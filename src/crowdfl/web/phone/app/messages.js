@@ -15,6 +15,9 @@ export const mineWord = (mine) => wordOf(`mine.${mine}`, mine);
 /** @param {Campaign["phase"]} phase */
 export const phaseWord = (phase) => wordOf(`phase.${phase}`, phase);
 
+/** Why a round pays nothing, or an upload does not count: by this page's own words, else by those of all pages. @param {string} code */
+export const reasonWords = (code) => t(isSaid(`reason.${code}`) ? `reason.${code}` : `why.${code}`);
+
 /** Whether the same may succeed in a while. @param {unknown} wrong */
 function isAway(wrong) {
   return wrong instanceof Error && /** @type {{ passes?: boolean }} */ (wrong).passes === true;

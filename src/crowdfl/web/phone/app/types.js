@@ -11,9 +11,11 @@
  *   accuracyAfter: number | null,
  *   reward: bigint | null,
  *   why: string | null,
+ *   leftOut?: import("../protocol/reasons.js").Reason | null,
  *   reason?: string | null,
+ *   receipt?: string | null,
  *   digest: string | null,
- * }} RoundView `reason` is a code: why it pays nothing.
+ * }} RoundView `leftOut` and `reason` are codes: why it does not count, and why it pays nothing.
  */
 
 /**
@@ -61,7 +63,7 @@
  *   now: NowView,
  *   problem: string | null,
  *   state: string | null,
- *   ended: string | null,
+ *   ended: import("../../web/common/text.js").Ending | null,
  *   next: number | null,
  *   enrolled: number | null,
  *   stopped?: string | null,

@@ -24,7 +24,7 @@ const SLOW = {
 };
 export const UNITS = [1, 1, 1, 2, 2, 2]; // everyone scales alike: g, and 2 rad/s
 
-export const MISSING = "a missing field"; // why a row was left out; else a field was not a number
+const [MISSING, NO_NUMBER] = ["missing_field", "not_a_number"]; // why a row was left out, as the catalogues call it
 
 const TIMES = /^(?:unix|epoch|elapsed|logging|sensor)?(?:timestamp|time|seconds|zeit|ts|t)(?:elapsed)?$/;
 const AXIS = /^(a|acc|gf|accel|acceleration|accelerometer|beschleunigung)?(?:axis|value)?([xyz])(?:axis|value)?$/;
@@ -171,13 +171,13 @@ function sampleOf(row, { time, channels, label, slow, asked }, delimiter) {
   for (const { place, unit } of [...channels.map((one) => ({ place: one, unit: 1 })), ...slow]) {
     if (place >= row.length) return MISSING;
     const value = numberOf(row[place], delimiter);
-    if (value === null) return "not a number";
+    if (value === null) return NO_NUMBER;
     numbers.push(value / unit);
   }
   if (Math.max(time, label ?? 0, ...asked.map(({ place }) => place)) >= row.length) return MISSING;
   const number = numberOf(row[time], delimiter);
   const moment = number ?? secondsOfDate(row[time]);
-  if (moment === null) return "not a number";
+  if (moment === null) return NO_NUMBER;
   const [values, beside] = [numbers.slice(0, channels.length), numbers.slice(channels.length)];
   const answers = Object.fromEntries(asked.map(({ id, place, choices }) => [id, choices.find((choice) => folded(choice) === folded(row[place].trim()))]).filter(([, choice]) => choice));
   return { values, slow: beside, answers, time: moment, isDate: number === null, label: label === null ? "" : row[label].trim().toLowerCase() };

@@ -4,7 +4,9 @@ import { bind, concat, equal, sha256, utf8 } from "./bytes.js";
 import { limitsOf, requireRing } from "./bundle.js";
 import { after, nextBase, nextSecret, placeOf, roundedQuotient } from "./chain.js";
 import { ChainBroken, LengthMismatch, NothingToAverage, ProtocolError, RolledBack, SealBroken, TooFewParticipants } from "./errors.js";
+import { MASK_BYTES } from "./limits.js";
 import { decode, encode } from "./messages.js";
+import { reasonOf } from "./reasons.js";
 import { elementBytes, expand, fromLittleEndian, signedDifference } from "./ring.js";
 import { openSealed, verify } from "./seal.js";
 
@@ -12,6 +14,7 @@ import { openSealed, verify } from "./seal.js";
 /** @typedef {import("./bundle.js").Bundle} Bundle */
 /** @typedef {import("./chain.js").Chain} Chain */
 /** @typedef {import("./messages.js").Limit} Limit */
+/** @typedef {import("./reasons.js").Reason} Reason */
 /** @typedef {import("./settings.js").SharesTask} SharesTask */
 /** @typedef {ReturnType<typeof placeOf>} Place */
 /**
@@ -20,7 +23,7 @@ import { openSealed, verify } from "./seal.js";
  * @property {bigint} number
  * @property {Bytes} base
  * @property {string[]} accepted
- * @property {Map<string, string>} rejected
+ * @property {Map<string, Reason>} rejected
  * @property {Bytes} opened The hash of the sum, as it is published.
  * @property {Bytes[]} masks The hashes of both seeds.
  * @property {Bytes[]} seals The hashes of all that they are sealed in.
@@ -32,7 +35,7 @@ import { openSealed, verify } from "./seal.js";
  * @property {Chain} chain The next model.
  * @property {number | null} total Samples of everyone who is in; null where everyone counts once.
  * @property {string[]} accepted
- * @property {Map<string, string>} rejected Names and reasons.
+ * @property {Map<string, Reason>} rejected By name.
  * @property {Bytes} record As CSP has signed it.
  */
 
@@ -40,10 +43,6 @@ const RECORD = 57;
 const PUBLICATION = 59;
 const SERVERS = ["SP", "CSP"];
 const AUDIENCES = ["participants", "requester"];
-const MASK_BYTES = 32;
-/** Of an upload that a check with a reference left out. */
-export const NOT_IN_LINE = "out of bounds, or not in line with the task";
-export const NOT_PASSED_ON = "the platform has not passed on an upload of yours for this round";
 
 /**
  * @param {SharesTask} task @param {Bundle} bundle @param {Chain} chain @param {Bytes} publication @param {number} round
@@ -85,9 +84,9 @@ export async function readRecord(task, bundle, chain, publication, round) {
 
 /** @param {SharesTask} task @param {Bundle} bundle @param {Chain} chain @param {Bytes} publication @param {number} round */
 async function checkedRecord(task, bundle, chain, publication, round) {
-  const limit = limitsOf(task, bundle);
-  const message = parsePublication(publication, limit);
-  const record = await parseRecord(message.record, limit, bundle.cspSigning);
+  const limits = limitsOf(task, bundle);
+  const message = parsePublication(publication, limits.publication);
+  const record = await parseRecord(message.record, limits.record, bundle.cspSigning);
   checkRecord(record, task, round, chain);
   return { message, record };
 }
@@ -95,9 +94,10 @@ async function checkedRecord(task, bundle, chain, publication, round) {
 /**
  * Why one's own upload was left out, by CSP's signed word; null if it was not.
  * @param {Pick<RoundRecord, "accepted" | "rejected">} opened @param {string} who
+ * @returns {Reason | null}
  */
 export function standing(opened, who) {
-  return opened.accepted.includes(who) ? null : (opened.rejected.get(who) ?? NOT_PASSED_ON);
+  return opened.accepted.includes(who) ? null : (opened.rejected.get(who) ?? "not_passed_on");
 }
 
 /** @param {Bytes} bytes @param {Limit} limit @returns {Publication} */
@@ -122,8 +122,9 @@ export async function parseRecord(bytes, limit, cspKey) {
   const unsigned = encode(RECORD, [...fields.slice(0, -1), new Uint8Array(0)]);
   const statement = concat(utf8("crowdfl record 2"), unsigned);
   await verify(cspKey, statement, signature);
-  const why = rejected.map((/** @type {string} */ who, /** @type {number} */ i) => [who, reasons[i]]);
-  return { task, number, base, accepted, rejected: new Map(why), opened, masks, seals, statement };
+  const why = reasons.map(reasonOf);
+  const left = new Map(rejected.map((/** @type {string} */ who, /** @type {number} */ i) => [who, why[i]]));
+  return { task, number, base, accepted, rejected: left, opened, masks, seals, statement };
 }
 
 /** @param {RoundRecord} record @param {SharesTask} task @param {number} round @param {Chain} chain */

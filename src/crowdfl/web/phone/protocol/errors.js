@@ -90,7 +90,7 @@ export class ChainBroken extends ProtocolError {}
 /** A server shows another history than CSP's signed records: it was set back, or cheats. The task ends. */
 export class RolledBack extends ChainBroken {}
 
-/** Both servers together left this upload out: its samples or its size are out of bounds, or its seal does not open. */
+/** Both servers together left this upload out. */
 export class UploadRejected extends ProtocolError {}
 
 /** A reward below zero or above the round's budget: somebody in that round has cheated. */

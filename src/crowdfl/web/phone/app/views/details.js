@@ -4,9 +4,9 @@ import { h, table } from "../../../web/common/dom.js";
 import { formatTime, percent } from "../../../web/common/format.js";
 import { plot } from "../../../web/common/plot.js";
 import { actionButton, card, facts, part, title } from "../../../web/common/parts.js";
-import { isSaid, t } from "../../../web/common/text.js";
+import { endingWords, t } from "../../../web/common/text.js";
 import { download } from "../download.js";
-import { grouped, mineWord, roundWord, sentence } from "../messages.js";
+import { grouped, mineWord, plainly, reasonWords, roundWord, sentence } from "../messages.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -40,7 +40,7 @@ function outcome(rounds) {
   const row = (/** @type {RoundView} */ one) => [one.number, mine(one), percent(one.accuracyBefore), percent(one.accuracyAfter)];
   const columns = [t("details.round"), t("details.yours"), t("details.before"), t("details.after")];
   const measured = rounds.filter(({ accuracyBefore, accuracyAfter }) => accuracyBefore !== null || accuracyAfter !== null);
-  const reasons = rounds.filter(({ why }) => why).map((one) => h("li", null, t("details.why", { round: one.number, words: whyOf(one) })));
+  const reasons = rounds.filter(isExplained).map((one) => h("li", null, t("details.why", { round: one.number, words: whyOf(one) })));
   return [
     table(t("details.table"), columns, rounds.map(row), { numbers: [0, 2, 3], empty: t("details.none") }),
     reasons.length > 0 && h("ul", null, ...reasons),
@@ -54,7 +54,10 @@ function outcome(rounds) {
 }
 
 /** In the reader's words where there are some. @param {RoundView} round */
-const whyOf = ({ why, reason }) => reason && reason !== "no_pay" && isSaid(`reason.${reason}`) ? t(`reason.${reason}`) : t("errors.detail", { words: sentence(why ?? "") });
+const whyOf = ({ why, reason }) => reason && reason !== "no_pay" ? reasonWords(reason) : t("errors.detail", { words: sentence(why ?? "") });
+
+/** @param {RoundView} round */
+const isExplained = ({ why, leftOut, reason, receipt }) => why || leftOut || (reason === "void" && receipt);
 
 /** @param {RoundView} round */
 function mine({ mine: update, state }) {
@@ -87,13 +90,13 @@ function consented(model, task, { version, at }) {
   return card(t("details.consent"), h("p", null, t("details.agreed", { version, when: formatTime(at) })), save, trouble);
 }
 
-/** @typedef {{ task: string, who: string | null, sp: string, kgc: string, requester: string | null, ended: string | null }} Names */
+/** @typedef {{ task: string, who: string | null, sp: string, kgc: string, requester: string | null, ended: import("../../../web/common/text.js").Ending | null }} Names */
 
 /** @param {Names} known */
 function names({ task, who, sp, kgc, requester, ended }) {
   const code = (/** @type {string} */ text) => h("code.wrap", null, text);
   return h("details.card", { id: "names" }, h("summary", null, t("details.names")), facts([
-    ended !== null && [t("details.ended"), sentence(ended)],
+    ended !== null && [t("details.ended"), sentence(endingWords(ended, plainly))],
     [t("details.campaign"), code(task)],
     who !== null && [t("details.pseudonym"), code(who)],
     requester !== null && [t("details.asker"), code(requester)],

@@ -4,7 +4,7 @@ import { h, table } from "../../../web/common/dom.js";
 import { duration, formatTime, money } from "../../../web/common/format.js";
 import { actionButton, ask, button, form, labelled, notice, part, title } from "../../../web/common/parts.js";
 import { isSaid, listOf, t, together } from "../../../web/common/text.js";
-import { grouped, sentence } from "../messages.js";
+import { grouped, reasonWords, sentence } from "../messages.js";
 
 /** @typedef {import("../types.js").Model} Model */
 /** @typedef {import("../types.js").Campaign} Campaign */
@@ -40,7 +40,7 @@ export function earningsView(model, task) {
 function byRound(rounds, currency) {
   const rows = rounds.map(({ number, reward, reason }) => {
     const known = reward !== null || (reason && reason !== "not_shown");
-    return [number, known ? money(reward ?? 0n, currency) : t("common.notKnown"), reason && isSaid(`reason.${reason}`) ? t(`reason.${reason}`) : ""];
+    return [number, known ? money(reward ?? 0n, currency) : t("common.notKnown"), reason ? reasonWords(reason) : ""];
   });
   const columns = [t("details.round"), t("details.earned"), t("earnings.why")];
   return table(t("earnings.byRound"), columns, rows, { numbers: [0, 1], empty: t("details.none") });

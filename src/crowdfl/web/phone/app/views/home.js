@@ -5,7 +5,6 @@ import { formatTime, money } from "../../../web/common/format.js";
 import { button, notice, part, title } from "../../../web/common/parts.js";
 import { between, t, together } from "../../../web/common/text.js";
 import { isPaid } from "../../protocol/amounts.js";
-import { NOT_IN_LINE } from "../../protocol/average.js";
 import { short } from "../about.js";
 import { isReached } from "../reach.js";
 import { hashOf } from "../router.js";
@@ -39,7 +38,7 @@ export function homeView(model, task) {
     words.show(said);
     bar.show(now);
     trouble.show({ problem, waits: now.kind === "waiting" && isReached() ? now.why : null });
-    mixed.show(campaign.rounds.filter(({ why }) => why === NOT_IN_LINE).length >= TWICE);
+    mixed.show(campaign.rounds.filter(({ leftOut }) => leftOut === "not_in_line").length >= TWICE);
     doing.show({ act, records: phase === "joined" && now.kind !== "elsewhere" && !campaign.stopped });
     tiles.show(figuresOf(campaign));
     reminders.update(campaign);

@@ -1,0 +1,299 @@
+"""The steps of a `hardened` round, declared: what comes after what, how many numbers are in each, what the answer shows.
+
+Numbers are ciphertexts under the task's key, each with SP's half of its decryption.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from crowdfl.crypto.paillier.vector import VECTOR_HEADER_BYTES
+from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.errors import OutOfTurn
+from crowdfl.protocols.common.sdiv import DivideRequest, GuardReply, GuardRequest, SdivReply
+from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest
+from crowdfl.protocols.common.steps import Condition, Part, Size, StepForm
+from crowdfl.protocols.hardened import opening, prirwd
+from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER, OpenReply, OpenRequest
+from crowdfl.protocols.hardened.prifedavg import TOTAL, ScaleReply, ScaleRequest
+from crowdfl.protocols.hardened.prirwd import (
+    DISTANCES,
+    REWARDS,
+    WEIGHTS,
+    InnerReply,
+    InnerRequest,
+    LanesReply,
+    LanesRequest,
+    NonceReply,
+    NonceRequest,
+    RewardReply,
+    RewardRequest,
+)
+from crowdfl.protocols.messages import Message, RoundRequest
+
+if TYPE_CHECKING:
+    from crowdfl.protocols.hardened.shape import Shape
+
+NONCE, LANES, INNER, OPEN_REWARDS, SCALE = "nonce", "lanes", "inner products", "open rewards", "scale"
+_SEAL_BYTES = 32 + 16  # a salt, and the tag
+_REWARD_SEAL_BYTES = 32 + 16 + 64  # HPKE's encapsulated key and tag, and CSP's signature
+
+
+@dataclass(frozen=True)
+class KeyedFacts:
+    """What sizes follow from: the task, how many are rewarded, and which message of a step it is."""
+
+    shape: "Shape"
+    participants: int = 0
+    start: int = 0
+
+    @property
+    def chunk(self) -> int:
+        """Ciphertexts of a sum in this message."""
+        return min(opening.CHUNK, max(0, self.rows - self.start))
+
+    @property
+    def rows(self) -> int:
+        """Ciphertexts of a sum that is opened: the model, and the total where it is shown."""
+        return self.shape.budget.ciphertexts + (self.shape.task.settings.total != "hidden")
+
+    @property
+    def lane_rows(self) -> int:
+        budget = self.shape.budget
+        most = prirwd.rows_a_message(max(1, self.participants), budget.slots)
+        return min(most, max(0, budget.buckets - self.start))
+
+    @property
+    def starts(self) -> dict[str, range]:
+        """The messages of the steps that have several, by where they start."""
+        chunks, budget = range(0, self.rows, opening.CHUNK), self.shape.budget
+        lanes = range(0, budget.buckets, prirwd.rows_a_message(max(1, self.participants), budget.slots))
+        return {LANES: lanes, SCALE: chunks, **{open_to(audience): chunks for audience in (PARTICIPANTS, REQUESTER)}}
+
+
+_Size = Size[KeyedFacts]
+_Part = Part[KeyedFacts]
+_Is = Condition[KeyedFacts]
+
+
+def open_to(audience: int) -> str:
+    return f"open to audience {audience}"
+
+
+def _number(text: str, words: str, of: Callable[[KeyedFacts], int]) -> _Size:
+    return Size(text, of, words)
+
+
+def _count(value: int) -> _Size:
+    return Size(str(value), lambda _: value)
+
+
+PEOPLE = _number("people", "names that the rewards began with", lambda of: of.participants)
+CIPHERTEXT = _number("ciphertext", "bytes of one number, w", lambda of: of.shape.task.public.ciphertext_bytes)
+PLAINTEXT = _number("plaintext", "bytes of a number modulo N", lambda of: of.shape.task.public.plaintext_bytes)
+CHUNK = _number("chunk", "ciphertexts of the sum in this message, at most 512", lambda of: of.chunk)
+LANE_ROWS = _number("rows", "rows of lanes of each in this message", lambda of: of.lane_rows)
+SLOTS = _number("slots", "lanes in a ciphertext", lambda of: of.shape.budget.slots)
+
+_ROUND, _START, _PURPOSE = (
+    _Part(name, _count(most).up_to()) for name, most in (("round_number", 8), ("start", 8), ("purpose", 16))
+)
+_HASH = _count(SEED_BYTES)
+
+
+def _vector(name: str, count: _Size, words: str = "") -> _Part:
+    return Part(name, CIPHERTEXT, count, words, VECTOR_HEADER_BYTES)
+
+
+def _masked(count: _Size, name: str = "masked", words: str = "") -> tuple[_Part, _Part]:
+    """Ciphertexts, and SP's half of their decryption."""
+    return _vector(name, count, words), _vector(f"{name}_1", count)
+
+
+_REWARDED = _Is("`lanes` is not 0", lambda of: of.shape.task.settings.lanes != 0)
+_SCALED = _Is('`total` is "hidden"', lambda of: of.shape.task.settings.total == "hidden")
+_ALWAYS = _Is("always", lambda of: True)
+_BEGUN = "the names and the payment that the rewards began with"
+_MASKED = "nothing: uniform numbers to CSP, ciphertexts to SP"
+
+
+def _step(
+    name: str,
+    when: _Is,
+    request: tuple[type[Message], tuple[_Part, ...]],
+    reply: tuple[type[Message], tuple[_Part, ...]],
+    bound_to: str,
+    shows: str = _MASKED,
+) -> StepForm[KeyedFacts]:
+    parts = (_ROUND, *request[1])
+    return StepForm(name, "SP", "CSP", when, parts, reply[1], bound_to, shows, request[0].kind, reply[0].kind)
+
+
+def _division(purpose: str, when: _Is, x: _Size, y: _Size) -> tuple[StepForm[KeyedFacts], ...]:
+    """Guard, squares of the guard, division."""
+    both = x + y
+    tops = GuardReply, (_vector("tops", both),)
+    guard = _step(
+        f"guard of {purpose}", when, (GuardRequest, (_PURPOSE, *_masked(both))), tops, f"{_BEGUN}; k and m are fresh"
+    )
+    products = PolynomialsReply, (_vector("products", both),)
+    multiply = _step(
+        f"squares of {purpose}", when, (PolynomialsRequest, (_PURPOSE, *_masked(both))), products, "the guard"
+    )
+    numbers = (_PURPOSE, *_masked(x, "x", "dividends"), *_masked(y, "y", "divisors"))
+    quotients = SdivReply, (_vector("quotients", x),)
+    divide = _step(
+        f"divide {purpose}",
+        when,
+        (DivideRequest, numbers),
+        quotients,
+        "the guard, which spoils what is too long",
+        "masked divisors to CSP, blurred; whether all are in range",
+    )
+    return guard, multiply, divide
+
+
+def _open(audience: int) -> StepForm[KeyedFacts]:
+    sealed = Part("sealed", CHUNK * PLAINTEXT + _SEAL_BYTES)
+    return _step(
+        open_to(audience),
+        _ALWAYS,
+        (OpenRequest, (_Part("audience", _count(1).up_to()), _START, *_masked(CHUNK))),
+        (OpenReply, (sealed,)),
+        "the sum that was first opened in this round",
+        "the average to the audience, uniform numbers to CSP, nothing to SP",
+    )
+
+
+STEPS: tuple[StepForm[KeyedFacts], ...] = (
+    _step(
+        NONCE,
+        _REWARDED,
+        (
+            NonceRequest,
+            (
+                _Part("payment", _count(16).up_to()),
+                Part("participants", _count(64).up_to(), PEOPLE, "sorted, each once"),
+                _Part("digest", _HASH),
+            ),
+        ),
+        (NonceReply, (_Part("nonce", _HASH),)),
+        "certified names, and the payment that the task promises",
+        "coins of the sketch, once the uploads are closed",
+    ),
+    _step(
+        LANES,
+        _REWARDED,
+        (LanesRequest, (_START, *_masked(PEOPLE * LANE_ROWS))),
+        (LanesReply, (_vector("lanes", PEOPLE * LANE_ROWS * SLOTS),)),
+        f"{_BEGUN}; the coins",
+        "masked lanes to CSP; whether all are in range",
+    ),
+    _step(
+        INNER,
+        _REWARDED,
+        (InnerRequest, _masked(PEOPLE * 2, words="counts from below, then from above")),
+        (InnerReply, (_vector("own", PEOPLE), _vector("cross", PEOPLE))),
+        "all lanes",
+        "whether every number of samples is within its bounds",
+    ),
+    _step(
+        DISTANCES,
+        _REWARDED,
+        (PolynomialsRequest, (_PURPOSE, *_masked(PEOPLE * 3 + 2))),
+        (PolynomialsReply, (_vector("products", PEOPLE * 13 + 1),)),
+        _BEGUN,
+    ),
+    *_division(WEIGHTS, _REWARDED, PEOPLE, PEOPLE),
+    *_division(REWARDS, _REWARDED, PEOPLE, _count(1)),
+    _step(
+        OPEN_REWARDS,
+        _REWARDED,
+        (RewardRequest, (*_masked(PEOPLE), Part("commitments", _HASH, PEOPLE))),
+        (RewardReply, (Part("sealed", PLAINTEXT + _REWARD_SEAL_BYTES, PEOPLE),)),
+        f"{_BEGUN}; a commitment to every mask",
+        "its reward to each owner, masked numbers to CSP",
+    ),
+    *_division(TOTAL, _SCALED, _count(1), _count(1)),
+    _step(
+        SCALE,
+        _SCALED,
+        (ScaleRequest, (_START, *_masked(CHUNK), _vector("factor", _count(1)))),
+        (ScaleReply, (_vector("scaled", CHUNK),)),
+        "the factor of the first message, whose Jacobi symbol is 1",
+    ),
+    _open(PARTICIPANTS),
+    _open(REQUESTER),
+)
+"""In the order of a round that pays, with its total hidden. Messages of one step may come in any order."""
+
+BY_NAME = {step.name: step for step in STEPS}
+
+
+def order_of(shape: "Shape") -> dict[str, str | None]:
+    """What each step comes after. In a task that pays, nothing is opened to readers before the rewards are."""
+    facts = KeyedFacts(shape)
+    names = [step.name for step in STEPS if step.when.holds(facts)]
+    after = dict(zip(names, [None, *names], strict=False))
+    rewards = {step.name for step in STEPS if step.when is _REWARDED}
+    is_paid = shape.budget_of_a_round is not None
+    first = next(name for name in names if name not in rewards)
+    after[first] = OPEN_REWARDS if is_paid else None
+    after[open_to(REQUESTER)] = after[open_to(PARTICIPANTS)]  # the two have no order between them
+    return after
+
+
+def require(shape: "Shape", message: RoundRequest, participants: int | None) -> None:
+    """CSP, before it looks at what a request holds: its step is one of the task, and its fields are as many and as long as the
+    table says. `participants` is None before the rewards of the round have begun."""
+    step = next((step for step in STEPS if step.name == name_of(message)), None)
+    if step is None or not step.when.holds(KeyedFacts(shape)):
+        raise OutOfTurn(f"the rounds of this task have no step {name_of(message)!r}")
+    if isinstance(message, NonceRequest):
+        participants = len(message.participants)
+    elif step.when is _REWARDED and participants is None:
+        raise OutOfTurn(f"the rewards of round {message.round_number} have not begun")
+    step.require_message(message, KeyedFacts(shape, participants or 0, getattr(message, "start", 0)))
+
+
+def name_of(message: RoundRequest) -> str:
+    """The step that a request asks for."""
+    if isinstance(message, OpenRequest):
+        return open_to(message.audience)
+    if isinstance(message, GuardRequest):
+        return f"guard of {message.purpose}"
+    if isinstance(message, DivideRequest):
+        return f"divide {message.purpose}"
+    if isinstance(message, PolynomialsRequest):
+        return DISTANCES if message.purpose == DISTANCES else f"squares of {message.purpose}"
+    return next(step.name for step in STEPS if step.kind == message.kind)
+
+
+@lru_cache(maxsize=16)
+def most_numbers(shape: "Shape") -> int:
+    """In one vector of any message of a task."""
+    return max(
+        part.count.of(facts)
+        for facts in _extremes(shape)
+        for step in STEPS
+        if step.when.holds(facts)
+        for part in (*step.request, *step.reply)
+        if part.count is not None
+    )
+
+
+@lru_cache(maxsize=64)
+def longest_reply(shape: "Shape", kind: int) -> int:
+    """Of CSP, to a request of this kind."""
+    return max(
+        step.longest_reply(facts)
+        for facts in _extremes(shape)
+        for step in STEPS
+        if step.kind == kind and step.when.holds(facts)
+    )
+
+
+def _extremes(shape: "Shape") -> tuple[KeyedFacts, ...]:
+    """Of few, a message has more rows of lanes of each."""
+    return KeyedFacts(shape, 1), KeyedFacts(shape, shape.task.settings.most_in_round)

@@ -1,0 +1,258 @@
+"""CSP's records of a `shares` task, of its rounds and of their cohorts, with the rules that follow from them alone.
+
+One manifest for each cohort, one request for each step, one sum for a base: each is a comparison with a record here.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from enum import StrEnum
+
+from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.errors import BaseSpent, OutOfTurn, RoundEnded, WrongBase
+from crowdfl.protocols.claims import KeptReward
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.profile import MOST_UNSHOWN
+from crowdfl.protocols.records import Look
+from crowdfl.protocols.shares.chain import RoundPlace, first_base
+from crowdfl.protocols.shares.reference import RunningSums
+from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundTally, RoundVerdict, StepRequest, Transcript
+from crowdfl.protocols.shares.shape import SharesShape
+
+
+class Phase(StrEnum):
+    """Where a round stands. It leaves `UNDER_WAY` once, and no step is answered after."""
+
+    UNDER_WAY = "under way"
+    OPENED = "opened"  # its sum was
+    VOID = "void"  # nothing was opened, as CSP's signed word says
+    ENDED = "ended"  # something was not as honest parties compute it
+    PASSED = "passed"  # a later round has begun
+
+
+_OVER = {
+    Phase.OPENED: "CSP has opened the sum of round {}: there is no further step",
+    Phase.VOID: "round {} was given up: nothing was opened for it, and nothing will be",
+    Phase.ENDED: "CSP has ended round {}: what was computed is not what honest parties compute. The round is void",
+    Phase.PASSED: "a later round has begun: round {} is over",
+}
+_RESTORED = "CSP was restored from a backup and may have answered round {} before. The round is void"
+
+
+def over(number: int, phase: Phase) -> RoundEnded:
+    return RoundEnded(_OVER[phase].format(number))
+
+
+class KeptTask(Message, kind=80):
+    """Of a task: how far it has come, whose base is spent, and of whom bits were shown in rounds that no record names."""
+
+    latest: int  # the last round that has a manifest; 0 before the first
+    base: bytes  # that the next sum starts from
+    spent: tuple[bytes, ...]  # bases whose one sum was opened
+    unshown: tuple[str, ...]
+    counts: tuple[int, ...]  # in how many rounds
+
+    def require_unspent(self, manifest: RoundManifest) -> None:
+        """The manifest starts from the model that the last opened sum gives, and no sum of uploads to that was opened."""
+        if manifest.base in self.spent:
+            raise BaseSpent(
+                f"round {manifest.number} starts from a model that a sum was opened for before: it needs uploads to the new one"
+            )
+        if manifest.base != self.base:
+            raise WrongBase(
+                f"the manifest of round {manifest.number} does not start from the last model that was opened"
+            )
+
+    def spending(self, base: bytes, following: bytes) -> "KeptTask":
+        """With the answer that opens the sum of this base."""
+        return replace(self, base=following, spent=(*self.spent, base))
+
+    @property
+    def closed(self) -> Collection[str]:
+        """In as many unshown rounds as a phone puts up with: an SP that lies to phones about them learns no more."""
+        counted = zip(self.unshown, self.counts, strict=True)
+        return {who for who, count in counted if count >= MOST_UNSHOWN}
+
+    def counting(self, names: Iterable[str]) -> "KeptTask":
+        counts = Counter(dict(zip(self.unshown, self.counts, strict=True))) + Counter(names)
+        return replace(self, unshown=tuple(counts), counts=tuple(counts.values()))
+
+
+class KeptRound(Message, kind=81, repr=False):
+    """Of a round: its phase, what was said, and what is computed with while it is under way."""
+
+    phase: str
+    seed: bytes  # all of CSP's coins of this round come from it
+    step: int  # steps that were answered
+    said: bytes  # the hash of all of them
+    asked: bytes  # the hash of the request that takes the next step; empty before there is one
+    cohort: int  # the one under way, from 1 on
+    cohorts: int
+    first: int  # the step with its manifest
+    heard: tuple[str, ...]  # the files with SP's payloads of its steps so far
+    sums: str  # the file with CSP's sums over the cohorts before it; empty: there are none
+    record: bytes  # CSP's signed one, of a round whose sum was opened
+
+    @classmethod
+    def begun(cls, manifest: RoundManifest, seed: bytes) -> "KeptRound":
+        start = Transcript.start(manifest.place)
+        return cls(Phase.UNDER_WAY, seed, start.step, start.digest, b"", 0, manifest.cohorts, 1, (), "", b"")
+
+    @property
+    def transcript(self) -> Transcript:
+        return Transcript(self.step, self.said)
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase != Phase.UNDER_WAY
+
+    def after(self, payload: str, said: Transcript) -> "KeptRound":
+        return replace(self, step=said.step, said=said.digest, asked=b"", heard=(*self.heard, payload))
+
+    def with_cohort(self, manifest: RoundManifest, sums: str) -> "KeptRound":
+        """The next one begins: the payloads of the one before are of no more use."""
+        return replace(self, cohort=manifest.cohort, first=self.step + 1, heard=(), sums=sums)
+
+
+class KeptCohort(Message, kind=82, repr=False):
+    """Of a cohort: whom its manifest names, whose bits CSP has shown, and the verdict once there is one."""
+
+    names: tuple[str, ...]
+    judged: tuple[str, ...] = ()
+    verdict: bytes = b""
+
+
+class CspRecords:
+    """A request's look at the records of one task and one round of it."""
+
+    def __init__(self, look: Look, shape: SharesShape, number: int) -> None:
+        self._look, self._shape, self.number = look, shape, number
+        base = first_base(shape.spec.name)
+        self.task = look.get(KeptTask) or KeptTask(0, base, (), (), ())
+        self.round = look.get(KeptRound, number)
+
+    @property
+    def now(self) -> KeptRound:
+        """The round, which has begun."""
+        if self.round is None:
+            raise OutOfTurn(f"round {self.number} has no manifest yet")
+        return self.round
+
+    def require_under_way(self) -> None:
+        if self._look.restored:
+            raise RoundEnded(_RESTORED.format(self.number))
+        if self.round is not None and self.round.is_over:
+            raise over(self.number, Phase(self.round.phase))
+        if self.number < self.task.latest:
+            raise over(self.number, Phase.PASSED)
+
+    def require_next(self, message: StepRequest) -> None:
+        """The step that comes next, which follows from everything that was said."""
+        if message.step != self.now.step + 1:
+            raise OutOfTurn(f"step {message.step} of round {self.number} is not the next one")
+        if message.transcript != self.now.said:
+            raise OutOfTurn(f"step {message.step} of round {self.number} does not follow from what was said before")
+
+    def is_for(self, asked: bytes) -> bool:
+        """Whether the next step is this request's; it may be nobody's yet."""
+        if self.now.asked not in (b"", asked):
+            raise OutOfTurn(f"step {self.now.step + 1} of round {self.number} was asked for with other contents")
+        return bool(self.now.asked)
+
+    @property
+    def expects_manifest(self) -> bool:
+        """Whether every cohort that has come has its verdict, and there are more."""
+        now = self.round
+        if now is None or now.cohort == 0:
+            return True
+        return now.cohort < now.cohorts and bool(self.cohort(now.cohort).verdict)
+
+    def cohort(self, cohort: int) -> KeptCohort:
+        return self._look.get(KeptCohort, self.number, part=cohort) or KeptCohort(())
+
+    def tally(self, before: int) -> RoundTally:
+        """Of the cohorts before this one."""
+        tally = RoundTally(self._shape)
+        for cohort in range(1, before):
+            kept = self.cohort(cohort)
+            tally.begin(kept.names, self.now.cohorts)
+            if kept.verdict:
+                tally.add(kept.names, RoundVerdict.from_bytes(kept.verdict, self._shape.limits()))
+        return tally
+
+    def payloads(self) -> Iterator[bytes]:
+        """SP's, of the cohort under way."""
+        return (self._look.file(self.number, name) for name in self.now.heard)
+
+    def sums(self) -> bytes:
+        """CSP's, over the cohorts before the one under way; empty where there are none."""
+        return self._look.file(self.number, self.now.sums) if self.now.sums else b""
+
+    def alignments(self, number: int = 0, cohort: int = 0) -> dict[str, int]:
+        """Shares of sums of products with references: as the last record left them, or those of a cohort."""
+        kept, most = self._look.get(RunningSums, number, part=cohort), self._shape.spec.settings.max_participants
+        return {} if kept is None else RunningSums.read(kept.to_bytes(), self._shape.widths.R, most)
+
+    # What a request changes.
+
+    def begin(self, manifest: RoundManifest) -> None:
+        """A first manifest that is in order ends the round before it, if that is not through."""
+        before = self._look.get(KeptRound, self.task.latest) if self.task.latest else None
+        if before is not None and not before.is_over:
+            earlier = CspRecords(self._look, self._shape, self.task.latest)
+            earlier.finish(Phase.PASSED)
+            self.task = earlier.task
+        self.task = replace(self.task, latest=manifest.number)
+        self._look.put(self.task)
+        self.round = KeptRound.begun(manifest, self._look.fresh(SEED_BYTES))
+
+    def reserve(self, asked: bytes) -> None:
+        """The next step is this request's, whatever becomes of it."""
+        self.round = replace(self.now, asked=asked)
+        self._look.put(self.round, self.number)
+
+    def begin_cohort(self, manifest: RoundManifest, sums: bytes) -> None:
+        self.round = self.now.with_cohort(manifest, self._look.keep(self.number, sums) if sums else "")
+        self.put_cohort(manifest.cohort, KeptCohort(manifest.names))
+
+    def put_cohort(self, cohort: int, kept: KeptCohort) -> None:
+        self._look.put(kept, self.number, part=cohort)
+
+    def put_alignments(self, kept: RunningSums, number: int = 0, cohort: int = 0) -> None:
+        self._look.put(kept, number, part=cohort)
+
+    def put_rewards(self, rewards: Mapping[str, KeptReward]) -> None:
+        for who, kept in rewards.items():
+            self._look.put(kept, self.number, who=who)
+
+    def answered(self, payload: bytes, said: Transcript) -> None:
+        """One more step of a round that goes on."""
+        self.round = self.now.after(self._look.keep(self.number, payload), said)
+        self._look.put(self.round, self.number)
+
+    def open_sum(self, place: RoundPlace, following: bytes, record: bytes, void: Collection[int]) -> None:
+        """The round's one sum, with this answer: the record names everyone but those of void cohorts."""
+        self.task = self.task.spending(place.base, following)
+        self.finish(Phase.OPENED, record, void)
+
+    def finish(self, phase: Phase, record: bytes = b"", unshown: Collection[int] | None = None) -> None:
+        """The round is over. Whoever was judged in a cohort of which no phone sees a record is counted; all else is erased."""
+        now = self.now
+        for cohort in range(1, now.cohort + 1):
+            if unshown is None or cohort in unshown:
+                self.task = self.task.counting(self.cohort(cohort).judged)
+            self._look.erase(KeptCohort, self.number, part=cohort)
+            self._look.erase(RunningSums, self.number, part=cohort)
+        self._look.files.clear()  # nobody reads SP's payload of this step again
+        self.round = replace(now, phase=phase, seed=b"", asked=b"", heard=(), sums="", record=record)
+        self._look.put(self.round, self.number)
+        self._look.put(self.task)
+
+
+def spent_rounds(look: Look) -> range:
+    """Rounds in which nothing will be computed any more."""
+    task = look.get(KeptTask)
+    if task is None:
+        return range(0)
+    last = look.get(KeptRound, task.latest)
+    return range(1, task.latest + (last is not None and last.is_over))

@@ -1,0 +1,427 @@
+"""The steps of a `shares` round, declared: sender, fields with their sizes, what each is bound to, what its answer shows.
+
+CSP's guard, SP's order, the limits of both languages and the tables of docs/formats.md are read off `STEPS`. Sizes follow from
+the task and from what both servers know by then (`Facts`); neither asks the other.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crowdfl.crypto.randomness import SEED_BYTES
+from crowdfl.errors import OutOfTurn
+from crowdfl.protocols.common.steps import Condition, Part, Size, StepForm, in_bits, longest, message_size
+from crowdfl.protocols.messages import HEADER_BYTES, LENGTH_BYTES
+from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES
+from crowdfl.protocols.shares.reference import square_bits
+from crowdfl.protocols.shares.rule_widths import RuleWidths
+from crowdfl.protocols.shares.widths import SAMPLE_BITS, SharesWidths
+
+if TYPE_CHECKING:
+    from crowdfl.protocols.shares.shape import SharesShape
+
+SIGNATURE_BYTES = 64
+SALT_BYTES = 32
+MASK_BYTES = 32  # of the seed of a mask
+SEAL_BYTES = 32 + 16  # HPKE: the encapsulated key, and the tag
+SEALED_BYTES = SEED_BYTES + SEAL_BYTES
+NAME_BYTES = 20  # of a participant's name, as roles give them
+SAMPLES_BYTES = SAMPLE_BITS // 8  # of a share of a number of samples, and of a reward
+BITS = "who is within the bounds, to both servers"
+
+
+@dataclass
+class Facts:
+    """What sizes follow from: the task, and what both servers have found out about a cohort."""
+
+    shape: "SharesShape"
+    listed: int  # in the manifest
+    opened: int = 0  # of those, whose seal opens
+    kept: int | None = None  # lanes; None before they are opened
+    is_unusable: bool = False  # too few are
+    accepted: int | None = None  # None before that is shown; of the round, for its sum
+    audiences: int = 2
+
+    @classmethod
+    def most(cls, shape: "SharesShape") -> "Facts":
+        """Of the largest round that a task can have."""
+        cohort, people = shape.widths.cohort, shape.spec.settings.most_in_round
+        return cls(shape, listed=cohort, opened=cohort, kept=shape.widths.lanes, accepted=people)
+
+    @property
+    def widths(self) -> SharesWidths:
+        return self.shape.widths
+
+    @property
+    def rules(self) -> RuleWidths:
+        return self.shape.rule_widths
+
+
+_Size = Size[Facts]
+_Part = Part[Facts]
+_Is = Condition[Facts]
+
+
+def _number(text: str, words: str, of: Callable[[Facts], int]) -> _Size:
+    return Size(text, of, words)
+
+
+def _bytes(count: int) -> _Size:
+    return Size(str(count), lambda _: count)
+
+
+PARAMETERS = _number("parameters", "weights of the model", lambda of: of.shape.spec.parameters)
+RING = _number("ring", "bytes of a number of the ring of uploads, k / 8", lambda of: of.shape.ring.bytes)
+COUNT = _number("count", "bytes of a share of a number of samples: 16, or 0", lambda of: of.shape.count_bytes)
+COUNTED = _number(
+    "counted", '1, or 0 where `weighting` is "equal" and everyone counts once', lambda of: int(of.widths.has_counts)
+)
+LANES = _number("lanes", "lanes of the sketch", lambda of: of.widths.lanes)
+SCALAR = _number("scalar", "bytes of a scalar, R / 8", lambda of: of.widths.R // 8)
+SQUARE = _number("square", "bytes of a number modulo the ring of squares", lambda of: square_bits(of.widths) // 8)
+PEOPLE = _number("people", "most that a round can have", lambda of: of.shape.spec.settings.most_in_round)
+ENROLLED = _number("enrolled", "most that a task can have", lambda of: of.shape.spec.settings.max_participants)
+LISTED = _number("listed", "names in the manifest", lambda of: of.listed)
+REFERENCE = _number("reference", "1 in a task with a reference, else 0", lambda of: int(of.widths.has_reference))
+UPLOADS = _number(
+    "uploads",
+    "those of the manifest whose seal opens, and the reference",
+    lambda of: of.opened + of.widths.has_reference,
+)
+KEPT = _number("kept", "lanes that are used", lambda of: of.kept or 0)
+ACCEPTED = _number("accepted", "names that are in", lambda of: of.accepted or 0)
+HIDDEN = _number("hidden", "1 where rewards are hidden, else 0", lambda of: int(of.shape.is_reward_hidden))
+REWARD = _number("reward", "bytes of a reward's share: 16, or 32", lambda of: of.shape.reward_form.width)
+AUDIENCES = _number("audiences", "2; in the last round 1, the requester", lambda of: of.audiences)
+OPERAND = _number("operand", "bytes of an operand of `distance`", lambda of: of.rules.distance_bits // 8)
+DIVISOR = _number("divisor", "bytes of a masked divisor", lambda of: of.rules.distance.modulus // 8)
+ADDEND = _number("addend", "bytes of CSP's masked share of one", lambda of: of.rules.distance.f_bits // 8)
+WEIGHT = _number("weight", "bytes of a weight", lambda of: of.rules.weight_bits // 8)
+TOTAL_DIVISOR = _number("total_divisor", "bytes of the masked sum of weights", lambda of: of.rules.payout.modulus // 8)
+TOTAL_ADDEND = _number("total_addend", "bytes of CSP's masked share of it", lambda of: of.rules.payout.f_bits // 8)
+PRODUCT = _number("product", "bytes of a reward times its scale", lambda of: of.rules.product_bits // 8)
+
+_TASK, _NAME, _NUMBER, _CODE = (_bytes(most).up_to() for most in (64, 64, 16, 32))
+_HASH, _SIGNATURE, _SEALED, _SALT = (
+    _bytes(HASH_BYTES),
+    _bytes(SIGNATURE_BYTES),
+    _bytes(SEALED_BYTES),
+    _bytes(SALT_BYTES),
+)
+_PLACE = (_Part("task", _TASK), _Part("number", _NUMBER), _Part("base", _HASH))
+
+
+def _list(name: str, each: _Size, count: _Size, words: str = "") -> _Part:
+    return Part(name, each, count, words)
+
+
+def _bits(name: str, count: _Size, words: str) -> _Part:
+    return Part(name, in_bits(count), None, words)
+
+
+def _long(name: str, words: str, parts: Sequence[_Part]) -> _Part:
+    """A message inside another."""
+    return Part(name, message_size(parts).up_to(), None, words, is_message=True)
+
+
+VERDICT = (
+    *_PLACE,
+    _Part("manifest", _HASH),
+    _list("accepted", _NAME, LISTED.up_to()),
+    _list("rejected", _NAME, LISTED.up_to()),
+    _list("reasons", _CODE, LISTED.up_to()),
+    _Part("void", _CODE),
+    _Part("signature", _SIGNATURE),
+)
+"""CSP's word on a cohort (kind 56)."""
+
+RECORD = (
+    *_PLACE,
+    _list("accepted", _NAME, PEOPLE.up_to()),
+    _list("rejected", _NAME, PEOPLE.up_to()),
+    _list("reasons", _CODE, PEOPLE.up_to()),
+    _Part("opened", _HASH),
+    _list("masks", _HASH, _bytes(2)),
+    _list("seals", _HASH, AUDIENCES * 2),
+    _Part("signature", _SIGNATURE),
+)
+"""CSP's word on the one sum of a base (kind 57)."""
+
+SUM = (_Part("sums", PARAMETERS * RING), _Part("total", COUNT))
+_RECORD = _long("record", "record", RECORD)
+PUBLICATION = (*SUM, _list("seals", _SEALED, AUDIENCES * 2), _RECORD)
+"""What readers get (kind 59)."""
+
+ENVELOPE = (_Part("mask", REWARD.up_to()), _Part("salt", _SALT.up_to()), _long("sealed", "record, or a seal", RECORD))
+"""What one participant gets (kind 18)."""
+
+UPLOAD = (
+    _Part("task", _TASK),
+    _Part("number", _bytes(ROUND_BYTES)),
+    _Part("base", _HASH),
+    _Part("who", _NAME),
+    _Part("digest", _HASH),
+    _Part("sealed", _SEALED),
+    _Part("signature", _SIGNATURE),
+    _Part("salt", _SALT),
+    _Part("samples", COUNT),
+    _Part("shares", PARAMETERS * RING),
+)
+"""What one participant sends (kind 53)."""
+
+LEFT = (
+    _Part("number", _NUMBER),
+    _Part("base", _HASH),
+    _long(
+        "sums", "sum of products for everyone", (_list("names", _NAME, ENROLLED), _Part("shares", ENROLLED * SCALAR))
+    ),
+)
+"""What SP keeps of a round for the next one (kind 63)."""
+
+_ALWAYS = _Is("always", lambda of: True)
+_CHECKED = _Is('`check` is "bounds"', lambda of: of.widths.is_checked)
+_USABLE = _Is(
+    "checked, without a reference, lanes usable",
+    lambda of: of.widths.is_checked and not of.widths.has_reference and not of.is_unusable,
+)
+_COMPARED = _Is("checked, with a reference, lanes usable", lambda of: of.widths.has_reference and not of.is_unusable)
+_JUDGED = _Is("checked, lanes usable", lambda of: of.widths.is_checked and not of.is_unusable)
+_UNUSABLE = _Is("checked, too few lanes usable", lambda of: of.widths.is_checked and of.is_unusable)
+_DISTANCE = _Is('`pay` is "distance"', lambda of: of.shape.is_reward_computed and not of.is_unusable)
+
+
+def _swapped(name: str, when: _Is, parts: tuple[_Part, ...], bound_to: str, shows: str) -> StepForm[Facts]:
+    """Both servers send the same."""
+    return StepForm(name, "SP", "CSP", when, parts, parts, bound_to, shows)
+
+
+_DEALT = "the dealt file of the cohort, whose masks serve once"
+_MASKED = "nothing: both halves are behind dealt masks"
+
+MANIFEST = StepForm(
+    "manifest",
+    "SP",
+    "CSP",
+    _ALWAYS,
+    (
+        *_PLACE,
+        _Part("payment", _NUMBER),
+        _Part("cohort", _NUMBER),
+        _Part("cohorts", _NUMBER),
+        _list("names", _NAME, LISTED, "sorted, each once: the place of a name is its slot"),
+        _list("digests", _HASH, LISTED),
+        _list("sealed", _SEALED, LISTED),
+        _list("signatures", _SIGNATURE, LISTED),
+        Part(
+            "reference", REFERENCE * (HASH_BYTES + SEALED_BYTES + SIGNATURE_BYTES), None, "its digest, seal, signature"
+        ),
+    ),
+    (
+        _Part("nonce", _HASH),
+        _list("broken", _NAME, (LISTED + REFERENCE).up_to(), "whose seal does not open"),
+        _long("word", "verdict if the cohort is void, else nothing", VERDICT),
+    ),
+    "everyone's signature of task, round, base, name, digest and seal; the base that the last record left",
+    "whose seal does not open",
+    kind=54,
+    answer=55,
+)
+OPEN_LANES = _swapped(
+    "lanes",
+    _CHECKED,
+    (
+        _list("lanes", RING, UPLOADS * LANES, "z + bound + a"),
+        _list("counts", _bytes(SAMPLES_BYTES), COUNTED * UPLOADS, "numbers of samples behind a mask"),
+        _list("roots", SCALAR, COUNTED * UPLOADS, "the same behind another"),
+    ),
+    f"the coins SHA-256(manifest, nonce); {_DEALT}",
+    _MASKED,
+)
+GIVEN_UP = StepForm(
+    "given up",
+    "SP",
+    "CSP",
+    _UNUSABLE,
+    (),
+    (_long("word", "verdict: void", VERDICT),),
+    "the lanes that were opened",
+    "that a server has altered its shares",
+)
+LENGTHS = _swapped(
+    "lengths",
+    _USABLE,
+    (
+        _list("short", SCALAR, UPLOADS, "what a squared length falls short of its bound by"),
+        _bits("gate", COUNTED * UPLOADS, "whether samples are in range, behind dealt bits"),
+    ),
+    _DEALT,
+    _MASKED,
+)
+CONDITIONS = _swapped(
+    "conditions",
+    _COMPARED,
+    (
+        _list("numbers", SCALAR, UPLOADS * 4, "bound, length, sum over all rounds, product, each of everyone"),
+        _list("operands", SQUARE, UPLOADS * 2, "squared length and product of everyone"),
+    ),
+    _DEALT,
+    _MASKED,
+)
+OPPOSED = _swapped("cosines", _COMPARED, (_list("squares", SQUARE, UPLOADS),), _DEALT, _MASKED)
+ANSWERS = _swapped(
+    "answers", _COMPARED, (_bits("bits", UPLOADS * 5, "five answers of each, behind dealt bits"),), _DEALT, _MASKED
+)
+COMMIT = _swapped(
+    "commit",
+    _JUDGED,
+    (_Part("commitment", _HASH),),
+    "the coins, and which server it is: a copy of the other's is none",
+    "nothing: each has fixed its bits before it sees the other's",
+)
+SHOW = StepForm(
+    "show",
+    "SP",
+    "CSP",
+    _JUDGED,
+    (_Part("salt", _SALT), _bits("bits", UPLOADS, "this server's shares of the answers")),
+    (_Part("salt", _SALT), _bits("bits", UPLOADS, "CSP's"), _long("word", "verdict", VERDICT)),
+    "the commitment of the step before",
+    BITS,
+)
+_SUMS = _swapped(
+    "sum of lanes",
+    _DISTANCE,
+    (_list("lanes", SCALAR, KEPT), _Part("samples", SCALAR)),
+    f"who is in; {_DEALT}",
+    _MASKED,
+)
+_OPERANDS = _swapped("operands", _DISTANCE, (_list("numbers", OPERAND, ACCEPTED * 5 + 2),), _DEALT, _MASKED)
+
+
+def _division(name: str, count: _Size, divisor: _Size, addend: _Size) -> tuple[StepForm[Facts], StepForm[Facts]]:
+    first = StepForm(
+        f"masks of {name}",
+        "SP",
+        "CSP",
+        _DISTANCE,
+        (_list("masks", divisor, count, "m - a"),),
+        (_list("addends", addend, count, "CSP's share of y, masked; its length is a guard"),),
+        _DEALT,
+        "nothing",
+    )
+    second = _swapped(
+        f"divisors of {name}", _DISTANCE, (_list("numbers", divisor, count),), _DEALT, "y * m - s to CSP, nothing to SP"
+    )
+    return first, second
+
+
+_WEIGHTS = _swapped("weights", _DISTANCE, (_list("factors", WEIGHT, ACCEPTED * 2),), _DEALT, _MASKED)
+_REWARDS = _swapped("rewards", _DISTANCE, (_list("numbers", PRODUCT, ACCEPTED + 1),), _DEALT, _MASKED)
+OFFER = StepForm(
+    "sum",
+    "SP",
+    "CSP",
+    _ALWAYS,
+    (
+        *SUM,
+        _Part("mask", _HASH),
+        _list("seals", _HASH, AUDIENCES),
+        Part("commitments", HIDDEN * ACCEPTED * HASH_BYTES, None, "to SP's shares of hidden rewards"),
+    ),
+    (
+        *SUM,
+        _list("seals", _SEALED, AUDIENCES),
+        _RECORD,
+        _list("rewards", REWARD + (SEAL_BYTES + SIGNATURE_BYTES), HIDDEN * ACCEPTED),
+    ),
+    "the verdicts of all cohorts and the names in them; one sum for a base, ever",
+    "the sum of everyone who is in, to readers; to neither server",
+    kind=65,
+    answer=58,
+)
+
+STEPS: tuple[StepForm[Facts], ...] = (
+    MANIFEST,
+    OPEN_LANES,
+    GIVEN_UP,
+    LENGTHS,
+    CONDITIONS,
+    OPPOSED,
+    ANSWERS,
+    COMMIT,
+    SHOW,
+    _SUMS,
+    _OPERANDS,
+    *_division("distances", ACCEPTED, DIVISOR, ADDEND),
+    _WEIGHTS,
+    *_division("the total", _bytes(1), TOTAL_DIVISOR, TOTAL_ADDEND),
+    _REWARDS,
+    OFFER,
+)
+"""In the order of a round. From the manifest on, all but the last are those of one cohort, and come again for the next."""
+
+
+def steps_of(facts: Facts) -> list[StepForm[Facts]]:
+    """Those that a round of one cohort has."""
+    return [step for step in STEPS if step.when.holds(facts)]
+
+
+def shown_in(shape: "SharesShape") -> int:
+    """The exchange of a cohort in which bits are shown, from 1 on."""
+    steps = steps_of(Facts.most(shape))
+    return 1 + next((place for place, step in enumerate(steps) if step.shows == BITS), len(steps))
+
+
+class CohortCourse:
+    """A cohort's way from its manifest on: each payload is that of the next step, as long as the table says."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts, self.step = facts, MANIFEST
+        self._steps = self._following()
+
+    def _following(self) -> Iterator[StepForm[Facts]]:
+        """What is next is looked up when it is asked for: it depends on what was found out meanwhile."""
+        for step in STEPS:
+            if step not in (MANIFEST, OFFER) and step.when.holds(self.facts):
+                yield step
+
+    def asked(self, payload: bytes) -> bytes:
+        """SP's payload of the next step, before anybody computes with it."""
+        try:
+            self.step = next(self._steps)
+        except StopIteration:
+            raise OutOfTurn("the cohort is through: it has no further step") from None
+        return self.step.require_payload(payload, self.facts)
+
+    def answered(self, payload: bytes) -> bytes:
+        """CSP's."""
+        return self.step.require_reply(payload, self.facts)
+
+    def longest_answer(self) -> int:
+        """Of CSP, to what was asked last."""
+        return longest_answer(self.step, self.facts)
+
+    def opened(self, kept: int, *, is_usable: bool) -> None:
+        self.facts.kept, self.facts.is_unusable = kept, not is_usable
+
+    def judged(self, accepted: int) -> None:
+        self.facts.accepted = accepted
+
+
+def longest_answer(step: StepForm[Facts], facts: Facts) -> int:
+    """Of CSP's reply (kind 61) to a step: the answer, or its word that the round is void."""
+    return HEADER_BYTES + 3 * LENGTH_BYTES + HASH_BYTES + step.longest_reply(facts) + longest(VERDICT, facts)
+
+
+def longest_payload(shape: "SharesShape") -> int:
+    """Of a request to CSP."""
+    most = Facts.most(shape)
+    return max(step.longest_request(most) for step in steps_of(most))
+
+
+def longest_field(shape: "SharesShape") -> int:
+    """Of a message of a task that holds no payload of a step."""
+    most = Facts.most(shape)
+    steps = (MANIFEST.request, MANIFEST.reply, OFFER.request, OFFER.reply)
+    messages = (*steps, VERDICT, RECORD, PUBLICATION, ENVELOPE, UPLOAD, LEFT)
+    return max(part.field.of(most) for parts in messages for part in parts)

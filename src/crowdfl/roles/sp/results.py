@@ -1,0 +1,54 @@
+"""What a round makes: files named by their hash, which nobody finds but through the round's record.
+
+They are written before the record that names them. Of two processes one sets the record; what the other has written goes, once
+no record can name it any more.
+"""
+
+import hashlib
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+from crowdfl.errors import NotReady
+from crowdfl.roles.ports import Blobs
+from crowdfl.roles.records import Round, RoundState
+
+KINDS = ("average", "model", "rewards", "rejected", "left_over")  # folders, and fields of the record
+
+
+def result_name(task: str, number: int, kind: str, digest: str) -> str:
+    return f"{task}/rounds/{number}/{kind}/{digest}"
+
+
+def keep_results(blobs: Blobs, task: str, round_: Round, **made: bytes | None) -> Round:
+    """Durably; the record that is to name them."""
+    kept = {kind: (hashlib.sha256(data).hexdigest(), data) for kind, data in made.items() if data is not None}
+    blobs.put_all({result_name(task, round_.number, kind, digest): data for kind, (digest, data) in kept.items()})
+    named: dict[str, Any] = {kind: digest for kind, (digest, _) in kept.items()}
+    return replace(round_, **named)
+
+
+def open_result(blobs: Blobs, task: str, round_: Round, kind: str) -> BinaryIO:
+    digest: str | None = getattr(round_, kind)
+    if digest is None:
+        raise NotReady(f"round {round_.number} has made nothing of this kind: {kind}")
+    return blobs.open(result_name(task, round_.number, kind, digest))
+
+
+def read_result(blobs: Blobs, task: str, round_: Round, kind: str) -> bytes:
+    with open_result(blobs, task, round_, kind) as file:
+        return file.read()
+
+
+def is_surplus(round_: Round, kind: str, digest: str) -> bool:
+    """Whether the record neither names this file nor ever will: each kind is named once, a model after its round too."""
+    named = getattr(round_, kind)
+    final = round_.state is RoundState.ABORTED or (round_.is_over and kind != "model")
+    return bool(named != digest and (final or named is not None))
+
+
+def drop_surplus(blobs: Blobs, task: str, lost: Round, found: Round) -> None:
+    """What a record would have named that was not set: another process was first."""
+    for kind in KINDS:
+        digest = getattr(lost, kind)
+        if digest is not None and is_surplus(found, kind, digest):
+            blobs.delete(result_name(task, lost.number, kind, digest))

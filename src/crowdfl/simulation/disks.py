@@ -1,0 +1,130 @@
+"""Where the processes of a host keep what outlives them: in memory, or in a folder."""
+
+import atexit
+import copy
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from sqlalchemy import Dialect, event, select
+
+from crowdfl.roles.ports import Blobs
+from crowdfl.storage.blobs import FileBlobs, MemoryBlobs
+from crowdfl.storage.sql import SqlStore
+from crowdfl.storage.tables import metadata
+
+Contents = dict[str, Any]
+"""By role, the rows of each table; by name, the blobs."""
+
+
+class Disk(Protocol):
+    """A store for each process, on the database of its role; blobs by name."""
+
+    def store(self, role: str) -> SqlStore: ...
+    def blobs(self, name: str) -> Blobs: ...
+
+
+class MemoryDisk:
+    """Nothing survives this process; a role that is built again finds what it had."""
+
+    def __init__(self, now: Callable[[], float] | None = None) -> None:
+        self._stores: dict[str, SqlStore] = {}
+        self._blobs: dict[str, MemoryBlobs] = {}
+        self._now = now
+
+    def store(self, role: str) -> SqlStore:
+        if role not in self._stores:
+            self._stores[role] = SqlStore.in_memory()
+        return copy.copy(self._stores[role])  # on the same connection: each process watches its own commits
+
+    def blobs(self, name: str) -> MemoryBlobs:
+        if name not in self._blobs:
+            self._blobs[name] = self._new_blobs(name)
+        return self._blobs[name]
+
+    def _new_blobs(self, name: str) -> MemoryBlobs:
+        del name
+        return MemoryBlobs() if self._now is None else MemoryBlobs(self._now)
+
+    def contents(self) -> Contents:
+        stores = {role: rows_of(store) for role, store in self._stores.items()}
+        return stores | {name: blobs_of(blobs) for name, blobs in self._blobs.items()}
+
+
+class FileDisk:
+    """A folder: an SQLite database for each role, files for blobs. `durable=False` waits for no disk."""
+
+    def __init__(self, folder: Path, *, durable: bool = True) -> None:
+        self.folder, self._durable = folder, durable
+        self._opened: list[SqlStore] = []
+
+    def store(self, role: str) -> SqlStore:
+        file = self.folder / role / "state.db"
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch(0o600)
+            file.write_bytes(_blank().read_bytes())
+        store = self.open_store(role, f"sqlite:///{file}")
+        _share_statements(store)
+        if not self._durable:
+            event.listen(store.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
+        self._opened.append(store)
+        return store
+
+    def open_store(self, role: str, url: str) -> SqlStore:
+        """Whoever watches a role's store opens another kind."""
+        del role
+        return SqlStore(url)
+
+    def blobs(self, name: str) -> Blobs:
+        return FileBlobs(self.folder / name)
+
+    def close(self) -> None:
+        for store in self._opened:
+            store.close()
+
+    def contents(self) -> Contents:
+        databases = {file.parent.name: file for file in sorted(self.folder.glob("*/state.db"))}
+        with_store = {role: rows_of(self.store(role)) for role in databases}
+        files = [path for path in sorted(self.folder.rglob("*")) if path.is_file() and "state.db" not in path.name]
+        return with_store | {str(path.relative_to(self.folder)): path.read_bytes() for path in files}
+
+
+def rows_of(store: SqlStore) -> dict[str, list[tuple[Any, ...]]]:
+    """Of each table, in one order."""
+    with store.engine.connect() as connection:
+        found = {table.name: connection.execute(select(table)).all() for table in metadata.sorted_tables}
+    return {name: sorted((tuple(row) for row in rows), key=repr) for name, rows in found.items()}
+
+
+def blobs_of(blobs: Blobs) -> dict[str, bytes]:
+    return {name: blobs.get(name) for name in sorted(blobs.listing())}
+
+
+@cache
+def _blank() -> Path:
+    """A database with its tables: making them anew would take longer than all that a short run does with them."""
+    file = Path(tempfile.mkdtemp(prefix="crowdfl-blank-")) / "state.db"
+    with closing(SqlStore(f"sqlite:///{file}")) as store:
+        store.create_tables()
+    atexit.register(shutil.rmtree, file.parent, ignore_errors=True)
+    return file
+
+
+_COMPILED: dict[Any, Any] = {}
+
+
+@cache
+def _dialect() -> Dialect:
+    with SqlStore(f"sqlite:///{_blank()}").engine.connect() as connection:
+        return connection.dialect
+
+
+def _share_statements(store: SqlStore) -> None:
+    """One cache of compiled statements for all stores of a process; its keys name the dialect."""
+    store.engine.dialect = _dialect()
+    store.engine.update_execution_options(compiled_cache=_COMPILED)
