@@ -49,7 +49,8 @@ def test_repro_a_process_that_lost_its_lease_brings_an_ended_round_back(world: W
             world.tick(1)
 
     world.wire.fates = ["well", another_takes_over]
-    world.tick()
+    while world.wire.fates:
+        world.tick()
     world.check()
     assert world.states() == ["rewarded"]
     world.finish()
@@ -153,7 +154,8 @@ def test_repro_a_csp_that_is_gone_for_good_holds_the_money(world: World, answers
     everyone(world)
     world.tick()
     world.wire.fates = ["well"] * answers + [goes_away(world)]
-    world.tick()
+    while world.wire.fates:
+        world.tick()
     world.clock.time += DAY - 3600
     world.run()
     assert world.states() == ["closed"]
