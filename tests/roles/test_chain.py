@@ -19,7 +19,7 @@ from crowdfl.simulation.federation import LocalFederation
 from crowdfl.storage.blobs import FileBlobs
 from tests.hosts import BUDGET, Desk, heard, raising
 
-TASK = {"profile": "shares", "pay": "samples", "rounds": 3, "min_participants": 3}
+TASK = {"pay": "samples", "rounds": 3}
 
 
 @pytest.fixture

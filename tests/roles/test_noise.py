@@ -20,7 +20,7 @@ from crowdfl.settings import ParticipantSettings
 from tests import hosts
 from tests.hosts import Desk, moved_by, raising
 
-NOISY = {"profile": "shares", "mask_bits": None, "check": "none", "budget": None, "min_participants": 3, "rounds": 4}
+NOISY = {"check": "none", "budget": None, "min_participants": 3, "rounds": 4}
 NOISY |= {"weighting": "equal", "max_norm": 2.0, "epsilon": 8.0, "noise": "any"}
 STEP = {"server_step": "fedavgm", "server_rate": 0.5}
 
