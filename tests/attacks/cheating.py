@@ -46,14 +46,6 @@ def upload_of(desk: Desk, who: str) -> CipherVector:
     return Unchecked.parse(data, sp_side(desk).party.public, max_count=99).validate()
 
 
-def weighted_upload(desk: Desk, person: Participant, weights: Sequence[float], samples: int) -> bytes:
-    """An upload that says any number of samples, below zero too."""
-    codec = sp_side(desk).codec
-    encoded = codec.budget.encoding.encode(np.asarray(weights)).values
-    rows = codec.packing.pack((encoded * samples)[codec.order] * codec.signs)
-    return _encrypted(person, np.concatenate([rows, _row(person, samples)]))
-
-
 def raw_upload(desk: Desk, person: Participant, first: int) -> bytes:
     """An upload without samples whose first plaintext is any number at all."""
     rows = [_row(person, first)] + [_row(person, 0)] * sp_side(desk).codec.budget.ciphertexts

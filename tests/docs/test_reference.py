@@ -4,13 +4,14 @@ import pytest
 
 from tests.docs.conftest import ROOT, load_tool
 
-reference = load_tool("reference")
+reference, steps = load_tool("reference"), load_tool("steps")
+PAGES = reference.PAGES | steps.PAGES
 
 
-@pytest.mark.parametrize("page", reference.PAGES)
+@pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_up_to_date(page):
-    """After a change: `python tools/reference.py`."""
-    assert (ROOT / page).read_text(encoding="utf-8") == reference.PAGES[page]()
+    """After a change: `python tools/reference.py`, `python tools/steps.py`."""
+    assert (ROOT / page).read_text(encoding="utf-8") == PAGES[page]()
 
 
 def test_every_command_and_option_says_what_it_is():

@@ -57,7 +57,7 @@ __all__ = ["BUDGET", "CLAIM_WINDOW", "PEOPLE", "SHARES", "Life", "live", "shared
 PEOPLE = 3
 BUDGET = 36_000_000
 CLAIM_WINDOW = 100_000.0
-SHARES: dict[str, Any] = {"profile": "shares", "lanes": 256, "cohort": 2}  # settings of a campaign of that profile
+SHARES: dict[str, Any] = {"profile": "shares", "lanes": 256, "cohort": 2}  # of a campaign, unless it says otherwise
 _Model = TypeVar("_Model", bound=ServiceSettings)
 _PAUSE = 0.1
 _UNPAID = (PaymentState.PENDING, PaymentState.RUNNING, PaymentState.UNKNOWN)

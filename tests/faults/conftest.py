@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.faults.child import SHARES
 from tests.faults.outcome import Outcome
 from tests.faults.supervisor import Campaign
+from tests.hosts import HARDENED
 
 
 def _played(folder: Path, **settings: Any) -> Campaign:
@@ -24,12 +24,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
-    """The same of the profile `shares`."""
-    return _played(tmp_path_factory.mktemp("shared"), settings=SHARES)
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    """The same of the profile `hardened`."""
+    return _played(tmp_path_factory.mktemp("keyed"), settings=HARDENED)
 
 
-@pytest.fixture(params=["undisturbed", "shared"])
+@pytest.fixture(params=["undisturbed", "keyed"])
 def whole(request: pytest.FixtureRequest) -> Campaign:
     """Of either profile."""
     campaign: Campaign = request.getfixturevalue(request.param)

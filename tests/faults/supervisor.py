@@ -19,7 +19,7 @@ from crowdfl.roles.records import TaskState
 from crowdfl.services.http.auth import Tokens
 from crowdfl.storage.atomic import signing_key, write_private
 from crowdfl.storage.sql import SqlStore
-from tests.faults.child import CLAIM_WINDOW, PEOPLE, Life, database_url, live
+from tests.faults.child import CLAIM_WINDOW, PEOPLE, SHARES, Life, database_url, live
 from tests.faults.durable import Kill
 from tests.hosts import SMALL_TASK
 
@@ -47,7 +47,7 @@ class Campaign:
     folder: Path
     kills: Mapping[str, Sequence[Kill]] = field(default_factory=dict)
     armed: Mapping[str, Sequence[Kill]] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=lambda: SHARES)
     servers: Sequence[str] = SERVERS  # "sp+2" is a second process of SP's on the same files and address
     restarts: bool = True
     in_pairs: bool = False  # the uploads of person1 and person2 arrive together, and share a commit

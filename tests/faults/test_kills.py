@@ -12,6 +12,7 @@ from crowdfl.errors import CrowdFLError
 from tests.faults.durable import ANY, Kill, idle
 from tests.faults.outcome import Outcome
 from tests.faults.supervisor import Campaign
+from tests.hosts import HARDENED
 
 SAMPLE = {"kgc": 2, "csp": 4, "sp": 5, "operator": 1, "requester": 1, "person0": 2, "person1": 1}
 KILLED = tuple(SAMPLE)  # person2 does nothing that person1 does not
@@ -43,9 +44,9 @@ def sample(campaign: Campaign) -> list[Point]:
     return chosen
 
 
-def test_the_steps_of_a_chained_profile_are_among_those_that_are_killed(shared: Campaign):
+def test_the_steps_of_a_chained_profile_are_among_those_that_are_killed(undisturbed: Campaign):
     """What KGC dealt is fetched and burnt, requests are reserved, the chain is kept."""
-    steps = {role: " ".join(shared.steps(role)) for role in ("csp", "sp", "person0")}
+    steps = {role: " ".join(undisturbed.steps(role)) for role in ("csp", "sp", "person0")}
     assert all("dealt.fetch" in steps[role] and "dealt.burn" in steps[role] for role in ("csp", "sp"))
     assert "chain._keep" in steps["person0"]
 
@@ -123,14 +124,12 @@ def test_an_sp_killed_amid_a_group_of_uploads_changes_nothing(
 
 
 @pytest.mark.parametrize("thorough", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["sample", "all"])
-def test_an_sp_killed_while_the_total_stays_hidden_changes_nothing(
-    thorough: bool, undisturbed: Campaign, tmp_path: Path
-):
+def test_an_sp_killed_while_the_total_stays_hidden_changes_nothing(thorough: bool, keyed: Campaign, tmp_path: Path):
     """At the steps that only such a round has."""
-    hidden = Campaign(tmp_path / "hidden", settings={"total": "hidden"})
+    hidden = Campaign(tmp_path / "hidden", settings=HARDENED | {"total": "hidden"})
     hidden.run()
     Outcome(hidden.folder).check()
-    shown = set(undisturbed.steps("sp"))
+    shown = set(keyed.steps("sp"))
     own = [kill for _, kill in points(hidden, "sp") if kill.name not in shown]
     seeds, used = "sql.set_sp_record", "sql.use_reply<csp_link._use"
     assert kinds(own, seeds, used, "blobs.put_all<blobs.put<csp_link._keep", "csp_link.forget_replies") == {

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.child import SHARES
 from tests.faults.outcome import Outcome
 from tests.faults.supervisor import Campaign
 from tests.storage.conftest import SERVER, empty_database
@@ -15,7 +14,9 @@ SERVERS = ("kgc", "csp", "csp+2", "sp", "sp+2", "sp+3")
 SHOTS = 10
 
 
-def test_servers_killed_at_any_time_lose_nothing(shared: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_servers_killed_at_any_time_lose_nothing(
+    undisturbed: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """The same averages, books, requests and blobs as of one machine that nothing happened to."""
     if SERVER is None:
         pytest.skip("NO POSTGRESQL: CROWDFL_TEST_POSTGRES names a server")
@@ -27,9 +28,9 @@ def test_servers_killed_at_any_time_lose_nothing(shared: Campaign, tmp_path: Pat
         for name, value in CREDENTIALS.items():
             monkeypatch.setenv(name, value)
         where = {"databases": urls, "s3": bucket, "environment": CREDENTIALS}
-        campaign = Campaign(tmp_path / "many", settings=SHARES, servers=SERVERS, elsewhere=where, shots=SHOTS)
+        campaign = Campaign(tmp_path / "many", servers=SERVERS, elsewhere=where, shots=SHOTS)
         campaign.run()
         assert len(campaign.deaths) >= SHOTS / 2, "the campaign was over too soon"
         outcome = Outcome(campaign.folder)
         outcome.check()
-        outcome.require_same(Outcome(shared.folder))
+        outcome.require_same(Outcome(undisturbed.folder))

@@ -33,7 +33,7 @@ from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.database import open_engine
 from tests.cli.program import Result, finish, start
 from tests.cli.test_campaign import allow_short_claims, free_ports
-from tests.hosts import INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
+from tests.hosts import HARDENED, INITIAL_MODEL, SMALL_TASK, small_definition, test_tools
 
 PEOPLE, ROUNDS, BUDGET = 4, 2, 36_000_000
 SERVERS = ("kgc", "csp", "sp")
@@ -226,7 +226,7 @@ def test_a_campaign_goes_on_after_sp_was_lost_and_restored(kind: str, tmp_path: 
 def rehearse(platform: Platform, database: str | None) -> tuple[Requester, str, list[Phone]]:
     """From the first upload to the last payment."""
     requester = platform.requester()
-    settings = TaskSettings.of(**(SMALL_TASK | {"window": 3600.0, "rounds": ROUNDS}))
+    settings = TaskSettings.of(**(SMALL_TASK | HARDENED | {"window": 3600.0, "rounds": ROUNDS}))
     task = requester.create(small_definition(settings, claim_window=3600.0), INITIAL_MODEL)
     phones = [platform.phone(task, number) for number in range(PEOPLE)]
     for phone, invitation in zip(phones, requester.invite(task, PEOPLE, 3600.0), strict=True):

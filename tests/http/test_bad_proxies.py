@@ -53,9 +53,7 @@ class BadProxy(httpx.BaseTransport):
 def test_a_bad_proxy_costs_retries_and_no_round(
     world: World, monkeypatch: pytest.MonkeyPatch, kinds: list[str]
 ) -> None:
-    task, people = world.open_round(
-        people=4, profile="shares", lanes=256, max_norm=2.0, mask_bits=None, min_participants=3
-    )
+    task, people = world.open_round(people=4, lanes=256, max_norm=2.0)
     client = world.sp.ports.csp
     assert isinstance(client, CspClient)
     proxy = BadProxy(client.service.http._transport, kinds)

@@ -20,7 +20,7 @@ from tests.http.test_boundary import numbers
 from tests.http.world import definition_of
 from tests.roles.conftest import dealt as dealt  # noqa: PLC0414 -- a fixture
 
-TASK = {"profile": "shares", "rounds": 3}
+TASK = {"rounds": 3}
 ANY_REFUSAL = (NotAuthenticated, KeyNotProven, ServiceUnavailable)
 
 

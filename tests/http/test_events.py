@@ -16,6 +16,10 @@ import sqlalchemy as sa
 import structlog
 
 from crowdfl.errors import Conflict, ServiceUnavailable, SettingsError
+from crowdfl.protocols.common.paid import MaskSeed
+from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.shares.round.average import MaskedPart
+from crowdfl.protocols.shares.round.sp import SharesSpRound
 from crowdfl.roles.records import DepositState, StoredDeposit, StoredTask
 from crowdfl.roles.requester import own_key
 from crowdfl.services import tracing
@@ -72,11 +76,14 @@ def seen(tmp_path_factory, portal):
     for person in people:
         secrets += [person.keys.signing.private, person.keys.reader.private, person.participant.blobs.get("bundle")]
         secrets += [person.participant.blobs.get("claim"), person.participant.blobs.get("rounds/1/reward")]
+    drawn = SharesSpRound.from_bytes(world.sp.store.sp_record(task, 1).round, Limits.plain())
+    part = MaskedPart.from_bytes(drawn.part, Limits.plain())
     secrets += [
         *bundles.values(),
         *uploads,
-        world.sp.store.sp_record(task, 1).round,
-        world.sp.store.sp_record(task, 1).task,
+        *(MaskSeed.from_bytes(one).seed for one in drawn.seeds),
+        part.t,
+        part.noise,
     ]
     with world.csp.store._read() as connection:
         bodies = connection.execute(sa.select(tables.records.c.body)).scalars().all()

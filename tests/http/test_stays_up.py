@@ -73,7 +73,7 @@ def finish_round(sp_site: Site):
 
 def test_many_who_join_while_csp_hangs_are_answered_and_so_is_everyone_else(sp_site):
     """Forty-five at once; CSP is told of them when it is back, and before it computes for their round."""
-    task = sp_site.post(max_participants=48, window=3600.0, key_bits=1024)
+    task = sp_site.post(max_participants=48, window=3600.0)
     sp_site.gate.set("hang")
     invitations = sp_site.requester().invite(task, 45, 600.0)
     people = [sp_site.person(task) for _ in invitations]

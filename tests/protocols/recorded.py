@@ -10,7 +10,6 @@ import pytest
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
 from crowdfl.protocols.common.smul import PolynomialsRequest
-from crowdfl.protocols.hardened import csp as csp_module
 from crowdfl.protocols.hardened import opening, prifedavg, prirwd
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.hardened.prifedavg import ScaleRequest
@@ -51,7 +50,7 @@ REQUESTS: dict[int, type[RoundRequest]] = {
 def short_messages() -> Iterator[None]:
     """Steps of several messages, though the models are small."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (opening, prifedavg, csp_module):
+        for module in (opening, prifedavg):
             patch.setattr(module, "CHUNK", 2)
         patch.setattr(prirwd, "_LANES_A_MESSAGE", 1)
         yield

@@ -7,9 +7,8 @@ import pytest
 from crowdfl.crypto.blocks import from_ints, to_ints
 from crowdfl.crypto.paillier.pctd import Ciphertext
 from crowdfl.crypto.paillier.vector import CipherVector
-from crowdfl.errors import ProtocolError
+from crowdfl.errors import LengthMismatch, ProtocolError
 from crowdfl.protocols.hardened import prifedavg
-from crowdfl.protocols.hardened.opening import CHUNK
 from crowdfl.protocols.hardened.prifedavg import ScaleRequest
 from tests.protocols.driving import deal
 
@@ -87,8 +86,8 @@ def test_one_factor_goes_with_a_chunk(sides, count):
     factors = party.encrypt([3] * 2).part(0, count)
     message = ScaleRequest(1, 0, masked, party.partial_decrypt(masked), factors)
     seen = len(sides.csp.party.view.entries)
-    with pytest.raises(ProtocolError, match="honest SP"):
-        sides.csp._hidden.check(ScaleRequest.from_bytes(message.to_bytes(), party.limits(CHUNK)))
+    with pytest.raises(LengthMismatch, match=f"{count} factor where 1"):
+        sides.csp.answer(message.to_bytes())
     assert len(sides.csp.party.view.entries) == seen
 
 

@@ -12,9 +12,11 @@ from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.claims import Claim, RewardEnvelope
 from crowdfl.protocols.common.paid import MaskSeed
 from crowdfl.protocols.hardened.opening import Publication
+from crowdfl.protocols.hardened.profile import HardenedSpRound
 from crowdfl.protocols.hardened.shape import ReaderBundle
 from crowdfl.protocols.messages import Limits
-from crowdfl.protocols.profile import ParticipantKeys
+from crowdfl.protocols.profile import ParticipantKeys, SpRecord
+from crowdfl.protocols.shares.round.sp import SharesSpRound
 from tests.protocols.driving import SMALL, converse, deal, federation, updates
 
 SECRET = bytes(range(200, 232))
@@ -36,6 +38,9 @@ def shows(thing, *secrets):
     "thing",
     [
         MaskSeed(SECRET, bytes(32)),
+        SpRecord(SECRET, SECRET),
+        HardenedSpRound(opening=SECRET),
+        SharesSpRound(SECRET, (SECRET,), SECRET),
         Coins(SECRET),
         AudienceKey(SECRET),
         ReaderKey(SECRET),

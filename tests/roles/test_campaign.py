@@ -232,7 +232,7 @@ def test_a_pause_that_ends_in_a_cancel_costs_a_closed_round_nothing(desk, monkey
     with monkeypatch.context() as away:
         away.setattr(desk.csp, "answer", raising(ServiceUnavailable("gone")))
         with pytest.raises(ServiceUnavailable):
-            desk.sp.tick()
+            desk.run()
     desk.run()
     assert state_of(desk, 1) == "rewarded"
 

@@ -19,7 +19,7 @@ from crowdfl.simulation.federation import LocalFederation
 from crowdfl.storage.blobs import FileBlobs
 from tests.hosts import BUDGET, Desk, heard, raising
 
-TASK = {"profile": "shares", "pay": "samples", "rounds": 3, "min_participants": 3}
+TASK = {"pay": "samples", "rounds": 3}
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_one_publication_serves_participants_and_requester(desk):
     desk.requester.order(desk.task, "cancel")
     desk.run()
     assert desk.sp.settlement._undelivered(desk.task) is None
-    assert not [name for name in desk.sp.blobs.listing() if name.endswith("/requester")]
+    assert not [name for name in desk.sp.blobs.listing() if "/model/" in name]
     np.testing.assert_allclose(desk.requester.read(desk.task, 2).weights[0], desk.initial[0].flat[0] + 1.0)
 
 

@@ -4,12 +4,13 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from crowdfl.errors import ServiceUnavailable, UnknownParticipant
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.sp.uploads import upload_name
-from tests.attacks.cheating import honest_uploads, weighted_upload
+from tests.attacks.cheating import honest_uploads
 from tests.hosts import HARDENED, Desk
 
 DAMAGES = ["altered", "cut", "missing"]
@@ -126,7 +127,7 @@ def test_a_closed_round_with_too_few_left_is_given_up(tmp_path):
 @pytest.mark.parametrize("again", [False, True])
 def test_what_another_process_has_dropped_is_not_averaged(tmp_path, again):
     """This one had added it up ahead of time; its owner may even have sent other bytes since."""
-    desk = Desk.funded(tmp_path, 5, profile="hardened", budget=None, lanes=0, key_bits=512)
+    desk = Desk.funded(tmp_path, 5, budget=None)
     honest_uploads(desk, 1, [[0.1 * i] * 8 for i in range(1, 5)], [5] * 4)
     other, who = desk.new_sp(), desk.crowd[0].keys.who
     assert other.aggregators.add_new(desk.task, 1, 100) == 4
@@ -136,7 +137,7 @@ def test_what_another_process_has_dropped_is_not_averaged(tmp_path, again):
         desk.run()
     assert desk.sp.steps.dropped == 1
     if again:
-        desk.sp.upload(desk.task, 1, who, weighted_upload(desk, desk.crowd[0], [0.5] * 8, 5))
+        desk.sp.upload(desk.task, 1, who, desk.crowd[0].side.encrypt_update(np.full(8, 0.5), 5, 1))
     desk.clock.time = desk.sp.store.round(desk.task, 1).last_call(desk.settings) + 1
     while other.store.round(desk.task, 1).state != "rewarded":
         assert other.tick()

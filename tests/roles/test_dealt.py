@@ -12,7 +12,7 @@ from crowdfl.settings import TaskSettings
 from crowdfl.storage.blobs import MemoryBlobs
 from tests.hosts import HARDENED, INITIAL_MODEL, SMALL_TASK, Desk, moved_by, small_definition
 
-TASK = {"profile": "shares", "rounds": 3, "min_participants": 3}
+TASK = {"rounds": 3}
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from tests.hosts import Desk
 
 READS = 6  # statements of one task at one look, beginnings and ends of transactions apart
 MOST = 300  # statements of a rewarded round of three people, on all roles' databases
-SHARES = {"profile": "shares", "rounds": 2, "lanes": 256, "max_norm": 2.0, "mask_bits": None, "min_participants": 3}
 
 
 @pytest.fixture
@@ -79,7 +78,7 @@ def test_a_look_finds_what_there_is_to_do(desk):
 
 def test_a_round_takes_few_statements(tmp_path):
     """From its opening, with everyone's enrolment at CSP, until everyone has read its average and its reward."""
-    desk = Desk(tmp_path, **SHARES)
+    desk = Desk(tmp_path, lanes=256, max_norm=2.0)
     desk.invite(3)
     desk.requester.fund(desk.task, 72_000_000)
     with counted(Engine) as counts:

@@ -9,7 +9,7 @@ from crowdfl.roles.sp.core import SpOptions
 from crowdfl.roles.sp.csp_link import CspEnrolment
 from tests.hosts import BUDGET, Desk, FileDisk, moved_by
 
-TASK = {"profile": "shares", "rounds": 3, "min_participants": 3}
+TASK = {"rounds": 3}
 
 
 class Wire:

@@ -13,13 +13,14 @@ from sqlalchemy import Engine, event
 from crowdfl.documents.task_summary import task_summary
 from crowdfl.errors import RoundEnded, SettingsError
 from crowdfl.protocols.shares.round import average
+from crowdfl.roles.csp import Csp
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.services.client.opening import invited
 from crowdfl.settings import ParticipantSettings
 from tests import hosts
 from tests.hosts import Desk, moved_by, raising
 
-NOISY = {"profile": "shares", "mask_bits": None, "check": "none", "budget": None, "min_participants": 3, "rounds": 4}
+NOISY = {"check": "none", "budget": None, "min_participants": 3, "rounds": 4}
 NOISY |= {"weighting": "equal", "max_norm": 2.0, "epsilon": 8.0, "noise": "any"}
 STEP = {"server_step": "fedavgm", "server_rate": 0.5}
 
@@ -125,15 +126,27 @@ class Steps:
 
 @pytest.mark.second
 def test_a_server_that_dies_at_any_durable_step_draws_the_same_noise_again(desk, tmp_path, monkeypatch):
-    """One seed for each server and sum, whenever both die between the end of the uploads and the average."""
-    steps, drawn = Steps(), defaultdict(set)
-    draw = average.discrete_gaussian
+    """One seed for each server and sum in all that leaves it, whenever both die between the last upload and the average."""
+    steps, drawn, inside = Steps(), defaultdict(set), []
+    draw, answer = average.discrete_gaussian, Csp.answer
 
     def noted(seed, context, sigma, count):
         found = draw(seed, context, sigma, count)
-        drawn[context].add((seed, found.tobytes()))
+        inside.append((context, (seed, found.tobytes())))
         return found
 
+    def leave():
+        for context, noise in inside:
+            drawn[context].add(noise)
+        inside.clear()
+
+    def answered(self, task, request, *rest):
+        leave()
+        reply = answer(self, task, request, *rest)
+        leave()
+        return reply
+
+    monkeypatch.setattr(Csp, "answer", answered)
     monkeypatch.setattr(average, "discrete_gaussian", noted)
     monkeypatch.setattr(os, "replace", steps.wrapped(os.replace))
     monkeypatch.setattr(os, "link", steps.wrapped(os.link))
@@ -154,6 +167,7 @@ def test_a_server_that_dies_at_any_durable_step_draws_the_same_noise_again(desk,
                         break
                 except Death:
                     steps.left, died = None, True
+                    inside.clear()
                     one.restart()
                     one.clock.time += 1000.0  # leases of the dead end
             steps.left = None

@@ -27,7 +27,7 @@ from crowdfl.settings import PlanSettings, TaskSettings
 from tests.hosts import Desk, small_definition, unchanged
 
 DAY = 86400.0
-ROUND = {"profile": "shares", "budget": None, "key_bits": 2048, "decimals": 6, "clip": 16.0, "rounds": 2}
+ROUND = {"budget": None, "decimals": 6, "clip": 16.0, "rounds": 2}
 
 
 def at(seconds: float) -> str:

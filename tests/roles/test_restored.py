@@ -388,6 +388,9 @@ class _KgcAway:
     def bundle(self, task: str) -> tuple[str, str, bytes]:
         return self._kgc.bundle(task)
 
+    def dealt(self, task: str, number: int) -> bytes:
+        return self._kgc.dealt(task, number)
+
     def acknowledge(self, task: str) -> bool:
         """Never heard while the desk says so."""
         if self._desk.kgc_is_away:
@@ -419,7 +422,7 @@ class _UnheardDesk(Desk):
 
 def test_csp_answers_nothing_that_a_copy_of_its_share_could_be_asked_again(tmp_path: Path):
     """Nothing before KGC has destroyed its copy; after that, a CSP from before the task cannot fetch the share."""
-    desk = _UnheardDesk(tmp_path / "desk", profile="hardened", budget=None, lanes=0, key_bits=512)
+    desk = _UnheardDesk(tmp_path / "desk", budget=None)
     desk.invite(4)
     desk.run()
     models = [[i * 0.1 + 0.01 * j for j in range(8)] for i in range(1, 5)]

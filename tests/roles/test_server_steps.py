@@ -8,7 +8,7 @@ from crowdfl.learning.oracle import PlainStep
 from crowdfl.simulation.federation import LocalFederation
 from tests.hosts import ONE, Desk, heard, moved_by
 
-SHARES = {"profile": "shares", "lanes": 128, "max_norm": 2.0, "mask_bits": None, "min_participants": 3, "check": "none"}
+SHARES = {"profile": "shares", "lanes": 128, "max_norm": 2.0, "min_participants": 3, "check": "none"}
 STEPS = {
     "fedavgm": {"server_step": "fedavgm", "server_rate": 0.5},
     "fedadagrad": {"server_step": "fedadagrad", "server_rate": 0.1},

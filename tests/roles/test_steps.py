@@ -83,7 +83,7 @@ def test_after_the_end_no_step_asks_a_peer():
         pass
 
 
-SHARES = {"profile": "shares", "lanes": 256, "max_norm": 2.0, "mask_bits": None, "min_participants": 3, "cohort": 2}
+SHARES = {"lanes": 256, "max_norm": 2.0, "cohort": 2}
 PROFILES = [HARDENED, SHARES]
 
 

@@ -12,7 +12,7 @@ from tests.roles.test_chain import moved_by, play_round
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    return Desk.funded(tmp_path, 4, profile="shares", rounds=8, min_participants=3)
+    return Desk.funded(tmp_path, 4, rounds=8)
 
 
 def void_round(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

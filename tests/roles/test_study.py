@@ -37,7 +37,7 @@ from tests.cli.program import call
 from tests.hosts import Desk, heard, small_definition, unchanged
 from tests.roles.test_enrolment import new_keys
 
-SHARES = {"profile": "shares", "key_bits": 2048, "decimals": 6, "clip": 16.0, "max_participants": 6, "pay": "equal"}
+SHARES = {"decimals": 6, "clip": 16.0, "max_participants": 6, "pay": "equal"}
 TEXT = "We measure how you move.\nYou may stop at any time."
 STUDY = {"consent": ConsentSettings(version="2", text=TEXT), "texts": {"de": TextsSettings(consent="Wir messen.")}}
 

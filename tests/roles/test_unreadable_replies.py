@@ -13,7 +13,7 @@ from crowdfl.roles.sp.csp_link import replies_folder
 from tests.hosts import HARDENED, Desk
 from tests.protocols.driving import SMALL, converse, deal
 
-SHARES = {"profile": "shares", "rounds": 2, "lanes": 256, "max_norm": 2.0, "mask_bits": None, "min_participants": 3}
+SHARES = {"lanes": 256, "max_norm": 2.0}
 PAGE = b"<!doctype html><title>502 Bad Gateway</title>"
 Wrong = Callable[[bytes, bytes, int], bytes]
 WRONG: dict[str, Wrong] = {

@@ -1,21 +1,19 @@
 """Money is conserved: whatever a requester, cheating participants, a lavish CSP, the operator and the bank do, in any order."""
 
 import contextlib
-import json
+import hashlib
 import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from crowdfl.errors import CrowdFLError, PaymentFailed, PaymentUnknown
-from crowdfl.protocols.profile import TaskSpec, Tools
-from crowdfl.protocols.registry import PROFILES
+from crowdfl.protocols.claims import Attestation, Claim, ClaimsCsp, RewardEnvelope, make_claim
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import DepositState, PaymentState, RoundState, StoredPayment, TaskState
 from crowdfl.roles.sp.core import SpOptions
@@ -24,8 +22,7 @@ from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.disks import Disk, MemoryDisk
 from crowdfl.simulation.host import Host
-from tests.clear import ClearCsp, ClearProfile
-from tests.hosts import INITIAL_MODEL, FileDisk, small_definition, test_tools
+from tests.hosts import INITIAL_MODEL, SMALL_TASK, FileDisk, small_definition, test_tools, unchanged
 
 PEOPLE = 4
 BUDGET = 9_000_000
@@ -34,26 +31,23 @@ NAMES = st.sampled_from(["a", "b", "c"])
 AMOUNTS = st.sampled_from([0, 1, BUDGET - 1, BUDGET, 3 * BUDGET])
 PERSON = st.integers(0, PEOPLE - 1)
 # A cheat's claim: more than its share of each round, and perhaps a round that is not there, or an amount that cannot be.
+# (None is below zero: a claim has no form for it.)
 SHARES = st.lists(st.sampled_from([0, 1, BUDGET // 2, BUDGET]), min_size=3, max_size=3)
-BOGUS = st.one_of(st.just({}), st.just({}), st.dictionaries(st.integers(1, 4), st.sampled_from([-1, 1, BUDGET + 1])))
+BOGUS = st.one_of(
+    st.just({}), st.just({}), st.dictionaries(st.integers(1, 4), st.sampled_from([1, BUDGET + 1, 2**127]))
+)
 
 
-class LavishCsp(ClearCsp):
-    """Attests whatever is claimed, as if every participant had cheated it, or it them."""
-
-    def _claim(self, body: dict[str, Any]) -> dict[str, Any]:
-        return {"amounts": body["amounts"]}
-
-
-class LavishProfile(ClearProfile):
-    def csp(self, about: TaskSpec, bundle: bytes, tools: Tools) -> LavishCsp:
-        return LavishCsp(about, tools, self.observer)
+def attest(csp: ClaimsCsp, request: bytes, *_memory: object) -> Attestation:
+    """A lavish CSP attests whatever is claimed, as if every participant had cheated it, or it them."""
+    claim = hashlib.sha256(Claim.from_bytes(request, csp.limits).to_bytes()).digest()
+    return Attestation(claim, csp.signing.sign(b"crowdfl attestation 2" + claim))
 
 
 @pytest.fixture(autouse=True, scope="module")
-def lavish(clear_profile: None):
+def lavish():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(PROFILES, ClearProfile.name, LavishProfile())
+        patch.setattr(ClaimsCsp, "answer", attest)
         yield
 
 
@@ -72,11 +66,11 @@ class Money(RuleBasedStateMachine):
     @initialize(strategy=st.sampled_from(["discard", "retransmit"]))
     def begin(self, strategy: str) -> None:
         """People have joined, and nothing is paid in."""
-        given = {"window": 100.0, "grace": 50.0, "max_participants": 5, "rounds": 3, "budget": "9.00"}
         tools, disk = test_tools(), self.new_disk()
         options = SpOptions(tools, checker=tools.backend, on_paid=self._bank, min_claim_window=0.0)
         self.host = Host(tools, disk=disk, clock=ManualClock(1000.0), options=options)
-        task_settings = TaskSettings.of(profile="clear", strategy=strategy, **given)
+        own = {"rounds": 3, "budget": "9.00", "lanes": 128, "strategy": strategy}
+        task_settings = TaskSettings.of(**SMALL_TASK | own)
         self.task = self.host.create(small_definition(task_settings, claim_window=CLAIMS), INITIAL_MODEL)
         for number in range(PEOPLE):
             self.host.join(self.task, str(number))
@@ -128,19 +122,18 @@ class Money(RuleBasedStateMachine):
 
     @rule(people=st.integers(0, PEOPLE))
     def upload(self, people: int) -> None:
-        """So many of them, to the last round."""
-        rounds = self.host.sp.store.rounds(self.task)
+        """So many of them, to the round that is open."""
         for person in [*self.host.people.values()][:people]:
-            if rounds:
-                update = person.side.encrypt_update(np.ones(8), 3, 1)
-                self.attempt(self.host.sp.upload, rounds[-1].number, person.keys.who, update)
+            with contextlib.suppress(CrowdFLError):
+                person.step(unchanged)
 
     @rule(person=PERSON, shares=SHARES, bogus=BOGUS)
     def cheat(self, person: int, shares: list[int], bogus: dict[int, int]) -> None:
         """A claim that CSP attests, whatever it says."""
-        who = self.host.people[str(person)].keys.who
+        keys = self.host.people[str(person)].keys
         claimed = dict(zip(self.ledger.budgets(), shares, strict=False)) | bogus
-        self._claim(json.dumps({"kind": "claim", "who": who, "amounts": claimed}).encode(), claimed)
+        unmasked = dict.fromkeys(claimed, RewardEnvelope(0, b"", b""))
+        self._claim(make_claim(self.task, keys.who, claimed, unmasked, keys.signing).to_bytes(), claimed)
 
     def _claim(self, claim: bytes, claimed: dict[int, int]) -> None:
         """It is paid within the rounds' budgets, or refused; the same claim again is the same payment."""

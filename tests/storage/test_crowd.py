@@ -19,7 +19,7 @@ from crowdfl.storage import tables as t
 from crowdfl.storage.sql import SqlStore
 
 CROWDED = "participants|uploads|drawn|dropped_uploads|payments|invitations|memories|answers"
-SHARES = {"profile": "shares", "lanes": 256, "max_norm": 2.0, "mask_bits": None, "min_participants": 3, "cohort": 2}
+SHARES = {"lanes": 256, "max_norm": 2.0, "cohort": 2}
 
 
 @contextmanager

@@ -18,8 +18,9 @@ from scipy import stats
 from crowdfl import accounting
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.protocols.profile import TaskSpec
-from crowdfl.protocols.shares.round.average import MASK_BYTES, MaskedPart, ShareSum, mask_of, sum_name
+from crowdfl.protocols.shares.round.average import MaskedPart, ShareSum, mask_of, sum_name
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
+from crowdfl.protocols.shares.round.steps import MASK_BYTES
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.settings import DELTA, TaskSettings
 from crowdfl_lab.audit.finding import Floats

@@ -125,7 +125,8 @@ class Host:
             self._roles[process] = self.new_sp(self._other_options(), name=process)
 
     def is_running(self, process: str) -> bool:
-        return process in self._lives and not self._lives[process].is_over
+        life = self._lives.get(process)  # none: somebody's own kind of party
+        return life is None or not life.is_over
 
     def dead(self) -> list[str]:
         return [name for name, life in self._lives.items() if life.is_over]

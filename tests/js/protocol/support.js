@@ -82,7 +82,7 @@ export function definitionOf({ task, settings, parameters }) {
 export async function receiveUpload(task, bundle, bytes, { round, base, signing }) {
   /** @type {import("#web/phone/protocol/messages.js").FieldType[]} */
   const types = ["text", "bytes", "bytes", "text", "bytes", "bytes", "bytes", "bytes", "bytes", "bytes"];
-  const fields = decode(53, types, bytes, limitsOf(task, bundle));
+  const fields = decode(53, types, bytes, limitsOf(task, bundle).upload);
   const [name, number, from, who, digest, sealed, signature, salt, samples, shares] = fields;
   const lengths = [shares, samples, sealed, number, digest, signature, salt].map((field) => field.length);
   const expected = [(task.parameters * bundle.ringBits) / 8, task.countBytes, 80, 4, 32, 64, 32];

@@ -1,10 +1,13 @@
 """A server that dies before or after any exchange goes on with the same bytes: what was kept is all it needs."""
 
-from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 
+from crowdfl.errors import BaseSpent
 from crowdfl.protocols.exchange import ask_directly, run_exchange
+from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.shares.round.sp import SharesSpRound, SharesSpTask
 from tests.protocols.shares.parties import NOISY, PAYING, UNCHECKED, Parties, Played
 
 pytestmark = pytest.mark.usefixtures("seals")
@@ -32,10 +35,10 @@ class Recorded:
         self.parties = parties = Parties(settings=settings)
         parties.read(1, parties.play(1, parties.encrypt(1, parties.models())))
         self.uploads = parties.encrypt(2, parties.models(2))
-        self.left, self.records, self.seeds = parties.left, parties.keeping.records.copy(), deepcopy(parties.seeds)
+        self.left, self.records = parties.left, parties.keeping.records.copy()
         parties.asked.clear()
         self.played = parties.play(2, self.uploads)
-        self.requests, self.left_after, self.seeds_after = list(parties.asked), parties.left, deepcopy(parties.seeds)
+        self.requests = list(parties.asked)
         self.chain = parties.requester.chain()
 
     def again(self):
@@ -177,3 +180,21 @@ def test_uploads_in_any_order_and_read_again_from_elsewhere_give_the_same(rounds
         sp.add_stored("", {who: who}, recorded.uploads.__getitem__)
     run_exchange(sp.publish(final=False), parties.ask)
     recorded.check(Played(sp.publication(), sp.envelopes(), {}))
+
+
+def test_a_base_is_spent_with_the_part_that_was_sent_or_not_at_all():
+    """Both are in the record when the sum leaves, and neither before; a record that has lost the part sends no second one."""
+    parties = Parties(settings=UNCHECKED)
+    uploads, seen = parties.encrypt(1, parties.models()), []
+
+    def ask(request):
+        sent = SharesSpTask.from_bytes(parties.records[0], Limits.plain()).rounds if parties.records[0] else ()
+        seen.append((sent, SharesSpRound.from_bytes(parties.records[1], Limits.plain()).part))
+        return parties.ask(request)
+
+    parties.play(1, uploads, ask)
+    assert [(sent, bool(part)) for sent, part in seen] == [((), False), ((1,), True)]
+    kept = SharesSpRound.from_bytes(parties.records[1], Limits.plain())
+    parties.records[1], parties.left = replace(kept, part=b"").to_bytes(), None
+    with pytest.raises(BaseSpent):
+        parties.play(1, uploads)

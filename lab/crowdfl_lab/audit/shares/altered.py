@@ -30,8 +30,8 @@ from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths
 from crowdfl.protocols.shares.circuits.scalars import whole_bytes
 from crowdfl.protocols.shares.round import csp as csp_module
 from crowdfl.protocols.shares.round import csp_records, rewards
-from crowdfl.protocols.shares.round.checks import SHOWN
 from crowdfl.protocols.shares.round.manifest import StepRequest
+from crowdfl.protocols.shares.round.steps import shown_in
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
 from crowdfl.reasons import Reason
 from crowdfl_lab.audit.finding import (
@@ -204,7 +204,9 @@ def _looked(round_: DeviatingRound, number: int, long: int) -> bool | None:
     sp.add_all(uploads)
 
     def ask(request: bytes) -> Reply:
-        if StepRequest.from_bytes(request, round_.shape.limits(round_.shape.longest_payload)).step > SHOWN:
+        if StepRequest.from_bytes(request, round_.shape.limits(round_.shape.longest_payload)).step > shown_in(
+            round_.shape
+        ):
             raise ConnectionError("given up")
         return ask_directly(round_.csp.answer, round_.recorder)(request)
 
@@ -218,14 +220,15 @@ def attack_silent() -> Iterator[Finding]:
     """CSP looks at the bits, and its disk is full: as it says itself, without a signature, or with one."""
     title = "bits without a signed word, by CSP whose machine fails once it has seen them"
     attack = Attack("silent CSP", "new", title, ("CSP",), _UNSIGNED)
-    for subject, shown in (("shares, a CSP that may fail at any step", 10**6), (SHARES, SHOWN)):
-        with switched(csp_module, "shown_in", lambda _, shown=shown: shown):
-            round_ = DeviatingRound()
+    for subject, signs in (("shares, a CSP that may fail at any step", 10**6), (SHARES, 0)):
+        round_ = DeviatingRound()
+        shown = shown_in(round_.shape)
+        with switched(csp_module, "shown_in", lambda _, least=signs or shown: least):
             heard: list[int] = []
 
-            def fails(step: int, message: bytes, heard: list[int] = heard) -> bytes:
-                heard += [step] * (step == SHOWN)
-                if step == SHOWN and len(heard) % 2 == 0:
+            def fails(step: int, message: bytes, heard: list[int] = heard, shown: int = shown) -> bytes:
+                heard += [step] * (step == shown)
+                if step == shown and len(heard) % 2 == 0:
                     raise OSError(28, "no space left on device")
                 return message
 

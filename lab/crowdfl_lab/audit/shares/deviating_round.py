@@ -187,9 +187,9 @@ class _TamperedTalk(SpConversation):
         super().__init__(talk._party, talk._place)
         self._said, self.heed, self._tamper = talk._said, talk.heed, tamper
 
-    def ask(self, payload: bytes) -> Generator[bytes, Reply, bytes]:
+    def ask(self, payload: bytes, longest_answer: int) -> Generator[bytes, Reply, bytes]:
         step = self._said.step + 1
-        reply = yield from super().ask(self._tamper(step, payload))
+        reply = yield from super().ask(self._tamper(step, payload), longest_answer)
         return self._tamper(step, reply)
 
 

@@ -34,7 +34,8 @@ from crowdfl.protocols.shares.round import sp as sp_module
 from crowdfl.protocols.shares.round.csp_records import KeptTask
 from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundTally, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
-from crowdfl.protocols.shares.round.upload import SALT_BYTES, UploadBody, upload_from_seed
+from crowdfl.protocols.shares.round.steps import SALT_BYTES
+from crowdfl.protocols.shares.round.upload import UploadBody, upload_from_seed
 from crowdfl.protocols.shares.shape import Quorum, SharesShape
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc

@@ -35,6 +35,7 @@ from crowdfl.errors import (
 _MAGIC = b"CFLV"
 _VERSION = 1
 _HEADER = struct.Struct(">4sBBH32sIQ")  # magic, version, kind, reserved, fingerprint, width, count
+VECTOR_HEADER_BYTES = _HEADER.size
 _CIPHERTEXTS, _PARTIAL_DECRYPTIONS = 1, 2  # kinds
 
 

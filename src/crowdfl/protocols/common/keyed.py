@@ -32,7 +32,6 @@ from crowdfl.protocols.records import Look
 from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
 
-_ROOM = 4096  # bytes
 _GROUP = 15  # uploads multiplied in at once: sixteen factors with the sum so far
 _GROUP_BYTES = 32 * 2**20  # of a group, held twice while it is multiplied in; a longer upload goes in alone
 
@@ -149,7 +148,6 @@ class BaseSp(KeyedSp):
 
     averages_first = False
     answers: Mapping[type[Message], type[Message]] = {}  # what CSP answers to each request
-    growth = 4  # a reply has at most so many times the bytes of its request, and a little more
 
     def __init__(self, party: KeyedParty, task: KeyedTask, length: int, summed: int) -> None:
         self.party, self.task, self._length, self._summed = party, task, length, summed
@@ -189,7 +187,11 @@ class BaseSp(KeyedSp):
     def reply_form(self, request: bytes) -> ReplyForm:
         kind = Message.kind_of(request)
         replies = {asked.kind: answer for asked, answer in self.answers.items()}
-        return ReplyForm(_ROOM + self.growth * len(request), replies[kind].require_form)
+        return ReplyForm(self._longest_reply(kind), replies[kind].require_form)
+
+    def _longest_reply(self, kind: int) -> int:
+        """Of CSP, to a request of this kind."""
+        raise NotImplementedError
 
     def check(self) -> None:
         """Refuse a set of uploads that is too small to protect those in it."""

@@ -25,6 +25,8 @@ class Size(Generic[Of]):
 
     def __add__(self, other: "Size[Of] | int") -> "Size[Of]":
         more = _size(other)
+        if self.text.isdigit() and more.text.isdigit():
+            return _size(int(self.text) + int(more.text))
         return Size(f"{self.text} + {more.text}", lambda of: self.of(of) + more.of(of))
 
     def __mul__(self, other: "Size[Of] | int") -> "Size[Of]":
@@ -62,15 +64,19 @@ class Part(Generic[Of]):
     each: Size[Of]
     count: Size[Of] | None = None
     words: str = ""
+    head: int = 0  # bytes before the numbers of a vector
+    is_message: bool = False  # one inside another, which its words name
 
     def bytes_of(self, of: Of) -> int:
         """In a payload, where entries stand one after the other."""
         return self.each.of(of) * (1 if self.count is None else self.count.of(of))
 
-    def field_bytes(self, of: Of) -> int:
-        """In a message, where each entry of a list stands behind its length."""
-        count = 0 if self.count is None else self.count.of(of)
-        return count * (LENGTH_BYTES + self.each.of(of)) if self.count is not None else self.each.of(of)
+    @property
+    def field(self) -> Size[Of]:
+        """Bytes in a message, where each entry of a list stands behind its length."""
+        if self.count is None:
+            return self.each
+        return self.each * self.count + self.head if self.head else (self.each + LENGTH_BYTES) * self.count
 
     def require(self, value: object, of: Of) -> None:
         """The value of a field; a vector's numbers are looked at when it is decoded."""
@@ -145,9 +151,15 @@ def require_fields(parts: Sequence[Part[Of]], message: Message, of: Of) -> None:
 
 def longest(parts: Sequence[Part[Of]], of: Of, *, is_message: bool = True) -> int:
     """Bytes of the longest message, or payload, of these parts."""
-    if not is_message:
-        return sum(part.bytes_of(of) for part in parts)
-    return HEADER_BYTES + sum(LENGTH_BYTES + part.field_bytes(of) for part in parts)
+    return message_size(parts).of(of) if is_message else sum(part.bytes_of(of) for part in parts)
+
+
+def message_size(parts: Sequence[Part[Of]]) -> Size[Of]:
+    """Of a message with these fields, each behind its length."""
+    sizes = sorted(
+        (part.field for part in parts), key=lambda size: not size.text.isdigit()
+    )  # numbers are added up first
+    return sum(sizes, _size(HEADER_BYTES + LENGTH_BYTES * len(parts)))
 
 
 def _of_size(name: str, parts: Sequence[Part[Of]], payload: bytes, of: Of) -> bytes:

@@ -8,15 +8,14 @@ error, after the same work, and ends the round.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.errors import (
     BackendUnavailable,
     Cancelled,
     FormatError,
-    LengthMismatch,
     OutOfTurn,
     ProtocolError,
     RoundsExhausted,
@@ -34,11 +33,11 @@ from crowdfl.protocols.common.sdiv import (
     guard_tops,
 )
 from crowdfl.protocols.common.smul import PolynomialsCsp, PolynomialsRequest, products_in
-from crowdfl.protocols.hardened.opening import CHUNK, OpeningCsp, OpenRequest
+from crowdfl.protocols.hardened import steps
+from crowdfl.protocols.hardened.opening import OpeningCsp, OpenRequest
 from crowdfl.protocols.hardened.prifedavg import TOTAL, HiddenAverageCsp, ScaleRequest, hidden_widths
 from crowdfl.protocols.hardened.prirwd import (
     DISTANCES,
-    REWARDS,
     WEIGHTS,
     InnerRequest,
     InnerSums,
@@ -50,14 +49,8 @@ from crowdfl.protocols.hardened.prirwd import (
     RewardRequest,
     RewardWidths,
     distance_polynomials,
-    rows_a_message,
 )
 from crowdfl.protocols.hardened.shape import (
-    INNER,
-    LANES,
-    NONCE,
-    OPEN_REWARDS,
-    SCALE,
     KeptRound,
     KeptSum,
     Places,
@@ -66,9 +59,8 @@ from crowdfl.protocols.hardened.shape import (
     Step,
     Worked,
     end_round,
-    open_to,
-    order_of,
 )
+from crowdfl.protocols.hardened.steps import INNER, LANES, NONCE, OPEN_REWARDS, SCALE
 from crowdfl.protocols.messages import Limits, Message, RoundRequest
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import Identity
@@ -98,7 +90,7 @@ class HardenedCsp(KeyedCsp):
         if shape.task.settings.lanes != 0:
             self.rewards = RewardCsp(party, shape.packing, shape.widths())
             self._takes |= self._reward_steps() | self._divisions()
-        self._order = RoundOrder(order_of(shape), self._places())
+        self._order = RoundOrder(steps.order_of(shape), self._places())
 
     def enrol(self, identity: Identity) -> None:
         self.roster.add(identity)
@@ -120,6 +112,8 @@ class HardenedCsp(KeyedCsp):
         number = message.round_number
         if not 1 <= number <= self._shape.task.settings.rounds:
             raise RoundsExhausted(f"round {number} of {self._shape.task.settings.rounds}")
+        now = records.get(KeptRound, number)
+        steps.require(self._shape, message, len(now.participants) if now is not None and now.participants else None)
         step = take(records, message)
         if not self._order.is_for(records, number, step, asked):
             return None
@@ -145,8 +139,7 @@ class HardenedCsp(KeyedCsp):
     # Steps: each checks what it can before anything is opened, and says what is to be done.
 
     def _open(self, records: Look, message: OpenRequest) -> Step:
-        name, rows, number = open_to(message.audience), self._rows(), message.round_number
-        _require(message.masked, message.masked_1, min(CHUNK, max(0, rows - message.start)))
+        number = message.round_number
         masked = KeptSum(hashlib.sha256(message.masked.to_bytes()).digest())
         if (records.get(KeptSum, number, part=message.start) or masked) != masked:
             raise OutOfTurn("another sum of this round was opened already")
@@ -155,10 +148,9 @@ class HardenedCsp(KeyedCsp):
             records.put(masked, number, part=message.start)
             return Worked(self._opening.answer(message, self._shape.task.context(number)))
 
-        return Step(name, message.start, work)
+        return Step(steps.name_of(message), message.start, work)
 
     def _scale(self, records: Look, message: ScaleRequest) -> Step:
-        _require(message.masked, message.masked_1, min(CHUNK, max(0, self._rows() - message.start)))
         self._hidden.check(message)
         factor = hashlib.sha256(message.factor.to_bytes()).digest()
         now = records.get(KeptRound, message.round_number) or KeptRound()
@@ -175,8 +167,6 @@ class HardenedCsp(KeyedCsp):
     def _begin(self, records: Look, message: NonceRequest) -> Step:
         """Who is rewarded with how much is fixed here, for all that follows."""
         settings, names = self._shape.task.settings, message.participants
-        if len(message.digest) != SEED_BYTES:
-            raise FormatError(f"the digest that closes a round has {SEED_BYTES} bytes, not {len(message.digest)}")
         if list(names) != sorted(set(names)):
             raise ProtocolError("the participants are not in order, or one is named twice")
         if not settings.min_participants <= len(names) <= settings.most_in_round:
@@ -204,9 +194,6 @@ class HardenedCsp(KeyedCsp):
 
     def _lanes(self, records: Look, message: LanesRequest) -> Step:
         n, rewards = self._require_count(records, message.round_number), self._rewards_on()
-        budget = self._shape.budget
-        rows = min(rows_a_message(n, budget.slots), max(0, budget.buckets - message.start))
-        _require(message.masked, message.masked_1, n * rows)
 
         def work() -> Worked:
             reply, sums, fits = rewards.lanes(message, n)
@@ -217,10 +204,10 @@ class HardenedCsp(KeyedCsp):
     def _inner(self, records: Look, message: InnerRequest) -> Step:
         number, rewards = message.round_number, self._rewards_on()
         n = self._require_count(records, number)
-        _require(message.masked, message.masked_1, 2 * n)
 
         def work() -> Worked:
-            kept = [self._order.kept(records, number, LANES, start) or b"" for start in self._lane_starts(n)]
+            starts = steps.KeyedFacts(self._shape, n).starts[LANES]
+            kept = [self._order.kept(records, number, LANES, start) or b"" for start in starts]
             return Worked(*rewards.inner(message, [InnerSums.from_bytes(piece, self._limits()) for piece in kept]))
 
         return Step(INNER, 0, work)
@@ -229,33 +216,25 @@ class HardenedCsp(KeyedCsp):
         """The polynomials of the distances, or the squares of a division's guard."""
         if message.purpose == DISTANCES:
             n = self._require_count(records, message.round_number)
-            name, operands = DISTANCES, 3 * n + 2
             products = products_in(distance_polynomials(n, self._shape.widths().epsilon_units))
         else:
-            name, operands = f"squares of {message.purpose}", sum(self._numbers(records, message))
-            products = products_in(guard_polynomials(operands))
-        _require(message.masked, message.masked_1, operands)
-        return Step(name, 0, lambda: Worked(self._polynomials.answer(message, products)))
+            products = products_in(guard_polynomials(len(message.masked)))
+        return Step(steps.name_of(message), 0, lambda: Worked(self._polynomials.answer(message, products)))
 
     def _guard(self, records: Look, message: GuardRequest) -> Step:
-        x, y = self._numbers(records, message)
-        _require(message.masked, message.masked_1, x + y)
-        tops = guard_tops(self._widths(message.purpose), x, y)
-        return Step(f"guard of {message.purpose}", 0, lambda: Worked(self._sdiv.guard(message, tops)))
+        del records
+        divisors = 1 if message.purpose != WEIGHTS else len(message.masked) // 2
+        tops = guard_tops(self._widths(message.purpose), len(message.masked) - divisors, divisors)
+        return Step(steps.name_of(message), 0, lambda: Worked(self._sdiv.guard(message, tops)))
 
     def _divide(self, records: Look, message: DivideRequest) -> Step:
-        x, y = self._numbers(records, message)
-        _require(message.x, message.x_1, x)
-        _require(message.y, message.y_1, y)
+        del records
         widths = self._widths(message.purpose)
-        return Step(f"divide {message.purpose}", 0, lambda: Worked(*self._sdiv.divide(message, widths)))
+        return Step(steps.name_of(message), 0, lambda: Worked(*self._sdiv.divide(message, widths)))
 
     def _reward(self, records: Look, message: RewardRequest) -> Step:
         """Open v_i, keep it for the claim, sign it and seal it to its owner, whom SP does not choose."""
         names, rewards = self._require_begun(records, message.round_number), self._rewards_on()
-        _require(message.masked, message.masked_1, len(names))
-        if len(message.commitments) != len(names) or any(len(c) != SEED_BYTES for c in message.commitments):
-            raise LengthMismatch(f"{len(names)} participants and {len(message.commitments)} commitments")
 
         def work() -> Worked:
             rows = list(zip(names, message.commitments, rewards.open(message), strict=True))
@@ -272,33 +251,17 @@ class HardenedCsp(KeyedCsp):
 
     # What CSP knows by itself.
 
-    def _rows(self) -> int:
-        """Ciphertexts of a sum that is opened: the model, and the total where it is shown."""
-        return self._shape.budget.ciphertexts + (0 if self._shape.task.settings.total == "hidden" else 1)
-
-    def _numbers(self, records: Look, message: PolynomialsRequest | GuardRequest | DivideRequest) -> tuple[int, int]:
-        """Dividends and divisors of a division."""
-        if message.purpose == TOTAL:
-            return 1, 1
-        if message.purpose not in (WEIGHTS, REWARDS):
-            raise OutOfTurn(f"the rounds of this task have no division for {message.purpose!r}")
-        n = self._require_count(records, message.round_number)
-        return n, n if message.purpose == WEIGHTS else 1
-
     def _widths(self, purpose: str) -> SdivWidths:
         return hidden_widths(self._shape.budget) if purpose == TOTAL else self._rewards_on().widths.of(purpose)
 
-    def _lane_starts(self, participants: int) -> Sequence[int]:
-        return range(0, self._shape.budget.buckets, rows_a_message(max(1, participants), self._shape.budget.slots))
-
     def _places(self) -> dict[str, Places]:
-        chunks = range(0, self._rows(), CHUNK)
-        openings = {open_to(audience): lambda _: chunks for audience in self._opening.audiences}
-        return {LANES: self._lane_starts, SCALE: lambda _: chunks, **openings}
+        def starts(name: str, participants: int) -> Sequence[int]:
+            return steps.KeyedFacts(self._shape, participants).starts[name]
+
+        return {name: partial(starts, name) for name in steps.KeyedFacts(self._shape).starts}
 
     def _limits(self) -> Limits:
-        most, slots = self._shape.task.settings.most_in_round, self._shape.budget.slots
-        return self.party.limits(max(CHUNK, 3 * most + 2, most * rows_a_message(most, slots), rows_a_message(1, slots)))
+        return self.party.limits(steps.most_numbers(self._shape))
 
     def _require_begun(self, records: Look, number: int) -> tuple[str, ...]:
         """Who is rewarded in a round."""
@@ -333,8 +296,3 @@ class HardenedCsp(KeyedCsp):
             PolynomialsRequest.kind: (PolynomialsRequest, self._multiply),
             DivideRequest.kind: (DivideRequest, self._divide),
         }
-
-
-def _require(vector: CipherVector, shares: PartialVector, count: int) -> None:
-    if not len(vector) == len(shares) == count:
-        raise LengthMismatch(f"{len(vector)} ciphertexts with {len(shares)} shares where {count} are expected")

@@ -19,6 +19,7 @@ from crowdfl.protocols.common.paid import MaskSeed, PaidParticipant, PaidSp
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardReply, GuardRequest, SdivReply
 from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest
 from crowdfl.protocols.exchange import Exchange, Reply, pipelined
+from crowdfl.protocols.hardened import steps
 from crowdfl.protocols.hardened.csp import HardenedCsp
 from crowdfl.protocols.hardened.opening import (
     PARTICIPANTS,
@@ -187,9 +188,11 @@ class HardenedSp(PaidSp, BaseSp):
         self._shape = shape
         # For the laboratory, which watches PriRwd or weakens it on purpose; no setting leads here.
         self.reward_side: Callable[[KeyedParty, RewardWidths, Packing, int], RewardSp] = RewardSp
-        self.growth = max(BaseSp.growth, shape.budget.slots)  # every lane of a packed ciphertext comes back as one
         length = shape.budget.ciphertexts + 1
         BaseSp.__init__(self, party, shape.task, length, summed=length)
+
+    def _longest_reply(self, kind: int) -> int:
+        return steps.longest_reply(self._shape, kind)
 
     @property
     def codec(self) -> ModelCodec:

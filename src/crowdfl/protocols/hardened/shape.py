@@ -14,9 +14,8 @@ from crowdfl.crypto.paillier.pctd import PublicKey
 from crowdfl.crypto.randomness import SEED_BYTES, secret_bytes
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.errors import OutOfTurn, RewardsOff, RoundEnded
-from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER
-from crowdfl.protocols.hardened.prifedavg import TOTAL, ModelCodec
-from crowdfl.protocols.hardened.prirwd import DISTANCES, REWARDS, WEIGHTS, RewardWidths
+from crowdfl.protocols.hardened.prifedavg import ModelCodec
+from crowdfl.protocols.hardened.prirwd import RewardWidths
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.profile import Dealing, KeyedTask, width_budget
 from crowdfl.protocols.records import Look
@@ -124,7 +123,6 @@ def deal(prime_bits: int, *, insecure_test_key: bool) -> Dealing:
 
 Work = Callable[[], "Worked"]
 Places = Callable[[int], Sequence[int]]
-NONCE, LANES, INNER, OPEN_REWARDS, SCALE = "nonce", "lanes", "inner products", "open rewards", "scale"
 
 
 @dataclass(frozen=True)
@@ -224,27 +222,3 @@ def end_round(records: Look, number: int) -> RoundEnded:
 
 _FORGOTTEN = "CSP was restored from a backup and may have answered round {} before. The round is void"
 _ENDED = "CSP has ended round {}: what was opened is not what honest parties send. The round is void"
-
-
-def order_of(shape: Shape) -> dict[str, str | None]:
-    """What comes after what. In a task that pays, nothing is opened to readers before the rewards are."""
-    settings = shape.task.settings
-    rewards = [NONCE, LANES, INNER, DISTANCES, *_division(WEIGHTS), *_division(REWARDS), OPEN_REWARDS]
-    after = _chain(rewards, None) if settings.lanes != 0 else {}
-    first = OPEN_REWARDS if shape.budget_of_a_round is not None else None
-    scaling = [*_division(TOTAL), SCALE] if settings.total == "hidden" else []
-    after |= _chain(scaling, first)
-    opened_after = SCALE if scaling else first
-    return after | {open_to(audience): opened_after for audience in (PARTICIPANTS, REQUESTER)}
-
-
-def _division(purpose: str) -> list[str]:
-    return [f"guard of {purpose}", f"squares of {purpose}", f"divide {purpose}"]
-
-
-def _chain(steps: Sequence[str], first: str | None) -> dict[str, str | None]:
-    return dict(zip(steps, [first, *steps], strict=False))
-
-
-def open_to(audience: int) -> str:
-    return f"open to audience {audience}"

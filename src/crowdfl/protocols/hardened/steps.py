@@ -5,11 +5,14 @@ Numbers are ciphertexts under the task's key, each with SP's half of its decrypt
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from crowdfl.crypto.paillier.vector import VECTOR_HEADER_BYTES
 from crowdfl.crypto.randomness import SEED_BYTES
-from crowdfl.protocols.common.sdiv import DivideRequest, GuardReply, GuardRequest, SdivReply, guard_polynomials
-from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest, products_in
+from crowdfl.errors import OutOfTurn
+from crowdfl.protocols.common.sdiv import DivideRequest, GuardReply, GuardRequest, SdivReply
+from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest
 from crowdfl.protocols.common.steps import Condition, Part, Size, StepForm
 from crowdfl.protocols.hardened import opening, prirwd
 from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER, OpenReply, OpenRequest
@@ -26,8 +29,8 @@ from crowdfl.protocols.hardened.prirwd import (
     NonceRequest,
     RewardReply,
     RewardRequest,
-    distance_polynomials,
 )
+from crowdfl.protocols.messages import Message, RoundRequest
 
 if TYPE_CHECKING:
     from crowdfl.protocols.hardened.shape import Shape
@@ -92,11 +95,6 @@ PLAINTEXT = _number("plaintext", "bytes of a number modulo N", lambda of: of.sha
 CHUNK = _number("chunk", "ciphertexts of the sum in this message, at most 512", lambda of: of.chunk)
 LANE_ROWS = _number("rows", "rows of lanes of each in this message", lambda of: of.lane_rows)
 SLOTS = _number("slots", "lanes in a ciphertext", lambda of: of.shape.budget.slots)
-DISTANCE_PRODUCTS = _number(
-    "products",
-    "products of operands in the distances",
-    lambda of: len(products_in(distance_polynomials(of.participants, of.shape.widths().epsilon_units))),
-)
 
 _ROUND, _START, _PURPOSE = (
     _Part(name, _count(most).up_to()) for name, most in (("round_number", 8), ("start", 8), ("purpose", 16))
@@ -105,7 +103,7 @@ _HASH = _count(SEED_BYTES)
 
 
 def _vector(name: str, count: _Size, words: str = "") -> _Part:
-    return Part(name, CIPHERTEXT, count, words)
+    return Part(name, CIPHERTEXT, count, words, VECTOR_HEADER_BYTES)
 
 
 def _masked(count: _Size, name: str = "masked", words: str = "") -> tuple[_Part, _Part]:
@@ -123,8 +121,8 @@ _MASKED = "nothing: uniform numbers to CSP, ciphertexts to SP"
 def _step(
     name: str,
     when: _Is,
-    request: tuple[type, tuple[_Part, ...]],
-    reply: tuple[type, tuple[_Part, ...]],
+    request: tuple[type[Message], tuple[_Part, ...]],
+    reply: tuple[type[Message], tuple[_Part, ...]],
     bound_to: str,
     shows: str = _MASKED,
 ) -> StepForm[KeyedFacts]:
@@ -136,11 +134,10 @@ def _division(purpose: str, when: _Is, x: _Size, y: _Size) -> tuple[StepForm[Key
     """Guard, squares of the guard, division."""
     both = x + y
     tops = GuardReply, (_vector("tops", both),)
-    squares = Size(f"products of {both.text} squares", lambda of: len(products_in(guard_polynomials(both.of(of)))))
     guard = _step(
         f"guard of {purpose}", when, (GuardRequest, (_PURPOSE, *_masked(both))), tops, f"{_BEGUN}; k and m are fresh"
     )
-    products = PolynomialsReply, (_vector("products", squares),)
+    products = PolynomialsReply, (_vector("products", both),)
     multiply = _step(
         f"squares of {purpose}", when, (PolynomialsRequest, (_PURPOSE, *_masked(both))), products, "the guard"
     )
@@ -205,7 +202,7 @@ STEPS: tuple[StepForm[KeyedFacts], ...] = (
         DISTANCES,
         _REWARDED,
         (PolynomialsRequest, (_PURPOSE, *_masked(PEOPLE * 3 + 2))),
-        (PolynomialsReply, (_vector("products", DISTANCE_PRODUCTS),)),
+        (PolynomialsReply, (_vector("products", PEOPLE * 13 + 1),)),
         _BEGUN,
     ),
     *_division(WEIGHTS, _REWARDED, PEOPLE, PEOPLE),
@@ -247,12 +244,56 @@ def order_of(shape: "Shape") -> dict[str, str | None]:
     return after
 
 
-def name_of(kind: int, purpose: str = "", audience: int = 0) -> str:
-    """Which step a message of this kind asks for."""
-    names = {
-        OpenRequest.kind: open_to(audience),
-        GuardRequest.kind: f"guard of {purpose}",
-        DivideRequest.kind: f"divide {purpose}",
-        PolynomialsRequest.kind: DISTANCES if purpose == DISTANCES else f"squares of {purpose}",
-    }
-    return names.get(kind) or next(step.name for step in STEPS if step.kind == kind)
+def require(shape: "Shape", message: RoundRequest, participants: int | None) -> None:
+    """CSP, before it looks at what a request holds: its step is one of the task, and its fields are as many and as long as the
+    table says. `participants` is None before the rewards of the round have begun."""
+    step = next((step for step in STEPS if step.name == name_of(message)), None)
+    if step is None or not step.when.holds(KeyedFacts(shape)):
+        raise OutOfTurn(f"the rounds of this task have no step {name_of(message)!r}")
+    if isinstance(message, NonceRequest):
+        participants = len(message.participants)
+    elif step.when is _REWARDED and participants is None:
+        raise OutOfTurn(f"the rewards of round {message.round_number} have not begun")
+    step.require_message(message, KeyedFacts(shape, participants or 0, getattr(message, "start", 0)))
+
+
+def name_of(message: RoundRequest) -> str:
+    """The step that a request asks for."""
+    if isinstance(message, OpenRequest):
+        return open_to(message.audience)
+    if isinstance(message, GuardRequest):
+        return f"guard of {message.purpose}"
+    if isinstance(message, DivideRequest):
+        return f"divide {message.purpose}"
+    if isinstance(message, PolynomialsRequest):
+        return DISTANCES if message.purpose == DISTANCES else f"squares of {message.purpose}"
+    return next(step.name for step in STEPS if step.kind == message.kind)
+
+
+@lru_cache(maxsize=16)
+def most_numbers(shape: "Shape") -> int:
+    """In one vector of any message of a task."""
+    return max(
+        part.count.of(facts)
+        for facts in _extremes(shape)
+        for step in STEPS
+        if step.when.holds(facts)
+        for part in (*step.request, *step.reply)
+        if part.count is not None
+    )
+
+
+@lru_cache(maxsize=64)
+def longest_reply(shape: "Shape", kind: int) -> int:
+    """Of CSP, to a request of this kind."""
+    return max(
+        step.longest_reply(facts)
+        for facts in _extremes(shape)
+        for step in STEPS
+        if step.kind == kind and step.when.holds(facts)
+    )
+
+
+def _extremes(shape: "Shape") -> tuple[KeyedFacts, ...]:
+    """Of few, a message has more rows of lanes of each."""
+    return KeyedFacts(shape, 1), KeyedFacts(shape, shape.task.settings.most_in_round)

@@ -29,6 +29,7 @@ from crowdfl.protocols.common.sdiv import PaperSdivCsp, PaperSdivSp, SdivReply, 
 from crowdfl.protocols.common.smul import PaperSmulCsp, SmulReply, SmulRequest
 from crowdfl.protocols.exchange import Exchange
 from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.paper import steps
 from crowdfl.protocols.paper.prirwd import PaperRewardSp, PaperRewardWidths
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import (
@@ -282,6 +283,9 @@ class PaperSp(BaseSp):
         self._widths = _Widths(task.settings, task.parameters)
         super().__init__(party, task, self._widths.upload_length, summed=task.parameters + 1)
 
+    def _longest_reply(self, kind: int) -> int:
+        return steps.longest_reply(self.task, kind)
+
     def enrol(self, identity: Identity) -> None:
         """The paper's SP knows nobody's keys."""
 
@@ -356,7 +360,7 @@ class PaperCsp(KeyedCsp):
 
     def __init__(self, party: KeyedParty, task: KeyedTask) -> None:
         self.party = party
-        count = max(1, task.parameters) * task.settings.most_in_round
+        count = steps.most_numbers(task)
         self._answers = {
             SdivRequest.kind: PaperSdivCsp(party, decimals=task.settings.decimals, max_count=count).answer,
             SmulRequest.kind: PaperSmulCsp(party, max_count=count).answer,

@@ -285,13 +285,14 @@ class SharesSp(PaidSp):
         if self._last is None:
             self.check()
             self._require_unspent()
-            self._tally, self._talk = RoundTally(self._shape), SpConversation(self.party, self._place)
+            self._tally, talk = RoundTally(self._shape), SpConversation(self.party, self._place)
             reference = None if self._reference is None else ManifestEntry.of(self._reference)
             for place, names in enumerate(cohorts := self._cohorts(), 1):
                 entries = {who: self._counted[who] for who in names}
                 manifest = manifest_of(self._place, self._shape.payment, entries, place, len(cohorts), reference)
                 self._tally.begin(names, len(cohorts))
-                now = yield from self._judged_cohort(manifest)
+                now = yield from self._judged_cohort(talk, manifest)
+                talk = now.talk
             if self._tally.void:
                 raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {self._tally.void.words}")
             self._last = now
@@ -303,21 +304,21 @@ class SharesSp(PaidSp):
             self._drawn = replace(self._drawn, cohorts=secret_bytes(SEED_BYTES))
         return cohorts_of(self._counted, most, self._drawn.cohorts)
 
-    def _judged_cohort(self, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
+    def _judged_cohort(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
         """Who of it is in, and if that is nobody, why."""
-        now = yield from self._begun(manifest)
+        now = yield from self._begun(talk, manifest)
         if self._shape.widths.is_checked and not now.members.void:
             yield from self._judged(now)
         self._tally.add(manifest.names, verdict_on(manifest, now.members))
         return now
 
-    def _begun(self, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
+    def _begun(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
         """The manifest, and whose seals CSP can open."""
         if len(self._drawn.seeds) < manifest.cohort:  # they begin one after the other
             fresh = MaskSeed.bound_to(manifest.digest).to_bytes()
             self._drawn = replace(self._drawn, seeds=(*self._drawn.seeds, fresh))
         seed = MaskSeed.kept(self._drawn.seeds[manifest.cohort - 1], manifest.digest).seed
-        talk, facts = self._talk, Facts(self._shape, len(manifest.names))
+        self._talk, facts = talk, Facts(self._shape, len(manifest.names))
         talk.heed = partial(self._heed_failure, manifest)
         answer = yield from talk.ask(manifest.to_bytes(), longest_answer(MANIFEST, facts))
         reply = ManifestReply.from_bytes(answer, self._shape.limits())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.errors import OutOfTurn
-from crowdfl.protocols.common.steps import Condition, Part, Size, StepForm, in_bits, longest
+from crowdfl.protocols.common.steps import Condition, Part, Size, StepForm, in_bits, longest, message_size
 from crowdfl.protocols.messages import HEADER_BYTES, LENGTH_BYTES
 from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES
 from crowdfl.protocols.shares.reference import square_bits
@@ -101,7 +101,7 @@ TOTAL_DIVISOR = _number("total_divisor", "bytes of the masked sum of weights", l
 TOTAL_ADDEND = _number("total_addend", "bytes of CSP's masked share of it", lambda of: of.rules.payout.f_bits // 8)
 PRODUCT = _number("product", "bytes of a reward times its scale", lambda of: of.rules.product_bits // 8)
 
-_TASK, _NAME, _NUMBER, _WORDS = _bytes(64).up_to(), _bytes(64).up_to(), _bytes(16).up_to(), _bytes(256).up_to()
+_TASK, _NAME, _NUMBER, _CODE = (_bytes(most).up_to() for most in (64, 64, 16, 32))
 _HASH, _SIGNATURE, _SEALED, _SALT = (
     _bytes(HASH_BYTES),
     _bytes(SIGNATURE_BYTES),
@@ -121,7 +121,7 @@ def _bits(name: str, count: _Size, words: str) -> _Part:
 
 def _long(name: str, words: str, parts: Sequence[_Part]) -> _Part:
     """A message inside another."""
-    return Part(name, Size(f"a {words}", lambda of: longest(parts, of), exact=False))
+    return Part(name, message_size(parts).up_to(), None, words, is_message=True)
 
 
 VERDICT = (
@@ -129,8 +129,8 @@ VERDICT = (
     _Part("manifest", _HASH),
     _list("accepted", _NAME, LISTED.up_to()),
     _list("rejected", _NAME, LISTED.up_to()),
-    _list("reasons", _WORDS, LISTED.up_to()),
-    _Part("void", _WORDS),
+    _list("reasons", _CODE, LISTED.up_to()),
+    _Part("void", _CODE),
     _Part("signature", _SIGNATURE),
 )
 """CSP's word on a cohort (kind 56)."""
@@ -139,7 +139,7 @@ RECORD = (
     *_PLACE,
     _list("accepted", _NAME, PEOPLE.up_to()),
     _list("rejected", _NAME, PEOPLE.up_to()),
-    _list("reasons", _WORDS, PEOPLE.up_to()),
+    _list("reasons", _CODE, PEOPLE.up_to()),
     _Part("opened", _HASH),
     _list("masks", _HASH, _bytes(2)),
     _list("seals", _HASH, AUDIENCES * 2),
@@ -424,4 +424,4 @@ def longest_field(shape: "SharesShape") -> int:
     most = Facts.most(shape)
     steps = (MANIFEST.request, MANIFEST.reply, OFFER.request, OFFER.reply)
     messages = (*steps, VERDICT, RECORD, PUBLICATION, ENVELOPE, UPLOAD, LEFT)
-    return max(part.field_bytes(most) for parts in messages for part in parts)
+    return max(part.field.of(most) for parts in messages for part in parts)

@@ -4,6 +4,7 @@ import { bind, concat, equal, sha256, utf8 } from "./bytes.js";
 import { limitsOf, requireRing } from "./bundle.js";
 import { after, nextBase, nextSecret, placeOf, roundedQuotient } from "./chain.js";
 import { ChainBroken, LengthMismatch, NothingToAverage, ProtocolError, RolledBack, SealBroken, TooFewParticipants } from "./errors.js";
+import { MASK_BYTES } from "./limits.js";
 import { decode, encode } from "./messages.js";
 import { reasonOf } from "./reasons.js";
 import { elementBytes, expand, fromLittleEndian, signedDifference } from "./ring.js";
@@ -42,7 +43,6 @@ const RECORD = 57;
 const PUBLICATION = 59;
 const SERVERS = ["SP", "CSP"];
 const AUDIENCES = ["participants", "requester"];
-const MASK_BYTES = 32;
 
 /**
  * @param {SharesTask} task @param {Bundle} bundle @param {Chain} chain @param {Bytes} publication @param {number} round
@@ -84,9 +84,9 @@ export async function readRecord(task, bundle, chain, publication, round) {
 
 /** @param {SharesTask} task @param {Bundle} bundle @param {Chain} chain @param {Bytes} publication @param {number} round */
 async function checkedRecord(task, bundle, chain, publication, round) {
-  const limit = limitsOf(task, bundle);
-  const message = parsePublication(publication, limit);
-  const record = await parseRecord(message.record, limit, bundle.cspSigning);
+  const limits = limitsOf(task, bundle);
+  const message = parsePublication(publication, limits.publication);
+  const record = await parseRecord(message.record, limits.record, bundle.cspSigning);
   checkRecord(record, task, round, chain);
   return { message, record };
 }

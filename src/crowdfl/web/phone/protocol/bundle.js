@@ -2,6 +2,7 @@
 
 import { concat, sha256, utf8 } from "./bytes.js";
 import { FormatError, KeyMismatch } from "./errors.js";
+import { limitsFor, SAMPLES_BYTES } from "./limits.js";
 import { decode } from "./messages.js";
 import { elementBytes } from "./ring.js";
 import { readingPair } from "./seal.js";
@@ -58,14 +59,11 @@ export function requireRing(task, bundle) {
 }
 
 /**
- * What a message of this task may hold.
+ * What messages of this task may hold.
  * @param {SharesTask} task
  * @param {Bundle} bundle
- * @returns {import("./messages.js").Limit}
  */
 export function limitsOf(task, bundle) {
-  const people = task.maxParticipants;
-  const longest = task.parameters * elementBytes(bundle.ringBits) + 4096;
-  const entries = people + 1;
-  return { field: Math.max(longest, people * 256, 4096 + entries * 8), entries };
+  const { parameters, countBytes: count, maxParticipants: people } = task;
+  return limitsFor({ parameters, ring: elementBytes(bundle.ringBits), count, people, reward: 2 * SAMPLES_BYTES, audiences: 2 });
 }

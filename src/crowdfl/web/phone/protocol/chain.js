@@ -2,6 +2,7 @@
 
 import { bind, concat, hex, sha256, u32, utf8 } from "./bytes.js";
 import { ChainBroken, FormatError, LengthMismatch, NotFinite, SlotOverflow } from "./errors.js";
+import { HASH_BYTES, ROUND_BYTES } from "./limits.js";
 import { littleEndian } from "./ring.js";
 import { applyStep, momentCount, rint } from "./steps.js";
 
@@ -18,8 +19,6 @@ import { applyStep, momentCount, rint } from "./steps.js";
  * @property {Floats[]} moments What a server step carries from round to round; empty in a task without one.
  */
 
-const HASH_BYTES = 32;
-const ROUND_BYTES = 4;
 const HEAD = ROUND_BYTES + 2 * HASH_BYTES;
 const LARGEST = 2n ** 62n; // of a weight in units: two of them can still be added
 

@@ -5,6 +5,7 @@ import { bind, concat, fromNumber, sha256, toNumber, utf8 } from "./bytes.js";
 import { limitsOf } from "./bundle.js";
 import { parseRecord, standing } from "./average.js";
 import { ClaimRefused, ProtocolError, RewardOutOfRange, SealBroken, UploadRejected } from "./errors.js";
+import { SAMPLES_BYTES } from "./limits.js";
 import { decode, encode } from "./messages.js";
 import { openSealed, sign, verify } from "./seal.js";
 import { requireRewards } from "./settings.js";
@@ -17,8 +18,7 @@ import { requireRewards } from "./settings.js";
 
 const ENVELOPE = 18;
 const CLAIM = 19;
-const NUMBER_BYTES = 16;
-const MODULUS = 1n << BigInt(8 * NUMBER_BYTES);
+const MODULUS = 1n << BigInt(8 * SAMPLES_BYTES);
 
 /**
  * Millionths; a reward outside the round's budget is refused.
@@ -32,7 +32,7 @@ export async function openReward(task, bundle, keys, envelope, round) {
   const context = utf8(`crowdfl task ${task.task} round ${round}`);
   const who = utf8(keys.who);
   const body = await openSealed(keys.reading, message.sealed, concat(bind("crowdfl reward 2", context), who));
-  const width = task.pay === "samples" ? 2 * NUMBER_BYTES : NUMBER_BYTES;
+  const width = task.pay === "samples" ? 2 * SAMPLES_BYTES : SAMPLES_BYTES;
   const [v, signature] = [body.slice(0, width), body.slice(width)];
   if (v.length !== width) throw new SealBroken("this envelope holds no reward");
   const commitment = await commit(message.mask, message.salt);
@@ -45,7 +45,7 @@ export async function openReward(task, bundle, keys, envelope, round) {
  * @param {SharesTask} task @param {Bundle} bundle @param {Keys} keys @param {Bytes} shown @param {number} round
  */
 async function equalPart(task, bundle, keys, shown, round) {
-  const record = await parseRecord(shown, limitsOf(task, bundle), bundle.cspSigning);
+  const record = await parseRecord(shown, limitsOf(task, bundle).record, bundle.cspSigning);
   if (record.task !== task.task || record.number !== BigInt(round)) {
     throw new ProtocolError(`what was shown for round ${round} is CSP's record of another round or task`);
   }
@@ -64,7 +64,7 @@ export function recordIn(task, bundle, envelope) {
 
 /** Of equal parts, what SP says of masks is not heard. @param {SharesTask} task @param {Bundle} bundle @param {Bytes} bytes @returns {Envelope} */
 function parseEnvelope(task, bundle, bytes) {
-  const [mask, salt, sealed] = decode(ENVELOPE, ["number", "bytes", "bytes"], bytes, limitsOf(task, bundle));
+  const [mask, salt, sealed] = decode(ENVELOPE, ["number", "bytes", "bytes"], bytes, limitsOf(task, bundle).envelope);
   return task.pay === "equal" ? { mask: 0n, salt: new Uint8Array(0), sealed } : { mask, salt, sealed };
 }
 

@@ -1,10 +1,10 @@
 // A seed as a stream of bytes (AES-256-CTR), and integers modulo 2^k as whole little-endian bytes (docs/formats.md).
 
 import { LengthMismatch, WidthError } from "./errors.js";
+import { SEED_BYTES } from "./limits.js";
 
 /** @typedef {import("./bytes.js").Bytes} Bytes */
 
-export const SEED_BYTES = 32;
 const WORD = 8;
 
 /**

@@ -3,6 +3,7 @@
 import { isEnough, privacyOf } from "./accounting.js";
 import { toMillionths } from "./amounts.js";
 import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "./errors.js";
+import { SAMPLES_BYTES } from "./limits.js";
 
 /** @typedef {import("./documents.js").Definition} Definition */
 /** @typedef {[name: string, sides: number[]]} ArrayShape */
@@ -42,7 +43,6 @@ import { DocumentError, RewardsOff, TooFewParticipants, UnsupportedTask } from "
 
 export const LEAST_PARTICIPANTS = 5; // in a smaller crowd an average says too much about one
 const LARGEST = 1e15; // of any setting
-const SAMPLES_BYTES = 16; // of a share of a number of samples
 const LARGEST_SCALED = 2 ** 53;
 // What a browser can hold; more is refused before anyone joins.
 const MOST_PARAMETERS = 10_000_000;

@@ -4,8 +4,9 @@ import { concat, sha256, u32, utf8 } from "./bytes.js";
 import { lengthBound, requireRing } from "./bundle.js";
 import { chainWeights, placeOf } from "./chain.js";
 import { LengthMismatch, NotFinite, NothingToContribute, SlotOverflow } from "./errors.js";
+import { SALT_BYTES, SEED_BYTES } from "./limits.js";
 import { encode } from "./messages.js";
-import { elementBytes, expand, fromLittleEndian, Integers64, minusElements, SEED_BYTES, toLittleEndian } from "./ring.js";
+import { elementBytes, expand, fromLittleEndian, Integers64, minusElements, toLittleEndian } from "./ring.js";
 import { sealTo, sign } from "./seal.js";
 import { rint } from "./steps.js";
 
@@ -23,7 +24,6 @@ import { rint } from "./steps.js";
  */
 
 const KIND = 53;
-export const SALT_BYTES = 32;
 
 /**
  * The upload of a trained model. Its seed and its salt serve one upload ever: the bytes are kept and sent again, never made

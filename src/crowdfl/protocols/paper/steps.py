@@ -1,0 +1,79 @@
+"""The steps of a `paper` round, as printed: how many numbers are in each, and what CSP reads off it.
+
+The printed CSP knows no rounds: it answers whatever comes, in any order, and as often as it is asked.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crowdfl.crypto.paillier.vector import VECTOR_HEADER_BYTES
+from crowdfl.protocols.common.sdiv import SdivReply, SdivRequest
+from crowdfl.protocols.common.smul import SmulReply, SmulRequest
+from crowdfl.protocols.common.steps import Condition, Part, Size, StepForm
+from crowdfl.protocols.messages import Message
+from crowdfl.protocols.profile import KeyedTask
+
+
+@dataclass(frozen=True)
+class PaperFacts:
+    """What sizes follow from: the task, and how many are rewarded."""
+
+    task: KeyedTask
+    participants: int
+
+
+def _number(text: str, words: str, of: Callable[[PaperFacts], int]) -> Size[PaperFacts]:
+    return Size(text, of, words)
+
+
+PARAMETERS = _number("parameters", "weights of the model", lambda of: of.task.parameters)
+PEOPLE = _number("people", "uploads of the round", lambda of: of.participants)
+CIPHERTEXT = _number("ciphertext", "bytes of one number, w", lambda of: of.task.public.ciphertext_bytes)
+
+_ALWAYS = Condition[PaperFacts]("always", lambda of: True)
+_REWARDED = Condition[PaperFacts]("`lanes` is not 0", lambda of: of.task.settings.lanes != 0)
+
+
+def _step(
+    name: str,
+    when: Condition[PaperFacts],
+    request: type[Message],
+    reply: type[Message],
+    count: Size[PaperFacts],
+    shows: str,
+) -> StepForm[PaperFacts]:
+    numbers = tuple(Part(part, CIPHERTEXT, count, head=VECTOR_HEADER_BYTES) for part in ("x", "x_1", "y", "y_1"))
+    answer = Part("quotients" if reply is SdivReply else "products", CIPHERTEXT, count, head=VECTOR_HEADER_BYTES)
+    return StepForm(name, "SP", "CSP", when, numbers, (answer,), "nothing", shows, request.kind, reply.kind)
+
+
+def _divide(name: str, when: Condition[PaperFacts], count: Size[PaperFacts], shows: str) -> StepForm[PaperFacts]:
+    return _step(name, when, SdivRequest, SdivReply, count, shows)
+
+
+def _multiply(name: str, count: Size[PaperFacts], shows: str) -> StepForm[PaperFacts]:
+    return _step(name, _REWARDED, SmulRequest, SmulReply, count, shows)
+
+
+STEPS: tuple[StepForm[PaperFacts], ...] = (
+    _divide("average", _ALWAYS, PARAMETERS, "sums over totals to CSP, up to a short mask"),
+    _multiply("squares", PEOPLE * PARAMETERS, "differences from the average to CSP, up to a short mask"),
+    _multiply("lower halves", PEOPLE, "distances to CSP, up to a short mask"),
+    _multiply("upper halves", PEOPLE, "samples to CSP, up to a short mask"),
+    _divide("weights", _REWARDED, PEOPLE, "weights to CSP, up to a short mask"),
+    _multiply("paid", PEOPLE, "weights to CSP, up to a short mask"),
+    _divide("rewards", _REWARDED, PEOPLE, "rewards to CSP, up to a short mask"),
+)
+"""In the order of Alg. 3 and Alg. 4."""
+
+
+def most_numbers(task: KeyedTask) -> int:
+    """In one vector of any message of a task."""
+    most = PaperFacts(task, task.settings.most_in_round)
+    return max(part.count.of(most) for step in STEPS for part in step.request if part.count is not None)
+
+
+def longest_reply(task: KeyedTask, kind: int) -> int:
+    """Of CSP, to a request of this kind."""
+    most = PaperFacts(task, task.settings.most_in_round)
+    return max(step.longest_reply(most) for step in STEPS if step.kind == kind)
