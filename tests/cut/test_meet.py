@@ -45,7 +45,7 @@ class Meetings:
     happens: Callable[[Campaign, Point], None]
     campaign: Campaign | None = None
 
-    def hold(self, stride: int, least: int) -> None:
+    def survive(self, stride: int, least: int) -> None:
         """At one of so many, always the same ones; there are at least so many to choose from."""
         draw, found = random.Random(36), []  # noqa: S311 -- no secret
 
@@ -103,7 +103,7 @@ def take_over(campaign: Campaign, point: Point) -> None:
 @pytest.mark.second
 @pytest.mark.parametrize("stride", TIERS)
 def test_an_sp_whose_lease_has_run_out_meets_the_one_that_took_its_task(stride: int):
-    Meetings(is_of_sp, take_over).hold(stride, 200)
+    Meetings(is_of_sp, take_over).survive(stride, 200)
 
 
 # CSP: one process computes the answer to a request, and another process answers a second one before it is set.
@@ -204,4 +204,4 @@ def unshown(campaign: Campaign) -> tuple[str, ...]:
 )
 def test_two_processes_of_csp_answer_at_once(first, second, transaction: int, stride: int):
     wanted = has_following if following in (first, second) else is_step
-    Meetings(wanted, Race(first, second, transaction)).hold(stride, 10)
+    Meetings(wanted, Race(first, second, transaction)).survive(stride, 10)
