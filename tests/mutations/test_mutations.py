@@ -12,7 +12,9 @@ from tests.mutations.declared import MUTATIONS
 @pytest.mark.parametrize("group", MUTATIONS)
 def test_every_mutation_is_killed(group):
     """Whatever survives, or no longer finds its place in the code, is named in what is printed."""
-    done = subprocesses.run([sys.executable, "-m", "tests.mutations.run", group], capture_output=True, text=True)
+    done = subprocesses.run(
+        [sys.executable, "-m", "tests.mutations.run", group], capture_output=True, text=True, timeout=570
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
