@@ -17,6 +17,7 @@ from tests.cut.forks import Forks
 
 SCRIPTS = {"reference": (REFERRED, 1700), "noise": (NOISY, 1000)}  # and how many points there are at least
 SLICES = 8
+MANY = 20
 
 
 def playing(script: Script) -> Callable[[Plan], None]:
@@ -57,12 +58,13 @@ def is_telling(point: Point) -> bool:
 
 
 def one_of_each_kind(every: Sequence[Point], known: Collection[tuple[str, str, str]] = ()) -> list[Point]:
-    """Of those that are not known, always the same ones."""
+    """Of those that are not known, always the same ones; some more of those that come at every step of a round."""
     kinds: dict[tuple[str, str, str], list[Point]] = {}
     for point in filter(is_telling, every):
         kinds.setdefault(kind_of(point), []).append(point)
     draw = random.Random(36)  # noqa: S311 -- no secret
-    found = {draw.choice(alike) for kind, alike in kinds.items() if kind not in known}
+    new = [alike for kind, alike in kinds.items() if kind not in known]
+    found = {point for alike in new for point in draw.sample(alike, 1 + 2 * (len(alike) >= MANY))}
     return [point for point in every if point in found]
 
 
