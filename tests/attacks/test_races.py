@@ -38,7 +38,7 @@ def at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 
 @pytest.mark.second
 def test_a_deposit_a_claim_and_a_payment_count_once_however_often_they_come(tmp_path: Path) -> None:
-    desk, paid = Desk(tmp_path, rounds=2), []
+    desk, paid = Desk(tmp_path, rounds=2, pay="samples"), []
     desk.invite(3)
     desk.sp.deposit(desk.task, "one", 2 * BUDGET)
     both = desk.sp, desk.new_sp()

@@ -10,6 +10,8 @@ import pytest
 import crowdfl
 from crowdfl.errors import LearningError, SettingsError
 from crowdfl.protocols.shares.round.average import RoundRecord
+from crowdfl.simulation.host import Host
+from crowdfl.simulation.replayed import seeded
 from tests.simulate.lines import START, evaluate, people, plain, train
 
 UNCHECKED = {"lanes": 0, "check": "none", "pay": "none"}  # what is told of rounds is the same
@@ -46,6 +48,21 @@ def test_each_round_is_told_with_its_model_and_everyones_metrics():
     assert [one.by_person for one in result.history] == [by_person for _, _, by_person, *_ in seen]
     assert len(result.person_rows()) == 3 * len(data)
     assert result.person_rows()[0] == {"round": 1, "person": "p0", **seen[0][2]["p0"]}
+
+
+def test_one_seed_is_one_simulation():
+    """With the same source of secrets, to the last byte that anyone sends and keeps; with another, the same averages."""
+    seen = []
+    for seed in (b"1", b"1", b"2"):
+        sent = []
+        with seeded(seed), pytest.MonkeyPatch.context() as patch:
+            carry = Host.carry
+            patch.setattr(Host, "carry", lambda *call, carry=carry, sent=sent: sent.append(call[1:5]) or carry(*call))
+            result = run(dropouts={"p1": [2]}, seed=7, budget="4.00")
+        seen.append((repr(sent), np.append(*result.model).tolist(), result.rewards, result.costs))
+    assert seen[0] == seen[1]
+    assert seen[0][0] != seen[2][0]
+    assert seen[0][1:3] == seen[2][1:3]
 
 
 @pytest.mark.parametrize("step", ["none", "fedavgm"])

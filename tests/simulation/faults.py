@@ -1,91 +1,39 @@
 """What goes wrong, on demand: servers that die at a durable step, wires that lose, repeat and delay."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from crowdfl.errors import CrowdFLError
 from crowdfl.roles.ports import ManualClock
+from crowdfl.simulation.faults import Crash, Life, Point
+from crowdfl.simulation.host import Call, Deliver
 
-__all__ = ["Between", "Crash", "Fragile", "FragileDisk", "Life", "Wire"]
-
-_TASKS = {"add_task", "change_task", "add_participant", "leave", "use_invitation", "lease", "release", "post"}
-_MONEY = {"add_deposit", "decide_deposit", "add_payment", "change_payment", "mark_paid_before"}
-_ROUNDS = {"put_round", "mark_asked", "acknowledge", "drop_uploads", "put_seed", "use_reply", "forget_replies"}
-_CSP = {"mark_refused", "put_answer", "remember", "reserve"}
-_ENDS = {"erase_seeds", "erase_answers", "remove"}
-_DURABLE = _TASKS | _MONEY | _ROUNDS | _CSP | _ENDS | {"put", "put_all", "delete", "clear"}
-
-
-class Crash(BaseException):
-    """The process is gone; nothing in it may catch this and go on."""
+__all__ = ["Between", "Countdown", "Sent", "Wire", "dying"]
 
 
 @dataclass
-class Life:
-    """One process. It dies at the step that was chosen, and does nothing ever after."""
+class Countdown:
+    """Ends a process at so many durable steps from now, once; before and after a write are two."""
 
     left: int | None = None
     dead: bool = False
 
-    def step(self) -> None:
-        """A durable step begins or has ended."""
-        self.check()
-        if self.left is not None:
-            self.left -= 1
-            self.dead = self.left <= 0
-            self.check()
-
-    def check(self) -> None:
-        if self.dead:
+    def __call__(self, point: Point) -> None:
+        if self.left is None or not point.is_write:
+            return
+        self.left -= 1
+        if self.left <= 0:
+            self.left, self.dead = None, True
             raise Crash
 
 
-class Fragile:
-    """A store or blobs in the hands of a process that may die before or after each durable call."""
-
-    def __init__(self, target: Any, life: Life) -> None:
-        self._target, self._life = target, life
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._target, name)
-
-        def call(*arguments: Any, **named: Any) -> Any:
-            self._life.check()
-            if name not in _DURABLE:
-                return method(*arguments, **named)
-            self._life.step()
-            result = method(*arguments, **named)
-            self._life.step()
-            return result
-
-        return call
-
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Dying before the commit undoes it all; after, nothing."""
-        self._life.check()
-        with self._target.transaction():
-            yield
-            self._life.step()
-        self._life.step()
-
-
-@dataclass
-class FragileDisk:
-    """The disk of a process that may die; `number` tells processes of one role apart."""
-
-    disk: Any
-    life: Life
-    number: str = ""
-
-    def store(self, role: str) -> Fragile:
-        return Fragile(self.disk.store(role + self.number), self.life)
-
-    def blobs(self, name: str) -> Fragile:
-        """The same for all processes of a role."""
-        return Fragile(self.disk.blobs(name), self.life)
+def dying(step: int | None) -> Life:
+    """Of a server without a host."""
+    plan = Countdown(step)
+    return Life("server", lambda: plan, Counter())
 
 
 class Between:
@@ -120,58 +68,59 @@ class Between:
         return call
 
 
+class Sent(NamedTuple):
+    """A call, and how to make it again."""
+
+    name: str
+    arguments: tuple[Any, ...]
+    deliver: Callable[[], Any]
+    reply: Any = None
+
+
 @dataclass
 class Wire:
-    """Calls to a server that may be away. `fates` says what becomes of the next calls; once used up, all goes well.
+    """Between SP and CSP, which may be away. `fates` says what becomes of the next calls; once used up, all goes well.
 
     A function among the fates is run while the call is under way, as another process or another caller would.
     """
 
-    server: Callable[[], Any]
     clock: ManualClock
     away: bool = False
     fates: list[Any] = field(default_factory=list)
-    sent: list[tuple[str, tuple[Any, ...], Any]] = field(default_factory=list)
-    late: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
+    late: list[Sent] = field(default_factory=list)
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            if self.away:
-                raise ConnectionError("nobody answers")
-            return self._carry(name, arguments, self.fates.pop(0) if self.fates else "well")
+    def __call__(self, call: Call, deliver: Deliver) -> Any:
+        if call.receiver != "csp":
+            return deliver()
+        if self.away:
+            raise ConnectionError("nobody answers")
+        return self._carry(Sent(call.name, call.arguments, deliver), self.fates.pop(0) if self.fates else "well")
 
-        return call
-
-    def _carry(self, name: str, arguments: tuple[Any, ...], fate: Any) -> Any:
+    def _carry(self, call: Sent, fate: Any) -> Any:
         if fate == "lost":
             raise ConnectionError("the request was lost")
         if fate == "late":
-            self.late.append((name, arguments))
+            self.late.append(call)
             raise ConnectionError("no answer came in time")
         if isinstance(fate, float):
             self.clock.time += fate
         if callable(fate):
             fate()
-        reply = self._deliver(name, arguments)
+        reply = call.deliver()
         self._deliver_late_ones()
         if fate == "repeated":
-            assert self._deliver(name, arguments) == reply
+            assert call.deliver() == reply
         if fate == "old ones again":
-            for old_name, old_arguments, old_reply in self.sent[-3:]:
-                assert self._deliver(old_name, old_arguments) == old_reply
+            for old in self.sent[-3:]:
+                assert old.deliver() == old.reply
         if fate == "answer lost":
             raise ConnectionError("the answer was lost")
-        self.sent.append((name, arguments, reply))
+        self.sent.append(call._replace(reply=reply))
         return reply
 
     def _deliver_late_ones(self) -> None:
         """Overtaken by a request that was sent after them; nobody waits for their answers any more."""
         while self.late:
             with contextlib.suppress(CrowdFLError, ConnectionError):
-                self._deliver(*self.late.pop(0))
-
-    def _deliver(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        try:
-            return getattr(self.server(), name)(*arguments)
-        except Crash:
-            raise ConnectionError("the server died") from None
+                self.late.pop(0).deliver()

@@ -9,6 +9,7 @@ from crowdfl.errors import FormatError
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.shares.round.average import RoundRecord, SumReply
 from crowdfl.protocols.shares.round.manifest import StepReply, StepRequest
+from crowdfl.simulation.host import Call, Deliver
 
 __all__ = ["Passed"]
 
@@ -21,15 +22,26 @@ def _sets() -> dict[Any, set[bytes]]:
 
 @dataclass
 class Passed:
-    """`watching` a CSP; every process of it that serves the same tasks."""
+    """Of every process of a CSP that serves the same tasks."""
 
     requests: dict[Step, set[bytes]] = field(default_factory=_sets)
     replies: dict[Step, set[bytes]] = field(default_factory=_sets)
     answers: dict[tuple[str, bytes], set[bytes]] = field(default_factory=_sets)  # of requests of every kind
     sums: dict[bytes, set[bytes]] = field(default_factory=_sets)  # that were opened of a base
 
-    def watching(self, csp: Any) -> "Watched":
-        return Watched(csp, self)
+    def watch(self, call: Call, deliver: Deliver) -> Any:
+        """As a wire does."""
+        if (call.receiver, call.name) != ("csp", "answer"):
+            return deliver()
+        task, request = call.arguments[:2]
+        step = self.step_of(task, request)
+        if step is not None:
+            self.requests[step].add(request)
+        reply = bytes(deliver())
+        self.answers[task, request].add(reply)
+        if step is not None:
+            self.note(step, reply)
+        return reply
 
     def check(self) -> None:
         """At any moment."""
@@ -55,27 +67,6 @@ class Passed:
             )
             record = RoundRecord.from_bytes(opened.record, _limits(opened.record))
             self.sums[record.base].add(record.opened)
-
-
-@dataclass
-class Watched:
-    """A CSP; what is not defined here is its own."""
-
-    csp: Any
-    passed: Passed
-
-    def answer(self, task: str, request: bytes, *rest: Any) -> bytes:
-        step = self.passed.step_of(task, request)
-        if step is not None:
-            self.passed.requests[step].add(request)
-        reply = bytes(self.csp.answer(task, request, *rest))
-        self.passed.answers[task, request].add(reply)
-        if step is not None:
-            self.passed.note(step, reply)
-        return reply
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.csp, name)
 
 
 def _limits(data: bytes) -> Limits:

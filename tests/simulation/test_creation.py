@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from crowdfl.documents.signed import Appointment
+from crowdfl.errors import ServiceUnavailable
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle
 from crowdfl.roles.kgc import Kgc
+from crowdfl.simulation.faults import Crash, LivedBlobs
 from crowdfl.storage.blobs import FileBlobs
-from tests.simulation.faults import Crash, Fragile, Life
+from tests.simulation.faults import dying
 from tests.simulation.world import World, closing
 
 BUNDLES = {"sp": SharesSpBundle, "csp": SharesCspBundle}
@@ -39,9 +41,11 @@ def test_keys_are_dealt_whole_whatever_step_kgc_dies_at(tmp_path: Path):
     for step in range(1, 40):
         with closing(World(tmp_path / str(step), deposit=0)) as world:
             text = world.kgc.store.task(world.task).definition
-            life, bundles, store = Life(step), FileBlobs(tmp_path / f"{step}/again"), world.disk.store(f"again{step}")
+            life, bundles = dying(step), FileBlobs(tmp_path / f"{step}/again")
+            store, mortal = (world.disk.store(f"again{step}") for _ in range(2))
+            mortal.at_commit = life.commit
             try:
-                _kgc(world, Fragile(store, life), Fragile(bundles, life)).create_task(text)
+                _kgc(world, mortal, LivedBlobs(bundles, life, "keys")).create_task(text)
                 died = False
             except Crash:
                 died = True
@@ -77,9 +81,9 @@ class _Unmade(World):
         try:
             super()._create()
         except Crash:
-            self.sps[0] = self._new_sp(0)
+            self.host.start("sp")
             self.died = True
-        except ConnectionError:
+        except ServiceUnavailable:
             self.died = True
         else:
             self.sp_lives[0].left = self.csp_life.left = None

@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from crowdfl.roles.retention import CspRetention, KgcRetention, secrets_of
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
 from crowdfl.services.retention import Sweeper
+from crowdfl.simulation.faults import Crash, Life, LivedBlobs
 from tests.hosts import FileDisk, test_tools
-from tests.simulation.faults import Crash, Fragile, Life
+from tests.simulation.faults import dying
 from tests.simulation.world import World, closing
 
 SP_KEY, KGC_KEY = SigningKey.fresh(), SigningKey.fresh()
@@ -37,7 +38,7 @@ class Roles:
     def __init__(self, folder: Path, task: str, server: str = "", life: Life | None = None) -> None:
         self.folder, self.task, self.disk, self.clock = folder, task, FileDisk(folder, durable=False), ManualClock(1e6)
         self.stores = {role: self.disk.store(role) for role in ("kgc", "csp", "sp")}
-        self._server, self._life = server, life or Life()
+        self._server, self._life = server, life or dying(None)
         kgc = Kgc(self._own("kgc"), self._blobs("kgc/keys"), self.clock, KGC_KEY, True)
         csp = Csp(
             self._own("csp"),
@@ -48,7 +49,7 @@ class Roles:
             test_tools(),
         )
         self.parts = UnfinishedUploads(folder / "sp/incoming", lambda: NOW)
-        parts: Any = Fragile(self.parts, self._life) if server == "sp" else self.parts
+        parts: Any = _MortalParts(self.parts, self._life) if server == "sp" else self.parts
         self.kgc_role, self.csp_role = kgc, csp
         self.kgc = KgcRetention(kgc.store, kgc.bundles, self.clock, sp_key=SP_KEY.public)
         self.csp = csp_retention(csp, self.clock)
@@ -59,11 +60,15 @@ class Roles:
         self.sp = SpRetention(*own, signing=SP_KEY, peers=peers, rests=rests)
 
     def _own(self, role: str) -> Any:
-        return Fragile(self.stores[role], self._life) if role == self._server else self.stores[role]
+        if role != self._server:
+            return self.stores[role]
+        store = self.disk.store(role)
+        store.at_commit = self._life.commit
+        return store
 
     def _blobs(self, name: str) -> Any:
         blobs = self.disk.blobs(name)
-        return Fragile(blobs, self._life) if name.startswith(self._server + "/") else blobs
+        return LivedBlobs(blobs, self._life, "blobs") if name.startswith(self._server + "/") else blobs
 
     def secrets(self) -> dict[str, dict[str, int]]:
         """What each still holds of the task and must not keep."""
@@ -81,6 +86,21 @@ class Roles:
 
     def marker(self) -> list[Path]:
         return [path for path in self.folder.rglob("*") if path.is_file() and b"SECRET" in path.read_bytes()]
+
+
+@dataclass
+class _MortalParts:
+    """Parts of uploads in the hands of a process that may die when it removes one."""
+
+    parts: UnfinishedUploads
+    life: Life
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.parts, name)
+
+    def remove(self, *part: Any) -> None:
+        with self.life.passing("blobs.remove"):
+            self.parts.remove(*part)
 
 
 def csp_retention(csp: Csp, clock: ManualClock) -> CspRetention:
@@ -180,14 +200,14 @@ def test_all_that_a_task_needed_is_erased_when_it_has_ended(ended, copies: Copie
 def test_whatever_step_a_server_dies_at_all_is_erased_in_the_end(server: str, ended, copies: Copies):
     """And it never erases anything of a task that is not marked as ended: a restart would not know why it is gone."""
     for step in range(1, 100):
-        dying = copies(ended, server, Life(step))
-        whole = dying.secrets()
+        mortal = copies(ended, server, dying(step))
+        whole = mortal.secrets()
         died = False
         try:
-            dying.sp.tick()
+            mortal.sp.tick()
         except Crash:
             died = True
-        fresh = Roles(dying.folder, dying.task)
+        fresh = Roles(mortal.folder, mortal.task)
         marked = fresh.stores[server].task(fresh.task).state in ("ended", "settled")
         assert marked or fresh.secrets()[server] == whole[server]
         fresh.sp.tick()
@@ -263,7 +283,7 @@ def test_csp_gives_no_answer_after_the_end_that_it_gave_before(tmp_path: Path):
         for person in world.people:
             world.upload(person)
         world.run()
-        csp, before = world._live_csp(), [sent for sent in world.wire.sent if sent[0] == "answer"]
+        csp, before = world.host.csp, [sent for sent in world.wire.sent if sent[0] == "answer"]
         retention = csp_retention(csp, world.clock)
         side = csp._side(csp.store.task(world.task), 0)
         computed = []

@@ -200,7 +200,7 @@ def test_what_a_killed_process_still_does_reaches_nobody():
     campaign.start("sp")
     before = campaign.disk.contents()
     with pytest.raises(Crash):
-        sp.store.mark_asked(campaign.task, 1)
+        sp.store.lease(campaign.task, "late", 2000.0, 1.0)
     with pytest.raises(Crash):
         sp.blobs.put("x", b"")
     with pytest.raises(Crash):

@@ -50,7 +50,7 @@ def test_something_else_happens_during_any_call_to_csp(kind: str, stride: int, t
 
 
 @pytest.mark.second
-@pytest.mark.parametrize(("kind", "stride"), sweeps(43))
+@pytest.mark.parametrize(("kind", "stride"), sweeps(61))
 def test_something_else_happens_after_any_call_to_the_store(kind: str, stride: int, tmp_path: Path):
     """Whatever SP has just read may be no longer true when it acts on it."""
     for calls in range(1 + 6 * KINDS.index(kind) % stride, 1000, stride):

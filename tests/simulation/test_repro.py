@@ -49,7 +49,8 @@ def test_repro_a_process_that_lost_its_lease_brings_an_ended_round_back(world: W
             world.tick(1)
 
     world.wire.fates = ["well", another_takes_over]
-    world.tick()
+    while world.wire.fates:
+        world.tick()
     world.check()
     assert world.states() == ["rewarded"]
     world.finish()
@@ -153,7 +154,8 @@ def test_repro_a_csp_that_is_gone_for_good_holds_the_money(world: World, answers
     everyone(world)
     world.tick()
     world.wire.fates = ["well"] * answers + [goes_away(world)]
-    world.tick()
+    while world.wire.fates:
+        world.tick()
     world.clock.time += DAY - 3600
     world.run()
     assert world.states() == ["closed"]
@@ -266,9 +268,9 @@ def test_repro_two_requests_at_once_remember_into_each_others_draft(world: World
     everyone(world)
     world.wire.fates = ["late"]
     world.run()
-    ((_, step),) = world.wire.late
+    (late,) = world.wire.late
     world.wire.late.clear()
-    csp, inside, go_on = world.sps[0].ports.csp.server().csp, threading.Event(), threading.Event()
+    csp, inside, go_on = world.host.csp, threading.Event(), threading.Event()
     plain = SharesCsp._answered
 
     def slow(side: SharesCsp, *message: Any) -> bytes:
@@ -277,14 +279,14 @@ def test_repro_two_requests_at_once_remember_into_each_others_draft(world: World
         return plain(side, *message)
 
     monkeypatch.setattr(SharesCsp, "_answered", slow)
-    first = threading.Thread(target=csp.answer, args=step)
+    first = threading.Thread(target=csp.answer, args=late.arguments)
     first.start()
     inside.wait(5)
     csp.answer(world.task, world.claim_of(0))
     go_on.set()
     first.join(5)
     monkeypatch.undo()
-    world.restart_csp()
+    world.host.start("csp")
     world.clock.time += 61
     world.run()
     assert world.states() == ["rewarded", "rewarded"]

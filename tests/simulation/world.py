@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from crowdfl.protocols.shares.profile import SharesParticipant, SharesProfile
 from crowdfl.protocols.shares.round.average import RoundRecord
 from crowdfl.protocols.shares.round.upload import make_upload
 from crowdfl.protocols.shares.shape import SharesShape
-from crowdfl.roles.csp import Csp
 from crowdfl.roles.participant.enrolment import enrol
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import DepositState, PaymentState, RoundState, StoredPayment, TaskState
@@ -32,10 +31,10 @@ from crowdfl.roles.sp.ledger import ESCROW, REQUESTER, Ledger, earned_account, p
 from crowdfl.roles.sp.money import resolve_payment
 from crowdfl.roles.sp.platform import Sp
 from crowdfl.settings import TaskSettings, to_millionths
-from crowdfl.simulation.host import Host
-from crowdfl.storage.sql import SqlStore
+from crowdfl.simulation.faults import Crash, Point
+from crowdfl.simulation.host import Call, Deliver, Host
 from tests.hosts import FileDisk, test_tools
-from tests.simulation.faults import Crash, FragileDisk, Life, Wire
+from tests.simulation.faults import Countdown, Wire
 from tests.simulation.passed import Passed
 
 __all__ = ["World", "closing", "meanwhile"]
@@ -54,6 +53,7 @@ SETTINGS: dict[str, Any] = {
     "grace": 50.0,
 }
 _PROFILE, _UNIT = SharesProfile(), 1000
+_SPS = ("sp", "sp2")
 _UNPAID = (PaymentState.PENDING, PaymentState.RUNNING, PaymentState.UNKNOWN)
 INITIAL = to_safetensors(ModelShape(("w",), ((1,),)), [np.zeros(1)])
 _ORDER = list(RoundState)  # a round's state only moves on in this order
@@ -85,15 +85,23 @@ class World:
         folder.mkdir(exist_ok=True)
         self.folder, self.clock = folder, ManualClock(1000.0)
         self.settings = TaskSettings.of(**SETTINGS | settings)
-        self.disk = _Files(folder)
+        self.disk = FileDisk(folder, durable=False)  # what dies here are objects
         self.truth, self.blobs = self.disk.store("sp"), self.disk.blobs("sp/blobs")
-        self.csp_life, self.sp_lives = Life(), [Life(), Life()]
+        self.csp_life, self.sp_lives = Countdown(), [Countdown(), Countdown()]
+        self._plans = dict(zip(("csp", *_SPS), (self.csp_life, *self.sp_lives), strict=True))
         self.hooked: list[tuple[str, int]] = []
-        self.passed = Passed()
-        self.wire = Wire(lambda: self.passed.watching(self._live_csp()), self.clock)
-        self.host = Host(test_tools(), disk=self.disk, clock=self.clock, signing=_signing("kgc"))
-        self.kgc, self._csp = self.host.kgc, self._new_csp()
-        self.sps = [self._new_sp(0), self._new_sp(1)]
+        self.passed, self.wire = Passed(), Wire(self.clock)
+        self.host = Host(
+            test_tools(),
+            disk=self.disk,
+            clock=self.clock,
+            wire=self._carry,
+            faults=self._meet,
+            options=SpOptions(test_tools(), on_paid=self._hand_over, min_claim_window=0.0),
+            signing=_signing("kgc"),
+            sps=len(_SPS),
+        )
+        self.kgc = self.host.kgc
         self.uploads: dict[tuple[int, int], list[bytes]] = {}
         self.acknowledged: dict[tuple[int, str], str] = {}
         self._made: dict[str, Made] = {}  # uploads by digest
@@ -116,25 +124,22 @@ class World:
     def close(self) -> None:
         self.disk.close()
 
-    def _new_csp(self) -> Csp:
-        return self.host.new_csp(FragileDisk(self.disk, self.csp_life))
+    @property
+    def sps(self) -> list[Sp]:
+        return [self.host.role(name) for name in _SPS]
 
-    def _live_csp(self) -> Csp:
-        if self.csp_life.dead:
-            self.restart_csp()
-        return self._csp
+    def _meet(self, point: Point) -> None:
+        if point.process in self._plans:
+            self._plans[point.process](point)
 
-    def restart_csp(self) -> None:
-        """It knows what is on its disk, and nothing else."""
-        self.csp_life = Life()
-        self._csp = self._new_csp()
+    def _carry(self, call: Call, deliver: Deliver) -> Any:
+        return self.wire(call, lambda: self.passed.watch(call, partial(self._to_living, call, deliver)))
 
-    def _new_sp(self, which: int) -> Sp:
-        self.sp_lives[which] = life = Life()
-        options = SpOptions(test_tools(), on_paid=self._hand_over, min_claim_window=0.0)
-        sp = self.host.new_sp(options, FragileDisk(self.disk, life, str(which)))
-        sp.ports.csp = self.wire
-        return sp
+    def _to_living(self, call: Call, deliver: Deliver) -> Any:
+        """Whoever runs CSP starts it again."""
+        if call.receiver == "csp" and not self.host.is_running("csp"):
+            self.host.start("csp")
+        return deliver()
 
     def _hand_over(self, payment: StoredPayment) -> None:
         self.hooked.append((payment.who, payment.amount))
@@ -142,11 +147,11 @@ class World:
     def on_sp(self, which: int, act: Callable[[Sp], Any]) -> Any:
         """Something done by one of the SPs; None if it was refused, got no answer, or died."""
         try:
-            return act(self.sps[which])
+            return act(self.host.role(_SPS[which]))
         except (CrowdFLError, OSError):
             return None
         except Crash:
-            self.sps[which] = self._new_sp(which)
+            self.host.start(_SPS[which])
             self.clock.time += 61  # whoever took the dead one's place waits for its lease to run out
             return None
 
@@ -402,20 +407,6 @@ class World:
             due = Fraction(budget * parts[who], sum(parts.values()))
             assert due - 2 < amount <= due + 1, f"{who} is paid {amount}, and {float(due)} is its part"
             earned[who] += amount
-
-
-class _Files(FileDisk):
-    """One store for each process, on the database of its role. What dies here are objects: nothing waits for the disk."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, durable=False)
-        self._stores: dict[str, SqlStore] = {}
-
-    def store(self, role: str) -> SqlStore:
-        """Of a role, or of one of its processes."""
-        if role not in self._stores:
-            self._stores[role] = super().store(role.rstrip("01"))
-        return self._stores[role]
 
 
 def meanwhile(world: World, what: str, person: int) -> None:

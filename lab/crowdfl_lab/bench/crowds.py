@@ -18,9 +18,9 @@ from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.participant.participant import Participant
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.disks import FileDisk
 from crowdfl.simulation.host import Host
 from crowdfl.storage import tables as t
-from crowdfl.storage.blobs import FileBlobs
 from crowdfl.storage.sql import SqlStore
 from crowdfl_lab.bench.workload import Say
 from crowdfl_lab.report.results import Figure, Reference, Row, Target
@@ -29,22 +29,6 @@ CROWDS = (1_000, 10_000, 100_000)
 _UPLOADS = 60
 _PARAMETERS = 200
 _PIECE = 10_000
-
-
-class _Files:
-    """A folder: a database and files for each role."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def store(self, role: str) -> SqlStore:
-        (self._folder / role).mkdir(exist_ok=True)
-        store = SqlStore(f"sqlite:///{self._folder}/{role}/state.db")
-        store.create_tables()
-        return store
-
-    def blobs(self, name: str) -> FileBlobs:
-        return FileBlobs(self._folder / name)
 
 
 def crowd_rows(crowds: Sequence[int] = CROWDS, uploads: int = _UPLOADS, say: Say = lambda _: None) -> list[Row]:
@@ -64,7 +48,7 @@ def crowd_rows(crowds: Sequence[int] = CROWDS, uploads: int = _UPLOADS, say: Say
 def _seconds(crowd: int, uploads: int, say: Say) -> float:
     say(f"{crowd} people in a database")
     with tempfile.TemporaryDirectory(prefix="crowdfl-crowd-") as folder:
-        host = Host(Tools.unwatched(insecure_test_key=True), disk=_Files(Path(folder)))
+        host = Host(Tools.unwatched(insecure_test_key=True), disk=FileDisk(Path(folder)))
         task = host.create(_definition(crowd), [np.zeros(_PARAMETERS)])
         people = [host.join(task, str(number)) for number in range(uploads)]
         _fill(host.sp.store, task, crowd - uploads)  # type: ignore[arg-type]

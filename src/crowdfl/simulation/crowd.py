@@ -14,7 +14,7 @@ from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, RoundEnded, ServiceUnavailable, SettingsError, SlotOverflow
 from crowdfl.learning.functions import FunctionTrainer
 from crowdfl.protocols.party import Costs
-from crowdfl.protocols.profile import ParticipantKeys, Tools
+from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.server_optimizers import Moments, ServerStep
 from crowdfl.retry import no_jitter
@@ -26,7 +26,7 @@ from crowdfl.roles.records import Round, RoundState
 from crowdfl.roles.sp.core import Draw, SpOptions, draw_at_random
 from crowdfl.settings import to_millionths
 from crowdfl.simulation.disks import MemoryDisk
-from crowdfl.simulation.host import Host
+from crowdfl.simulation.host import PEOPLE, SP, Call, Deliver, Host
 from crowdfl.simulation.recorder import Recorder, costs_by_role
 from crowdfl.storage.blobs import MemoryBlobs
 
@@ -157,44 +157,6 @@ class SimulationLog:
             self.events.pop((what, number), None)
 
 
-class _Link:
-    """SP as one person reaches it: not at all while that person is away. Everything else is SP's own."""
-
-    def __init__(self, sp: Any, crowd: "SimulatedCrowd", name: str) -> None:  # noqa: ANN401
-        self._sp, self._crowd, self._name = sp, crowd, name
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        if self._name in self._crowd.away:
-            raise ServiceUnavailable(f"{self._name} is away in this round, as the simulation has it")
-        return getattr(self._sp, name)
-
-    def status(self, task: str) -> dict[str, Any]:
-        """As SP said it first while everyone had a turn: since then, nothing but uploads has come."""
-        ask = self.__getattr__("status")
-        if self._crowd.said is None:
-            self._crowd.said = ask(task)
-        return self._crowd.said
-
-    def send(self, task: str, number: int, keys: ParticipantKeys, upload: bytes) -> str:
-        receipt = str(self.__getattr__("send")(task, number, keys, upload))
-        self._crowd.note_upload(self._name, number, len(upload))
-        return receipt
-
-    def average(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
-        return self._counted(number, "average", task, number, keys)
-
-    def reward(self, task: str, number: int, keys: ParticipantKeys) -> bytes:
-        return self._counted(number, "reward", task, number, keys)
-
-    def initial_weights(self, task: str) -> bytes:
-        return self._counted(1, "initial_weights", task)
-
-    def _counted(self, number: int, name: str, *given: Any) -> bytes:  # noqa: ANN401
-        found: bytes = self.__getattr__(name)(*given)
-        self._crowd.log.down[number] += len(found)
-        return found
-
-
 @dataclass
 class _Person:
     name: str
@@ -223,14 +185,14 @@ class SimulatedCrowd:
         self.settings, self.counters, self.log = definition.settings, Recorder(keep_views=False), SimulationLog()
         self.trainers, self.away, self._away_in, self._on_change = trainers, frozenset[str](), away_in, on_change
         self._reference = reference
-        self.said: dict[str, Any] | None = None  # SP's status, while everyone has a turn
+        self._said: dict[str, Any] | None = None  # SP's status, while everyone has a turn
         self._on_read = on_read  # a round but the last is over, and everyone has read it; True ends the task
         tools = Tools(default_backend(), None, insecure_test_key, False, self.counters)
         self.clock, self._is_stopped = ManualClock(1.0), False
         self.rounds: list[Round] = []  # as the servers left them
         # Rounds open here: nobody trains on before `on_read` has had its say.
         options = SpOptions(tools, checker=tools.backend, min_claim_window=0.0, draw=draw, opens_rounds=False)
-        self.host = Host(tools, disk=_LeanDisk(), clock=self.clock, options=options)
+        self.host = Host(tools, disk=_LeanDisk(), clock=self.clock, wire=self._carry, options=options)
         self.task = self.host.create(definition, initial)
         invitations = self.host.requester.invite(self.task, len(trainers), _FOREVER)
         posted = self.host.requester.definition(self.task)
@@ -244,12 +206,28 @@ class SimulatedCrowd:
 
     def _person(self, definition: Definition, name: str, trainer: FunctionTrainer, invitation: str) -> _Person:
         participant = self.host.new_participant(self.task, name)
-        participant.sp = _Link(participant.sp, self, name)
         if self._start is not None:
             self._chain_of(participant).start_from(self._start)
         participant.on_event = lambda what, details: self._note(name, what, details)
         agent = Agent(participant, time.sleep, jitter=no_jitter)
         return _Person(name, participant, agent.turns(definition, trainer, invitation))
+
+    def _carry(self, call: Call, deliver: Deliver) -> Any:  # noqa: ANN401
+        """People reach SP, but not while they are away; what goes between them is counted."""
+        if call.receiver != SP or not call.sender.startswith(PEOPLE):
+            return deliver()
+        name = call.sender.removeprefix(PEOPLE)
+        if name in self.away:
+            raise ServiceUnavailable(f"{name} is away in this round, as the simulation has it")
+        if call.name == "status":  # as SP said it first while everyone had a turn: since then, nothing but uploads came
+            self._said = deliver() if self._said is None else self._said
+            return self._said
+        found = deliver()
+        if call.name == "send":
+            self._note_upload(name, call.arguments[1], len(call.arguments[3]))
+        elif call.name in ("average", "reward", "initial_weights"):
+            self.log.down[1 if call.name == "initial_weights" else call.arguments[1]] += len(found)
+        return found
 
     @staticmethod
     def _resumed_chain(posted: Definition, initial: Any, moments: Moments) -> bytes | None:  # noqa: ANN401
@@ -338,7 +316,7 @@ class SimulatedCrowd:
         return frozenset() if takes_late else self.log.dropped[last.number]
 
     def _take_turns(self) -> None:
-        self.said = None
+        self._said = None
         for person in self._people:
             if not person.is_done:
                 try:
@@ -394,7 +372,7 @@ class SimulatedCrowd:
         left = self.host.sp.rejected(self.task, number)
         return {name: left[person.keys.who].words for name, person in self.people.items() if person.keys.who in left}
 
-    def note_upload(self, name: str, number: int, size: int) -> None:
+    def _note_upload(self, name: str, number: int, size: int) -> None:
         self.log.up[number] += size
         now, known = self.clock.now(), self.rounds[number - 1].is_late(self.settings, self.clock.now())
         if known and self.host.sp.store.round(self.task, number).is_late(

@@ -31,6 +31,11 @@ class Point:
     moment: str  # before, or after: of a message, delivered and answered
     about: str = field(default="", compare=False)  # the blob, or the task
 
+    @property
+    def is_write(self) -> bool:
+        """Or a message."""
+        return self.name.startswith(("store.", "blobs.", "keys."))
+
     def __str__(self) -> str:
         return f"{self.process} {self.name} {self.count} {self.moment}"
 

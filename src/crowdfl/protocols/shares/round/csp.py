@@ -313,23 +313,18 @@ class SharesCsp:
         state = CspRecords(records, self._shape, number)
         state.require_under_way()
         asked = sha256(request)
-        if state.round is None:
-            self._begin(state, message)
-        state.require_next(message)
-        if state.is_for(asked):
-            return self._answered(state, message, asked)
-        if state.expects_manifest and state.now.cohort:
-            self._require_in_order(state, self._manifest(message))
+        if state.round is None and message.step != 1:
+            raise OutOfTurn(f"round {number} has no manifest yet")
+        manifest = RoundManifest.from_bytes(message.payload, self._shape.limits()) if state.expects_manifest else None
+        if state.round is None and manifest is not None:
+            self._require_in_order(state, manifest)
+            state.begin(manifest)
+        if state.is_next(message, asked):
+            return self._answered(state, message, asked, manifest)
+        if state.now.cohort and manifest is not None:
+            self._require_in_order(state, manifest)
         state.reserve(asked)
         return None
-
-    def _begin(self, state: CspRecords, message: StepRequest) -> None:
-        """With the round's first manifest."""
-        if message.step != 1:
-            raise OutOfTurn(f"round {state.number} has no manifest yet")
-        manifest = self._manifest(message)
-        self._require_in_order(state, manifest)
-        state.begin(manifest)
 
     def reward(self, records: Look, round_number: int, who: str) -> claims.Earned | None:
         """What is kept of a participant's reward, of a round whose sum this CSP has opened."""
@@ -342,9 +337,6 @@ class SharesCsp:
             return None
         amount = equal_part(payment, RoundRecord.from_bytes(round_.record, self._shape.limits()), who)
         return None if amount is None else earned_openly(amount, payment)
-
-    def _manifest(self, message: StepRequest) -> RoundManifest:
-        return RoundManifest.from_bytes(message.payload, self._shape.limits())
 
     def _require_in_order(self, state: CspRecords, manifest: RoundManifest) -> None:
         """Of the next cohort: what can be refused without any harm is refused before it has begun."""
@@ -361,8 +353,9 @@ class SharesCsp:
         tally = running.run.tally if running is not None and is_known else state.tally(due)
         tally.require_new(manifest.names, manifest.cohorts)
 
-    def _answered(self, state: CspRecords, message: StepRequest, asked: bytes) -> Outcome:
-        manifest = self._manifest(message) if state.expects_manifest else None
+    def _answered(
+        self, state: CspRecords, message: StepRequest, asked: bytes, manifest: RoundManifest | None
+    ) -> Outcome:
         said, running, self._running = state.now.transcript, self._running, None
         try:
             run = running.run if running is not None and running.is_at(state.number, said) else self._again(state)
@@ -390,7 +383,9 @@ class SharesCsp:
     def _failed(self, state: CspRecords, asked: bytes) -> bytes:
         """The end of the round, signed. A CSP that could be away after it has looked would leave no trace of that."""
         manifest = RoundManifest.from_bytes(next(state.payloads()), self._shape.limits())
-        state.put_cohort(manifest.cohort, replace(state.cohort(manifest.cohort), judged=manifest.names))
+        state.look.put(
+            replace(state.cohort(manifest.cohort), judged=manifest.names), state.number, part=manifest.cohort
+        )
         state.finish(Phase.VOID)
         word = sign_verdict(manifest, AcceptedSet((), {}, Reason.CSP_FAILED), self._keys.signing)
         return self.party.send(StepReply(asked, b"", word))
@@ -414,9 +409,9 @@ class SharesCsp:
             set() if self._shape.widths.has_reference else state.task.closed,
             state.alignments(),
         )
-        sums, kept = ShareSums(self._shape), state.sums()
-        if kept:
-            sums.add_kept(kept)
+        sums = ShareSums(self._shape)
+        if state.now.sums:
+            sums.add_kept(state.look.file(state.number, state.now.sums))
         return CspRound(self._shape, self._keys, inputs, state.tally(state.now.cohort), sums)
 
     def _dealt(self, number: int, cohort: int) -> DealtRound:
@@ -430,21 +425,20 @@ class SharesCsp:
         cohort, bits = state.now.cohort, self._shape.widths.R
         if answer.verdict is not None:
             kept, verdict = state.cohort(cohort), answer.verdict.to_bytes()
-            state.put_cohort(cohort, replace(kept, judged=answer.judged, verdict=verdict))
+            state.look.put(replace(kept, judged=answer.judged, verdict=verdict), state.number, part=cohort)
         if answer.products and not run.cohort.members.void:
-            state.put_alignments(RunningSums.of(answer.products, bits), state.number, cohort)
-        if answer.record:
-            self._keep_opened(state, run, answer)
-        elif run.is_void:
+            state.look.put(RunningSums.of(answer.products, bits), state.number, part=cohort)
+        if run.is_void:
             state.finish(Phase.VOID)
-
-    def _keep_opened(self, state: CspRecords, run: CspRound, answer: CspAnswer) -> None:
-        """The sum of the base, which is spent from here on, and what was earned for it."""
+        if not answer.record:
+            return
         if self._shape.widths.has_reference:  # a round without a record, and who is not in it, changes nothing
-            cohorts = range(1, state.now.cohort + 1)
-            products = {who: one for part in cohorts for who, one in state.alignments(state.number, part).items()}
-            state.put_alignments(added(state.alignments(), products, self._shape.widths.R))
-        state.put_rewards(answer.rewards)
+            products = {
+                who: one for part in range(1, cohort + 1) for who, one in state.alignments(state.number, part).items()
+            }
+            state.look.put(added(state.alignments(), products, bits))
+        for who, earned in answer.rewards.items():
+            state.look.put(earned, state.number, who=who)
         record = RoundRecord.from_bytes(answer.record, self._shape.limits())
         following = next_base(run.place.base, record.statement)
         state.open_sum(run.place, following, answer.record, run.tally.void_cohorts)

@@ -4,13 +4,12 @@ One manifest for each cohort, one request for each step, one sum for a base: eac
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
 
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.errors import BaseSpent, OutOfTurn, RoundEnded, WrongBase
-from crowdfl.protocols.claims import KeptReward
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.profile import MOST_UNSHOWN
 from crowdfl.protocols.records import Look
@@ -63,10 +62,6 @@ class KeptTask(Message, kind=80):
                 f"the manifest of round {manifest.number} does not start from the last model that was opened"
             )
 
-    def spending(self, base: bytes, following: bytes) -> "KeptTask":
-        """With the answer that opens the sum of this base."""
-        return replace(self, base=following, spent=(*self.spent, base))
-
     @property
     def closed(self) -> Collection[str]:
         """In as many unshown rounds as a phone puts up with: an SP that lies to phones about them learns no more."""
@@ -93,11 +88,6 @@ class KeptRound(Message, kind=81, repr=False):
     sums: str  # the file with CSP's sums over the cohorts before it; empty: there are none
     record: bytes  # CSP's signed one, of a round whose sum was opened
 
-    @classmethod
-    def begun(cls, manifest: RoundManifest, seed: bytes) -> "KeptRound":
-        start = Transcript.start(manifest.place)
-        return cls(Phase.UNDER_WAY, seed, start.step, start.digest, b"", 0, manifest.cohorts, 1, (), "", b"")
-
     @property
     def transcript(self) -> Transcript:
         return Transcript(self.step, self.said)
@@ -105,13 +95,6 @@ class KeptRound(Message, kind=81, repr=False):
     @property
     def is_over(self) -> bool:
         return self.phase != Phase.UNDER_WAY
-
-    def after(self, payload: str, said: Transcript) -> "KeptRound":
-        return replace(self, step=said.step, said=said.digest, asked=b"", heard=(*self.heard, payload))
-
-    def with_cohort(self, manifest: RoundManifest, sums: str) -> "KeptRound":
-        """The next one begins: the payloads of the one before are of no more use."""
-        return replace(self, cohort=manifest.cohort, first=self.step + 1, heard=(), sums=sums)
 
 
 class KeptCohort(Message, kind=82, repr=False):
@@ -126,7 +109,7 @@ class CspRecords:
     """A request's look at the records of one task and one round of it."""
 
     def __init__(self, look: Look, shape: SharesShape, number: int) -> None:
-        self._look, self._shape, self.number = look, shape, number
+        self.look, self._shape, self.number = look, shape, number
         base = first_base(shape.spec.name)
         self.task = look.get(KeptTask) or KeptTask(0, base, (), (), ())
         self.round = look.get(KeptRound, number)
@@ -139,24 +122,21 @@ class CspRecords:
         return self.round
 
     def require_under_way(self) -> None:
-        if self._look.restored:
+        if self.look.restored:
             raise RoundEnded(_RESTORED.format(self.number))
         if self.round is not None and self.round.is_over:
             raise over(self.number, Phase(self.round.phase))
         if self.number < self.task.latest:
             raise over(self.number, Phase.PASSED)
 
-    def require_next(self, message: StepRequest) -> None:
-        """The step that comes next, which follows from everything that was said."""
+    def is_next(self, message: StepRequest, asked: bytes) -> bool:
+        """Whether the next step is this request's, which follows from everything that was said. It may be nobody's yet."""
         if message.step != self.now.step + 1:
             raise OutOfTurn(f"step {message.step} of round {self.number} is not the next one")
         if message.transcript != self.now.said:
             raise OutOfTurn(f"step {message.step} of round {self.number} does not follow from what was said before")
-
-    def is_for(self, asked: bytes) -> bool:
-        """Whether the next step is this request's; it may be nobody's yet."""
         if self.now.asked not in (b"", asked):
-            raise OutOfTurn(f"step {self.now.step + 1} of round {self.number} was asked for with other contents")
+            raise OutOfTurn(f"step {message.step} of round {self.number} was asked for with other contents")
         return bool(self.now.asked)
 
     @property
@@ -168,7 +148,7 @@ class CspRecords:
         return now.cohort < now.cohorts and bool(self.cohort(now.cohort).verdict)
 
     def cohort(self, cohort: int) -> KeptCohort:
-        return self._look.get(KeptCohort, self.number, part=cohort) or KeptCohort(())
+        return self.look.get(KeptCohort, self.number, part=cohort) or KeptCohort(())
 
     def tally(self, before: int) -> RoundTally:
         """Of the cohorts before this one."""
@@ -182,57 +162,49 @@ class CspRecords:
 
     def payloads(self) -> Iterator[bytes]:
         """SP's, of the cohort under way."""
-        return (self._look.file(self.number, name) for name in self.now.heard)
-
-    def sums(self) -> bytes:
-        """CSP's, over the cohorts before the one under way; empty where there are none."""
-        return self._look.file(self.number, self.now.sums) if self.now.sums else b""
+        return (self.look.file(self.number, name) for name in self.now.heard)
 
     def alignments(self, number: int = 0, cohort: int = 0) -> dict[str, int]:
         """Shares of sums of products with references: as the last record left them, or those of a cohort."""
-        kept, most = self._look.get(RunningSums, number, part=cohort), self._shape.spec.settings.max_participants
+        kept, most = self.look.get(RunningSums, number, part=cohort), self._shape.spec.settings.max_participants
         return {} if kept is None else RunningSums.read(kept.to_bytes(), self._shape.widths.R, most)
 
     # What a request changes.
 
     def begin(self, manifest: RoundManifest) -> None:
         """A first manifest that is in order ends the round before it, if that is not through."""
-        before = self._look.get(KeptRound, self.task.latest) if self.task.latest else None
+        before = self.look.get(KeptRound, self.task.latest) if self.task.latest else None
         if before is not None and not before.is_over:
-            earlier = CspRecords(self._look, self._shape, self.task.latest)
+            earlier = CspRecords(self.look, self._shape, self.task.latest)
             earlier.finish(Phase.PASSED)
             self.task = earlier.task
         self.task = replace(self.task, latest=manifest.number)
-        self._look.put(self.task)
-        self.round = KeptRound.begun(manifest, self._look.fresh(SEED_BYTES))
+        self.look.put(self.task)
+        start, seed = Transcript.start(manifest.place), self.look.fresh(SEED_BYTES)
+        self.round = KeptRound(
+            Phase.UNDER_WAY, seed, start.step, start.digest, b"", 0, manifest.cohorts, 1, (), "", b""
+        )
 
     def reserve(self, asked: bytes) -> None:
         """The next step is this request's, whatever becomes of it."""
         self.round = replace(self.now, asked=asked)
-        self._look.put(self.round, self.number)
+        self.look.put(self.round, self.number)
 
     def begin_cohort(self, manifest: RoundManifest, sums: bytes) -> None:
-        self.round = self.now.with_cohort(manifest, self._look.keep(self.number, sums) if sums else "")
-        self.put_cohort(manifest.cohort, KeptCohort(manifest.names))
-
-    def put_cohort(self, cohort: int, kept: KeptCohort) -> None:
-        self._look.put(kept, self.number, part=cohort)
-
-    def put_alignments(self, kept: RunningSums, number: int = 0, cohort: int = 0) -> None:
-        self._look.put(kept, number, part=cohort)
-
-    def put_rewards(self, rewards: Mapping[str, KeptReward]) -> None:
-        for who, kept in rewards.items():
-            self._look.put(kept, self.number, who=who)
+        """The next one: the payloads of the one before are of no more use."""
+        kept = self.look.keep(self.number, sums) if sums else ""
+        self.round = replace(self.now, cohort=manifest.cohort, first=self.now.step + 1, heard=(), sums=kept)
+        self.look.put(KeptCohort(manifest.names), self.number, part=manifest.cohort)
 
     def answered(self, payload: bytes, said: Transcript) -> None:
         """One more step of a round that goes on."""
-        self.round = self.now.after(self._look.keep(self.number, payload), said)
-        self._look.put(self.round, self.number)
+        heard = (*self.now.heard, self.look.keep(self.number, payload))
+        self.round = replace(self.now, step=said.step, said=said.digest, asked=b"", heard=heard)
+        self.look.put(self.round, self.number)
 
     def open_sum(self, place: RoundPlace, following: bytes, record: bytes, void: Collection[int]) -> None:
         """The round's one sum, with this answer: the record names everyone but those of void cohorts."""
-        self.task = self.task.spending(place.base, following)
+        self.task = replace(self.task, base=following, spent=(*self.task.spent, place.base))
         self.finish(Phase.OPENED, record, void)
 
     def finish(self, phase: Phase, record: bytes = b"", unshown: Collection[int] | None = None) -> None:
@@ -241,12 +213,12 @@ class CspRecords:
         for cohort in range(1, now.cohort + 1):
             if unshown is None or cohort in unshown:
                 self.task = self.task.counting(self.cohort(cohort).judged)
-            self._look.erase(KeptCohort, self.number, part=cohort)
-            self._look.erase(RunningSums, self.number, part=cohort)
-        self._look.files.clear()  # nobody reads SP's payload of this step again
+            self.look.erase(KeptCohort, self.number, part=cohort)
+            self.look.erase(RunningSums, self.number, part=cohort)
+        self.look.files.clear()  # nobody reads SP's payload of this step again
         self.round = replace(now, phase=phase, seed=b"", asked=b"", heard=(), sums="", record=record)
-        self._look.put(self.round, self.number)
-        self._look.put(self.task)
+        self.look.put(self.round, self.number)
+        self.look.put(self.task)
 
 
 def spent_rounds(look: Look) -> range:
