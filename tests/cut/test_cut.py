@@ -53,8 +53,9 @@ def kind_of(point: Point) -> tuple[str, str, str]:
 
 
 def is_telling(point: Point) -> bool:
-    """All that comes before a write was done, and it was not; what was asked for was answered, and nobody knows."""
-    return point.moment == (AFTER if point.name.startswith(("kgc.", "csp.", "sp.")) else BEFORE)
+    """All that comes before a write was done, and it was not; something is gone, or was answered, and nobody knows."""
+    is_late = point.name.startswith(("kgc.", "csp.", "sp.")) or point.name.endswith((".delete", ".clear"))
+    return point.moment == (AFTER if is_late else BEFORE)
 
 
 def one_of_each_kind(every: Sequence[Point], known: Collection[tuple[str, str, str]] = ()) -> list[Point]:
