@@ -205,3 +205,8 @@ def unshown(campaign: Campaign) -> tuple[str, ...]:
 def test_two_processes_of_csp_answer_at_once(first, second, transaction: int, stride: int):
     wanted = has_following if following in (first, second) else is_step
     Meetings(wanted, Race(first, second, transaction)).survive(stride, 10)
+
+
+@pytest.mark.parametrize(("first", "second", "transaction"), [(following, genuine, 1), (genuine, following, 2)])
+def test_bits_of_a_round_are_counted_when_the_next_begins_at_that_moment(first, second, transaction: int):
+    Meetings(has_following, Race(first, second, transaction)).survive(3, 10)
