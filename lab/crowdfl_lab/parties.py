@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdfl.errors import NothingToAverage
+from crowdfl.protocols.capabilities import CarriesOver, DealsFiles, Enrols, FollowsModel, TakesDealt, TakesReference
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.common.sdiv import (
     DivideRequest,
@@ -40,7 +41,7 @@ from crowdfl.protocols.profile import (
     ParticipantKeys,
     ParticipantProtocol,
     Profile,
-    RequesterProtocol,
+    ReaderProtocol,
     SpProtocol,
     TaskSpec,
     Tools,
@@ -51,7 +52,7 @@ from crowdfl.protocols.round import AggregationRound
 
 _Flat = npt.NDArray[np.float64]
 _Server = TypeVar("_Server", SpProtocol, CspProtocol)
-_Reading = TypeVar("_Reading", RequesterProtocol, ParticipantProtocol)
+_Reading = TypeVar("_Reading", ReaderProtocol, ParticipantProtocol)
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class LocalDealer:
         self._profile = profile or profile_named(spec.settings.profile)
         self._dealing = self._profile.deal(spec, insecure_test_key=tools.insecure_test_key)
         self._identities: list[Identity] = []
-        self._servers: list[SpProtocol | CspProtocol] = []
+        self._servers: list[Enrols] = []
 
     @property
     def dealing(self) -> Dealing:
@@ -137,16 +138,12 @@ class LocalDealer:
         return self.spec.task(keyed_party(requester).public)
 
     def sp(self) -> SpProtocol:
-        side = self._tell(self._profile.sp(self.spec, self._dealing.sp, self.tools))
-        side.set_dealt_loader(partial(self.dealt, "sp"))
-        return side
+        return self._tell("sp", self._profile.sp(self.spec, self._dealing.sp, self.tools))
 
     def csp(self) -> BesideRecords:
-        side = self._tell(self._profile.csp(self.spec, self._dealing.csp, self.tools))
-        side.set_dealt_loader(partial(self.dealt, "csp"))
-        return BesideRecords(side)
+        return BesideRecords(self._tell("csp", self._profile.csp(self.spec, self._dealing.csp, self.tools)))
 
-    def requester(self) -> RequesterProtocol:
+    def requester(self) -> ReaderProtocol:
         return self._following(self._profile.requester(self.spec, self._dealing.requester, self.tools))
 
     def participant(self, who: str) -> ParticipantProtocol:
@@ -157,17 +154,23 @@ class LocalDealer:
         return self._following(self._profile.participant(self.spec, self._dealing.participant, keys, self.tools))
 
     def _following(self, reader: _Reading) -> _Reading:
-        reader.resume(None, self._initial)
+        if isinstance(reader, FollowsModel):
+            reader.resume(None, self._initial)
         return reader
 
     def dealt(self, role: str, number: int) -> bytes:
-        """A role's file of one round, made when it is asked for."""
+        """A role's file of one round, made when it is asked for; nothing of a profile that deals none."""
+        if not isinstance(self._profile, DealsFiles):
+            return b""
         return b"".join(self._profile.dealt(self.spec, self._dealing.source, role, number))
 
-    def _tell(self, server: _Server) -> _Server:
-        for identity in self._identities:
-            server.enrol(identity)
-        self._servers.append(server)
+    def _tell(self, role: str, server: _Server) -> _Server:
+        if isinstance(server, TakesDealt):
+            server.set_dealt_loader(partial(self.dealt, role))
+        if isinstance(server, Enrols):
+            for identity in self._identities:
+                server.enrol(identity)
+            self._servers.append(server)
         return server
 
 
@@ -211,7 +214,8 @@ class LocalParties:
 
     def open(self, number: int) -> AggregationRound:
         self.sp.open_round(number)
-        self.sp.load_previous(self._left)
+        if isinstance(self.sp, CarriesOver):
+            self.sp.load_previous(self._left)
         return self.current()
 
     def current(self) -> AggregationRound:
@@ -231,21 +235,29 @@ class LocalParties:
         round_ = self.open(number)
         for who, upload in uploads.items():
             round_.collect({who: upload})
-        if reference is not None:
+        if reference is not None and isinstance(self.sp, TakesReference):
             with self.observer.working("SP"):
                 self.sp.take_reference(reference)
-        rewarded = payment is not None and not self.sp.averages_first
-        envelopes = round_.reward(payment) if payment is not None and rewarded else {}
-        publication = self.publish(round_, final=final)
-        if payment is not None and not rewarded:
-            envelopes = round_.reward(payment)
+        publication, envelopes = self.finish(round_, payment, final=final)
         average = self.read(publication, number, list(uploads)[:readers], final=final)
         return PlayedRound(dict(uploads), publication, average, envelopes, self.open_rewards(envelopes, number))
+
+    def finish(
+        self, round_: AggregationRound, payment: int | None, *, final: bool = False
+    ) -> tuple[bytes, dict[str, bytes]]:
+        """The publication, and the envelopes if there is a payment, each when the profile computes it."""
+        publication, envelopes = b"", dict[str, bytes]()
+        for stage in self.sp.stages:
+            if stage == "average":
+                publication = self.publish(round_, final=final)
+            elif payment is not None:
+                envelopes |= round_.reward(payment)
+        return publication, envelopes
 
     def publish(self, round_: AggregationRound, *, final: bool = False) -> bytes:
         """The round's average, and what the next round needs of this one."""
         publication = round_.average(final=final)
-        self._left = self.sp.carry_over()
+        self._left = round_.carry_over()
         return publication
 
     def read(self, publication: bytes, number: int, readers: list[str], *, final: bool = False) -> Average:

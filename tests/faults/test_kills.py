@@ -16,7 +16,7 @@ from tests.hosts import HARDENED
 
 SAMPLE = {"kgc": 2, "csp": 4, "sp": 5, "operator": 1, "requester": 1, "person0": 2, "person1": 1}
 KILLED = tuple(SAMPLE)  # person2 does nothing that person1 does not
-OWN = ("dealt", "csp_records.", "chain.", "rejected", "left")  # in the names of steps that only a chained profile has
+OWN = ("dealt", "csp_records.", "chain.", "rejected", "left")  # in the names of steps that only `shares` has
 SHARDS, SLOW_SHARDS = 4, 10  # few deaths in each: no test takes long, even on a busy machine
 HIDDEN_SHARDS = 2
 LIVES = 3
@@ -34,7 +34,7 @@ def points(campaign: Campaign, role: str) -> list[Point]:
 
 
 def sample(campaign: Campaign) -> list[Point]:
-    """A few of each role's, always the same ones: half of them of what a chained profile alone does, if it is one."""
+    """A few of each role's, always the same ones: half of them of what `shares` alone does, if it is that."""
     draw, chosen = random.Random(4), []  # noqa: S311 -- no secret
     for role, count in SAMPLE.items():
         every = points(campaign, role)

@@ -26,7 +26,7 @@ from crowdfl.protocols.claims import Attestation, Claim, KeptReward, reward_cont
 from crowdfl.protocols.hardened.prirwd import RewardRequest
 from crowdfl.protocols.hardened.shape import end_round
 from crowdfl.protocols.records import Look
-from tests.protocols.driving import SMALL, converse, deal, federation, updates
+from tests.protocols.driving import SMALL, SMALL_PAPER, converse, deal, federation, updates
 from tests.protocols.settled import BUDGET, claim_of, earned, settle, signed, unclaimed
 
 
@@ -353,8 +353,10 @@ def test_a_federation_pays_claims():
 
 def test_the_paper_has_no_claims():
     """Refused at every step, with a hint."""
-    sides = deal(3, 2, profile="paper")
-    for step in (sides.people["p0"].claim, lambda: sides.sp.check_claim(b""), lambda: sides.sp.pay(b"", b"")):
+    fed = federation(**(SMALL_PAPER | {"max_participants": 3}))
+    fed.round(updates([[0.1, 0.2], [0.2, 0.2], [0.9, 0.9]], [3, 4, 5]), budget="36")
+    sp, task = fed.host.sp, fed.task
+    for step in (lambda: fed.claim("p0"), lambda: sp.claim(task, b""), lambda: sp.claim_limit(task)):
         with pytest.raises(ClaimRefused, match="hardened"):
             step()
 

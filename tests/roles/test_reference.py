@@ -12,7 +12,7 @@ from crowdfl.errors import BadSignature, Conflict, FormatError, NotReady, RoundN
 from crowdfl.reasons import Reason
 from crowdfl.roles.requester import Campaign
 from crowdfl.settings import from_millionths
-from tests.hosts import BUDGET, Desk, heard, moved_by
+from tests.hosts import BUDGET, HARDENED, Desk, heard, moved_by
 
 SETTINGS = {
     "profile": "shares",
@@ -151,3 +151,15 @@ def test_the_requesters_console_trains_for_every_round_that_waits(desk: Desk) ->
         assert sent.wait(60)
     assert desk.requester.sp.status(desk.task)["rounds"][0]["reference"]
     assert tries == [1, 1]
+
+
+def test_a_profile_that_compares_nothing_takes_no_reference(tmp_path: Path) -> None:
+    """Neither made by the requester nor taken by SP, while the round is open."""
+    desk = Desk.funded(tmp_path, 3, **HARDENED)
+    desk.run()
+    for step in (
+        lambda: desk.requester.refer(desk.task, 1, moved_by(0.4)),
+        lambda: desk.sp.uploads.reference(desk.task, 1, b""),
+    ):
+        with pytest.raises(FormatError, match="no reference"):
+            step()

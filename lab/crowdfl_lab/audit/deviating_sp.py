@@ -281,6 +281,10 @@ class _KeepingSide(RewardSp):
         return CipherVector.concat([self.chosen, self.mu.part(1, len(self.mu))])
 
 
+def _claim(parties: HardenedParties) -> bytes:
+    return cast(HardenedParticipant, parties.people[_CLAIMANT]).claim()
+
+
 def attack_claims(key_bits: int = 1024) -> Iterator[Finding]:
     """Another's encrypted reward, compared by claims: with a CSP that keeps what it is told, and as built."""
     parties, sides = small_parties(key_bits), list[_KeepingSide]()
@@ -292,7 +296,7 @@ def attack_claims(key_bits: int = 1024) -> Iterator[Finding]:
 
     sp.reward_side = keeping
     rewards = parties.play(1, parties.encrypt(small_updates()), payment=PAYMENT).rewards
-    claim = Claim.from_bytes(parties.people[_CLAIMANT].claim(), sp.party.limits(1))
+    claim = Claim.from_bytes(_claim(parties), sp.party.limits(1))
     victim = list(SMALL_PEOPLE).index(_VICTIM)
     known = _Claimed(sp.party, claim, sides[0].mu.part(victim, victim + 1), widths)
     loose = _LooseCsp(int(csp.public.n), RewardCsp(csp, sp.codec.packing, widths), widths.fraction)
@@ -391,7 +395,7 @@ def attack_chosen_reward(key_bits: int = 1024) -> Finding:
 
     sp.reward_side = swapping
     parties.play(1, parties.encrypt(small_updates()), payment=PAYMENT)
-    claim = parties.people[_CLAIMANT].claim()
+    claim = _claim(parties)
     guess, truth = sum(sp.pay(claim, parties.csp.answer(claim)).values()), SMALL_PEOPLE[_VICTIM]
     note = "one number up to the budget for each claimant and round; the claimant sees it, and is paid it"
     return _SWAPPED.score(HARDENED, guess, _MOST // 2, truth, f"{guess} samples where {truth} is true", note)

@@ -12,7 +12,7 @@ from crowdfl.crypto.compute import default_backend
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import TooFewParticipants
 from crowdfl.learning.models.shape import ModelShape
-from crowdfl.protocols.party import KeyedParty
+from crowdfl.protocols.capabilities import TakesRandomizers
 from crowdfl.protocols.profile import Tools
 from crowdfl.roles.participant.participant import LEAST_PARTICIPANTS, Participant
 from crowdfl.roles.sp.core import SpOptions
@@ -86,7 +86,7 @@ def _average(host: Host, task: str, phone: Participant) -> Floats:
 
 def _send_nothing(host: Host, task: str, number: int, phone: Participant) -> int:
     """Zeros; and no samples, as no honest phone does, or one where an upload without is left out. How many."""
-    if not isinstance(phone.side.party, KeyedParty):
+    if not isinstance(phone.side, TakesRandomizers):
         phone.encrypt(number, [np.zeros(len(_WEIGHTS))], 1)
         phone.send(number)
         return 1

@@ -196,9 +196,8 @@ def record_round(profile: str, *, key_bits: int, parameters: int, seed: int = 7)
     if profile == PAPER:
         round_.average()
     round_.collect({LATE: uploads[LATE]})
-    early = None if parties.sp.averages_first else round_.reward(PAYMENT)
-    average = parties.read(round_.average(), 1, [LATE]).weights
-    envelopes = dict(round_.reward(PAYMENT) if early is None else early)
+    publication, envelopes = parties.finish(round_, PAYMENT)
+    average = parties.read(publication, 1, [LATE]).weights
     rewards = {who: millionths / 1e6 for who, millionths in parties.open_rewards(envelopes, 1).items()}
     return RecordedRound(
         settings=parties.dealer.spec.settings,

@@ -35,6 +35,7 @@ from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.documents.signed import Definition, participant_name
 from crowdfl.errors import ProtocolError, ServiceUnavailable
 from crowdfl.learning.models.shape import ModelShape
+from crowdfl.protocols.capabilities import FollowsModel
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, TaskSpec, Tools
 from crowdfl.protocols.registry import profile_named
@@ -171,7 +172,8 @@ class Platform:
     def _side(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys) -> ParticipantProtocol:
         tools = Tools.unwatched(insecure_test_key=self.settings.insecure_test_key)
         side = profile_named(self.settings.profile).participant(spec, bundle, keys, tools)
-        side.resume(None, np.zeros(spec.parameters))
+        if isinstance(side, FollowsModel):
+            side.resume(None, np.zeros(spec.parameters))
         return side
 
     def _derived(self, side: ParticipantProtocol) -> list[bytes]:

@@ -29,9 +29,9 @@ from crowdfl.learning.features import Inputs, features, scaled
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.models.torch_models import TorchLearner, mlp
 from crowdfl.learning.oracle import PlainStep, fedavg
+from crowdfl.protocols.capabilities import FollowsModel
 from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.profile import TaskSpec, Tools
-from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.settings import TaskSettings
 from crowdfl_lab.experiments.experiment import Bench, ExperimentPoint, Record, Records
@@ -279,13 +279,13 @@ class Encrypted:
 
     def average(self, number: int, updates: Updates, attendance: Attendance, *, final: bool) -> Flat:
         round_, _ = self.collect(number, updates, attendance)
-        return self.read(round_, number, final=final)
+        return self.read(self.parties.publish(round_, final=final), number, final=final)
 
-    def read(self, round_: AggregationRound, number: int, *, final: bool) -> Flat:
-        """What the requester reads of the last round, and participants of the others. In a chained profile everyone reads all
+    def read(self, publication: bytes, number: int, *, final: bool) -> Flat:
+        """What the requester reads of the last round, and participants of the others; whoever follows the model reads all
         rounds: an update is relative to the model that its sender holds."""
-        publication, people = self.parties.publish(round_, final=final), list(self.parties.people)
-        if not profile_named(self.task.profile).chained:
+        people = list(self.parties.people)
+        if not isinstance(self.parties.requester, FollowsModel):
             return self.parties.read(publication, number, people[:1], final=final).model
         requesters = self.parties.read(publication, number, [], final=True)
         return (requesters if final else self.parties.read(publication, number, people)).model

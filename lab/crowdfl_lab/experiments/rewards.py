@@ -132,9 +132,9 @@ class PaidRounds(Encrypted):
     def average(self, number: int, updates: Updates, attendance: Attendance, *, final: bool) -> Flat:
         """As without rewards, which come from the very uploads that are averaged."""
         round_, _ = self.collect(number, updates, attendance)
-        first = self.read(round_, number, final=final) if self.parties.sp.averages_first else None
-        earned = self.parties.open_rewards(round_.reward(to_millionths(self._budget)), number)
-        average = self.read(round_, number, final=final) if first is None else first
+        publication, envelopes = self.parties.finish(round_, to_millionths(self._budget), final=final)
+        average = self.read(publication, number, final=final)
+        earned = self.parties.open_rewards(envelopes, number)
         models, samples = [updates[who][0] for who in earned], [updates[who][1] for who in earned]
         epsilon, plain = 10.0**-self.task.decimals, distances(models, fedavg(models, samples))
         paid = [float(from_millionths(amount)) for amount in earned.values()]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from crowdfl.crypto.paillier.pctd import FreshRandomizers, KeyShare
 from crowdfl.crypto.paillier.vector import combine
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.models.torch_models import TorchLearner, mlp
+from crowdfl.protocols.capabilities import FollowsModel, TakesDealt
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.paper.profile import PaperPublication, PaperRequester
@@ -120,23 +121,27 @@ def _time_profile(profile: str, settings: ClockSettings, parameters: int, n: int
         plain, paid = make(lanes=lanes, pay="none"), make(lanes=lanes, pay="distance", budget=str(n))
         for parties in (plain.parties, paid.parties):
             for side, role in ((parties.sp, "sp"), (parties.csp, "csp")):
-                side.set_dealt_loader({1: parties.dealer.dealt(role, 1)}.__getitem__)
+                cast(TakesDealt, side).set_dealt_loader({1: parties.dealer.dealt(role, 1)}.__getitem__)
     else:
         plain = paid = make(lanes=settings.lanes)
     reader, round_ = plain.parties.people["p00"], plain.parties.open(1)
-    held = reader.chain()
+    held = reader.chain() if isinstance(reader, FollowsModel) else None
 
     def average() -> bytes:
         for who, upload in plain.uploads.items():
             round_.collect({who: upload})
         return round_.average()
 
+    def go_back() -> None:
+        if isinstance(reader, FollowsModel):
+            reader.resume(held, np.zeros(0))
+
     def read() -> Average:
-        reader.resume(held, np.zeros(0))
+        go_back()
         return reader.read(publication, 1)
 
     def encrypt() -> bytes:
-        reader.resume(held, np.zeros(0))
+        go_back()
         return reader.encrypt_update(plain.models[0], 10, 1)
 
     seconds, publication = timed_call(average)

@@ -4,10 +4,11 @@ Prepare an update, add an update, publish, read, reward, claim. SP's long steps 
 bytes and are sent CSP's replies to come, so that a function call, a queue or HTTP can carry them, and the two may work at once.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Flag, auto
 from operator import index
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,19 +17,24 @@ from crowdfl.crypto.compute import Backend, Progress, Read, default_backend
 from crowdfl.crypto.paillier.budget import WidthBudget
 from crowdfl.crypto.paillier.pctd import KeyShare, PublicKey
 from crowdfl.crypto.sealing import ReaderKey, SigningKey
-from crowdfl.crypto.shares.ring import Long
-from crowdfl.errors import CrowdFLError, FormatError, NothingToContribute, SlotOverflow
+from crowdfl.errors import CrowdFLError, NothingToContribute, SlotOverflow
 from crowdfl.protocols.exchange import Exchange, Observer, ReplyForm, Silent
 from crowdfl.protocols.party import KeyedParty, Party
 from crowdfl.protocols.records import Look, Outcome
 from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
 
-NO_REFERENCE = FormatError("this task takes no reference: its settings do not say `reference = true`")
 
-MOST_UNSHOWN = 3
-"""Rounds that took an upload of a participant's and that no record shows: after so many it takes no further part."""
+class Audience(Flag):
+    """Who reads a publication."""
 
+    PARTICIPANTS = auto()
+    REQUESTER = auto()
+    EVERYONE = PARTICIPANTS | REQUESTER
+
+
+Stage = Literal["average", "reward"]
+"""Of a round, once its uploads are checked."""
 
 TrainFlat = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 """From the weights that a round starts from to those that training leads to."""
@@ -85,7 +91,7 @@ class KeyedTask(TaskSpec):
 class Dealing:
     """What KGC deals: a bundle of bytes for each role, the participants' common one included.
 
-    `source` is what the files of the rounds are made from (`Profile.dealt`), where the profile has such files.
+    `source` is what the files of the rounds are made from, where the profile deals such files.
     """
 
     fingerprint: bytes  # names the dealing: every side that is made from one of its bundles has the same
@@ -118,13 +124,7 @@ class RoleProtocol(Protocol):
 
 
 class ReaderProtocol(RoleProtocol, Protocol):
-    """Whoever reads averages. Of a `chained` profile they are read in the order of the rounds, aborted ones left out."""
-
-    def resume(self, chain: bytes | None, initial: npt.NDArray[np.float64]) -> None:
-        """Go on after the last average that was read, as `chain` gave it, or from the initial weights; before anything else."""
-
-    def chain(self) -> bytes | None:
-        """Where this reader stands, to be kept: after each `read`. None if there is nothing to keep."""
+    """Whoever reads averages."""
 
     def read(self, publication: bytes, round_number: int) -> Average: ...
 
@@ -135,20 +135,10 @@ class ParticipantProtocol(ReaderProtocol, Protocol):
     @property
     def clipped(self) -> int: ...  # weights that the last `encrypt_update` clipped
 
-    @property
-    def scaled(self) -> float | None: ...  # the factor by which it scaled the update down to `max_norm`, if it did
-
-    def upload_randomizers(self) -> int: ...  # how many an update takes: what to make ahead of time; 0: no stock
-
     def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int, round_number: int) -> bytes:
         """An upload; `weights` is the trained model, whatever the profile sends of it."""
 
-    def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, Reason | None]:
-        """Of the last round of a `chained` profile: CSP's signed record, and why the own upload was left out, if it was."""
-
     def open_reward(self, envelope: bytes, round_number: int) -> int: ...  # in millionths
-    def record_in(self, envelope: bytes) -> bytes: ...  # CSP's signed record, where an envelope shows one; else nothing
-    def claim(self) -> bytes: ...  # signed, for all rewards opened so far
 
 
 @dataclass(frozen=True)
@@ -166,28 +156,10 @@ class SpProtocol(RoleProtocol, Protocol):
     """Before a request leaves, whoever runs this half makes what is new in here durable; after `open_round` it sets what is
     durable already. With the same record and the same replies, a round that is run again sends the same bytes."""
 
-    @property
-    def averages_first(self) -> bool:
-        """Rewards are computed from the average: whoever measures lets `publish` come before `reward`."""
+    stages: Sequence[Stage]
+    """In the order that lets each cost what it is: what the other one takes over from it is computed once."""
 
-    @property
-    def signed_uploads(self) -> bool:
-        """Uploads are signed by their participants: whoever may upload is enrolled here before uploads are looked at."""
-
-    def enrol(self, identity: Identity) -> None: ...
     def open_round(self, round_number: int) -> None: ...  # with nothing in it
-
-    def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
-        """Take what KGC dealt for a round from there; `DealtMaterialDamaged` if it is not there any more."""
-
-    def load_previous(self, left: bytes | None) -> None:
-        """What the last published round left (`carry_over`), if there was one; after `open_round`."""
-
-    def carry_over(self) -> bytes | None:
-        """After `publish`: what the next round needs of this one. Made again from the same uploads, it is the same bytes."""
-
-    def rejected(self) -> Mapping[str, Reason]:
-        """After `reward` or `publish`: whose uploads were left out, and why."""
 
     def upload_bytes(self) -> int: ...  # the size of an upload of this task
 
@@ -203,9 +175,6 @@ class SpProtocol(RoleProtocol, Protocol):
     def add_stored(self, folder: str, names: Mapping[str, str], read: Read) -> None:
         """The same of validated uploads in a folder of a store, under these names: read there, now and when needed again."""
 
-    def take_reference(self, upload: bytes) -> None:
-        """The requester's own upload of this round, of a task that has references; refused in any other."""
-
     def check(self) -> None:
         """Refuse a set of uploads that must not be opened, before anything is."""
 
@@ -214,29 +183,12 @@ class SpProtocol(RoleProtocol, Protocol):
     def reward(self, payment: int) -> Exchange: ...  # those who are in, with CSP, for `envelopes`; before `publish`
     def publication(self) -> bytes: ...  # what readers are served
     def envelopes(self) -> Mapping[str, bytes]: ...  # what each participant is served
-    def claimant(self, claim: bytes) -> str: ...  # who says to have made this claim; nothing is checked yet
-    def check_claim(self, claim: bytes) -> str: ...  # whose claim it is; refuses what is not worth asking CSP about
-    def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]: ...  # millionths to pay now, by round
 
 
 class CspProtocol(RoleProtocol, Protocol):
     """What the computation server does: it answers."""
 
-    def enrol(self, identity: Identity) -> None: ...
-    def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
-        """Take what KGC dealt for a round from there; `DealtMaterialDamaged` if it is not there any more."""
-
     def answer(self, records: Look, request: bytes) -> Outcome: ...  # by the records as they stand
-
-    def spent_rounds(self, records: Look) -> Iterable[int]:
-        """Rounds that are over for good, so that what was dealt for them can be destroyed."""
-
-
-class RequesterProtocol(ReaderProtocol, Protocol):
-    """What the requester does: it reads the last round; of a `chained` profile, all of them."""
-
-    def refer(self, train: TrainFlat, round_number: int, signing: SigningKey) -> bytes:
-        """The requester's own upload of a round, trained from the model that it holds; refused where a task has none."""
 
 
 class Profile(Protocol):
@@ -246,27 +198,26 @@ class Profile(Protocol):
     def name(self) -> str: ...
 
     @property
-    def chained(self) -> bool:
-        """Each average follows from the one before: one publication a round serves participants and requester alike, all are
-        kept, and whoever joins later reads them in order. Else the requester's own is made of the last round alone."""
+    def most_unshown(self) -> float:
+        """Rounds that took an upload of a participant's and that no record shows: after so many it takes no further part."""
+
+    @property
+    def goes_on_restored(self) -> bool:
+        """Whether a task can go on when SP has lost what it decided since a backup."""
+
+    def audience(self, *, final: bool) -> Audience:
+        """Whom a round's publication serves; the requester's own is made of the last round, once more if need be."""
 
     def check(self, settings: TaskSettings, parameters: int) -> None:
         """Refuse, with the numbers, a task that could overflow."""
 
-    def dealt_bytes(self, settings: TaskSettings, parameters: int) -> Mapping[str, int]:
-        """A file of what KGC deals, by role ("sp", "csp"), in bytes; empty if it deals nothing but bundles."""
-
-    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> Iterator[bytes]:
-        """A role's file of one cohort of one round, counted through, piece by piece: the same each time it is asked for."""
-
     def explain(self, settings: TaskSettings, parameters: int) -> str:
         """The widths, chances and bounds of a task that `check` accepts, for people."""
 
-    def claim_bytes(self, settings: TaskSettings, rounds: int) -> int: ...  # of the longest claim of so many rounds
     def deal(self, spec: TaskSpec, *, insecure_test_key: bool) -> Dealing: ...
     def sp(self, spec: TaskSpec, bundle: bytes, tools: "Tools") -> SpProtocol: ...
     def csp(self, spec: TaskSpec, bundle: bytes, tools: "Tools") -> CspProtocol: ...
-    def requester(self, spec: TaskSpec, bundle: bytes, tools: "Tools") -> RequesterProtocol: ...
+    def requester(self, spec: TaskSpec, bundle: bytes, tools: "Tools") -> ReaderProtocol: ...
     def participant(
         self, spec: TaskSpec, bundle: bytes, keys: "ParticipantKeys", tools: "Tools"
     ) -> ParticipantProtocol: ...

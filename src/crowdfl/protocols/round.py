@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crowdfl.errors import RoundEnded
+from crowdfl.protocols.capabilities import CarriesOver, LeavesOut
 from crowdfl.protocols.exchange import Ask, Exchange, Observer, run_exchange
 from crowdfl.protocols.profile import SpProtocol
+from crowdfl.reasons import Reason
 
 
 @dataclass
@@ -53,5 +55,14 @@ class AggregationRound:
         try:
             run_exchange(step, self.ask, self.observer)
         except RoundEnded as ended:
-            ended.rejected = self.sp.rejected()
+            ended.rejected = self.rejected
             raise
+
+    @property
+    def rejected(self) -> Mapping[str, Reason]:
+        """Whom the servers left out, and why; a profile that leaves nobody out ends such a round."""
+        return self.sp.rejected() if isinstance(self.sp, LeavesOut) else {}
+
+    def carry_over(self) -> bytes | None:
+        """What the next round needs of this one, where it follows from it."""
+        return self.sp.carry_over() if isinstance(self.sp, CarriesOver) else None

@@ -13,6 +13,7 @@ from functools import partial
 
 from crowdfl.documents.signed import Appointment, Certificate, Definition
 from crowdfl.errors import CrowdFLError, DocumentError, NotReady, Overtaken, StoreUnavailable, TaskEnded, UnknownTask
+from crowdfl.protocols.capabilities import Enrols, SpendsRounds, TakesDealt
 from crowdfl.protocols.profile import CspProtocol, Tools
 from crowdfl.protocols.records import Look, Place, Standing
 from crowdfl.protocols.registry import profile_named
@@ -160,6 +161,8 @@ class Csp:
 
     def _erase(self, stored: StoredTask, side: CspProtocol, look: Look) -> None:
         """What rounds that are over need no more: dealt files, SP's payloads. Repeated by each process that begins."""
+        if not isinstance(side, SpendsRounds):
+            return
         done = self._erased.get(stored.task, 0)
         over = [number for number in side.spent_rounds(look) if number > done]
         self.dealt.burn(stored.opened, over)
@@ -178,15 +181,17 @@ class Csp:
                 )
             bundle = self.bundles.get(f"{task}.csp")
             side = profile_named(definition.settings.profile).csp(definition.spec, bundle, self.tools)
-            side.set_dealt_loader(partial(self.dealt.load, definition))
+            if isinstance(side, TakesDealt):
+                side.set_dealt_loader(partial(self.dealt.load, definition))
             self._erase(stored, side, self._look(stored))
             self._sides[task] = side
-        if enrolled > self._enrolled[task]:
+        side = self._sides[task]
+        if enrolled > self._enrolled[task] and isinstance(side, Enrols):
             for participant in self.store.participants(task, self._last[task]):  # whichever process was told of them
-                self._sides[task].enrol(participant.identity)
+                side.enrol(participant.identity)
                 self._enrolled[task] += 1
                 self._last[task] = participant.position
-        return self._sides[task]
+        return side
 
     def require_answering(self, task: str) -> bool:
         """A task that has ended, or that the operator refuses, gets no answer, not even one that was given before.

@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import DealtMaterialDamaged, NotReady
+from crowdfl.protocols.capabilities import DealsFiles
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import Blobs, KgcPeer
 
@@ -40,7 +41,10 @@ def dealt_sizes(definition: Definition) -> Mapping[str, int]:
 
 def file_sizes(definition: Definition) -> Mapping[str, int]:
     """The same of one file."""
-    return profile_named(definition.settings.profile).dealt_bytes(definition.settings, definition.spec.parameters)
+    profile = profile_named(definition.settings.profile)
+    if not isinstance(profile, DealsFiles):
+        return {}
+    return profile.dealt_bytes(definition.settings, definition.spec.parameters)
 
 
 def files_of(definition: Definition, rounds: Iterable[int]) -> Iterator[int]:

@@ -24,7 +24,9 @@ from crowdfl.errors import (
     TaskNotRunning,
     UnknownTask,
 )
+from crowdfl.protocols.capabilities import DealsFiles
 from crowdfl.protocols.registry import profile_named
+from crowdfl.roles.dealt import file_sizes
 from crowdfl.roles.limits import TaskBounds
 from crowdfl.roles.participant.enrolment import Enrolled
 from crowdfl.roles.ports import Blobs, Clock, KgcStore, replace_blob
@@ -97,7 +99,7 @@ class Kgc:
         if not 1 <= number <= count:
             raise RoundsExhausted(f"file {number} of {count}: nothing is dealt for it")
         profile = profile_named(definition.settings.profile)
-        if role not in profile.dealt_bytes(definition.settings, definition.spec.parameters):
+        if not isinstance(profile, DealsFiles) or role not in file_sizes(definition):
             raise NotReady(f"the profile {profile.name} deals {role} nothing but its bundle")
         return profile.dealt(definition.spec, self.bundles.get(f"{task}.{SOURCE}"), role, number)
 

@@ -175,7 +175,7 @@ class Round:
     final: bool = False  # its average is for the requester alone; of a host that opens rounds itself
     asked: bool = False  # CSP may have heard of it: its uploads are settled
     # What it made, by the hash that names the file (`roles.sp.results`); None: nothing, or not yet. Each is set once.
-    average: str | None = None  # for participants; of a chained profile for everyone
+    average: str | None = None  # for participants, or for everyone
     model: str | None = None  # the average for the requester alone
     rewards: str | None = None
     rejected: str | None = None  # whose uploads the servers left out, and why

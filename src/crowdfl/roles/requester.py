@@ -32,7 +32,8 @@ from crowdfl.errors import (
 )
 from crowdfl.learning.models.forms import to_safetensors
 from crowdfl.learning.models.shape import Weights
-from crowdfl.protocols.profile import Average, RequesterProtocol, Tools
+from crowdfl.protocols.capabilities import NO_REFERENCE, FollowsModel, Refers
+from crowdfl.protocols.profile import Average, ReaderProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import dealt_words
 from crowdfl.roles.kgc import Created
@@ -102,9 +103,9 @@ class Requester:
         self.blobs.put(f"{task}/definition", text.encode())
         if not self.blobs.has(f"{task}/bundle"):
             created = self.kgc.create_task(text)
-            self._check_key(complete, created)
+            side = self._checked_side(complete, created)
             self.blobs.put(f"{task}/appointment", created.appointment.encode())
-            if profile_named(complete.settings.profile).chained:
+            if isinstance(side, FollowsModel):  # what the first average follows from
                 self.blobs.put(f"{task}/initial", weights)
             self.blobs.put(f"{task}/bundle", created.bundle)
         self.sp.create_task(text, self.blobs.get(f"{task}/appointment").decode(), weights)
@@ -121,11 +122,13 @@ class Requester:
         digest, own = hashlib.sha256(weights).hexdigest(), self.signing
         return replace(definition, initial=digest, requester=own.public, payer=payer).sign(own)
 
-    def _check_key(self, definition: Definition, created: Created) -> None:
+    def _checked_side(self, definition: Definition, created: Created) -> ReaderProtocol:
         appointment = Appointment.open(created.appointment, self.kgc_key)
         if appointment.task != definition.task:
             raise DocumentError("KGC sent the appointment of another task")
-        appointment.require_key(self._side(definition, created.bundle).fingerprint)
+        side = self._side(definition, created.bundle)
+        appointment.require_key(side.fingerprint)
+        return side
 
     def fund(self, task: str, amount: int, name: str | None = None) -> str:
         """Announce a payment into escrow; with a name, a repeat is the same one. It counts once SP's operator confirms it.
@@ -211,16 +214,15 @@ class Requester:
         chain = self._chain(self.definition(task))
         return chain.read(self._caught_up(task, number), number, self.sp.final(task, number))
 
-    def _caught_up(self, task: str, number: int) -> RequesterProtocol:
+    def _caught_up(self, task: str, number: int) -> ReaderProtocol:
         """A side that has read what a round starts from."""
         definition = self.definition(task)
         side = self._side(definition, self.blobs.get(f"{task}/bundle"))
         chain, fetch = self._chain(definition), partial(self.sp.final, task)
-        if profile_named(definition.settings.profile).chained:
-            if chain.last() >= number:
-                chain.forget()
-            side.resume(chain.get(), definition.shape.flat(self.initial(task)))
-            chain.catch_up(side, number, partial(self.sp.status, task), fetch)
+        if chain.last() >= number:
+            chain.forget()
+        chain.resume(side, lambda: definition.shape.flat(self.initial(task)))
+        chain.catch_up(side, number, partial(self.sp.status, task), fetch)
         return side
 
     def refer(self, task: str, number: int, train: Train) -> None:
@@ -237,13 +239,16 @@ class Requester:
                 weights, _ = train(definition.shape.arrays(flat), definition.training, number)
                 return definition.shape.flat(weights)
 
-            self.blobs.put(name, self._caught_up(task, number).refer(trained, number, self.signing))
+            side = self._caught_up(task, number)
+            if not isinstance(side, Refers):
+                raise NO_REFERENCE
+            self.blobs.put(name, side.refer(trained, number, self.signing))
         return self.blobs.get(name)
 
     def _chain(self, definition: Definition) -> KeptChain:
         return KeptChain(self.blobs, f"{definition.task}/rounds", definition.settings.rounds)
 
-    def _side(self, definition: Definition, bundle: bytes) -> RequesterProtocol:
+    def _side(self, definition: Definition, bundle: bytes) -> ReaderProtocol:
         return profile_named(definition.settings.profile).requester(definition.spec, bundle, self.tools)
 
     def report(self, task: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def mark_restored_sp(store: SpStore, now: float) -> None:
 
 
 def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
-    chained, pays = _kind(stored)
+    goes_on, pays = _kind(stored)
     unreconciled = stored.unreconciled or (pays and stored.state != TaskState.SETTLED)
     store.change_task(stored.task, epoch=secret_hex(8), unreconciled=unreconciled)
     for round_ in store.rounds(stored.task):
@@ -48,7 +48,7 @@ def _question_task(store: SpStore, stored: StoredTask, now: float) -> None:
             give_up_round(store, stored.task, round_)
     if stored.state not in ENDED:
         _open_anew(store, stored.task, now)
-    if stored.state not in ENDED and chained:
+    if stored.state not in ENDED and not goes_on:
         still = LedgerPorts(store, ManualClock(now))
         cancel_task(still, stored.task, Tombstone("cancelled", EndedBy.SP, _MASKS_IN_DOUBT))
 
@@ -60,15 +60,15 @@ def _open_anew(store: SpStore, task: str, now: float) -> None:
 
 
 def _kind(stored: StoredTask) -> tuple[bool, bool]:
-    """Whether its averages follow from each other, and whether it pays.
+    """Whether it can go on, and whether it pays.
 
     A definition that this program cannot read has no rounds to come: it keeps no other task from being restored.
     """
     try:
         settings = stored.opened.settings
-        return profile_named(settings.profile).chained, settings.budget is not None
+        return profile_named(settings.profile).goes_on_restored, settings.budget is not None
     except CrowdFLError:
-        return False, True
+        return True, True
 
 
 def reconcile(ports: LedgerPorts, task: str, *, returned: int, paid: Sequence[str] = ()) -> None:

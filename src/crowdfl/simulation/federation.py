@@ -26,7 +26,7 @@ from crowdfl.errors import (
 from crowdfl.learning.models.learner import Update
 from crowdfl.learning.models.shape import ModelShape, Weights
 from crowdfl.protocols.party import Costs, View
-from crowdfl.protocols.profile import Tools
+from crowdfl.protocols.profile import Audience, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import ManualClock
 from crowdfl.roles.records import RoundState
@@ -122,9 +122,9 @@ class LocalFederation:
         return {who: reasons[name].words for who, name in names.items() if name in reasons}
 
     def _is_requesters(self, final: bool) -> bool:
-        """Of a chained profile the last round's average is sealed to the requester alone, whatever the caller says."""
+        """Where the requester reads every round, nobody else reads the last, whatever the caller says."""
         is_last = self.round_number == self.settings.rounds
-        return final or (is_last and profile_named(self.settings.profile).chained)
+        return final or (is_last and Audience.REQUESTER in profile_named(self.settings.profile).audience(final=False))
 
     def claim(self, who: str) -> Decimal:
         """A participant claims all it has earned; CSP attests, SP pays. Claims end the task: no round follows."""

@@ -23,13 +23,13 @@ from crowdfl.errors import ClaimRefused, RoundEnded
 from crowdfl.protocols import claims
 from crowdfl.protocols.claims import Claim
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
-from crowdfl.protocols.profile import MOST_UNSHOWN
 from crowdfl.protocols.records import Look
 from crowdfl.protocols.shares import rule_widths
 from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths
 from crowdfl.protocols.shares.circuits.scalars import whole_bytes
 from crowdfl.protocols.shares.round import csp as csp_module
 from crowdfl.protocols.shares.round import csp_records, rewards
+from crowdfl.protocols.shares.round.csp_records import MOST_UNSHOWN
 from crowdfl.protocols.shares.round.manifest import StepRequest
 from crowdfl.protocols.shares.round.steps import shown_in
 from crowdfl.protocols.shares.shape import REWARD_MODULUS, SharesShape
@@ -268,7 +268,7 @@ def attack_claims() -> Finding:
     round_ = DeviatingRound.paying(pay="samples")
     round_.play_all(1, updates())
     limits = round_.shape.limits()
-    signed = [Claim.from_bytes(round_.people[who].claim(), limits) for who in NAMES]
+    signed = [Claim.from_bytes(round_.phone(who).claim(), limits) for who in NAMES]
     amounts = np.array([claim.amounts[0] for claim in signed], dtype=np.float64)
     truth, blind = np.array([float(PEOPLE[who]) for who in NAMES]), np.full(len(NAMES), MOST_SAMPLES / 2)
     scaled = (amounts * total / PAYMENT for total in range(1, len(NAMES) * MOST_SAMPLES + 1))

@@ -29,6 +29,8 @@ from crowdfl.protocols.hardened.prirwd import sketch
 from crowdfl.protocols.hardened.profile import HardenedParticipant
 from crowdfl.protocols.party import CountingBackend
 from crowdfl.protocols.profile import CspProtocol, width_budget
+from crowdfl.protocols.shares.profile import SharesRequester
+from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.settings import MILLION, TaskSettings
 from crowdfl_lab.bench import workload
@@ -227,7 +229,7 @@ class Hardened:
 
     def device(self) -> dict[str, Figure]:
         """Encrypt an update with randomizers at hand (they are made whenever the device is idle), read an average."""
-        dealer, side = self.parties.dealer, self.parties.participant("p000")
+        dealer, side = self.parties.dealer, cast(HardenedParticipant, self.parties.participant("p000"))
         public = dealer.task.public
         source = FreshRandomizers(public, self.window, Threads(1))
         ahead, made = timed_call(lambda: source.take(side.upload_randomizers()))
@@ -239,7 +241,7 @@ class Hardened:
             opened = dither(Coins.fresh(), self.budget.ciphertexts, self.budget, self.budget.packing(public))
         else:
             opened = workload.packed_model(self.budget, public, weights, _SAMPLES)
-        audience = cast(HardenedParticipant, side).audience
+        audience = side.audience
         publication = workload.sealed_publication(
             dealer.task, cast(CspProtocol, dealer.csp().side), audience, opened, self.upload
         )
@@ -397,7 +399,7 @@ class Shares:
     def _round(self, number: int, crowd: int) -> dict[str, float]:
         """One round by its recorder, in the units of the columns. Everyone reads, also those who sent nothing."""
         kgc, files = timed_call(lambda: {role: self.parties.dealer.dealt(role, number) for role in ("sp", "csp")})
-        self.parties.sp.set_dealt_loader(lambda _: files["sp"])
+        cast(SharesSp, self.parties.sp).set_dealt_loader(lambda _: files["sp"])
         self.parties.csp.set_dealt_loader(lambda _: files["csp"])
         self.recorder.reset()
         updates = {who: (self.weights + self._update(i + number), 10 + i) for i, who in enumerate(self.names[:crowd])}
@@ -456,7 +458,7 @@ class Shares:
     def _reference(self, number: int) -> bytes | None:
         if not self.task.reference:
             return None
-        return self.parties.requester.refer(lambda _: self._common(number), number, self.signing)
+        return cast(SharesRequester, self.parties.requester).refer(lambda _: self._common(number), number, self.signing)
 
     def _update(self, seed: int) -> workload.Floats:
         """Half as long as the task allows."""

@@ -17,6 +17,7 @@ import numpy as np
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.errors import ProtocolError
+from crowdfl.protocols.capabilities import DealsFiles, FollowsModel
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.hardened.shape import ReaderBundle
@@ -243,7 +244,7 @@ class SharesPoint(RoundPoint):
                 file.write(upload)
         each = Figure(spent / self.crowd, "s", f"the mean of {self.crowd:,}")
         found = {"participant: encrypt": each, "upload": Figure(len(upload), "B")}
-        if self.profile.dealt_bytes(task, parameters):
+        if isinstance(self.profile, DealsFiles) and self.profile.dealt_bytes(task, parameters):
             spent, size = 0.0, 0
             for number in range(1, task.most_cohorts + 1):  # of the first round
                 for role in ("sp", "csp"):
@@ -264,5 +265,6 @@ class SharesPoint(RoundPoint):
 
     def _person(self, keys: ParticipantKeys) -> ParticipantProtocol:
         side = self.profile.participant(self.spec, self.dealing.participant, keys, Tools(Threads(1), observer=Silent()))
-        side.resume(None, np.zeros(self.spec.parameters))
+        if isinstance(side, FollowsModel):
+            side.resume(None, np.zeros(self.spec.parameters))
         return side

@@ -18,6 +18,7 @@ from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, Kernel, Progress, Threads
 from crowdfl.crypto.paillier.kernels import Combine, FixedBasePower, PartialDecrypt
 from crowdfl.crypto.paillier.pctd import FreshRandomizers
+from crowdfl.protocols.capabilities import Enrols, TakesDealt
 from crowdfl.protocols.exchange import Reply, ask_directly
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.messages import Message
@@ -95,8 +96,12 @@ class _Role:
         """Everything is built and everyone is enrolled: what memory grows by from here is the role's work."""
         if server is not None:
             for identity in self.order.pop("people"):
-                server.enrol(identity)
-            server.set_dealt_loader(lambda n: KeptFile((self.folder / f"{self.order['role']}.dealt.{n}").open("rb"), 0))
+                if isinstance(server, Enrols):
+                    server.enrol(identity)
+            if isinstance(server, TakesDealt):
+                server.set_dealt_loader(
+                    lambda n: KeptFile((self.folder / f"{self.order['role']}.dealt.{n}").open("rb"), 0)
+                )
         if isinstance(party, KeyedParty):
             FreshRandomizers(party.public).prepare()
         self.baseline = current_bytes()

@@ -1,35 +1,28 @@
-"""What the sides of every profile with a Paillier key have alike, and the parts of the interface that are nothing here.
+"""What the sides of every profile with a Paillier key have alike.
 
 Nothing is dealt for single rounds, and no average follows from another one. An upload out of bounds ends its round: none is
 left out.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-import numpy as np
-import numpy.typing as npt
+import math
+from collections.abc import Mapping, Sequence
 
 from crowdfl.crypto.compute import Read
 from crowdfl.crypto.paillier.vector import CipherVector, RunningProduct, Unchecked, form_bytes
-from crowdfl.crypto.sealing import SigningKey
-from crowdfl.crypto.shares.ring import Long
 from crowdfl.errors import (
     AlreadyCounted,
     CrowdFLError,
     FormatError,
     InvalidKey,
     LengthMismatch,
-    NotReady,
     SettingsError,
     TooFewParticipants,
 )
 from crowdfl.protocols.exchange import ReplyForm
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.profile import NO_REFERENCE, KeyedTask, RoleProtocol, TaskSpec, TrainFlat
-from crowdfl.protocols.records import Look
-from crowdfl.reasons import Reason
+from crowdfl.protocols.profile import Audience, KeyedTask, RoleProtocol
 from crowdfl.settings import TaskSettings
 
 _GROUP = 15  # uploads multiplied in at once: sixteen factors with the sum so far
@@ -53,69 +46,15 @@ class KeyedSide:
         return self.party.public.fingerprint
 
 
-class KeyedReader(KeyedSide):
-    """Every average stands for itself."""
-
-    scaled: float | None = None
-
-    def resume(self, chain: bytes | None, initial: npt.NDArray[np.float64]) -> None:
-        """There is nothing to follow."""
-
-    def chain(self) -> bytes | None:
-        return None
-
-    def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, Reason | None]:
-        raise NotReady(f"nobody but the requester reads anything of round {round_number}, which is the last")
-
-    def refer(self, train: TrainFlat, round_number: int, signing: SigningKey) -> bytes:
-        raise NO_REFERENCE
-
-    def record_in(self, envelope: bytes) -> bytes:
-        """CSP signs each reward by itself."""
-        del envelope
-        return b""
-
-
-class KeyedSp(KeyedSide):
-    """No round needs anything of another one."""
-
-    signed_uploads = False
-
-    def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
-        """Nothing is dealt for a round."""
-
-    def load_previous(self, left: bytes | None) -> None:
-        """Nothing is left."""
-
-    def carry_over(self) -> bytes | None:
-        return None
-
-    def rejected(self) -> Mapping[str, Reason]:
-        return {}
-
-
-class KeyedCsp(KeyedSide):
-    """The same on CSP."""
-
-    def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
-        """Nothing is dealt for a round."""
-
-    def spent_rounds(self, records: Look) -> Iterable[int]:
-        del records
-        return ()
-
-
 class KeyedProfile:
-    """Rewards by the paper's Eq. 10."""
+    """Rewards by the paper's Eq. 10. Every average stands for itself, and no record of CSP's shows who is in it."""
 
     name: str
-    chained = False
+    most_unshown = math.inf
+    goes_on_restored = True
 
-    def dealt_bytes(self, settings: TaskSettings, parameters: int) -> Mapping[str, int]:
-        return {}
-
-    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> Iterator[bytes]:
-        return iter(())
+    def audience(self, *, final: bool) -> Audience:
+        return Audience.REQUESTER if final else Audience.PARTICIPANTS
 
     def check_settings(self, settings: TaskSettings) -> None:
         """Refuse what another profile has and this one has not: it would be ignored."""
@@ -143,10 +82,9 @@ def upload_digest(upload: bytes) -> bytes:
     return hashlib.sha256(upload).digest()
 
 
-class BaseSp(KeyedSp):
+class BaseSp(KeyedSide):
     """The uploads of a round. `length` ciphertexts make an upload, of which `summed` are added up."""
 
-    averages_first = False
     answers: Mapping[type[Message], type[Message]] = {}  # what CSP answers to each request
 
     def __init__(self, party: KeyedParty, task: KeyedTask, length: int, summed: int) -> None:
@@ -163,10 +101,6 @@ class BaseSp(KeyedSp):
         self._read: Read | None = None
         self._publication: Message | None = None
         self._envelopes: Mapping[str, Message] = {}
-
-    def take_reference(self, upload: bytes) -> None:
-        del upload
-        raise NO_REFERENCE
 
     def add_all(self, uploads: Mapping[str, bytes], *, validated: bool = False) -> None:
         raise NotImplementedError

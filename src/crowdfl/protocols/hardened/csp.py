@@ -22,7 +22,7 @@ from crowdfl.errors import (
     TooFewParticipants,
 )
 from crowdfl.protocols import claims
-from crowdfl.protocols.common.keyed import KeyedCsp
+from crowdfl.protocols.common.keyed import KeyedSide
 from crowdfl.protocols.common.paid import Roster
 from crowdfl.protocols.common.sdiv import (
     DivideRequest,
@@ -69,7 +69,7 @@ from crowdfl.protocols.records import Look, Outcome
 _ENVIRONMENT = (BackendUnavailable, Cancelled, OSError, MemoryError)  # no plaintext brings these about: try again
 
 
-class HardenedCsp(KeyedCsp):
+class HardenedCsp(KeyedSide):
     """The computation server: answers the next step of a round, and claims."""
 
     def __init__(

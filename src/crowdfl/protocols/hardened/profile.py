@@ -1,7 +1,7 @@
 """The profile `hardened`: packed uploads, masked openings, no key share on any phone."""
 
 import hashlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.sealing import AudienceKey, SigningKey
 from crowdfl.errors import ProtocolError, RewardsOff, RoundsExhausted, SeedReused
 from crowdfl.protocols import claims
-from crowdfl.protocols.common.keyed import BaseSp, KeyedProfile, KeyedReader, upload_digest
+from crowdfl.protocols.common.keyed import BaseSp, KeyedProfile, KeyedSide, upload_digest
 from crowdfl.protocols.common.paid import MaskSeed, PaidParticipant, PaidSp
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardReply, GuardRequest, SdivReply
 from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest
@@ -55,7 +55,7 @@ from crowdfl.protocols.hardened.shape import (
 )
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.profile import Average, Dealing, ParticipantKeys, SpRecord, TaskSpec, Tools, whole_samples
+from crowdfl.protocols.profile import Average, Dealing, ParticipantKeys, SpRecord, Stage, TaskSpec, Tools, whole_samples
 from crowdfl.settings import TaskSettings, to_millionths
 
 
@@ -113,7 +113,7 @@ class HardenedProfile(KeyedProfile):
         return HardenedParticipant(party, shape, AudienceKey(own.audience), own.csp_key, keys)
 
 
-class _Reader(KeyedReader):
+class _Reader(KeyedSide):
     """Whoever may read averages: unseals and subtracts, computes no power."""
 
     def __init__(self, party: KeyedParty, shape: Shape, audience: AudienceKey) -> None:
@@ -171,6 +171,7 @@ class HardenedSpRound(Message, kind=41, repr=False):
 class HardenedSp(PaidSp, BaseSp):
     """The sensing platform: running products, openings, rewards, payment. Never holds an audience key."""
 
+    stages: Sequence[Stage] = ("reward", "average")  # nothing is opened to readers of a round that cannot be rewarded
     answers: Mapping[type[Message], type[Message]] = {
         OpenRequest: OpenReply,
         ScaleRequest: ScaleReply,

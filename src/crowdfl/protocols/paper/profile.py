@@ -1,6 +1,6 @@
 """The profile `paper`: Algorithms 1 to 4 as printed, misprints corrected. For fidelity: `crowdfl audit` shows what it leaks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,7 +16,6 @@ from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector, PartialVector
 from crowdfl.crypto.randomness import Coins
 from crowdfl.errors import (
-    ClaimRefused,
     FormatError,
     InvalidKey,
     RewardsOff,
@@ -24,7 +23,7 @@ from crowdfl.errors import (
     SlotOverflow,
     WidthBudgetExceeded,
 )
-from crowdfl.protocols.common.keyed import BaseSp, KeyedCsp, KeyedProfile, KeyedReader, upload_digest
+from crowdfl.protocols.common.keyed import BaseSp, KeyedProfile, KeyedSide, upload_digest
 from crowdfl.protocols.common.sdiv import PaperSdivCsp, PaperSdivSp, SdivReply, SdivRequest
 from crowdfl.protocols.common.smul import PaperSmulCsp, SmulReply, SmulRequest
 from crowdfl.protocols.exchange import Exchange
@@ -35,10 +34,10 @@ from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import (
     Average,
     Dealing,
-    Identity,
     KeyedTask,
     ParticipantKeys,
     SpRecord,
+    Stage,
     TaskSpec,
     Tools,
     whole_samples,
@@ -133,9 +132,6 @@ class PaperProfile(KeyedProfile):
     def explain(self, settings: TaskSettings, parameters: int) -> str:
         return f"{parameters} ciphertexts an upload, as printed: it leaks; `crowdfl audit` shows what, and to whom"
 
-    def claim_bytes(self, settings: TaskSettings, rounds: int) -> int:
-        raise _no_claims()
-
     def check(self, settings: TaskSettings, parameters: int) -> None:
         self.check_settings(settings)
         if settings.total != "shown":
@@ -208,11 +204,7 @@ def _open_bundle(bundle: bytes, count: int, tools: Tools) -> tuple[PublicKey, li
     return PublicKey(mpz(own.n), mpz(own.h_s), tools.insecure_test_key), [mpz(x) for x in own.secrets]
 
 
-def _no_claims() -> ClaimRefused:
-    return ClaimRefused("the profile paper has no way to prove an amount; use shares or hardened to pay claims")
-
-
-class PaperParticipant(KeyedReader):
+class PaperParticipant(KeyedSide):
     """A phone of the paper: one parameter per ciphertext, a key share, decryption by PDec and TDec."""
 
     def __init__(self, party: KeyedParty, task: KeyedTask, who: str) -> None:
@@ -249,11 +241,8 @@ class PaperParticipant(KeyedReader):
         opened = to_ints(self.party.finish(message.mu, message.mu_1))
         return self.task.public.signed(opened[0]) * MILLION // self._widths.scale
 
-    def claim(self) -> bytes:
-        raise _no_claims()
 
-
-class PaperRequester(KeyedReader):
+class PaperRequester(KeyedSide):
     """The requester of the paper owns the whole private key."""
 
     def __init__(self, party: KeyedParty, task: KeyedTask, private: PrivateKey) -> None:
@@ -272,7 +261,7 @@ class PaperRequester(KeyedReader):
 class PaperSp(BaseSp):
     """The sensing platform of the paper."""
 
-    averages_first = True
+    stages: Sequence[Stage] = ("average", "reward")
     answers: Mapping[type[Message], type[Message]] = {SdivRequest: SdivReply, SmulRequest: SmulReply}
     record = (
         SpRecord()
@@ -285,9 +274,6 @@ class PaperSp(BaseSp):
 
     def _longest_reply(self, kind: int) -> int:
         return steps.longest_reply(self.task, kind)
-
-    def enrol(self, identity: Identity) -> None:
-        """The paper's SP knows nobody's keys."""
 
     def open_round(self, round_number: int) -> None:
         super().open_round(round_number)
@@ -345,17 +331,8 @@ class PaperSp(BaseSp):
         each = {who: mu.part(i, i + 1) for i, who in enumerate(ids)}
         self._envelopes = {who: PaperReward(own, self.delivery.partial_decrypt(own)) for who, own in each.items()}
 
-    def claimant(self, claim: bytes) -> str:
-        raise _no_claims()
 
-    def check_claim(self, claim: bytes) -> str:
-        raise _no_claims()
-
-    def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]:
-        raise _no_claims()
-
-
-class PaperCsp(KeyedCsp):
+class PaperCsp(KeyedSide):
     """The computation server of the paper: answers by the kind of the request."""
 
     def __init__(self, party: KeyedParty, task: KeyedTask) -> None:
@@ -373,6 +350,3 @@ class PaperCsp(KeyedCsp):
         if kind not in self._answers:
             raise FormatError(f"CSP does not answer messages of kind {kind} in this task")
         return self._answers[kind](request)
-
-    def enrol(self, identity: Identity) -> None:
-        """The paper's CSP knows nobody's keys."""

@@ -1,6 +1,7 @@
 """The profile `shares`: additive shares between two servers, and no public-key arithmetic at all."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -8,12 +9,13 @@ import numpy.typing as npt
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.errors import NotReady, ProtocolError, SettingsError, UploadRejected
 from crowdfl.protocols import claims
+from crowdfl.protocols.capabilities import NO_REFERENCE
 from crowdfl.protocols.claims import RewardEnvelope, RewardForm
 from crowdfl.protocols.common.paid import PaidParticipant
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import (
-    NO_REFERENCE,
+    Audience,
     Average,
     Dealing,
     ParticipantKeys,
@@ -35,6 +37,7 @@ from crowdfl.protocols.shares.dealing.rounds import dealt_file, file_bytes
 from crowdfl.protocols.shares.reference import LONGEST, OPPOSED, REQUESTER_NAME
 from crowdfl.protocols.shares.round.average import AverageReader, parse_record
 from crowdfl.protocols.shares.round.csp import SharesCsp
+from crowdfl.protocols.shares.round.csp_records import MOST_UNSHOWN
 from crowdfl.protocols.shares.round.manifest import AcceptedSet
 from crowdfl.protocols.shares.round.rewards import equal_part, open_envelope
 from crowdfl.protocols.shares.round.sp import SharesSp
@@ -64,22 +67,21 @@ class _ChainReader:
         return None if self._model is None else self._model.to_bytes()
 
     def read(self, publication: bytes, round_number: int) -> Average:
+        return self._read(publication, round_number)[0]
+
+    def _read(self, publication: bytes, round_number: int) -> tuple[Average, AcceptedSet]:
         opened = self._reader.read(publication, round_number, self._followed())
         self._model = opened.chain
-        unit, standing = self._shape.widths.unit, self._standing(opened.members)
-        if self._shape.step is None:
-            return Average(opened.average / unit, opened.total, standing, record=opened.record)
-        model, state = opened.chain.weights / unit, opened.chain.digest()
-        return Average(opened.average / unit, opened.total, standing, model, state, opened.record)
+        average = Average(opened.average / self._shape.widths.unit, opened.total, record=opened.record)
+        if self._shape.step is not None:
+            model = opened.chain.weights / self._shape.widths.unit
+            average = replace(average, stepped=model, state=opened.chain.digest())
+        return average, opened.members
 
     def _followed(self) -> ModelChain:
         if self._model is None:
             raise NotReady("the model that this reader holds is not known: `follow` it from the initial weights first")
         return self._model
-
-    def _standing(self, members: AcceptedSet) -> Reason | None:
-        del members
-        return None
 
 
 class SharesRequester(_ChainReader):
@@ -116,9 +118,6 @@ class SharesParticipant(_ChainReader, PaidParticipant):
     def scaled(self) -> float | None:
         return self._encoder.scaled
 
-    def upload_randomizers(self) -> int:
-        return 0
-
     def encrypt_update(self, weights: npt.NDArray[np.float64], samples: int, round_number: int) -> bytes:
         """SP's shares of the change since the model that is held, and the seed of CSP's, sealed; that is fresh each time."""
         samples, model = whole_samples(samples), self._followed()
@@ -146,6 +145,10 @@ class SharesParticipant(_ChainReader, PaidParticipant):
     def _reward_form(self) -> RewardForm:
         self._shape.require_rewards()
         return self._shape.reward_form
+
+    def read(self, publication: bytes, round_number: int) -> Average:
+        average, members = self._read(publication, round_number)
+        return replace(average, standing=self._standing(members))
 
     def read_record(self, publication: bytes, round_number: int) -> tuple[bytes, Reason | None]:
         record, members = self._reader.read_record(publication, round_number, self._followed())
@@ -206,7 +209,13 @@ class SharesProfile:
     """Deals seeds and correlations; whoever holds them can decrypt nothing."""
 
     name = "shares"
-    chained = True
+    most_unshown = MOST_UNSHOWN
+    goes_on_restored = False  # SP sends one sum for a base, ever: it must know which it has sent
+
+    def audience(self, *, final: bool) -> Audience:
+        """Of the last round participants read the record alone."""
+        del final
+        return Audience.EVERYONE
 
     def check(self, settings: TaskSettings, parameters: int) -> None:
         if settings.rounds > _LARGEST_ROUND:

@@ -1,4 +1,4 @@
-"""Where a reader of a chained profile stands, kept across its processes: one blob, of the last round that it read.
+"""Where a reader of averages that follow from each other stands, kept across its processes: one blob, of the last it read.
 
 In a task with a server step the digest of its state after every round stays too, so that people can compare.
 """
@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from crowdfl.errors import RolledBack
+from crowdfl.protocols.capabilities import FollowsModel
 from crowdfl.protocols.profile import Average, ReaderProtocol
 from crowdfl.roles.ports import Blobs, replace_blob
 
@@ -31,6 +35,11 @@ class KeptChain:
         """Of round 0 where a simulation goes on with the memory of a server step."""
         name = self._name(self.last())
         return self.blobs.get(name) if self.blobs.has(name) else None
+
+    def resume(self, reader: ReaderProtocol, initial: Callable[[], npt.NDArray[np.float64]]) -> None:
+        """A fresh reader goes on from what is kept."""
+        if isinstance(reader, FollowsModel):
+            reader.resume(self.get(), initial())
 
     def start_from(self, chain: bytes) -> None:
         """Where the reader stands before the first round, if not at the task's initial weights alone."""
@@ -81,15 +90,16 @@ class KeptChain:
     def catch_up(
         self, reader: ReaderProtocol, number: int, status: Callable[[], Mapping[str, Any]], fetch: Fetch
     ) -> None:
-        """The averages before this round that were not read yet, in order; `status` is SP's word which there are."""
+        """The averages that a round's follows from and that were not read yet, in order; `status` says which there are."""
         last = self.last()
-        for entry in status()["rounds"] if last < number - 1 else ():
+        behind = isinstance(reader, FollowsModel) and last < number - 1
+        for entry in status()["rounds"] if behind else ():
             if last < entry["number"] < number and entry["state"] == "rewarded":
                 self.read(reader, entry["number"], fetch(entry["number"]))
 
     def _keep(self, number: int, reader: ReaderProtocol) -> None:
-        """After a read; nothing of a profile that is not chained. A crash in between leaves two, of which the later counts."""
-        chain = reader.chain()
+        """After a read. A crash in between leaves two, of which the later counts."""
+        chain = reader.chain() if isinstance(reader, FollowsModel) else None
         if chain is not None:
             replace_blob(self.blobs, self._name(number), chain)
             for before in range(1, number):

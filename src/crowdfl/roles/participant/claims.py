@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crowdfl.errors import MasksDoNotFit, NotReady, TooLate
+from crowdfl.protocols.capabilities import NO_CLAIMS, MakesClaims
 from crowdfl.roles.ports import Blobs, replace_blob
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ class Claiming:
         side = self.person.new_side()
         for number in self._opened(rounds):
             side.open_reward(self.blobs.get(f"rounds/{number}/reward"), number)
+        if not isinstance(side, MakesClaims):
+            raise NO_CLAIMS
         claim = side.claim()
         self.blobs.delete("claim")  # first: a crash must not leave a claim whose rounds nobody knows
         replace_blob(self.blobs, "claimed-rounds", json.dumps(list(rounds)).encode())

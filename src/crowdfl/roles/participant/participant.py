@@ -56,13 +56,11 @@ from crowdfl.errors import (
 )
 from crowdfl.learning.models.forms import from_safetensors, to_safetensors
 from crowdfl.learning.models.shape import Weights
-from crowdfl.protocols.common.keyed import keyed_party
+from crowdfl.protocols.capabilities import FollowsModel, ReadsRecords, ScalesDown, TakesRandomizers
 from crowdfl.protocols.profile import (
-    MOST_UNSHOWN,
     Average,
     ParticipantKeys,
     ParticipantProtocol,
-    Profile,
     Tools,
 )
 from crowdfl.protocols.registry import profile_named
@@ -261,8 +259,7 @@ class Participant:
             return False
         if self.state in ("running", "paused"):
             self.claim_time.saw_running(float(self.definition.claim_window))
-        if self._profile.chained:
-            self._chain.require_forward(status)
+        self._chain.require_forward(status)
         self._come_back(status)
         did = False
         for entry in status["rounds"]:
@@ -319,11 +316,12 @@ class Participant:
         return True
 
     def _stop_if_unshown(self, *, this: bool) -> None:
-        """A server that deviates learns something in a round, and then lets it fail. So three are enough, with `this` one."""
+        """A server that deviates learns something in a round, and then lets it fail. So a few are enough, with `this` one."""
         unshown = this + sum(map(self._is_unshown, range(1, self.definition.settings.rounds + 1)))
         stays = self.definition.settings.reference  # where many may be left out, honest ones too
-        if self._profile.chained and this and not stays and unshown >= MOST_UNSHOWN:
-            self._stop(f"{MOST_UNSHOWN} rounds that you uploaded to came to nothing, and no signed record says why")
+        most = profile_named(self.definition.settings.profile).most_unshown
+        if this and not stays and unshown >= most:
+            self._stop(f"{most} rounds that you uploaded to came to nothing, and no signed record says why")
 
     def _is_unshown(self, number: int) -> bool:
         given_up = f"rounds/{number}/given-up"
@@ -347,7 +345,8 @@ class Participant:
     def stock_up(self) -> bool:
         """While there is nothing else to do: make the randomizers of the next upload. True if some were missing."""
         side = self.side  # opens the stock too
-        if self._stock is None or self.blobs.has(f"rounds/{self.definition.settings.rounds}/receipt"):
+        last = f"rounds/{self.definition.settings.rounds}/receipt"
+        if self._stock is None or not isinstance(side, TakesRandomizers) or self.blobs.has(last):
             return False
         missing = side.upload_randomizers() - self._stock.available
         if missing <= 0:
@@ -391,7 +390,8 @@ class Participant:
         upload = self.side.encrypt_update(self.definition.shape.flat(weights), samples, number)
         self._charge()
         self.blobs.put(f"rounds/{number}/upload", upload)
-        scaled = {} if self.side.scaled is None else {"scaled": round(self.side.scaled, 4)}
+        factor = self.side.scaled if isinstance(self.side, ScalesDown) else None
+        scaled = {} if factor is None else {"scaled": round(factor, 4)}
         self.on_event("trained", {"round": number, "samples": samples, "clipped": self.side.clipped} | scaled)
 
     def _charge(self) -> None:
@@ -487,10 +487,12 @@ class Participant:
 
     def _read_record(self, number: int) -> bool:
         """The last average is the requester's; CSP's record of it is everyone's. Nobody's claim waits for it."""
-        if not self._profile.chained or self._chain.has_record(number):
+        if self._chain.has_record(number):
             return False
         try:
             self._catch_up(number)
+            if not isinstance(self.side, ReadsRecords):
+                return False
             record, standing = self.side.read_record(self._publication(number), number)
         except RolledBack as wrong:  # there is nothing left to stay out of, and what was earned is still claimed
             self._stop(str(wrong))
@@ -504,15 +506,13 @@ class Participant:
         return True
 
     def read(self, number: int) -> Average:
-        """A round's average; of a chained profile, after those before it."""
+        """A round's average, after those that it follows from."""
         self._catch_up(number)
         with self._reading() as side:
             return self._chain.read(side, number, self._publication(number))
 
     def _catch_up(self, number: int) -> None:
         """Read what this round's model follows from."""
-        if not self._profile.chained:
-            return
         if self._chain.last() >= number:  # read again: from the beginning
             self._chain.forget()
             self._side = None
@@ -525,7 +525,7 @@ class Participant:
         try:
             yield self.side
         except BaseException:
-            if self._profile.chained:
+            if isinstance(self._side, FollowsModel):
                 self._side = None
             raise
 
@@ -607,7 +607,7 @@ class Participant:
         except UploadRejected as wrong:  # by CSP's signed record
             self._note_rejected(number, Reason(wrong.reason))
             raise
-        if record := self.side.record_in(envelope):
+        if isinstance(self.side, ReadsRecords) and (record := self.side.record_in(envelope)):
             self._chain.require_only(number, record)
         self.blobs.put(f"rounds/{number}/reward", envelope)
         self.on_event("rewarded", {"round": number, "millionths": amount, "currency": self.currency})
@@ -701,12 +701,10 @@ class Participant:
     def side(self) -> ParticipantProtocol:
         if self._side is None:
             side = self.new_side()
-            if self._profile.chained:
-                side.resume(self._chain.get(), self.definition.shape.flat(self._initial_weights()))
-            if self.open_stock is not None and side.upload_randomizers():
-                party = keyed_party(side)
-                self._stock = self.open_stock(party.public)
-                party.randomizers = _Stocked(self._stock, party.randomizers)
+            self._chain.resume(side, lambda: self.definition.shape.flat(self._initial_weights()))
+            if self.open_stock is not None and isinstance(side, TakesRandomizers):
+                self._stock = self.open_stock(side.party.public)
+                side.party.randomizers = _Stocked(self._stock, side.party.randomizers)
             self._side = side
         return self._side
 
@@ -717,10 +715,6 @@ class Participant:
     def _new_side(self, definition: Definition, bundle: bytes) -> ParticipantProtocol:
         profile = profile_named(definition.settings.profile)
         return profile.participant(definition.spec, bundle, self.keys, self.tools)
-
-    @property
-    def _profile(self) -> Profile:
-        return profile_named(self.definition.settings.profile)
 
     @property
     def _chain(self) -> KeptChain:

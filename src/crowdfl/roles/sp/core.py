@@ -10,7 +10,7 @@ from crowdfl.crypto.compute import Backend, Threads
 from crowdfl.crypto.randomness import random_sample, secret_hex
 from crowdfl.documents.signed import Definition
 from crowdfl.errors import ClockInDoubt, Forbidden, TaskNotRunning
-from crowdfl.protocols.profile import Identity, Tools
+from crowdfl.protocols.profile import Audience, Identity, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.dealt import DealtFiles
 from crowdfl.roles.limits import SpQuotas
@@ -207,9 +207,9 @@ class SpCore:
         """What KGC dealt for single rounds."""
         return DealtFiles(self.ports.bundles, "sp")
 
-    def is_chained(self, task: str) -> bool:
-        """Whether each average follows from the one before: then one publication is for everyone, and all are kept."""
-        return profile_named(self.definition(task).settings.profile).chained
+    def audience(self, task: str, *, final: bool) -> Audience:
+        """Whom a round's publication serves."""
+        return profile_named(self.definition(task).settings.profile).audience(final=final)
 
     def ledger(self, task: str) -> Ledger:
         return Ledger(self.ports.store.movements(task))

@@ -23,6 +23,7 @@ from crowdfl.roles.records import (
 from crowdfl.roles.retention import Held
 from crowdfl.roles.sp.core import ENDED, LedgerPorts
 from crowdfl.roles.sp.ledger import Ledger
+from crowdfl.roles.sp.results import has_publication
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.roles.sp.settlement import PAID_BEFORE
 from crowdfl.roles.sp.tasks import Abort, cancel_task, give_up_round
@@ -140,11 +141,10 @@ class OperatorActions:
         return not is_open and not is_owed and self._is_delivered(stored)
 
     def _is_delivered(self, stored: StoredTask) -> bool:
-        """Whether the requester has its last average, if there is one: a chained profile publishes it to everyone at once."""
-        rounds = [one.number for one in self.store.rounds(stored.task) if one.state is RoundState.REWARDED]
-        if not rounds or stored.without_model or profile_named(stored.opened.settings.profile).chained:
-            return True
-        return self.retention.blobs.has(f"{stored.task}/rounds/{rounds[-1]}/requester")
+        """Whether the requester has its last average, if there is one."""
+        rounds = [one for one in self.store.rounds(stored.task) if one.state is RoundState.REWARDED]
+        audience = profile_named(stored.opened.settings.profile).audience(final=True)
+        return not rounds or stored.without_model or has_publication(rounds[-1], audience)
 
     def _not_settled(self, stored: StoredTask) -> str:
         if stored.state in (TaskState.FINISHED, TaskState.CANCELLED):

@@ -15,6 +15,7 @@ from typing import Any
 from crowdfl.documents.envelope import Envelope
 from crowdfl.documents.signed import Certificate, Consent, Definition
 from crowdfl.errors import ConsentMissing, DocumentError, EnrolmentOver, QuotaExceeded, UnknownParticipant
+from crowdfl.protocols.profile import Audience
 from crowdfl.roles.ports import Blobs, SpStore
 from crowdfl.roles.records import NOT_OPEN, Round, RoundState, StoredParticipant, replaced
 from crowdfl.roles.sp.core import ENDED, SpCore, require_running
@@ -121,8 +122,9 @@ class People:
                 self._ports.blobs.delete(upload_name(task, round_.number, upload.digest))
 
     def _is_read_no_more(self, task: str, round_: Round) -> bool:
-        """A profile that is not chained may compute the last average once more, for the requester."""
-        done = round_.state is RoundState.REWARDED and self._core.is_chained(task)
+        """The last average may be computed once more, for a requester whom the others do not serve."""
+        served = Audience.REQUESTER in self._core.audience(task, final=False)
+        done = round_.state is RoundState.REWARDED and served
         return done or round_.state is RoundState.ABORTED
 
 

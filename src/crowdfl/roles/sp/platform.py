@@ -18,7 +18,7 @@ from crowdfl.roles.sp.core import LedgerPorts, SpCore, SpOptions, SpPorts
 from crowdfl.roles.sp.money import Deposits, Payments
 from crowdfl.roles.sp.people import People, consent_rows
 from crowdfl.roles.sp.reminders import Reminders
-from crowdfl.roles.sp.results import open_result, read_result
+from crowdfl.roles.sp.results import open_result, publication_kind, read_result
 from crowdfl.roles.sp.rounds import RoundSteps, find_envelope
 from crowdfl.roles.sp.settlement import Claims, Settlement
 from crowdfl.roles.sp.tasks import Tasks
@@ -81,15 +81,15 @@ class Sp:
         return self._core.sure_books
 
     def publication(self, task: str, number: int, who: str | None) -> bytes:
-        """A round's average, for a participant; `who` None is the requester, who gets the last one, of a chained task all."""
+        """A round's average, for a participant; `who` None is the requester, who gets the last one, or all of them."""
         with self.open_publication(task, number, who) as file:
             return file.read()
 
     def open_publication(self, task: str, number: int, who: str | None) -> BinaryIO:
         """The same, to be read piece by piece."""
         round_, _ = self._require_rewarded(task, number, who)
-        own = who is None and not self._core.is_chained(task)
-        return open_result(self.blobs, task, round_, "model" if own else "average")
+        kind = publication_kind(self._core.audience(task, final=who is None))
+        return open_result(self.blobs, task, round_, kind)
 
     def envelope(self, task: str, number: int, who: str) -> bytes:
         """A participant's reward of a round, for that participant alone."""

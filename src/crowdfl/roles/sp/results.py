@@ -9,10 +9,20 @@ from dataclasses import replace
 from typing import Any, BinaryIO
 
 from crowdfl.errors import NotReady
+from crowdfl.protocols.profile import Audience
 from crowdfl.roles.ports import Blobs
 from crowdfl.roles.records import Round, RoundState
 
 KINDS = ("average", "model", "rewards", "rejected", "left_over")  # folders, and fields of the record
+
+
+def publication_kind(audience: Audience) -> str:
+    """The requester's own is apart from what participants are served, of one round too."""
+    return "average" if Audience.PARTICIPANTS in audience else "model"
+
+
+def has_publication(round_: Round, audience: Audience) -> bool:
+    return getattr(round_, publication_kind(audience)) is not None
 
 
 def result_name(task: str, number: int, kind: str, digest: str) -> str:

@@ -33,7 +33,7 @@ from crowdfl.roles.records import LONGEST_REASON, EndedBy, Round, RoundState, St
 from crowdfl.roles.sp.core import UNDER_WAY, SpCore
 from crowdfl.roles.sp.csp_link import CspEnrolment, CspLink, forget_replies
 from crowdfl.roles.sp.ledger import ESCROW, Ledger, round_account
-from crowdfl.roles.sp.results import drop_surplus, keep_results, result_name
+from crowdfl.roles.sp.results import drop_surplus, keep_results, publication_kind, result_name
 from crowdfl.roles.sp.tasks import cancel_task, give_up_round
 from crowdfl.roles.sp.uploads import RoundAggregators, upload_name
 from crowdfl.settings import to_millionths
@@ -287,17 +287,18 @@ class RoundSteps:
         self.introductions.require_known(task, current.number)
         round_ = self._round(task, current)
         packed = pack_envelopes(round_.reward(payment), self._ports.store.turnout(task, current.number)[0])
-        self._set(task, state, current, RoundState.WEIGHED, round_.sp.rejected(), rewards=packed)
+        self._set(task, state, current, RoundState.WEIGHED, round_.rejected, rewards=packed)
 
     def publish(self, task: str, state: str, current: Round, *, final: bool) -> None:
-        """Average to an audience. Of a chained profile one serves participants and requester alike."""
-        number, chained = current.number, self._core.is_chained(task)
-        if chained:  # CSP checks everyone's upload itself, in rounds that pay nobody too
+        """Average to an audience."""
+        number = current.number
+        if self._aggregators.checks_senders(task):  # so does CSP, in rounds that pay nobody too
             self.introductions.require_known(task, number)
         round_ = self._round(task, current)
         publication = round_.average(final=final)
-        made = {"average" if chained or not final else "model": publication, "left_over": round_.sp.carry_over()}
-        if self._set(task, state, current, RoundState.REWARDED, round_.sp.rejected(), **made):
+        kind = publication_kind(self._core.audience(task, final=final))
+        made = {kind: publication, "left_over": round_.carry_over()}
+        if self._set(task, state, current, RoundState.REWARDED, round_.rejected, **made):
             self._core.options.events("average published", task=task, number=number, final=final)
         self._aggregators.forget(task, number)
         self.burn(task)

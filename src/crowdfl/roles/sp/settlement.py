@@ -19,6 +19,7 @@ from crowdfl.errors import (
     UploadDamaged,
     WrongAmount,
 )
+from crowdfl.protocols.capabilities import NO_CLAIMS, SizesClaims
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.records import (
     ASKED,
@@ -33,6 +34,7 @@ from crowdfl.roles.records import (
 from crowdfl.roles.sp.core import UNDER_WAY, SpCore
 from crowdfl.roles.sp.csp_link import forget_replies
 from crowdfl.roles.sp.ledger import ESCROW, earned_account
+from crowdfl.roles.sp.results import has_publication
 from crowdfl.roles.sp.rounds import RoundSteps
 from crowdfl.roles.sp.uploads import RoundAggregators
 
@@ -82,7 +84,10 @@ class Claims:
     def limit(self, task: str) -> int:
         """Bytes that are read of a claim: no honest one is longer, and one that is a little longer is told what is wrong."""
         settings, rounds = self._core.definition(task).settings, len(self._ports.store.rounds(task))
-        return profile_named(settings.profile).claim_bytes(settings, rounds) + _ROOM
+        profile = profile_named(settings.profile)
+        if not isinstance(profile, SizesClaims):
+            raise NO_CLAIMS
+        return profile.claim_bytes(settings, rounds) + _ROOM
 
     def _paid_before(self, task: str, who: str, digest: str) -> PaidClaim | None:
         """What this very claim was paid before, for a participant whose answer was lost; another claim is refused."""
@@ -172,9 +177,9 @@ class Settlement:
         return True
 
     def _undelivered(self, task: str) -> Round | None:
-        """The round whose average the requester is to get, and has not got; of a chained profile everyone's is the same."""
+        """The round whose average the requester is to get, and has not got."""
         paid = [r for r in self._ports.store.rounds(task) if r.state is RoundState.REWARDED]
-        if not paid or self._core.is_chained(task) or paid[-1].model is not None:
+        if not paid or has_publication(paid[-1], self._core.audience(task, final=True)):
             return None
         return None if self._ports.store.task(task).without_model else paid[-1]
 

@@ -33,6 +33,15 @@ from crowdfl.errors import (
     UnknownParticipant,
     UploadDamaged,
 )
+from crowdfl.protocols.capabilities import (
+    NO_CLAIMS,
+    NO_REFERENCE,
+    CarriesOver,
+    ChecksSenders,
+    PaysClaims,
+    TakesDealt,
+    TakesReference,
+)
 from crowdfl.protocols.profile import SpProtocol, Tools
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.ports import Blobs
@@ -90,8 +99,7 @@ class _Aggregator:
     sp: SpProtocol
     number: int
     added: dict[str, str] = field(default_factory=dict)  # by participant, its upload's digest
-    known: set[str] = field(default_factory=set)  # participants, where uploads are signed
-    seen: int = 0  # the position of the last of them, where all are needed
+    seen: int = 0  # the position of the last participant who was enrolled, where all are needed
     last: int = 0  # the position of the last upload that was added ahead of time
 
 
@@ -107,19 +115,23 @@ class RoundAggregators:
     def checking(self, task: str, number: int | None = None, people: Collection[str] = ()) -> SpProtocol:
         """To check uploads of these with, those to this round; nothing is put into it, so that threads may share it."""
         known, options = self._checking.get(task), self._core.options
-        other = known is not None and number not in (None, known.number) and self._core.is_chained(task)
+        other = known is not None and number not in (None, known.number) and isinstance(known.sp, CarriesOver)
         if known is None or other:
             tools = replace(options.tools, backend=options.checker)
             known = self._checking[task] = _Aggregator(self._new(task, number or 1, tools), number or 1)
-        for who in (known.sp.signed_uploads and set(people) - known.known) or ():
-            known.sp.enrol(self._core.identity(task, who))
-            known.known.add(who)
+        if isinstance(known.sp, ChecksSenders):
+            for who in known.sp.strangers(people):
+                known.sp.enrol(self._core.identity(task, who))
         return known.sp
 
-    def claiming(self, task: str, claim: bytes) -> SpProtocol:
+    def checks_senders(self, task: str) -> bool:
+        """Whether uploads are checked by their senders' keys."""
+        return isinstance(self.checking(task), ChecksSenders)
+
+    def claiming(self, task: str, claim: bytes) -> PaysClaims:
         """To check one claim with: it knows the claimant and nobody else."""
-        who = self.checking(task).claimant(claim)
-        sp = self._new(task, 1)
+        who = _paying(self.checking(task)).claimant(claim)
+        sp = _paying(self._new(task, 1))
         sp.enrol(self._core.identity(task, who))
         return sp
 
@@ -186,13 +198,13 @@ class RoundAggregators:
 
     def _take_reference(self, sp: SpProtocol, task: str, number: int) -> None:
         try:
-            sp.take_reference(self._core.ports.blobs.get(reference_name(task, number)))
+            _comparing(sp).take_reference(self._core.ports.blobs.get(reference_name(task, number)))
         except (NotReady, DocumentError, FormatError, BadSignature):
             raise UploadDamaged(f"the file of the reference of round {number} is missing, or was altered") from None
 
     def check_reference(self, task: str, number: int, upload: bytes) -> None:
         """Refuse what is not the requester's upload to this round."""
-        self._new(task, number).take_reference(upload)
+        _comparing(self._new(task, number)).take_reference(upload)
 
     def forget(self, task: str, number: int) -> None:
         with self._lock:
@@ -225,7 +237,7 @@ class RoundAggregators:
 
     def _introduce(self, task: str, aggregator: _Aggregator) -> None:
         """Everyone who has joined since: signed uploads are checked by their keys."""
-        if aggregator.sp.signed_uploads:
+        if isinstance(aggregator.sp, ChecksSenders):
             for newcomer in self._core.ports.store.participants(task, aggregator.seen):
                 aggregator.sp.enrol(newcomer.identity)
                 aggregator.seen = newcomer.position
@@ -238,15 +250,28 @@ class RoundAggregators:
         profile = profile_named(definition.settings.profile)
         bundle = self._core.bundle(task)
         sp = profile.sp(definition.spec, bundle, tools or self._core.options.tools)
-        sp.set_dealt_loader(partial(self._core.dealt.load, definition))
+        if isinstance(sp, TakesDealt):
+            sp.set_dealt_loader(partial(self._core.dealt.load, definition))
         sp.open_round(number)
-        if profile.chained:
+        if isinstance(sp, CarriesOver):
             rounds, blobs = self._core.ports.store.rounds(task), self._core.ports.blobs
             done = [
                 r for r in rounds if r.number < number and r.state is RoundState.REWARDED
             ]  # aborted ones change nothing
             sp.load_previous(read_result(blobs, task, done[-1], "left_over") if done else None)
         return sp
+
+
+def _paying(sp: SpProtocol) -> PaysClaims:
+    if not isinstance(sp, PaysClaims):
+        raise NO_CLAIMS
+    return sp
+
+
+def _comparing(sp: SpProtocol) -> TakesReference:
+    if not isinstance(sp, TakesReference):
+        raise NO_REFERENCE
+    return sp
 
 
 UploadOutcome = tuple[Upload, Literal["new", "again", "unused"]] | CrowdFLError

@@ -11,6 +11,7 @@ from crowdfl.learning.evaluation import Samples, evaluated, load_samples
 from crowdfl.learning.models.learner import Learner
 from crowdfl.learning.models.shape import Weights
 from crowdfl.learning.recipe import Recipe
+from crowdfl.protocols.profile import Audience
 from crowdfl.protocols.registry import profile_named
 from crowdfl.roles.requester import Requester
 from crowdfl.storage.model_files import FORMATS, model_description, require_model_path, write_model
@@ -23,7 +24,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass
 class ModelEvaluation:
-    """One requester's models. A reader of a chained profile keeps where it stands: one reads at a time."""
+    """One requester's models. A reader keeps where it stands: one reads at a time."""
 
     requester: Requester
     _scores: dict[tuple[str, tuple[str, ...], int], dict[str, float]] = field(default_factory=dict)
@@ -86,11 +87,12 @@ class ModelEvaluation:
         return {"rounds": rounds, "unread": unread}
 
     def _readable(self, task: str) -> list[int]:
-        """Of a chained profile every round that is through; of others the last one alone."""
+        """Every round that is through and whose average is the requester's too, or the last one alone."""
         rounds = self.requester.sp.status(task)["rounds"]
         done = [entry["number"] for entry in rounds if entry["state"] == "rewarded"]
         settings = self.requester.definition(task).settings
-        return done if profile_named(settings.profile).chained else done[-1:]
+        usual = profile_named(settings.profile).audience(final=False)
+        return done if Audience.REQUESTER in usual else done[-1:]
 
     def _weights(self, task: str, number: int) -> Weights:
         if number == 0:

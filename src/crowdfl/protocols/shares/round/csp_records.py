@@ -11,12 +11,14 @@ from enum import StrEnum
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.errors import BaseSpent, OutOfTurn, RoundEnded, WrongBase
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.profile import MOST_UNSHOWN
 from crowdfl.protocols.records import Look
 from crowdfl.protocols.shares.chain import RoundPlace, first_base
 from crowdfl.protocols.shares.reference import RunningSums
 from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundTally, RoundVerdict, StepRequest, Transcript
 from crowdfl.protocols.shares.shape import SharesShape
+
+MOST_UNSHOWN = 3
+"""Rounds that took an upload of a participant's and that no record shows: after so many it takes no further part."""
 
 
 class Phase(StrEnum):

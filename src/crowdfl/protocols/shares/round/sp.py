@@ -5,7 +5,7 @@ role keeps, a round that is run again sends the same bytes. Uploads that are rej
 is opened. SP sends one sum for a base, ever: the task's record says so before it leaves, and a failure gives no base back.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -26,11 +26,12 @@ from crowdfl.errors import (
     TooFewParticipants,
     UnknownParticipant,
 )
+from crowdfl.protocols.capabilities import NO_REFERENCE
 from crowdfl.protocols.common.paid import MaskSeed, PaidSp
 from crowdfl.protocols.exchange import Exchange, Reply, ReplyForm
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.party import Party
-from crowdfl.protocols.profile import NO_REFERENCE, SpRecord
+from crowdfl.protocols.profile import SpRecord, Stage
 from crowdfl.protocols.shares.chain import RoundPlace, first_base, next_base, sha256
 from crowdfl.protocols.shares.circuits.lanes import coins
 from crowdfl.protocols.shares.circuits.program import SpSide
@@ -113,7 +114,7 @@ class _SpCohort:
 class SharesSp(PaidSp):
     """The sensing platform: never holds a reader's key, nor anything that CSP's shares could be told from."""
 
-    signed_uploads = averages_first = True
+    stages: Sequence[Stage] = ("average", "reward")  # they come together
 
     def __init__(self, party: Party, shape: SharesShape, bundle: SharesSpBundle) -> None:
         super().__init__(shape.spec.name, bundle.csp_signing, shape.limits())
@@ -162,6 +163,9 @@ class SharesSp(PaidSp):
 
     def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
         self._file = load
+
+    def strangers(self, people: Collection[str]) -> Collection[str]:
+        return set(people) - self.roster.signing.keys()
 
     def upload_bytes(self) -> int:
         return upload_bytes(self._shape)
