@@ -231,6 +231,8 @@ class Campaign(Host):
         yield self._said("fund"), of(REQUESTER, "fund", self._fund)
         for number in script.rounds:
             yield partial(self._is_in, number, RoundState.OPEN), self.run
+            if self._is_cut_short():
+                break
             yield from self._joining([name for name, first in script.late.items() if first == number])
             for name in [name for name, last in script.withdraws.items() if last == number]:
                 yield self._has(name, f"rounds/{number}/receipt"), self._stepping(name)
@@ -238,7 +240,7 @@ class Campaign(Host):
             refer = of(REQUESTER, f"refer {number}", partial(self._refer, number))
             yield partial(self._is_over, number), refer, *map(self._stepping, script.present(number)), self.run
         yield self._said("close"), of(REQUESTER, "close", lambda one: one.close_enrolment(self.task))
-        yield partial(self._is_task, TaskState.FINISHED), self.run
+        yield partial(self._is_task, TaskState.FINISHED, TaskState.CANCELLED), self.run
         for name in script.people:
             yield self._has(name, "paid"), self._stepping(name), of(PEOPLE + name, "", lambda one: one.claim())
         yield self._all_paid, self._make_payments
@@ -339,8 +341,13 @@ class Campaign(Host):
 
     def accepted(self, number: int) -> list[str]:
         """Whose average a round is; nobody's if it is void."""
-        given_up = number in self.may_be_void and self._states()[number] is RoundState.ABORTED
+        tampered = number in self.may_be_void or self._is_cut_short()
+        given_up = tampered and self._states().get(number) in (RoundState.ABORTED, None)
         return [] if given_up else self.script.accepted(number)
+
+    def _is_cut_short(self) -> bool:
+        """By somebody who tampers with a round once SP has sent its sum: no second one is ever sent, and the task ends."""
+        return bool(self.may_be_void) and self.books.task(self.task).end is not None
 
     @property
     def books(self) -> Any:
@@ -354,13 +361,13 @@ class Campaign(Host):
         return {round_.number: round_.state for round_ in self.books.rounds(self.task)}
 
     def _is_in(self, number: int, state: RoundState) -> bool:
-        return self._states().get(number) is state
+        return self._states().get(number) is state or self._is_cut_short()
 
     def _is_over(self, number: int) -> bool:
         return self._states().get(number) in (RoundState.REWARDED, RoundState.ABORTED)
 
-    def _is_task(self, state: str) -> bool:
-        return bool(self.books.task(self.task).state == state)
+    def _is_task(self, *states: str) -> bool:
+        return self.books.task(self.task).state in states
 
     def _all_paid(self) -> bool:
         return all(one.state is PaymentState.PAID for one in self.books.payments(self.task))
@@ -402,8 +409,9 @@ class Campaign(Host):
         """By whole numbers, of exactly those who sent, are in line, and did not take it back."""
         base, script = [0] * SIZE, self.script
         for number in script.rounds:
-            expected = RoundState.REWARDED if self.accepted(number) else RoundState.ABORTED
-            assert self._states()[number] is expected, f"round {number} is {self._states()[number]}"
+            state, is_void = self._states().get(number), not self.accepted(number)
+            known = state is RoundState.ABORTED or (state is None and self._is_cut_short())
+            assert known if is_void else state is RoundState.REWARDED, f"round {number} is {state}"
         assert set(self.averages) == {number for number in script.rounds if self.accepted(number)}
         for number, found in self.averages.items():
             record = RoundRecord.from_bytes(found.record, Limits.plain(len(found.record)))

@@ -17,6 +17,7 @@ from tests.cut.forks import Forks
 
 SCRIPTS = {"reference": (REFERRED, 1700), "noise": (NOISY, 1000)}  # and how many points there are at least
 SLICES = 8
+MANY = 20
 
 
 def playing(script: Script) -> Callable[[Plan], None]:
@@ -52,17 +53,19 @@ def kind_of(point: Point) -> tuple[str, str, str]:
 
 
 def is_telling(point: Point) -> bool:
-    """All that comes before a write was done, and it was not; what was asked for was answered, and nobody knows."""
-    return point.moment == (AFTER if point.name.startswith(("kgc.", "csp.", "sp.")) else BEFORE)
+    """All that comes before a write was done, and it was not; something is gone, or was answered, and nobody knows."""
+    is_late = point.name.startswith(("kgc.", "csp.", "sp.")) or point.name.endswith((".delete", ".clear"))
+    return point.moment == (AFTER if is_late else BEFORE)
 
 
 def one_of_each_kind(every: Sequence[Point], known: Collection[tuple[str, str, str]] = ()) -> list[Point]:
-    """Of those that are not known, always the same ones."""
+    """Of those that are not known, always the same ones; some more of those that come at every step of a round."""
     kinds: dict[tuple[str, str, str], list[Point]] = {}
     for point in filter(is_telling, every):
         kinds.setdefault(kind_of(point), []).append(point)
     draw = random.Random(36)  # noqa: S311 -- no secret
-    found = {draw.choice(alike) for kind, alike in kinds.items() if kind not in known}
+    new = [alike for kind, alike in kinds.items() if kind not in known]
+    found = {point for alike in new for point in draw.sample(alike, 1 + 2 * (len(alike) >= MANY))}
     return [point for point in every if point in found]
 
 

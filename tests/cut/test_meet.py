@@ -34,7 +34,7 @@ from tests.cut.campaign import PATIENCE, SIZE, Campaign, Script
 from tests.cut.forks import Forks
 
 MET = Script(("ada", "bob", "cem", "dora"), {"lanes": 128, "rounds": 2})
-TIERS = [10, pytest.param(1, marks=pytest.mark.slow)]  # every so-manieth meeting
+ALL = pytest.param(1, marks=pytest.mark.slow)  # of every so many meetings one
 
 
 @dataclass
@@ -101,7 +101,7 @@ def take_over(campaign: Campaign, point: Point) -> None:
 
 
 @pytest.mark.second
-@pytest.mark.parametrize("stride", TIERS)
+@pytest.mark.parametrize("stride", [10, ALL])
 def test_an_sp_whose_lease_has_run_out_meets_the_one_that_took_its_task(stride: int):
     Meetings(is_of_sp, take_over).survive(stride, 200)
 
@@ -196,7 +196,7 @@ def unshown(campaign: Campaign) -> tuple[str, ...]:
 
 
 @pytest.mark.second
-@pytest.mark.parametrize("stride", TIERS)
+@pytest.mark.parametrize("stride", [3, ALL])
 @pytest.mark.parametrize("transaction", [1, 2])  # a step is reserved, then answered
 @pytest.mark.parametrize(
     ("first", "second"),
@@ -205,3 +205,8 @@ def unshown(campaign: Campaign) -> tuple[str, ...]:
 def test_two_processes_of_csp_answer_at_once(first, second, transaction: int, stride: int):
     wanted = has_following if following in (first, second) else is_step
     Meetings(wanted, Race(first, second, transaction)).survive(stride, 10)
+
+
+@pytest.mark.parametrize(("first", "second", "transaction"), [(following, genuine, 1), (genuine, following, 2)])
+def test_bits_of_a_round_are_counted_when_the_next_begins_at_that_moment(first, second, transaction: int):
+    Meetings(has_following, Race(first, second, transaction)).survive(3, 10)
