@@ -34,6 +34,7 @@ SECOND_TIER = (
     "tests/faults",
     "tests/fuzz/test_routes.py",
     "tests/fuzz/test_schema.py",
+    "tests/mutations",
     "lab/lab_tests/audit",
     "lab/lab_tests/bench",
     "lab/lab_tests/experiments",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from crowdfl.protocols.common.steps import Part, Size, StepForm
+from crowdfl.protocols.common.steps import FieldForm, Size, StepForm
 from crowdfl.protocols.hardened import steps as hardened
 from crowdfl.protocols.paper import steps as paper
 from crowdfl.protocols.shares.round import steps as shares
@@ -54,12 +54,12 @@ def row(step: StepForm[Any]) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def said(parts: Sequence[Part[Any]]) -> str:
+def said(parts: Sequence[FieldForm[Any]]) -> str:
     """The fields, each with its size."""
     return "; ".join(map(part_said, parts)) or "nothing"
 
 
-def part_said(part: Part[Any]) -> str:
+def part_said(part: FieldForm[Any]) -> str:
     """One field: its name, how many entries it has, the bytes of each, and what it is."""
     words = f" ({part.words})" if part.words else ""
     if part.is_message:
@@ -113,11 +113,11 @@ export function limitsFor({{ {arguments} }}) {{
 """
 
 
-def fields(parts: Iterable[Part[Any]]) -> list[str]:
+def fields(parts: Iterable[FieldForm[Any]]) -> list[str]:
     return [part.field.text for part in parts]
 
 
-def entries(parts: Iterable[Part[Any]]) -> list[str]:
+def entries(parts: Iterable[FieldForm[Any]]) -> list[str]:
     return [part.count.text for part in parts if part.count is not None] or ["0"]
 
 

@@ -91,9 +91,10 @@ def test_processes_killed_at_durable_steps_change_nothing(shard: int, whole: Cam
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SLOW_SHARDS))
-def test_a_process_killed_at_any_durable_step_changes_nothing(shard: int, whole: Campaign, tmp_path: Path):
-    every = [point for role in KILLED for point in points(whole, role)]
-    survive_each(tmp_path, whole, every[shard::SLOW_SHARDS])
+def test_a_process_killed_at_any_durable_step_changes_nothing(shard: int, keyed: Campaign, tmp_path: Path):
+    """Of the profile `hardened`; `tests/cut` has each step of `shares`."""
+    every = [point for role in KILLED for point in points(keyed, role)]
+    survive_each(tmp_path, keyed, every[shard::SLOW_SHARDS])
 
 
 def test_uploads_in_pairs_share_a_commit_and_change_nothing(undisturbed: Campaign, tmp_path: Path):
@@ -159,13 +160,3 @@ def test_all_processes_killed_again_and_again_change_nothing(seed: int, whole: C
         lives = min(LIVES, steps)  # the operator has one thing to do
         kills[role] = [Kill(ANY, draw.randint(1, steps // lives), draw.random() < 0.5) for _ in range(lives)]
     survive(Campaign(tmp_path / "campaign", kills, settings=whole.settings), whole)
-
-
-def test_an_sp_killed_amid_a_payment_pays_once_when_the_operator_has_asked_the_bank(
-    undisturbed: Campaign, tmp_path: Path
-):
-    """Before and after it is taken, before and after it is finished: in between nobody knows, and nothing is run again."""
-    own = [point for point in points(undisturbed, "sp") if "money.run_one" in point[1].name and point[1].time == 1]
-    assert len({kill.name for _, kill in own}) == 2
-    assert len(own) == 4
-    survive_each(tmp_path, undisturbed, own)

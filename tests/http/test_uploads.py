@@ -1,7 +1,10 @@
 """Uploads: whole or in pieces, acknowledged once, with a receipt that anyone can check."""
 
 import asyncio
+import errno
 import hashlib
+import io
+import shutil
 import threading
 import time
 from collections.abc import Sequence
@@ -111,6 +114,24 @@ def test_a_participant_has_one_unfinished_upload(tmp_path):
         with open(__file__, "rb") as piece:
             incoming.append("t", number, "w", 0, piece, 10**6)
     assert (incoming.offset("t", 1, "w"), len(list(tmp_path.glob("*.part")))) == (0, 1)
+
+
+def test_a_full_disk_leaves_no_half_piece(tmp_path, monkeypatch):
+    """What arrived before stays; the piece can be sent again where it began."""
+    unfinished = UnfinishedUploads(tmp_path)
+    assert unfinished.append("t", 1, "p", 0, io.BytesIO(b"first"), 100) == 5
+
+    def half(piece, file, _length):
+        file.write(piece.read(3))
+        file.flush()
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfileobj", half)
+        with pytest.raises(OSError, match="no space"):
+            unfinished.append("t", 1, "p", 5, io.BytesIO(b"second"), 100)
+    assert unfinished.offset("t", 1, "p") == 5
+    assert unfinished.append("t", 1, "p", 5, io.BytesIO(b"second"), 100) == 11
 
 
 def test_what_nobody_continues_is_swept(tmp_path):

@@ -142,7 +142,7 @@ def test_who_is_left_out_is_told_why_and_the_others_are_paid(desk):
     with pytest.raises(UploadRejected, match=Reason.OUT_OF_BOUNDS.words) as told:
         desk.sp.envelope(desk.task, 1, cheater.keys.who)
     assert told.value.reason is Reason.OUT_OF_BOUNDS
-    kept = f"{desk.task}/rounds/1/rejected"
+    kept = desk.result(1, "rejected")
     assert json.loads(desk.sp.blobs.get(kept)) == {cheater.keys.who: "out_of_bounds"}
     said = heard(cheater)
     cheater.step(moved_by(0.5))
@@ -196,7 +196,7 @@ def test_whoever_was_not_in_a_round_is_told_of_no_rejection(desk, monkeypatch):
 @pytest.mark.parametrize("wrong", ["out_of_bound", Reason.OUT_OF_BOUNDS.words])
 def test_a_file_of_who_was_left_out_with_anything_but_codes_is_refused(desk, wrong):
     play_round(desk, cheater=desk.crowd[0])
-    name = f"{desk.task}/rounds/1/rejected"
+    name = desk.result(1, "rejected")
     desk.sp.blobs.delete(name)
     desk.sp.blobs.put(name, json.dumps({desk.crowd[0].keys.who: wrong}).encode())
     with pytest.raises(FormatError):

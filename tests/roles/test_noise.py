@@ -159,6 +159,7 @@ def test_a_server_that_dies_at_any_durable_step_draws_the_same_noise_again(desk,
             one.upload(train=moved_by(0.1))
             one.clock.time += 100.0
             drawn.clear()
+            inside.clear()
             steps.left, died = death, False
             while True:
                 try:

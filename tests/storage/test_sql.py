@@ -225,6 +225,13 @@ def test_a_lease_has_one_owner_until_it_ends(store: SqlStore):
     assert not store.lease("t", "a", 120.0, 60.0)
 
 
+def test_a_lease_far_in_the_future_keeps_nobody_waiting(store: SqlStore):
+    """It was taken by a clock that was ahead, before somebody set it right."""
+    assert store.lease("t", "a", 1e9, 60.0)
+    assert store.lease("t", "b", 1000.0, 60.0)
+    assert not store.lease("t", "a", 1001.0, 60.0)
+
+
 def test_a_lease_may_be_kept_for_whoever_had_it_last(store: SqlStore):
     """Until then nobody else gets it, and its owner does at once."""
     assert store.lease("t", "a", 0.0, 30.0)

@@ -1,5 +1,6 @@
 """Calls inside `transaction` stand or fall together; failures have names; nothing leaks."""
 
+import contextlib
 import errno
 import os
 import sqlite3
@@ -184,6 +185,21 @@ def test_a_forked_process_opens_connections_of_its_own(sql_store: SqlStore):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         sql_store.set_round("t", None, Round(2, 1.0))
     assert len(sql_store.rounds("t")) == 2
+
+
+def test_a_forked_process_has_a_copy_of_a_database_in_memory():
+    """Through every connection, that of its parent's engine too: a host of all parties is copied so."""
+    store = SqlStore.in_memory()
+    store.set_round("t", None, Round(1, 1.0))
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(Exception):
+            known = len(store.rounds("t"))
+            with store.engine.connect() as connection:
+                rows = connection.exec_driver_sql("SELECT count(*) FROM rounds").scalar()
+            os._exit(0 if (known, rows) == (1, 1) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,10 @@
 """Sealing to an audience that shares a key, sealing to one reader, and signing.
 
-An AEAD (ChaCha20-Poly1305) for the audience, HPKE with X25519 for one reader, Ed25519 for signatures, all from `cryptography`,
-but for the sealing half of HPKE: there the ephemeral key is drawn by the library itself, and here every secret has one source.
+An AEAD (ChaCha20-Poly1305) for the audience, HPKE with X25519 for one reader, Ed25519 for signatures, all from `cryptography`.
 Every sealed message is bound to its context, so that one cannot be served in place of another.
 """
 
 import hashlib
-import hmac
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,13 +16,13 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from crowdfl.crypto.entropy import REPLAYED_SEAL
 from crowdfl.crypto.randomness import secret_bytes
 from crowdfl.errors import BadSignature, InvalidKey, SealBroken
 
 _KEY_BYTES = 32
 _SALT_BYTES = 32
 _SUITE = hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.CHACHA20_POLY1305)
-_KEM_ID, _SUITE_ID = b"KEM\0\x20", b"HPKE\0\x20\0\1\0\3"  # the same, as RFC 9180 writes it
 
 
 @dataclass(frozen=True)
@@ -78,30 +76,13 @@ class ReaderKey:
 
 
 def seal_to(reader: bytes, plaintext: bytes, context: bytes) -> bytes:
-    """HPKE to the reader who owns this X25519 public key: RFC 9180, mode base, one message."""
-    own = ReaderKey.fresh()
+    """HPKE to the reader who owns this X25519 public key."""
     try:
-        agreed = X25519PrivateKey.from_private_bytes(own.private).exchange(X25519PublicKey.from_public_bytes(reader))
+        key = X25519PublicKey.from_public_bytes(reader)
+        again = REPLAYED_SEAL.get()
+        return _SUITE.encrypt(plaintext, key, context) if again is None else again(key, plaintext, context)
     except ValueError:  # of another length, or of low order: no secret can be agreed with it
         raise InvalidKey("this is not a valid X25519 public key") from None
-    prk = _extract(_KEM_ID, b"", b"eae_prk", agreed)
-    shared = _expand(_KEM_ID, prk, b"shared_secret", own.public + reader, _KEY_BYTES)
-    hashes = _extract(_SUITE_ID, b"", b"psk_id_hash", b"") + _extract(_SUITE_ID, b"", b"info_hash", context)
-    secret = _extract(_SUITE_ID, shared, b"secret", b"")
-    key, nonce = (
-        _expand(_SUITE_ID, secret, name, b"\0" + hashes, size) for name, size in ((b"key", 32), (b"base_nonce", 12))
-    )
-    return own.public + ChaCha20Poly1305(key).encrypt(nonce, plaintext, b"")
-
-
-def _extract(suite: bytes, salt: bytes, label: bytes, material: bytes) -> bytes:
-    """LabeledExtract of RFC 9180."""
-    return hmac.digest(salt, b"HPKE-v1" + suite + label + material, "sha256")
-
-
-def _expand(suite: bytes, key: bytes, label: bytes, info: bytes, length: int) -> bytes:
-    """LabeledExpand of RFC 9180, of one block of SHA-256."""
-    return hmac.digest(key, length.to_bytes(2, "big") + b"HPKE-v1" + suite + label + info + b"\1", "sha256")[:length]
 
 
 @dataclass(frozen=True)

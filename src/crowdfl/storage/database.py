@@ -116,7 +116,8 @@ class Database:
 
     def _open_one(self) -> Connection | None:
         if self._process != os.getpid():  # forked: the parent's connections are not ours to use, nor to close
-            self.engine.dispose(close=False)
+            if self._memory is None:  # else what is in memory is a copy, and ours
+                self.engine.dispose(close=False)
             self._local, self._process = threading.local(), os.getpid()
         connection: Connection | None = getattr(self._local, "connection", None)
         return connection

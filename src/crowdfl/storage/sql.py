@@ -48,6 +48,7 @@ from crowdfl.storage.statements import (
     PARTS,
     PEOPLE,
     ROUND,
+    SP_RECORD,
     STATUS,
     TASK,
     TURNOUT,
@@ -354,8 +355,10 @@ class SqlStore(MoneyTables):
 
     def sp_record(self, task: str, number: int) -> SpRecord:
         with self._read() as c:
-            found = [find(c, [t.sp_records.c.record], task=task, number=place).scalar() for place in (0, number)]
-            return SpRecord(*(bytes(record or b"") for record in found))
+            found = {
+                at: bytes(record) for at, record in c.execute(SP_RECORD, {"this_task": task, "this_round": number})
+            }
+            return SpRecord(found.get(0, b""), found.get(number, b""))
 
     def set_sp_record(self, task: str, number: int, known: SpRecord, changed: SpRecord) -> None:
         with self._write() as c:

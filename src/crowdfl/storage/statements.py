@@ -223,6 +223,9 @@ ADD_UPLOADS, ALL_TASKS = sa.insert(t.uploads), select(*TASK).order_by(t.tasks.c.
 PEOPLE = [column for column in t.participants.c if column.name not in ("position", "task")] + [
     t.participants.c.position
 ]
+SP_RECORD = select(t.sp_records.c.number, t.sp_records.c.record).where(
+    t.sp_records.c.task == _THIS_TASK, t.sp_records.c.number.in_([0, _THIS_ROUND])
+)
 NEWCOMERS = (
     select(*PEOPLE)
     .where(t.participants.c.task == _THIS_TASK, t.participants.c.position > bindparam("since", type_=sa.Integer))

@@ -107,6 +107,14 @@ def test_nobody_uploads_in_anothers_name(parties, upload):
     assert isinstance(refusal_of(parties, upload, who=name_of(1)), BadSignature)
 
 
+def test_nobody_signs_with_its_own_key_for_another_name(parties):
+    """Before it is acknowledged: it would be found when it is counted, and cost its round."""
+    own = parties.keys[name_of(0)].signing
+    body = parties.crafted(1, name_of(1), [0] * parties.parameters, 1, signing=own)
+    (refusal,) = parties.new_sp(1).refusals([(name_of(0), body.to_bytes())])
+    assert isinstance(refusal, BadSignature)
+
+
 def test_who_is_not_enrolled_is_refused(parties, upload):
     sp = PROFILE.sp(parties.spec, parties.dealing.sp, parties.tools)
     (refusal,) = sp.refusals([(WHO, upload)])

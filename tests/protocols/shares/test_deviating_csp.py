@@ -28,9 +28,10 @@ from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.shares.chain import first_base, sha256
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication, SumReply
-from crowdfl.protocols.shares.round.manifest import ManifestReply, StepReply, StepRequest
+from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundVerdict, StepReply, StepRequest
+from crowdfl.protocols.shares.round.steps import SHOW, Facts
 from crowdfl.reasons import Reason
-from tests.protocols.shares.parties import HIDDEN, PAYING, PAYMENT, UNCHECKED, Parties, name_of
+from tests.protocols.shares.parties import COUNTED_ONCE, HIDDEN, PAYING, PAYMENT, UNCHECKED, Parties, name_of
 
 ME = name_of(0)
 
@@ -72,8 +73,8 @@ def with_record(**changes):
     return change
 
 
-def left_out(reason):
-    return {"rejected": ("a" * 20,), "reasons": (reason,)}
+def left_out(reason, who="a" * 20):
+    return {"rejected": (who,), "reasons": (reason,)}
 
 
 @pytest.fixture
@@ -142,6 +143,29 @@ REPLIES = {
         for step in range(2, 6)
     },
 }
+
+
+def test_sp_takes_no_verdict_on_others_than_it_has_computed():
+    """Signed by CSP, about this very manifest: but somebody is left out of it whose bit says otherwise."""
+    parties = Parties(6, settings=COUNTED_ONCE)
+
+    def leaves_out(_, shown):
+        length = sum(part.bytes_of(Facts(parties.shape, 6, 6)) for part in SHOW.request)
+        verdict = RoundVerdict.from_bytes(shown[length:], parties.shape.limits())
+        other = replace(verdict, accepted=verdict.accepted[1:], **left_out(Reason.OUT_OF_BOUNDS, verdict.accepted[0]))
+        return shown[:length] + replace(other, signature=signing_key(parties).sign(other.statement)).to_bytes()
+
+    with pytest.raises(ProtocolError, match="verdict on round 1 is not about"):
+        parties.play(1, parties.encrypt(1, parties.models()), altering(parties, 5, leaves_out))
+
+
+@pytest.mark.parametrize("step", [2, 3, 4, 5])
+def test_sp_takes_no_answer_of_another_length(step):
+    """Cut short, or, where nothing may be attached, longer."""
+    for change in (lambda _, reply: reply[:20], lambda _, reply: reply + b"\0")[: 2 - (step == 5)]:
+        parties = Parties(settings=COUNTED_ONCE)
+        with pytest.raises(LengthMismatch, match="the answer to"):
+            parties.play(1, parties.encrypt(1, parties.models()), altering(parties, step, change))
 
 
 @pytest.mark.parametrize(("settings", "step", "change", "refusal"), REPLIES.values(), ids=REPLIES.keys())

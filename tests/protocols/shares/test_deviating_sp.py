@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from crowdfl.crypto.sealing import verify
 from crowdfl.errors import (
     BadSignature,
     BaseSpent,
@@ -20,12 +21,22 @@ from crowdfl.errors import (
     WrongBase,
 )
 from crowdfl.protocols.exchange import ask_directly, run_exchange
+from crowdfl.protocols.profile import MOST_UNSHOWN
 from crowdfl.protocols.records import Look
 from crowdfl.protocols.shares.chain import next_base, sha256
+from crowdfl.protocols.shares.round import steps
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication
-from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, StepReply, StepRequest, Transcript
+from crowdfl.protocols.shares.round.csp import CspRound
+from crowdfl.protocols.shares.round.manifest import (
+    ManifestReply,
+    RoundManifest,
+    RoundVerdict,
+    StepReply,
+    StepRequest,
+    Transcript,
+)
 from crowdfl.reasons import Reason
-from tests.protocols.shares.parties import HIDDEN, PAYMENT, UNCHECKED, Parties, name_of
+from tests.protocols.shares.parties import COUNTED_ONCE, HIDDEN, PAYMENT, UNCHECKED, Parties, name_of
 
 pytestmark = pytest.mark.usefixtures("seals")
 STEPS = {"no checks": (UNCHECKED, 2), "checks": ({}, 6), "rewards": (HIDDEN, 6)}
@@ -308,3 +319,48 @@ def test_csp_answers_no_other_messages(csp):
         csp.answer(b"CFLM\2\x01")
     with pytest.raises(FormatError):
         csp.answer(b"")
+
+
+def test_whose_bits_were_shown_in_rounds_without_a_record_is_looked_at_no_more():
+    """Else SP, which lies to phones about such rounds, learns a bit of each as often as it likes."""
+    parties = Parties(settings=COUNTED_ONCE)
+    shown = steps.shown_in(parties.shape)
+
+    def gives_up(request):
+        if step_of(request).step > shown:
+            raise OSError("given up")
+        return parties.ask(request)
+
+    for number in range(1, MOST_UNSHOWN + 1):
+        with pytest.raises(OSError, match="given up"):
+            parties.play(number, parties.encrypt(number, parties.models(number)), gives_up)
+        parties.records.clear()  # an SP that deviates remembers nothing
+    with pytest.raises(RoundEnded, match=Reason.TOO_FEW_LEFT.words):
+        parties.play(MOST_UNSHOWN + 1, parties.encrypt(MOST_UNSHOWN + 1, parties.models()))
+
+
+@pytest.mark.parametrize("step", [2, 3, 4, 5, 6])
+def test_a_csp_whose_machine_fails_once_it_has_seen_bits_says_so_with_its_signature(monkeypatch, step):
+    """Before that it may be asked again. A CSP that could be away after it has looked would leave no trace of that."""
+    parties, requests = recorded(COUNTED_ONCE)
+    csp = parties.keeping
+    for request in requests[: step - 1]:
+        csp.answer(request)
+    with monkeypatch.context() as patch:
+        patch.setattr(CspRound, "answer", raising)
+        if step < steps.shown_in(parties.shape):
+            with pytest.raises(OSError, match="no space"):
+                csp.answer(requests[step - 1])
+            patch.undo()
+            assert csp.answer(requests[step - 1])
+            return
+        reply = StepReply.opened(sha256(requests[step - 1]), csp.answer(requests[step - 1]))
+    word = RoundVerdict.from_bytes(reply.word, parties.shape.limits())
+    assert (reply.payload, word.void) == (b"", Reason.CSP_FAILED)
+    verify(next(iter(parties.people.values())).bundle.csp_signing, word.statement, word.signature)
+    with pytest.raises(RoundEnded, match="given up"):
+        parties.fresh_csp(csp.records.copy()).answer(requests[-1])
+
+
+def raising(*_):
+    raise OSError(28, "no space left on device")

@@ -57,7 +57,7 @@ def in_bits(count: Size[Of]) -> Size[Of]:
 
 
 @dataclass(frozen=True)
-class Part(Generic[Of]):
+class FieldForm(Generic[Of]):
     """A field of a message, or a piece of a payload: the bytes of one entry, and how many a list or a vector has."""
 
     name: str
@@ -117,8 +117,8 @@ class StepForm(Generic[Of]):
     sender: str
     receiver: str
     when: Condition[Of]
-    request: tuple[Part[Of], ...]
-    reply: tuple[Part[Of], ...]
+    request: tuple[FieldForm[Of], ...]
+    reply: tuple[FieldForm[Of], ...]
     bound_to: str
     shows: str  # what the answer shows to whoever gets it, or the request to whoever answers
     kind: int = 0  # of a request that is a message
@@ -144,17 +144,17 @@ class StepForm(Generic[Of]):
         return longest(self.reply, of, is_message=bool(self.answer))
 
 
-def require_fields(parts: Sequence[Part[Of]], message: Message, of: Of) -> None:
+def require_fields(parts: Sequence[FieldForm[Of]], message: Message, of: Of) -> None:
     for part in parts:
         part.require(getattr(message, part.name), of)
 
 
-def longest(parts: Sequence[Part[Of]], of: Of, *, is_message: bool = True) -> int:
+def longest(parts: Sequence[FieldForm[Of]], of: Of, *, is_message: bool = True) -> int:
     """Bytes of the longest message, or payload, of these parts."""
     return message_size(parts).of(of) if is_message else sum(part.bytes_of(of) for part in parts)
 
 
-def message_size(parts: Sequence[Part[Of]]) -> Size[Of]:
+def message_size(parts: Sequence[FieldForm[Of]]) -> Size[Of]:
     """Of a message with these fields, each behind its length."""
     sizes = sorted(
         (part.field for part in parts), key=lambda size: not size.text.isdigit()
@@ -162,7 +162,7 @@ def message_size(parts: Sequence[Part[Of]]) -> Size[Of]:
     return sum(sizes, _size(HEADER_BYTES + LENGTH_BYTES * len(parts)))
 
 
-def _of_size(name: str, parts: Sequence[Part[Of]], payload: bytes, of: Of) -> bytes:
+def _of_size(name: str, parts: Sequence[FieldForm[Of]], payload: bytes, of: Of) -> bytes:
     least = sum(part.bytes_of(of) for part in parts if part.each.exact)
     most = sum(part.bytes_of(of) for part in parts)
     if not least <= len(payload) <= most:

@@ -13,7 +13,7 @@ from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.errors import OutOfTurn
 from crowdfl.protocols.common.sdiv import DivideRequest, GuardReply, GuardRequest, SdivReply
 from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest
-from crowdfl.protocols.common.steps import Condition, Part, Size, StepForm
+from crowdfl.protocols.common.steps import Condition, FieldForm, Size, StepForm
 from crowdfl.protocols.hardened import opening, prirwd
 from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER, OpenReply, OpenRequest
 from crowdfl.protocols.hardened.prifedavg import TOTAL, ScaleReply, ScaleRequest
@@ -73,7 +73,7 @@ class KeyedFacts:
 
 
 _Size = Size[KeyedFacts]
-_Part = Part[KeyedFacts]
+_Field = FieldForm[KeyedFacts]
 _Is = Condition[KeyedFacts]
 
 
@@ -97,16 +97,16 @@ LANE_ROWS = _number("rows", "rows of lanes of each in this message", lambda of: 
 SLOTS = _number("slots", "lanes in a ciphertext", lambda of: of.shape.budget.slots)
 
 _ROUND, _START, _PURPOSE = (
-    _Part(name, _count(most).up_to()) for name, most in (("round_number", 8), ("start", 8), ("purpose", 16))
+    _Field(name, _count(most).up_to()) for name, most in (("round_number", 8), ("start", 8), ("purpose", 16))
 )
 _HASH = _count(SEED_BYTES)
 
 
-def _vector(name: str, count: _Size, words: str = "") -> _Part:
-    return Part(name, CIPHERTEXT, count, words, VECTOR_HEADER_BYTES)
+def _vector(name: str, count: _Size, words: str = "") -> _Field:
+    return FieldForm(name, CIPHERTEXT, count, words, VECTOR_HEADER_BYTES)
 
 
-def _masked(count: _Size, name: str = "masked", words: str = "") -> tuple[_Part, _Part]:
+def _masked(count: _Size, name: str = "masked", words: str = "") -> tuple[_Field, _Field]:
     """Ciphertexts, and SP's half of their decryption."""
     return _vector(name, count, words), _vector(f"{name}_1", count)
 
@@ -121,8 +121,8 @@ _MASKED = "nothing: uniform numbers to CSP, ciphertexts to SP"
 def _step(
     name: str,
     when: _Is,
-    request: tuple[type[Message], tuple[_Part, ...]],
-    reply: tuple[type[Message], tuple[_Part, ...]],
+    request: tuple[type[Message], tuple[_Field, ...]],
+    reply: tuple[type[Message], tuple[_Field, ...]],
     bound_to: str,
     shows: str = _MASKED,
 ) -> StepForm[KeyedFacts]:
@@ -155,11 +155,11 @@ def _division(purpose: str, when: _Is, x: _Size, y: _Size) -> tuple[StepForm[Key
 
 
 def _open(audience: int) -> StepForm[KeyedFacts]:
-    sealed = Part("sealed", CHUNK * PLAINTEXT + _SEAL_BYTES)
+    sealed = FieldForm("sealed", CHUNK * PLAINTEXT + _SEAL_BYTES)
     return _step(
         open_to(audience),
         _ALWAYS,
-        (OpenRequest, (_Part("audience", _count(1).up_to()), _START, *_masked(CHUNK))),
+        (OpenRequest, (_Field("audience", _count(1).up_to()), _START, *_masked(CHUNK))),
         (OpenReply, (sealed,)),
         "the sum that was first opened in this round",
         "the average to the audience, uniform numbers to CSP, nothing to SP",
@@ -173,12 +173,12 @@ STEPS: tuple[StepForm[KeyedFacts], ...] = (
         (
             NonceRequest,
             (
-                _Part("payment", _count(16).up_to()),
-                Part("participants", _count(64).up_to(), PEOPLE, "sorted, each once"),
-                _Part("digest", _HASH),
+                _Field("payment", _count(16).up_to()),
+                FieldForm("participants", _count(64).up_to(), PEOPLE, "sorted, each once"),
+                _Field("digest", _HASH),
             ),
         ),
-        (NonceReply, (_Part("nonce", _HASH),)),
+        (NonceReply, (_Field("nonce", _HASH),)),
         "certified names, and the payment that the task promises",
         "coins of the sketch, once the uploads are closed",
     ),
@@ -210,8 +210,8 @@ STEPS: tuple[StepForm[KeyedFacts], ...] = (
     _step(
         OPEN_REWARDS,
         _REWARDED,
-        (RewardRequest, (*_masked(PEOPLE), Part("commitments", _HASH, PEOPLE))),
-        (RewardReply, (Part("sealed", PLAINTEXT + _REWARD_SEAL_BYTES, PEOPLE),)),
+        (RewardRequest, (*_masked(PEOPLE), FieldForm("commitments", _HASH, PEOPLE))),
+        (RewardReply, (FieldForm("sealed", PLAINTEXT + _REWARD_SEAL_BYTES, PEOPLE),)),
         f"{_BEGUN}; a commitment to every mask",
         "its reward to each owner, masked numbers to CSP",
     ),

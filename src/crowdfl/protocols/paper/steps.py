@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from crowdfl.crypto.paillier.vector import VECTOR_HEADER_BYTES
 from crowdfl.protocols.common.sdiv import SdivReply, SdivRequest
 from crowdfl.protocols.common.smul import SmulReply, SmulRequest
-from crowdfl.protocols.common.steps import Condition, Part, Size, StepForm
+from crowdfl.protocols.common.steps import Condition, FieldForm, Size, StepForm
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.profile import KeyedTask
 
@@ -42,8 +42,8 @@ def _step(
     count: Size[PaperFacts],
     shows: str,
 ) -> StepForm[PaperFacts]:
-    numbers = tuple(Part(part, CIPHERTEXT, count, head=VECTOR_HEADER_BYTES) for part in ("x", "x_1", "y", "y_1"))
-    answer = Part("quotients" if reply is SdivReply else "products", CIPHERTEXT, count, head=VECTOR_HEADER_BYTES)
+    numbers = tuple(FieldForm(part, CIPHERTEXT, count, head=VECTOR_HEADER_BYTES) for part in ("x", "x_1", "y", "y_1"))
+    answer = FieldForm("quotients" if reply is SdivReply else "products", CIPHERTEXT, count, head=VECTOR_HEADER_BYTES)
     return StepForm(name, "SP", "CSP", when, numbers, (answer,), "nothing", shows, request.kind, reply.kind)
 
 

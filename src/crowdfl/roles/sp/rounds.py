@@ -196,9 +196,10 @@ class RoundSteps:
         So does one that has opened a sum which SP has not got: every later model would follow from it; and one that does not
         know the sum which SP has got, or signs a record of another model: it was set back, or SP was.
         """
-        store, since = self._ports.store, self._ports.store.task(task).csp_away_since
+        store, stored = self._ports.store, self._ports.store.task(task)
+        since = stored.csp_away_since
         try:
-            moved = self._with_csp(task, current)
+            moved = self._with_csp(task, stored.state, current)
         except (TaskEnded, BaseSpent) as refusal:
             self.end_with_csp(task, str(refusal))
             return True
@@ -223,7 +224,7 @@ class RoundSteps:
             ending = Tombstone("cancelled", EndedBy.CSP, printable(reason, LONGEST_REASON))
             cancel_task(self._core.sure_books, task, ending, self.abort)
 
-    def _with_csp(self, task: str, current: Round) -> bool:
+    def _with_csp(self, task: str, state: str, current: Round) -> bool:
         """A CSP that has ended a round, or stays away longer than anyone can wait, costs the round, and no money.
 
         So does one that was asked for this step with other contents before (SP was restored from a backup to before that),
@@ -236,9 +237,9 @@ class RoundSteps:
             elif current.state is RoundState.CLOSED and (
                 payment := self._core.ledger(task).balance(round_account(number))
             ):
-                self._weigh(task, current, payment)
+                self._weigh(task, state, current, payment)
             else:
-                self.publish(task, current, final=self._core.is_final(task, current))
+                self.publish(task, state, current, final=self._core.is_final(task, current))
         except (BaseSpent, *_SET_BACK):
             raise
         except (CrowdFLError, ConnectionError) as failure:
@@ -266,9 +267,9 @@ class RoundSteps:
         for upload in damaged:  # first: while the upload stands in the books, nobody writes a new file under its name
             self._ports.blobs.delete(upload_name(task, number, upload.digest))
         with store.transaction():
-            if store.round(task, number) != current:
-                return True
             if damaged:
+                if store.round(task, number) != current:
+                    return True
                 store.drop_uploads(task, number, damaged)
             if current.state is RoundState.OPEN:
                 pass
@@ -282,17 +283,16 @@ class RoundSteps:
             self._core.options.events("uploads damaged", task=task, number=number, uploads=len(damaged))
         return bool(damaged)
 
-    def _weigh(self, task: str, current: Round, payment: int) -> None:
+    def _weigh(self, task: str, state: str, current: Round, payment: int) -> None:
         """Rewards first: of a round that cannot be rewarded nobody gets the average either."""
-        state = self._ports.store.task(task).state
         self.introductions.require_known(task, current.number)
         round_ = self._round(task, current)
         packed = pack_envelopes(round_.reward(payment), self._ports.store.turnout(task, current.number)[0])
         self._set(task, state, current, RoundState.WEIGHED, round_.rejected, rewards=packed)
 
-    def publish(self, task: str, current: Round, *, final: bool) -> None:
+    def publish(self, task: str, state: str, current: Round, *, final: bool) -> None:
         """Average to an audience."""
-        state, number = self._ports.store.task(task).state, current.number
+        number = current.number
         round_ = self._round(task, current)
         if isinstance(round_.sp, ChecksSenders):  # so does CSP, in rounds that pay nobody too
             self.introductions.require_known(task, number)

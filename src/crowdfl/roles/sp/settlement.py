@@ -169,7 +169,7 @@ class Settlement:
         if last is None:
             return False
         try:
-            self._steps.publish(task, last, final=True)
+            self._steps.publish(task, self._ports.store.task(task).state, last, final=True)
         except (RoundEnded, OutOfTurn, TaskEnded, UploadDamaged) as lost:  # for good: there is no model to wait for
             self._ports.store.change_task(task, without_model=True)
             self._core.options.events("model lost", task=task, number=last.number, error=type(lost).__name__)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from crowdfl.crypto.randomness import SEED_BYTES
 from crowdfl.errors import OutOfTurn
-from crowdfl.protocols.common.steps import Condition, Part, Size, StepForm, in_bits, longest, message_size
+from crowdfl.protocols.common.steps import Condition, FieldForm, Size, StepForm, in_bits, longest, message_size
 from crowdfl.protocols.messages import HEADER_BYTES, LENGTH_BYTES
 from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES
 from crowdfl.protocols.shares.reference import square_bits
@@ -58,7 +58,7 @@ class Facts:
 
 
 _Size = Size[Facts]
-_Part = Part[Facts]
+_Field = FieldForm[Facts]
 _Is = Condition[Facts]
 
 
@@ -108,30 +108,30 @@ _HASH, _SIGNATURE, _SEALED, _SALT = (
     _bytes(SEALED_BYTES),
     _bytes(SALT_BYTES),
 )
-_PLACE = (_Part("task", _TASK), _Part("number", _NUMBER), _Part("base", _HASH))
+_PLACE = (_Field("task", _TASK), _Field("number", _NUMBER), _Field("base", _HASH))
 
 
-def _list(name: str, each: _Size, count: _Size, words: str = "") -> _Part:
-    return Part(name, each, count, words)
+def _list(name: str, each: _Size, count: _Size, words: str = "") -> _Field:
+    return FieldForm(name, each, count, words)
 
 
-def _bits(name: str, count: _Size, words: str) -> _Part:
-    return Part(name, in_bits(count), None, words)
+def _bits(name: str, count: _Size, words: str) -> _Field:
+    return FieldForm(name, in_bits(count), None, words)
 
 
-def _long(name: str, words: str, parts: Sequence[_Part]) -> _Part:
+def _long(name: str, words: str, parts: Sequence[_Field]) -> _Field:
     """A message inside another."""
-    return Part(name, message_size(parts).up_to(), None, words, is_message=True)
+    return FieldForm(name, message_size(parts).up_to(), None, words, is_message=True)
 
 
 VERDICT = (
     *_PLACE,
-    _Part("manifest", _HASH),
+    _Field("manifest", _HASH),
     _list("accepted", _NAME, LISTED.up_to()),
     _list("rejected", _NAME, LISTED.up_to()),
     _list("reasons", _CODE, LISTED.up_to()),
-    _Part("void", _CODE),
-    _Part("signature", _SIGNATURE),
+    _Field("void", _CODE),
+    _Field("signature", _SIGNATURE),
 )
 """CSP's word on a cohort (kind 56)."""
 
@@ -140,40 +140,40 @@ RECORD = (
     _list("accepted", _NAME, PEOPLE.up_to()),
     _list("rejected", _NAME, PEOPLE.up_to()),
     _list("reasons", _CODE, PEOPLE.up_to()),
-    _Part("opened", _HASH),
+    _Field("opened", _HASH),
     _list("masks", _HASH, _bytes(2)),
     _list("seals", _HASH, AUDIENCES * 2),
-    _Part("signature", _SIGNATURE),
+    _Field("signature", _SIGNATURE),
 )
 """CSP's word on the one sum of a base (kind 57)."""
 
-SUM = (_Part("sums", PARAMETERS * RING), _Part("total", COUNT))
+SUM = (_Field("sums", PARAMETERS * RING), _Field("total", COUNT))
 _RECORD = _long("record", "record", RECORD)
 PUBLICATION = (*SUM, _list("seals", _SEALED, AUDIENCES * 2), _RECORD)
 """What readers get (kind 59)."""
 
-ENVELOPE = (_Part("mask", REWARD.up_to()), _Part("salt", _SALT.up_to()), _long("sealed", "record, or a seal", RECORD))
+ENVELOPE = (_Field("mask", REWARD.up_to()), _Field("salt", _SALT.up_to()), _long("sealed", "record, or a seal", RECORD))
 """What one participant gets (kind 18)."""
 
 UPLOAD = (
-    _Part("task", _TASK),
-    _Part("number", _bytes(ROUND_BYTES)),
-    _Part("base", _HASH),
-    _Part("who", _NAME),
-    _Part("digest", _HASH),
-    _Part("sealed", _SEALED),
-    _Part("signature", _SIGNATURE),
-    _Part("salt", _SALT),
-    _Part("samples", COUNT),
-    _Part("shares", PARAMETERS * RING),
+    _Field("task", _TASK),
+    _Field("number", _bytes(ROUND_BYTES)),
+    _Field("base", _HASH),
+    _Field("who", _NAME),
+    _Field("digest", _HASH),
+    _Field("sealed", _SEALED),
+    _Field("signature", _SIGNATURE),
+    _Field("salt", _SALT),
+    _Field("samples", COUNT),
+    _Field("shares", PARAMETERS * RING),
 )
 """What one participant sends (kind 53)."""
 
 LEFT = (
-    _Part("number", _NUMBER),
-    _Part("base", _HASH),
+    _Field("number", _NUMBER),
+    _Field("base", _HASH),
     _long(
-        "sums", "sum of products for everyone", (_list("names", _NAME, ENROLLED), _Part("shares", ENROLLED * SCALAR))
+        "sums", "sum of products for everyone", (_list("names", _NAME, ENROLLED), _Field("shares", ENROLLED * SCALAR))
     ),
 )
 """What SP keeps of a round for the next one (kind 63)."""
@@ -190,7 +190,7 @@ _UNUSABLE = _Is("checked, too few lanes usable", lambda of: of.widths.is_checked
 _DISTANCE = _Is('`pay` is "distance"', lambda of: of.shape.is_reward_computed and not of.is_unusable)
 
 
-def _swapped(name: str, when: _Is, parts: tuple[_Part, ...], bound_to: str, shows: str) -> StepForm[Facts]:
+def _swapped(name: str, when: _Is, parts: tuple[_Field, ...], bound_to: str, shows: str) -> StepForm[Facts]:
     """Both servers send the same."""
     return StepForm(name, "SP", "CSP", when, parts, parts, bound_to, shows)
 
@@ -205,19 +205,19 @@ MANIFEST = StepForm(
     _ALWAYS,
     (
         *_PLACE,
-        _Part("payment", _NUMBER),
-        _Part("cohort", _NUMBER),
-        _Part("cohorts", _NUMBER),
+        _Field("payment", _NUMBER),
+        _Field("cohort", _NUMBER),
+        _Field("cohorts", _NUMBER),
         _list("names", _NAME, LISTED, "sorted, each once: the place of a name is its slot"),
         _list("digests", _HASH, LISTED),
         _list("sealed", _SEALED, LISTED),
         _list("signatures", _SIGNATURE, LISTED),
-        Part(
+        FieldForm(
             "reference", REFERENCE * (HASH_BYTES + SEALED_BYTES + SIGNATURE_BYTES), None, "its digest, seal, signature"
         ),
     ),
     (
-        _Part("nonce", _HASH),
+        _Field("nonce", _HASH),
         _list("broken", _NAME, (LISTED + REFERENCE).up_to(), "whose seal does not open"),
         _long("word", "verdict if the cohort is void, else nothing", VERDICT),
     ),
@@ -274,7 +274,7 @@ ANSWERS = _swapped(
 COMMIT = _swapped(
     "commit",
     _JUDGED,
-    (_Part("commitment", _HASH),),
+    (_Field("commitment", _HASH),),
     "the coins, and which server it is: a copy of the other's is none",
     "nothing: each has fixed its bits before it sees the other's",
 )
@@ -283,15 +283,15 @@ SHOW = StepForm(
     "SP",
     "CSP",
     _JUDGED,
-    (_Part("salt", _SALT), _bits("bits", UPLOADS, "this server's shares of the answers")),
-    (_Part("salt", _SALT), _bits("bits", UPLOADS, "CSP's"), _long("word", "verdict", VERDICT)),
+    (_Field("salt", _SALT), _bits("bits", UPLOADS, "this server's shares of the answers")),
+    (_Field("salt", _SALT), _bits("bits", UPLOADS, "CSP's"), _long("word", "verdict", VERDICT)),
     "the commitment of the step before",
     BITS,
 )
 _SUMS = _swapped(
     "sum of lanes",
     _DISTANCE,
-    (_list("lanes", SCALAR, KEPT), _Part("samples", SCALAR)),
+    (_list("lanes", SCALAR, KEPT), _Field("samples", SCALAR)),
     f"who is in; {_DEALT}",
     _MASKED,
 )
@@ -324,9 +324,9 @@ OFFER = StepForm(
     _ALWAYS,
     (
         *SUM,
-        _Part("mask", _HASH),
+        _Field("mask", _HASH),
         _list("seals", _HASH, AUDIENCES),
-        Part("commitments", HIDDEN * ACCEPTED * HASH_BYTES, None, "to SP's shares of hidden rewards"),
+        FieldForm("commitments", HIDDEN * ACCEPTED * HASH_BYTES, None, "to SP's shares of hidden rewards"),
     ),
     (
         *SUM,

@@ -1,0 +1,22 @@
+"""Every check has a test that fails without it: with each mutation of `declared`, a test near it does."""
+
+import sys
+from collections import Counter
+
+import pytest
+
+from tests import subprocesses
+from tests.mutations.declared import MUTATIONS
+
+
+@pytest.mark.parametrize("group", MUTATIONS)
+def test_every_mutation_is_killed(group):
+    """Whatever survives, or no longer finds its place in the code, is named in what is printed."""
+    done = subprocesses.run([sys.executable, "-m", "tests.mutations.run", group], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_mutations_have_names_of_their_own():
+    names = Counter(one.name for group in MUTATIONS.values() for one in group)
+    assert [name for name, count in names.items() if count > 1] == []
+    assert all(one.tests and one.old != one.new for group in MUTATIONS.values() for one in group)
