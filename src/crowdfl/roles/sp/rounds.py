@@ -27,6 +27,7 @@ from crowdfl.errors import (
     UploadDamaged,
     WrongBase,
 )
+from crowdfl.protocols.capabilities import ChecksSenders
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.roles.dealt import dealt_sizes
 from crowdfl.roles.records import LONGEST_REASON, EndedBy, Round, RoundState, StoredTask, TaskState, Tombstone
@@ -292,9 +293,9 @@ class RoundSteps:
     def publish(self, task: str, state: str, current: Round, *, final: bool) -> None:
         """Average to an audience."""
         number = current.number
-        if self._aggregators.checks_senders(task):  # so does CSP, in rounds that pay nobody too
-            self.introductions.require_known(task, number)
         round_ = self._round(task, current)
+        if isinstance(round_.sp, ChecksSenders):  # so does CSP, in rounds that pay nobody too
+            self.introductions.require_known(task, number)
         publication = round_.average(final=final)
         kind = publication_kind(self._core.audience(task, final=final))
         made = {kind: publication, "left_over": round_.carry_over()}

@@ -124,10 +124,6 @@ class RoundAggregators:
                 known.sp.enrol(self._core.identity(task, who))
         return known.sp
 
-    def checks_senders(self, task: str) -> bool:
-        """Whether uploads are checked by their senders' keys."""
-        return isinstance(self.checking(task), ChecksSenders)
-
     def claiming(self, task: str, claim: bytes) -> PaysClaims:
         """To check one claim with: it knows the claimant and nobody else."""
         who = _paying(self.checking(task)).claimant(claim)
