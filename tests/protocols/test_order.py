@@ -24,7 +24,7 @@ from crowdfl.protocols.common.smul import PolynomialsRequest
 from crowdfl.protocols.hardened.opening import REQUESTER, OpenRequest
 from crowdfl.protocols.hardened.prifedavg import ScaleRequest
 from crowdfl.protocols.hardened.prirwd import InnerRequest, LanesRequest, NonceRequest, RewardRequest
-from crowdfl.protocols.hardened.shape import KeptRound, KeptStep, end_round
+from crowdfl.protocols.hardened.shape import HardenedRound, HardenedStep, end_round
 from crowdfl.protocols.records import Look
 from tests.protocols.driving import ONE, Keeping
 from tests.protocols.recorded import PAYMENT, record, short_messages
@@ -307,7 +307,7 @@ def test_a_failure_after_an_opening_ends_the_round(hidden, failing, name):
         assert refusal.value.__context__ is None or refusal.value.__suppress_context__
     before, after = hidden.before[place].records, csp.records.records
     changed = {at.kind for at, standing in after.items() if before.get(at) != standing}
-    assert changed == {KeptRound.kind, KeptStep.kind}
+    assert changed == {HardenedRound.kind, HardenedStep.kind}
     for message in map(hidden.message, range(4)):
         assert csp.answer(replace(message, round_number=2).to_bytes())
 

@@ -51,8 +51,8 @@ from crowdfl.protocols.hardened.prirwd import (
     distance_polynomials,
 )
 from crowdfl.protocols.hardened.shape import (
-    KeptRound,
-    KeptSum,
+    HardenedRound,
+    HardenedSum,
     Places,
     RoundOrder,
     Shape,
@@ -112,7 +112,7 @@ class HardenedCsp(KeyedSide):
         number = message.round_number
         if not 1 <= number <= self._shape.task.settings.rounds:
             raise RoundsExhausted(f"round {number} of {self._shape.task.settings.rounds}")
-        now = records.get(KeptRound, number)
+        now = records.get(HardenedRound, number)
         steps.require(self._shape, message, len(now.participants) if now is not None and now.participants else None)
         step = take(records, message)
         if not self._order.is_for(records, number, step, asked):
@@ -131,7 +131,7 @@ class HardenedCsp(KeyedSide):
 
     def reward(self, records: Look, round_number: int, who: str) -> claims.Earned | None:
         """What is kept of a participant's reward, unless the round is void."""
-        kept, now = records.get(claims.KeptReward, round_number, who=who), records.get(KeptRound, round_number)
+        kept, now = records.get(claims.KeptReward, round_number, who=who), records.get(HardenedRound, round_number)
         if kept is None or now is None or now.ended:
             return None
         return claims.Earned(kept.masked, kept.commitment, now.payment)
@@ -140,8 +140,8 @@ class HardenedCsp(KeyedSide):
 
     def _open(self, records: Look, message: OpenRequest) -> Step:
         number = message.round_number
-        masked = KeptSum(hashlib.sha256(message.masked.to_bytes()).digest())
-        if (records.get(KeptSum, number, part=message.start) or masked) != masked:
+        masked = HardenedSum(hashlib.sha256(message.masked.to_bytes()).digest())
+        if (records.get(HardenedSum, number, part=message.start) or masked) != masked:
             raise OutOfTurn("another sum of this round was opened already")
 
         def work() -> Worked:
@@ -153,7 +153,7 @@ class HardenedCsp(KeyedSide):
     def _scale(self, records: Look, message: ScaleRequest) -> Step:
         self._hidden.check(message)
         factor = hashlib.sha256(message.factor.to_bytes()).digest()
-        now = records.get(KeptRound, message.round_number) or KeptRound()
+        now = records.get(HardenedRound, message.round_number) or HardenedRound()
         if now.factor not in (b"", factor):
             raise OutOfTurn("this round's sums are scaled by another factor already")
 
@@ -179,7 +179,7 @@ class HardenedCsp(KeyedSide):
         self._check_payment(message.payment)
 
         def work() -> Worked:
-            now = records.get(KeptRound, message.round_number) or KeptRound()
+            now = records.get(HardenedRound, message.round_number) or HardenedRound()
             records.put(replace(now, payment=message.payment, participants=names), message.round_number)
             return Worked(NonceReply(records.fresh(SEED_BYTES)))
 
@@ -265,7 +265,7 @@ class HardenedCsp(KeyedSide):
 
     def _require_begun(self, records: Look, number: int) -> tuple[str, ...]:
         """Who is rewarded in a round."""
-        now = records.get(KeptRound, number)
+        now = records.get(HardenedRound, number)
         if now is None or not now.participants:
             raise OutOfTurn(f"the rewards of round {number} have not begun")
         return now.participants

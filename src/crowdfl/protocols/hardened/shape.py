@@ -143,7 +143,7 @@ class Step:
     work: Work
 
 
-class KeptRound(Message, kind=85, repr=False):
+class HardenedRound(Message, kind=85, repr=False):
     """CSP's record of a round: whether it has ended, how much is paid to whom, and the factor that its sums are scaled by."""
 
     ended: int = 0
@@ -152,7 +152,7 @@ class KeptRound(Message, kind=85, repr=False):
     factor: bytes = b""  # its hash, once the first sum was scaled
 
 
-class KeptStep(Message, kind=86, repr=False):
+class HardenedStep(Message, kind=86, repr=False):
     """CSP's record of one message of a step: the hash of its request, and once it is answered, what a later step needs."""
 
     asked: bytes
@@ -160,7 +160,7 @@ class KeptStep(Message, kind=86, repr=False):
     kept: bytes = b""
 
 
-class KeptSum(Message, kind=87):
+class HardenedSum(Message, kind=87):
     """CSP's record of a piece of the one sum that a round opens, to whomever: the hash of its masked ciphertexts."""
 
     masked: bytes
@@ -178,7 +178,7 @@ class RoundOrder:
 
     def is_for(self, records: Look, number: int, step: Step, asked: bytes) -> bool:
         """Whether this message of a step is this request's; else it is from now on, or it is said why it is not its turn."""
-        now = records.get(KeptRound, number) or KeptRound()
+        now = records.get(HardenedRound, number) or HardenedRound()
         if now.ended:
             raise RoundEnded(_ENDED.format(number))
         if records.restored:
@@ -190,19 +190,19 @@ class RoundOrder:
             raise OutOfTurn(f"step {step.name!r} of round {number} comes after {before!r}, which is not done")
         if step.place not in self._places_of(step.name, participants):
             raise OutOfTurn(f"step {step.name!r} of round {number} has no message {step.place}")
-        taken = records.get(KeptStep, number, step=self._numbers[step.name], part=step.place)
+        taken = records.get(HardenedStep, number, step=self._numbers[step.name], part=step.place)
         if taken is not None and (taken.asked != asked or taken.is_done):
             raise OutOfTurn(f"step {step.name!r} of round {number} was asked for with other contents")
         if taken is None:
-            records.put(KeptStep(asked), number, step=self._numbers[step.name], part=step.place)
+            records.put(HardenedStep(asked), number, step=self._numbers[step.name], part=step.place)
         return taken is not None
 
     def finish(self, records: Look, number: int, step: Step, asked: bytes, kept: bytes) -> None:
-        records.put(KeptStep(asked, 1, kept), number, step=self._numbers[step.name], part=step.place)
+        records.put(HardenedStep(asked, 1, kept), number, step=self._numbers[step.name], part=step.place)
 
     def kept(self, records: Look, number: int, name: str, place: int) -> bytes | None:
         """What a message of a step has left; None before it was answered."""
-        found = records.get(KeptStep, number, step=self._numbers[name], part=place)
+        found = records.get(HardenedStep, number, step=self._numbers[name], part=place)
         return None if found is None or not found.is_done else found.kept
 
     def _is_done(self, records: Look, number: int, name: str, participants: int) -> bool:
@@ -216,7 +216,7 @@ class RoundOrder:
 def end_round(records: Look, number: int) -> RoundEnded:
     """From here on, for good: the same error whatever it was. Nothing else that was about to be set is."""
     records.written.clear()
-    records.put(replace(records.get(KeptRound, number) or KeptRound(), ended=1), number)
+    records.put(replace(records.get(HardenedRound, number) or HardenedRound(), ended=1), number)
     return RoundEnded(_ENDED.format(number))
 
 
