@@ -15,7 +15,7 @@ TESTS = Path(__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 TEST_FILES = sorted(TESTS.rglob("test_*.py"))
 
-PUBLIC_ALL_THE_SAME = {"_asdict", "_exit", "_fields", "_replace"}  # named tuples' own methods, and os._exit
+PUBLIC_ALL_THE_SAME = {"_asdict", "_exit", "_fields", "_replace", "_value_"}  # named tuples' own methods, and os._exit
 
 # What expects an error, and helpers that raise where a test should fail: `attempt` on any error that nobody foresaw (fuzz),
 # `survive` on an outcome that a killed process has changed (faults).

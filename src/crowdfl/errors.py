@@ -3,9 +3,6 @@
 A message says what was wrong and what to do; none ever holds secret material.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 
 class CrowdFLError(Exception):
     """Root of the tree: catch this to catch everything CrowdFL raises on purpose."""
@@ -204,7 +201,9 @@ class OutOfTurn(ProtocolError):
 class RoundEnded(ProtocolError):
     """CSP answers this round no more: the round is void."""
 
-    rejected: Mapping[str, str] = MappingProxyType({})  # whose uploads the servers had left out by then, and why
+    def __init__(self, words: str) -> None:
+        super().__init__(words)
+        self.rejected: dict[str, str] = {}  # whose uploads the servers had left out by then, and why (`reasons.Reason`)
 
 
 class ReplyLost(RoundEnded):

@@ -55,7 +55,7 @@ class AggregationRound:
         try:
             run_exchange(step, self.ask, self.observer)
         except RoundEnded as ended:
-            ended.rejected = self.rejected
+            ended.rejected = dict(self.rejected)
             raise
 
     @property
