@@ -129,6 +129,7 @@ def test_what_computes_runs_on_a_bare_machine():
         assert imported(tree_of(path)) - set(sys.stdlib_module_names) <= allowed, path
         inner = [node.module or "" for node in tree_of(path).body if isinstance(node, ast.ImportFrom)]
         layers = {name.split(".")[1] for name in inner if name.startswith("crowdfl.")}
-        assert layers <= {*BARE, "codes", "errors", "reasons", "settings"}, (
+        known = {*BARE, "codes", "errors", "reasons", "settings"}
+        assert layers <= known, f"{path}: a higher layer would bring its own needs along"
             f"{path}: a higher layer would bring its own needs along"
         )
