@@ -131,5 +131,3 @@ def test_what_computes_runs_on_a_bare_machine():
         layers = {name.split(".")[1] for name in inner if name.startswith("crowdfl.")}
         known = {*BARE, "codes", "errors", "reasons", "settings"}
         assert layers <= known, f"{path}: a higher layer would bring its own needs along"
-            f"{path}: a higher layer would bring its own needs along"
-        )

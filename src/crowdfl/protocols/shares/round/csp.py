@@ -315,14 +315,15 @@ class SharesCsp:
         asked = sha256(request)
         if state.round is None and message.step != 1:
             raise OutOfTurn(f"round {number} has no manifest yet")
+        is_taken = state.round is not None and state.is_next(message, asked)
         manifest = RoundManifest.from_bytes(message.payload, self._shape.limits()) if state.expects_manifest else None
-        if state.round is None and manifest is not None:
-            self._require_in_order(state, manifest)
-            state.begin(manifest)
-        if state.is_next(message, asked):
+        if is_taken:
             return self._answered(state, message, asked, manifest)
-        if state.now.cohort and manifest is not None:
+        if manifest is not None:
             self._require_in_order(state, manifest)
+        if state.round is None and manifest is not None:
+            state.begin(manifest)
+            state.is_next(message, asked)
         state.reserve(asked)
         return None
 
