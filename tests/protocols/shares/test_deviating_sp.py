@@ -21,12 +21,12 @@ from crowdfl.errors import (
     WrongBase,
 )
 from crowdfl.protocols.exchange import ask_directly, run_exchange
-from crowdfl.protocols.profile import MOST_UNSHOWN
 from crowdfl.protocols.records import Look
 from crowdfl.protocols.shares.chain import next_base, sha256
 from crowdfl.protocols.shares.round import steps
 from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublication
 from crowdfl.protocols.shares.round.csp import CspRound
+from crowdfl.protocols.shares.round.csp_records import MOST_UNSHOWN
 from crowdfl.protocols.shares.round.manifest import (
     ManifestReply,
     RoundManifest,
