@@ -231,7 +231,7 @@ def train_all(desk: Desk) -> None:
     desk.run()
 
 
-DESK = {"lanes": 128, "max_norm": 3.0}
+DESK = {"profile": "shares", "lanes": 128, "max_norm": 3.0}
 
 
 def test_a_task_whose_opened_sum_is_lost_ends_with_the_next_manifest(tmp_path: Path) -> None:
