@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from crowdfl.crypto.randomness import public_permutation, public_stream
-from crowdfl.errors import FormatError, OutOfTurn
+from crowdfl.errors import LengthMismatch, OutOfTurn
 from crowdfl.learning.oracle import fedavg
 from crowdfl.protocols.hardened.prirwd import NonceReply, NonceRequest, sketch
 from crowdfl.protocols.profile import width_budget
@@ -208,6 +208,6 @@ def test_the_coins_are_drawn_after_the_uploads_are_closed():
 def test_the_digest_that_closes_a_round_has_one_length(digest):
     """A prefix of it is another digest, and is refused."""
     csp = small_task(lanes=12, parameters=60).csp
-    with pytest.raises(FormatError, match="32 bytes"):
+    with pytest.raises(LengthMismatch, match="where 32 are expected"):
         csp.answer(nonce_request(1, digest))
     assert csp.answer(nonce_request(1))

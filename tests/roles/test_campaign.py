@@ -77,7 +77,7 @@ def test_a_campaign_with_sealed_keys_survives_restarts(tmp_path, monkeypatch):
     def opened(folder):
         return SealedBlobs(FileBlobs(folder), "a phrase", 8) if folder.name == "keys" else FileBlobs(folder)
 
-    monkeypatch.setattr("tests.hosts.FileBlobs", opened)
+    monkeypatch.setattr("crowdfl.simulation.disks.FileBlobs", opened)
     desk = Desk(tmp_path)
     desk.invite(3)
     desk.requester.fund(desk.task, 2 * BUDGET, "all")
