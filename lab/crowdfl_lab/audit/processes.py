@@ -69,7 +69,7 @@ def _ask_at_once(subject: str, key_bits: int) -> Finding:
         ask(0)
     right = sum(told[row] == is_below for row, is_below in enumerate(truth))
     blind = sum(truth) / count
-    ended, kept = sum(told.values()), len(host.csp.blobs.listing())
+    ended, kept = sum(told.values()), host.csp.store.answer_counts()[task]["answers"]
     note = f"{ended} of {count} processes say that the round has ended; answers that are kept: {kept}"
     return _AT_ONCE.score(subject, right / count, blind, 1.0, f"{right} of {count} signs", note)
 

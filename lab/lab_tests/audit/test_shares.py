@@ -85,7 +85,7 @@ def test_a_second_sum_is_an_upload_and_csp_opens_none():
         require_held(weakened, built)
         assert weakened.recovered == "8 of 8 entries"
     refusals = [row.note.removeprefix("refused: ") for row in rows[1::2]]
-    assert refusals == ["TooFewParticipants", "ProtocolError", "AlreadyCounted", "OutOfTurn", "BaseSpent"]
+    assert refusals == ["TooFewParticipants", "ProtocolError", "AlreadyCounted", "RoundEnded", "BaseSpent"]
 
 
 def test_a_model_that_stands_still_reads_an_upload_and_phones_refuse_the_task():

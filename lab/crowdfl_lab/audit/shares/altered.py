@@ -23,6 +23,7 @@ from crowdfl.errors import ClaimRefused, RoundEnded
 from crowdfl.protocols import claims
 from crowdfl.protocols.claims import Claim
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
+from crowdfl.protocols.profile import SpRecord
 from crowdfl.protocols.records import Look
 from crowdfl.protocols.shares import rule_widths
 from crowdfl.protocols.shares.circuits.reciprocal import ReciprocalWidths
@@ -201,6 +202,7 @@ def _looked(round_: DeviatingRound, number: int, long: int) -> bool | None:
     """Whether the victim was rejected; None where its seal was not opened. Nothing comes of the round."""
     uploads, sp = round_.encrypt(_trained(round_, long), number), round_.sp
     sp.open_round(number)
+    sp.record = SpRecord()  # it does not mind that it has sent a sum of this base
     sp.add_all(uploads)
 
     def ask(request: bytes) -> Reply:

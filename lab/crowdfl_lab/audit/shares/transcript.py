@@ -21,6 +21,7 @@ from crowdfl.crypto.shares.ring import Words, expand
 from crowdfl.errors import SealBroken
 from crowdfl.protocols.claims import RewardEnvelope, reward_context
 from crowdfl.protocols.messages import Limits
+from crowdfl.protocols.records import Look
 from crowdfl.protocols.shares import profile as participant
 from crowdfl.protocols.shares.chain import sha256
 from crowdfl.protocols.shares.circuits.scalars import added, unpack
@@ -97,7 +98,7 @@ def attack_hashes() -> Iterator[Finding]:
 
 def known_part(sp: SharesSp, members: AcceptedSet) -> MaskedPart:
     """Of an SP whose mask is no secret."""
-    with switched(secrets, "token_bytes", bytes):
+    with switched(average, "secret_bytes", bytes):
         return MaskedPart.drawn(members, sp._shape, sp._place, average.SP, sp._audiences)
 
 
@@ -263,7 +264,8 @@ class _Transcript:
         return attack.score(SHARES, guess, MOST_SAMPLES // 2, truth, recovered, f"{len(held)} numbers held or opened")
 
     def rewards(self, server: str) -> Finding:
-        truth, kept = self.played.rewards[_VICTIM], self.round.csp.reward(1, _VICTIM)
+        csp, truth = self.round.csp, self.played.rewards[_VICTIM]
+        kept = csp.reward(Look(csp.records), 1, _VICTIM)
         share = -self.envelope.mask % REWARD_MODULUS if server == "SP" or kept is None else kept.masked
         guess = share if 0 <= share <= PAYMENT else None
         recovered = f"{guess} millionths where {truth} is true" if guess else "no number that could be a reward"
