@@ -71,7 +71,7 @@ def test_an_sp_that_dies_for_good_leaves_its_work_to_the_other(where: str, undis
 @pytest.mark.parametrize("time", [5, *(pytest.param(time, marks=pytest.mark.slow) for time in (1, 2, 3, 4, 6, 7, 8))])
 def test_a_csp_that_dies_for_good_leaves_its_memory_to_the_other(time: int, undisturbed: Campaign, tmp_path: Path):
     """In the middle of a round's rewards: what one has answered and remembers, the other knows."""
-    kills = dying_once(tmp_path, undisturbed, "csp", "csp._keep<", time)
+    kills = dying_once(tmp_path, undisturbed, "csp", "csp._answered<", time)
     campaign = Campaign(tmp_path / "campaign", kills, servers=TWO_CSPS, restarts=False)
     finish(campaign, undisturbed)
     assert len(campaign.deaths) == 1
