@@ -42,6 +42,7 @@ from crowdfl.errors import (
     UploadDamaged,
 )
 from crowdfl.protocols.profile import TaskSpec, Tools
+from crowdfl.protocols.records import BesideRecords
 from crowdfl.protocols.registry import PROFILES
 from crowdfl.protocols.shares.round.upload import make_upload
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Sown, Stored
@@ -315,7 +316,7 @@ def test_a_whole_round_on_two_clusters_gives_the_average_of_threads(world):
     for backends in ({"sp": ONE, "csp": ONE}, {"sp": world.sp, "csp": world.csp}):
         profile = PROFILES["hardened"]
         sp = profile.sp(about, dealing.sp, Tools(backends["sp"], insecure_test_key=True))
-        csp = profile.csp(about, dealing.csp, Tools(backends["csp"], insecure_test_key=True))
+        csp = BesideRecords(profile.csp(about, dealing.csp, Tools(backends["csp"], insecure_test_key=True)))
         for identity in sides.dealer._identities:
             sp.enrol(identity)
             csp.enrol(identity)

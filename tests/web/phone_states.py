@@ -60,7 +60,7 @@ def campaign(**changes: Any) -> Campaign:
         "definition": DEFINITION,
         "refusal": None,
         "closed": None,
-        "expires": 1795000000,
+        "expires": 4_000_000_000,
         "sp": "https://platform.example:7102",
         "kgc": "https://keys.example:7101",
         "who": None,
