@@ -60,7 +60,7 @@ def campaign(**changes: Any) -> Campaign:
         "definition": DEFINITION,
         "refusal": None,
         "closed": None,
-        "expires": 4_000_000_000,
+        "expires": 2_678_612_800,
         "sp": "https://platform.example:7102",
         "kgc": "https://keys.example:7101",
         "who": None,
@@ -91,7 +91,7 @@ def task_round(number: int, mine: str = "arrived", **changes: Any) -> Campaign:
     accuracy = {"accuracyBefore": 0.3 + 0.12 * number, "accuracyAfter": 0.42 + 0.12 * number}
     rest: Campaign = {"state": "rewarded", "reward": f"{number}250000n", "why": None, "leftOut": None}
     rest |= {"digest": None, "reason": None}
-    rest["deadline"] = 1_795_000_000 + 3600 * number
+    rest["deadline"] = 2_678_612_800 + 3600 * number
     return {"number": number, "mine": mine} | accuracy | rest | changes
 
 
@@ -120,8 +120,8 @@ UNSAID = JOINED | {"contributed": None}
 TRAINING = JOINED | {"now": {"kind": "training", "round": 3, "done": 7, "of": 20, "why": None}}
 OVER = JOINED | {"phase": "ended", "rounds": ENDED, "rewards": "8750000n", "receipts": RECEIPTS}
 GIVEN = {"kind": "iban", "to": "DE02120300000000202051", "state": "sent"}
-WITHDRAWN = {"at": 1795000000, "deleted": [3], "standing": [1, 2]}
-DUE = {"state": "due", "amount": "8750000n", "until": 1795000000, "why": None}
+WITHDRAWN = {"at": 2678612800, "deleted": [3], "standing": [1, 2]}
+DUE = {"state": "due", "amount": "8750000n", "until": 2678612800, "why": None}
 RECORDINGS: list[Campaign] = [
     {"id": "a", "label": "walking", "seconds": 61.5, "answers": {}, "at": 1763280000000, "said": False},
     {"id": "b", "label": "sitting", "seconds": 4.2, "answers": {}, "at": 1763280900000, "said": False},
@@ -136,10 +136,10 @@ STATES: dict[str, tuple[str, list[Campaign]]] = {
     "small-crowd": (f"#/about/{TASK}", [campaign(definition=definition({"min_participants": 3, "budget": None}))]),
     "refused": (f"#/about/{TASK}", [campaign(refusal="Its profile is “hardened”. This page knows “shares” only.")]),
     "record": (f"#/record/{TASK}", [UNSAID]),
-    "waiting": (f"#/home/{TASK}", [JOINED | {"rounds": [], "rewards": "0n", "next": 1_795_000_000, "recordings": 0}]),
+    "waiting": (f"#/home/{TASK}", [JOINED | {"rounds": [], "rewards": "0n", "next": 2_678_612_800, "recordings": 0}]),
     "training": (f"#/home/{TASK}", [TRAINING]),
     "arrived": (f"#/home/{TASK}", [JOINED | {"rounds": ARRIVED}]),
-    "between": (f"#/home/{TASK}", [JOINED | {"rounds": UNDER_WAY[:2], "next": 1_795_000_000, "noise": CHARGED}]),
+    "between": (f"#/home/{TASK}", [JOINED | {"rounds": UNDER_WAY[:2], "next": 2_678_612_800, "noise": CHARGED}]),
     "ended": (f"#/home/{TASK}", [OVER | {"claim": DUE}]),
     "details": (f"#/details/{TASK}", [OVER]),
     "earnings": (f"#/earnings/{TASK}", [OVER | {"claim": DUE}]),

@@ -278,11 +278,11 @@ def test_a_campaign_that_nobody_can_join_says_so_in_the_place_of_join(show):
 
 
 def test_the_invitation_says_who_asks_and_the_rounds_when_the_next_one_is(show):
-    page = show([campaign(phase="joined", next=1_795_000_000)], f"#/about/{TASK}")
+    page = show([campaign(phase="joined", next=2_678_612_800)], f"#/about/{TASK}")
     expect(page.get_by_text("study@hospital.example")).to_be_visible()
     expect(page.get_by_text("They begin at 18:00 Europe/Berlin, one a day at most.").first).to_be_visible()
     page.goto(page.url.replace("about", "home"))
-    expect(page.get_by_text("The first round begins on 18 Nov 2026")).to_be_visible()
+    expect(page.get_by_text("The first round begins on 18 Nov 2054")).to_be_visible()
 
 
 def test_a_refusal_to_join_is_shown_where_it_was_asked(show):
@@ -311,7 +311,7 @@ def test_training_shows_its_progress_and_then_that_the_contribution_arrived(show
 
 def test_home_says_what_stopped_it_and_the_details_what_each_round_was(show):
     page = show([JOINED], f"#/home/{TASK}")
-    expect(page.get_by_text("The round takes contributions until 18 Nov 2026, 14:06.")).to_be_visible()
+    expect(page.get_by_text("The round takes contributions until 18 Nov 2054, 14:06.")).to_be_visible()
     change(page, problem="The platform does not know you.")
     expect(page.get_by_role("alert")).to_have_text("The platform does not know you.")
     page.get_by_role("button", name="Try again").click()
@@ -480,9 +480,9 @@ def test_rounds_go_into_a_calendar_and_reminders_are_asked_for_by_a_tap(show):
 
 
 def test_a_consent_can_be_saved_by_its_owner(show):
-    there = JOINED | {"consent": {"version": "2", "language": "", "at": 1_795_000_000}}
+    there = JOINED | {"consent": {"version": "2", "language": "", "at": 2_678_612_800}}
     page = show([there], f"#/details/{TASK}")
-    expect(page.get_by_text("You agreed to version 2 on 18 Nov 2026")).to_be_visible()
+    expect(page.get_by_text("You agreed to version 2 on 18 Nov 2054")).to_be_visible()
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save a copy").click()
     assert saved.value.suggested_filename == "consent-0123.json"
