@@ -102,7 +102,7 @@ class Csp:
     def answer(self, task: str, request: bytes, _longest: int = 0) -> bytes:
         """The one answer to this request: what was answered before, or what follows from the records as they stand.
 
-        Order: files, then the records with the answer, then the reply leaves, then what was dealt is erased.
+        Order: files, then the records with the answer; only then is anything erased, and does the reply leave.
         """
         name = hashlib.sha256(request).hexdigest()
         known = self._known(task, name)[2]
