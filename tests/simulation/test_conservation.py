@@ -38,7 +38,7 @@ BOGUS = st.one_of(
 )
 
 
-def attest(csp: ClaimsCsp, request: bytes, *_memory: object) -> Attestation:
+def attest(csp: ClaimsCsp, _records: object, request: bytes) -> Attestation:
     """A lavish CSP attests whatever is claimed, as if every participant had cheated it, or it them."""
     claim = hashlib.sha256(Claim.from_bytes(request, csp.limits).to_bytes()).digest()
     return Attestation(claim, csp.signing.sign(b"crowdfl attestation 2" + claim))

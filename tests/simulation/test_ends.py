@@ -12,11 +12,13 @@ import pytest
 from crowdfl.crypto.sealing import SigningKey
 from crowdfl.documents.signed import Definition, TaskEnd
 from crowdfl.errors import BadSignature, DocumentError, Forbidden, ServiceUnavailable, TaskEnded, UnknownTask
+from crowdfl.protocols.hardened.shape import HardenedStep
+from crowdfl.protocols.records import Look, Place, Standing
 from crowdfl.retry import Backoff, no_jitter
 from crowdfl.roles.csp import Csp, refuse_task
 from crowdfl.roles.kgc import Kgc
-from crowdfl.roles.ports import ManualClock
-from crowdfl.roles.records import StoredTask
+from crowdfl.roles.ports import CspStore, ManualClock
+from crowdfl.roles.records import RoundState, StoredTask
 from crowdfl.roles.retention import CspRetention, KgcRetention, secrets_of
 from crowdfl.roles.sp.retention import SpRetention
 from crowdfl.services.apps.sp_uploads import UnfinishedUploads
@@ -107,13 +109,29 @@ def csp_retention(csp: Csp, clock: ManualClock) -> CspRetention:
     return CspRetention(csp.store, csp.bundles, clock, csp.blobs, sp_key=SP_KEY.public, forget=csp.drop)
 
 
+class _Nowhere:
+    """Records of which none was set."""
+
+    def standing(self, _place: Place) -> Standing:
+        return Standing()
+
+    def file(self, _number: int, _name: str) -> bytes:
+        raise AssertionError("no test reads one")
+
+
+def keep_in_csp(store: CspStore, task: str, blob: str) -> None:
+    """A record of a step, and an answer."""
+    look = Look(_Nowhere())
+    look.put(HardenedStep(b"SECRET record"), 1, step=99)
+    store.set_records(task, look, "0" * 64, blob)
+
+
 def _plant(world: World, folder: Path) -> None:
     """Secrets that can be searched for, as a crash might leave them."""
     task = world.task
-    world.truth.put_seed(task, 1, "test", b"SECRET seed")
-    csp = world.disk.store("csp")
-    csp.remember(task, {(1, "", "test"): b"SECRET memory"})
-    csp.put_answer(task, "0" * 64, f"{task}/answers/x/y")
+    known = world.truth.sp_record(task, 1)
+    world.truth.set_sp_record(task, 1, known, replace(known, round=b"SECRET seed"))
+    keep_in_csp(world.disk.store("csp"), task, f"{task}/answers/x/y")
     world.disk.blobs("csp/blobs").put(f"{task}/answers/x/y", b"SECRET answer")
     for blob in ("uploads/x", "replies/x"):
         world.blobs.put(f"{task}/rounds/1/{blob}", b"SECRET blob")
@@ -180,7 +198,7 @@ def test_all_that_a_task_needed_is_erased_when_it_has_ended(ended, copies: Copie
     assert before["kgc"] == {"key shares": 4}
     assert before["csp"]["key shares"] == 1
     assert before["csp"]["answers"] > 1
-    assert before["csp"]["memory"] >= 1
+    assert before["csp"]["records"] >= 1
     assert before["sp"].keys() == {"key shares", "seeds", "uploads", "replies", "parts", "left-overs"}
     assert len(roles.marker()) >= 8
     roles.sp.tick()
@@ -289,10 +307,11 @@ def test_csp_gives_no_answer_after_the_end_that_it_gave_before(tmp_path: Path):
         computed = []
 
         class Slow:
-            def answer(self, request: bytes) -> bytes:
+            def answer(self, records: Look, request: bytes) -> bytes:
                 computed.append(request)
+                records.put(HardenedStep(b"SECRET record"), 1, step=99)
+                records.keep(1, b"SECRET file")
                 retention.end(world.task, TaskEnd(world.task, "cancelled", 1.0).sign(SP_KEY))
-                csp.store.remember(world.task, {(1, "", "kept late"): b"SECRET"})
                 return b"SECRET reply"
 
             def __getattr__(self, name: str) -> Any:
@@ -408,7 +427,7 @@ def test_parts_of_rounds_that_are_over_and_unfinished_files_are_swept(running, c
     roles.sp.sweep(unfinished.stat().st_mtime, counting=False)
     assert (roles.parts.places(), unfinished.exists()) == ([place], True)
     (last,) = store.rounds(roles.task)
-    store.put_round(roles.task, type(last)(last.number, last.opened_at, type(last.state)("aborted")))
+    store.set_round(roles.task, last, replace(last, state=RoundState.ABORTED))
     roles.sp.sweep(unfinished.stat().st_mtime + 2 * 86400, counting=False)
     assert (roles.parts.places(), unfinished.exists()) == ([], False)
 
