@@ -1,4 +1,4 @@
-"""Statements of the store, each made once: making one costs more than SQLite needs to execute it."""
+"""Statements of the store. Those that read are made once: making one costs more than SQLite needs to execute it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -19,12 +19,12 @@ def find(c: sa.Connection, columns: Sequence[sa.Column[Any]], **key: object) -> 
 
 
 def add(c: sa.Connection, table: Table, **row: object) -> None:
-    c.execute(_adding(table), row)
+    c.execute(sa.insert(table), row)
 
 
 def add_new(c: sa.Connection, table: Table, **row: object) -> bool:
     """False if its key is taken."""
-    return bool(c.execute(_adding_new(table, c.dialect.name), row).rowcount == 1)
+    return bool(c.execute(upsert(table, c.dialect.name).on_conflict_do_nothing(), row).rowcount == 1)
 
 
 def put_once(c: sa.Connection, table: Table, column: str, value: object, **key: object) -> Any:  # noqa: ANN401
@@ -35,18 +35,20 @@ def put_once(c: sa.Connection, table: Table, column: str, value: object, **key: 
 def change(c: sa.Connection, table: Table, values: Mapping[str, object], **key: object) -> int:
     """How many rows there were."""
     named = {f"key_{name}": value for name, value in key.items()}
-    return int(c.execute(_changing(table, tuple(key)), {**values, **named}).rowcount)
+    return int(c.execute(sa.update(table).where(*_at(table, tuple(key))), {**values, **named}).rowcount)
 
 
 def remove(c: sa.Connection, table: Table, **key: object) -> int:
     """How many rows there were."""
     named = {f"key_{name}": value for name, value in key.items()}
-    return int(c.execute(_removing(table, tuple(key)), named).rowcount)
+    return int(c.execute(sa.delete(table).where(*_at(table, tuple(key))), named).rowcount)
 
 
 def put(c: sa.Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
     """Add them all, each in place of the one with its key."""
-    c.execute(_putting(table, c.dialect.name), rows)
+    new, key = upsert(table, c.dialect.name), [column.name for column in table.primary_key]
+    rest = {column.name: new.excluded[column.name] for column in table.c if not column.primary_key}
+    c.execute(new.on_conflict_do_update(index_elements=key, set_=rest), rows)
 
 
 def upsert(table: Table, dialect: str) -> Any:  # noqa: ANN401 -- both databases offer the same
@@ -60,33 +62,6 @@ def _finding(columns: tuple[sa.Column[Any], ...], key: tuple[str, ...]) -> sa.Se
     table = columns[0].table
     found = sa.select(*columns).where(*_at(table, key))
     return found.order_by(table.c.position) if "position" in table.c else found
-
-
-@cache
-def _adding(table: Table) -> sa.Insert:
-    return sa.insert(table)
-
-
-@cache
-def _adding_new(table: Table, dialect: str) -> Any:  # noqa: ANN401
-    return upsert(table, dialect).on_conflict_do_nothing()
-
-
-@cache
-def _changing(table: Table, key: tuple[str, ...]) -> sa.Update:
-    return sa.update(table).where(*_at(table, key))
-
-
-@cache
-def _removing(table: Table, key: tuple[str, ...]) -> sa.Delete:
-    return sa.delete(table).where(*_at(table, key))
-
-
-@cache
-def _putting(table: Table, dialect: str) -> Any:  # noqa: ANN401
-    new, key = upsert(table, dialect), [column.name for column in table.primary_key]
-    rest = {column.name: new.excluded[column.name] for column in table.c if not column.primary_key}
-    return new.on_conflict_do_update(index_elements=key, set_=rest)
 
 
 def _at(table: sa.FromClause, key: tuple[str, ...]) -> list[sa.ColumnElement[bool]]:
