@@ -148,11 +148,14 @@ class SharesShape:
     @cached_property
     def longest_payload(self) -> int:
         """Of a request to CSP."""
-        return steps.longest_payload(self)
+        most = steps.Facts.most(self)
+        return max(step.longest_request(most) for step in steps.steps_of(most))
 
     @cached_property
     def _longest_field(self) -> int:
-        return steps.longest_field(self)
+        """Of a message of the task that holds no payload of a step."""
+        most = steps.Facts.most(self)
+        return max(part.field.of(most) for parts in steps.MESSAGES for part in parts)
 
     def place(self, number: int, base: bytes) -> RoundPlace:
         return RoundPlace(self.spec.name, number, base)

@@ -136,6 +136,7 @@ class SpCore:
 
     def __init__(self, ports: SpPorts, options: SpOptions) -> None:
         self.ports, self.options = ports, options
+        self.dealt = DealtFiles(ports.bundles, "sp")  # what KGC dealt for single rounds
         self._definitions: dict[str, Definition] = {}
         self._papers: dict[str, tuple[str, str]] = {}
         self._identities: dict[tuple[str, str], Identity] = {}  # by task and name
@@ -158,7 +159,7 @@ class SpCore:
 
     def identity(self, task: str, who: str) -> Identity:
         """Read once: a name never changes its keys. Of a stranger nothing is kept."""
-        known = self.identity_at_hand(task, who)
+        known = self._identities.get((task, who))
         return known or self.keep_identity(task, self.ports.store.participant(task, who).identity)
 
     def keep_identity(self, task: str, identity: Identity) -> Identity:
@@ -201,11 +202,6 @@ class SpCore:
         if stored.state == TaskState.SETTLED:
             raise ended(stored)
         return self.ports.bundles.get(f"{task}.sp")
-
-    @property
-    def dealt(self) -> DealtFiles:
-        """What KGC dealt for single rounds."""
-        return DealtFiles(self.ports.bundles, "sp")
 
     def audience(self, task: str, *, final: bool) -> Audience:
         """Whom a round's publication serves."""

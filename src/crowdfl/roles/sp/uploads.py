@@ -12,7 +12,7 @@ import hashlib
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
@@ -145,7 +145,10 @@ class RoundAggregators:
 
     def _add_rest(self, task: str, number: int) -> _Aggregator:
         uploads = self._core.ports.store.uploads(task, number)
-        aggregator = self._current(task, number, {upload.who: upload.digest for upload in uploads})
+        aggregator, known = self._aggregator(task, number), {upload.who: upload.digest for upload in uploads}
+        if not aggregator.added.items() <= known.items():  # another process has dropped what this one has added up
+            self.forget(task, number)
+            aggregator = self._aggregator(task, number)
         self._extend(task, number, aggregator, uploads)
         return aggregator
 
@@ -212,14 +215,6 @@ class RoundAggregators:
         with self._lock:
             for place in [place for place in self._rounds if place[0] == task]:
                 self._rounds.pop(place, None)
-
-    def _current(self, task: str, number: int, uploads: Mapping[str, str]) -> _Aggregator:
-        """One that holds nothing but these: another process may have dropped what this one has added up."""
-        aggregator = self._aggregator(task, number)
-        if aggregator.added.items() <= uploads.items():
-            return aggregator
-        self.forget(task, number)
-        return self._aggregator(task, number)
 
     def _aggregator(self, task: str, number: int) -> _Aggregator:
         """One that is pushed out by others' serves the step that holds it to its end."""
@@ -332,9 +327,15 @@ class Uploads:
         for upload, outcome in zip(welcome, known, strict=True):
             if isinstance(outcome, Forbidden | RoundNotOpen):  # withdrawn meanwhile, or not used: no byte of it stays
                 self._ports.blobs.delete(upload_name(task, number, upload.digest))
-        outcomes = iter(known)
-        found = [_outcome(entry, next(outcomes)) if isinstance(entry, Upload) else entry for entry in judged]
-        return [self._or_unused(task, number, *pair, standing) for pair in zip(arrivals, found, strict=True)]
+        outcomes, found = iter(known), list[UploadOutcome]()
+        for arrival, entry in zip(arrivals, judged, strict=True):
+            if isinstance(entry, Upload):
+                said = next(outcomes)
+                outcome: UploadOutcome = said if isinstance(said, CrowdFLError) else (entry, "new" if said else "again")
+            else:
+                outcome = entry
+            found.append(self._or_unused(task, number, arrival, outcome, standing))
+        return found
 
     def _or_unused(
         self, task: str, number: int, arrival: PendingUpload, outcome: UploadOutcome, standing: UploadContext
@@ -361,29 +362,24 @@ class Uploads:
 
     def _judge(self, task: str, number: int, arrival: PendingUpload, standing: UploadContext) -> Upload | UploadOutcome:
         """An upload that may come in if its bytes are good, one that is in already, or why it is neither."""
+        settings, who = self._core.definition(task).settings, arrival.who
         try:
-            return self._welcome(task, number, arrival, standing)
+            if who not in standing.enrolled:
+                raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
+            known = standing.uploads.get(who)
+            if known is not None and known.digest == arrival.digest:
+                return known, "again"
+            current = self._extended(task, number, standing.round)
+            now = self._time(task, standing.state, current)
+            require_running(standing.state)
+            current.require_upload_welcome(settings, now)
+            if who in standing.left:
+                raise self._ports.store.participant(task, who).refusal()
+            if settings.per_round is not None and who not in standing.drawn:
+                raise NotDrawn(f"others were drawn for round {number}: you may be drawn later, or for the next round")
+            return Upload(who, arrival.digest, current.is_late(settings, now))
         except CrowdFLError as refusal:  # of this one alone
             return refusal
-
-    def _welcome(
-        self, task: str, number: int, arrival: PendingUpload, standing: UploadContext
-    ) -> Upload | UploadOutcome:
-        settings = self._core.definition(task).settings
-        if arrival.who not in standing.enrolled:
-            raise UnknownParticipant(f"nobody called {arrival.who} is enrolled in this task")
-        known = standing.uploads.get(arrival.who)
-        if known is not None and known.digest == arrival.digest:
-            return known, "again"
-        current = self._extended(task, number, standing.round)
-        now = self._time(task, standing.state, current)
-        require_running(standing.state)
-        current.require_upload_welcome(settings, now)
-        if arrival.who in standing.left:
-            raise self._ports.store.participant(task, arrival.who).refusal()
-        if settings.per_round is not None and arrival.who not in standing.drawn:
-            raise NotDrawn(f"others were drawn for round {number}: you may be drawn later, or for the next round")
-        return Upload(arrival.who, arrival.digest, current.is_late(settings, now))
 
     def _time(self, task: str, state: str, current: Round) -> float:
         """While the clock is in doubt no upload comes too late: the round is open until its end is known to have come."""
@@ -439,7 +435,3 @@ class Uploads:
         except Conflict as damage:
             return damage
         return entry
-
-
-def _outcome(entry: Upload, outcome: bool | CrowdFLError) -> UploadOutcome:
-    return outcome if isinstance(outcome, CrowdFLError) else (entry, "new" if outcome else "again")
