@@ -53,25 +53,22 @@ class _Words(_Name):
 
 
 class _Whole(TypeDecorator[int]):
-    impl = Integer
+    impl: Any = Integer
     cache_ok = True
+    largest, refusal = _LARGEST, f"this number is not in 0..{_LARGEST}"
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
-        if value is not None and not 0 <= value <= _LARGEST:
-            raise FormatError(f"this number is not in 0..{_LARGEST}")
+        if value is not None and not 0 <= value <= self.largest:
+            raise FormatError(self.refusal)
         return value
 
 
-class _Amount(TypeDecorator[int]):
+class _Amount(_Whole):
     """Millionths."""
 
     impl = BigInteger
     cache_ok = True
-
-    def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
-        if value is not None and not 0 <= value < 2**63:
-            raise FormatError("this amount is negative or larger than any that can be stored")
-        return value
+    largest, refusal = 2**63 - 1, "this amount is negative or larger than any that can be stored"
 
 
 def _table(name: str, *columns: SchemaItem) -> Table:

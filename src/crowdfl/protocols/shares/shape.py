@@ -180,8 +180,14 @@ class SharesShape:
 
 
 @lru_cache(maxsize=16)
+def shape_of(spec: TaskSpec) -> SharesShape:
+    """One for all sides of a process: what follows from a task is computed once."""
+    return SharesShape(spec)
+
+
+@lru_cache(maxsize=16)
 def widths_of(settings: TaskSettings, parameters: int) -> SharesWidths:
-    """Computed once for all sides of a process."""
+    """Of all tasks with these settings."""
     return SharesWidths.of(settings, parameters)
 
 

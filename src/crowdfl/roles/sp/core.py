@@ -237,17 +237,8 @@ class SpCore:
             return current.number == self.definition(task).settings.rounds
         return current.final
 
-    def time(self, task: str, state: str) -> float:
-        """The task's own time, which stands still while it is paused."""
-        since = self.ports.store.task(task).paused_at if state == TaskState.PAUSED else None
-        return self.ports.clock.now() if since is None else since
-
-    def as_of_now(self, task: str, current: Round) -> Round:
-        """What the clock and the uploads make of a round, whether anyone has looked since or not."""
-        return self.decided(task, current, *self.ports.store.turnout(task, current.number))
-
     def decided(self, task: str, current: Round, uploaded: int, missing: int) -> Round:
-        """The same of a turnout that was just read; who left is not missing."""
+        """What the clock and this turnout make of a round, whether anyone has looked since or not; who left is not missing."""
         definition, enrolled = self.definition(task), uploaded + missing
         settings, has_reference = definition.settings, self.has_reference(task, current.number)
         return current.decide(settings, self.now(), uploaded, enrolled, definition.plan, has_reference=has_reference)

@@ -126,10 +126,10 @@ class RoundAggregators:
 
     def claiming(self, task: str, claim: bytes) -> PaysClaims:
         """To check one claim with: it knows the claimant and nobody else."""
-        who = _paying(self.checking(task)).claimant(claim)
-        sp = _paying(self._new(task, 1))
-        sp.enrol(self._core.identity(task, who))
-        return sp
+        sp = self.checking(task)
+        if not isinstance(sp, PaysClaims):
+            raise NO_CLAIMS
+        return sp.paying(self._core.identity(task, sp.claimant(claim)))
 
     def add_new(self, task: str, number: int, most: int) -> int:
         """Add up uploads that came since the last time, at most `most` of them; how many there were.
@@ -253,12 +253,6 @@ class RoundAggregators:
         return sp
 
 
-def _paying(sp: SpProtocol) -> PaysClaims:
-    if not isinstance(sp, PaysClaims):
-        raise NO_CLAIMS
-    return sp
-
-
 def _comparing(sp: SpProtocol) -> TakesReference:
     if not isinstance(sp, TakesReference):
         raise NO_REFERENCE
@@ -317,7 +311,11 @@ class Uploads:
         """Check, keep durably, acknowledge; one that is refused says why. The same bytes again are the same upload."""
         standing = self._ports.store.upload_context(task, number, [arrival.who for arrival in arrivals])
         judged = [self._judge(task, number, arrival, standing) for arrival in arrivals]
-        judged = self._checked(task, number, arrivals, judged)
+        pairs = zip(arrivals, judged, strict=True)
+        new = [(arrival.who, arrival.upload) for arrival, entry in pairs if isinstance(entry, Upload)]
+        side = self._aggregators.checking(task, number, [who for who, _ in new])
+        refusals = iter(side.refusals(new) if new else [])  # of bytes that are not an upload of this task and round
+        judged = [(next(refusals) or entry) if isinstance(entry, Upload) else entry for entry in judged]
         judged = self._written(task, number, arrivals, judged)
         welcome = [entry for entry in judged if isinstance(entry, Upload)]
         # The store looks once more: the round may have closed, or have all that it takes, since the bytes were checked.
@@ -334,7 +332,9 @@ class Uploads:
                 outcome: UploadOutcome = said if isinstance(said, CrowdFLError) else (entry, "new" if said else "again")
             else:
                 outcome = entry
-            found.append(self._or_unused(task, number, arrival, outcome, standing))
+            if isinstance(outcome, RoundNotOpen | TaskNotRunning) and standing.round is not None:
+                outcome = self._or_unused(task, number, arrival, outcome, standing)
+            found.append(outcome)
         return found
 
     def _or_unused(
@@ -343,9 +343,8 @@ class Uploads:
         """A refused one that came in time, after the round's goal, is owed what the plan says, while there is money for it."""
         definition, who = self._core.definition(task), arrival.who
         settings, plan = definition.settings, definition.plan
-        refused = isinstance(outcome, RoundNotOpen | TaskNotRunning) and standing.round is not None
         welcome = settings.per_round is None or who in standing.drawn
-        if not (plan.each_unused and refused and welcome) or who in standing.uploads or who in standing.left:
+        if not (plan.each_unused and welcome) or who in standing.uploads or who in standing.left:
             return outcome
         store = self._ports.store
         with store.transaction():
@@ -382,8 +381,10 @@ class Uploads:
             return refusal
 
     def _time(self, task: str, state: str, current: Round) -> float:
-        """While the clock is in doubt no upload comes too late: the round is open until its end is known to have come."""
-        now = self._core.time(task, state)
+        """The task's own, which stands still while it is paused. While the clock is in doubt no upload comes too late: the
+        round is open until its end is known to have come."""
+        since = self._ports.store.task(task).paused_at if state == TaskState.PAUSED else None
+        now = self._ports.clock.now() if since is None else since
         return now if self._core.clock_is_sure() else min(now, current.deadline(self._core.definition(task).settings))
 
     def _extended(self, task: str, number: int, seen: Round | None) -> Round:
@@ -397,21 +398,11 @@ class Uploads:
             current = store.round(task, number)
             if store.task(task).state == TaskState.PAUSED:
                 return current
-            decided = self._core.as_of_now(task, current)
+            decided = self._core.decided(task, current, *store.turnout(task, number))
             if decided.state is RoundState.OPEN and decided != current:
                 self._core.keep_round(task, decided, current)
                 return decided
         return current
-
-    def _checked(
-        self, task: str, number: int, arrivals: Sequence[PendingUpload], judged: Sequence[Upload | UploadOutcome]
-    ) -> list[Upload | UploadOutcome]:
-        """The same, but for those whose bytes are not an upload of this task and round."""
-        pairs = list(zip(arrivals, judged, strict=True))
-        new = [(arrival.who, arrival.upload) for arrival, entry in pairs if isinstance(entry, Upload)]
-        side = self._aggregators.checking(task, number, [who for who, _ in new])
-        refusals = iter(side.refusals(new) if new else [])
-        return [(next(refusals) or entry) if isinstance(entry, Upload) else entry for _, entry in pairs]
 
     def _written(
         self, task: str, number: int, arrivals: Sequence[PendingUpload], judged: Sequence[Upload | UploadOutcome]
