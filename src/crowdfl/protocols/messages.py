@@ -65,7 +65,7 @@ class Message:
 
     @classmethod
     def from_bytes(cls, data: bytes, limits: Limits) -> Self:
-        hints = _hints(cls)
+        hints = _hints(cls)  # type: ignore[arg-type]  # a class is hashable
         return cls(
             *(_decode(bytes(body), hints[name], limits) for name, body in cls._bodies(data, limits.max_field).items())
         )

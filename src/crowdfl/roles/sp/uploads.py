@@ -322,8 +322,8 @@ class Uploads:
         definition = self._core.definition(task)
         most = definition.plan.goal or definition.settings.most_in_round
         known = self._ports.store.acknowledge(task, number, welcome, most) if welcome else []
-        for upload, outcome in zip(welcome, known, strict=True):
-            if isinstance(outcome, Forbidden | RoundNotOpen):  # withdrawn meanwhile, or not used: no byte of it stays
+        for upload, said in zip(welcome, known, strict=True):
+            if isinstance(said, Forbidden | RoundNotOpen):  # withdrawn meanwhile, or not used: no byte of it stays
                 self._ports.blobs.delete(upload_name(task, number, upload.digest))
         outcomes, found = iter(known), list[UploadOutcome]()
         for arrival, entry in zip(arrivals, judged, strict=True):
