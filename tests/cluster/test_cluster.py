@@ -641,26 +641,39 @@ def stored(tmp_path):
     return SimpleNamespace(work=work, blobs=blobs, read=partial(read_upload, blobs))
 
 
+def workers(cluster) -> dict[str, int]:
+    """By address, how many tasks the scheduler has given it that are not done."""
+
+    def count(dask_scheduler):
+        return {address: len(worker.processing) for address, worker in dask_scheduler.workers.items()}
+
+    return cluster._client.run_on_scheduler(count)
+
+
 class Killing(Cluster):
-    """Kills a worker once there is a first result."""
+    """Kills a worker that has stopped, once it was given a part."""
 
     victim = None
+    address = ""
 
     def _result(self, future, progress):
-        found = super()._result(future, progress)
         if self.victim is not None:
+            wait_for(lambda: workers(self)[self.address] > 0)
             self.victim.send_signal(signal.SIGKILL)
             self.victim.wait()
             self.victim = None
-        return found
+        return super()._result(future, progress)
 
 
 def test_a_worker_killed_amid_uploads_costs_its_part(world, stored, small_parts):
+    before = set(workers(world.sp))
     spare = world.processes["sp"].add_worker()
     wait_for(lambda: world.sp.connect() == 3, spare)
     moved = steps(world.sp, "run_part", "released", "processing")
     cluster = Killing("sp", world.sp.settings, ONE, Store(stored.blobs.folder, stored.blobs.name()))
-    cluster.victim = spare
+    cluster.connect()
+    cluster.victim, (cluster.address,) = spare, set(workers(world.sp)) - before
+    spare.send_signal(signal.SIGSTOP)  # so that it is not done before it dies
     try:
         assert told(cluster.divide(stored.work, stored.read)) == told(stored.work.run(stored.read))
     finally:
