@@ -72,8 +72,8 @@ def test_sides_do_not_show_their_keys(profile):
         sides.sp.add_all({who: sides.upload([0.1 * i], 1, who)})
     converse(sides.sp.reward(1_000_000), sides.csp.answer)
     converse(sides.sp.publish(final=False), sides.csp.answer)
-    everyone = [sides.sp, sides.csp, sides.requester, *sides.people.values(), sides.dealer, sides.dealer._dealing]
-    dealing = sides.dealer._dealing
+    everyone = [sides.sp, sides.csp, sides.requester, *sides.people.values(), sides, sides.dealing]
+    dealing = sides.dealing
     secrets = [sides.sp.party.share.exponent, sides.csp.party.share.exponent]
     secrets += [dealing.csp[-32:]]
     if profile == "hardened":

@@ -35,7 +35,7 @@ from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.party import KeyedParty
 from crowdfl_lab.audit.finding import DIVISOR_LOG, HARDENED, PRINTED, Attack, Finding, Measure, difference, relative
 from crowdfl_lab.audit.recorded_round import ShortCoins, servers
-from crowdfl_lab.parties import DivisionCsp
+from crowdfl_lab.division import DivisionCsp
 
 _PRINTED_BITS = 80
 _OMEGA = 0x2C5A_1F37_88D2_04B9_6E31  # 78 bits, as Omega has at scale 10^2L for a few thousand parameters

@@ -19,7 +19,6 @@ from crowdfl.errors import CrowdFLError
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
-from crowdfl.protocols.records import BesideRecords
 from crowdfl.protocols.shares.circuits.lanes import OpenLanes, coins, opened
 from crowdfl.protocols.shares.dealing import rounds as dealing
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle
@@ -31,8 +30,9 @@ from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.shape import SharesShape, rule_widths_of
 from crowdfl.settings import TaskSettings, to_millionths
+from crowdfl.simulation.sides import BesideRecords, Parties, PlayedRound
 from crowdfl_lab.audit.finding import HOLDING, SHARES, Attack, Finding, Floats, found_in
-from crowdfl_lab.parties import LocalParties, PlayedRound, RoundRecorder
+from crowdfl_lab.recorder import RoundRecorder
 
 SIZE = 8  # parameters
 PEOPLE = {"p0": 6, "p1": 9, "p2": 2, "p3": 4, "p4": 7}  # and their samples
@@ -68,7 +68,7 @@ class Said:
     csp: bytes = field(repr=False)
 
 
-class DeviatingRound(LocalParties):
+class DeviatingRound(Parties):
     """The parties of a task, and everything that they say. With a budget, it pays."""
 
     sp: "TamperedSp"
@@ -86,12 +86,12 @@ class DeviatingRound(LocalParties):
 
     @cached_property
     def shape(self) -> SharesShape:
-        return SharesShape(self.dealer.spec)
+        return SharesShape(self.spec)
 
     @property
     def source(self) -> bytes:
         """What KGC keeps until both servers have all their files."""
-        return self.dealer.dealing.source
+        return self.dealing.source
 
     def tamper(self, server: str, how: Tamper) -> None:
         """From the exchange after the manifest on."""

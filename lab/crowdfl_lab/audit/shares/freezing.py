@@ -124,7 +124,7 @@ def _set_back(round_: DeviatingRound) -> Floats:
     first, second = round_.encrypt(updates(), 1), round_.encrypt(updates(), 2)
     sums, kept = [], SpRecord()
     for number, uploads in ((1, first), (2, {who: second[who] for who in NAMES if who != VICTIM})):
-        sp = cast(SharesSp, round_.dealer.sp())
+        sp = cast(SharesSp, round_.fresh_sp())
         sp.open_round(number)
         sp.record = SpRecord(task=kept.task)
         sp.add_all(uploads)

@@ -23,7 +23,7 @@ from crowdfl.errors import DealtMaterialDamaged, NotReady, SettingsError
 from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.messages import Limits
-from crowdfl.protocols.records import BesideRecords, MemoryRecords
+from crowdfl.protocols.records import MemoryRecords
 from crowdfl.protocols.shares import profile as participant
 from crowdfl.protocols.shares.dealing import rounds as dealing
 from crowdfl.protocols.shares.dealing.keys import seeds_of
@@ -40,6 +40,7 @@ from crowdfl.protocols.shares.shape import Quorum, SharesShape
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
 from crowdfl.simulation.federation import LocalFederation
+from crowdfl.simulation.sides import BesideRecords
 from crowdfl_lab.audit.finding import ENTRY, SHARES, Attack, Finding, Floats, Measure, difference, found_in, rms
 from crowdfl_lab.audit.shares.deviating_round import (
     LANES,
@@ -188,7 +189,7 @@ def _same_base(round_: DeviatingRound) -> Floats:
 def _without_victim(round_: DeviatingRound, number: int, uploads: Mapping[str, bytes]) -> Floats:
     """By another SP, without the memory that keeps an honest one from doing this."""
     others = {who: upload for who, upload in uploads.items() if who != VICTIM}
-    return _sum(round_, number, cast(SharesSp, round_.dealer.sp()), others)
+    return _sum(round_, number, cast(SharesSp, round_.fresh_sp()), others)
 
 
 def attack_dealt_twice() -> list[Finding]:
