@@ -42,7 +42,6 @@ from crowdfl.errors import (
     UploadDamaged,
 )
 from crowdfl.protocols.profile import TaskSpec
-from crowdfl.protocols.registry import PROFILES
 from crowdfl.protocols.shares.round.upload import make_upload
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Sown, Stored
 from crowdfl.protocols.shares.shape import SharesShape
@@ -552,7 +551,7 @@ def test_sealed_shares_are_found_by_the_roles_settings(tmp_path, monkeypatch, si
 
 def test_what_a_task_of_shares_is_dealt_is_not_looked_at(tmp_path, sides):
     """No power is computed with it: its bundle has no key share, and its rounds' files are none."""
-    dealing = PROFILES["shares"].deal(TaskSpec("task", TaskSettings(profile="shares"), 10), insecure_test_key=False)
+    dealing = deal(3, 10, profile="shares", check="none").dealing
     write_private(tmp_path / "task.sp", sides.dealing.sp)
     alone = KeyFolder(tmp_path).read()
     write_private(tmp_path / "other.sp", dealing.sp)

@@ -10,22 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdfl.crypto.paillier import pctd
-from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
-from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.common.sdiv import DivideRequest, HardenedSdivCsp
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.hardened import profile as hardened
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.paper import profile as paper
-from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import CspProtocol, TaskSpec
 from crowdfl.protocols.records import Look, MemoryRecords
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.federation import LocalFederation
 from crowdfl.simulation.sides import BesideRecords, Parties
-from crowdfl_lab.division import DivisionCsp
+from crowdfl_lab.division import DivisionCsp, Pair
 from tests.hosts import HARDENED, ONE, SMALL_BOUNDS, test_tools
 
 # Rewards under a short key: every bound is small, every formula the same.
@@ -133,34 +129,9 @@ def deal(participants: int = 3, parameters: int = 2, name: str = "task", **setti
     return SmallParties(spec, test_tools(), people=[f"p{i}" for i in range(participants)])
 
 
-@dataclass(frozen=True)
-class Pair:
-    """SP and CSP with their shares of one key, and the whole key for the test to look with."""
-
-    sp: KeyedParty
-    csp: KeyedParty
-    private: PrivateKey
-
-    @property
-    def public(self) -> PublicKey:
-        return self.private.public
-
-    def encrypt(self, numbers: Sequence[int]) -> CipherVector:
-        return self.sp.encrypt(numbers)
-
-    def read(self, vector: CipherVector) -> list[int]:
-        return [self.private.decrypt(vector[i]) for i in range(len(vector))]
-
-
 def pair(key_bits: int) -> Pair:
     """Two servers under a fresh test key."""
-    keys = pctd.keygen(key_bits // 2, insecure_test_key=True)
-    shares = keys.private.split()
-    return Pair(_party("SP", shares[0]), _party("CSP", shares[1]), keys.private)
-
-
-def _party(name: str, share: KeyShare) -> KeyedParty:
-    return KeyedParty(name, share.public, share, backend=ONE)
+    return Pair.fresh(key_bits // 2, backend=ONE)
 
 
 @dataclass

@@ -8,13 +8,9 @@ from typing import Any
 import pytest
 
 from crowdfl.crypto.paillier.vector import CipherVector
-from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
-from crowdfl.protocols.common.smul import PolynomialsRequest
-from crowdfl.protocols.hardened import opening, prifedavg, prirwd
-from crowdfl.protocols.hardened.opening import OpenRequest
-from crowdfl.protocols.hardened.prifedavg import ScaleRequest
-from crowdfl.protocols.hardened.prirwd import InnerRequest, LanesRequest, NonceRequest, RewardRequest
-from crowdfl.protocols.messages import Message, RoundRequest
+from crowdfl.protocols.hardened import opening, prifedavg, prirwd, steps
+from crowdfl.protocols.hardened.prirwd import NonceRequest
+from crowdfl.protocols.messages import Message
 from tests.protocols.driving import Keeping, SmallParties, Wire, deal
 
 PAYMENT = 1_000_000
@@ -29,20 +25,7 @@ TINY = {  # every bound as small as can be: the shortest key under which a round
     "rounds": 3,
     "budget": "1",
 }
-REQUESTS: dict[int, type[RoundRequest]] = {
-    cls.kind: cls
-    for cls in (
-        OpenRequest,
-        ScaleRequest,
-        NonceRequest,
-        LanesRequest,
-        InnerRequest,
-        PolynomialsRequest,
-        GuardRequest,
-        DivideRequest,
-        RewardRequest,
-    )
-}
+REQUESTS = {cls.kind: cls for cls in steps.ANSWERS}
 
 
 @contextmanager
@@ -64,8 +47,7 @@ class Recorded(Wire):
 
     def play(self, number: int = 1) -> None:
         """Reward, average for the participants, average for the requester."""
-        self.sides.sp.open_round(number)
-        round_ = self.sides.current(self.ask)
+        round_ = self.sides.open(number, ask=self.ask)
         for i, who in enumerate(self.sides.people):
             round_.collect({who: self.sides.upload([0.1 * i] * self.sides.spec.parameters, 1 + i % 2, who)})
         round_.reward(PAYMENT)

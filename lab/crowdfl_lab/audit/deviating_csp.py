@@ -39,11 +39,10 @@ from crowdfl_lab.audit.recorded_round import (
     SMALL_SIZE,
     HardenedParties,
     ShortMaskedSide,
-    servers,
     small_parties,
     small_updates,
 )
-from crowdfl_lab.division import DivisionCsp
+from crowdfl_lab.division import DivisionCsp, Pair
 
 _STEP = 1 << 200  # Delta: above an operand's mask that is short on purpose
 _LANES = 9  # messages of one step hold more than this task opens
@@ -118,7 +117,7 @@ class _Unguarded(HardenedSdivSp):
 def _inflate(subject: str, side: type[HardenedSdivSp], number: str) -> Finding:
     count, of_divisor = len(_DIVISORS), number == "divisor"
     widths = SdivWidths(_KEYS[number], ybits=8, qbits=64, sigma=20, precision=2)
-    _, sp, csp = servers(widths.key_bits // 2, as_printed=False)
+    _, sp, csp = Pair.fresh(widths.key_bits // 2)
     k = 1 << (widths.key_bits - widths.hi - 2) if of_divisor else 1 << (widths.alpha - widths.g + 29)
     y = sp.encrypt([d + (k if of_divisor else 0) for d in _DIVISORS])
     x = sp.encrypt([d * 1000 + (0 if of_divisor else k) for d in _DIVISORS])

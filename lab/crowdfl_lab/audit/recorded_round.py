@@ -12,7 +12,6 @@ import numpy as np
 
 from crowdfl.crypto.blocks import Block, from_ints, width_of
 from crowdfl.crypto.compute import default_backend
-from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
@@ -136,13 +135,6 @@ def divisions(csp: View) -> list[list[tuple[int, int]]]:
         divisors = list(y) if len(y) == len(x) else list(y) * len(x)
         exchanges.append([(int(a), int(b)) for a, b in zip(x, divisors, strict=True)])
     return exchanges
-
-
-def servers(prime_bits: int, *, as_printed: bool) -> tuple[PrivateKey, KeyedParty, KeyedParty]:
-    """A test key and the two servers between which it is split, for a protocol on its own."""
-    private = pctd.keygen(prime_bits, insecure_test_key=True).private
-    first, second = private.split_as_printed() if as_printed else private.split()
-    return private, KeyedParty("SP", first.public, first), KeyedParty("CSP", second.public, second)
 
 
 def deal(parameters: int, observer: Observer | None = None, **bounds: Any) -> HardenedParties:  # noqa: ANN401 -- settings

@@ -81,14 +81,14 @@ def play_again(
     sent: Counter[tuple[str, str]] = Counter()
     for sender, receiver, message in recorder.messages:
         sent[sender, receiver] += len(message)
-    dealing, files = parties.dealing, parties.deal_ahead(_NUMBER)
+    dealing, files = parties.dealing, [parties.dealt(role, _NUMBER) for role in ("sp", "csp")]
     return PlayedAgain(
         np.asarray(played.average.weights),
         {int(name[1:]): amount for name, amount in played.rewards.items()},
         {role: recorder.seconds_of(role) for role in ("participant", "SP", "CSP")},
         sent,
         sum(map(len, (dealing.sp, dealing.csp, dealing.requester, dealing.participant))),
-        sum(map(len, files.values())),
+        sum(map(len, files)),
     )
 
 

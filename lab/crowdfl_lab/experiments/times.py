@@ -120,7 +120,8 @@ def _time_profile(profile: str, settings: ClockSettings, parameters: int, n: int
         lanes = max(settings.lanes, _FEWEST_LANES)
         plain, paid = make(lanes=lanes, pay="none"), make(lanes=lanes, pay="distance", budget=str(n))
         for parties in (plain.parties, paid.parties):
-            parties.deal_ahead(1)
+            for role in ("sp", "csp"):
+                parties.dealt(role, 1)
     else:
         plain = paid = make(lanes=settings.lanes)
     reader, round_ = plain.parties.people["p00"], plain.parties.open(1)

@@ -33,6 +33,7 @@ from crowdfl.protocols.records import AnsweringSide, MemoryRecords
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
 
+_FILES_KEPT = 4  # of two cohorts
 _Flat = npt.NDArray[np.float64]
 _Server = TypeVar("_Server", bound=SpProtocol | CspProtocol)
 _Reader = TypeVar("_Reader", bound=ReaderProtocol)
@@ -83,7 +84,7 @@ class Sides:
         self.initial = np.zeros(spec.parameters) if initial is None else initial
         self.profile = profile or profile_named(spec.settings.profile)
         self.dealing = self.profile.deal(spec, insecure_test_key=tools.insecure_test_key)
-        self.files: dict[tuple[str, int], bytes] = {}  # by role and number: what was dealt ahead
+        self._files: dict[tuple[str, int], bytes] = {}  # that were dealt, by role and number
         self.keys: dict[str, ParticipantKeys] = {}
         self.people: dict[str, ParticipantProtocol] = {}
         self.left: bytes | None = None  # by the last round that was published
@@ -135,42 +136,40 @@ class Sides:
         return self.spec.task(keyed_party(self.profile.requester(self.spec, self.dealing.requester, tools)).public)
 
     def dealt(self, role: str, number: int) -> bytes:
-        """A role's file of one cohort of one round; nothing of a profile that deals none."""
-        if (role, number) in self.files:
-            return self.files[role, number]
+        """A role's file of one cohort of one round; nothing of a profile that deals none.
+
+        To make one takes longer than to use it, so that the last few are kept.
+        """
         if not isinstance(self.profile, DealsFiles):
             return b""
-        return b"".join(self.profile.dealt(self.spec, self.dealing.source, role, number))
-
-    def deal_ahead(self, number: int) -> dict[tuple[str, int], bytes]:
-        """Make both servers' files before they are asked for; those of earlier rounds go."""
-        self.files = {}
-        self.files = {(role, number): self.dealt(role, number) for role in ("sp", "csp")}
-        return self.files
+        if (role, number) not in self._files:
+            self._files[role, number] = b"".join(self.profile.dealt(self.spec, self.dealing.source, role, number))
+            for old in list(self._files)[:-_FILES_KEPT]:
+                del self._files[old]
+        return self._files[role, number]
 
     # What servers do in a round.
 
-    def open(self, number: int) -> AggregationRound:
-        self.sp.open_round(number)
-        if isinstance(self.sp, CarriesOver):
-            self.sp.load_previous(self.left)
-        return self.current()
+    def open(self, number: int, sp: SpProtocol | None = None, ask: Ask | None = None) -> AggregationRound:
+        """With nothing in it; of another process of SP if one is given."""
+        side = sp or self.sp
+        side.open_round(number)
+        if isinstance(side, CarriesOver):
+            side.load_previous(self.left)
+        return self.current(side, ask)
 
-    def current(self, ask: Ask | None = None) -> AggregationRound:
+    def current(self, sp: SpProtocol | None = None, ask: Ask | None = None) -> AggregationRound:
         """The round that SP has open; CSP is a call away unless there is another way to ask it."""
-        return AggregationRound(self.sp, ask or ask_directly(self.csp.answer, self.observer), self.observer)
-
-    def refer(self, reference: bytes | None) -> None:
-        """The requester's upload, of a task that has one."""
-        if reference is not None and isinstance(self.sp, TakesReference):
-            with self.observer.working("SP"):
-                self.sp.take_reference(reference)
+        return AggregationRound(sp or self.sp, ask or ask_directly(self.csp.answer, self.observer), self.observer)
 
     def finish(
-        self, round_: AggregationRound, payment: int | None, *, final: bool = False
+        self, round_: AggregationRound, payment: int | None, *, final: bool = False, reference: bytes | None = None
     ) -> tuple[bytes, dict[str, bytes]]:
         """The publication, and the envelopes if there is a payment, each when the profile computes it."""
         publication, envelopes = b"", dict[str, bytes]()
+        if reference is not None and isinstance(round_.sp, TakesReference):
+            with self.observer.working("SP"):
+                round_.sp.take_reference(reference)
         for stage in round_.sp.stages:
             if stage == "average":
                 publication = self.publish(round_, final=final)
@@ -223,8 +222,7 @@ class Parties(Sides):
         round_ = self.open(number)
         for who, upload in uploads.items():
             round_.collect({who: upload})
-        self.refer(reference)
-        publication, envelopes = self.finish(round_, payment, final=final)
+        publication, envelopes = self.finish(round_, payment, final=final, reference=reference)
         average = self.read(publication, number, list(uploads)[:readers], final=final)
         return PlayedRound(dict(uploads), publication, average, envelopes, self.open_rewards(envelopes, number))
 

@@ -63,20 +63,14 @@ class Parties(Sides):
         self.names = [name_of(place) for place in range(people_count)]
         super().__init__(spec, test_tools(), initial=np.linspace(-1.0, 1.0, parameters), people=self.names)
 
-    def dealt(self, role: str, number: int) -> bytes:
-        """Made once, since making it takes longer than using it."""
-        self.files[role, number] = super().dealt(role, number)
-        return self.files[role, number]
-
     def fresh_csp(self, records: MemoryRecords | None = None, tools: Tools | None = None) -> Keeping:
         return Keeping(super().fresh_csp(tools=tools).side, records, self.coins)
 
     def new_sp(self, number: int) -> SharesSp:
         """Ready for a round, with what was kept of it."""
-        self.sp = self.fresh_sp()
-        self.open(number)
-        self.sp.record = SpRecord(self.records.get(0, b""), self.records.get(number, b""))
-        return cast(SharesSp, self.sp)
+        sp = self.open(number, self.fresh_sp()).sp
+        sp.record = SpRecord(self.records.get(0, b""), self.records.get(number, b""))
+        return cast(SharesSp, sp)
 
     def place(self, number: int) -> RoundPlace:
         """Where the uploads of a round belong."""
@@ -126,10 +120,9 @@ class Parties(Sides):
             self.records |= {0: sp.record.task, number: sp.record.round}
             return then(request)
 
-        round_ = self.current(kept)
+        round_ = self.current(sp, kept)
         round_.collect(uploads)
-        self.refer(reference)
-        publication, envelopes = self.finish(round_, self.shape.payment or None)
+        publication, envelopes = self.finish(round_, self.shape.payment or None, reference=reference)
         return Played(publication, envelopes, round_.rejected)
 
     def read(self, number: int, played: Played) -> Any:

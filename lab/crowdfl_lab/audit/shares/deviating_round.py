@@ -7,7 +7,7 @@ something to its own message and to the one it hears has shifted what was opened
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +20,6 @@ from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
 from crowdfl.protocols.shares.circuits.lanes import OpenLanes, coins, opened
-from crowdfl.protocols.shares.dealing import rounds as dealing
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle
 from crowdfl.protocols.shares.profile import SharesParticipant, SharesProfile
 from crowdfl.protocols.shares.round.average import SharesPublication, parse_record
@@ -146,10 +145,7 @@ class DeviatingRound(Parties):
 
 
 class TamperedProfile(SharesProfile):
-    """The profile with servers that can be made to deviate; a file of KGC's is made once."""
-
-    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> Iterator[bytes]:
-        return iter([_file(spec, source, role, number)])
+    """The profile with servers that can be made to deviate."""
 
     def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "TamperedSp":
         return TamperedSp(tools.party("SP"), SharesShape(spec), SharesSpBundle.from_bytes(bundle, Limits.plain()))
@@ -160,11 +156,6 @@ class TamperedProfile(SharesProfile):
     def participant(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "KnownPhone":
         own = SharesReaderBundle.from_bytes(bundle, Limits.plain())
         return KnownPhone(tools.party("participant"), SharesShape(spec), own, keys)
-
-
-@lru_cache(maxsize=4)
-def _file(spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
-    return b"".join(dealing.dealt_file(SharesShape(spec), source, role, number))
 
 
 def _as_it_is(_step: int, message: bytes) -> bytes:
