@@ -229,14 +229,14 @@ BOUNDS = (
     off(
         "CSP's commitment",
         SHARES + "checks.py",
-        "not _fits(bound, CSP, inputs.context, theirs)",
+        "not hmac.compare_digest(bound, _commitment(CSP, inputs.context, theirs))",
         FALSE_REPLY,
         CHECKS,
     ),
     off(
         "SP's commitment",
         SHARES + "checks.py",
-        "not _fits(bound, SP, inputs.context, theirs)",
+        "not hmac.compare_digest(bound, _commitment(SP, inputs.context, theirs))",
         SP + "test_bits_that_were_not_committed_to_void_the_round_by_csps_word",
         ALTERED + "[equal weights-5]",
     ),
@@ -325,7 +325,7 @@ SUMS = (
     instead(
         "noise",
         SHARES + "average.py",
-        Text("if sigma is None:", "if True:"),
+        Text("if sigma is not None:", "if False:"),
         _HERE + "test_privacy.py::test_an_average_is_the_exact_one_and_both_servers_noise_on_the_sum",
     ),
     off(

@@ -62,6 +62,7 @@ class PaysClaims(Enrols, Protocol):
     """SP where CSP attests claims; whoever claims is enrolled before."""
 
     def claimant(self, claim: bytes) -> str: ...  # who says to have made this claim; nothing is checked yet
+    def paying(self, identity: Identity) -> "PaysClaims": ...  # to check one claim with: it knows nobody else
     def check_claim(self, claim: bytes) -> str: ...  # whose claim it is; refuses what is not worth asking CSP about
     def pay(self, claim: bytes, attestation: bytes) -> dict[int, int]: ...  # millionths to pay now, by round
 

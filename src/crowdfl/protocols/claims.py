@@ -48,6 +48,7 @@ def seal_reward(
     return seal_to(reader, masked + signature, reward_context(context, who))
 
 
+_ATTESTED = b"crowdfl attestation 2"  # before a claim's hash: what CSP signs
 _LONGEST_AMOUNT = 128  # bits
 _TASK, _NAME, _SIGNATURE = 64, 20, 64  # bytes of a task's id, of a participant's name, of a signature
 
@@ -70,10 +71,6 @@ class Claim(Message, kind=19):
     def statement(self) -> bytes:
         """What the participant signs: everything."""
         return b"crowdfl claim 2" + replace(self, signature=b"").to_bytes()
-
-    @property
-    def by_round(self) -> dict[int, int]:
-        return dict(zip(self.rounds, self.amounts, strict=True))
 
 
 class Attestation(Message, kind=20):
@@ -183,27 +180,25 @@ class ClaimsCsp:
 
     def answer(self, records: Look, request: bytes) -> Attestation:
         claim = Claim.from_bytes(request, self.limits)
+        who = claim.participant
         _check_claimant(claim, self.task, self.participants)
         for number, amount, mask, salt in zip(claim.rounds, claim.amounts, claim.masks, claim.salts, strict=True):
-            self._check(records, claim.participant, number, amount, mask, salt)
-        name, before = _digest(claim), records.get(KeptClaim, who=claim.participant)
+            kept = self.kept.reward(records, number, who)
+            if kept is None:
+                raise MasksDoNotFit(f"no reward of {who} is kept for round {number}")
+            if commit(mask, salt) != kept.commitment:
+                raise MasksDoNotFit(f"the mask shown for {who} is not the one committed to")
+            try:
+                earned = self.form.payable(int((kept.masked - mask) % self.form.n), kept.budget)
+            except RewardOutOfRange:
+                earned = None
+            if earned != amount:  # one error for both: which of the two it is depends on what nobody else may know
+                raise WrongAmount(f"{who} claims an amount that the masks shown do not make")
+        name, before = _digest(claim), records.get(KeptClaim, who=who)
         if before is not None and before.claim != name:
-            raise ClaimRefused(f"another claim of {claim.participant} was attested already: send that one again")
-        records.put(KeptClaim(name), who=claim.participant)
-        return Attestation(name, self.signing.sign(_attested(name)))
-
-    def _check(self, records: Look, who: str, number: int, amount: int, mask: int, salt: bytes) -> None:
-        kept = self.kept.reward(records, number, who)
-        if kept is None:
-            raise MasksDoNotFit(f"no reward of {who} is kept for round {number}")
-        if commit(mask, salt) != kept.commitment:
-            raise MasksDoNotFit(f"the mask shown for {who} is not the one committed to")
-        try:
-            earned = self.form.payable(int((kept.masked - mask) % self.form.n), kept.budget)
-        except RewardOutOfRange:
-            earned = None
-        if earned != amount:  # one error for both: which of the two it is depends on what nobody else may know
-            raise WrongAmount(f"{who} claims an amount that the masks shown do not make")
+            raise ClaimRefused(f"another claim of {who} was attested already: send that one again")
+        records.put(KeptClaim(name), who=who)
+        return Attestation(name, self.signing.sign(_ATTESTED + name))
 
 
 @dataclass
@@ -229,9 +224,9 @@ class ClaimsSp:
         attestation = Attestation.from_bytes(reply, self.limits)
         if attestation.claim != _digest(claim):
             raise ClaimRefused("the attestation is of another claim")
-        verify(self.csp_key, _attested(attestation.claim), attestation.signature)
+        verify(self.csp_key, _ATTESTED + attestation.claim, attestation.signature)
         self.paid.add(claim.participant)
-        return claim.by_round
+        return dict(zip(claim.rounds, claim.amounts, strict=True))
 
 
 def _check_claimant(claim: Claim, task: str, participants: Mapping[str, bytes]) -> None:
@@ -250,7 +245,3 @@ def _check_claimant(claim: Claim, task: str, participants: Mapping[str, bytes]) 
 
 def _digest(claim: Claim) -> bytes:
     return hashlib.sha256(claim.to_bytes()).digest()
-
-
-def _attested(name: bytes) -> bytes:
-    return b"crowdfl attestation 2" + name

@@ -21,6 +21,7 @@ _HEADER = struct.Struct(">4sBB")
 _LENGTH = struct.Struct(">I")
 HEADER_BYTES, LENGTH_BYTES = _HEADER.size, _LENGTH.size
 _LONGEST_INT = 4096  # bytes
+_hints = lru_cache(maxsize=256)(get_type_hints)  # of a class: looking them up takes longer than decoding
 
 
 @dataclass(frozen=True)
@@ -105,11 +106,6 @@ class RoundRequest(Message):
     round_number: int
 
 
-@lru_cache(maxsize=256)
-def _hints(message: type[Message]) -> dict[str, Any]:
-    return get_type_hints(message)
-
-
 def _next(view: memoryview, place: int, longest: int) -> tuple[memoryview, int]:
     if len(view) < place + _LENGTH.size:
         raise Truncated("the message ends inside a length")
@@ -149,25 +145,16 @@ def _decode(body: bytes, hint: Any, limits: Limits) -> Any:  # noqa: ANN401
             raise FormatError("a number is too long, or padded")
         return int.from_bytes(body, "big")
     if isinstance(hint, type) and issubclass(hint, str):  # an enumeration refuses what it does not have
-        return hint(_text(body))
+        try:
+            return hint(body.decode())
+        except UnicodeDecodeError:
+            raise FormatError("a text field is not UTF-8") from None
     if isinstance(hint, UnionType):  # a code, or nothing
         return _decode(body, hint.__args__[0], limits) if body else None
-    return _decode_list(body, hint.__args__[0], limits)
-
-
-def _text(body: bytes) -> str:
-    try:
-        return body.decode()
-    except UnicodeDecodeError:
-        raise FormatError("a text field is not UTF-8") from None
-
-
-def _decode_list(body: bytes, entry: Any, limits: Limits) -> tuple[Any, ...]:  # noqa: ANN401
-    view, place = memoryview(body), 0
-    values: list[Any] = []
+    view, place, values = memoryview(body), 0, list[Any]()  # a list: each entry behind its length
     while place < len(body):
         if len(values) >= limits.max_entries:
             raise LimitExceeded(f"a list of more than {limits.max_entries} entries")
         part, place = _next(view, place, limits.max_field)
-        values.append(_decode(bytes(part), entry, limits))
+        values.append(_decode(bytes(part), hint.__args__[0], limits))
     return tuple(values)

@@ -587,28 +587,25 @@ def _judged(
     if state != RoundState.OPEN:
         closed = RoundNotOpen(f"round {number} has closed: come back for the next round")
         return [False if own.get(upload.who) == upload.digest else closed for upload in uploads]
-    mine, seen = dict(own), set(digests)
-    return [
-        Forbidden(f"{upload.who} has left this task")
-        if upload.who in left and upload.digest not in seen
-        else _judge(number, upload, mine, seen, is_full=len(mine) - len(own) >= room)
-        for upload in uploads
-    ]
-
-
-def _judge(number: int, upload: Upload, mine: dict[str, str], seen: set[str], *, is_full: bool) -> bool | CrowdFLError:
-    known = mine.get(upload.who)
-    if known == upload.digest:
-        return False
-    if known is not None:
-        return AlreadyCounted(f"{upload.who} has an upload in round {number} already, with other contents")
-    if upload.digest in seen:
-        return AlreadyCounted("the same bytes were uploaded to this task before: encrypt the update again")
-    if is_full:
-        return RoundNotOpen(f"round {number} has all the uploads that it takes: come back for the next round")
-    mine[upload.who] = upload.digest
-    seen.add(upload.digest)
-    return True
+    mine, seen, outcomes = dict(own), set(digests), list[bool | CrowdFLError]()
+    for upload in uploads:
+        known = mine.get(upload.who)
+        outcome: bool | CrowdFLError = True
+        if upload.who in left and upload.digest not in seen:
+            outcome = Forbidden(f"{upload.who} has left this task")
+        elif known == upload.digest:
+            outcome = False
+        elif known is not None:
+            outcome = AlreadyCounted(f"{upload.who} has an upload in round {number} already, with other contents")
+        elif upload.digest in seen:
+            outcome = AlreadyCounted("the same bytes were uploaded to this task before: encrypt the update again")
+        elif len(mine) - len(own) >= room:
+            outcome = RoundNotOpen(f"round {number} has all the uploads that it takes: come back for the next round")
+        else:
+            mine[upload.who] = upload.digest
+            seen.add(upload.digest)
+        outcomes.append(outcome)
+    return outcomes
 
 
 def _counts(c: sa.Connection, table: sa.Table) -> dict[str, int]:

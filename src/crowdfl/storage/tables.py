@@ -3,6 +3,8 @@
 Names, numbers and amounts check themselves, so that both databases refuse the same values, by the same error.
 """
 
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, LargeBinary, Table, UniqueConstraint
 from sqlalchemy.engine import Dialect
@@ -16,59 +18,57 @@ _LONGEST_NAME = 64  # characters of a task, a person, an invitation, a request
 _LARGEST = 2**31 - 1
 
 
-def _require_text(value: str, longest: int | None = None) -> str:
-    """Text that every database can hold: no NUL, no half of a surrogate pair, at most so many characters."""
-    if longest is not None and len(value) > longest:
-        raise FormatError(f"this name has {len(value)} characters; at most {longest} can be stored")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise FormatError("this text holds half a character, which cannot be stored") from None
-    if "\0" in value:
-        raise FormatError("this text holds a NUL character, which cannot be stored")
-    return str(value)  # of a state, which is a StrEnum, its value
-
-
-class _Words(TypeDecorator[str]):
-    impl = sa.Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else _require_text(value)
-
-
 class _Name(TypeDecorator[str]):
-    impl = sa.String
+    """Text that every database can hold: no NUL, no half of a surrogate pair, at most so many characters."""
+
+    impl: Any = sa.String
     cache_ok = True
 
-    def __init__(self, length: int = _LONGEST_NAME) -> None:
+    def __init__(self, length: int | None = _LONGEST_NAME) -> None:
         super().__init__(length)
         self.length = length
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else _require_text(value, self.length)
+        if value is None:
+            return None
+        if self.length is not None and len(value) > self.length:
+            raise FormatError(f"this name has {len(value)} characters; at most {self.length} can be stored")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise FormatError("this text holds half a character, which cannot be stored") from None
+        if "\0" in value:
+            raise FormatError("this text holds a NUL character, which cannot be stored")
+        return str(value)  # of a state, which is a StrEnum, its value
+
+
+class _Words(_Name):
+    """Of any length."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def __init__(self) -> None:
+        super().__init__(None)
 
 
 class _Whole(TypeDecorator[int]):
-    impl = Integer
+    impl: Any = Integer
     cache_ok = True
+    largest, refusal = _LARGEST, f"this number is not in 0..{_LARGEST}"
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
-        if value is not None and not 0 <= value <= _LARGEST:
-            raise FormatError(f"this number is not in 0..{_LARGEST}")
+        if value is not None and not 0 <= value <= self.largest:
+            raise FormatError(self.refusal)
         return value
 
 
-class _Amount(TypeDecorator[int]):
+class _Amount(_Whole):
     """Millionths."""
 
     impl = BigInteger
     cache_ok = True
-
-    def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
-        if value is not None and not 0 <= value < 2**63:
-            raise FormatError("this amount is negative or larger than any that can be stored")
-        return value
+    largest, refusal = 2**63 - 1, "this amount is negative or larger than any that can be stored"
 
 
 def _table(name: str, *columns: SchemaItem) -> Table:

@@ -27,7 +27,7 @@ from crowdfl.protocols.shares.round.csp import CspAnswer, CspRound, SharesCsp
 from crowdfl.protocols.shares.round.csp_records import CspRecords
 from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest, SpConversation, StepReply, StepRequest
 from crowdfl.protocols.shares.round.sp import SharesSp
-from crowdfl.protocols.shares.shape import SharesShape, rule_widths_of
+from crowdfl.protocols.shares.shape import SharesShape, rule_widths_of, shape_of
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl.simulation.sides import BesideRecords, Parties, PlayedRound
 from crowdfl_lab.audit.finding import HOLDING, SHARES, Attack, Finding, Floats, found_in
@@ -247,17 +247,22 @@ def added_to(message: bytes, place: int, bits: int, number: int) -> bytes:
     return message[:place] + value.to_bytes(bits // 8, "little") + message[end:]
 
 
+def _forget_sizes() -> None:
+    for kept in (rule_widths_of, shape_of, dealing.file_bytes):
+        kept.cache_clear()
+
+
 @contextmanager
 def switched(owner: object, name: str, value: Any) -> Iterator[None]:  # noqa: ANN401 -- any mechanism
     """A mechanism replaced on purpose, for as long as a demonstration takes; widths that were kept are computed anew."""
     built = getattr(owner, name) if not isinstance(owner, type) else owner.__dict__[name]
     setattr(owner, name, value)
-    rule_widths_of.cache_clear()
+    _forget_sizes()
     try:
         yield
     finally:
         setattr(owner, name, built)
-        rule_widths_of.cache_clear()
+        _forget_sizes()
 
 
 @contextmanager

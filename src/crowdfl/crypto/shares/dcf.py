@@ -74,7 +74,13 @@ def evaluate(
     if len(instance) != len(points):
         raise LengthMismatch(f"{len(points)} points for {len(instance)} instances")
     count, path = len(seeds) // SEED_BYTES, _path(points, bits)
-    words, outputs = _split(corrections, count, bits, instance)
+    if len(corrections) != corrections_bytes(count, bits):
+        expected = corrections_bytes(count, bits)
+        raise LengthMismatch(f"{len(corrections)} bytes of corrections where {expected} are expected")
+    rows = np.frombuffer(corrections, dtype=np.uint8).reshape(count, SEED_BYTES * bits + _output_bytes(bits))
+    rows = rows[instance]  # of many keys, only those asked for
+    words = np.ascontiguousarray(rows[:, : SEED_BYTES * bits]).view("<u8").reshape(len(rows), bits, 2)
+    outputs = np.unpackbits(rows[:, SEED_BYTES * bits :], axis=1, count=bits + 1, bitorder="little")
     turned = _turned(words.swapaxes(0, 1), outputs[:, :bits].T.astype(np.uint64), path)
     walk = _Walk(_seeds_of(seeds, count, instance), np.full(len(points), party, dtype=np.uint64))
     value, halves = np.zeros_like(walk.control), np.empty((2, len(points), 2), dtype="<u8")
@@ -170,14 +176,3 @@ def _joined(words: Words, outputs: Words) -> bytes:
     rows[:, SEED_BYTES * bits :] = np.packbits(outputs.T.astype(np.uint8), axis=1, bitorder="little")
     rows[:, : SEED_BYTES * bits] = words.swapaxes(0, 1).reshape(count, 2 * bits).view(np.uint8)
     return rows.tobytes()
-
-
-def _split(corrections: Wire, count: int, bits: int, instance: npt.NDArray[np.int64]) -> tuple[Words, Flags]:
-    """Correction words [points, bits, 2] and output corrections [points, bits + 1]; of many keys, only those asked for."""
-    if len(corrections) != corrections_bytes(count, bits):
-        expected = corrections_bytes(count, bits)
-        raise LengthMismatch(f"{len(corrections)} bytes of corrections where {expected} are expected")
-    rows = np.frombuffer(corrections, dtype=np.uint8).reshape(count, SEED_BYTES * bits + _output_bytes(bits))
-    rows = rows[instance]
-    words = np.ascontiguousarray(rows[:, : SEED_BYTES * bits]).view("<u8").reshape(len(rows), bits, 2)
-    return words, np.unpackbits(rows[:, SEED_BYTES * bits :], axis=1, count=bits + 1, bitorder="little")

@@ -102,18 +102,14 @@ def _vectors(side: Numbers) -> Numbers:
 
 def _limbs_of(vector: Numbers, bits: int) -> _Limbs:
     """A vector as float64[lanes, limbs]; what lies above 2^bits is left out."""
-    rows = _bytes_of(vector)
+    if vector.ndim == 1:
+        rows = np.ascontiguousarray(vector, dtype="<u8").view(np.uint8).reshape(-1, _WORD)
+    else:
+        rows = vector.astype(np.uint8, copy=False)
     size = min(rows.shape[1], bits // 8)
     even = np.zeros((len(rows), size + size % 2), dtype=np.uint8)
     even[:, :size] = rows[:, :size]
     return even.view("<u2").astype(np.float64)
-
-
-def _bytes_of(vector: Numbers) -> Bytes:
-    """[lanes, bytes] of either form."""
-    if vector.ndim == 1:
-        return np.ascontiguousarray(vector, dtype="<u8").view(np.uint8).reshape(-1, _WORD)
-    return vector.astype(np.uint8, copy=False)
 
 
 def _in_blocks(limbs: _Limbs, sizes: Sequence[int]) -> _Limbs:

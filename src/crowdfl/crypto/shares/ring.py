@@ -110,7 +110,9 @@ class RunningSum:
         self._ring, self._total = ring, np.zeros(count, dtype=np.uint64)
 
     def add(self, data: Wire) -> None:
-        self._ring.accumulate(np.add, self._total, self._checked(data))
+        if len(data) != len(self._total) * self._ring.bytes:
+            raise LengthMismatch(f"{len(data)} bytes where {len(self._total) * self._ring.bytes} are expected")
+        self._ring.accumulate(np.add, self._total, data)
 
     def merge(self, other: "RunningSum") -> None:
         self._total += other._total
@@ -118,11 +120,6 @@ class RunningSum:
     def result(self) -> Words:
         """The sum so far, in [0, 2^bits)."""
         return self._ring.reduced(self._total)
-
-    def _checked(self, data: Wire) -> Wire:
-        if len(data) != len(self._total) * self._ring.bytes:
-            raise LengthMismatch(f"{len(data)} bytes where {len(self._total) * self._ring.bytes} are expected")
-        return data
 
     def __repr__(self) -> str:
         return f"RunningSum({self._ring!r}, {len(self._total)})"

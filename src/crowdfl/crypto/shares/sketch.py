@@ -4,7 +4,6 @@ Each row puts every coordinate, independently of all others, into one bucket wit
 signed sum of the coordinates in it. It is linear, so each server sketches its own shares.
 """
 
-from collections.abc import Iterator
 from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 from itertools import count
@@ -38,7 +37,8 @@ class Sketch:
         bound = load_bound(parameters, buckets, rows)
         for attempt in count():
             self._places = [self._row(coins, attempt, row) for row in range(rows)]
-            self.load = max(self._load(places) for places in self._places)
+            loads = [np.bincount(places >> 1, minlength=buckets).max() for places in self._places]
+            self.load = int(max(loads))
             if self.load <= bound:
                 return
 
@@ -48,7 +48,8 @@ class Sketch:
             raise LengthMismatch(f"a block of shape {block.shape} where {self.parameters} columns are expected")
         sums = np.zeros((len(block), self.rows, 2 * self.buckets), dtype=np.uint64)
         for row, places in enumerate(self._places):
-            for start, piece in _pieces(places):
+            for start in range(0, len(places), _PIECE):
+                piece = places[start : start + _PIECE].astype(np.intp)  # as `np.add.at` is fast with
                 for participant, vector in enumerate(block):
                     np.add.at(sums[participant, row], piece, vector[start : start + len(piece)])
         return (sums[..., 0::2] - sums[..., 1::2]).reshape(len(block), self.rows * self.buckets)
@@ -69,17 +70,8 @@ class Sketch:
             piece[:] = (buckets << np.uint64(1)) | (words & np.uint64(1))
         return places
 
-    def _load(self, places: npt.NDArray[np.uint32]) -> int:
-        return int(np.bincount(places >> 1, minlength=self.buckets).max())
-
     def __repr__(self) -> str:
         return f"Sketch({self.parameters}, {self.rows}, {self.buckets})"
-
-
-def _pieces(places: npt.NDArray[np.uint32]) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
-    """Indices as `np.add.at` is fast with, a piece at a time."""
-    for start in range(0, len(places), _PIECE):
-        yield start, places[start : start + _PIECE].astype(np.intp)
 
 
 @lru_cache(maxsize=64)

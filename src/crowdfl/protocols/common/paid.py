@@ -73,13 +73,19 @@ class PaidSp:
 
     def __init__(self, task: str, csp_key: bytes, limits: Limits) -> None:
         self.roster = Roster()
-        self._claim_limits, self._claims = limits, ClaimsSp(task, csp_key, self.roster.signing, limits)
+        self._claims = ClaimsSp(task, csp_key, self.roster.signing, limits)
 
     def enrol(self, identity: Identity) -> None:
         self.roster.add(identity)
 
     def claimant(self, claim: bytes) -> str:
-        return Claim.from_bytes(claim, self._claim_limits).participant
+        return Claim.from_bytes(claim, self._claims.limits).participant
+
+    def paying(self, identity: Identity) -> "PaidSp":
+        """One that knows this claimant and nobody else, and has paid nobody."""
+        alone = PaidSp(self._claims.task, self._claims.csp_key, self._claims.limits)
+        alone.enrol(identity)
+        return alone
 
     def check_claim(self, claim: bytes) -> str:
         return self._claims.check(claim).participant

@@ -5,6 +5,7 @@ A size is written once, as an expression of named quantities: guards and limits 
 
 from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Generic, TypeVar
 
 from crowdfl.errors import LengthMismatch
@@ -71,7 +72,7 @@ class FieldForm(Generic[Of]):
         """In a payload, where entries stand one after the other."""
         return self.each.of(of) * (1 if self.count is None else self.count.of(of))
 
-    @property
+    @cached_property
     def field(self) -> Size[Of]:
         """Bytes in a message, where each entry of a list stands behind its length."""
         if self.count is None:
@@ -151,7 +152,9 @@ def require_fields(parts: Sequence[FieldForm[Of]], message: Message, of: Of) -> 
 
 def longest(parts: Sequence[FieldForm[Of]], of: Of, *, is_message: bool = True) -> int:
     """Bytes of the longest message, or payload, of these parts."""
-    return message_size(parts).of(of) if is_message else sum(part.bytes_of(of) for part in parts)
+    if not is_message:
+        return sum(part.bytes_of(of) for part in parts)
+    return HEADER_BYTES + sum(LENGTH_BYTES + part.field.of(of) for part in parts)
 
 
 def message_size(parts: Sequence[FieldForm[Of]]) -> Size[Of]:

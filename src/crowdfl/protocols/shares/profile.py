@@ -42,7 +42,7 @@ from crowdfl.protocols.shares.round.manifest import AcceptedSet
 from crowdfl.protocols.shares.round.rewards import equal_part, open_envelope
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.upload import UpdateEncoder, make_upload
-from crowdfl.protocols.shares.shape import SharesShape
+from crowdfl.protocols.shares.shape import SharesShape, shape_of
 from crowdfl.reasons import Reason
 from crowdfl.settings import DELTA, TaskSettings
 
@@ -250,25 +250,25 @@ class SharesProfile:
         """There is no key whose length could make it insecure."""
         del insecure_test_key
         self.check(spec.settings, spec.parameters)
-        return deal_keys(SharesShape(spec).widths.k)
+        return deal_keys(shape_of(spec).widths.k)
 
     def dealt_bytes(self, settings: TaskSettings, parameters: int) -> Mapping[str, int]:
         shape = SharesShape(TaskSpec("", settings, parameters))
         return file_bytes(shape)
 
     def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> Iterator[bytes]:
-        return dealt_file(SharesShape(spec), source, role, number)
+        return dealt_file(shape_of(spec), source, role, number)
 
     def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> SharesSp:
-        return SharesSp(tools.party("SP"), SharesShape(spec), SharesSpBundle.from_bytes(bundle, Limits.plain()))
+        return SharesSp(tools.party("SP"), shape_of(spec), SharesSpBundle.from_bytes(bundle, Limits.plain()))
 
     def csp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> SharesCsp:
-        return SharesCsp(tools.party("CSP"), SharesShape(spec), SharesCspBundle.from_bytes(bundle, Limits.plain()))
+        return SharesCsp(tools.party("CSP"), shape_of(spec), SharesCspBundle.from_bytes(bundle, Limits.plain()))
 
     def requester(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> SharesRequester:
         own = SharesReaderBundle.from_bytes(bundle, Limits.plain())
-        return SharesRequester(tools.party("requester"), SharesShape(spec), own)
+        return SharesRequester(tools.party("requester"), shape_of(spec), own)
 
     def participant(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> SharesParticipant:
         own = SharesReaderBundle.from_bytes(bundle, Limits.plain())
-        return SharesParticipant(tools.party("participant"), SharesShape(spec), own, keys)
+        return SharesParticipant(tools.party("participant"), shape_of(spec), own, keys)

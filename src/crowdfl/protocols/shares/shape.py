@@ -148,11 +148,14 @@ class SharesShape:
     @cached_property
     def longest_payload(self) -> int:
         """Of a request to CSP."""
-        return steps.longest_payload(self)
+        most = steps.Facts.most(self)
+        return max(step.longest_request(most) for step in steps.steps_of(most))
 
     @cached_property
     def _longest_field(self) -> int:
-        return steps.longest_field(self)
+        """Of a message of the task that holds no payload of a step."""
+        most = steps.Facts.most(self)
+        return max(part.field.of(most) for parts in steps.MESSAGES for part in parts)
 
     def place(self, number: int, base: bytes) -> RoundPlace:
         return RoundPlace(self.spec.name, number, base)
@@ -177,8 +180,14 @@ class SharesShape:
 
 
 @lru_cache(maxsize=16)
+def shape_of(spec: TaskSpec) -> SharesShape:
+    """One for all sides of a process: what follows from a task is computed once."""
+    return SharesShape(spec)
+
+
+@lru_cache(maxsize=16)
 def widths_of(settings: TaskSettings, parameters: int) -> SharesWidths:
-    """Computed once for all sides of a process."""
+    """Of all tasks with these settings."""
     return SharesWidths.of(settings, parameters)
 
 

@@ -136,6 +136,7 @@ class SpCore:
 
     def __init__(self, ports: SpPorts, options: SpOptions) -> None:
         self.ports, self.options = ports, options
+        self.dealt = DealtFiles(ports.bundles, "sp")  # what KGC dealt for single rounds
         self._definitions: dict[str, Definition] = {}
         self._papers: dict[str, tuple[str, str]] = {}
         self._identities: dict[tuple[str, str], Identity] = {}  # by task and name
@@ -158,7 +159,7 @@ class SpCore:
 
     def identity(self, task: str, who: str) -> Identity:
         """Read once: a name never changes its keys. Of a stranger nothing is kept."""
-        known = self.identity_at_hand(task, who)
+        known = self._identities.get((task, who))
         return known or self.keep_identity(task, self.ports.store.participant(task, who).identity)
 
     def keep_identity(self, task: str, identity: Identity) -> Identity:
@@ -202,11 +203,6 @@ class SpCore:
             raise ended(stored)
         return self.ports.bundles.get(f"{task}.sp")
 
-    @property
-    def dealt(self) -> DealtFiles:
-        """What KGC dealt for single rounds."""
-        return DealtFiles(self.ports.bundles, "sp")
-
     def audience(self, task: str, *, final: bool) -> Audience:
         """Whom a round's publication serves."""
         return profile_named(self.definition(task).settings.profile).audience(final=final)
@@ -241,17 +237,8 @@ class SpCore:
             return current.number == self.definition(task).settings.rounds
         return current.final
 
-    def time(self, task: str, state: str) -> float:
-        """The task's own time, which stands still while it is paused."""
-        since = self.ports.store.task(task).paused_at if state == TaskState.PAUSED else None
-        return self.ports.clock.now() if since is None else since
-
-    def as_of_now(self, task: str, current: Round) -> Round:
-        """What the clock and the uploads make of a round, whether anyone has looked since or not."""
-        return self.decided(task, current, *self.ports.store.turnout(task, current.number))
-
     def decided(self, task: str, current: Round, uploaded: int, missing: int) -> Round:
-        """The same of a turnout that was just read; who left is not missing."""
+        """What the clock and this turnout make of a round, whether anyone has looked since or not; who left is not missing."""
         definition, enrolled = self.definition(task), uploaded + missing
         settings, has_reference = definition.settings, self.has_reference(task, current.number)
         return current.decide(settings, self.now(), uploaded, enrolled, definition.plan, has_reference=has_reference)

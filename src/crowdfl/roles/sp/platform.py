@@ -3,8 +3,9 @@
 Payments are made beside that, by `payments.run_one`.
 """
 
+import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from functools import partial
@@ -175,17 +176,14 @@ class Sp:
 
     def _is_due(self, stored: StoredTask, chore: "_Chore") -> bool:
         """Whether there is something to do, by reading alone, and the task does not rest after a failure."""
-        name = f"{stored.task}{chore.name}"
-        if self.options.failures.is_backing_off(name):
-            return False
-        return self._guarded(name, partial(self._look, stored, chore))
-
-    def _look(self, stored: StoredTask, chore: "_Chore") -> bool:
-        due, name = chore.due(stored), f"{stored.task}{chore.name}"
-        if due:
-            self._due_since.setdefault(name, self.clock.now())
-        else:
-            self._well(name)
+        due, name = False, f"{stored.task}{chore.name}"
+        if not self.options.failures.is_backing_off(name):
+            with self._guarded(name):
+                due = chore.due(stored)
+                if due:
+                    self._due_since.setdefault(name, self.clock.now())
+                else:
+                    self._well(name)
         return due
 
     def _well(self, name: str) -> None:
@@ -194,19 +192,22 @@ class Sp:
 
     def _take(self, task: str, chores: "Sequence[_Chore]") -> bool:
         """Every chore's step; whether any had one to take."""
-        took = [self._guarded(f"{task}{chore.name}", partial(self._step_of, task, chore)) for chore in chores]
-        return any(took)
+        took = False
+        for chore in chores:
+            with self._guarded(f"{task}{chore.name}"):
+                took = self._step_of(task, chore) or took
+        return took
 
-    def _guarded(self, name: str, work: Callable[[], bool]) -> bool:
+    @contextlib.contextmanager
+    def _guarded(self, name: str) -> Iterator[None]:
         """Whatever fails of one task does not keep the others waiting."""
         try:
-            return work()
+            yield
         except Cancelled:  # this process is being stopped
             raise
         except Exception as failure:  # noqa: BLE001
             told = self.options.failures.record_failure(name, failure)
             self._trouble += [] if told is None else [told]
-            return False
 
     def _step_of(self, task: str, chore: "_Chore") -> bool:
         options, now, took = self.options, self.clock.now(), False
@@ -215,14 +216,12 @@ class Sp:
                 with options.around_step(task):
                     took = chore.step(task)
             finally:
-                self.store.release(task, options.owner, self._until(task))
+                # Whoever took a task's last step is the first that may take the next: it has added the round's uploads up.
+                patience = options.steps.patience
+                stays = patience and _can_move(self.store.task(task))
+                self.store.release(task, options.owner, self.clock.now() + _LOOKS * patience if stays else None)
         self._well(f"{task}{chore.name}")
         return took
-
-    def _until(self, task: str) -> float | None:
-        """Whoever took a task's last step is the first that may take the next: it has added the round's uploads up."""
-        patience = self.options.steps.patience
-        return self.clock.now() + _LOOKS * patience if patience and _can_move(self.store.task(task)) else None
 
     def _due(self, stored: StoredTask) -> bool:
         """Whether `_step` has something to do, by reading alone."""

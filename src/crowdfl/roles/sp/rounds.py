@@ -29,7 +29,7 @@ from crowdfl.errors import (
 )
 from crowdfl.protocols.capabilities import ChecksSenders
 from crowdfl.protocols.round import AggregationRound
-from crowdfl.roles.dealt import dealt_sizes
+from crowdfl.roles.dealt import file_sizes
 from crowdfl.roles.records import LONGEST_REASON, EndedBy, Round, RoundState, StoredTask, TaskState, Tombstone
 from crowdfl.roles.sp.core import UNDER_WAY, SpCore
 from crowdfl.roles.sp.csp_link import CspEnrolment, CspLink, forget_replies
@@ -167,7 +167,7 @@ class RoundSteps:
         store = self._ports.store
         with store.transaction():
             current = store.round(task, number)
-            decided = self._core.as_of_now(task, current)
+            decided = self._core.decided(task, current, *store.turnout(task, number))
             if decided == current or store.task(task).state == TaskState.PAUSED:
                 return False
             if decided.state is RoundState.ABORTED:
@@ -343,7 +343,7 @@ class RoundSteps:
         for round_ in over:
             if round_ not in kept:
                 forget_replies(self._ports.store, self._ports.blobs, task, round_.number)
-        if dealt_sizes(definition):
+        if file_sizes(definition):
             self._core.dealt.burn(definition, [r.number for r in over])
         for before in done[:-1]:
             if before.left_over is not None:

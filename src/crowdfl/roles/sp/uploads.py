@@ -12,7 +12,7 @@ import hashlib
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
@@ -126,10 +126,10 @@ class RoundAggregators:
 
     def claiming(self, task: str, claim: bytes) -> PaysClaims:
         """To check one claim with: it knows the claimant and nobody else."""
-        who = _paying(self.checking(task)).claimant(claim)
-        sp = _paying(self._new(task, 1))
-        sp.enrol(self._core.identity(task, who))
-        return sp
+        sp = self.checking(task)
+        if not isinstance(sp, PaysClaims):
+            raise NO_CLAIMS
+        return sp.paying(self._core.identity(task, sp.claimant(claim)))
 
     def add_new(self, task: str, number: int, most: int) -> int:
         """Add up uploads that came since the last time, at most `most` of them; how many there were.
@@ -145,7 +145,10 @@ class RoundAggregators:
 
     def _add_rest(self, task: str, number: int) -> _Aggregator:
         uploads = self._core.ports.store.uploads(task, number)
-        aggregator = self._current(task, number, {upload.who: upload.digest for upload in uploads})
+        aggregator, known = self._aggregator(task, number), {upload.who: upload.digest for upload in uploads}
+        if not aggregator.added.items() <= known.items():  # another process has dropped what this one has added up
+            self.forget(task, number)
+            aggregator = self._aggregator(task, number)
         self._extend(task, number, aggregator, uploads)
         return aggregator
 
@@ -213,14 +216,6 @@ class RoundAggregators:
             for place in [place for place in self._rounds if place[0] == task]:
                 self._rounds.pop(place, None)
 
-    def _current(self, task: str, number: int, uploads: Mapping[str, str]) -> _Aggregator:
-        """One that holds nothing but these: another process may have dropped what this one has added up."""
-        aggregator = self._aggregator(task, number)
-        if aggregator.added.items() <= uploads.items():
-            return aggregator
-        self.forget(task, number)
-        return self._aggregator(task, number)
-
     def _aggregator(self, task: str, number: int) -> _Aggregator:
         """One that is pushed out by others' serves the step that holds it to its end."""
         known = self._rounds.get((task, number)) or _Aggregator(self._new(task, number), number)
@@ -256,12 +251,6 @@ class RoundAggregators:
             ]  # aborted ones change nothing
             sp.load_previous(read_result(blobs, task, done[-1], "left_over") if done else None)
         return sp
-
-
-def _paying(sp: SpProtocol) -> PaysClaims:
-    if not isinstance(sp, PaysClaims):
-        raise NO_CLAIMS
-    return sp
 
 
 def _comparing(sp: SpProtocol) -> TakesReference:
@@ -322,19 +311,31 @@ class Uploads:
         """Check, keep durably, acknowledge; one that is refused says why. The same bytes again are the same upload."""
         standing = self._ports.store.upload_context(task, number, [arrival.who for arrival in arrivals])
         judged = [self._judge(task, number, arrival, standing) for arrival in arrivals]
-        judged = self._checked(task, number, arrivals, judged)
+        pairs = zip(arrivals, judged, strict=True)
+        new = [(arrival.who, arrival.upload) for arrival, entry in pairs if isinstance(entry, Upload)]
+        side = self._aggregators.checking(task, number, [who for who, _ in new])
+        refusals = iter(side.refusals(new) if new else [])  # of bytes that are not an upload of this task and round
+        judged = [(next(refusals) or entry) if isinstance(entry, Upload) else entry for entry in judged]
         judged = self._written(task, number, arrivals, judged)
         welcome = [entry for entry in judged if isinstance(entry, Upload)]
         # The store looks once more: the round may have closed, or have all that it takes, since the bytes were checked.
         definition = self._core.definition(task)
         most = definition.plan.goal or definition.settings.most_in_round
         known = self._ports.store.acknowledge(task, number, welcome, most) if welcome else []
-        for upload, outcome in zip(welcome, known, strict=True):
-            if isinstance(outcome, Forbidden | RoundNotOpen):  # withdrawn meanwhile, or not used: no byte of it stays
+        for upload, said in zip(welcome, known, strict=True):
+            if isinstance(said, Forbidden | RoundNotOpen):  # withdrawn meanwhile, or not used: no byte of it stays
                 self._ports.blobs.delete(upload_name(task, number, upload.digest))
-        outcomes = iter(known)
-        found = [_outcome(entry, next(outcomes)) if isinstance(entry, Upload) else entry for entry in judged]
-        return [self._or_unused(task, number, *pair, standing) for pair in zip(arrivals, found, strict=True)]
+        outcomes, found = iter(known), list[UploadOutcome]()
+        for arrival, entry in zip(arrivals, judged, strict=True):
+            if isinstance(entry, Upload):
+                said = next(outcomes)
+                outcome: UploadOutcome = said if isinstance(said, CrowdFLError) else (entry, "new" if said else "again")
+            else:
+                outcome = entry
+            if isinstance(outcome, RoundNotOpen | TaskNotRunning) and standing.round is not None:
+                outcome = self._or_unused(task, number, arrival, outcome, standing)
+            found.append(outcome)
+        return found
 
     def _or_unused(
         self, task: str, number: int, arrival: PendingUpload, outcome: UploadOutcome, standing: UploadContext
@@ -342,9 +343,8 @@ class Uploads:
         """A refused one that came in time, after the round's goal, is owed what the plan says, while there is money for it."""
         definition, who = self._core.definition(task), arrival.who
         settings, plan = definition.settings, definition.plan
-        refused = isinstance(outcome, RoundNotOpen | TaskNotRunning) and standing.round is not None
         welcome = settings.per_round is None or who in standing.drawn
-        if not (plan.each_unused and refused and welcome) or who in standing.uploads or who in standing.left:
+        if not (plan.each_unused and welcome) or who in standing.uploads or who in standing.left:
             return outcome
         store = self._ports.store
         with store.transaction():
@@ -361,33 +361,30 @@ class Uploads:
 
     def _judge(self, task: str, number: int, arrival: PendingUpload, standing: UploadContext) -> Upload | UploadOutcome:
         """An upload that may come in if its bytes are good, one that is in already, or why it is neither."""
+        settings, who = self._core.definition(task).settings, arrival.who
         try:
-            return self._welcome(task, number, arrival, standing)
+            if who not in standing.enrolled:
+                raise UnknownParticipant(f"nobody called {who} is enrolled in this task")
+            known = standing.uploads.get(who)
+            if known is not None and known.digest == arrival.digest:
+                return known, "again"
+            current = self._extended(task, number, standing.round)
+            now = self._time(task, standing.state, current)
+            require_running(standing.state)
+            current.require_upload_welcome(settings, now)
+            if who in standing.left:
+                raise self._ports.store.participant(task, who).refusal()
+            if settings.per_round is not None and who not in standing.drawn:
+                raise NotDrawn(f"others were drawn for round {number}: you may be drawn later, or for the next round")
+            return Upload(who, arrival.digest, current.is_late(settings, now))
         except CrowdFLError as refusal:  # of this one alone
             return refusal
 
-    def _welcome(
-        self, task: str, number: int, arrival: PendingUpload, standing: UploadContext
-    ) -> Upload | UploadOutcome:
-        settings = self._core.definition(task).settings
-        if arrival.who not in standing.enrolled:
-            raise UnknownParticipant(f"nobody called {arrival.who} is enrolled in this task")
-        known = standing.uploads.get(arrival.who)
-        if known is not None and known.digest == arrival.digest:
-            return known, "again"
-        current = self._extended(task, number, standing.round)
-        now = self._time(task, standing.state, current)
-        require_running(standing.state)
-        current.require_upload_welcome(settings, now)
-        if arrival.who in standing.left:
-            raise self._ports.store.participant(task, arrival.who).refusal()
-        if settings.per_round is not None and arrival.who not in standing.drawn:
-            raise NotDrawn(f"others were drawn for round {number}: you may be drawn later, or for the next round")
-        return Upload(arrival.who, arrival.digest, current.is_late(settings, now))
-
     def _time(self, task: str, state: str, current: Round) -> float:
-        """While the clock is in doubt no upload comes too late: the round is open until its end is known to have come."""
-        now = self._core.time(task, state)
+        """The task's own, which stands still while it is paused. While the clock is in doubt no upload comes too late: the
+        round is open until its end is known to have come."""
+        since = self._ports.store.task(task).paused_at if state == TaskState.PAUSED else None
+        now = self._ports.clock.now() if since is None else since
         return now if self._core.clock_is_sure() else min(now, current.deadline(self._core.definition(task).settings))
 
     def _extended(self, task: str, number: int, seen: Round | None) -> Round:
@@ -401,21 +398,11 @@ class Uploads:
             current = store.round(task, number)
             if store.task(task).state == TaskState.PAUSED:
                 return current
-            decided = self._core.as_of_now(task, current)
+            decided = self._core.decided(task, current, *store.turnout(task, number))
             if decided.state is RoundState.OPEN and decided != current:
                 self._core.keep_round(task, decided, current)
                 return decided
         return current
-
-    def _checked(
-        self, task: str, number: int, arrivals: Sequence[PendingUpload], judged: Sequence[Upload | UploadOutcome]
-    ) -> list[Upload | UploadOutcome]:
-        """The same, but for those whose bytes are not an upload of this task and round."""
-        pairs = list(zip(arrivals, judged, strict=True))
-        new = [(arrival.who, arrival.upload) for arrival, entry in pairs if isinstance(entry, Upload)]
-        side = self._aggregators.checking(task, number, [who for who, _ in new])
-        refusals = iter(side.refusals(new) if new else [])
-        return [(next(refusals) or entry) if isinstance(entry, Upload) else entry for _, entry in pairs]
 
     def _written(
         self, task: str, number: int, arrivals: Sequence[PendingUpload], judged: Sequence[Upload | UploadOutcome]
@@ -439,7 +426,3 @@ class Uploads:
         except Conflict as damage:
             return damage
         return entry
-
-
-def _outcome(entry: Upload, outcome: bool | CrowdFLError) -> UploadOutcome:
-    return outcome if isinstance(outcome, CrowdFLError) else (entry, "new" if outcome else "again")

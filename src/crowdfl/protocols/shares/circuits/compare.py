@@ -44,10 +44,6 @@ class Comparison:
     mask: Dealt
     keys: ComparisonKeys
 
-    @property
-    def bits(self) -> int:
-        return self.mask.bits
-
 
 @dataclass(frozen=True)
 class GatedComparison:
@@ -103,7 +99,7 @@ def _where(flips: Bytes, numbers: Sequence[int]) -> list[int]:
 
 def masked(dealt: Comparison, places: Sequence[int], shares: Sequence[int]) -> list[int]:
     """This server's shares of what is opened: number i is covered by the mask of place i."""
-    modulus = 1 << dealt.bits
+    modulus = 1 << dealt.mask.bits
     return [(share + dealt.mask.share[place]) % modulus for place, share in zip(places, shares, strict=True)]
 
 
@@ -124,22 +120,17 @@ def gated_less_than(
 
 def _evaluated(side: Side, keys: ComparisonKeys, places: Sequence[int], opened: Sequence[int], bound: int) -> Bytes:
     """A few at a time: all of a thousand would take a multiple of the memory of their keys."""
-    starts = range(0, len(opened), _TOGETHER) or [0]
-    parts = [slice(start, start + _TOGETHER) for start in starts]
-    return np.concatenate([_evaluated_part(side, keys, places[part], opened[part], bound) for part in parts])
-
-
-def _evaluated_part(
-    side: Side, keys: ComparisonKeys, places: Sequence[int], opened: Sequence[int], bound: int
-) -> Bytes:
-    points = [*opened, *((c - bound) % (1 << keys.bits) for c in opened)]
-    instances = np.array([*places, *places], dtype=np.int64)
-    first, last = min(places, default=0), max(places, default=-1) + 1
-    own = slice(first * dcf.SEED_BYTES, last * dcf.SEED_BYTES)
-    each = dcf.corrections_bytes(1, keys.bits)
-    corrections = keys.corrections[first * each : last * each]
-    values = dcf.evaluate(side.index, keys.seeds[own], corrections, instances - first, points, keys.bits)
-    return values[: len(opened)] ^ values[len(opened) :]
+    found, each = np.empty(len(opened), dtype=np.uint8), dcf.corrections_bytes(1, keys.bits)
+    for start in range(0, len(opened), _TOGETHER):
+        part = slice(start, start + _TOGETHER)
+        here, shown = places[part], opened[part]
+        points = [*shown, *((c - bound) % (1 << keys.bits) for c in shown)]
+        first, last = min(here), max(here) + 1
+        own = slice(first * dcf.SEED_BYTES, last * dcf.SEED_BYTES)
+        corrections, instances = keys.corrections[first * each : last * each], np.array([*here, *here], dtype=np.int64)
+        values = dcf.evaluate(side.index, keys.seeds[own], corrections, instances - first, points, keys.bits)
+        found[part] = values[: len(shown)] ^ values[len(shown) :]
+    return found
 
 
 def _below(opened: Sequence[int], bound: int) -> Bytes:

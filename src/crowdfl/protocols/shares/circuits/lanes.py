@@ -87,14 +87,13 @@ def opened(widths: SharesWidths, slots: Sequence[int], mine: Words, theirs: Word
 
 def squares(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes) -> list[int]:
     """Shares of <z, z> of each slot."""
-    return [square for part in lanes.parts() for square in _squares(side, dealt, widths, part)]
-
-
-def _squares(side: Side, dealt: DealtLanes, widths: SharesWidths, lanes: OpenLanes) -> list[int]:
-    crossed = dots(lanes.shown, _masks(dealt, lanes), widths.R)
-    own = dots(lanes.shown, lanes.shown, widths.R) if side.index == SP else [0] * len(crossed)
-    both = _summed(dealt.squares[lanes.slots], lanes)
-    return [(o - 2 * c + b) % (1 << widths.R) for o, c, b in zip(own, crossed, both, strict=True)]
+    found: list[int] = []
+    for part in lanes.parts():
+        crossed = dots(part.shown, _masks(dealt, part), widths.R)
+        own = dots(part.shown, part.shown, widths.R) if side.index == SP else [0] * len(crossed)
+        both = _summed(dealt.squares[part.slots], part)
+        found += [(o - 2 * c + b) % (1 << widths.R) for o, c, b in zip(own, crossed, both, strict=True)]
+    return found
 
 
 def with_reference(
@@ -192,18 +191,11 @@ class LaneMaker:
 
     def lanes(self, shares: Iterable[bytes], count: int) -> Words:
         """[uploads, lanes] of so many, modulo 2^k."""
-        lanes, start = np.empty((count, self._lanes), dtype=np.uint64), 0
-        for block in self._blocks(iter(shares)):
+        lanes, start, rest = np.empty((count, self._lanes), dtype=np.uint64), 0, iter(shares)
+        while group := list(islice(rest, self._block)):
+            block = np.empty((len(group), self._sketch.parameters), dtype=np.uint64)
+            for row, share in zip(block, group, strict=True):
+                row[:] = self._ring.decode(share)
             lanes[start : start + len(block)] = self._ring.reduced(self._sketch.lanes(block))
             start += len(block)
         return lanes
-
-    def _blocks(self, shares: Iterator[bytes]) -> Iterator[Words]:
-        while group := list(islice(shares, self._block)):
-            yield self._stacked(group)
-
-    def _stacked(self, group: Sequence[bytes]) -> Words:
-        block = np.empty((len(group), self._sketch.parameters), dtype=np.uint64)
-        for row, share in zip(block, group, strict=True):
-            row[:] = self._ring.decode(share)
-        return block

@@ -9,8 +9,9 @@ round is refused before anything is computed with it.
 """
 
 import hmac
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -92,22 +93,17 @@ class DealtLanes:
 
 
 def deal_lanes(cards: Cards, widths: SharesWidths) -> DealtLanes:
-    people, bits = widths.slots, widths.R
-    lanes = cards.masks(people, widths.lanes, widths.k, bits)
-    return DealtLanes(
-        lanes=lanes,
-        squares=_products(cards, widths, lanes),
-        sums=_deal_sums(cards, widths, lanes) if widths.has_sums else None,
-        checks=_deal_checks(cards, widths, lanes),
-    )
-
-
-def _deal_checks(cards: Cards, widths: SharesWidths, lanes: Masks) -> DealtCounts | Comparison | ReferenceMasks:
+    lanes = cards.masks(widths.slots, widths.lanes, widths.k, widths.R)
+    squares = _products(cards, widths, lanes)
+    sums = _deal_sums(cards, widths, lanes) if widths.has_sums else None
+    checks: DealtCounts | Comparison | ReferenceMasks
     if widths.has_counts:
-        return _deal_counts(cards, widths.cohort, widths.R)
-    if not widths.has_reference:
-        return compare.deal(cards, widths.cohort, widths.R)
-    return ReferenceMasks(_products(cards, widths, lanes, lambda: lanes[-1:]), reference.deal(cards, widths))
+        checks = _deal_counts(cards, widths.cohort, widths.R)
+    elif widths.has_reference:
+        checks = ReferenceMasks(_products(cards, widths, lanes, lambda: lanes[-1:]), reference.deal(cards, widths))
+    else:
+        checks = compare.deal(cards, widths.cohort, widths.R)
+    return DealtLanes(lanes, squares, sums, checks)
 
 
 def _deal_counts(cards: Cards, people: int, bits: int) -> DealtCounts:
@@ -180,7 +176,8 @@ def dealt_file(shape: SharesShape, source: bytes, role: str, number: int) -> Ite
     yield tag.digest()
 
 
-def file_bytes(shape: SharesShape) -> dict[str, int]:
+@lru_cache(maxsize=16)
+def file_bytes(shape: SharesShape) -> Mapping[str, int]:
     """The length of both servers' files of a round, without dealing anything."""
     if not shape.widths.is_checked:
         return {}

@@ -28,7 +28,7 @@ from crowdfl.errors import (
     TooFewParticipants,
 )
 from crowdfl.protocols.common.steps import require_fields
-from crowdfl.protocols.messages import Limits, Message
+from crowdfl.protocols.messages import Message
 from crowdfl.protocols.shares.chain import (
     Integers,
     ModelChain,
@@ -187,14 +187,11 @@ class MaskedPart(Message, kind=66, repr=False):
                 "the seeds of this round's sum were drawn for other people's uploads, and serve those alone"
             )
         sums, total = own.plus(shape, *mask_of(self.t, place, shape))
-        return self._with_noise(shape, place, sums), total
-
-    def _with_noise(self, shape: SharesShape, place: RoundPlace, sums: bytes) -> bytes:
         sigma = shape.spec.settings.sigma
-        if sigma is None:
-            return sums
-        noise = discrete_gaussian(self.noise, place.bind("crowdfl noise 1"), sigma, shape.spec.parameters)
-        return shape.ring.encode(shape.ring.eights(sums) + noise.view(np.uint64))
+        if sigma is not None:
+            noise = discrete_gaussian(self.noise, place.bind("crowdfl noise 1"), sigma, shape.spec.parameters)
+            sums = shape.ring.encode(shape.ring.eights(sums) + noise.view(np.uint64))
+        return sums, total
 
 
 def sum_name(place: RoundPlace, members: AcceptedSet) -> bytes:
@@ -287,13 +284,9 @@ def publish_sum(
     return SharesPublication(*opened, part.seals + reply.seals, reply.record)
 
 
-def parse_record(data: bytes, shape: SharesShape, csp_key: bytes) -> RoundRecord:
-    return _parsed(data, shape.limits(), csp_key)
-
-
 @lru_cache(maxsize=4)  # it names everyone: where many readers are in one process, each would read all names again
-def _parsed(data: bytes, limits: Limits, csp_key: bytes) -> RoundRecord:
-    record = RoundRecord.from_bytes(data, limits)
+def parse_record(data: bytes, shape: SharesShape, csp_key: bytes) -> RoundRecord:
+    record = RoundRecord.from_bytes(data, shape.limits())
     if len(record.rejected) != len(record.reasons):
         raise ProtocolError("a record whose reasons are not as many as those left out")
     verify(csp_key, record.statement, record.signature)

@@ -208,11 +208,11 @@ def _show(
     if isinstance(side, SpSide):
         answer = yield from side.swap(mine)
         theirs, attached = answer[: len(mine)], answer[len(mine) :]
-        if not _fits(bound, CSP, inputs.context, theirs):
+        if not hmac.compare_digest(bound, _commitment(CSP, inputs.context, theirs)):
             raise RoundEnded("what CSP showed is not what it had committed to: the round is void")
         return _verdict(side, inputs, bits, theirs, products), attached
     theirs = side.heard()
-    if not _fits(bound, SP, inputs.context, theirs):
+    if not hmac.compare_digest(bound, _commitment(SP, inputs.context, theirs)):
         return (yield from _answer(side, bytes(len(mine)), CheckVerdict([], Reason.ALTERED_BITS), attach))
     return (yield from _answer(side, mine, _verdict(side, inputs, bits, theirs, products), attach))
 
@@ -220,10 +220,6 @@ def _show(
 def _commitment(index: int, context: bytes, shown: bytes) -> bytes:
     """Of one server: a copy of the other's commitment is none."""
     return hashlib.sha256(b"crowdfl accept 1" + bytes([index]) + hashlib.sha256(context).digest() + shown).digest()
-
-
-def _fits(commitment: bytes, index: int, context: bytes, shown: bytes) -> bool:
-    return hmac.compare_digest(commitment, _commitment(index, context, shown))
 
 
 def _answer(side: CspSide, mine: bytes, verdict: CheckVerdict, attach: _Attach) -> Half[tuple[CheckVerdict, bytes]]:

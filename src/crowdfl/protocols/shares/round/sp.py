@@ -32,12 +32,12 @@ from crowdfl.protocols.exchange import Exchange, Reply, ReplyForm
 from crowdfl.protocols.messages import Limits, Message
 from crowdfl.protocols.party import Party
 from crowdfl.protocols.profile import SpRecord, Stage
-from crowdfl.protocols.shares.chain import RoundPlace, first_base, next_base, sha256
+from crowdfl.protocols.shares.chain import first_base, next_base, sha256
 from crowdfl.protocols.shares.circuits.lanes import coins
 from crowdfl.protocols.shares.circuits.program import SpSide
 from crowdfl.protocols.shares.circuits.reciprocal import SpDivider
 from crowdfl.protocols.shares.dealing.keys import SharesSpBundle
-from crowdfl.protocols.shares.dealing.rounds import SP_ROLE, DealtRound, received
+from crowdfl.protocols.shares.dealing.rounds import SP_ROLE, received
 from crowdfl.protocols.shares.reference import REQUESTER_NAME, RunningSums, added
 from crowdfl.protocols.shares.round.average import (
     SP,
@@ -51,7 +51,7 @@ from crowdfl.protocols.shares.round.average import (
     publish_sum,
     sum_facts,
 )
-from crowdfl.protocols.shares.round.checks import Checked, CheckInputs, check_program
+from crowdfl.protocols.shares.round.checks import CheckInputs, check_program
 from crowdfl.protocols.shares.round.manifest import (
     AcceptedSet,
     ManifestEntry,
@@ -160,6 +160,8 @@ class SharesSp(PaidSp):
 
     def load_previous(self, left: bytes | None) -> None:
         self._before = None if left is None else LeftOver.from_bytes(left, self._shape.limits())
+        base = first_base(self._shape.spec.name) if self._before is None else self._before.base
+        self._place = self._shape.place(self.round_number, base)
 
     def set_dealt_loader(self, load: Callable[[int], Long]) -> None:
         self._file = load
@@ -175,14 +177,14 @@ class SharesSp(PaidSp):
         return ReplyForm(self._talk.longest_answer, partial(StepReply.opened, sha256(request)))
 
     def refusals(self, uploads: Sequence[tuple[str, bytes]]) -> list[CrowdFLError | None]:
-        return [self._refusal(who, upload) for who, upload in uploads]
-
-    def _refusal(self, who: str, upload: bytes) -> CrowdFLError | None:
-        try:
-            self._checked(who, upload, validated=False)
-        except CrowdFLError as refusal:
-            return refusal
-        return None
+        found: list[CrowdFLError | None] = []
+        for who, upload in uploads:
+            try:
+                self._checked(who, upload, validated=False)
+                found.append(None)
+            except CrowdFLError as refusal:
+                found.append(refusal)
+        return found
 
     def _checked(self, who: str, upload: bytes, *, validated: bool) -> UploadBody:
         body = parse_upload(upload, self._shape, self._place)
@@ -242,7 +244,7 @@ class SharesSp(PaidSp):
 
     def check(self) -> None:
         """Refuse a set of uploads that is too small to protect those in it."""
-        fewest = self._least
+        fewest = self._shape.spec.settings.min_participants
         if len(self._counted) < fewest:
             raise TooFewParticipants(f"{len(self._counted)} uploads, {fewest} needed to protect those who took part")
         if self._shape.widths.has_reference and self._reference is None:
@@ -291,30 +293,23 @@ class SharesSp(PaidSp):
             self._require_unspent()
             self._tally, talk = RoundTally(self._shape), SpConversation(self.party, self._place)
             reference = None if self._reference is None else ManifestEntry.of(self._reference)
-            for place, names in enumerate(cohorts := self._cohorts(), 1):
+            most = self._shape.widths.cohort
+            if len(self._counted) > most and not self._drawn.cohorts:
+                self._drawn = replace(self._drawn, cohorts=secret_bytes(SEED_BYTES))
+            cohorts = cohorts_of(self._counted, most, self._drawn.cohorts)
+            for place, names in enumerate(cohorts, 1):
                 entries = {who: self._counted[who] for who in names}
                 manifest = manifest_of(self._place, self._shape.payment, entries, place, len(cohorts), reference)
                 self._tally.begin(names, len(cohorts))
-                now = yield from self._judged_cohort(talk, manifest)
+                now = yield from self._begun(talk, manifest)
+                if self._shape.widths.is_checked and not now.members.void:
+                    yield from self._judged(now)
+                self._tally.add(manifest.names, verdict_on(manifest, now.members))
                 talk = now.talk
             if self._tally.void:
                 raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {self._tally.void.words}")
             self._last = now
         return self._last
-
-    def _cohorts(self) -> list[list[str]]:
-        most = self._shape.widths.cohort
-        if len(self._counted) > most and not self._drawn.cohorts:
-            self._drawn = replace(self._drawn, cohorts=secret_bytes(SEED_BYTES))
-        return cohorts_of(self._counted, most, self._drawn.cohorts)
-
-    def _judged_cohort(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
-        """Who of it is in, and if that is nobody, why."""
-        now = yield from self._begun(talk, manifest)
-        if self._shape.widths.is_checked and not now.members.void:
-            yield from self._judged(now)
-        self._tally.add(manifest.names, verdict_on(manifest, now.members))
-        return now
 
     def _begun(self, talk: SpConversation, manifest: RoundManifest) -> Generator[bytes, Reply, _SpCohort]:
         """The manifest, and whose seals CSP can open."""
@@ -342,25 +337,23 @@ class SharesSp(PaidSp):
         raise RoundEnded(f"round {self.round_number} is void, and nothing was opened: {Reason.CSP_FAILED.words}")
 
     def _judged(self, now: _SpCohort) -> Generator[bytes, Reply, None]:
-        """Who is in, and what they get."""
-        dealt = self._dealt(now.manifest)
-        checked = yield from self._check(now, dealt)
-        if now.members.void or not self._shape.is_reward_hidden:
-            return
-        divider = SpDivider(
-            SpSide(now.course), Coins(expand(now.seed, b"crowdfl sp coins 1", SEED_BYTES)), self.party.view
-        )
-        now.rewards = yield from now.talk.run(reward_shares(divider, self._shape, dealt, checked), now.course)
-
-    def _check(self, now: _SpCohort, dealt: DealtRound) -> Generator[bytes, Reply, Checked]:
-        """Who is within the bounds: both servers come to the same set, and CSP signs it."""
+        """Who is within the bounds, and what they get: both servers come to the same set, and CSP signs it."""
+        if self._file is None:
+            raise DealtMaterialDamaged("nothing that KGC dealt has reached this SP: the round is void")
+        number = self._shape.file_number(now.manifest.number, now.manifest.cohort)
+        dealt = received(self._shape, self._seed, SP_ROLE, number, self._file(number))
         half = check_program(SpSide(now.course), dealt.lanes, self._shape.widths, self._inputs(now))
         checked = yield from now.talk.run(half, now.course)
         now.members = now.members.judged(now.manifest.names, checked.verdict, now.quorum)
         if not now.members.void:
             self._products |= zip(now.members.accepted, checked.verdict.products, strict=False)
         check_verdict(checked.attached, now.manifest, now.members, self._csp_key, self._shape)
-        return checked
+        if now.members.void or not self._shape.is_reward_hidden:
+            return
+        divider = SpDivider(
+            SpSide(now.course), Coins(expand(now.seed, b"crowdfl sp coins 1", SEED_BYTES)), self.party.view
+        )
+        now.rewards = yield from now.talk.run(reward_shares(divider, self._shape, dealt, checked), now.course)
 
     def _inputs(self, now: _SpCohort) -> CheckInputs:
         bodies = {who: slot for slot, who in enumerate(now.manifest.names) if who not in now.members.rejected}
@@ -383,16 +376,6 @@ class SharesSp(PaidSp):
     def _sums_before(self) -> dict[str, int]:
         kept, people = None if self._before is None else self._before.sums, self._shape.spec.settings.max_participants
         return RunningSums.read(kept, self._shape.widths.R, people)
-
-    def _dealt(self, manifest: RoundManifest) -> DealtRound:
-        if self._file is None:
-            raise DealtMaterialDamaged("nothing that KGC dealt has reached this SP: the round is void")
-        number = self._shape.file_number(manifest.number, manifest.cohort)
-        return received(self._shape, self._seed, SP_ROLE, number, self._file(number))
-
-    @property
-    def _least(self) -> int:
-        return self._shape.spec.settings.min_participants
 
     def _own_sum(self, members: AcceptedSet) -> ShareSum:
         """Of those who are in: the others are taken out of what was added up."""
@@ -425,12 +408,6 @@ class SharesSp(PaidSp):
         products, bits = self._products, self._shape.widths.R
         sums = b"" if self._reference is None else added(self._sums_before(), products, bits).to_bytes()
         self._left = LeftOver(self.round_number, following, sums).to_bytes()
-
-    @property
-    def _place(self) -> RoundPlace:
-        before = self._before
-        base = first_base(self._shape.spec.name) if before is None else before.base
-        return self._shape.place(self.round_number, base)
 
     # What is served.
 

@@ -14,8 +14,7 @@ from crowdfl.protocols.common.steps import Condition, FieldForm, Size, StepForm,
 from crowdfl.protocols.messages import HEADER_BYTES, LENGTH_BYTES
 from crowdfl.protocols.shares.chain import HASH_BYTES, ROUND_BYTES
 from crowdfl.protocols.shares.reference import square_bits
-from crowdfl.protocols.shares.rule_widths import RuleWidths
-from crowdfl.protocols.shares.widths import SAMPLE_BITS, SharesWidths
+from crowdfl.protocols.shares.widths import SAMPLE_BITS
 
 if TYPE_CHECKING:
     from crowdfl.protocols.shares.shape import SharesShape
@@ -48,14 +47,6 @@ class Facts:
         cohort, people = shape.widths.cohort, shape.spec.settings.most_in_round
         return cls(shape, listed=cohort, opened=cohort, kept=shape.widths.lanes, accepted=people)
 
-    @property
-    def widths(self) -> SharesWidths:
-        return self.shape.widths
-
-    @property
-    def rules(self) -> RuleWidths:
-        return self.shape.rule_widths
-
 
 _Size = Size[Facts]
 _Field = FieldForm[Facts]
@@ -74,32 +65,38 @@ PARAMETERS = _number("parameters", "weights of the model", lambda of: of.shape.s
 RING = _number("ring", "bytes of a number of the ring of uploads, k / 8", lambda of: of.shape.ring.bytes)
 COUNT = _number("count", "bytes of a share of a number of samples: 16, or 0", lambda of: of.shape.count_bytes)
 COUNTED = _number(
-    "counted", '1, or 0 where `weighting` is "equal" and everyone counts once', lambda of: int(of.widths.has_counts)
+    "counted",
+    '1, or 0 where `weighting` is "equal" and everyone counts once',
+    lambda of: int(of.shape.widths.has_counts),
 )
-LANES = _number("lanes", "lanes of the sketch", lambda of: of.widths.lanes)
-SCALAR = _number("scalar", "bytes of a scalar, R / 8", lambda of: of.widths.R // 8)
-SQUARE = _number("square", "bytes of a number modulo the ring of squares", lambda of: square_bits(of.widths) // 8)
+LANES = _number("lanes", "lanes of the sketch", lambda of: of.shape.widths.lanes)
+SCALAR = _number("scalar", "bytes of a scalar, R / 8", lambda of: of.shape.widths.R // 8)
+SQUARE = _number("square", "bytes of a number modulo the ring of squares", lambda of: square_bits(of.shape.widths) // 8)
 PEOPLE = _number("people", "most that a round can have", lambda of: of.shape.spec.settings.most_in_round)
 ENROLLED = _number("enrolled", "most that a task can have", lambda of: of.shape.spec.settings.max_participants)
 LISTED = _number("listed", "names in the manifest", lambda of: of.listed)
-REFERENCE = _number("reference", "1 in a task with a reference, else 0", lambda of: int(of.widths.has_reference))
+REFERENCE = _number("reference", "1 in a task with a reference, else 0", lambda of: int(of.shape.widths.has_reference))
 UPLOADS = _number(
     "uploads",
     "those of the manifest whose seal opens, and the reference",
-    lambda of: of.opened + of.widths.has_reference,
+    lambda of: of.opened + of.shape.widths.has_reference,
 )
 KEPT = _number("kept", "lanes that are used", lambda of: of.kept or 0)
 ACCEPTED = _number("accepted", "names that are in", lambda of: of.accepted or 0)
 HIDDEN = _number("hidden", "1 where rewards are hidden, else 0", lambda of: int(of.shape.is_reward_hidden))
 REWARD = _number("reward", "bytes of a reward's share: 16, or 32", lambda of: of.shape.reward_form.width)
 AUDIENCES = _number("audiences", "2; in the last round 1, the requester", lambda of: of.audiences)
-OPERAND = _number("operand", "bytes of an operand of `distance`", lambda of: of.rules.distance_bits // 8)
-DIVISOR = _number("divisor", "bytes of a masked divisor", lambda of: of.rules.distance.modulus // 8)
-ADDEND = _number("addend", "bytes of CSP's masked share of one", lambda of: of.rules.distance.f_bits // 8)
-WEIGHT = _number("weight", "bytes of a weight", lambda of: of.rules.weight_bits // 8)
-TOTAL_DIVISOR = _number("total_divisor", "bytes of the masked sum of weights", lambda of: of.rules.payout.modulus // 8)
-TOTAL_ADDEND = _number("total_addend", "bytes of CSP's masked share of it", lambda of: of.rules.payout.f_bits // 8)
-PRODUCT = _number("product", "bytes of a reward times its scale", lambda of: of.rules.product_bits // 8)
+OPERAND = _number("operand", "bytes of an operand of `distance`", lambda of: of.shape.rule_widths.distance_bits // 8)
+DIVISOR = _number("divisor", "bytes of a masked divisor", lambda of: of.shape.rule_widths.distance.modulus // 8)
+ADDEND = _number("addend", "bytes of CSP's masked share of one", lambda of: of.shape.rule_widths.distance.f_bits // 8)
+WEIGHT = _number("weight", "bytes of a weight", lambda of: of.shape.rule_widths.weight_bits // 8)
+TOTAL_DIVISOR = _number(
+    "total_divisor", "bytes of the masked sum of weights", lambda of: of.shape.rule_widths.payout.modulus // 8
+)
+TOTAL_ADDEND = _number(
+    "total_addend", "bytes of CSP's masked share of it", lambda of: of.shape.rule_widths.payout.f_bits // 8
+)
+PRODUCT = _number("product", "bytes of a reward times its scale", lambda of: of.shape.rule_widths.product_bits // 8)
 
 _TASK, _NAME, _NUMBER, _CODE = (_bytes(most).up_to() for most in (64, 64, 16, 32))
 _HASH, _SIGNATURE, _SEALED, _SALT = (
@@ -179,14 +176,16 @@ LEFT = (
 """What SP keeps of a round for the next one (kind 63)."""
 
 _ALWAYS = _Is("always", lambda of: True)
-_CHECKED = _Is('`check` is "bounds"', lambda of: of.widths.is_checked)
+_CHECKED = _Is('`check` is "bounds"', lambda of: of.shape.widths.is_checked)
 _USABLE = _Is(
     "checked, without a reference, lanes usable",
-    lambda of: of.widths.is_checked and not of.widths.has_reference and not of.is_unusable,
+    lambda of: of.shape.widths.is_checked and not of.shape.widths.has_reference and not of.is_unusable,
 )
-_COMPARED = _Is("checked, with a reference, lanes usable", lambda of: of.widths.has_reference and not of.is_unusable)
-_JUDGED = _Is("checked, lanes usable", lambda of: of.widths.is_checked and not of.is_unusable)
-_UNUSABLE = _Is("checked, too few lanes usable", lambda of: of.widths.is_checked and of.is_unusable)
+_COMPARED = _Is(
+    "checked, with a reference, lanes usable", lambda of: of.shape.widths.has_reference and not of.is_unusable
+)
+_JUDGED = _Is("checked, lanes usable", lambda of: of.shape.widths.is_checked and not of.is_unusable)
+_UNUSABLE = _Is("checked, too few lanes usable", lambda of: of.shape.widths.is_checked and of.is_unusable)
 _DISTANCE = _Is('`pay` is "distance"', lambda of: of.shape.is_reward_computed and not of.is_unusable)
 
 
@@ -359,6 +358,9 @@ STEPS: tuple[StepForm[Facts], ...] = (
     OFFER,
 )
 """In the order of a round. From the manifest on, all but the last are those of one cohort, and come again for the next."""
+_STEP_MESSAGES = (MANIFEST.request, MANIFEST.reply, OFFER.request, OFFER.reply)
+MESSAGES = (*_STEP_MESSAGES, VERDICT, RECORD, PUBLICATION, ENVELOPE, UPLOAD, LEFT)
+"""The fields of each message that holds no payload of a step."""
 
 
 def steps_of(facts: Facts) -> list[StepForm[Facts]]:
@@ -411,17 +413,3 @@ class CohortCourse:
 def longest_answer(step: StepForm[Facts], facts: Facts) -> int:
     """Of CSP's reply (kind 61) to a step: the answer, or its word that the round is void."""
     return HEADER_BYTES + 3 * LENGTH_BYTES + HASH_BYTES + step.longest_reply(facts) + longest(VERDICT, facts)
-
-
-def longest_payload(shape: "SharesShape") -> int:
-    """Of a request to CSP."""
-    most = Facts.most(shape)
-    return max(step.longest_request(most) for step in steps_of(most))
-
-
-def longest_field(shape: "SharesShape") -> int:
-    """Of a message of a task that holds no payload of a step."""
-    most = Facts.most(shape)
-    steps = (MANIFEST.request, MANIFEST.reply, OFFER.request, OFFER.reply)
-    messages = (*steps, VERDICT, RECORD, PUBLICATION, ENVELOPE, UPLOAD, LEFT)
-    return max(part.field.of(most) for parts in messages for part in parts)
