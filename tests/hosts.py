@@ -22,9 +22,11 @@ from crowdfl.simulation.host import Host
 
 __all__ = [
     "BUDGET",
+    "FEW_LANES",
     "HARDENED",
     "INITIAL_MODEL",
     "ONE",
+    "SMALL_BOUNDS",
     "SMALL_TASK",
     "Desk",
     "FileDisk",
@@ -39,17 +41,15 @@ __all__ = [
 ONE = Threads(1)
 BUDGET = 36_000_000  # of a round of `SMALL_TASK`, in millionths
 INITIAL_MODEL: list[npt.NDArray[np.float64]] = [np.zeros((2, 3)), np.ones(2)]  # of `small_definition`
-SMALL_TASK: dict[str, Any] = {  # every bound small, so that little is dealt for it
+SMALL_BOUNDS: dict[str, Any] = {  # so that little is dealt
     "profile": "shares",
     "decimals": 3,
     "clip": 2.0,
     "max_participants": 5,
     "max_samples": 10,
-    "rounds": 2,
-    "budget": "36.00",
-    "window": 100.0,
-    "grace": 50.0,
 }
+FEW_LANES: dict[str, Any] = {"max_norm": 3.0, "lanes": 128}
+SMALL_TASK = SMALL_BOUNDS | {"rounds": 2, "budget": "36.00", "window": 100.0, "grace": 50.0}
 HARDENED: dict[str, Any] = {
     "profile": "hardened",
     "key_bits": 960,
@@ -90,8 +90,11 @@ def raising(error: BaseException) -> Callable[..., Any]:
     return fail
 
 
-def small_definition(settings: TaskSettings, *, claim_window: float = 500.0) -> Definition:
-    shape = ModelShape(("w", "b"), ((2, 3), (2,)))
+def small_definition(
+    settings: TaskSettings, *, claim_window: float = 500.0, parameters: int | None = None
+) -> Definition:
+    """Of two arrays, or of one with so many parameters."""
+    shape = ModelShape(("w", "b"), ((2, 3), (2,))) if parameters is None else ModelShape(("w",), ((parameters,),))
     return Definition("which exercise", "none", "the requester", shape, settings, claim_window, {"epochs": 1})
 
 

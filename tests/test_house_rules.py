@@ -1,6 +1,7 @@
 """Rules that a reader relies on: privacy between modules, one class per name, no test without an assertion."""
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -142,6 +143,16 @@ def test_every_secret_comes_from_one_function():
 def test_the_source_of_secrets_is_replaced_in_one_place():
     """Which an import contract keeps out of reach of everything but the simulation."""
     assert [path.name for path in SOURCES if "SOURCE.set(" in path.read_text(encoding="utf-8")] == ["replayed.py"]
+
+
+def test_the_sides_of_a_protocol_are_paired_in_one_place():
+    """`simulation.sides`, whoever measures, attacks or tests them. For services, KGC deals."""
+    everything = [*SOURCES, *TESTS.rglob("*.py"), *(TESTS.parent / "lab").rglob("*.py")]
+    dealing = re.compile(r"\.deal\([^)]*insecure_test_key=")
+    assert {path.name for path in everything if dealing.search(path.read_text(encoding="utf-8"))} == {
+        "kgc.py",
+        "sides.py",
+    }
 
 
 SOURCES_OF_CHANCE = [

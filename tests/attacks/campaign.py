@@ -10,19 +10,9 @@ from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.shares.round.average import AverageReader
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.simulation.federation import LocalFederation, RoundResult
-from tests.hosts import ONE
+from tests.hosts import FEW_LANES, ONE, SMALL_BOUNDS
 
-TASK: dict[str, Any] = {
-    "profile": "shares",
-    "min_participants": 5,
-    "max_participants": 7,
-    "max_samples": 20,
-    "rounds": 4,
-    "decimals": 3,
-    "clip": 2.0,
-    "max_norm": 3.0,
-    "lanes": 128,
-}
+TASK = SMALL_BOUNDS | FEW_LANES | {"min_participants": 5, "max_participants": 7, "max_samples": 20, "rounds": 4}
 SIZE = 4
 
 

@@ -41,9 +41,7 @@ from crowdfl.errors import (
     StoreUnavailable,
     UploadDamaged,
 )
-from crowdfl.protocols.profile import TaskSpec, Tools
-from crowdfl.protocols.records import BesideRecords
-from crowdfl.protocols.registry import PROFILES
+from crowdfl.protocols.profile import TaskSpec
 from crowdfl.protocols.shares.round.upload import make_upload
 from crowdfl.protocols.shares.round.work import Findings, ShareWork, Sown, Stored
 from crowdfl.protocols.shares.shape import SharesShape
@@ -95,7 +93,7 @@ def world(tmp_path_factory):
     keys = {role: folder / "keys" / role for role in ("sp", "csp")}
     with clusters(folder, keys) as found:
         for role, count in (("sp", 2), ("csp", 1)):
-            write_private(keys[role] / f"task.{role}", getattr(sides.dealer._dealing, role))
+            write_private(keys[role] / f"task.{role}", getattr(sides.dealing, role))
             for _ in range(count):
                 found[role].add_worker()
         backends = {role: Cluster(role, found[role].settings, ONE) for role in found}
@@ -109,7 +107,7 @@ def world(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def public(world):
-    return world.sides.dealer.task.public
+    return world.sides.task.public
 
 
 def units(public, count: int) -> blocks.Block:
@@ -308,18 +306,13 @@ def test_a_worker_without_the_share_says_what_to_do(world, public):
 def test_a_whole_round_on_two_clusters_gives_the_average_of_threads(world):
     """Averages and rewards of the same uploads, SP and CSP each on its own cluster."""
     sides = world.sides
-    dealing, about = sides.dealer._dealing, sides.dealer.spec
     rng = np.random.default_rng(3)
     models = {who: rng.uniform(-1, 1, 400) for who in sides.people}
     uploads = {who: sides.upload(model, 3 + i, who) for i, (who, model) in enumerate(models.items())}
     results = []
     for backends in ({"sp": ONE, "csp": ONE}, {"sp": world.sp, "csp": world.csp}):
-        profile = PROFILES["hardened"]
-        sp = profile.sp(about, dealing.sp, Tools(backends["sp"], insecure_test_key=True))
-        csp = BesideRecords(profile.csp(about, dealing.csp, Tools(backends["csp"], insecure_test_key=True)))
-        for identity in sides.dealer._identities:
-            sp.enrol(identity)
-            csp.enrol(identity)
+        sp = sides.fresh_sp(replace(sides.tools, backend=backends["sp"]))
+        csp = sides.fresh_csp(tools=replace(sides.tools, backend=backends["csp"]))
         sp.add_all(uploads)
         converse(sp.publish(final=False), csp.answer)
         converse(sp.reward(36_000_000), csp.answer)
@@ -478,7 +471,7 @@ def shares_of(party_side) -> list:
 @pytest.mark.parametrize("role", ["sp", "csp"])
 def test_the_shares_of_a_bundle_are_found_by_their_names(tmp_path, sides, role):
     """Every share that the role decrypts with, and none of the other role's."""
-    write_private(tmp_path / f"task.{role}", getattr(sides.dealer._dealing, role))
+    write_private(tmp_path / f"task.{role}", getattr(sides.dealing, role))
     folder = KeyFolder(tmp_path)
     other = {"sp": sides.csp, "csp": sides.sp}[role]
     for share in shares_of(getattr(sides, role)):
@@ -495,7 +488,7 @@ def test_a_new_bundle_is_found_and_a_deleted_one_forgotten(tmp_path, sides):
     (share, *_) = shares_of(sides.sp)
     with pytest.raises(KeyFileMissing):
         folder.share(share_name(share))
-    write_private(tmp_path / "task.sp", sides.dealer._dealing.sp)
+    write_private(tmp_path / "task.sp", sides.dealing.sp)
     assert folder.share(share_name(share)) == share
     (tmp_path / "task.sp").unlink()
     with pytest.raises(KeyFileMissing):
@@ -503,7 +496,7 @@ def test_a_new_bundle_is_found_and_a_deleted_one_forgotten(tmp_path, sides):
 
 
 def test_a_bundle_that_others_can_read_is_refused(tmp_path, sides):
-    write_private(tmp_path / "task.sp", sides.dealer._dealing.sp)
+    write_private(tmp_path / "task.sp", sides.dealing.sp)
     (tmp_path / "task.sp").chmod(0o640)
     with pytest.raises(KeyFilePermissions):
         KeyFolder(tmp_path).read()
@@ -513,7 +506,7 @@ def test_a_bundle_that_others_can_read_is_refused(tmp_path, sides):
 def test_a_folder_of_more_than_one_role_is_refused(tmp_path, sides, names):
     """KGC's own folder, for one, would put the two shares side by side."""
     for name in names:
-        write_private(tmp_path / name, sides.dealer._dealing.sp)
+        write_private(tmp_path / name, sides.dealing.sp)
     with pytest.raises(KeyFileRole):
         KeyFolder(tmp_path).read()
 
@@ -522,7 +515,7 @@ def test_damaged_bundles_and_missing_folders_have_their_names(tmp_path, sides):
     """And a write under way is not looked at."""
     write_private(tmp_path / ".half.part", b"")
     assert KeyFolder(tmp_path).read() == 0
-    write_private(tmp_path / "task.sp", sides.dealer._dealing.sp[:-1])
+    write_private(tmp_path / "task.sp", sides.dealing.sp[:-1])
     with pytest.raises(KeyFileDamaged):
         KeyFolder(tmp_path).read()
     with pytest.raises(KeyFileMissing, match="not a folder"):
@@ -544,7 +537,7 @@ def test_sealed_shares_are_found_by_the_roles_settings(tmp_path, monkeypatch, si
     text = 'host = "h"\nport = 0\npassphrase_file = "passphrase"\n[kgc]\nurl = "https://k:1"\ntoken = "t"\n'
     (tmp_path / "settings.toml").write_text(f'kgc_key = "{"00" * 32}"\n{text}')
     sealed = SealedBlobs(FileBlobs(tmp_path / "keys"), "correct horse", 4)
-    sealed.put("task.csp", sides.dealer._dealing.csp)
+    sealed.put("task.csp", sides.dealing.csp)
     monkeypatch.setenv(KEYS, str(tmp_path / "settings.toml"))
     own_keys.cache_clear()
     try:
@@ -558,8 +551,8 @@ def test_sealed_shares_are_found_by_the_roles_settings(tmp_path, monkeypatch, si
 
 def test_what_a_task_of_shares_is_dealt_is_not_looked_at(tmp_path, sides):
     """No power is computed with it: its bundle has no key share, and its rounds' files are none."""
-    dealing = PROFILES["shares"].deal(TaskSpec("task", TaskSettings(profile="shares"), 10), insecure_test_key=False)
-    write_private(tmp_path / "task.sp", sides.dealer._dealing.sp)
+    dealing = deal(3, 10, profile="shares", check="none").dealing
+    write_private(tmp_path / "task.sp", sides.dealing.sp)
     alone = KeyFolder(tmp_path).read()
     write_private(tmp_path / "other.sp", dealing.sp)
     write_private(tmp_path / "other.dealt.1", b"dealt")

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from crowdfl.errors import OutOfTurn
 from crowdfl.protocols.exchange import Reply, run_exchange
-from crowdfl.protocols.records import MemoryRecords
 from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.dealing.keys import SharesSpBundle, seeds_of
 from crowdfl.protocols.shares.dealing.rounds import received
@@ -16,30 +15,22 @@ from crowdfl.protocols.shares.round.average import RoundRecord, SharesPublicatio
 from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundVerdict, StepRequest
 from crowdfl.protocols.shares.round.upload import UploadBody
 from tests.fuzz.trial import Form, attempt, mutated, refused, scaled
+from tests.protocols.driving import Wire
 from tests.protocols.shares.parties import PAYING, Parties, name_of
 from tests.protocols.test_messages import KINDS
 
 STEPS = 14
 
 
-class Recorded:
-    """An honest round that pays: every request with what CSP had recorded before it, and every reply."""
+class Recorded(Wire):
+    """An honest round that pays."""
 
     def __init__(self) -> None:
         self.parties = Parties(people_count=3, settings=PAYING | {"pay": "distance"})
+        super().__init__(self.parties.csp)
         self.uploads = self.parties.encrypt(1, self.parties.models())
-        self.requests: list[bytes] = []
-        self.replies: list[bytes] = []
-        self.records: list[MemoryRecords] = []
-        self.played = self.parties.play(1, self.uploads, self._ask)
+        self.played = self.parties.play(1, self.uploads, self.ask)
         self.parties.left = None
-
-    def _ask(self, request: bytes) -> Reply:
-        self.records.append(self.parties.keeping.records.copy())
-        reply = self.parties.keeping.answer(request)
-        self.requests.append(request)
-        self.replies.append(reply)
-        return lambda: reply
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +69,7 @@ def test_uploads(recorded: Recorded, data: st.DataObject):
 def test_requests_to_csp(recorded: Recorded, data: st.DataObject, step: int):
     """Altered as a whole, or in what they carry: answered, refused, or the end of the round, by name."""
     honest = recorded.requests[step - 1]
-    csp = recorded.parties.fresh_csp(recorded.records[step - 1].copy())
+    csp = recorded.parties.fresh_csp(recorded.before[step - 1].copy())
     if data.draw(st.booleans()):
         form = data.draw(mutated(Form(honest)))
     else:
@@ -126,7 +117,7 @@ def play(recorded: Recorded, replies: dict[bytes, Reply]) -> bytes:
 def test_publications_and_envelopes(recorded: Recorded, data: st.DataObject):
     """From a hostile platform: a reader gets a model, or an error of ours; an altered reward never opens."""
     parties, who = recorded.parties, name_of(0)
-    person = parties.new_person(who)
+    person = parties.fresh_person(who)
     attempt(person.read, data.draw(mutated(Form(recorded.played.publication)) | st.binary(max_size=100)), 1)
     envelope = data.draw(mutated(Form(recorded.played.envelopes[who])))
     assert envelope == recorded.played.envelopes[who] or refused(attempt(person.open_reward, envelope, 1))

@@ -14,20 +14,11 @@ from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.roles.dealt import DEALT_FILES, is_dealt_file
 from crowdfl.roles.retention import CspRetention, key_shares
 from crowdfl.simulation.recorder import Recorder
-from tests.hosts import HARDENED, INITIAL_MODEL, ONE, moved_by
+from tests.hosts import FEW_LANES, HARDENED, INITIAL_MODEL, ONE, SMALL_BOUNDS, moved_by
 from tests.http.processes import serving, wait_for_round
 from tests.http.world import TASK, Person, World, task_definition
 
-SHARES: dict[str, Any] = {
-    "profile": "shares",
-    "decimals": 3,
-    "clip": 2.0,
-    "max_norm": 3.0,
-    "max_samples": 10,
-    "max_participants": 5,
-    "lanes": 128,
-    "rounds": 2,
-}
+SHARES = SMALL_BOUNDS | FEW_LANES | {"rounds": 2}
 BUDGET = 36_000_000
 START = np.concatenate([array.reshape(-1) for array in INITIAL_MODEL])
 MOST = 14  # exchanges between the servers in a round

@@ -5,41 +5,27 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import index
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pytest
 
-from crowdfl.crypto.compute import Threads
-from crowdfl.crypto.paillier import pctd
-from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
-from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.learning.models.learner import Update
 from crowdfl.protocols.common.sdiv import DivideRequest, HardenedSdivCsp
 from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
 from crowdfl.protocols.hardened import profile as hardened
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.paper import profile as paper
-from crowdfl.protocols.party import KeyedParty
-from crowdfl.protocols.profile import CspProtocol, TaskSpec, Tools
-from crowdfl.protocols.records import BesideRecords, Look, MemoryRecords
+from crowdfl.protocols.profile import CspProtocol, TaskSpec
+from crowdfl.protocols.records import Look, MemoryRecords
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.federation import LocalFederation
-from crowdfl_lab.parties import DivisionCsp, LocalParties
+from crowdfl.simulation.sides import BesideRecords, Parties
+from crowdfl_lab.division import DivisionCsp, Pair
+from tests.hosts import HARDENED, ONE, SMALL_BOUNDS, test_tools
 
-ONE = Threads(1)
-
-SMALL = {  # rewards under a short key: every bound is small, every formula the same
-    "profile": "hardened",
-    "key_bits": 1024,
-    "mask_bits": 20,
-    "decimals": 3,
-    "clip": 2.0,
-    "max_participants": 5,
-    "max_samples": 10,
-    "lanes": None,
-    "rounds": 1000,
-}
+# Rewards under a short key: every bound is small, every formula the same.
+SMALL = SMALL_BOUNDS | HARDENED | {"key_bits": 1024, "lanes": None, "rounds": 1000}
 SMALL_PAPER = {**SMALL, "profile": "paper", "key_bits": 512, "mask_bits": 60}
 
 
@@ -100,22 +86,23 @@ class Keeping(BesideRecords):
         return dead
 
 
-class Answering(Protocol):
-    def answer(self, request: bytes) -> bytes: ...
-
-
 @dataclass
 class Wire:
-    """CSP as SP sees it, with a record of what went over the wire."""
+    """CSP as SP sees it: what went over the wire, and what CSP had recorded before each request."""
 
-    csp: Answering
-    requests: list[bytes] = field(default_factory=list)
-    replies: list[bytes] = field(default_factory=list)
+    csp: BesideRecords = field(repr=False)
+    requests: list[bytes] = field(default_factory=list, repr=False)
+    replies: list[bytes] = field(default_factory=list, repr=False)
+    before: list[MemoryRecords] = field(default_factory=list, repr=False)
 
     def __call__(self, request: bytes) -> bytes:
+        self.before.append(self.csp.records.copy())
         self.requests.append(request)
         self.replies.append(self.csp.answer(request))
         return self.replies[-1]
+
+    def ask(self, request: bytes) -> Reply:
+        return ask_directly(self)(request)
 
 
 @dataclass
@@ -130,52 +117,21 @@ class Tape:
         return self.replies[len(self.requests) - 1]
 
 
-class Parties(LocalParties):
-    """Every party of one task, dealt but not yet acting."""
-
-    def __init__(self, spec: TaskSpec, participants: int) -> None:
-        super().__init__(spec, Tools(ONE, insecure_test_key=True))
-        for i in range(participants):
-            self.participant(f"p{i}")
-
+class SmallParties(Parties):
     def upload(self, weights: Sequence[float], samples: int, who: str) -> bytes:
         return self.people[who].encrypt_update(np.asarray(weights, dtype=np.float64), samples, 1)
 
 
-def deal(participants: int = 3, parameters: int = 2, name: str = "task", **settings: Any) -> Parties:
+def deal(participants: int = 3, parameters: int = 2, name: str = "task", **settings: Any) -> SmallParties:
     """All sides of a task under a test key."""
     defaults = {"profile": "hardened", "max_participants": participants, "key_bits": 512, "lanes": 0}
-    return Parties(TaskSpec(name, TaskSettings.of(**(defaults | settings)), parameters), participants)
-
-
-@dataclass(frozen=True)
-class Pair:
-    """SP and CSP with their shares of one key, and the whole key for the test to look with."""
-
-    sp: KeyedParty
-    csp: KeyedParty
-    private: PrivateKey
-
-    @property
-    def public(self) -> PublicKey:
-        return self.private.public
-
-    def encrypt(self, numbers: Sequence[int]) -> CipherVector:
-        return self.sp.encrypt(numbers)
-
-    def read(self, vector: CipherVector) -> list[int]:
-        return [self.private.decrypt(vector[i]) for i in range(len(vector))]
+    spec = TaskSpec(name, TaskSettings.of(**(defaults | settings)), parameters)
+    return SmallParties(spec, test_tools(), people=[f"p{i}" for i in range(participants)])
 
 
 def pair(key_bits: int) -> Pair:
     """Two servers under a fresh test key."""
-    keys = pctd.keygen(key_bits // 2, insecure_test_key=True)
-    shares = keys.private.split()
-    return Pair(_party("SP", shares[0]), _party("CSP", shares[1]), keys.private)
-
-
-def _party(name: str, share: KeyShare) -> KeyedParty:
-    return KeyedParty(name, share.public, share, backend=ONE)
+    return Pair.fresh(key_bits // 2, backend=ONE)
 
 
 @dataclass

@@ -2,21 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
 from crowdfl.crypto.paillier.vector import CipherVector
-from crowdfl.protocols.common.sdiv import DivideRequest, GuardRequest
-from crowdfl.protocols.common.smul import PolynomialsRequest
-from crowdfl.protocols.hardened import opening, prifedavg, prirwd
-from crowdfl.protocols.hardened.opening import OpenRequest
-from crowdfl.protocols.hardened.prifedavg import ScaleRequest
-from crowdfl.protocols.hardened.prirwd import InnerRequest, LanesRequest, NonceRequest, RewardRequest
-from crowdfl.protocols.messages import Message, RoundRequest
-from crowdfl.protocols.records import MemoryRecords
-from tests.protocols.driving import Keeping, Parties, converse, deal
+from crowdfl.protocols.hardened import opening, prifedavg, prirwd, steps
+from crowdfl.protocols.hardened.prirwd import NonceRequest
+from crowdfl.protocols.messages import Message
+from tests.protocols.driving import Keeping, SmallParties, Wire, deal
 
 PAYMENT = 1_000_000
 TINY = {  # every bound as small as can be: the shortest key under which a round can be paid
@@ -30,20 +25,7 @@ TINY = {  # every bound as small as can be: the shortest key under which a round
     "rounds": 3,
     "budget": "1",
 }
-REQUESTS: dict[int, type[RoundRequest]] = {
-    cls.kind: cls
-    for cls in (
-        OpenRequest,
-        ScaleRequest,
-        NonceRequest,
-        LanesRequest,
-        InnerRequest,
-        PolynomialsRequest,
-        GuardRequest,
-        DivideRequest,
-        RewardRequest,
-    )
-}
+REQUESTS = {cls.kind: cls for cls in steps.ANSWERS}
 
 
 @contextmanager
@@ -56,34 +38,31 @@ def short_messages() -> Iterator[None]:
         yield
 
 
-@dataclass
-class Recorded:
-    """A round of three participants, opened to both audiences."""
+class Recorded(Wire):
+    """A round of three participants, opened to both audiences; after the last request too, what CSP has recorded."""
 
-    sides: Parties = field(repr=False)
-    requests: list[bytes] = field(default_factory=list, repr=False)
-    before: list[MemoryRecords] = field(default_factory=list, repr=False)  # request by request, and at the end
+    def __init__(self, sides: SmallParties) -> None:
+        super().__init__(sides.csp)
+        self.sides = sides
 
     def play(self, number: int = 1) -> None:
         """Reward, average for the participants, average for the requester."""
-        sides = self.sides
-        sides.sp.open_round(number)
-        for i, who in enumerate(sides.people):
-            sides.sp.add_all({who: sides.upload([0.1 * i] * sides.dealer.spec.parameters, 1 + i % 2, who)})
-        for step in (sides.sp.reward(PAYMENT), sides.sp.publish(final=False), sides.sp.publish(final=True)):
-            converse(step, self._answer)
-        self.before.append(sides.csp.records.copy())
+        round_ = self.sides.open(number, ask=self.ask)
+        for i, who in enumerate(self.sides.people):
+            round_.collect({who: self.sides.upload([0.1 * i] * self.sides.spec.parameters, 1 + i % 2, who)})
+        round_.reward(PAYMENT)
+        round_.average()
+        round_.average(final=True)
+        self.before.append(self.csp.records.copy())
 
-    def _answer(self, request: bytes) -> bytes:
-        if request not in self.requests:
-            self.requests.append(request)
-            self.before.append(self.sides.csp.records.copy())
-        return self.sides.csp.answer(request)
+    def __call__(self, request: bytes) -> bytes:
+        """What is asked again, such as a scaled sum for the second audience, is in here once."""
+        return self.csp.answer(request) if request in self.requests else super().__call__(request)
 
     def csp_at(self, place: int) -> Keeping:
         """CSP as it was before the request at this place: it has kept no replies."""
-        self.sides.csp.party.view.entries.clear()
-        return Keeping(self.sides.csp.side, self.before[place].copy())
+        self.csp.party.view.entries.clear()
+        return Keeping(self.csp.side, self.before[place].copy())
 
     def message(self, place: int) -> Any:
         request = self.requests[place]
@@ -123,6 +102,6 @@ class Recorded:
 def record(total: str, number: int = 1) -> Recorded:
     """A recorded round of a task that pays."""
     recorded = Recorded(deal(3, 40, total=total, **TINY))
-    recorded.sides.dealer.participant("p3")  # enrolled, and not in this round
+    recorded.sides.enrol("p3")  # enrolled, and not in this round
     recorded.play(number)
     return recorded

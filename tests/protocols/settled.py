@@ -5,23 +5,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from crowdfl.protocols.claims import Claim
-from tests.protocols.driving import SMALL, Parties, converse, deal
+from tests.protocols.driving import SMALL, SmallParties, deal
 
 BUDGET = 36_000_000
 
 
-def settle(rounds: int = 2) -> Parties:
+def settle(rounds: int = 2) -> SmallParties:
     """Three participants and some rounds with rewards; every participant has opened its own."""
     sides = deal(3, 2, **(SMALL | {"max_participants": 3, "rounds": 5}))
     for number in range(1, rounds + 1):
-        sides.sp.open_round(number)
-        for i, who in enumerate(sides.people):
-            sides.sp.add_all({who: sides.upload([0.1 * i, 0.5], i + 2, who)})
-        converse(sides.sp.reward(BUDGET), sides.csp.answer)
-        converse(sides.sp.publish(final=False), sides.csp.answer)
-        for who, envelope in sides.sp.envelopes().items():
-            sides.people[who].open_reward(envelope, number)
+        updates = {who: (np.array([0.1 * i, 0.5]), i + 2) for i, who in enumerate(sides.people)}
+        sides.play(number, sides.encrypt(updates, number), payment=BUDGET)
     return sides
 
 
@@ -35,16 +32,16 @@ def unclaimed(sides: Any) -> Iterator[None]:
     sides.csp.records = records
 
 
-def earned(sides: Parties, who: str) -> dict[int, int]:
+def earned(sides: SmallParties, who: str) -> dict[int, int]:
     """What a participant has opened, in millionths, by round."""
     return dict(sides.people[who]._amounts)
 
 
-def claim_of(sides: Parties, who: str) -> Claim:
+def claim_of(sides: SmallParties, who: str) -> Claim:
     return Claim.from_bytes(sides.people[who].claim(), sides.sp.party.limits(1))
 
 
-def signed(sides: Parties, who: str, **changes: Any) -> bytes:
+def signed(sides: SmallParties, who: str, **changes: Any) -> bytes:
     """A claim with other contents, signed anew by its owner (the masks stay as they are unless given)."""
     changed = replace(claim_of(sides, who), **changes)
     return replace(changed, signature=sides.people[who].signing.sign(changed.statement)).to_bytes()

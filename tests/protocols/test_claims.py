@@ -170,7 +170,7 @@ def test_one_attestation_outlives_a_crash(sides):
     """It is the memory that knows, not the process."""
     own = claim_of(sides, "p0")
     sides.csp.answer(signed(sides, "p0", **part_of(own, 0)))
-    again = sides.dealer.csp()
+    again = sides.fresh_csp()
     again.records = sides.csp.records.copy()
     with pytest.raises(ClaimRefused, match="another claim"):
         again.answer(own.to_bytes())
@@ -222,7 +222,7 @@ def test_an_attestation_of_another_claim_is_refused(sides):
 def test_a_reward_outside_its_budget_is_not_attested(sides, amount):
     """Whatever CSP has kept, and though the mask makes that amount; the budget itself is."""
     own, fraction = claim_of(sides, "p0"), sides.sp._shape.widths().fraction
-    n = int(sides.dealer.task.public.n)
+    n = int(sides.task.public.n)
     look = Look(sides.csp.records)
     kept = look.get(KeptReward, 1, who="p0")
     masked = ((amount << fraction) + own.masks[0]) % n
@@ -260,11 +260,11 @@ def resealed(sides, who, number, *, value=None, signing=None, context=None, name
     """An envelope of round `number` that SP seals itself: with CSP's word in it, or a word of its own, altered in one place."""
     person = sides.people[who]
     envelope = person._envelopes[number]
-    right = sides.dealer.task.context(number)
+    right = sides.task.context(number)
     body = person.reader.open(envelope.sealed, reward_context(right, who))
     width = sides.sp.party.public.plaintext_bytes
     v, signature = body[:width], body[width:]
-    v = v if value is None else ((value + envelope.mask) % int(sides.dealer.task.public.n)).to_bytes(width, "big")
+    v = v if value is None else ((value + envelope.mask) % int(sides.task.public.n)).to_bytes(width, "big")
     if signing is not None:
         statement = reward_statement(
             context or right, named or who, commitment or commit(envelope.mask, envelope.salt), v
@@ -286,7 +286,7 @@ def test_a_reward_that_csp_has_not_signed_is_refused_by_the_phone(sides):
     forgeries = {
         "another value": resealed(sides, "p0", 2, value=million),
         "SP's own signature": resealed(sides, "p0", 2, value=million, signing=SigningKey.fresh()),
-        "another round": resealed(sides, "p0", 2, signing=csp, context=sides.dealer.task.context(1)),
+        "another round": resealed(sides, "p0", 2, signing=csp, context=sides.task.context(1)),
         "another participant": resealed(sides, "p0", 2, signing=csp, named="p1"),
         "another commitment": resealed(sides, "p0", 2, signing=csp, commitment=commit(1, bytes(32))),
     }
@@ -302,7 +302,7 @@ def test_a_reward_that_csp_has_not_signed_is_refused_by_the_phone(sides):
 
 def test_an_envelope_too_short_for_a_reward_is_refused(sides):
     """Sealed to the right reader for the right round."""
-    person, context = sides.people["p0"], sides.dealer.task.context(2)
+    person, context = sides.people["p0"], sides.task.context(2)
     sealed = seal_to(person.reader.public, b"short", reward_context(context, "p0"))
     with pytest.raises(SealBroken, match="no reward"):
         person.open_reward(replace(person._envelopes[2], sealed=sealed).to_bytes(), 2)
@@ -311,7 +311,7 @@ def test_an_envelope_too_short_for_a_reward_is_refused(sides):
 def rewards_outside(sides):
     """Rewards that no honest round gives, in millionths / 2^h: a unit below zero, one millionth above the largest payment."""
     widths = sides.sp._shape.widths()
-    return [-1, (widths.largest_payment + 1) << widths.fraction, int(sides.dealer.task.public.n) // 2]
+    return [-1, (widths.largest_payment + 1) << widths.fraction, int(sides.task.public.n) // 2]
 
 
 def test_a_reward_outside_its_budget_is_not_opened_by_the_phone(sides):

@@ -30,18 +30,14 @@ class Run:
         self.sides = deal(self.n, self.parameters, profile="paper", key_bits=448, lanes=None)
         sides, sp, csp = self.sides, self.sides.sp, self.sides.csp
         self.uploads = {who: sides.upload([0.1] * self.parameters, i + 1, who) for i, who in enumerate(sides.people)}
+        self.averaging, self.rewarding = Wire(csp), Wire(csp)
+        round_ = sides.open(1, ask=self.averaging.ask)
         for who, upload in self.uploads.items():
-            sp.add_all({who: upload})
-        self.averaging = Wire(csp)
-        converse(sp.publish(final=False), self.averaging)
-        for person in sides.people.values():
-            person.read(sp.publication(), 1)
+            round_.collect({who: upload})
+        sides.read(round_.average(), 1, sides.people)
         self.sp_average, self.csp_average = sp.party.costs.counts.copy(), csp.party.costs.counts.copy()
         self.phone_average = sides.people["p0"].party.costs.counts.copy()
-        self.rewarding = Wire(csp)
-        converse(sp.reward(36_000_000), self.rewarding)
-        for who, envelope in sp.envelopes().items():
-            sides.people[who].open_reward(envelope, 1)
+        sides.open_rewards(sides.current(ask=self.rewarding.ask).reward(36_000_000), 1)
 
 
 _runs = {}

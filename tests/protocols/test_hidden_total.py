@@ -45,7 +45,7 @@ def scale(sides, number, opened):
 
 def test_exponents_have_one_length_whatever_was_opened(sides, raised):
     """The smallest and the largest number that there is, and each many times: the same number of bits, not only bytes."""
-    n = int(sides.dealer.task.public.n)
+    n = int(sides.task.public.n)
     opened = [0, 1, 2, n // 2, n - 2, n - 1] * 20
     scale(sides, 1, opened)
     ((name, exponents),) = raised
@@ -69,11 +69,11 @@ def test_exponents_have_other_digits_each_time(sides, raised):
 
 def test_what_is_scaled_is_right_whatever_the_blind_is(sides):
     """3 * (X + R) modulo N, and a dither of less than half a slot on top."""
-    n = int(sides.dealer.task.public.n)
+    n = int(sides.task.public.n)
     budget = sides.sp._shape.budget
     opened = [0, 1, n // 2, n - 1]
     for value, scaled in zip(opened, scale(sides, 1, opened), strict=True):
-        noise = sides.dealer.task.public.signed((scaled - 3 * value) % n)
+        noise = sides.task.public.signed((scaled - 3 * value) % n)
         slots = budget.slots
         assert abs(noise) < sum(1 << (slot * budget.slot_bits + budget.dither_bits) for slot in range(slots))
 

@@ -9,9 +9,8 @@ import pytest
 from crowdfl.crypto.compute import Progress
 from crowdfl.errors import Cancelled
 from crowdfl.learning.models.learner import Update
-from crowdfl.protocols.profile import Tools
 from crowdfl.protocols.registry import PROFILES
-from tests.protocols.driving import ONE, SMALL, deal, federation, updates
+from tests.protocols.driving import SMALL, deal, federation, updates
 
 MODELS, SAMPLES = [[0.1, 0.2], [0.3, -0.4], [0.5, 0.6]], [1, 2, 3]
 KEYED = ("hardened", "paper")
@@ -137,8 +136,7 @@ def test_each_side_is_built_from_its_own_bundle(profile):
     assert sp.share.exponent != csp.share.exponent
     assert sp.costs is not csp.costs
     assert sp.view is not csp.view
-    dealing = sides.dealer._dealing
     exponent = int(csp.share.exponent)
-    assert exponent.to_bytes((exponent.bit_length() + 7) // 8, "big") not in dealing.sp
-    rebuilt = PROFILES[profile].sp(sides.dealer.spec, dealing.sp, Tools(ONE, insecure_test_key=True))
+    assert exponent.to_bytes((exponent.bit_length() + 7) // 8, "big") not in sides.dealing.sp
+    rebuilt = sides.fresh_sp()
     assert rebuilt.party.share.exponent == sp.share.exponent

@@ -214,7 +214,7 @@ def rows_of(round_, first):
 
 def bad_lanes(round_):
     """What honest lanes never are, by name: plaintexts of the first row."""
-    budget, n = round_.sides.sp._shape.budget, int(round_.sides.dealer.task.public.n)
+    budget, n = round_.sides.sp._shape.budget, int(round_.sides.task.public.n)
     top = 1 << budget.lane_mask_bits
     return {
         "negative": -1,
@@ -232,7 +232,7 @@ LANES = ["negative", "too large", "far too large", "negative in a later slot", "
 def bad_numbers(round_):
     """What honest counts, divisors and quotients never are, by name: their place, and the request."""
     inner, divide = round_.place_of(InnerRequest), round_.place_of(DivideRequest, "weights")
-    widths, n = round_.sides.sp._shape.widths(), int(round_.sides.dealer.task.public.n)
+    widths, n = round_.sides.sp._shape.widths(), int(round_.sides.task.public.n)
     w, wrong = widths.weights, {"zero": 0, "below zero": -1, "wrapped": -(10**30), "spoilt": n // 2 - 10**9}
     made = {}
     for name, y in wrong.items() | {("too long", 1 << (w.hi + w.ybits))}:
@@ -251,7 +251,7 @@ def longest_quotient(w):
 def division(round_, y=10**40, quotient=None):
     """Divisions for the weights, of which the second has this divisor and this quotient."""
     place, w = round_.place_of(DivideRequest, "weights"), round_.sides.sp._shape.widths().weights
-    usual, public = 1 << (w.alpha - 1), round_.sides.dealer.task.public
+    usual, public = 1 << (w.alpha - 1), round_.sides.task.public
     x = [10**40 * usual, int(public.signed(y * (quotient or usual) % public.n)), 10**40 * usual]
     return round_.with_plain(place, x=x, y=[10**40, y, 10**40])
 
@@ -386,12 +386,7 @@ ENVIRONMENT = [BackendUnavailable("the card is gone"), OSError("no space left"),
 def test_an_error_of_the_environment_does_not_end_a_round(hidden, error, kernel):
     """The same request is answered once the machine works again; another one is not."""
     backend = Failing(ONE, kernel, error)
-    dealer = hidden.sides.dealer
-    tools, dealer.tools = dealer.tools, replace(dealer.tools, backend=backend)
-    try:
-        side = dealer.csp().side
-    finally:
-        dealer.tools = tools
+    side = hidden.sides.fresh_csp(tools=replace(hidden.sides.tools, backend=backend)).side
     for place in range(len(hidden.requests)):
         csp = Keeping(side, hidden.csp_at(place).records)
         backend.on, seen = True, len(backend.failed)

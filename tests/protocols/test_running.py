@@ -47,8 +47,8 @@ def fill(sp, uploads, order=None):
 def test_any_order_and_grouping_gives_the_same_sum_bit_for_bit(profile):
     """All 24 orders of four uploads; in groups too, with one that is in already: a retry after a lost answer counts once."""
     sides, uploads = four(profile=profile)
-    filled = [fill(sides.dealer.sp(), uploads, order) for order in permutations(uploads)]
-    grouped = sides.dealer.sp()
+    filled = [fill(sides.fresh_sp(), uploads, order) for order in permutations(uploads)]
+    grouped = sides.fresh_sp()
     grouped.add_all({"p1": uploads["p1"]})
     grouped.add_all(uploads)
     assert len({sp._products.result().block.tobytes() for sp in [*filled, grouped]}) == 1
@@ -62,28 +62,28 @@ def test_any_order_and_grouping_gives_the_same_sum_bit_for_bit(profile):
 def test_stored_uploads_are_counted_in_groups_of_bounded_size(monkeypatch, most, uploads_of_bytes, groups):
     """By number and by bytes; an upload beyond the bound goes in alone."""
     sides, uploads = four()
-    sp, seen = sides.dealer.sp(), []
+    sp, seen = sides.fresh_sp(), []
     whole = sp.add_all
     monkeypatch.setattr(sp, "add_all", lambda group, *, validated: [seen.append(len(group)), whole(group)])
     monkeypatch.setattr(keyed, "_GROUP", most)
     monkeypatch.setattr(keyed, "_GROUP_BYTES", int(uploads_of_bytes * sp.upload_bytes()))
     sp.add_stored("in/", {who: who for who in uploads}, lambda name: uploads[name[3:]])
     assert seen == groups
-    assert sp._products.result() == fill(sides.dealer.sp(), uploads)._products.result()
+    assert sp._products.result() == fill(sides.fresh_sp(), uploads)._products.result()
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
 def test_a_refused_upload_in_a_group_counts_nobody_twice(profile):
     """Whoever was in the group may be sent again."""
     sides, uploads = four(profile=profile)
-    sp = sides.dealer.sp()
+    sp = sides.fresh_sp()
     with pytest.raises(CrowdFLError):
         sp.add_all(uploads | {"p2": uploads["p2"][:-1]})
     sp.add_all({"p0": uploads["p0"]})
     with pytest.raises(AlreadyCounted, match="p0"):
         sp.add_all({"p3": uploads["p3"], "p0": uploads["p1"]})
     sp.add_all(uploads)
-    assert sp._products.result() == fill(sides.dealer.sp(), uploads)._products.result()
+    assert sp._products.result() == fill(sides.fresh_sp(), uploads)._products.result()
     assert sp._products.count == 4
 
 
@@ -101,7 +101,7 @@ def test_other_bytes_of_the_same_participant_are_refused(profile):
 @pytest.mark.parametrize("profile", ["hardened", "paper"])
 def test_uploads_that_are_not_uploads_are_refused_by_name(profile):
     sides, uploads = four(profile=profile)
-    good, width = uploads["p0"], sides.dealer.task.public.ciphertext_bytes
+    good, width = uploads["p0"], sides.task.public.ciphertext_bytes
     shorter = bytearray(good[:-width])
     shorter[51] -= 1  # the count, last byte of the header
     stranger = deal(4, 3, profile=profile).upload([0.0] * 3, 1, "p0")
@@ -202,7 +202,7 @@ def test_a_restarted_sp_sends_the_same_bytes(way):
     run_all(fill(sides.sp, uploads), wire, rewarded=rewarded)
     assert decided(sides.sp) == set(purposes)
 
-    again = sides.dealer.sp()
+    again = sides.fresh_sp()
     fill(again, uploads, sorted(uploads, reverse=True))
     again.record = sides.sp.record
     tape = Tape(wire.replies)
@@ -214,15 +214,15 @@ def test_a_restarted_sp_sends_the_same_bytes(way):
 
 def test_without_its_record_a_restarted_sp_sends_other_bytes():
     sides, uploads = four()
-    first, second = Wire(sides.csp), Wire(sides.dealer.csp())
+    first, second = Wire(sides.csp), Wire(sides.fresh_csp())
     run_all(fill(sides.sp, uploads), first, rewarded=False)
-    run_all(fill(sides.dealer.sp(), uploads), second, rewarded=False)
+    run_all(fill(sides.fresh_sp(), uploads), second, rewarded=False)
     assert first.requests != second.requests
 
 
 def restarted(sides, uploads, record):
     """Another SP with the same bundle, uploads and record."""
-    again = fill(sides.dealer.sp(), uploads)
+    again = fill(sides.fresh_sp(), uploads)
     again.record = record
     return again
 
@@ -284,7 +284,7 @@ def test_restored_seeds_are_refused_for_other_uploads(forgotten):
     """After a crash that lost an upload, the old seed does not mask the new sum: it is bound to the other one by itself too."""
     sides, uploads = four()
     run_all(fill(sides.sp, uploads), sides.csp.answer, rewarded=False)
-    again = fill(sides.dealer.sp(), uploads, ["p0", "p1", "p2"])
+    again = fill(sides.fresh_sp(), uploads, ["p0", "p1", "p2"])
     kept = HardenedSpRound.from_bytes(sides.sp.record.round, Limits.plain())
     again.record = SpRecord(round=replace(kept, **{forgotten: b""} if forgotten else {}).to_bytes())
     with pytest.raises(SeedReused):
@@ -353,7 +353,7 @@ def test_lanes_of_another_sketch_get_other_masks():
     assert sides.sp._shape.budget.buckets < sides.sp._shape.budget.ciphertexts
     converse(fill(sides.sp, uploads).reward(PAYMENT), sides.csp.answer)
     (before,) = sides.csp.party.view.of("lanes")
-    forgetful = sides.dealer.csp()
+    forgetful = sides.fresh_csp()
     converse(sides.sp.reward(PAYMENT), forgetful.answer)
     (after,) = forgetful.party.view.of("lanes")
     differences = [abs(a - b) for x, y in zip(before, after, strict=True) for a, b in zip(x, y, strict=True)]

@@ -17,7 +17,7 @@ from crowdfl.protocols.hardened.shape import ReaderBundle
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys, SpRecord
 from crowdfl.protocols.shares.round.sp import SharesSpRound
-from tests.protocols.driving import SMALL, converse, deal, federation, updates
+from tests.protocols.driving import SMALL, deal, federation, updates
 
 SECRET = bytes(range(200, 232))
 NUMBER = 123456789012345678901234567890
@@ -68,12 +68,9 @@ def test_sides_do_not_show_their_keys(profile):
     """SP, CSP, requester, participants, their parties and the dealing, before and after a round."""
     settings = SMALL | {"max_participants": 3, "profile": profile, "key_bits": 1280, "mask_bits": 60}
     sides = deal(3, 1, **settings)
-    for i, who in enumerate(sides.people):
-        sides.sp.add_all({who: sides.upload([0.1 * i], 1, who)})
-    converse(sides.sp.reward(1_000_000), sides.csp.answer)
-    converse(sides.sp.publish(final=False), sides.csp.answer)
-    everyone = [sides.sp, sides.csp, sides.requester, *sides.people.values(), sides.dealer, sides.dealer._dealing]
-    dealing = sides.dealer._dealing
+    sides.play(1, {who: sides.upload([0.1 * i], 1, who) for i, who in enumerate(sides.people)}, payment=1_000_000)
+    everyone = [sides.sp, sides.csp, sides.requester, *sides.people.values(), sides, sides.dealing]
+    dealing = sides.dealing
     secrets = [sides.sp.party.share.exponent, sides.csp.party.share.exponent]
     secrets += [dealing.csp[-32:]]
     if profile == "hardened":

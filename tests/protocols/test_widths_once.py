@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from crowdfl.crypto.paillier import budget
@@ -10,7 +11,7 @@ from crowdfl.protocols.common import sdiv
 from crowdfl.protocols.hardened import prirwd
 from crowdfl.protocols.shares import rule_widths, widths
 from crowdfl.protocols.shares.circuits import reciprocal
-from tests.protocols.driving import SMALL, converse, deal
+from tests.protocols.driving import SMALL, deal
 from tests.protocols.shares import parties
 
 MODULES = {module.__file__ for module in (budget, sdiv, prirwd, rule_widths, widths, reciprocal)}
@@ -48,14 +49,8 @@ def test_a_shares_round_computes_no_width_twice(pay):
 
 def test_a_hardened_round_computes_no_width_twice():
     sides = deal(4, 3, **SMALL | {"max_participants": 4, "rounds": 5})
-
-    def rewarded():
-        for i, who in enumerate(sides.people):
-            sides.sp.add_all({who: sides.upload([0.1, 0.2, 0.3], i + 1, who)})
-        converse(sides.sp.reward(36_000_000), sides.csp.answer)
-        converse(sides.sp.publish(final=False), sides.csp.answer)
-
-    calls = counted(rewarded)
+    updates = {who: (np.array([0.1, 0.2, 0.3]), i + 1) for i, who in enumerate(sides.people)}
+    calls = counted(lambda: sides.play(1, sides.encrypt(updates), payment=36_000_000))
     assert sum(calls.values()) < MOST, calls
 
 

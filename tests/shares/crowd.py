@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdfl.documents.signed import Definition
-from crowdfl.learning.models.shape import ModelShape
 from crowdfl.protocols.shares.chain import ModelChain
 from crowdfl.protocols.shares.round.upload import make_upload
 from crowdfl.protocols.shares.shape import SharesShape
@@ -16,24 +14,12 @@ from crowdfl.roles.participant.participant import Participant
 from crowdfl.roles.ports import ManualClock
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.host import Host
-from tests.hosts import test_tools
+from tests.hosts import FEW_LANES, SMALL_TASK, small_definition, test_tools
 
 __all__ = ["BUDGET", "SETTINGS", "Crowd", "along", "next_model"]
 
 BUDGET = 9_000_000
-SETTINGS: dict[str, Any] = {
-    "profile": "shares",
-    "decimals": 3,
-    "clip": 2.0,
-    "max_norm": 3.0,
-    "max_samples": 10,
-    "max_participants": 5,
-    "lanes": 128,
-    "rounds": 3,
-    "budget": "9.00",
-    "window": 100.0,
-    "grace": 50.0,
-}
+SETTINGS = SMALL_TASK | FEW_LANES | {"rounds": 3, "budget": "9.00"}
 Floats = npt.NDArray[np.float64]
 Models = Mapping[str, Floats]
 
@@ -60,9 +46,7 @@ class Crowd(Host):
         self.settings = TaskSettings.of(**(SETTINGS | settings))
         super().__init__(test_tools(), clock=ManualClock(1000.0), **(host or {}))
         self.initial = np.round(np.linspace(-1.0, 1.0, parameters), 3)
-        model = ModelShape(("w",), ((parameters,),))
-        definition = Definition("purpose", "terms", "readers", model, self.settings, 500.0, {})
-        self.task = self.create(definition, [self.initial])
+        self.task = self.create(small_definition(self.settings, parameters=parameters), [self.initial])
         self.shape = SharesShape(self.sp.definition(self.task).spec)
         if self.settings.budget is not None:
             self.requester.fund(self.task, BUDGET * self.settings.rounds)

@@ -11,32 +11,16 @@ import pytest
 
 from crowdfl.crypto.entropy import SOURCE
 from crowdfl.crypto.randomness import secret_bytes
-from crowdfl.documents.signed import Definition
 from crowdfl.errors import CrowdFLError, ServiceUnavailable
-from crowdfl.learning.models.shape import ModelShape
 from crowdfl.roles.ports import ManualClock
 from crowdfl.settings import TaskSettings
 from crowdfl.simulation.disks import Disk, FileDisk, MemoryDisk
 from crowdfl.simulation.faults import AFTER, BEFORE, Crash, Plan, Point, nothing_happens
 from crowdfl.simulation.host import Call, Deliver, Host
 from crowdfl.simulation.replayed import seeded
-from tests.hosts import test_tools
+from tests.hosts import FEW_LANES, SMALL_TASK, small_definition, test_tools
 
-SETTINGS: dict[str, Any] = {
-    "profile": "shares",
-    "decimals": 3,
-    "clip": 2.0,
-    "max_norm": 3.0,
-    "max_samples": 10,
-    "max_participants": 4,
-    "cohort": 2,
-    "lanes": 128,
-    "rounds": 2,
-    "budget": "9.00",
-    "pay": "equal",
-    "window": 100.0,
-    "grace": 50.0,
-}
+SETTINGS = SMALL_TASK | FEW_LANES | {"max_participants": 4, "cohort": 2, "budget": "9.00", "pay": "equal"}
 PEOPLE = ("ada", "bob", "cem", "dora")
 SIZE, BUDGET = 4, 9_000_000
 
@@ -49,8 +33,7 @@ class Campaign(Host):
     def __init__(self, disk: Disk | None = None, faults: Plan = nothing_happens, **more: Any) -> None:
         clock = ManualClock(1000.0)
         super().__init__(test_tools(), disk=disk or MemoryDisk(clock.now), clock=clock, faults=faults, **more)
-        shape, settings = ModelShape(("w",), ((SIZE,),)), TaskSettings.of(**SETTINGS)
-        definition = Definition("purpose", "terms", "readers", shape, settings, 500.0, {})
+        definition = small_definition(TaskSettings.of(**SETTINGS), parameters=SIZE)
         self.task = self.create(definition, [np.zeros(SIZE)])
         for name in PEOPLE:
             self.join(self.task, name)

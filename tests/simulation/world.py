@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, partial
 from pathlib import Path
@@ -33,25 +33,14 @@ from crowdfl.roles.sp.platform import Sp
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl.simulation.faults import Crash, Point
 from crowdfl.simulation.host import Call, Deliver, Host
-from tests.hosts import FileDisk, test_tools
+from tests.hosts import SMALL_TASK, FileDisk, small_definition, test_tools
 from tests.simulation.faults import Countdown, Wire
 from tests.simulation.passed import Passed
 
 __all__ = ["World", "closing", "meanwhile"]
 
 CLAIMS = 5000.0
-SETTINGS: dict[str, Any] = {
-    "profile": "shares",
-    "decimals": 3,
-    "clip": 8.0,
-    "max_samples": 10,
-    "lanes": 128,
-    "max_participants": 5,
-    "rounds": 2,
-    "budget": "9.00",
-    "window": 100.0,
-    "grace": 50.0,
-}
+SETTINGS = SMALL_TASK | {"clip": 8.0, "lanes": 128, "budget": "9.00"}
 _PROFILE, _UNIT = SharesProfile(), 1000
 _SPS = ("sp", "sp2")
 _UNPAID = (PaymentState.PENDING, PaymentState.RUNNING, PaymentState.UNKNOWN)
@@ -158,8 +147,9 @@ class World:
     # What people do.
 
     def _create(self) -> None:
-        key, shape, digest = _signing("requester"), ModelShape(("w",), ((1,),)), hashlib.sha256(INITIAL).hexdigest()
-        text = Definition("purpose", "terms", "readers", shape, self.settings, CLAIMS, {}, digest, key.public).sign(key)
+        key, digest = _signing("requester"), hashlib.sha256(INITIAL).hexdigest()
+        definition = small_definition(self.settings, claim_window=CLAIMS, parameters=1)
+        text = replace(definition, initial=digest, requester=key.public).sign(key)
         self.about = Definition.open(text).spec
         self.created = self.kgc.create_task(text)
         self.task = self.sps[0].create_task(text, self.created.appointment, INITIAL)

@@ -39,11 +39,10 @@ from crowdfl_lab.audit.recorded_round import (
     SMALL_SIZE,
     HardenedParties,
     ShortMaskedSide,
-    servers,
     small_parties,
     small_updates,
 )
-from crowdfl_lab.parties import DivisionCsp
+from crowdfl_lab.division import DivisionCsp, Pair
 
 _STEP = 1 << 200  # Delta: above an operand's mask that is short on purpose
 _LANES = 9  # messages of one step hold more than this task opens
@@ -118,7 +117,7 @@ class _Unguarded(HardenedSdivSp):
 def _inflate(subject: str, side: type[HardenedSdivSp], number: str) -> Finding:
     count, of_divisor = len(_DIVISORS), number == "divisor"
     widths = SdivWidths(_KEYS[number], ybits=8, qbits=64, sigma=20, precision=2)
-    _, sp, csp = servers(widths.key_bits // 2, as_printed=False)
+    _, sp, csp = Pair.fresh(widths.key_bits // 2)
     k = 1 << (widths.key_bits - widths.hi - 2) if of_divisor else 1 << (widths.alpha - widths.g + 29)
     y = sp.encrypt([d + (k if of_divisor else 0) for d in _DIVISORS])
     x = sp.encrypt([d * 1000 + (0 if of_divisor else k) for d in _DIVISORS])
@@ -170,7 +169,7 @@ def attack_false_scaling(key_bits: int = 1024) -> Finding:
         return ScaleReply(csp.encrypt([0] * count)).to_bytes()
 
     run_exchange(sp.publish(final=False), ask_directly(answer))
-    reader, task = cast(HardenedParticipant, parties.people["p0"]), parties.dealer.task
+    reader, task = cast(HardenedParticipant, parties.people["p0"]), parties.task
     publication = Publication.from_bytes(sp.publication(), reader.party.limits(_LANES))
     shown = int(to_ints(read(publication, reader.audience, task.context(1), task.public))[0])
     most, truth = SMALL_BOUNDS["max_participants"] * SMALL_BOUNDS["max_samples"], sum(SMALL_PEOPLE.values())
@@ -183,7 +182,7 @@ def attack_false_scaling(key_bits: int = 1024) -> Finding:
 def attack_claimed_number(key_bits: int = 1024) -> Finding:
     """CSP makes every divisor nearly the same: a weight is then the cube of a count, and claims show the weights."""
     parties = small_parties(key_bits)
-    sp, csp, widths = parties.sp, parties.csp.party, reward_widths(parties.dealer.spec.settings, SMALL_SIZE)
+    sp, csp, widths = parties.sp, parties.csp.party, reward_widths(parties.spec.settings, SMALL_SIZE)
     parties.open(1).collect(parties.encrypt(small_updates()))
     products = products_in(distance_polynomials(len(SMALL_PEOPLE), widths.epsilon_units))
     first = [len(p) == 3 and p[:2] == (0, 0) and p[2] % 3 == 2 for p in products]  # Y^2 A_i, once in each divisor

@@ -21,7 +21,7 @@ from typing import Any, cast
 import numpy as np
 
 from crowdfl.crypto.blocks import Block, to_ints
-from crowdfl.crypto.compute import Backend, Kernel, Progress, default_backend
+from crowdfl.crypto.compute import Backend, Kernel, Progress
 from crowdfl.crypto.paillier.kernels import PowEach
 from crowdfl.crypto.paillier.packing import Packing
 from crowdfl.crypto.paillier.vector import CipherVector
@@ -47,13 +47,11 @@ from crowdfl.protocols.hardened.prirwd import (
     RewardSp,
     RewardWidths,
 )
-from crowdfl.protocols.hardened.profile import HardenedParticipant, HardenedProfile
+from crowdfl.protocols.hardened.profile import HardenedParticipant
 from crowdfl.protocols.hardened.shape import ReaderBundle, reward_widths
 from crowdfl.protocols.messages import Limits, RoundRequest
 from crowdfl.protocols.party import CountingBackend, KeyedParty
-from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
 from crowdfl.protocols.records import MemoryRecords
-from crowdfl.settings import TaskSettings
 from crowdfl_lab.audit.finding import (
     HARDENED,
     REWARD_OFF,
@@ -189,7 +187,7 @@ class _Signs:
         self._send(PolynomialsRequest(self._number, purpose, *numbers))
         party, alpha = (
             self.parties.sp.party,
-            reward_widths(self.parties.dealer.spec.settings, SMALL_SIZE).of(purpose).alpha,
+            reward_widths(self.parties.spec.settings, SMALL_SIZE).of(purpose).alpha,
         )
         positive = party.add_plain(chosen, [1])
         y = CipherVector.concat([positive, self._filled(divisors - 1)]) if divisors > 1 else positive
@@ -288,7 +286,7 @@ def _claim(parties: HardenedParties) -> bytes:
 def attack_claims(key_bits: int = 1024) -> Iterator[Finding]:
     """Another's encrypted reward, compared by claims: with a CSP that keeps what it is told, and as built."""
     parties, sides = small_parties(key_bits), list[_KeepingSide]()
-    sp, csp, widths = parties.sp, parties.csp.party, reward_widths(parties.dealer.spec.settings, SMALL_SIZE)
+    sp, csp, widths = parties.sp, parties.csp.party, reward_widths(parties.spec.settings, SMALL_SIZE)
 
     def keeping(party: KeyedParty, built: RewardWidths, packing: Packing, number: int) -> RewardSp:
         sides.append(_KeepingSide(party, built, packing, number))
@@ -386,7 +384,7 @@ def _read_by_claims(subject: str, known: _Claimed, csp: _LooseCsp | _BuiltCsp, t
 def attack_chosen_reward(key_bits: int = 1024) -> Finding:
     """CSP does not know what it opens: a sample count in place of the claimant's reward, read off the honest claim."""
     parties = small_parties(key_bits)
-    sp, h = parties.sp, reward_widths(parties.dealer.spec.settings, SMALL_SIZE).fraction
+    sp, h = parties.sp, reward_widths(parties.spec.settings, SMALL_SIZE).fraction
 
     def swapping(party: KeyedParty, built: RewardWidths, packing: Packing, number: int) -> RewardSp:
         side = _KeepingSide(party, built, packing, number)
@@ -414,7 +412,7 @@ def attack_several_uploads(key_bits: int = 1024) -> Finding:
         chosen = party.add(chosen, party.scale(sp.averaged(who), 1 << (width * place)))
     opening, state = OpeningSp(party), MaskSeed.bound_to(digest(chosen))
     replies = [parties.csp.answer(request) for request in opening.requests(state, chosen, 1, PARTICIPANTS)]
-    reader, task = cast(HardenedParticipant, parties.people[_CLAIMANT]), parties.dealer.task
+    reader, task = cast(HardenedParticipant, parties.people[_CLAIMANT]), parties.task
     rows = read(opening.publication(state, chosen, replies), reader.audience, task.context(1), task.public)
     slots = [int(v) for v in sp.codec.packing.unpack_wide(rows[:-1], SMALL_SIZE)]
     half, guess = 1 << (width - 1), list[float]()
@@ -431,18 +429,17 @@ def attack_several_uploads(key_bits: int = 1024) -> Finding:
 
 def attack_phone(key_bits: int = 1024) -> list[Finding]:
     """SP seals a reward of its own making; to a phone that takes SP's signature for CSP's, and as built."""
-    spec = TaskSpec("audit", TaskSettings.of(profile=HARDENED, key_bits=key_bits, **SMALL_BOUNDS), SMALL_SIZE)
-    dealing, signing = HardenedProfile().deal(spec, insecure_test_key=True), SigningKey.fresh()
-    own = ReaderBundle.from_bytes(dealing.participant, Limits.plain())
-    trusting = replace(own, csp_key=signing.public)
-    return [_show("hardened, a phone that trusts SP", spec, trusting, signing), _show(HARDENED, spec, own, signing)]
+    parties, signing = small_parties(key_bits), SigningKey.fresh()
+    as_built = _show(HARDENED, parties, signing)
+    own = ReaderBundle.from_bytes(parties.dealing.participant, Limits.plain())
+    parties.dealing = replace(parties.dealing, participant=replace(own, csp_key=signing.public).to_bytes())
+    return [_show("hardened, a phone that trusts SP", parties, signing), as_built]
 
 
-def _show(subject: str, spec: TaskSpec, bundle: ReaderBundle, signing: SigningKey) -> Finding:
-    keys, tools = ParticipantKeys.fresh(_VICTIM), Tools(default_backend(), insecure_test_key=True)
-    phone, wanted = HardenedProfile().participant(spec, bundle.to_bytes(), keys, tools), PAYMENT // 2
-    context, fraction = spec.task(phone.party.public).context(1), reward_widths(spec.settings, spec.parameters).fraction
-    body = (wanted << fraction).to_bytes(phone.party.public.plaintext_bytes, "big")
+def _show(subject: str, parties: HardenedParties, signing: SigningKey) -> Finding:
+    keys, phone, wanted = parties.enrol(_VICTIM), parties.fresh_person(_VICTIM), PAYMENT // 2
+    context, fraction = parties.task.context(1), reward_widths(parties.spec.settings, SMALL_SIZE).fraction
+    body = (wanted << fraction).to_bytes(parties.task.public.plaintext_bytes, "big")
     signature = signing.sign(reward_statement(context, _VICTIM, commit(0, _SALT), body))
     sealed = seal_to(keys.reader.public, body + signature, reward_context(context, _VICTIM))
     shown, recovered = 0, "shown as if it were CSP's"

@@ -230,7 +230,7 @@ def _observe(subject: str, rounds: int, *, large: bool) -> tuple[dict[str, Float
     paid = subject != PAPER
     profile, lanes = (HARDENED, None) if paid else (PAPER, 0)
     parties = deal(_PARAMETERS, key_bits=960, profile=profile, rounds=rounds, lanes=lanes, **_BOUNDS)
-    widths = reward_widths(parties.dealer.spec.settings, _PARAMETERS) if paid else None
+    widths = reward_widths(parties.spec.settings, _PARAMETERS) if paid else None
     if subject == SHORTENED:
         parties.sp.reward_side = _ShortSide
     weights, samples = (np.ones(_PARAMETERS), 10) if large else (np.full(_PARAMETERS, 0.01), 1)
@@ -239,7 +239,7 @@ def _observe(subject: str, rounds: int, *, large: bool) -> tuple[dict[str, Float
         uploads = parties.encrypt({f"p{i}": (weights, samples) for i in range(_PEOPLE)})
         parties.play(number, uploads, payment=payment)
     found: defaultdict[str, list[float]] = defaultdict(list)
-    view, n = parties.csp.party.view, int(parties.dealer.task.public.n)
+    view, n = parties.csp.party.view, int(parties.task.public.n)
     for name, numbers in (*_opened(view, n), *(_masked(view, widths, n) if widths else ())):
         found[name] += numbers
     return {name: np.array(numbers) for name, numbers in found.items()}, widths

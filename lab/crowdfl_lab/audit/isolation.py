@@ -42,15 +42,8 @@ def _isolate(subject: str, settings: TaskSettings, least: int) -> Finding:
     tools = Tools(default_backend(), insecure_test_key=True)
     host = Host(tools, options=SpOptions(tools, checker=tools.backend, min_claim_window=0.0, opens_rounds=False))
     task = _post(host, settings)
-    phone = Participant(
-        task,
-        host.disk.blobs("people/victim"),
-        host.kgc_link,
-        host.sp_link,
-        host.signing.public,
-        tools,
-        least_participants=least,
-    )
+    phone = host.new_participant(task, "victim")
+    phone.least_participants = least
     guess, recovered = None, ""
     (invitation,) = host.requester.invite(task, 1, _FOREVER)
     try:

@@ -34,8 +34,8 @@ from crowdfl.protocols.common.smul import (
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.party import KeyedParty
 from crowdfl_lab.audit.finding import DIVISOR_LOG, HARDENED, PRINTED, Attack, Finding, Measure, difference, relative
-from crowdfl_lab.audit.recorded_round import ShortCoins, servers
-from crowdfl_lab.parties import DivisionCsp
+from crowdfl_lab.audit.recorded_round import ShortCoins
+from crowdfl_lab.division import DivisionCsp, Pair
 
 _PRINTED_BITS = 80
 _OMEGA = 0x2C5A_1F37_88D2_04B9_6E31  # 78 bits, as Omega has at scale 10^2L for a few thousand parameters
@@ -89,7 +89,7 @@ def _short_kappa() -> _Shown:
     x, y = 183 * 10**20, 7 * 10**19  # delta * Omega and pi * d at scale 10^2L
 
     def off(kappa: int) -> float:
-        private, sp, csp = servers(256, as_printed=True)
+        private, sp, csp = Pair.fresh(256, as_printed=True)
         side = PaperSdivSp(sp, kappa=kappa, sigma=80, decimals=6)
         asked = ask_directly(PaperSdivCsp(csp, decimals=6, max_count=1).answer)
         result = run_exchange(side.run(sp.encrypt([mpz(x)]), sp.encrypt([mpz(y)]), Coins.fresh()), asked)
@@ -101,7 +101,7 @@ def _short_kappa() -> _Shown:
 
 def attack_printed_masks(prime_bits: int = 128) -> Finding:
     """Alg. 2 as printed, Omega masked for every participant in every round."""
-    _, sp, csp = servers(prime_bits, as_printed=True)
+    _, sp, csp = Pair.fresh(prime_bits, as_printed=True)
     omega = sp.encrypt([_OMEGA] * _TIMES)
     step = PaperSmulSp(sp, mask_bits=_PRINTED_BITS).run(omega, sp.encrypt([1] * _TIMES), Coins.fresh())
     PaperSmulCsp(csp, max_count=_TIMES).answer(next(step))
@@ -114,7 +114,7 @@ def attack_repeated_operand(prime_bits: int = 128) -> Iterator[Finding]:
         ("hardened, short operand masks", ShortCoins.fresh(), _PRINTED_BITS),
         (HARDENED, Coins.fresh(), 2 * prime_bits),
     ):
-        (_, sp, csp), squares = servers(prime_bits, as_printed=False), guard_polynomials(_TIMES)
+        (_, sp, csp), squares = Pair.fresh(prime_bits), guard_polynomials(_TIMES)
         step = PolynomialsSp(sp, 1, "audit").run(sp.encrypt([_OMEGA] * _TIMES), squares, coins)
         message = PolynomialsRequest.from_bytes(next(step), csp.limits(_TIMES))
         PolynomialsCsp(csp).answer(message, products_in(squares))
@@ -164,7 +164,7 @@ def attack_repeated_divisor(key_bits: int = 1152) -> list[Finding]:
 
 def _masked_divisors(widths: SdivWidths, times: int, *, shared: bool) -> list[int]:
     """What CSP opens as y' in divisions by one divisor, by the protocol's own code."""
-    _, sp, csp = servers(widths.key_bits // 2, as_printed=False)
+    _, sp, csp = Pair.fresh(widths.key_bits // 2)
     divisors = sp.encrypt([_DIVISOR] * (1 if shared else times))
     division = HardenedSdivSp(sp, widths, 1, "audit").run(sp.encrypt([1 << 100] * times), divisors, Coins.fresh())
     run_exchange(division, ask_directly(DivisionCsp(csp, widths, times, len(divisors)).answer))

@@ -68,7 +68,7 @@ def attack_free_model(key_bits: int = 1100) -> Iterator[Finding]:
 
 def _take_model(subject: str, parties: HardenedParties) -> Finding:
     """The attacker knows about how long the sum is: an earlier round shows it."""
-    base, settings = small_updates()[_VICTIM][0] / 2, parties.dealer.spec.settings
+    base, settings = small_updates()[_VICTIM][0] / 2, parties.spec.settings
     trained = {who: (base + 0.01 * place, 6) for place, who in enumerate(SMALL_PEOPLE)}
     total = sum(samples for _, samples in trained.values())
     together = float(np.linalg.norm(base)) * total * 10**settings.decimals

@@ -63,7 +63,7 @@ from crowdfl_lab.audit.recorded_round import (
     divisions,
     updates,
 )
-from crowdfl_lab.parties import RoundRecorder
+from crowdfl_lab.recorder import RoundRecorder
 
 _FEWEST = 3  # numbers in common that mean something
 _SURPRISE = 64  # a partial quotient this many bits long does not happen by chance
@@ -214,7 +214,7 @@ def _divisors(recorded: RecordedRound, way: str) -> Iterator[tuple[int, int]]:
 def attack_reused_seed(key_bits: int, parameters: int = 12) -> Finding:
     trained = updates(parameters, seed=3)
     parties = deal(parameters, key_bits=key_bits, max_participants=5, lanes=0)
-    public = parties.dealer.task.public
+    public = parties.task.public
     refusals = _open_twice(parties, parties.encrypt(trained))
     before, after = (to_ints(block) for block in parties.csp.party.view.of("opened"))
     late = [(b - a) % public.n for a, b in zip(before, after, strict=True)]
@@ -270,7 +270,7 @@ def attack_hidden_total(key_bits: int) -> Finding:
 
 def _recover_sum(parties: HardenedParties, seen: RoundRecorder, publication: bytes) -> int | None:
     """X, if sums / scaled = [[Q]]^-R modulo N with R = (X + R) - X."""
-    public = parties.dealer.task.public
+    public = parties.task.public
     n, limits = public.n, Limits(public, 16)
     kept = {Message.kind_of(message): message for *ends, message in seen.messages if "CSP" in ends}
     ciphertexts = (

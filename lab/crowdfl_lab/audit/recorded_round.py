@@ -12,7 +12,6 @@ import numpy as np
 
 from crowdfl.crypto.blocks import Block, from_ints, width_of
 from crowdfl.crypto.compute import default_backend
-from crowdfl.crypto.paillier import pctd
 from crowdfl.crypto.paillier.pctd import KeyShare, PrivateKey, PublicKey
 from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.crypto.randomness import SEED_BYTES, Coins
@@ -27,12 +26,11 @@ from crowdfl.protocols.hardened.profile import HardenedParticipant, HardenedRequ
 from crowdfl.protocols.paper.profile import PaperRequester, PaperSp
 from crowdfl.protocols.party import KeyedParty, View
 from crowdfl.protocols.profile import TaskSpec, Tools
-from crowdfl.protocols.records import BesideRecords
 from crowdfl.roles.ports import ManualClock
 from crowdfl.settings import TaskSettings, to_millionths
 from crowdfl.simulation.host import Host
+from crowdfl.simulation.sides import BesideRecords, Parties
 from crowdfl_lab.audit.finding import PAPER, Floats
-from crowdfl_lab.parties import LocalParties
 
 SAMPLES = {"p1": 49, "p2": 31, "p3": 20, "p4": 83}
 LATE = "p4"
@@ -77,7 +75,7 @@ class ShortMaskedSide(RewardSp):
         return (yield from super()._distances(a, b, deltas, short))
 
 
-class HardenedParties(LocalParties):
+class HardenedParties(Parties):
     """The parties of a task of `hardened`, each with a record of what it sees."""
 
     sp: HardenedSp
@@ -139,13 +137,6 @@ def divisions(csp: View) -> list[list[tuple[int, int]]]:
     return exchanges
 
 
-def servers(prime_bits: int, *, as_printed: bool) -> tuple[PrivateKey, KeyedParty, KeyedParty]:
-    """A test key and the two servers between which it is split, for a protocol on its own."""
-    private = pctd.keygen(prime_bits, insecure_test_key=True).private
-    first, second = private.split_as_printed() if as_printed else private.split()
-    return private, KeyedParty("SP", first.public, first), KeyedParty("CSP", second.public, second)
-
-
 def deal(parameters: int, observer: Observer | None = None, **bounds: Any) -> HardenedParties:  # noqa: ANN401 -- settings
     settings = TaskSettings.of(**{"profile": "hardened"} | bounds)
     tools = Tools(default_backend(), insecure_test_key=settings.key_bits < 2048, observer=observer or Observer())
@@ -189,7 +180,7 @@ def small_updates() -> dict[str, tuple[Floats, int]]:
 
 def record_round(profile: str, *, key_bits: int, parameters: int, seed: int = 7) -> RecordedRound:
     trained = updates(parameters, seed)
-    parties: LocalParties = deal(parameters, key_bits=key_bits, profile=profile, budget=str(BUDGET), **_BOUNDS)
+    parties: Parties = deal(parameters, key_bits=key_bits, profile=profile, budget=str(BUDGET), **_BOUNDS)
     uploads = parties.encrypt(trained)
     round_ = parties.open(1)
     round_.collect({who: upload for who, upload in uploads.items() if who != LATE})
@@ -200,11 +191,11 @@ def record_round(profile: str, *, key_bits: int, parameters: int, seed: int = 7)
     average = parties.read(publication, 1, [LATE]).weights
     rewards = {who: millionths / 1e6 for who, millionths in parties.open_rewards(envelopes, 1).items()}
     return RecordedRound(
-        settings=parties.dealer.spec.settings,
+        settings=parties.spec.settings,
         weights={who: weights for who, (weights, _) in trained.items()},
         rewards=rewards,
-        context=parties.dealer.task.context(1),
-        public=parties.dealer.task.public,
+        context=parties.task.context(1),
+        public=parties.task.public,
         csp=parties.csp.party.view,
         uploads=uploads,
         envelopes=envelopes,
@@ -215,13 +206,13 @@ def record_round(profile: str, *, key_bits: int, parameters: int, seed: int = 7)
     )
 
 
-def _held_in_paper(parties: LocalParties) -> dict[str, Any]:
+def _held_in_paper(parties: Parties) -> dict[str, Any]:
     sp, requester = cast(PaperSp, parties.sp), cast(PaperRequester, parties.requester)
     shares = (sp.party.share, sp.delivery.share)
     return {"sp_shares": tuple(share for share in shares if share), "requester_key": requester.private}
 
 
-def _held_in_hardened(parties: LocalParties, weights: Floats) -> dict[str, Any]:
+def _held_in_hardened(parties: Parties, weights: Floats) -> dict[str, Any]:
     """And what comes of one more upload after the end, and an opening of the new sum: SP must refuse, CSP must see nothing."""
     sp, phone = cast(HardenedSp, parties.sp), cast(HardenedParticipant, parties.people["p2"])
     view, refusal = parties.csp.party.view, ""

@@ -44,6 +44,7 @@ from crowdfl.protocols.hardened.prirwd import RewardWidths
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import TaskSpec, Tools, width_budget
 from crowdfl.settings import MILLION, TaskSettings
+from crowdfl.simulation.sides import Parties
 from crowdfl.storage.pools import RandomizerPool
 from crowdfl_lab.bench.workload import (
     SERVERS,
@@ -55,7 +56,8 @@ from crowdfl_lab.bench.workload import (
     made_up_weights,
     packed_model,
 )
-from crowdfl_lab.parties import DivisionCsp, LocalParties, RoundRecorder
+from crowdfl_lab.division import DivisionCsp
+from crowdfl_lab.recorder import RoundRecorder
 from crowdfl_lab.report.results import Figure, Reference, Result, Row, Target
 from crowdfl_lab.timing import Timing, current_bytes, machine, peak_bytes, turns
 
@@ -155,7 +157,7 @@ def _averaging_row(settings: CryptoSettings, backend: Threads) -> Row:
     """
     recorder = RoundRecorder(keep_messages=True)
     parties = settings.parties(settings.task(), backend, recorder, settings.averaged_parameters)
-    FreshRandomizers(parties.dealer.task.public).prepare()  # once per key, whatever the number of ciphertexts
+    FreshRandomizers(parties.task.public).prepare()  # once per key, whatever the number of ciphertexts
     updates = {f"p{i}": (made_up_weights(settings.averaged_parameters, i), i + 1) for i in range(_FEWEST)}
     round_ = parties.open(1)
     round_.collect(parties.encrypt(updates))
@@ -240,7 +242,7 @@ def _rounds(settings: CryptoSettings, chosen: Mapping[str, Any]) -> Callable[[],
         max_participants=_NOISY,
         **chosen,
     )
-    parties = LocalParties(TaskSpec("noise", task, settings.parameters), Tools(Threads(1), observer=Silent()))
+    parties = Parties(TaskSpec("noise", task, settings.parameters), Tools(Threads(1), observer=Silent()))
     numbers, weights = itertools.count(1), made_up_weights(settings.parameters, 7)
 
     def play() -> object:

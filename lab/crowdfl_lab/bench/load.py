@@ -35,7 +35,6 @@ from crowdfl.crypto.paillier.vector import CipherVector
 from crowdfl.documents.signed import Definition, participant_name
 from crowdfl.errors import ProtocolError, ServiceUnavailable
 from crowdfl.learning.models.shape import ModelShape
-from crowdfl.protocols.capabilities import FollowsModel
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, TaskSpec, Tools
 from crowdfl.protocols.registry import profile_named
@@ -46,11 +45,12 @@ from crowdfl.services.client.opening import RequesterFile, open_requester
 from crowdfl.services.client.peers import KgcClient, SpClient
 from crowdfl.services.client.transport import Signer
 from crowdfl.settings import SpSettings, TaskSettings
+from crowdfl.simulation.sides import following
 from crowdfl.storage.database import open_engine
 from crowdfl.storage.settings_file import put_settings
 from crowdfl_lab.bench.crowds import CROWDS, crowd_rows
 from crowdfl_lab.bench.workload import BenchSettings, Say, full_uploads, made_up_weights
-from crowdfl_lab.parties import RoundRecorder
+from crowdfl_lab.recorder import RoundRecorder
 from crowdfl_lab.report.results import Figure, Reference, Result, Row, Target
 from crowdfl_lab.timing import family_bytes, machine, processor_seconds, timed, timed_call
 
@@ -172,9 +172,7 @@ class Platform:
     def _side(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys) -> ParticipantProtocol:
         tools = Tools.unwatched(insecure_test_key=self.settings.insecure_test_key)
         side = profile_named(self.settings.profile).participant(spec, bundle, keys, tools)
-        if isinstance(side, FollowsModel):
-            side.resume(None, np.zeros(spec.parameters))
-        return side
+        return following(side, np.zeros(spec.parameters))
 
     def _derived(self, side: ParticipantProtocol) -> list[bytes]:
         party, update = keyed_party(side), side.encrypt_update(self.weights, _SAMPLES, 1)

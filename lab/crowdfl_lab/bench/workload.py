@@ -23,7 +23,8 @@ from crowdfl.protocols.hardened.opening import CHUNK, PARTICIPANTS, OpeningCsp, 
 from crowdfl.protocols.party import CountingBackend
 from crowdfl.protocols.profile import CspProtocol, KeyedTask, TaskSpec, Tools
 from crowdfl.settings import MILLION, TaskSettings
-from crowdfl_lab.parties import LocalParties, PlayedRound, RoundRecorder
+from crowdfl.simulation.sides import Parties, PlayedRound
+from crowdfl_lab.recorder import RoundRecorder
 from crowdfl_lab.report.results import Result, Row
 
 Say = Callable[[str], None]
@@ -80,9 +81,9 @@ class BenchSettings:
         recorder: RoundRecorder,
         parameters: int | None = None,
         requester: bytes = b"",
-    ) -> LocalParties:
+    ) -> Parties:
         tools = Tools(backend, insecure_test_key=self.insecure_test_key, observer=recorder)
-        return LocalParties(TaskSpec("bench", task, parameters or self.parameters, requester=requester), tools)
+        return Parties(TaskSpec("bench", task, parameters or self.parameters, requester=requester), tools)
 
     def play(
         self, task: TaskSettings, backend: Backend, models: Sequence[Floats], *, say: Say = lambda _: None
@@ -91,7 +92,7 @@ class BenchSettings:
         recorder = RoundRecorder(say=say)
         parties = self.parties(task, backend, recorder, len(models[0]))
         # The table is made once per key, not once per round.
-        FreshRandomizers(parties.dealer.task.public, backend=backend).take(1)
+        FreshRandomizers(parties.task.public, backend=backend).take(1)
         samples = [10 + i for i in range(len(models))]
         updates = {f"p{i:03}": update for i, update in enumerate(zip(models, samples, strict=True))}
         payment = None if task.lanes == 0 else len(models) * MILLION
@@ -136,16 +137,16 @@ def packed_model(budget: WidthBudget, public: PublicKey, weights: Floats, sample
     return np.concatenate([budget.packing(public).pack(values), from_ints([samples], public.plaintext_bytes)])
 
 
-def full_uploads(parties: LocalParties, length: int, count: int) -> dict[str, bytes]:
+def full_uploads(parties: Parties, length: int, count: int) -> dict[str, bytes]:
     """An upload of everyone; everyone is enrolled.
 
     Two are encrypted. The others are sums of those: what some participant with more samples could have sent.
     """
-    names, parameters = [f"p{i:03}" for i in range(count)], parties.dealer.spec.parameters
+    names, parameters = [f"p{i:03}" for i in range(count)], parties.spec.parameters
     real = parties.encrypt({who: (made_up_weights(parameters, 2021 + i), 1 + i) for i, who in enumerate(names[:2])})
     for who in names:
         parties.participant(who)
-    public, backend = parties.dealer.task.public, parties.dealer.tools.backend
+    public, backend = parties.task.public, parties.tools.backend
     vectors = [CipherVector.from_bytes(u, public, max_count=length, backend=backend) for u in real.values()]
     upload, uploads = vectors[0], {names[0]: real[names[0]]}
     for turn, who in enumerate(names[1:], start=1):

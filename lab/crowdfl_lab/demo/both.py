@@ -10,8 +10,9 @@ from crowdfl.crypto.compute import default_backend
 from crowdfl.learning.oracle import distances, rewards
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.settings import TaskSettings, from_millionths, to_millionths
+from crowdfl.simulation.sides import Parties
 from crowdfl_lab.demo.finished import Plain, Row, row_of
-from crowdfl_lab.parties import LocalParties, RoundRecorder
+from crowdfl_lab.recorder import RoundRecorder
 from crowdfl_lab.report.results import Cell, Figure, ResultTable
 
 HARDENED_LANES = 112  # of the sketch that estimates distances: within about a tenth
@@ -74,13 +75,13 @@ def play_again(
     """Every party in this process, each with its own keys; what passes between them are the messages of a campaign."""
     recorder = RoundRecorder(keep_messages=True)
     tools = Tools(default_backend(), insecure_test_key=insecure_test_key, observer=recorder)
-    parties = LocalParties(TaskSpec("demo", settings, len(initial)), tools, initial=initial)
+    parties = Parties(TaskSpec("demo", settings, len(initial)), tools, initial=initial)
     names = {f"p{who}": update for who, update in updates.items()}
     played = parties.play(_NUMBER, parties.encrypt(names), payment=to_millionths(settings.budget or 0))
     sent: Counter[tuple[str, str]] = Counter()
     for sender, receiver, message in recorder.messages:
         sent[sender, receiver] += len(message)
-    dealing, files = parties.dealer.dealing, [parties.dealer.dealt(role, _NUMBER) for role in ("sp", "csp")]
+    dealing, files = parties.dealing, [parties.dealt(role, _NUMBER) for role in ("sp", "csp")]
     return PlayedAgain(
         np.asarray(played.average.weights),
         {int(name[1:]): amount for name, amount in played.rewards.items()},

@@ -48,7 +48,7 @@ from crowdfl_lab.experiments.experiment import (
     table_of,
 )
 from crowdfl_lab.experiments.made_up import MadeUpSettings, MadeUpTask, Ppfdl, made_up_models
-from crowdfl_lab.parties import RoundRecorder
+from crowdfl_lab.recorder import RoundRecorder
 from crowdfl_lab.report.plots import Canvas, Picture, bars, panels
 from crowdfl_lab.report.results import ResultTable
 from crowdfl_lab.timing import timed_call
@@ -104,7 +104,7 @@ def _count_profile(profile: str, settings: CountSettings, n: int, bench: Bench) 
     second = settings.parameters if profile == "paper" else 0
     counted["participant"]["", "Enc"] -= second
     rows: Records = []
-    public = parties.dealer.task.public
+    public = parties.task.public
     for role in _ROLES:
         rewarding[role].subtract(counted[role])
         moved = second * {"SP": n, "participant": 1}.get(role, 0)

@@ -34,8 +34,8 @@ from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.sides import Parties
 from crowdfl_lab.experiments.experiment import Bench, ExperimentPoint, Record, Records
-from crowdfl_lab.parties import LocalParties
 from crowdfl_lab.wisdm_set import HOW_TO_GET, SET_FILE
 
 SPLITS = ("user", "random")
@@ -275,7 +275,7 @@ class Encrypted:
         learner = crowd.learner()
         spec = TaskSpec("experiment", self.task, learner.shape.parameters)
         tools = Tools(bench.backend, Progress(bench.progress), keys.insecure_test_key, observer=Silent())
-        self.parties = LocalParties(spec, tools, initial=learner.shape.flat(learner.weights()))
+        self.parties = Parties(spec, tools, initial=learner.shape.flat(learner.weights()))
 
     def average(self, number: int, updates: Updates, attendance: Attendance, *, final: bool) -> Flat:
         round_, _ = self.collect(number, updates, attendance)

@@ -30,8 +30,8 @@ from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import KeyedParty
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.sides import Parties
 from crowdfl_lab.experiments.experiment import Bench, Record, Value
-from crowdfl_lab.parties import LocalParties
 
 _SIGMA, _DECIMALS = 80, 6
 _RELIABILITY_BITS = _SIGMA - 2  # at most: the sum over the least distance, at scale 10^L
@@ -71,9 +71,9 @@ class MadeUpTask:
     ) -> None:
         spec = TaskSettings(max_participants=participants, key_bits=settings.key_bits, **task)
         tools = Tools(bench.backend, insecure_test_key=settings.insecure_test_key, observer=observer or Silent())
-        self.parties = LocalParties(TaskSpec("made-up", spec, parameters), tools)
+        self.parties = Parties(TaskSpec("made-up", spec, parameters), tools)
         if spec.profile != "shares":
-            FreshRandomizers(self.parties.dealer.task.public).prepare()
+            FreshRandomizers(self.parties.task.public).prepare()
         self.models = made_up_models(participants, parameters, settings.seed)
         self.samples = [10 + i for i in range(participants)]
         updates = zip(self.models, self.samples, strict=True)

@@ -31,6 +31,7 @@ from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.protocols.shares.round.upload import integers_within
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.sides import Parties
 from crowdfl_lab.experiments.experiment import (
     Bench,
     Experiment,
@@ -45,7 +46,6 @@ from crowdfl_lab.experiments.experiment import (
     remarks,
     table_of,
 )
-from crowdfl_lab.parties import LocalParties
 from crowdfl_lab.report.plots import Canvas, Picture, Series, lines, panels
 
 _Floats = npt.NDArray[np.float64]
@@ -369,7 +369,7 @@ def _score(fed: Fed, pool: Fed, victim: int, settings: MemberSettings, task: Tas
 def _real_score(fed: Fed, pool: Fed, victim: int, settings: MemberSettings, task: TaskSettings, bench: Bench) -> float:
     """Of averages that came out of the protocol."""
     tools = Tools(bench.backend, observer=Silent())
-    parties = LocalParties(TaskSpec("experiment", task, fed.parameters), tools, initial=np.zeros(fed.parameters))
+    parties = Parties(TaskSpec("experiment", task, fed.parameters), tools, initial=np.zeros(fed.parameters))
     models = [np.zeros(fed.parameters)]
     for place in range(1, task.rounds + 1):
         updates = models[-1] + fed.updates(models[-1], settings.steps, settings.rate)

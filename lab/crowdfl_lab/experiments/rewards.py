@@ -20,6 +20,7 @@ from crowdfl.protocols.hardened.shape import reward_widths
 from crowdfl.protocols.party import View
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.settings import from_millionths, to_millionths
+from crowdfl.simulation.sides import Parties
 from crowdfl_lab.experiments.experiment import (
     BUDGET,
     Bench,
@@ -48,7 +49,6 @@ from crowdfl_lab.experiments.federated import (
     federated,
     load_crowd,
 )
-from crowdfl_lab.parties import LocalParties
 from crowdfl_lab.report.plots import Canvas, Picture, Series, bars, lines, panels
 from crowdfl_lab.report.results import ResultTable
 
@@ -74,8 +74,8 @@ class PaidSettings(RunSettings):
 class Watcher:
     """Looks on at the rewards of some parties, by a record of what both servers see from now on."""
 
-    def __init__(self, parties: LocalParties) -> None:
-        self.parties, self.spec = parties, parties.dealer.spec
+    def __init__(self, parties: Parties) -> None:
+        self.parties, self.spec = parties, parties.spec
         self._views = View(), View()
         parties.sp.party.view, parties.csp.party.view = self._views
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from crowdfl.crypto.paillier.pctd import FreshRandomizers, KeyShare
 from crowdfl.crypto.paillier.vector import combine
 from crowdfl.learning.models.learner import Training
 from crowdfl.learning.models.torch_models import TorchLearner, mlp
-from crowdfl.protocols.capabilities import FollowsModel, TakesDealt
+from crowdfl.protocols.capabilities import FollowsModel
 from crowdfl.protocols.common.keyed import keyed_party
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.paper.profile import PaperPublication, PaperRequester
@@ -120,8 +120,8 @@ def _time_profile(profile: str, settings: ClockSettings, parameters: int, n: int
         lanes = max(settings.lanes, _FEWEST_LANES)
         plain, paid = make(lanes=lanes, pay="none"), make(lanes=lanes, pay="distance", budget=str(n))
         for parties in (plain.parties, paid.parties):
-            for side, role in ((parties.sp, "sp"), (parties.csp, "csp")):
-                cast(TakesDealt, side).set_dealt_loader({1: parties.dealer.dealt(role, 1)}.__getitem__)
+            for role in ("sp", "csp"):
+                parties.dealt(role, 1)
     else:
         plain = paid = make(lanes=settings.lanes)
     reader, round_ = plain.parties.people["p00"], plain.parties.open(1)

@@ -9,7 +9,7 @@ and the other looks again.
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from crowdfl.crypto.randomness import secret_bytes
 from crowdfl.errors import CrowdFLError, Overtaken
@@ -150,16 +150,3 @@ def require_as_read(look: Look, revision: Callable[[Place], int]) -> None:
 def revised(look: Look) -> Mapping[Place, Standing]:
     """What is set, with its next revision."""
     return {place: Standing(look.read.get(place, 0) + 1, body) for place, body in look.written.items()}
-
-
-class BesideRecords:
-    """CSP's side in one process with its records: whoever plays all parties asks it by a call. The rest is the side's own."""
-
-    def __init__(self, side: AnsweringSide, records: MemoryRecords | None = None) -> None:
-        self.side, self.records = side, records or MemoryRecords()
-
-    def answer(self, request: bytes) -> bytes:
-        return self.records.answer(self.side, request)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return getattr(self.side, name)

@@ -1,43 +1,36 @@
-"""The parties of a small `shares` task in one process, each of which can be built anew from what it kept."""
+"""The parties of a small `shares` task, each of which can be built anew from what it kept."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from types import MappingProxyType
+from typing import Any, cast
 
 import numpy as np
 
 from crowdfl.crypto.sealing import SigningKey
-from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
-from crowdfl.protocols.profile import ParticipantKeys, SpRecord, TaskSpec, Tools
+from crowdfl.protocols.exchange import Ask, Reply, ask_directly
+from crowdfl.protocols.profile import SpRecord, TaskSpec, Tools
 from crowdfl.protocols.records import MemoryRecords
 from crowdfl.protocols.shares.chain import RoundPlace, first_base
-from crowdfl.protocols.shares.profile import SharesProfile
-from crowdfl.protocols.shares.round.csp import SharesCsp
+from crowdfl.protocols.shares.profile import SharesProfile, SharesRequester
 from crowdfl.protocols.shares.round.sp import LeftOver, SharesSp
 from crowdfl.protocols.shares.round.upload import UploadBody, make_upload, upload_statement
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.reasons import Reason
 from crowdfl.settings import TaskSettings
-from tests.protocols.driving import ONE, Keeping
+from crowdfl.simulation.sides import Sides
+from tests.hosts import FEW_LANES, SMALL_BOUNDS, test_tools
+from tests.protocols.driving import Keeping
 
 PROFILE = SharesProfile()
-SETTINGS: dict[str, Any] = {
-    "profile": "shares",
-    "decimals": 3,
-    "clip": 2.0,
-    "max_norm": 3.0,
-    "max_samples": 10,
-    "lanes": 128,
-    "rounds": 6,
-}
+SETTINGS = SMALL_BOUNDS | FEW_LANES | {"rounds": 6}
 PAYING = {"budget": "9.00"}  # equal parts
 HIDDEN = PAYING | {"pay": "samples"}  # rewards that both servers compute
 UNCHECKED = {"check": "none"}
 COUNTED_ONCE = {"weighting": "equal"}
 NOISY = COUNTED_ONCE | {"epsilon": 8.0, "noise": "any"}  # five people are far too few for it
 PAYMENT = 9_000_000
-_TASK = "5a" * 16
 
 
 def name_of(place: int) -> str:
@@ -51,74 +44,38 @@ class Played:
     rejected: Mapping[str, Reason]
 
 
-@dataclass
-class Parties:
-    """Servers, people and the requester of a task; what is durable is here, and outlives `restart`."""
+class Parties(Sides):
+    """Servers, people and the requester of a task. SP is made anew for each round, from what it kept."""
 
-    people_count: int = 5
-    parameters: int = 8
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    csp: Keeping
+    requester: SharesRequester
 
-    def __post_init__(self) -> None:
-        chosen = SETTINGS | {"max_participants": self.people_count} | dict(self.settings)
+    def __init__(
+        self, people_count: int = 5, parameters: int = 8, settings: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        chosen = SETTINGS | {"max_participants": people_count} | settings
         self.signing = SigningKey.fresh()  # the requester's
-        self.spec = TaskSpec(_TASK, TaskSettings.of(**chosen), self.parameters, requester=self.signing.public)
-        self.shape = SharesShape(self.spec)
-        self.dealing = PROFILE.deal(self.spec, insecure_test_key=True)
-        self.tools = Tools(ONE)
-        self.files: dict[tuple[str, int], bytes] = {}
-        self.keys = {name_of(i): ParticipantKeys.fresh(name_of(i)) for i in range(self.people_count)}
-        self.initial = np.linspace(-1.0, 1.0, self.parameters)
-        self.people = {who: self.new_person(who) for who in self.keys}
-        self.requester = PROFILE.requester(self.spec, self.dealing.requester, self.tools)
-        self.requester.resume(None, self.initial)
+        spec = TaskSpec("5a" * 16, TaskSettings.of(**chosen), parameters, requester=self.signing.public)
+        self.shape, self.parameters = SharesShape(spec), parameters
         self.coins: dict[int, bytes] = {}  # CSP's, by round: whoever plays CSP here draws the same ones
-        self.keeping = self.fresh_csp()
         self.records: dict[int, bytes] = {}  # SP's, by round; 0: of the task
-        self.left: bytes | None = None
         self.asked: list[bytes] = []
+        self.names = [name_of(place) for place in range(people_count)]
+        super().__init__(spec, test_tools(), initial=np.linspace(-1.0, 1.0, parameters), people=self.names)
 
-    @property
-    def names(self) -> list[str]:
-        return list(self.keys)
-
-    def new_person(self, who: str) -> Any:
-        person = PROFILE.participant(self.spec, self.dealing.participant, self.keys[who], self.tools)
-        person.resume(None, self.initial)
-        return person
-
-    def dealt(self, role: str, number: int) -> bytes:
-        """A file of KGC's; made once, since making it takes longer than using it."""
-        if (role, number) not in self.files:
-            self.files[role, number] = b"".join(PROFILE.dealt(self.spec, self.dealing.source, role, number))
-        return self.files[role, number]
-
-    def new_csp(self) -> SharesCsp:
-        csp = PROFILE.csp(self.spec, self.dealing.csp, self.tools)
-        csp.set_dealt_loader(lambda number: self.dealt("csp", number))
-        for keys in self.keys.values():
-            csp.enrol(keys.identity)
-        return csp
-
-    def fresh_csp(self, records: MemoryRecords | None = None) -> Keeping:
-        """A process of CSP that has these records, or none."""
-        return Keeping(self.new_csp(), records, self.coins)
+    def fresh_csp(self, records: MemoryRecords | None = None, tools: Tools | None = None) -> Keeping:
+        return Keeping(super().fresh_csp(tools=tools).side, records, self.coins)
 
     def new_sp(self, number: int) -> SharesSp:
         """Ready for a round, with what was kept of it."""
-        sp = PROFILE.sp(self.spec, self.dealing.sp, self.tools)
-        sp.open_round(number)
-        sp.load_previous(self.left)
-        sp.set_dealt_loader(lambda n: self.dealt("sp", n))
+        sp = self.open(number, self.fresh_sp()).sp
         sp.record = SpRecord(self.records.get(0, b""), self.records.get(number, b""))
-        for keys in self.keys.values():
-            sp.enrol(keys.identity)
-        return sp
+        return cast(SharesSp, sp)
 
     def place(self, number: int) -> RoundPlace:
         """Where the uploads of a round belong."""
         left = None if self.left is None else LeftOver.from_bytes(self.left, self.shape.limits())
-        return self.shape.place(number, first_base(_TASK) if left is None else left.base)
+        return self.shape.place(number, first_base(self.spec.name) if left is None else left.base)
 
     def models(self, seed: int = 0) -> dict[str, Any]:
         """Trained models: a direction that all share, and something of each one's own."""
@@ -148,17 +105,13 @@ class Parties:
 
     def ask(self, request: bytes) -> Reply:
         self.asked.append(request)
-        return ask_directly(self.keeping.answer)(request)
+        return ask_directly(self.csp.answer)(request)
 
     def reference(self, number: int, model: Any) -> bytes:
         return bytes(self.requester.refer(lambda _: model, number, self.signing))
 
     def play(
-        self,
-        number: int,
-        uploads: Mapping[str, bytes],
-        ask: Callable[[bytes], Reply] | None = None,
-        reference: bytes | None = None,
+        self, number: int, uploads: Mapping[str, bytes], ask: Ask | None = None, reference: bytes | None = None
     ) -> Played:
         """A round to its end; nobody reads it yet. SP's record is kept before each request leaves."""
         sp, then = self.new_sp(number), ask or self.ask
@@ -167,15 +120,10 @@ class Parties:
             self.records |= {0: sp.record.task, number: sp.record.round}
             return then(request)
 
-        sp.add_all(uploads)
-        if reference is not None:
-            sp.take_reference(reference)
-        if self.shape.payment:
-            run_exchange(sp.reward(self.shape.payment), kept)
-        envelopes = sp.envelopes()
-        run_exchange(sp.publish(final=False), kept)
-        self.left = sp.carry_over()
-        return Played(sp.publication(), envelopes, sp.rejected())
+        round_ = self.current(sp, kept)
+        round_.collect(uploads)
+        publication, envelopes = self.finish(round_, self.shape.payment or None, reference=reference)
+        return Played(publication, envelopes, round_.rejected)
 
     def read(self, number: int, played: Played) -> Any:
         average = self.requester.read(played.publication, number)

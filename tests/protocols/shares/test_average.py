@@ -156,7 +156,7 @@ def test_a_phone_refuses_what_cannot_be_averaged(model, samples, refusal):
 def test_a_phone_that_missed_an_average_cannot_skip_it():
     parties = Parties(settings=UNCHECKED)
     first = parties.play(1, parties.encrypt(1, parties.models()))
-    late = parties.new_person(name_of(0))
+    late = parties.fresh_person(name_of(0))
     parties.read(1, first)
     second = parties.play(2, parties.encrypt(2, parties.models(2)))
     with pytest.raises(ChainBroken):
@@ -168,7 +168,7 @@ def test_a_phone_that_missed_an_average_cannot_skip_it():
 def test_what_is_kept_of_the_chain_is_all_a_reader_needs():
     parties = Parties(settings=UNCHECKED)
     parties.read(1, parties.play(1, parties.encrypt(1, parties.models())))
-    again = parties.new_person(name_of(1))
+    again = parties.fresh_person(name_of(1))
     again.resume(parties.people[name_of(0)].chain(), parties.initial)
     played = parties.play(2, parties.encrypt(2, parties.models(2)))
     assert np.array_equal(again.read(played.publication, 2).weights, parties.read(2, played).weights)

@@ -180,7 +180,7 @@ def test_a_second_key_under_a_known_name_is_refused(parties):
     with pytest.raises(KeyMismatch):
         parties.new_sp(1).enrol(other)
     with pytest.raises(KeyMismatch):
-        parties.new_csp().enrol(other)
+        parties.fresh_csp().side.enrol(other)
 
 
 def missing(_number):
@@ -192,10 +192,10 @@ def test_dealt_files_are_checked_before_anything_is_computed():
     parties = Parties()
     models = parties.models()
     uploads = parties.encrypt(1, models)
-    file = b"".join(PROFILE.dealt(parties.spec, parties.dealing.source, "sp", 1))
-    theirs = b"".join(PROFILE.dealt(parties.spec, parties.dealing.source, "csp", 1))
-    second = b"".join(PROFILE.dealt(parties.spec, parties.dealing.source, "sp", 2))
-    stranger = b"".join(PROFILE.dealt(parties.spec, Parties().dealing.source, "sp", 1))
+    file = parties.dealt("sp", 1)
+    theirs = parties.dealt("csp", 1)
+    second = parties.dealt("sp", 2)
+    stranger = Parties().dealt("sp", 1)
     altered = bytes([file[0] ^ 1]) + file[1:]
     for wrong in (b"", file[:-1], file + b"\0", altered, second, stranger, theirs):
         sp = parties.new_sp(1)
@@ -215,16 +215,16 @@ def test_dealt_files_are_checked_before_anything_is_computed():
 def test_csp_refuses_dealt_files_that_are_not_its_own():
     parties = Parties()
     uploads = parties.encrypt(1, parties.models())
-    file = b"".join(PROFILE.dealt(parties.spec, parties.dealing.source, "csp", 1))
+    file = parties.dealt("csp", 1)
     for load in (
         missing,
         lambda _: file[:-1],
-        lambda _: b"".join(PROFILE.dealt(parties.spec, parties.dealing.source, "csp", 2)),
+        lambda _: parties.dealt("csp", 2),
     ):
-        parties.keeping.set_dealt_loader(load)
+        parties.csp.set_dealt_loader(load)
         with pytest.raises(DealtMaterialDamaged):
             parties.play(1, uploads)
-    parties.keeping.set_dealt_loader(lambda _: file)
+    parties.csp.set_dealt_loader(lambda _: file)
     assert parties.read(1, parties.play(1, uploads)).total == sum(parties.samples().values())
 
 
@@ -259,9 +259,7 @@ def test_dealt_files_are_as_long_as_announced():
     ):
         parties = Parties(settings=kind)
         announced = PROFILE.dealt_bytes(parties.spec.settings, parties.parameters)
-        made = {
-            role: len(b"".join(PROFILE.dealt(parties.spec, parties.dealing.source, role, 1))) for role in ("sp", "csp")
-        }
+        made = {role: len(parties.dealt(role, 1)) for role in ("sp", "csp")}
         assert announced == made
     assert PROFILE.dealt_bytes(Parties(settings=UNCHECKED).spec.settings, 8) == {}
 

@@ -179,9 +179,9 @@ def test_both_servers_die_around_every_answer(kind):
     def ask(request):
         asked.append(request)
         if request not in kept:
-            parties.keeping = parties.fresh_csp(parties.keeping.reserved(request).records)
-            kept[request] = parties.keeping.answer(request)
-            parties.keeping = parties.fresh_csp(parties.keeping.records.copy())
+            parties.csp = parties.fresh_csp(parties.csp.reserved(request).records)
+            kept[request] = parties.csp.answer(request)
+            parties.csp = parties.fresh_csp(parties.csp.records.copy())
         return ask_directly(lambda _: kept[request])(request)
 
     played, parties.left = parties.play(1, uploads, ask), None

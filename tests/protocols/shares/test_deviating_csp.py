@@ -39,7 +39,7 @@ ME = name_of(0)
 def altering(parties, at, change):
     def ask(request):
         limits = parties.shape.limits(10**6)
-        reply = StepReply.from_bytes(parties.keeping.answer(request), limits)
+        reply = StepReply.from_bytes(parties.csp.answer(request), limits)
         if StepRequest.from_bytes(request, limits).step == at:
             reply = replace(reply, payload=change(parties, reply.payload))
         return ask_directly(lambda _: reply.to_bytes())(request)
@@ -279,11 +279,11 @@ def test_claims_are_paid_once_and_exactly_and_a_claim_of_more_is_refused(played)
         altered = replace(claim, **change)
         signed = replace(altered, signature=parties.keys[who].signing.sign(altered.statement))
         with pytest.raises(refusal):
-            parties.keeping.answer(signed.to_bytes())
+            parties.csp.answer(signed.to_bytes())
     for claimant, amount in rewards.items():
         claim = parties.people[claimant].claim()
         assert sp.claimant(claim) == sp.check_claim(claim) == claimant
-        assert sp.pay(claim, parties.keeping.answer(claim)) == {1: amount}
+        assert sp.pay(claim, parties.csp.answer(claim)) == {1: amount}
         with pytest.raises(AlreadyPaid):
             sp.check_claim(claim)
 
@@ -298,7 +298,7 @@ def test_another_count_is_attested_to_nobody(played):
     for count in (samples[who] + 1, samples[who] - 1, total):
         other = (mask - count + samples[who]) % parties.shape.reward_form.n
         with pytest.raises(MasksDoNotFit):
-            parties.keeping.answer(claimed(parties, who, amounts=(PAYMENT * count // total,), masks=(other,)))
+            parties.csp.answer(claimed(parties, who, amounts=(PAYMENT * count // total,), masks=(other,)))
         envelope = RewardEnvelope.from_bytes(round_.envelopes[who], parties.shape.limits())
         with pytest.raises(BadSignature):
             parties.people[who].open_reward(replace(envelope, mask=other).to_bytes(), 1)
@@ -317,7 +317,7 @@ def test_nobody_claims_for_a_round_that_was_not_opened():
         parties.play(1, parties.encrypt(1, parties.models()), ask)
     mine = {"rounds": (1,), "amounts": (0,), "masks": (0,), "salts": (bytes(32),)}
     with pytest.raises(MasksDoNotFit):
-        parties.keeping.answer(claimed(parties, ME, **mine))
+        parties.csp.answer(claimed(parties, ME, **mine))
 
 
 # Equal parts.
@@ -344,7 +344,7 @@ def test_equal_parts_are_those_of_the_record_and_are_paid_once(equally):
     for who in accepted:
         assert parties.people[who].open_reward(round_.envelopes[who], 1) == PAYMENT // 4
         claim = parties.people[who].claim()
-        assert sp.pay(claim, parties.keeping.answer(claim)) == {1: PAYMENT // 4}
+        assert sp.pay(claim, parties.csp.answer(claim)) == {1: PAYMENT // 4}
     with pytest.raises(AlreadyPaid):
         sp.check_claim(parties.people[ME].claim())
 
@@ -355,13 +355,13 @@ def test_no_more_than_the_record_says_is_attested_nor_a_round_without_one_nor_wh
     parties.people[who].open_reward(round_.envelopes[who], 1)
     for amount in (PAYMENT // 4 + 1, PAYMENT // 4 - 1, PAYMENT, 0):
         with pytest.raises(WrongAmount):
-            parties.keeping.answer(claimed(parties, who, amounts=(amount,)))
+            parties.csp.answer(claimed(parties, who, amounts=(amount,)))
     for changes in ({"masks": (1,)}, {"salts": (b"\0",)}, {"rounds": (2,)}):
         with pytest.raises(MasksDoNotFit):
-            parties.keeping.answer(claimed(parties, who, **changes))
+            parties.csp.answer(claimed(parties, who, **changes))
     mine = {"rounds": (1,), "amounts": (PAYMENT // 4,), "masks": (0,), "salts": (b"",)}
     with pytest.raises(MasksDoNotFit):
-        parties.keeping.answer(claimed(parties, outside, **mine))
+        parties.csp.answer(claimed(parties, outside, **mine))
 
 
 def test_whoever_is_left_out_is_told_by_csps_record(equally):
@@ -391,4 +391,4 @@ def test_sp_shows_no_part_that_csps_record_of_the_round_does_not_give(equally):
 def test_a_task_without_rewards_attests_nothing(parties):
     claim = Claim(parties.spec.name, ME, (), (), (), (), bytes(64)).to_bytes()
     with pytest.raises((FormatError, ClaimRefused)):
-        parties.keeping.answer(claim)
+        parties.csp.answer(claim)

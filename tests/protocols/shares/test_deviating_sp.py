@@ -47,12 +47,12 @@ def recorded(kind, number=1, parties=None):
     """The requests of an honest round, and a CSP that has answered none of them, but drew the same coins."""
     parties = parties or Parties(settings=kind)
     parties.asked.clear()
-    uploads, left, before = parties.encrypt(number, parties.models()), parties.left, parties.keeping.records.copy()
-    parties.keeping = parties.fresh_csp(before.copy())
+    uploads, left, before = parties.encrypt(number, parties.models()), parties.left, parties.csp.records.copy()
+    parties.csp = parties.fresh_csp(before.copy())
     parties.play(number, uploads)
     requests, parties.asked, parties.left = parties.asked, [], left
     parties.records.clear()  # an SP that deviates remembers nothing
-    parties.keeping = parties.fresh_csp(before)
+    parties.csp = parties.fresh_csp(before)
     return parties, requests
 
 
@@ -172,7 +172,7 @@ def test_rewards_of_rounds_that_are_never_opened_isolate_nobody() -> None:
 def test_a_round_given_up_before_its_sum_leaves_its_model_for_the_next():
     """But nothing more is answered for it: its shares are never opened."""
     parties, requests = recorded({})
-    csp = parties.keeping
+    csp = parties.csp
     for request in requests[:-1]:
         csp.answer(request)
     played = parties.play(2, parties.encrypt(2, parties.models(2)))
@@ -191,7 +191,7 @@ def test_two_rounds_to_one_model_give_one_sum(sum_is_first):
     csp.reserve(first[1])
     looks = [Look(csp.records), Look(csp.records)]
     for look, request in zip(looks, (first[1], second[0]), strict=True):
-        parties.new_csp().answer(look, request)
+        parties.fresh_csp().side.answer(look, request)
     winner, loser = looks if sum_is_first else reversed(looks)
     csp.records.set(winner)
     with pytest.raises(Overtaken):
@@ -204,7 +204,7 @@ def test_a_later_manifest_ends_earlier_rounds_that_had_none():
     parties, first = recorded(UNCHECKED)
     parties.play(3, parties.encrypt(3, parties.models()))
     with pytest.raises(RoundEnded, match="later round"):
-        parties.keeping.answer(first[0])
+        parties.csp.answer(first[0])
 
 
 def test_an_honest_sp_sends_one_sum_for_a_model_whatever_became_of_it():
@@ -230,7 +230,7 @@ def test_the_mask_of_a_sum_serves_one_set_of_people():
     uploads = parties.encrypt(1, parties.models())
 
     def one_seal_less(request):
-        reply = parties.keeping.answer(request)
+        reply = parties.csp.answer(request)
         if step_of(request).step == 1:
             message = StepReply.opened(sha256(request), reply)
             answer = ManifestReply.from_bytes(message.payload, parties.shape.limits())
@@ -306,12 +306,12 @@ def test_a_payload_of_the_right_length_and_other_contents_opens_no_second_answer
 def test_bits_that_were_not_committed_to_void_the_round_by_csps_word():
     parties, requests = recorded({})
     for request in requests[:4]:
-        parties.keeping.answer(request)
+        parties.csp.answer(request)
     right = step_of(requests[4])
     wrong = replace(right, payload=bytes([right.payload[0] ^ 1]) + right.payload[1:])
-    assert Reason.ALTERED_BITS.encode() in parties.keeping.answer(wrong.to_bytes())
+    assert Reason.ALTERED_BITS.encode() in parties.csp.answer(wrong.to_bytes())
     with pytest.raises(RoundEnded, match="given up"):
-        parties.keeping.answer(requests[5])
+        parties.csp.answer(requests[5])
 
 
 def test_csp_answers_no_other_messages(csp):
@@ -343,7 +343,7 @@ def test_whose_bits_were_shown_in_rounds_without_a_record_is_looked_at_no_more()
 def test_a_csp_whose_machine_fails_once_it_has_seen_bits_says_so_with_its_signature(monkeypatch, step):
     """Before that it may be asked again. A CSP that could be away after it has looked would leave no trace of that."""
     parties, requests = recorded(COUNTED_ONCE)
-    csp = parties.keeping
+    csp = parties.csp
     for request in requests[: step - 1]:
         csp.answer(request)
     with monkeypatch.context() as patch:

@@ -85,7 +85,7 @@ def test_csp_keeps_nothing_that_noise_could_be_taken_off_with(parts):
     parties = Parties(settings=NOISY | UNCHECKED)
     for number in (1, 2):
         parties.read(number, parties.play(number, parties.encrypt(number, parties.models(number))))
-        kept = parties.keeping.records
+        kept = parties.csp.records
         left = [standing.body or b"" for standing in kept.records.values()]
         for secret in (parts[number][CSP].t, parts[number][CSP].noise, parties.coins[number]):
             assert not [body for body in left if secret in body]

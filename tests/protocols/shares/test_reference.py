@@ -103,7 +103,7 @@ class Campaign:
         """Who is in, by the servers, after they were found to be what the oracle says; and the average of exactly these."""
         self.number += 1
         parties, before = self.parties, self.parties.requester.chain()
-        parties.keeping = parties.fresh_csp(parties.keeping.records)
+        parties.csp = parties.fresh_csp(parties.csp.records)
         inside = {who for who, u in updates.items() if self.oracle.is_in(u, wanted, self.sums[who])}
         played = parties.play(self.number, self.crafted(updates), reference=self.reference(wanted))
         record = record_of(played)

@@ -35,7 +35,7 @@ class Recorded:
         self.parties = parties = Parties(settings=settings)
         parties.read(1, parties.play(1, parties.encrypt(1, parties.models())))
         self.uploads = parties.encrypt(2, parties.models(2))
-        self.left, self.records = parties.left, parties.keeping.records.copy()
+        self.left, self.records = parties.left, parties.csp.records.copy()
         parties.asked.clear()
         self.played = parties.play(2, self.uploads)
         self.requests = list(parties.asked)
@@ -44,7 +44,7 @@ class Recorded:
     def again(self):
         """As before the round, with the same coins to be drawn; but CSP masks its part of the sum afresh."""
         self.parties.left = self.left
-        self.parties.keeping = self.parties.fresh_csp(self.records.copy())
+        self.parties.csp = self.parties.fresh_csp(self.records.copy())
         self.parties.asked.clear()
         return self.parties
 
@@ -114,11 +114,11 @@ def test_csp_dies_around_an_answer(rounds, kind, step, kept):
     def ask(request):
         asked.append(request)
         if len(asked) == step:
-            records = parties.keeping.records if kept else parties.keeping.reserved(request).records
-            first = parties.keeping.answer(request)
-            parties.keeping = parties.fresh_csp(records)
-            assert parties.keeping.answer(request) == first or (not kept and step == KINDS[kind][1])
-        return ask_directly(parties.keeping.answer)(request)
+            records = parties.csp.records if kept else parties.csp.reserved(request).records
+            first = parties.csp.answer(request)
+            parties.csp = parties.fresh_csp(records)
+            assert parties.csp.answer(request) == first or (not kept and step == KINDS[kind][1])
+        return ask_directly(parties.csp.answer)(request)
 
     parties.asked = asked
     recorded.check(parties.play(2, recorded.uploads, ask))
@@ -133,7 +133,7 @@ def test_what_sp_has_sealed_is_drawn_once():
         offered.append(request)
         if len(offered) == 2:
             raise Died
-        return ask_directly(parties.keeping.answer)(request)
+        return ask_directly(parties.csp.answer)(request)
 
     with pytest.raises(Died):
         parties.play(1, uploads, ask)
@@ -149,7 +149,7 @@ def test_every_answer_by_another_process(rounds, kind):
     parties = recorded.again()
 
     def ask(request):
-        parties.keeping = parties.fresh_csp(parties.keeping.records)
+        parties.csp = parties.fresh_csp(parties.csp.records)
         return parties.ask(request)
 
     played = parties.play(2, recorded.uploads, ask)

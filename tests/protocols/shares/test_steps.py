@@ -82,7 +82,7 @@ def played(parties, number, who=None):
 def restarted(parties, who):
     """Another process of the same person, with what was kept."""
     kept = parties.people[who].chain()
-    person = PROFILE.participant(parties.spec, parties.dealing.participant, parties.keys[who], parties.tools)
+    person = parties.fresh_person(who)
     person.resume(kept, parties.initial)
     return person
 
@@ -116,7 +116,7 @@ def test_every_reader_reaches_the_oracles_state(step, kind):
         for who in present:
             found = caught_up(parties.people[who], publications)
             assert (found.state, found.model.tolist()) == (wanted.state, wanted.model.tolist())
-    assert caught_up(parties.new_person(name_of(0)), publications).state == wanted.state
+    assert caught_up(parties.fresh_person(name_of(0)), publications).state == wanted.state
 
 
 @every_step

@@ -5,7 +5,7 @@ altered, it is the step's one message. In no case is there a second answer to a 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
@@ -14,13 +14,12 @@ import pytest
 from crowdfl.errors import CrowdFLError, LengthMismatch, OutOfTurn, RoundEnded
 from crowdfl.protocols.common.steps import StepForm
 from crowdfl.protocols.messages import Message
-from crowdfl.protocols.records import MemoryRecords
 from crowdfl.protocols.shares.chain import sha256
 from crowdfl.protocols.shares.round import steps
 from crowdfl.protocols.shares.round.average import SumOffer
 from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundVerdict, StepReply, StepRequest
 from crowdfl.protocols.shares.round.steps import MANIFEST, OFFER, SHOW, STEPS, CohortCourse, Facts, steps_of
-from tests.protocols.driving import Keeping
+from tests.protocols.driving import Keeping, Wire
 from tests.protocols.shares.parties import COUNTED_ONCE, HIDDEN, PAYING, UNCHECKED, Parties
 
 pytestmark = pytest.mark.usefixtures("seals")
@@ -43,34 +42,16 @@ every_step = pytest.mark.parametrize(("task", "place"), EVERY)
 MESSAGES: dict[int, type[Message]] = {54: RoundManifest, 65: SumOffer}
 
 
-@dataclass
-class Walk:
-    """An honest round: its requests and answers, the step of each, and CSP's records before each and at the end."""
+class Walk(Wire):
+    """An honest round, and the step of each of its requests; after the last one too, what CSP has recorded."""
 
-    parties: Parties
-    requests: list[bytes] = field(default_factory=list)
-    replies: list[bytes] = field(default_factory=list)
-    before: list[MemoryRecords] = field(default_factory=list)
-    steps: list[StepForm[Facts]] = field(default_factory=list)
-    facts: list[Facts] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, people: int, settings: dict[str, Any]) -> "Walk":
-        parties = Parties(people, settings=settings)
-        walk = cls(parties)
+    def __init__(self, people: int, settings: dict[str, Any]) -> None:
+        self.parties = parties = Parties(people, settings=settings)
+        super().__init__(parties.csp)
         reference = parties.reference(1, parties.models()[parties.names[0]]) if "reference" in settings else None
-        parties.play(1, parties.encrypt(1, parties.models()), walk.ask, reference)
-        walk.before.append(parties.keeping.records.copy())
-        for step, facts in walk.declared():
-            walk.steps.append(step)
-            walk.facts.append(facts)
-        return walk
-
-    def ask(self, request: bytes) -> Any:
-        self.requests.append(request)
-        self.before.append(self.parties.keeping.records.copy())
-        self.replies.append(self.parties.keeping.answer(request))
-        return lambda: self.replies[-1]
+        parties.play(1, parties.encrypt(1, parties.models()), self.ask, reference)
+        self.before.append(parties.csp.records.copy())
+        self.steps, self.facts = zip(*self.declared(), strict=True)
 
     def declared(self) -> Iterator[tuple[StepForm[Facts], Facts]]:
         """What the table says of a round of these cohorts, in which everyone is in."""
@@ -97,7 +78,7 @@ class Walk:
 
 @cache
 def walk_of(task: str) -> Walk:
-    return Walk.of(*TASKS[task])
+    return Walk(*TASKS[task])
 
 
 @pytest.fixture

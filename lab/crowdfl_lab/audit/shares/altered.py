@@ -22,7 +22,7 @@ from crowdfl.crypto.shares.ring import expand
 from crowdfl.errors import ClaimRefused, RoundEnded
 from crowdfl.protocols import claims
 from crowdfl.protocols.claims import Claim
-from crowdfl.protocols.exchange import Reply, ask_directly, run_exchange
+from crowdfl.protocols.exchange import Reply, ask_directly
 from crowdfl.protocols.profile import SpRecord
 from crowdfl.protocols.records import Look
 from crowdfl.protocols.shares import rule_widths
@@ -200,10 +200,6 @@ def attack_later_bits() -> Iterator[Finding]:
 
 def _looked(round_: DeviatingRound, number: int, long: int) -> bool | None:
     """Whether the victim was rejected; None where its seal was not opened. Nothing comes of the round."""
-    uploads, sp = round_.encrypt(_trained(round_, long), number), round_.sp
-    sp.open_round(number)
-    sp.record = SpRecord()  # it does not mind that it has sent a sum of this base
-    sp.add_all(uploads)
 
     def ask(request: bytes) -> Reply:
         if StepRequest.from_bytes(request, round_.shape.limits(round_.shape.longest_payload)).step > shown_in(
@@ -212,9 +208,12 @@ def _looked(round_: DeviatingRound, number: int, long: int) -> bool | None:
             raise ConnectionError("given up")
         return ask_directly(round_.csp.answer, round_.recorder)(request)
 
+    looked = round_.open(number, ask=ask)
+    looked.sp.record = SpRecord()  # it does not mind that it has sent a sum of this base
+    looked.collect(round_.encrypt(_trained(round_, long), number))
     with suppress(ConnectionError, RoundEnded):
-        run_exchange(sp.publish(final=False), ask, round_.recorder)
-    why = sp.rejected().get(MEASURED)
+        looked.average()
+    why = looked.rejected.get(MEASURED)
     return None if why is Reason.BROKEN_SEAL else why is not None
 
 

@@ -7,7 +7,7 @@ something to its own message and to the one it hears has shifted what was opened
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -19,7 +19,6 @@ from crowdfl.errors import CrowdFLError
 from crowdfl.protocols.exchange import Reply
 from crowdfl.protocols.messages import Limits
 from crowdfl.protocols.profile import ParticipantKeys, TaskSpec, Tools
-from crowdfl.protocols.records import BesideRecords
 from crowdfl.protocols.shares.circuits.lanes import OpenLanes, coins, opened
 from crowdfl.protocols.shares.dealing import rounds as dealing
 from crowdfl.protocols.shares.dealing.keys import SharesCspBundle, SharesReaderBundle, SharesSpBundle
@@ -31,8 +30,9 @@ from crowdfl.protocols.shares.round.manifest import ManifestReply, RoundManifest
 from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.shape import SharesShape, rule_widths_of, shape_of
 from crowdfl.settings import TaskSettings, to_millionths
+from crowdfl.simulation.sides import BesideRecords, Parties, PlayedRound
 from crowdfl_lab.audit.finding import HOLDING, SHARES, Attack, Finding, Floats, found_in
-from crowdfl_lab.parties import LocalParties, PlayedRound, RoundRecorder
+from crowdfl_lab.recorder import RoundRecorder
 
 SIZE = 8  # parameters
 PEOPLE = {"p0": 6, "p1": 9, "p2": 2, "p3": 4, "p4": 7}  # and their samples
@@ -68,7 +68,7 @@ class Said:
     csp: bytes = field(repr=False)
 
 
-class DeviatingRound(LocalParties):
+class DeviatingRound(Parties):
     """The parties of a task, and everything that they say. With a budget, it pays."""
 
     sp: "TamperedSp"
@@ -86,12 +86,12 @@ class DeviatingRound(LocalParties):
 
     @cached_property
     def shape(self) -> SharesShape:
-        return SharesShape(self.dealer.spec)
+        return SharesShape(self.spec)
 
     @property
     def source(self) -> bytes:
         """What KGC keeps until both servers have all their files."""
-        return self.dealer.dealing.source
+        return self.dealing.source
 
     def tamper(self, server: str, how: Tamper) -> None:
         """From the exchange after the manifest on."""
@@ -146,10 +146,7 @@ class DeviatingRound(LocalParties):
 
 
 class TamperedProfile(SharesProfile):
-    """The profile with servers that can be made to deviate; a file of KGC's is made once."""
-
-    def dealt(self, spec: TaskSpec, source: bytes, role: str, number: int) -> Iterator[bytes]:
-        return iter([_file(spec, source, role, number)])
+    """The profile with servers that can be made to deviate."""
 
     def sp(self, spec: TaskSpec, bundle: bytes, tools: Tools) -> "TamperedSp":
         return TamperedSp(tools.party("SP"), SharesShape(spec), SharesSpBundle.from_bytes(bundle, Limits.plain()))
@@ -160,11 +157,6 @@ class TamperedProfile(SharesProfile):
     def participant(self, spec: TaskSpec, bundle: bytes, keys: ParticipantKeys, tools: Tools) -> "KnownPhone":
         own = SharesReaderBundle.from_bytes(bundle, Limits.plain())
         return KnownPhone(tools.party("participant"), SharesShape(spec), own, keys)
-
-
-@lru_cache(maxsize=4)
-def _file(spec: TaskSpec, source: bytes, role: str, number: int) -> bytes:
-    return b"".join(dealing.dealt_file(SharesShape(spec), source, role, number))
 
 
 def _as_it_is(_step: int, message: bytes) -> bytes:

@@ -11,11 +11,10 @@ A CSP whose memory was set back would open a second sum for a base. SP sends one
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.profile import SpRecord
 from crowdfl.protocols.records import MemoryRecords
 from crowdfl.protocols.shares.chain import sha256
@@ -124,13 +123,11 @@ def _set_back(round_: DeviatingRound) -> Floats:
     first, second = round_.encrypt(updates(), 1), round_.encrypt(updates(), 2)
     sums, kept = [], SpRecord()
     for number, uploads in ((1, first), (2, {who: second[who] for who in NAMES if who != VICTIM})):
-        sp = cast(SharesSp, round_.dealer.sp())
-        sp.open_round(number)
-        sp.record = SpRecord(task=kept.task)
-        sp.add_all(uploads)
-        run_exchange(sp.publish(final=False), ask_directly(round_.csp.answer))
-        sums.append(round_.phone(READER).sum_in(sp.publication(), number)[0])
-        kept = sp.record
+        again = round_.open(number, round_.fresh_sp())
+        again.sp.record = SpRecord(task=kept.task)
+        again.collect(uploads)
+        sums.append(round_.phone(READER).sum_in(again.average(), number)[0])
+        kept = again.sp.record
         round_.csp.records = MemoryRecords()
     return sums[0] - sums[1]
 

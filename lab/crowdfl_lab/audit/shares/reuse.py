@@ -21,9 +21,9 @@ from crowdfl.crypto.shares.ring import Words
 from crowdfl.crypto.shares.sketch import Sketch
 from crowdfl.errors import DealtMaterialDamaged, NotReady, SettingsError
 from crowdfl.learning.models.learner import Update
-from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.messages import Limits
-from crowdfl.protocols.records import BesideRecords, MemoryRecords
+from crowdfl.protocols.profile import SpProtocol
+from crowdfl.protocols.records import MemoryRecords
 from crowdfl.protocols.shares import profile as participant
 from crowdfl.protocols.shares.dealing import rounds as dealing
 from crowdfl.protocols.shares.dealing.keys import seeds_of
@@ -33,13 +33,13 @@ from crowdfl.protocols.shares.round import manifest as manifest_module
 from crowdfl.protocols.shares.round import sp as sp_module
 from crowdfl.protocols.shares.round.csp_records import KeptTask
 from crowdfl.protocols.shares.round.manifest import RoundManifest, RoundTally, StepRequest
-from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.round.steps import SALT_BYTES
 from crowdfl.protocols.shares.round.upload import UploadBody, upload_from_seed
 from crowdfl.protocols.shares.shape import Quorum, SharesShape
 from crowdfl.roles.csp import Csp
 from crowdfl.roles.kgc import Kgc
 from crowdfl.simulation.federation import LocalFederation
+from crowdfl.simulation.sides import BesideRecords
 from crowdfl_lab.audit.finding import ENTRY, SHARES, Attack, Finding, Floats, Measure, difference, found_in, rms
 from crowdfl_lab.audit.shares.deviating_round import (
     LANES,
@@ -119,13 +119,12 @@ def _standing(round_: DeviatingRound) -> Floats:
     return np.asarray(sums[0] - sums[1], dtype=np.float64)
 
 
-def _sum(round_: DeviatingRound, number: int, sp: SharesSp, uploads: Mapping[str, bytes]) -> Floats:
+def _sum(round_: DeviatingRound, number: int, sp: SpProtocol, uploads: Mapping[str, bytes]) -> Floats:
     """What a reader takes out of a round of these uploads; neither SP nor its reader has scruples."""
     sp.check = lambda: None  # type: ignore[method-assign]
-    sp.open_round(number)
-    sp.add_all(uploads)
-    run_exchange(sp.publish(final=False), ask_directly(round_.csp.answer))
-    return round_.phone(READER).sum_in(sp.publication(), number)[0]
+    again = round_.open(number, sp)
+    again.collect(uploads)
+    return round_.phone(READER).sum_in(again.average(), number)[0]
 
 
 def _signed(round_: DeviatingRound, words: Words) -> Floats:
@@ -188,7 +187,7 @@ def _same_base(round_: DeviatingRound) -> Floats:
 def _without_victim(round_: DeviatingRound, number: int, uploads: Mapping[str, bytes]) -> Floats:
     """By another SP, without the memory that keeps an honest one from doing this."""
     others = {who: upload for who, upload in uploads.items() if who != VICTIM}
-    return _sum(round_, number, cast(SharesSp, round_.dealer.sp()), others)
+    return _sum(round_, number, round_.fresh_sp(), others)
 
 
 def attack_dealt_twice() -> list[Finding]:

@@ -140,7 +140,7 @@ class _Hashes:
         first, last = self.round.conversation[0], self.round.conversation[-1]
         self.first, self.offer = RoundManifest.from_bytes(first.sp, _LIMITS), SumOffer.from_bytes(last.sp, _LIMITS)
         self.reply = SumReply.from_bytes(last.csp, _LIMITS)
-        bundle = SharesCspBundle.from_bytes(self.round.dealer.dealing.csp, _LIMITS)
+        bundle = SharesCspBundle.from_bytes(self.round.dealing.csp, _LIMITS)
         self.seeds = open_seals(self.first, ReaderKey(bundle.sealing))
         own, part = drawn.seed, drawn.part
         self.t = part.t
@@ -192,7 +192,7 @@ class _Transcript:
         self.envelope = RewardEnvelope.from_bytes(self.played.envelopes[_VICTIM], _LIMITS)
         self.bodies = {who: UploadBody.from_bytes(upload, _LIMITS) for who, upload in self.played.uploads.items()}
         # What was sealed to CSP, opened with its key.
-        bundle = SharesCspBundle.from_bytes(self.round.dealer.dealing.csp, _LIMITS)
+        bundle = SharesCspBundle.from_bytes(self.round.dealing.csp, _LIMITS)
         self.manifest = RoundManifest.from_bytes(self.round.conversation[0].sp, _LIMITS)
         self.seeds = open_seals(self.manifest, ReaderKey(bundle.sealing))
 

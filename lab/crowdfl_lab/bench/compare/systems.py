@@ -30,9 +30,9 @@ from crowdfl.protocols.hardened.profile import HardenedParticipant
 from crowdfl.protocols.party import CountingBackend
 from crowdfl.protocols.profile import CspProtocol, width_budget
 from crowdfl.protocols.shares.profile import SharesRequester
-from crowdfl.protocols.shares.round.sp import SharesSp
 from crowdfl.protocols.shares.shape import SharesShape
 from crowdfl.settings import MILLION, TaskSettings
+from crowdfl.simulation.sides import PlayedRound
 from crowdfl_lab.bench import workload
 from crowdfl_lab.bench.workload import (
     SERVERS,
@@ -44,7 +44,7 @@ from crowdfl_lab.bench.workload import (
     made_up_models,
     made_up_weights,
 )
-from crowdfl_lab.parties import PlayedRound, RoundRecorder
+from crowdfl_lab.recorder import RoundRecorder
 from crowdfl_lab.report.results import Cell, Figure, Unit
 from crowdfl_lab.timing import timed, timed_call, turns
 
@@ -224,13 +224,13 @@ class Hardened:
         self.budget = width_budget(self.task, settings.parameters, SIGMA)
         self.length = self.budget.ciphertexts + 1
         self.parties = settings.parties(self.task, Threads(1), RoundRecorder())
-        self.window = best_window(self.parties.dealer.task.public, self.length)
+        self.window = best_window(self.parties.task.public, self.length)
         self.upload = b""
 
     def device(self) -> dict[str, Figure]:
         """Encrypt an update with randomizers at hand (they are made whenever the device is idle), read an average."""
-        dealer, side = self.parties.dealer, cast(HardenedParticipant, self.parties.participant("p000"))
-        public = dealer.task.public
+        side, task = cast(HardenedParticipant, self.parties.participant("p000")), self.parties.task
+        public = task.public
         source = FreshRandomizers(public, self.window, Threads(1))
         ahead, made = timed_call(lambda: source.take(side.upload_randomizers()))
         keyed_party(side).randomizers = Replayed(public, made)  # each taken once, from the first on
@@ -243,7 +243,7 @@ class Hardened:
             opened = workload.packed_model(self.budget, public, weights, _SAMPLES)
         audience = side.audience
         publication = workload.sealed_publication(
-            dealer.task, cast(CspProtocol, dealer.csp().side), audience, opened, self.upload
+            task, cast(CspProtocol, self.parties.fresh_csp().side), audience, opened, self.upload
         )
         before = turns({"read": lambda: side.read(publication, 1)}, self.settings.reads)["read"].median
         sizes = {"upload": len(self.upload), "download": len(publication)}
@@ -398,9 +398,7 @@ class Shares:
 
     def _round(self, number: int, crowd: int) -> dict[str, float]:
         """One round by its recorder, in the units of the columns. Everyone reads, also those who sent nothing."""
-        kgc, files = timed_call(lambda: {role: self.parties.dealer.dealt(role, number) for role in ("sp", "csp")})
-        cast(SharesSp, self.parties.sp).set_dealt_loader(lambda _: files["sp"])
-        self.parties.csp.set_dealt_loader(lambda _: files["csp"])
+        kgc, files = timed_call(lambda: [self.parties.dealt(role, number) for role in ("sp", "csp")])
         self.recorder.reset()
         updates = {who: (self.weights + self._update(i + number), 10 + i) for i, who in enumerate(self.names[:crowd])}
         if self.task.reference:  # everyone in line with it, and counts once
@@ -415,7 +413,7 @@ class Shares:
         self.weights = played.average.weights
         models, samples = zip(*updates.values(), strict=True)
         found = self._figures(played, float(np.abs(self.weights - fedavg(list(models), list(samples))).max()))
-        dealt = sum(map(len, files.values()))
+        dealt = sum(map(len, files))
         return found | ({"kgc": kgc, "dealt": dealt} if dealt else {})
 
     def _figures(self, played: PlayedRound, off: float) -> dict[str, float]:
@@ -441,7 +439,7 @@ class Shares:
 
     def _floor(self) -> float:
         """Of both servers: SP hashes and adds everyone's share, CSP expands it from its seed and adds that."""
-        shape = SharesShape(self.parties.dealer.spec)
+        shape = SharesShape(self.parties.spec)
         share, sums = bytes(shape.share_bytes), RunningSum(shape.ring, shape.spec.parameters)
 
         def once() -> None:

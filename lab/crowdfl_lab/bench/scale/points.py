@@ -7,24 +7,23 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from crowdfl.crypto.compute import Threads
 from crowdfl.crypto.sealing import AudienceKey
 from crowdfl.errors import ProtocolError
-from crowdfl.protocols.capabilities import DealsFiles, FollowsModel
-from crowdfl.protocols.common.keyed import keyed_party
+from crowdfl.protocols.capabilities import DealsFiles
 from crowdfl.protocols.exchange import Silent
 from crowdfl.protocols.hardened.shape import ReaderBundle
 from crowdfl.protocols.messages import Limits
-from crowdfl.protocols.profile import ParticipantKeys, ParticipantProtocol, TaskSpec, Tools, width_budget
-from crowdfl.protocols.registry import profile_named
+from crowdfl.protocols.profile import CspProtocol, TaskSpec, Tools, width_budget
 from crowdfl.settings import MILLION, TaskSettings, to_millionths
+from crowdfl.simulation.sides import Sides
 from crowdfl_lab.bench.scale.role import END, PUBLICATION, UPLOADS, play_role
 from crowdfl_lab.bench.workload import SIGMA, made_up_weights, packed_model, sealed_publication
 from crowdfl_lab.report.plots import Canvas, Picture, Series, lines, panels
@@ -141,9 +140,9 @@ class RoundPoint:
 
     def __init__(self, axis: str, x: int, crowd: int, spec: TaskSpec, *, enrolled: int, **order: Any) -> None:  # noqa: ANN401
         self.axis, self.x, self.crowd, self.spec, self.order = axis, x, crowd, spec, order
-        self.profile = profile_named(spec.settings.profile)
-        self.dealing = self.profile.deal(spec, insecure_test_key=order["insecure_test_key"])
-        self.people = [ParticipantKeys.fresh(f"p{i:07}") for i in range(enrolled)]
+        tools = Tools(Threads(1), insecure_test_key=order["insecure_test_key"], observer=Silent())
+        self.sides = Sides(spec, tools)
+        self.people = [self.sides.enrol(f"p{i:07}").identity for i in range(enrolled)]
 
     def measured(self) -> ScalePoint:
         with tempfile.TemporaryDirectory(prefix="crowdfl-bench-") as name:
@@ -161,9 +160,8 @@ class RoundPoint:
         raise NotImplementedError
 
     def child(self, role: str, folder: Path) -> ChildRole:
-        bundle: bytes = getattr(self.dealing, role)
-        people = [one.identity for one in self.people]
-        order = {"role": role, "folder": str(folder), "bundle": bundle, "people": people, "crowd": self.crowd}
+        bundle: bytes = getattr(self.sides.dealing, role)
+        order = {"role": role, "folder": str(folder), "bundle": bundle, "people": self.people, "crowd": self.crowd}
         task = self.spec.settings.model_dump(mode="json")
         return ChildRole(order | {"task": task, "parameters": self.spec.parameters} | self.order)
 
@@ -211,12 +209,11 @@ class HardenedPoint(RoundPoint):
         """Of a publication whose values are known: that of sampled servers is worth nothing."""
         if self.crowd != FEWEST:
             return {}
-        tools = Tools(Threads(), insecure_test_key=self.order["insecure_test_key"], observer=Silent())
-        csp = self.profile.csp(self.spec, self.dealing.csp, tools)
-        public, audience = keyed_party(csp).public, ReaderBundle.from_bytes(self.dealing.participant, Limits.plain())
-        rows = packed_model(self.budget, public, made_up_weights(self.spec.parameters, 2021), 1)
-        task, upload = self.spec.task(public), (folder / UPLOADS).read_bytes()
-        publication = sealed_publication(task, csp, AudienceKey(audience.audience), rows, upload)
+        csp = cast(CspProtocol, self.sides.fresh_csp(tools=replace(self.sides.tools, backend=Threads())).side)
+        task, bundle = self.sides.task, ReaderBundle.from_bytes(self.sides.dealing.participant, Limits.plain())
+        rows = packed_model(self.budget, task.public, made_up_weights(self.spec.parameters, 2021), 1)
+        upload = (folder / UPLOADS).read_bytes()
+        publication = sealed_publication(task, csp, AudienceKey(bundle.audience), rows, upload)
         size = (folder / PUBLICATION).write_bytes(publication)
         return {"publication": Figure(size, "B")} | self.child("participant", folder).figures()
 
@@ -236,21 +233,22 @@ class SharesPoint(RoundPoint):
         update = made_up_weights(parameters, 2021)
         update *= (task.max_norm or 1.0) / 2 / np.linalg.norm(update)
         with (folder / UPLOADS).open("wb") as file:
-            for keys in self.people:
-                side = self._person(keys)
+            for identity in self.people:
+                side = self.sides.fresh_person(identity.who)
                 start = time.process_time()
                 upload = side.encrypt_update(update, 1, 1)
                 spent += time.process_time() - start
                 file.write(upload)
         each = Figure(spent / self.crowd, "s", f"the mean of {self.crowd:,}")
         found = {"participant: encrypt": each, "upload": Figure(len(upload), "B")}
-        if isinstance(self.profile, DealsFiles) and self.profile.dealt_bytes(task, parameters):
+        profile = self.sides.profile
+        if isinstance(profile, DealsFiles) and profile.dealt_bytes(task, parameters):
             spent, size = 0.0, 0
             for number in range(1, task.most_cohorts + 1):  # of the first round
                 for role in ("sp", "csp"):
                     start = time.process_time()
                     with (folder / f"{role}.dealt.{number}").open("wb") as out:
-                        out.writelines(self.profile.dealt(self.spec, self.dealing.source, role, number))
+                        out.writelines(profile.dealt(self.spec, self.sides.dealing.source, role, number))
                         size += out.tell()
                     spent += time.process_time() - start
             found |= {"KGC: deal": Figure(spent, "s"), "dealt": Figure(size, "B")}
@@ -258,13 +256,7 @@ class SharesPoint(RoundPoint):
 
     def read(self, folder: Path) -> dict[str, Figure]:
         publication = (folder / PUBLICATION).read_bytes()
-        seconds, average = timed_call(lambda: self._person(self.people[0]).read(publication, 1))
+        seconds, average = timed_call(lambda: self.sides.fresh_person(self.people[0].who).read(publication, 1))
         if average.total != self.crowd:
             raise ProtocolError(f"{average.total} of {self.crowd} uploads are in the average")
         return {"participant: read": Figure(seconds, "s"), "publication": Figure(len(publication), "B")}
-
-    def _person(self, keys: ParticipantKeys) -> ParticipantProtocol:
-        side = self.profile.participant(self.spec, self.dealing.participant, keys, Tools(Threads(1), observer=Silent()))
-        if isinstance(side, FollowsModel):
-            side.resume(None, np.zeros(self.spec.parameters))
-        return side

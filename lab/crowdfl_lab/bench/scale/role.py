@@ -18,19 +18,18 @@ from crowdfl.crypto.blocks import Block
 from crowdfl.crypto.compute import Backend, Kernel, Progress, Threads
 from crowdfl.crypto.paillier.kernels import Combine, FixedBasePower, PartialDecrypt
 from crowdfl.crypto.paillier.pctd import FreshRandomizers
-from crowdfl.protocols.capabilities import Enrols, TakesDealt
 from crowdfl.protocols.exchange import Reply, ask_directly
 from crowdfl.protocols.hardened.opening import OpenRequest
 from crowdfl.protocols.messages import Message
 from crowdfl.protocols.party import KeyedParty, Party
 from crowdfl.protocols.profile import CspProtocol, ParticipantKeys, SpProtocol, TaskSpec, Tools
-from crowdfl.protocols.records import BesideRecords
 from crowdfl.protocols.registry import profile_named
 from crowdfl.protocols.round import AggregationRound
 from crowdfl.roles.dealt import KeptFile
 from crowdfl.settings import TaskSettings
+from crowdfl.simulation.sides import BesideRecords, told
 from crowdfl_lab.bench.workload import made_up_weights
-from crowdfl_lab.parties import RoundRecorder
+from crowdfl_lab.recorder import RoundRecorder
 from crowdfl_lab.timing import current_bytes, peak_bytes
 
 UPLOADS, PUBLICATION, END = "uploads", "publication", b""
@@ -95,13 +94,8 @@ class _Role:
     def begin(self, party: Party, server: SpProtocol | CspProtocol | None = None) -> None:
         """Everything is built and everyone is enrolled: what memory grows by from here is the role's work."""
         if server is not None:
-            for identity in self.order.pop("people"):
-                if isinstance(server, Enrols):
-                    server.enrol(identity)
-            if isinstance(server, TakesDealt):
-                server.set_dealt_loader(
-                    lambda n: KeptFile((self.folder / f"{self.order['role']}.dealt.{n}").open("rb"), 0)
-                )
+            own, people = self.order["role"], self.order.pop("people")
+            told(server, people, lambda n: KeptFile((self.folder / f"{own}.dealt.{n}").open("rb"), 0))
         if isinstance(party, KeyedParty):
             FreshRandomizers(party.public).prepare()
         self.baseline = current_bytes()

@@ -16,34 +16,12 @@ from crowdfl.errors import ProtocolError, RewardsOff, RoundsExhausted, SeedReuse
 from crowdfl.protocols import claims
 from crowdfl.protocols.common.keyed import BaseSp, KeyedProfile, KeyedSide, upload_digest
 from crowdfl.protocols.common.paid import MaskSeed, PaidParticipant, PaidSp
-from crowdfl.protocols.common.sdiv import DivideRequest, GuardReply, GuardRequest, SdivReply
-from crowdfl.protocols.common.smul import PolynomialsReply, PolynomialsRequest
 from crowdfl.protocols.exchange import Exchange, Reply, pipelined
 from crowdfl.protocols.hardened import steps
 from crowdfl.protocols.hardened.csp import HardenedCsp
-from crowdfl.protocols.hardened.opening import (
-    PARTICIPANTS,
-    REQUESTER,
-    OpeningSp,
-    OpenReply,
-    OpenRequest,
-    Publication,
-    digest,
-    read,
-)
-from crowdfl.protocols.hardened.prifedavg import HiddenAverageSp, ModelCodec, ScaleReply, ScaleRequest, hidden_widths
-from crowdfl.protocols.hardened.prirwd import (
-    InnerReply,
-    InnerRequest,
-    LanesReply,
-    LanesRequest,
-    NonceReply,
-    NonceRequest,
-    RewardReply,
-    RewardRequest,
-    RewardSp,
-    RewardWidths,
-)
+from crowdfl.protocols.hardened.opening import PARTICIPANTS, REQUESTER, OpeningSp, Publication, digest, read
+from crowdfl.protocols.hardened.prifedavg import HiddenAverageSp, ModelCodec, hidden_widths
+from crowdfl.protocols.hardened.prirwd import RewardSp, RewardWidths
 from crowdfl.protocols.hardened.shape import (
     CspBundle,
     ReaderBundle,
@@ -172,17 +150,7 @@ class HardenedSp(PaidSp, BaseSp):
     """The sensing platform: running products, openings, rewards, payment. Never holds an audience key."""
 
     stages: Sequence[Stage] = ("reward", "average")  # nothing is opened to readers of a round that cannot be rewarded
-    answers: Mapping[type[Message], type[Message]] = {
-        OpenRequest: OpenReply,
-        ScaleRequest: ScaleReply,
-        NonceRequest: NonceReply,
-        LanesRequest: LanesReply,
-        InnerRequest: InnerReply,
-        PolynomialsRequest: PolynomialsReply,
-        GuardRequest: GuardReply,
-        DivideRequest: SdivReply,
-        RewardRequest: RewardReply,
-    }
+    answers = steps.ANSWERS
 
     def __init__(self, party: KeyedParty, shape: Shape, csp_key: bytes) -> None:
         PaidSp.__init__(self, shape.task.name, csp_key, party.limits(1))

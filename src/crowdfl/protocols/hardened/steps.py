@@ -3,7 +3,7 @@
 Numbers are ciphertexts under the task's key, each with SP's half of its decryption.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -34,6 +34,19 @@ from crowdfl.protocols.messages import Message, RoundRequest
 
 if TYPE_CHECKING:
     from crowdfl.protocols.hardened.shape import Shape
+
+ANSWERS: Mapping[type[Message], type[Message]] = {
+    OpenRequest: OpenReply,
+    ScaleRequest: ScaleReply,
+    NonceRequest: NonceReply,
+    LanesRequest: LanesReply,
+    InnerRequest: InnerReply,
+    PolynomialsRequest: PolynomialsReply,
+    GuardRequest: GuardReply,
+    DivideRequest: SdivReply,
+    RewardRequest: RewardReply,
+}
+"""What CSP answers to each request."""
 
 NONCE, LANES, INNER, OPEN_REWARDS, SCALE = "nonce", "lanes", "inner products", "open rewards", "scale"
 _SEAL_BYTES = 32 + 16  # a salt, and the tag
@@ -121,32 +134,34 @@ _MASKED = "nothing: uniform numbers to CSP, ciphertexts to SP"
 def _step(
     name: str,
     when: _Is,
-    request: tuple[type[Message], tuple[_Field, ...]],
-    reply: tuple[type[Message], tuple[_Field, ...]],
+    asks: type[RoundRequest],
+    request: tuple[_Field, ...],
+    reply: tuple[_Field, ...],
     bound_to: str,
     shows: str = _MASKED,
 ) -> StepForm[KeyedFacts]:
-    parts = (_ROUND, *request[1])
-    return StepForm(name, "SP", "CSP", when, parts, reply[1], bound_to, shows, request[0].kind, reply[0].kind)
+    kinds = asks.kind, ANSWERS[asks].kind
+    return StepForm(name, "SP", "CSP", when, (_ROUND, *request), reply, bound_to, shows, *kinds)
 
 
 def _division(purpose: str, when: _Is, x: _Size, y: _Size) -> tuple[StepForm[KeyedFacts], ...]:
     """Guard, squares of the guard, division."""
     both = x + y
-    tops = GuardReply, (_vector("tops", both),)
+    tops = (_vector("tops", both),)
     guard = _step(
-        f"guard of {purpose}", when, (GuardRequest, (_PURPOSE, *_masked(both))), tops, f"{_BEGUN}; k and m are fresh"
+        f"guard of {purpose}", when, GuardRequest, (_PURPOSE, *_masked(both)), tops, f"{_BEGUN}; k and m are fresh"
     )
-    products = PolynomialsReply, (_vector("products", both),)
+    products = (_vector("products", both),)
     multiply = _step(
-        f"squares of {purpose}", when, (PolynomialsRequest, (_PURPOSE, *_masked(both))), products, "the guard"
+        f"squares of {purpose}", when, PolynomialsRequest, (_PURPOSE, *_masked(both)), products, "the guard"
     )
     numbers = (_PURPOSE, *_masked(x, "x", "dividends"), *_masked(y, "y", "divisors"))
-    quotients = SdivReply, (_vector("quotients", x),)
+    quotients = (_vector("quotients", x),)
     divide = _step(
         f"divide {purpose}",
         when,
-        (DivideRequest, numbers),
+        DivideRequest,
+        numbers,
         quotients,
         "the guard, which spoils what is too long",
         "masked divisors to CSP, blurred; whether all are in range",
@@ -159,8 +174,9 @@ def _open(audience: int) -> StepForm[KeyedFacts]:
     return _step(
         open_to(audience),
         _ALWAYS,
-        (OpenRequest, (_Field("audience", _count(1).up_to()), _START, *_masked(CHUNK))),
-        (OpenReply, (sealed,)),
+        OpenRequest,
+        (_Field("audience", _count(1).up_to()), _START, *_masked(CHUNK)),
+        (sealed,),
         "the sum that was first opened in this round",
         "the average to the audience, uniform numbers to CSP, nothing to SP",
     )
@@ -170,39 +186,40 @@ STEPS: tuple[StepForm[KeyedFacts], ...] = (
     _step(
         NONCE,
         _REWARDED,
+        NonceRequest,
         (
-            NonceRequest,
-            (
-                _Field("payment", _count(16).up_to()),
-                FieldForm("participants", _count(64).up_to(), PEOPLE, "sorted, each once"),
-                _Field("digest", _HASH),
-            ),
+            _Field("payment", _count(16).up_to()),
+            FieldForm("participants", _count(64).up_to(), PEOPLE, "sorted, each once"),
+            _Field("digest", _HASH),
         ),
-        (NonceReply, (_Field("nonce", _HASH),)),
+        (_Field("nonce", _HASH),),
         "certified names, and the payment that the task promises",
         "coins of the sketch, once the uploads are closed",
     ),
     _step(
         LANES,
         _REWARDED,
-        (LanesRequest, (_START, *_masked(PEOPLE * LANE_ROWS))),
-        (LanesReply, (_vector("lanes", PEOPLE * LANE_ROWS * SLOTS),)),
+        LanesRequest,
+        (_START, *_masked(PEOPLE * LANE_ROWS)),
+        (_vector("lanes", PEOPLE * LANE_ROWS * SLOTS),),
         f"{_BEGUN}; the coins",
         "masked lanes to CSP; whether all are in range",
     ),
     _step(
         INNER,
         _REWARDED,
-        (InnerRequest, _masked(PEOPLE * 2, words="counts from below, then from above")),
-        (InnerReply, (_vector("own", PEOPLE), _vector("cross", PEOPLE))),
+        InnerRequest,
+        _masked(PEOPLE * 2, words="counts from below, then from above"),
+        (_vector("own", PEOPLE), _vector("cross", PEOPLE)),
         "all lanes",
         "whether every number of samples is within its bounds",
     ),
     _step(
         DISTANCES,
         _REWARDED,
-        (PolynomialsRequest, (_PURPOSE, *_masked(PEOPLE * 3 + 2))),
-        (PolynomialsReply, (_vector("products", PEOPLE * 13 + 1),)),
+        PolynomialsRequest,
+        (_PURPOSE, *_masked(PEOPLE * 3 + 2)),
+        (_vector("products", PEOPLE * 13 + 1),),
         _BEGUN,
     ),
     *_division(WEIGHTS, _REWARDED, PEOPLE, PEOPLE),
@@ -210,8 +227,9 @@ STEPS: tuple[StepForm[KeyedFacts], ...] = (
     _step(
         OPEN_REWARDS,
         _REWARDED,
-        (RewardRequest, (*_masked(PEOPLE), FieldForm("commitments", _HASH, PEOPLE))),
-        (RewardReply, (FieldForm("sealed", PLAINTEXT + _REWARD_SEAL_BYTES, PEOPLE),)),
+        RewardRequest,
+        (*_masked(PEOPLE), FieldForm("commitments", _HASH, PEOPLE)),
+        (FieldForm("sealed", PLAINTEXT + _REWARD_SEAL_BYTES, PEOPLE),),
         f"{_BEGUN}; a commitment to every mask",
         "its reward to each owner, masked numbers to CSP",
     ),
@@ -219,8 +237,9 @@ STEPS: tuple[StepForm[KeyedFacts], ...] = (
     _step(
         SCALE,
         _SCALED,
-        (ScaleRequest, (_START, *_masked(CHUNK), _vector("factor", _count(1)))),
-        (ScaleReply, (_vector("scaled", CHUNK),)),
+        ScaleRequest,
+        (_START, *_masked(CHUNK), _vector("factor", _count(1))),
+        (_vector("scaled", CHUNK),),
         "the factor of the first message, whose Jacobi symbol is 1",
     ),
     _open(PARTICIPANTS),

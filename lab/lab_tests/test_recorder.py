@@ -7,7 +7,8 @@ from crowdfl.crypto.compute import Threads
 from crowdfl.protocols.exchange import ask_directly, run_exchange
 from crowdfl.protocols.profile import TaskSpec, Tools
 from crowdfl.settings import MILLION, TaskSettings
-from crowdfl_lab.parties import LocalParties, RoundRecorder
+from crowdfl.simulation.sides import Parties
+from crowdfl_lab.recorder import RoundRecorder
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +17,7 @@ def played():
     recorder = RoundRecorder(keep_messages=True)
     settings = TaskSettings(profile="hardened", max_participants=3, lanes=20, key_bits=1536)
     tools = Tools(Threads(1), insecure_test_key=True, observer=recorder)
-    parties = LocalParties(TaskSpec("watched", settings, 20), tools)
+    parties = Parties(TaskSpec("watched", settings, 20), tools)
     uploads = parties.encrypt({f"p{i}": (np.full(20, 0.1 * i), 10) for i in range(3)})
     return recorder, parties.play(1, uploads, payment=3 * MILLION)
 
