@@ -27,7 +27,7 @@ def _servers(deal, seed: int = 1):
 
 def _opened(dealt: Sequence[compare.Comparison], places: list[int], numbers: list[int], split: int) -> list[int]:
     shares = [[number - split for number in numbers], [split] * len(numbers)]
-    return added(*(compare.masked(dealt[side], places, shares[side]) for side in (SP, CSP)), dealt[0].bits)
+    return added(*(compare.masked(dealt[side], places, shares[side]) for side in (SP, CSP)), dealt[0].mask.bits)
 
 
 def _in_interval(bits: int, numbers: list[int], bound: int, seed: int = 1, split: int = 77) -> list[int]:
