@@ -30,14 +30,7 @@ def write_private(path: Path, data: bytes, *, overwrite: bool = False, sync_fold
         wrong.filename = str(path)  # the temporary name would mean nothing to the reader
         raise
     try:
-        try:
-            os.fchmod(descriptor, 0o600)  # whatever the umask made of it
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _write_and_close(descriptor, data)
         if overwrite:
             os.replace(temporary, path)
         else:
@@ -91,6 +84,17 @@ def require_owner_only(descriptor: int, path: Path, refusal: type[CrowdFLError])
         raise refusal(f"{path} belongs to another user: run as its owner, or chown it and `chmod 600 {path}`")
     if status.st_mode & _OTHERS:
         raise refusal(f"{path} is open to other users: `chmod 600 {path}`, and ask who may have read it")
+
+
+def _write_and_close(descriptor: int, data: bytes) -> None:
+    try:
+        os.fchmod(descriptor, 0o600)  # whatever the umask made of it
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def sync_directory(directory: Path) -> None:

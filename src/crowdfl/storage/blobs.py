@@ -80,7 +80,7 @@ class FileBlobs:
     def put_all(self, blobs: Mapping[str, bytes]) -> None:
         """A folder is made durable once for all that went into it."""
         self.require_own()
-        paths = {name: self.folder / require_blob_name(name) for name in blobs}
+        paths = {name: self._path(name) for name in blobs}
         folders = {path.parent: name for name, path in paths.items()}
         for folder, name in folders.items():
             try:
@@ -102,23 +102,23 @@ class FileBlobs:
 
     def open(self, name: str) -> BinaryIO:
         try:
-            return (self.folder / require_blob_name(name)).open("rb")
+            return self._path(name).open("rb")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             self.require_own()
             raise NotReady(f"{name} does not exist (yet)") from None
 
     def has(self, name: str) -> bool:
-        return (self.folder / require_blob_name(name)).is_file()
+        return self._path(name).is_file()
 
     def delete(self, name: str) -> None:
-        path = self.folder / require_blob_name(name)
+        path = self._path(name)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             path.unlink()
             sync_directory(path.parent)
 
     def clear(self, name: str) -> None:
         """Remove everything below a name durably, unfinished writes included. Idempotent."""
-        path = self.folder / require_blob_name(name)
+        path = self._path(name)
         self._durable = {folder for folder in self._durable if not folder.is_relative_to(path)}
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             shutil.rmtree(path)
@@ -150,6 +150,9 @@ class FileBlobs:
             raise NotADirectoryError(f"{folder} is not a folder")
         sync_directory(folder.parent)  # of an existing one too: its creator may not have synced yet
         self._durable.add(folder)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / require_blob_name(name)
 
 
 class MemoryBlobs:
@@ -218,8 +221,7 @@ def _folders(name: str) -> list[str]:
 @lru_cache(maxsize=4096)
 def require_blob_name(name: str) -> str:
     """A path of plain segments: no parent folder, nothing hidden, nothing that a file system could interpret."""
-    is_plain = len(name) <= _LONGEST_NAME and name.isascii() and name.isprintable() and "\\" not in name
-    if not is_plain or not all(0 < len(one) <= _LONGEST_SEGMENT and one[0] != "." for one in name.split("/")):
+    if len(name) > _LONGEST_NAME or not all(map(_is_plain, name.split("/"))):
         raise FormatError(f"{name[:100]!r} is not a valid blob name")
     return name
 
@@ -229,6 +231,11 @@ def _written_before(path: Path, moment: float) -> bool:
         return path.stat().st_mtime < moment
     except FileNotFoundError:  # its writer has finished
         return False
+
+
+def _is_plain(segment: str) -> bool:
+    short = 0 < len(segment) <= _LONGEST_SEGMENT
+    return short and segment[0] != "." and segment.isascii() and segment.isprintable() and "\\" not in segment
 
 
 _SEALING = "sealing"

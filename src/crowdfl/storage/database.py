@@ -212,21 +212,24 @@ def open_engine(url: str) -> Engine:
 @contextlib.contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
     """A transaction that holds the one writers' lock from its start: what it reads is still true when it writes."""
-    try:
-        with engine.begin() as connection:
-            if engine.dialect.name == "postgresql":
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _WRITERS_LOCK})
-            yield connection
-    except SQLAlchemyError as problem:
-        raise _named(problem, engine.url.render_as_string(hide_password=True)) from None
+    with named_errors(engine), engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _WRITERS_LOCK})
+        yield connection
 
 
 @contextlib.contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """A transaction that reads the last committed state and waits for no writer."""
+    with named_errors(engine), engine.connect().execution_options(**{_READING: True}) as connection, connection.begin():
+        yield connection
+
+
+@contextlib.contextmanager
+def named_errors(engine: Engine) -> Iterator[None]:
+    """Turn what the driver raises into errors of this project; a full disk stays the OSError that it is."""
     try:
-        with engine.connect().execution_options(**{_READING: True}) as connection, connection.begin():
-            yield connection
+        yield
     except SQLAlchemyError as problem:
         raise _named(problem, engine.url.render_as_string(hide_password=True)) from None
 
@@ -250,7 +253,6 @@ def truncate_log(engine: Engine) -> None:
 
 
 def _named(problem: SQLAlchemyError, where: str) -> Exception:
-    """What the driver raised as an error of this project; a full disk stays the OSError that it is."""
     cause = problem.orig if isinstance(problem, StatementError) else None
     code = getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", None)
     if isinstance(cause, CrowdFLError):  # a column refused a value

@@ -12,32 +12,19 @@ from sqlalchemy.dialects import postgresql, sqlite
 from crowdfl.roles.records import Round, StoredTask, Tombstone
 from crowdfl.storage import tables as t
 
-_MADE: dict[tuple[object, ...], Any] = {}  # by what it does, to which table or columns, by which key
-
 
 def find(c: sa.Connection, columns: Sequence[sa.Column[Any]], **key: object) -> sa.CursorResult[*tuple[Any, ...]]:
     """These columns of the rows with this key, in the order they were added where the table knows it."""
-    form = ("find", *columns, *key)
-    if form not in _MADE:
-        table = columns[0].table
-        found = sa.select(*columns).where(*_at(table, tuple(key)))
-        _MADE[form] = found.order_by(table.c.position) if "position" in table.c else found
-    return c.execute(_MADE[form], {f"key_{name}": value for name, value in key.items()})
+    return c.execute(_finding(tuple(columns), tuple(key)), {f"key_{name}": value for name, value in key.items()})
 
 
 def add(c: sa.Connection, table: Table, **row: object) -> None:
-    form = ("add", table)
-    if form not in _MADE:
-        _MADE[form] = sa.insert(table)
-    c.execute(_MADE[form], row)
+    c.execute(_adding(table), row)
 
 
 def add_new(c: sa.Connection, table: Table, **row: object) -> bool:
     """False if its key is taken."""
-    form = ("add new", table, c.dialect.name)
-    if form not in _MADE:
-        _MADE[form] = upsert(table, c.dialect.name).on_conflict_do_nothing()
-    return bool(c.execute(_MADE[form], row).rowcount == 1)
+    return bool(c.execute(_adding_new(table, c.dialect.name), row).rowcount == 1)
 
 
 def put_once(c: sa.Connection, table: Table, column: str, value: object, **key: object) -> Any:  # noqa: ANN401
@@ -47,34 +34,59 @@ def put_once(c: sa.Connection, table: Table, column: str, value: object, **key: 
 
 def change(c: sa.Connection, table: Table, values: Mapping[str, object], **key: object) -> int:
     """How many rows there were."""
-    form, named = ("change", table, *key), {f"key_{name}": value for name, value in key.items()}
-    if form not in _MADE:
-        _MADE[form] = sa.update(table).where(*_at(table, tuple(key)))
-    return int(c.execute(_MADE[form], {**values, **named}).rowcount)
+    named = {f"key_{name}": value for name, value in key.items()}
+    return int(c.execute(_changing(table, tuple(key)), {**values, **named}).rowcount)
 
 
 def remove(c: sa.Connection, table: Table, **key: object) -> int:
     """How many rows there were."""
-    form, named = ("remove", table, *key), {f"key_{name}": value for name, value in key.items()}
-    if form not in _MADE:
-        _MADE[form] = sa.delete(table).where(*_at(table, tuple(key)))
-    return int(c.execute(_MADE[form], named).rowcount)
+    named = {f"key_{name}": value for name, value in key.items()}
+    return int(c.execute(_removing(table, tuple(key)), named).rowcount)
 
 
 def put(c: sa.Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
     """Add them all, each in place of the one with its key."""
-    form = ("put", table, c.dialect.name)
-    if form not in _MADE:
-        new, key = upsert(table, c.dialect.name), [column.name for column in table.primary_key]
-        rest = {column.name: new.excluded[column.name] for column in table.c if not column.primary_key}
-        _MADE[form] = new.on_conflict_do_update(index_elements=key, set_=rest)
-    c.execute(_MADE[form], rows)
+    c.execute(_putting(table, c.dialect.name), rows)
 
 
 def upsert(table: Table, dialect: str) -> Any:  # noqa: ANN401 -- both databases offer the same
     """An insertion that says what is done where the key is taken, and how many rows that were."""
     new = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
     return new.execution_options(preserve_rowcount=True)
+
+
+@cache
+def _finding(columns: tuple[sa.Column[Any], ...], key: tuple[str, ...]) -> sa.Select[*tuple[Any, ...]]:
+    table = columns[0].table
+    found = sa.select(*columns).where(*_at(table, key))
+    return found.order_by(table.c.position) if "position" in table.c else found
+
+
+@cache
+def _adding(table: Table) -> sa.Insert:
+    return sa.insert(table)
+
+
+@cache
+def _adding_new(table: Table, dialect: str) -> Any:  # noqa: ANN401
+    return upsert(table, dialect).on_conflict_do_nothing()
+
+
+@cache
+def _changing(table: Table, key: tuple[str, ...]) -> sa.Update:
+    return sa.update(table).where(*_at(table, key))
+
+
+@cache
+def _removing(table: Table, key: tuple[str, ...]) -> sa.Delete:
+    return sa.delete(table).where(*_at(table, key))
+
+
+@cache
+def _putting(table: Table, dialect: str) -> Any:  # noqa: ANN401
+    new, key = upsert(table, dialect), [column.name for column in table.primary_key]
+    rest = {column.name: new.excluded[column.name] for column in table.c if not column.primary_key}
+    return new.on_conflict_do_update(index_elements=key, set_=rest)
 
 
 def _at(table: sa.FromClause, key: tuple[str, ...]) -> list[sa.ColumnElement[bool]]:
